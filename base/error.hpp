@@ -1,0 +1,49 @@
+// The one exception type of cubit's own code. The C surface turns it into a status and a message.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace cubit {
+
+/// What went wrong, by whose doing. Values equal the `cubit_status` of cubit.h.
+enum class Status : int {
+  ok = 0,
+  invalid_argument = 1,      ///< the caller gave something that no version of cubit accepts
+  unsupported = 2,           ///< well formed, but this operator or architecture has no kernel for it
+  not_cached = 3,            ///< the engine may not compile, and no cache holds the kernel
+  compile_failed = 4,        ///< the compiler rejected the source; the message carries its log
+  compiler_unavailable = 5,  ///< no usable NVRTC on this machine
+  driver_unavailable = 6,    ///< no CUDA driver, or no device
+  device_error = 7,          ///< the driver reported an error
+  not_resident = 8,          ///< a launch during capture of a kernel that was not prepared
+  io_error = 9,              ///< a file or folder could not be read or written
+  internal = 10,             ///< a bug of ours
+};
+
+/// An error in three parts: what was given, which rule it breaks, what would be accepted.
+/// `what()` is the three joined to one sentence: "<given>: <rule>; <remedy>".
+class Failure : public std::exception {
+ public:
+  Failure(Status status, std::string given, std::string rule, std::string remedy = {})
+      : status_(status), given_(std::move(given)), rule_(std::move(rule)), remedy_(std::move(remedy)) {
+    message_ = given_ + ": " + rule_;
+    if (!remedy_.empty()) message_ += "; " + remedy_;
+  }
+
+  Status status() const noexcept { return status_; }
+  const std::string& given() const noexcept { return given_; }
+  const std::string& rule() const noexcept { return rule_; }
+  const std::string& remedy() const noexcept { return remedy_; }
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  Status status_;
+  std::string given_;
+  std::string rule_;
+  std::string remedy_;
+  std::string message_;
+};
+
+}  // namespace cubit

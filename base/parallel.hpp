@@ -1,0 +1,53 @@
+// Work on several threads. Header-only, so that the command line, which sees nothing else of the library, shares it.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace cubit {
+
+inline std::size_t processors() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+/// Calls work(0) on this thread and work(1) … work(threads - 1) on others; fewer where the machine gives no more, so each
+/// call must be able to do all there is to do. Rethrows the first exception after all have ended.
+/// `Thread` is for tests.
+template <class Thread = std::thread, class Work>
+void on_threads(std::size_t threads, Work&& work) {
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  const auto guarded = [&](std::size_t worker) {
+    try {
+      work(worker);
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  std::vector<Thread> helpers;
+  helpers.reserve(threads);
+  try {
+    while (helpers.size() + 1 < threads) helpers.emplace_back(guarded, helpers.size() + 1);
+  } catch (const std::exception&) {  // out of threads, or of memory for one: who is there does the work
+  }
+  guarded(0);
+  for (Thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Calls body(i) for every i below count, in no order, on as many threads as the machine has processors for. Rethrows
+/// the first exception after all threads have ended; a thread whose body throws takes no further items.
+template <class Thread = std::thread, class Body>
+void parallel_for(std::int64_t count, Body&& body) {
+  std::atomic<std::int64_t> next{0};
+  on_threads<Thread>(std::min(static_cast<std::size_t>(count), processors()), [&](std::size_t) {
+    for (std::int64_t i = next++; i < count; i = next++) body(i);
+  });
+}
+
+}  // namespace cubit
