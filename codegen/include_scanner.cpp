@@ -1,0 +1,222 @@
+// Two steps: characters to logical lines without comments, then lines to directives.
+//
+// A mistake here is a wrong cache key, so the reading is exact where a text can hide an #include: a quote inside a raw
+// string or behind a number, a comment that spans lines of a directive, a directive spelled over two lines.
+#include "codegen/include_scanner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+
+namespace cubit::codegen {
+namespace {
+
+struct Line {
+  std::string text;  ///< spliced; comments are one blank, raw strings ""
+  int number = 1;    ///< of its first character
+};
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) {
+  // Bytes of UTF-8 count as letters, a dollar is one for the compiler.
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '$' || (c & 0x80) != 0;
+}
+
+[[noreturn]] void refuse(std::string_view what, std::string_view name, int line, std::string rule, std::string remedy) {
+  throw Failure(Status::invalid_argument, fmt::format("{} in {}, line {}", what, name, line), std::move(rule),
+                std::move(remedy));
+}
+
+void refuse_word(std::string_view word, std::string_view name, int line) {
+  constexpr std::array<std::string_view, 3> kClock = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
+  if (std::find(kClock.begin(), kClock.end(), word) != kClock.end()) {
+    refuse(word, name, line, "a kernel is what its source says, whenever it is compiled",
+           "pass the value in the plan header or an argument");
+  }
+  if (word.starts_with("__has_include") || word.starts_with("__has_embed")) {
+    refuse(word, name, line, "what files a machine has may not change a kernel",
+           "include the header, which must be one of those given, or leave it out");
+  }
+}
+
+class LineReader {
+ public:
+  LineReader(std::string_view name, std::string_view text) : name_(name), text_(text) { skip_splices(); }
+
+  std::vector<Line> run() {
+    while (!done()) step();
+    finish_line();
+    return std::move(lines_);
+  }
+
+ private:
+  bool done() const { return next_ >= text_.size(); }
+
+  /// Length of the line splice at `at`, 0 if there is none. The compiler takes no blanks between the two, and CR LF
+  /// for a newline.
+  std::size_t splice(std::size_t at) const {
+    const std::string_view rest = text_.substr(std::min(at, text_.size()));
+    return rest.starts_with("\\\n") ? 2 : rest.starts_with("\\\r\n") ? 3 : 0;
+  }
+
+  void skip_splices() {
+    for (; splice(next_) != 0; next_ += splice(next_)) ++number_;
+  }
+
+  char peek(std::size_t ahead = 0) const {
+    std::size_t at = next_;
+    for (; ahead > 0; --ahead) {
+      ++at;
+      while (splice(at) != 0) at += splice(at);
+    }
+    return at < text_.size() ? text_[at] : '\0';
+  }
+
+  void skip(std::size_t count = 1) {
+    for (; count > 0 && !done(); --count) {
+      if (text_[next_++] == '\n') ++number_;
+      skip_splices();
+    }
+  }
+
+  void copy() {
+    line_.text += peek();
+    skip();
+  }
+
+  void step() {
+    const char c = peek();
+    if (c == '\n') return end_line();
+    if (c == '/' && peek(1) == '/') return skip_line_comment();
+    if (c == '/' && peek(1) == '*') return skip_block_comment();
+    if (is_digit(c) || (c == '.' && is_digit(peek(1)))) return copy_number();
+    if (is_word(c)) return copy_word();
+    if (c == '"' || c == '\'') return copy_literal(c);
+    copy();
+  }
+
+  void end_line() {
+    skip();
+    finish_line();
+    line_ = {.text = {}, .number = number_};
+  }
+
+  void finish_line() {
+    for (const Line& rest : restarts_) lines_.push_back({line_.text.substr(rest.text.size()), rest.number});
+    lines_.insert(lines_.end() - static_cast<std::ptrdiff_t>(restarts_.size()), std::move(line_));
+    restarts_.clear();
+  }
+
+  void skip_line_comment() {
+    while (!done() && peek() != '\n') skip();
+  }
+
+  /// One blank, also over several lines: "# /* … */ include" is a directive whatever stands between. Against the
+  /// standard, NVRTC takes "x /* … */ #include" for one too where the comment holds a newline: both are counted.
+  void skip_block_comment() {
+    const int begin = number_;
+    line_.text += ' ';
+    skip(2);
+    while (!done() && !(peek() == '*' && peek(1) == '/')) skip();
+    skip(2);
+    if (number_ != begin) restarts_.push_back({line_.text, number_});
+  }
+
+  /// A preprocessing number: its quotes separate digits.
+  void copy_number() {
+    while (!done()) {
+      const char c = peek();
+      const bool exponent = c == 'e' || c == 'E' || c == 'p' || c == 'P';
+      if (exponent && (peek(1) == '+' || peek(1) == '-'))
+        copy();
+      else if (!is_word(c) && c != '.' && !(c == '\'' && is_word(peek(1))))
+        return;
+      copy();
+    }
+  }
+
+  void copy_word() {
+    const int line = number_;
+    std::string word;
+    for (; !done() && is_word(peek()); skip()) word += peek();
+    refuse_word(word, name_, line);
+    line_.text += word;
+    constexpr std::array<std::string_view, 5> kRaw = {"R", "LR", "uR", "UR", "u8R"};
+    if (peek() == '"' && std::find(kRaw.begin(), kRaw.end(), word) != kRaw.end()) skip_raw_string();
+  }
+
+  /// A literal ends with its line at the latest: an apostrophe in text that no compiler reads opens nothing.
+  void copy_literal(char quote) {
+    copy();
+    while (!done() && peek() != quote && peek() != '\n') {
+      if (peek() == '\\' && peek(1) != '\n') copy();
+      if (!done()) copy();
+    }
+    if (peek() == quote) copy();
+  }
+
+  /// Nothing is spliced inside.
+  void skip_raw_string() {
+    const std::size_t open = text_.find('(', next_);
+    const std::size_t length = open == std::string_view::npos ? 0 : open - next_ - 1;
+    const std::string closing = fmt::format("){}\"", text_.substr(next_ + 1, length));
+    const std::size_t end = open == std::string_view::npos ? open : text_.find(closing, open);
+    if (end == std::string_view::npos) {
+      refuse("a raw string", name_, number_, "it does not end", "close it, or write an ordinary string");
+    }
+    const std::string_view skipped = text_.substr(next_, end + closing.size() - next_);
+    number_ += static_cast<int>(std::count(skipped.begin(), skipped.end(), '\n'));
+    next_ += skipped.size();
+    line_.text += "\"\"";
+    skip_splices();
+  }
+
+  std::string_view name_;
+  std::string_view text_;
+  std::size_t next_ = 0;
+  int number_ = 1;
+  Line line_;
+  std::vector<Line> restarts_;  ///< what stood in line_ before each place where it may begin anew
+  std::vector<Line> lines_;
+};
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+/// What follows the hash of a directive, in any of its spellings; nothing for other lines. NVRTC leaves trigraphs off:
+/// to count one include too many does no harm.
+std::string_view directive(std::string_view line) {
+  line = trim(line);
+  for (const std::string_view hash : {"#", "%:", "\?\?="}) {
+    if (line.starts_with(hash)) return trim(line.substr(hash.size()));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Include> includes_of(std::string_view name, std::string_view text) {
+  std::vector<Include> includes;
+  for (const Line& line : LineReader(name, text).run()) {
+    std::string_view rest = directive(line.text);
+    const auto length = static_cast<std::size_t>(std::find_if_not(rest.begin(), rest.end(), is_word) - rest.begin());
+    const std::string_view word = rest.substr(0, length);
+    if (word == "include_next" || word == "import" || word == "embed") {
+      refuse(fmt::format("#{}", word), name, line.number, "templates read files by #include \"name\" only",
+             "write #include \"name\" with the name of a header that was given");
+    }
+    if (word != "include") continue;
+    rest = trim(rest.substr(length));
+    includes.push_back({rest.empty() ? "nothing" : std::string(rest), line.number});
+  }
+  return includes;
+}
+
+}  // namespace cubit::codegen

@@ -1,0 +1,57 @@
+// A kernel as pure text: everything the compiler is given, plus what a loader must know. No I/O, no clock, no device.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/architecture.hpp"
+
+namespace cubit::codegen {
+
+struct Header {
+  std::string name;  ///< as written in #include "name"
+  std::string text;
+  auto operator<=>(const Header&) const = default;
+};
+
+/// What a launch of the kernel may assume; known before it is compiled, not part of the compiler's input.
+struct LaunchFacts {
+  int threads = 0;                ///< per block
+  int dynamic_shared_memory = 0;  ///< bytes; above 48 KiB the loader raises the function's limit
+};
+
+/// What the compiler makes: a cubin for a GPU, or PTX, with line information, for the CPU device.
+enum class Code { cubin, ptx };
+
+struct KernelSource {
+  std::string descriptor;     ///< canonical text or a user's name; for messages, not part of the key
+  std::string template_name;  ///< "sm80_gqa_decode.cuh"; the program is compiled as "/cubit/<template_name>"
+  std::string template_text;
+  std::vector<Header> headers;       ///< exactly the transitive includes, plan.cuh among them, sorted by name
+  std::vector<std::string> options;  ///< compiler options beside the target, in order
+  std::string target;                ///< an Architecture's name
+  std::string entry_point;           ///< an extern "C" __global__ function of the template
+  LaunchFacts launch;
+  Code code = Code::cubin;
+  bool callers_own = false;  ///< no descriptor makes it: for messages, not part of the key
+};
+
+/// The headers that `template_text` includes, directly or through others, picked from `available` and sorted by name.
+/// Throws Failure(invalid_argument) naming the first `#include "x"` that is not available or any `#include <x>`:
+/// templates include nothing but what they are given. So does anything else that would make the compiler's input more
+/// than these texts: see codegen/include_scanner.hpp.
+std::vector<Header> include_closure(std::string_view template_name, std::string_view template_text,
+                                    std::span<const Header> available);
+
+/// The options of every kernel that cubit ships: C++17, default-device off, ptxas report on.
+std::vector<std::string> default_options();
+
+/// Template + plan header + cubit's own device headers (templates/) + the caller's, assembled for one architecture.
+/// `extra` wins no name clash: a header that cubit ships may not be replaced (Failure(invalid_argument)).
+KernelSource assemble(std::string_view descriptor, const Header& kernel_template, std::string plan_header,
+                      const Architecture& architecture, std::string entry_point, LaunchFacts launch,
+                      std::span<const Header> library, std::span<const Header> extra = {});
+
+}  // namespace cubit::codegen

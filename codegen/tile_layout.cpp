@@ -1,0 +1,261 @@
+// Bank conflicts by enumeration, and the search for the simplest layout that has the fewest.
+#include "codegen/tile_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <limits>
+
+#include "base/error.hpp"
+#include "codegen/identifier.hpp"
+
+namespace cubit::codegen {
+namespace {
+
+constexpr int kLanes = 32;
+constexpr int kBanks = 32;
+constexpr int kBankBytes = 4;
+constexpr int kMaxSwizzleBits = 3;  // 8 units of 16 bytes are all 32 banks
+
+constexpr int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+
+bool is_matrix(AccessKind kind) { return kind == AccessKind::ldmatrix || kind == AccessKind::stmatrix; }
+
+/// Lanes that the hardware serves together.
+int lanes_per_phase(const TileAccess& access) {
+  if (is_matrix(access.kind) || access.bytes_per_lane == 16) return 8;
+  return access.bytes_per_lane == 8 ? 16 : kLanes;
+}
+
+Failure bug(std::string given, std::string rule) {
+  return Failure(Status::internal, std::move(given), std::move(rule));
+}
+
+void check(const TileLayout& layout) {
+  const Swizzle& swizzle = layout.swizzle;
+  const bool sound = layout.rows > 0 && layout.row_bytes > 0 && layout.pitch >= layout.row_bytes && swizzle.bits >= 0 &&
+                     (swizzle.bits == 0 || (swizzle.base >= 0 && swizzle.shift_from >= swizzle.base + swizzle.bits));
+  if (sound) return;
+  throw bug(fmt::format("a layout of {} rows of {} bytes, pitch {}, swizzle <{}, {}, {}>", layout.rows,
+                        layout.row_bytes, layout.pitch, swizzle.bits, swizzle.base, swizzle.shift_from),
+            "rows, row_bytes >= 1, pitch >= row_bytes, shift_from >= base + bits");
+}
+
+void check(const TileAccess& access) {
+  const int bytes = access.bytes_per_lane;
+  const bool width = bytes == 16 || (!is_matrix(access.kind) && (bytes == 2 || bytes == 4 || bytes == 8));
+  if (!width || !access.at || access.instances < 0) {
+    throw bug(fmt::format("access \"{}\" of {} bytes per lane", access.name, bytes),
+              "an access moves 2, 4, 8 or 16 bytes per lane, a matrix access 16, and says where");
+  }
+}
+
+/// All that an access does, asked once of its function.
+struct Trace {
+  const TileAccess* access = nullptr;
+  std::vector<std::optional<TileByte>> lanes;  // instance-major
+};
+
+Trace trace(const TileAccess& access) {
+  check(access);
+  Trace result{&access, {}};
+  result.lanes.reserve(static_cast<std::size_t>(access.instances) * kLanes);
+  for (int instance = 0; instance < access.instances; ++instance) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      result.lanes.push_back(access.at(instance, lane));
+    }
+  }
+  return result;
+}
+
+/// Checks that the lane's bytes lie inside the tile, aligned and in one piece; returns the first one's address.
+int checked_address(const TileLayout& layout, const TileAccess& access, TileByte at, std::size_t index) {
+  const int bytes = access.bytes_per_lane;
+  const auto where = [&] {
+    return fmt::format("access \"{}\", instance {}, lane {}: row {}, byte {}", access.name, index / kLanes,
+                       index % kLanes, at.row, at.byte);
+  };
+  if (at.row < 0 || at.row >= layout.rows || at.byte < 0 || at.byte + bytes > layout.row_bytes) {
+    throw bug(where(), fmt::format("outside the tile of {} rows of {} bytes", layout.rows, layout.row_bytes));
+  }
+  const int address = layout.address(at);
+  const bool whole = layout.swizzle.bits == 0 || (1 << layout.swizzle.base) >= bytes;
+  if (address % bytes != 0 || !whole) {
+    throw bug(where(), fmt::format("{} bytes at address {} are not aligned and in one piece", bytes, address));
+  }
+  return address;
+}
+
+/// The distinct words that the lanes of one phase touch, by bank. Lanes that touch the same word share it.
+class Phase {
+ public:
+  void touch(int address, int bytes) {
+    for (int word = address / kBankBytes; word <= (address + bytes - 1) / kBankBytes; ++word) touch_word(word);
+  }
+  int wavefronts() const { return *std::max_element(count_.begin(), count_.end()); }
+  int ideal() const { return (total_ + kBanks - 1) / kBanks; }
+
+ private:
+  void touch_word(int word) {
+    const auto bank = static_cast<std::size_t>(word % kBanks);
+    const auto first = words_[bank].begin();
+    const auto last = first + count_[bank];
+    if (std::find(first, last, word) != last) return;
+    *last = word;
+    ++count_[bank];
+    ++total_;
+  }
+
+  std::array<std::array<int, kLanes>, kBanks> words_{};  // a lane adds at most one word to a bank
+  std::array<int, kBanks> count_{};
+  int total_ = 0;
+};
+
+struct Cost {
+  int wavefronts = 0;
+  int ideal = 0;
+};
+
+Cost instance_cost(const TileLayout& layout, const Trace& trace, std::size_t first) {
+  const auto step = static_cast<std::size_t>(lanes_per_phase(*trace.access));
+  Cost cost;
+  for (std::size_t start = first; start < first + kLanes; start += step) {
+    Phase phase;
+    for (std::size_t index = start; index < start + step; ++index) {
+      const std::optional<TileByte>& at = trace.lanes[index];
+      if (!at) continue;
+      phase.touch(checked_address(layout, *trace.access, *at, index), trace.access->bytes_per_lane);
+    }
+    cost.wavefronts += phase.wavefronts();
+    cost.ideal += phase.ideal();
+  }
+  return cost;
+}
+
+ConflictProof prove_trace(const TileLayout& layout, const Trace& trace) {
+  ConflictProof proof{.access = trace.access->name, .degree = 1};
+  for (std::size_t first = 0; first < trace.lanes.size(); first += kLanes) {
+    const Cost cost = instance_cost(layout, trace, first);
+    if (cost.ideal == 0) continue;  // no lane takes part
+    proof.degree = std::max(proof.degree, (cost.wavefronts + cost.ideal - 1) / cost.ideal);
+    proof.wavefronts += cost.wavefronts;
+    proof.ideal += cost.ideal;
+  }
+  return proof;
+}
+
+/// Over all accesses; given up, with a part of the sum, once it reaches `limit`.
+Cost total_cost(const TileLayout& layout, std::span<const Trace> traces, int limit) {
+  Cost total;
+  for (const Trace& trace : traces) {
+    for (std::size_t first = 0; first < trace.lanes.size(); first += kLanes) {
+      const Cost cost = instance_cost(layout, trace, first);
+      total.wavefronts += cost.wavefronts;
+      total.ideal += cost.ideal;
+      if (total.wavefronts >= limit) return total;
+    }
+  }
+  return total;
+}
+
+/// The swizzles of a tile whose units of `unit` bytes must stay whole. Units of 16 bytes come before narrower ones.
+void add_swizzles(std::vector<TileLayout>& candidates, const TileLayout& plain, int unit) {
+  const int smallest_base = std::bit_width(static_cast<unsigned>(unit)) - 1;
+  const int last_address = plain.rows * plain.pitch - 1;
+  for (int bits = 1; bits <= kMaxSwizzleBits; ++bits) {
+    for (int base = std::max(4, smallest_base); base >= smallest_base; --base) {
+      for (int shift = base + bits; (last_address >> shift) > 0; ++shift) {
+        TileLayout candidate = plain;
+        candidate.swizzle = {.bits = bits, .base = base, .shift_from = shift};
+        candidates.push_back(candidate);
+      }
+    }
+  }
+}
+
+/// Every layout worth a look, simplest first: plain, swizzled, padded, padded and swizzled.
+std::vector<TileLayout> candidates_of(int rows, int row_bytes, int alignment, int unit) {
+  TileLayout plain{.rows = rows, .row_bytes = row_bytes, .pitch = round_up(row_bytes, alignment), .swizzle = {}};
+  std::vector<TileLayout> swizzled;
+  add_swizzles(swizzled, plain, unit);
+  std::vector<TileLayout> padded;
+  std::vector<TileLayout> both;
+  // Banks repeat every 128 bytes, so does the effect of padding.
+  const int steps = kBanks * kBankBytes / alignment;
+  for (int step = 1; step < steps; ++step) {
+    TileLayout wider = plain;
+    wider.pitch += step * alignment;
+    padded.push_back(wider);
+    add_swizzles(both, wider, unit);
+  }
+  std::vector<TileLayout> candidates = {plain};
+  for (std::vector<TileLayout>* group : {&swizzled, &padded, &both}) {
+    const auto smaller = [](const TileLayout& left, const TileLayout& right) { return left.size() < right.size(); };
+    std::stable_sort(group->begin(), group->end(), smaller);
+    candidates.insert(candidates.end(), group->begin(), group->end());
+  }
+  return candidates;
+}
+
+/// The widest piece that a swizzle may not tear.
+int widest_unit(int alignment, std::span<const TileAccess> accesses) {
+  int unit = std::max(alignment, kBankBytes);
+  for (const TileAccess& access : accesses) unit = std::max(unit, access.bytes_per_lane);
+  return unit;
+}
+
+}  // namespace
+
+int TileLayout::size() const {
+  const int extent = (rows - 1) * pitch + row_bytes;
+  if (swizzle.bits == 0) return extent;
+  // The XOR permutes blocks of 2^(base + bits) bytes within themselves, so a whole number of them holds every address.
+  return round_up(extent, 1 << (swizzle.base + swizzle.bits));
+}
+
+ConflictProof prove(const TileLayout& layout, const TileAccess& access) {
+  check(layout);
+  return prove_trace(layout, trace(access));
+}
+
+std::vector<ConflictProof> prove(const TileLayout& layout, std::span<const TileAccess> accesses) {
+  std::vector<ConflictProof> proofs;
+  for (const TileAccess& access : accesses) proofs.push_back(prove(layout, access));
+  return proofs;
+}
+
+TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses) {
+  if (alignment < 1 || alignment > kBanks * kBankBytes || !std::has_single_bit(static_cast<unsigned>(alignment))) {
+    throw bug(fmt::format("row alignment {}", alignment), "a power of two from 1 to 128");
+  }
+  std::vector<Trace> traces;
+  for (const TileAccess& access : accesses) traces.push_back(trace(access));
+  TileLayout best;
+  int fewest = std::numeric_limits<int>::max();
+  for (const TileLayout& candidate : candidates_of(rows, row_bytes, alignment, widest_unit(alignment, accesses))) {
+    check(candidate);
+    const Cost cost = total_cost(candidate, traces, fewest);
+    if (cost.wavefronts >= fewest) continue;
+    best = candidate;
+    fewest = cost.wavefronts;
+    // With rows on word boundaries the ideal is the same for every layout, so none can be better.
+    if (cost.wavefronts == cost.ideal && alignment % kBankBytes == 0) break;
+  }
+  return best;
+}
+
+std::string layout_function(const std::string& name, const TileLayout& layout) {
+  check(layout);
+  check_identifier(name, "layout function");
+  const std::string head = fmt::format("constexpr __device__ int {}(int row, int byte) {{", name);
+  const std::string affine = fmt::format("row * {} + byte", layout.pitch);
+  const Swizzle& swizzle = layout.swizzle;
+  if (swizzle.bits == 0) return fmt::format("{} return {}; }}\n", head, affine);
+  return fmt::format("{}\n  const int address = {};\n  return address ^ (((address >> {}) & {}) << {});\n}}\n", head,
+                     affine, swizzle.shift_from, (1 << swizzle.bits) - 1, swizzle.base);
+}
+
+}  // namespace cubit::codegen
