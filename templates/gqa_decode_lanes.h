@@ -1,0 +1,68 @@
+// Which byte of a stage and which element of a merge each lane touches: one statement, used by the kernels and by the
+// plan's proofs (ops/gqa_decode/accesses.cpp). Rows of a stage: 16 of keys, then 16 of values.
+#pragma once
+
+#ifdef __CUDACC__
+#define CUBIT_LANES constexpr __host__ __device__
+#else
+#define CUBIT_LANES constexpr
+#endif
+
+namespace cubit::lanes {
+
+inline constexpr int kTileRows = 16;
+inline constexpr int kWarpSize = 32;
+
+struct Place {
+  int row;
+  int byte;
+};
+
+/// Copies: piece `index` of a stage, rows of `pieces` pieces; byte counts from the row's start in the cache.
+CUBIT_LANES Place copied_piece(int index, int pieces, int copy_bytes) {
+  return {index / pieces, index % pieces * copy_bytes};
+}
+
+/// ldmatrix.x4 of 16 key rows × 16 columns: matrices a0 … a3 of the A operand.
+CUBIT_LANES Place rows16_keys(int lane, int step) { return {lane % 16, 32 * step + 16 * (lane / 16)}; }
+
+/// ldmatrix.x4.trans of 16 value rows × 16 channels: transposed, they are a0 … a3 of Vᵀ.
+CUBIT_LANES Place rows16_values(int lane, int step) {
+  return {kTileRows + lane % 8 + 8 * (lane / 16), 32 * step + 16 * (lane / 8 % 2)};
+}
+
+/// ldmatrix.x4 of packed words: rows 0-7 and 8-15 of matrix `matrix`, then of the next.
+CUBIT_LANES Place int4_words(int lane, int matrix, int words_start, int first_row) {
+  return {first_row + lane % 16, words_start + 16 * (matrix + lane / 16)};
+}
+
+/// ldmatrix.x2 of headers: rows 0-7 and 8-15 of one 16-byte chunk; lanes from 16 on repeat the addresses.
+CUBIT_LANES Place int4_header_matrices(int lane, int chunk, int first_row) {
+  return {first_row + lane % 16, 16 * chunk};
+}
+
+/// Loads of (scale, shift) pairs from pair `pair` on, of row r (half 0) or r + 8 (half 1).
+CUBIT_LANES Place int4_header_pairs(int lane, int half, int pair, int first_row) {
+  return {first_row + lane / 4 + 8 * half, 4 * pair};
+}
+
+/// Zeros beside a header: 8 rows from `row` on, one word per 8 lanes.
+CUBIT_LANES Place int4_padding(int lane, int row, int header_bytes) {
+  return {row + lane % 8, header_bytes + lane / 8 * 4};
+}
+
+/// Of an accumulator element i of head tile `tile`: its head.
+CUBIT_LANES int accumulator_head(int lane, int tile, int i) { return 8 * tile + 2 * (lane % 4) + (i & 1); }
+
+/// Rows16: the channel of element i of block `step`.
+CUBIT_LANES int rows16_channel(int lane, int step, int i) { return 16 * step + 8 * (i / 2) + lane / 4; }
+
+/// Int4Rows: the first of the four channels of matrix `matrix` that a lane holds.
+CUBIT_LANES int int4_channel(int lane, int matrix) { return 32 * matrix + 4 * (lane / 4); }
+
+/// Floats from head to head where the warps' outputs are merged; the 4 keeps the heads of a store in different banks.
+CUBIT_LANES int merge_pitch(int head_dim) { return head_dim + 4; }
+
+}  // namespace cubit::lanes
+
+#undef CUBIT_LANES

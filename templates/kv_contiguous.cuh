@@ -1,0 +1,46 @@
+// Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
+//
+// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose keys(first) and values(first)
+// describe 16 rows from a token that is a multiple of 16: the first row's address and the bytes from row to row. Rows
+// at or beyond the sequence's length may not exist; the caller does not read them.
+#pragma once
+
+#include "gqa_decode_arguments.h"
+#include "types.cuh"
+
+namespace cubit {
+
+struct CacheRows {
+  const char* first;
+  int stride;  // 32 bits, so that the address of a row is one multiply-add
+
+  __device__ __forceinline__ const char* row(int index) const { return first + static_cast<int64>(index) * stride; }
+};
+
+class ContiguousCache {
+ public:
+  static __device__ __forceinline__ ContiguousCache rows(const GqaDecodeArguments& args, int batch, int kv_head) {
+    ContiguousCache cache;
+    cache.key_ = static_cast<const char*>(args.key) + batch * args.key_batch_stride + kv_head * args.key_head_stride;
+    cache.value_ =
+        static_cast<const char*>(args.value) + batch * args.value_batch_stride + kv_head * args.value_head_stride;
+    cache.key_stride_ = args.key_token_stride;
+    cache.value_stride_ = args.value_token_stride;
+    return cache;
+  }
+
+  __device__ __forceinline__ CacheRows keys(int first) const {
+    return {key_ + static_cast<int64>(first) * key_stride_, key_stride_};
+  }
+  __device__ __forceinline__ CacheRows values(int first) const {
+    return {value_ + static_cast<int64>(first) * value_stride_, value_stride_};
+  }
+
+ private:
+  const char* key_;
+  const char* value_;
+  int key_stride_;
+  int value_stride_;
+};
+
+}  // namespace cubit

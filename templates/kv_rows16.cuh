@@ -1,0 +1,192 @@
+// Number format: rows of head_dim fp16 or bf16 values.
+//
+// Scores:   S (tokens × heads) = K (A operand, ldmatrix) · Qᵀ (B operand, registers)
+// Outputs:  Oᵀ (channels × heads) = Vᵀ (A operand, ldmatrix.trans) · Pᵀ (B operand, P transposed in registers)
+//
+// Interface of a number format: see sm80_gqa_decode.cuh.
+#pragma once
+
+#include "copies.cuh"
+#include "gqa_decode_lanes.h"
+#include "mma.cuh"
+#include "online_softmax.cuh"
+#include "query_scale.cuh"
+#include "types.cuh"
+
+namespace cubit {
+
+/// kAddress(row, byte): offset of a byte in a stage.
+template <class QueryElement, class Element, int kHeadDim, int kHeads, int (*kAddress)(int, int)>
+struct Rows16 {
+  static constexpr int kHeadTiles = (kHeads + 7) / 8;
+  static constexpr int kSteps = kHeadDim / 16;
+  static constexpr int kRowBytes = 2 * kHeadDim;
+  // An fp16 query has more bits than bf16 holds: it becomes a sum of two bf16 terms.
+  static constexpr int kTerms = kSameType<Element, Bfloat16> && kSameType<QueryElement, Half> ? 2 : 1;
+  // Weights in bf16 alone would cost 2^-9 each; the rest that rounding leaves is a second term.
+  static constexpr int kWeightTerms = kSameType<Element, Bfloat16> ? 2 : 1;
+  // Only fp16 operands need a scale: bf16 has the exponents of float.
+  static constexpr bool kScaled = kSameType<Element, Half>;
+
+  struct Query {
+    uint32 words[kHeadTiles][kTerms][kSteps][2];
+    float factor[kHeadTiles][2];
+  };
+
+  struct Accumulator {
+    float blocks[kHeadTiles][kSteps][4] = {};
+  };
+
+  static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
+  static __device__ __forceinline__ void clear_padding(uint32) {}
+
+  /// `src`: the first head of the KV head; `factor` is the softmax scale in base 2.
+  static __device__ __forceinline__ void load_query(Query& query, const char* src, int64 head_stride, float factor) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      const int head = 8 * tile + lane / 4;
+      const char* row = src + head * head_stride + 4 * (lane % 4);
+      uint32 raw[kSteps][2];
+      float peak = 0.f;
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          uint32 word[1] = {0};
+          if (head < kHeads) load_global<1, 4>(word, row + 32 * step + 16 * half);
+          raw[step][half] = word[0];
+          peak =
+              maximum(peak, maximum(fabsf(Pair<QueryElement>::low(word[0])), fabsf(Pair<QueryElement>::high(word[0]))));
+        }
+      }
+      const int exponent = kScaled ? query_exponent(peak_of_head(peak)) : 0;
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          pack_query(query, tile, step, half, raw[step][half], power_of_two(exponent));
+      }
+      spread_to_score_lanes(query.factor[tile], factor * power_of_two(-exponent));
+    }
+  }
+
+  static __device__ __forceinline__ void scores(const Query& query, uint32 stage, float (&scores)[kHeadTiles][4]) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[tile][i] = 0.f;
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      // Matrices: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15: a0 … a3.
+      uint32 a[4];
+      load_matrices(a, stage + address(lanes::rows16_keys(lane, step)));
+#pragma unroll
+      for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+        for (int term = 0; term < kTerms; ++term) {
+          const uint32(&b)[2] = query.words[tile][term][step];
+          mma_m16n8k16<Element>(scores[tile], a[0], a[1], a[2], a[3], b[0], b[1]);
+        }
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[tile][i] *= query.factor[tile][i & 1];
+    }
+  }
+
+  static __device__ __forceinline__ void accumulate(Accumulator& output, OnlineSoftmax<kHeadTiles>& softmax,
+                                                    uint32 stage, const float (&weights)[kHeadTiles][4]) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    uint32 b[kHeadTiles][kWeightTerms][2];
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      float rest[4];
+      float used[4] = {};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) rest[i] = weights[tile][i];
+#pragma unroll
+      for (int term = 0; term < kWeightTerms; ++term) {
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+          const uint32 pair = Pair<Element>::pack(rest[2 * row], rest[2 * row + 1]);
+          b[tile][term][row] = transpose_8x8(pair);
+          const float rounded[2] = {Pair<Element>::low(pair), Pair<Element>::high(pair)};
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            used[2 * row + i] += rounded[i];
+            rest[2 * row + i] -= rounded[i];
+          }
+        }
+      }
+      softmax.add(tile, used[0], used[1], used[2], used[3]);
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      // Matrices of V: tokens 0-7 × channels 0-7 and 8-15, then tokens 8-15: transposed they are a0 … a3.
+      uint32 a[4];
+      load_matrices_transposed(a, stage + address(lanes::rows16_values(lane, step)));
+#pragma unroll
+      for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+        for (int term = 0; term < kWeightTerms; ++term) {
+          const uint32(&w)[2] = b[tile][term];
+          mma_m16n8k16<Element>(output.blocks[tile][step], a[0], a[1], a[2], a[3], w[0], w[1]);
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) output.blocks[tile][step][i] *= factors[tile][i & 1];
+      }
+    }
+  }
+
+  /// dst[head * pitch + channel] for heads below kHeads.
+  static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int head = lanes::accumulator_head(lane, tile, i);
+        if (head >= kHeads) continue;
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+          dst[head * pitch + lanes::rows16_channel(lane, step, i)] = output.blocks[tile][step][i];
+        }
+      }
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
+
+  static __device__ __forceinline__ void pack_query(Query& query, int tile, int step, int half, uint32 raw,
+                                                    float scale) {
+    if constexpr (kSameType<Element, Bfloat16> && kSameType<QueryElement, Bfloat16>) {
+      query.words[tile][0][step][half] = raw;
+    } else {
+      const float low = Pair<QueryElement>::low(raw) * scale;
+      const float high = Pair<QueryElement>::high(raw) * scale;
+      const uint32 first = Pair<Element>::pack(low, high);
+      query.words[tile][0][step][half] = first;
+      if constexpr (kTerms == 2) {
+        query.words[tile][1][step][half] =
+            Pair<Element>::pack(low - Pair<Element>::low(first), high - Pair<Element>::high(first));
+      }
+    }
+  }
+};
+
+}  // namespace cubit

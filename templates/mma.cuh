@@ -1,0 +1,36 @@
+// Tensor-core products of one warp, and the register transpose between two of them.
+//
+// Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type"), r = lane / 4, c = lane % 4:
+//   A 16 × 16: a0 (r, 2c..), a1 (r+8, 2c..), a2 (r, 2c+8..), a3 (r+8, 2c+8..)      pairs along k
+//   B 16 × 8:  b0 (2c.., r), b1 (2c+8.., r)                                         pairs along k
+//   C 16 × 8:  c0 (r, 2c), c1 (r, 2c+1), c2 (r+8, 2c), c3 (r+8, 2c+1)
+// codegen/fragments.cpp holds the same as tables.
+#pragma once
+
+#include "types.cuh"
+
+namespace cubit {
+
+/// c += a · b, m16n8k16, fp32 accumulation. T is Half or Bfloat16.
+template <class T>
+__device__ __forceinline__ void mma_m16n8k16(float (&c)[4], uint32 a0, uint32 a1, uint32 a2, uint32 a3, uint32 b0,
+                                             uint32 b1) {
+  if constexpr (kSameType<T, Half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  }
+}
+
+/// Transposes an 8 × 8 matrix of 16-bit values held as one register per lane: (row r, columns 2c, 2c+1) in and out.
+__device__ __forceinline__ uint32 transpose_8x8(uint32 pair) {
+  uint32 result;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(pair));
+  return result;
+}
+
+}  // namespace cubit

@@ -1,0 +1,27 @@
+// gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4
+#pragma once
+
+#include "kv_int4_rows.cuh"
+#include "kv_contiguous.cuh"
+#include "types.cuh"
+
+namespace plan {
+
+constexpr int kHeadDim = 128;
+constexpr int kHeadsPerKv = 8;
+constexpr int kAlignment = 16;
+constexpr int kWarps = 4;
+constexpr int kStages = 4;
+constexpr int kBlocksPerSm = 4;
+constexpr int kCopyBytes = 16;
+constexpr bool kKeepOffsets = true;
+constexpr int kKvStagePitch = 80;
+constexpr int kKvStageBytes = 2560;
+constexpr __device__ int kv_stage(int row, int byte) { return row * 80 + byte; }
+using Query = cubit::Bfloat16;
+using Output = cubit::Bfloat16;
+using Cache = cubit::ContiguousCache;
+constexpr int kGroups = 4;
+using Format = cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerKv, kAlignment, kv_stage>;
+
+}  // namespace plan

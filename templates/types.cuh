@@ -1,0 +1,70 @@
+// Integers and 16-bit floats for device code, over PTX: no header of a CUDA toolkit is needed.
+#pragma once
+
+namespace cubit {
+
+using int32 = int;
+using int64 = long long;
+using uint16 = unsigned short;
+using uint32 = unsigned int;
+using uint64 = unsigned long long;
+
+static_assert(sizeof(int64) == 8 && sizeof(uint32) == 4 && sizeof(uint16) == 2);
+
+/// IEEE binary16 and bfloat16 as storage; arithmetic happens in float or on packed pairs in tensor cores.
+struct Half {
+  uint16 bits;
+};
+struct Bfloat16 {
+  uint16 bits;
+};
+
+/// Two 16-bit values in a register, the first in the low half: packing rounds to nearest even.
+template <class T>
+struct Pair;
+
+template <>
+struct Pair<Half> {
+  static __device__ __forceinline__ uint32 pack(float low, float high) {
+    uint32 result;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+    return result;
+  }
+  static __device__ __forceinline__ float low(uint32 pair) { return widen(static_cast<uint16>(pair)); }
+  static __device__ __forceinline__ float high(uint32 pair) { return widen(static_cast<uint16>(pair >> 16)); }
+
+ private:
+  static __device__ __forceinline__ float widen(uint16 bits) {
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(bits));
+    return result;
+  }
+};
+
+template <>
+struct Pair<Bfloat16> {
+  static __device__ __forceinline__ uint32 pack(float low, float high) {
+    uint32 result;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+    return result;
+  }
+  static __device__ __forceinline__ float low(uint32 pair) { return __uint_as_float(pair << 16); }
+  static __device__ __forceinline__ float high(uint32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+};
+
+template <class First, class Second>
+inline constexpr bool kSameType = false;
+template <class Type>
+inline constexpr bool kSameType<Type, Type> = true;
+
+inline constexpr uint32 kFullWarp = 0xffffffffu;
+inline constexpr int kWarpSize = 32;
+
+/// The same value, but what is computed from it is computed anew at each use of this call: trades instructions for
+/// registers where a loop has many invariants.
+__device__ __forceinline__ int recomputed(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+}  // namespace cubit
