@@ -1,0 +1,268 @@
+// Memory, streams and graphs of the CPU device, and the way to libcubit_cpu.
+#include "runtime/cpu/cpu_device.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "base/error.hpp"
+#include "runtime/cpu/interface.h"
+#include "runtime/dynamic_library.hpp"
+#include "runtime/kernel.hpp"
+
+namespace cubit::runtime {
+namespace cpu {
+namespace {
+
+constexpr const char* kLibrary = "libcubit_cpu.so";
+constexpr int kMultiprocessors = 4;
+constexpr std::size_t kCacheBytes = std::size_t{4} << 20;
+constexpr std::size_t kAlignment = 256;  // as cuMemAlloc's
+
+/// The executor, or why there is none.
+struct Executor {
+  std::optional<DynamicLibrary> library;
+  const CubitCpuInterface* functions = nullptr;
+  std::string trouble;
+};
+
+/// The folder of the file that this code is in.
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  const auto path = std::filesystem::canonical(info.dli_fname, error);
+  return error ? std::string() : path.parent_path().string();
+}
+
+Executor open_executor() {
+  Executor executor;
+  std::string why;
+  const std::string folder = own_folder();
+  if (!folder.empty()) executor.library = DynamicLibrary::open(folder + "/" + kLibrary, why);
+  if (!executor.library) executor.library = DynamicLibrary::open(kLibrary, why);
+  if (!executor.library) {
+    executor.trouble = fmt::format("{} is neither beside libcubit nor on the loader's path ({})", kLibrary, why);
+    return executor;
+  }
+  const auto function =
+      reinterpret_cast<CubitCpuInterfaceFunction>(executor.library->symbol(CUBIT_CPU_INTERFACE_SYMBOL));
+  const CubitCpuInterface* const found = function == nullptr ? nullptr : function();
+  if (found == nullptr || found->version != CUBIT_CPU_INTERFACE_VERSION) {
+    executor.trouble = fmt::format("{} is of another build", executor.library->path());
+  } else {
+    executor.functions = found;
+  }
+  return executor;
+}
+
+/// Opened once per process, and never closed: kernels may be released while the process ends.
+const Executor& executor() {
+  static const Executor* const instance = new Executor(open_executor());
+  return *instance;
+}
+
+/// Collects what the executor reports, to be thrown on this side of the border.
+struct Reported {
+  std::optional<Failure> failure;
+  static void take(void* context, int status, const char* given, const char* rule, const char* remedy) {
+    static_cast<Reported*>(context)->failure.emplace(static_cast<Status>(status), given, rule, remedy);
+  }
+  [[noreturn]] void raise() const {
+    if (failure) throw Failure(*failure);
+    throw Failure(Status::internal, "the CPU device", "it failed without a reason");
+  }
+};
+
+class CpuKernel final : public LoadedKernel {
+ public:
+  CpuKernel(const CubitCpuInterface& functions, CubitCpuProgram* program) : functions_(functions), program_(program) {}
+  CpuKernel(const CpuKernel&) = delete;
+  CpuKernel& operator=(const CpuKernel&) = delete;
+  ~CpuKernel() override { functions_.unload(program_); }
+
+  void run(const LaunchShape& shape, std::span<const std::byte> parameters) const {
+    Reported reported;
+    const int good = functions_.execute(program_, shape.grid.data(), shape.threads, shape.dynamic_shared_memory,
+                                        parameters.data(), parameters.size(), Reported::take, &reported);
+    if (good == 0) reported.raise();
+  }
+
+ private:
+  const CubitCpuInterface& functions_;
+  CubitCpuProgram* program_;
+};
+
+using Work = std::function<void()>;
+
+class CpuGraph final : public Graph {
+ public:
+  explicit CpuGraph(std::vector<Work> steps) : steps_(std::move(steps)) {}
+  void run() const {
+    for (const Work& step : steps_) step();
+  }
+
+ private:
+  std::vector<Work> steps_;
+};
+
+/// What a Stream points at. The default stream has none, and is never captured.
+struct CpuStream {
+  bool capturing = false;
+  std::vector<Work> steps;
+};
+
+/// Slots of CPU devices in kernels' tables. The one registry of this file.
+class Slots {
+ public:
+  struct Taken {
+    int index;
+    std::uint64_t generation;
+  };
+  Taken take() {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      if (used_[i]) continue;
+      used_[i] = true;
+      return {static_cast<int>(i), generations_[i]++};
+    }
+    throw Failure(Status::unsupported, "a CPU device",
+                  fmt::format("cubit serves at most {} open CPU devices per process", kMaxCpuDevices),
+                  "release devices that are not needed");
+  }
+  void give_back(int index) {
+    const std::lock_guard lock(mutex_);
+    used_[static_cast<std::size_t>(index)] = false;
+  }
+  static Slots& instance() {
+    static auto* const slots = new Slots;
+    return *slots;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<bool, kMaxCpuDevices> used_{};
+  std::array<std::uint64_t, kMaxCpuDevices> generations_{};
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(Slots::Taken slot, const CubitCpuInterface& functions, DeviceFacts facts)
+      : Device(kMaxDevices + slot.index, slot.generation),
+        index_(slot.index),
+        functions_(functions),
+        facts_(std::move(facts)) {}
+  CpuDevice(const CpuDevice&) = delete;
+  CpuDevice& operator=(const CpuDevice&) = delete;
+  ~CpuDevice() override { Slots::instance().give_back(index_); }
+
+  const DeviceFacts& facts() const override { return facts_; }
+
+  std::unique_ptr<LoadedKernel> load(const Artifact& artifact, const codegen::LaunchFacts&) override {
+    Reported reported;
+    CubitCpuProgram* const program =
+        functions_.load(reinterpret_cast<const char*>(artifact.cubin.data()), artifact.cubin.size(),
+                        artifact.entry_point.c_str(), Reported::take, &reported);
+    if (program == nullptr) reported.raise();
+    return std::make_unique<CpuKernel>(functions_, program);
+  }
+
+  void launch(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters,
+              Stream stream) override {
+    const auto& loaded = static_cast<const CpuKernel&>(kernel);
+    if (!capturing(stream)) return loaded.run(shape, parameters);
+    std::vector<std::byte> kept(parameters.begin(), parameters.end());
+    of(stream).steps.emplace_back([&loaded, shape, kept = std::move(kept)] { loaded.run(shape, kept); });
+  }
+
+  bool capturing(Stream stream) override { return stream != nullptr && of(stream).capturing; }
+
+  void* allocate(std::size_t bytes) override {
+    void* const memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    if (memory != nullptr) return memory;
+    throw Failure(Status::device_error, fmt::format("{} bytes", bytes), "the CPU device has no memory left",
+                  "free some, or take a smaller case");
+  }
+  void release(void* memory) override { std::free(memory); }
+  void fill_zero(void* memory, std::size_t bytes, Stream stream) override {
+    run(stream, [=] { std::memset(memory, 0, bytes); });
+  }
+  void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream stream) override {
+    run(stream, [=] { std::memcpy(dst, src, bytes); });
+  }
+  void copy_to_host(void* dst, const void* src, std::size_t bytes, Stream stream) override {
+    run(stream, [=] { std::memcpy(dst, src, bytes); });
+  }
+  void synchronise(Stream) override {}
+  Stream create_stream() override { return new CpuStream; }
+  void destroy_stream(Stream stream) override { delete &of(stream); }
+
+  void begin_capture(Stream stream) override {
+    if (capturing(stream)) throw Failure(Status::device_error, "this stream", "it is being captured already");
+    of(stream).capturing = true;
+  }
+  std::unique_ptr<Graph> end_capture(Stream stream) override {
+    if (!capturing(stream)) throw Failure(Status::device_error, "this stream", "it is not being captured");
+    of(stream).capturing = false;
+    return std::make_unique<CpuGraph>(std::exchange(of(stream).steps, {}));
+  }
+  double replay(Graph& graph, Stream) override {
+    const auto start = std::chrono::steady_clock::now();
+    static_cast<const CpuGraph&>(graph).run();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  static CpuStream& of(Stream stream) { return *static_cast<CpuStream*>(stream); }
+
+  void run(Stream stream, Work work) { capturing(stream) ? of(stream).steps.push_back(std::move(work)) : work(); }
+
+  int index_;
+  const CubitCpuInterface& functions_;
+  DeviceFacts facts_;
+};
+
+std::size_t memory_bytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : 0;
+}
+
+}  // namespace
+}  // namespace cpu
+
+std::string cpu_trouble() { return cpu::executor().trouble; }
+
+DeviceFacts cpu_device_facts(const codegen::Architecture& architecture) {
+  return {.name = fmt::format("this machine's processor, executing {}'s PTX", architecture.name),
+          .architecture = &architecture,
+          .multiprocessors = cpu::kMultiprocessors,
+          .memory_bytes = cpu::memory_bytes(),
+          .l2_bytes = cpu::kCacheBytes,
+          .driver_version = 0,
+          .code = codegen::Code::ptx};
+}
+
+std::shared_ptr<Device> open_cpu_device(std::string_view architecture) {
+  const codegen::Architecture& row = codegen::find_architecture(architecture);
+  const cpu::Executor& executor = cpu::executor();
+  if (executor.functions == nullptr) {
+    throw Failure(Status::driver_unavailable, fmt::format("device \"{}{}\"", kCpuPrefix, architecture),
+                  executor.trouble, "install libcubit_cpu with libcubit; it is built where LLVM 19 is found");
+  }
+  const auto slot = cpu::Slots::instance().take();
+  return std::make_shared<cpu::CpuDevice>(slot, *executor.functions, cpu_device_facts(row));
+}
+
+}  // namespace cubit::runtime

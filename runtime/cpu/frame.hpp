@@ -1,0 +1,183 @@
+// What a warp is while it executes: the part that generated code addresses by offset, and the part behind it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/cpu/ptx/ast.hpp"
+
+namespace cubit::runtime::cpu {
+
+using Mask = std::uint32_t;  ///< bit i: lane i
+
+inline constexpr int kLanes = 32;
+inline constexpr int kSlotBytes = kLanes * 8;
+inline constexpr int kSourceSlots = 16;
+inline constexpr int kResultSlots = 8;
+
+/// Values that all lanes of a warp share, in the order of Frame::uniform.
+enum class Uniform : std::uint8_t {
+  ntid_x,
+  ntid_y,
+  ntid_z,
+  ctaid_x,
+  ctaid_y,
+  ctaid_z,
+  nctaid_x,
+  nctaid_y,
+  nctaid_z,
+  warpid,
+  nwarpid,
+  dynamic_smem_size,
+  total_smem_size,
+  count,
+};
+
+struct Frame;
+using Invoke = void (*)(Frame* frame, Mask mask, std::uint32_t site);
+
+/// Generated code knows this layout. A slot holds one operand of an instruction that runs in C++: 32 values of its
+/// width, one per lane; of a predicate one bit per lane in the first four bytes.
+struct alignas(64) Frame {
+  std::byte sources[kSourceSlots][kSlotBytes];
+  std::byte results[kResultSlots][kSlotBytes];
+  std::uint32_t tid[3][kLanes];
+  std::uint32_t uniform[static_cast<std::size_t>(Uniform::count)];
+  const std::byte* parameters;
+  Invoke invoke;  ///< runs an instruction in C++
+};
+
+/// A segment's code. Returns the lanes that take its branch.
+using SegmentCode = Mask (*)(Frame* frame, std::byte* registers, Mask mask);
+
+struct Warp;
+struct Site;
+using Helper = void (*)(Warp& warp, Mask mask, const Site& site);
+
+/// Where the window of a state space begins in the generic address space. No host pointer looks like these.
+inline constexpr std::uint64_t kSharedWindow = 0x5348000000000000;
+inline constexpr std::uint64_t kLocalWindow = 0x4c4f000000000000;
+inline constexpr std::uint64_t kParameterWindow = 0x5041000000000000;
+inline constexpr std::uint64_t kWindowMask = 0xffff000000000000;
+
+/// An instruction that runs in C++: everything that is known of it before it runs.
+struct Site {
+  Helper helper = nullptr;
+  const ptx::Instruction* instruction = nullptr;
+  ptx::Space space = ptx::Space::global;
+  bool generic = false;    ///< the address is a generic one
+  bool is_signed = false;  ///< loads extend, integers divide and compare so
+  bool flag = false;       ///< per helper: flushes subnormals, has a result, …
+  bool saturate = false;
+  bool integral = false;             ///< of a conversion: to an integer, though the result may be a float
+  int bytes = 0;                     ///< of an element
+  int result_bytes = 0;              ///< of a register that takes one
+  int count = 1;                     ///< elements of a vector, matrices of an ldmatrix
+  int kind = 0;                      ///< an enum of the helper's
+  int from = 0;                      ///< numbers: format of the source
+  int to = 0;                        ///< numbers: format of the result
+  std::int64_t offset = 0;           ///< added to addresses
+  std::vector<std::uint16_t> table;  ///< of fragments: per helper
+};
+
+/// One entry of the stack by which diverged lanes find together again: `mask` runs from `segment` and stops at `until`.
+struct Path {
+  int segment;
+  int until;
+  Mask mask;
+};
+
+/// cp.async, started and not yet there. It arrives when its lane waits for its group and not before, so that a missing
+/// wait shows.
+struct PendingCopy {
+  int lane;
+  std::uint32_t group;
+  std::uint64_t dst;
+  std::uint64_t src;
+  int bytes;
+  int read;  ///< the rest is zeros
+};
+
+enum class WarpState : std::uint8_t { ready, at_barrier, done };
+
+struct Program;
+
+/// A block of threads while it executes.
+struct Cta {
+  const Program* program = nullptr;
+  std::array<std::uint32_t, 3> index{};
+  std::byte* shared = nullptr;
+  std::uint32_t shared_bytes = 0;
+  std::size_t parameter_bytes = 0;
+};
+
+struct Warp : Frame {
+  Cta* cta = nullptr;
+  int index = 0;
+  std::byte* registers = nullptr;
+  std::byte* local = nullptr;  ///< lane after lane
+  std::vector<Path> paths;
+  Mask alive = 0;
+  WarpState state = WarpState::ready;
+  std::uint32_t barrier = 0;
+  std::uint32_t barrier_threads = 0;           ///< 0: all of the block
+  int segment = 0;                             ///< being executed, or waited in
+  std::array<std::uint32_t, kLanes> groups{};  ///< committed, per lane
+  std::vector<PendingCopy> copies;
+  std::optional<std::string> failure;  ///< the first one
+
+  /// Ends the launch. Generated code runs on to the end of its segment, in which no helper does anything any more.
+  void fail(const Site& site, int lane, const std::string& rule);
+};
+
+/// Reads and writes a slot's lanes as T.
+template <class T>
+class Lanes {
+ public:
+  explicit Lanes(std::byte* slot) : slot_(slot) {}
+  T operator[](int lane) const {
+    T value;
+    std::memcpy(&value, slot_ + sizeof(T) * static_cast<std::size_t>(lane), sizeof value);
+    return value;
+  }
+  void set(int lane, T value) { std::memcpy(slot_ + sizeof(T) * static_cast<std::size_t>(lane), &value, sizeof value); }
+
+ private:
+  std::byte* slot_;
+};
+
+template <class T>
+Lanes<T> source(Warp& warp, int index) {
+  return Lanes<T>(warp.sources[index]);
+}
+template <class T>
+Lanes<T> result(Warp& warp, int index = 0) {
+  return Lanes<T>(warp.results[index]);
+}
+inline Mask source_mask(Warp& warp, int index) { return source<Mask>(warp, index)[0]; }
+inline void set_result_mask(Warp& warp, int index, Mask mask) { result<Mask>(warp, index).set(0, mask); }
+
+/// Calls body(lane) for every lane of `mask`, in order.
+template <class Body>
+void for_lanes(Mask mask, Body body) {
+  for (; mask != 0; mask &= mask - 1) body(__builtin_ctz(mask));
+}
+
+/// Unsigned integer of `bytes` bytes, as a slot holds it.
+inline std::uint64_t read_lane(std::byte* slot, int bytes, int lane) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, slot + static_cast<std::size_t>(bytes) * static_cast<std::size_t>(lane),
+              static_cast<std::size_t>(bytes));
+  return value;
+}
+inline void write_lane(std::byte* slot, int bytes, int lane, std::uint64_t value) {
+  std::memcpy(slot + static_cast<std::size_t>(bytes) * static_cast<std::size_t>(lane), &value,
+              static_cast<std::size_t>(bytes));
+}
+
+}  // namespace cubit::runtime::cpu

@@ -1,0 +1,50 @@
+// Instructions that run in C++: operands in the frame's source slots, results in its result slots, only the lanes of
+// the mask. What a Site's fields mean is said at each.
+#pragma once
+
+#include "runtime/cpu/frame.hpp"
+
+namespace cubit::runtime::cpu::helpers {
+
+// memory.cpp. Source 0 is the address; `offset` is added to it.
+void load(Warp& warp, Mask mask, const Site& site);   ///< results 0 … count-1
+void store(Warp& warp, Mask mask, const Site& site);  ///< sources 1 … count
+/// Bytes [address, address + bytes) of a state space as host memory; null after warp.fail().
+std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
+                   int lane);
+void copy_async(Warp& warp, Mask mask, const Site& site);  ///< sources: shared, global, bytes to read; `bytes` in all
+void commit_copies(Warp& warp, Mask mask, const Site& site);
+void wait_copies(Warp& warp, Mask mask, const Site& site);  ///< `kind` groups may be unfinished; -1: nothing may
+
+// atomics.cpp. Sources: address, operand, swap. `flag`: there is a result.
+enum class AtomicKind { add, min, max, bit_and, bit_or, bit_xor, exchange, compare, increment, decrement };
+void atomic(Warp& warp, Mask mask, const Site& site);
+
+// matrix.cpp. `table`: 16-bit (row, column) of each lane's values; see each.
+void load_matrices(Warp& warp, Mask mask, const Site& site);
+void store_matrices(Warp& warp, Mask mask, const Site& site);
+void transpose_matrix(Warp& warp, Mask mask, const Site& site);
+void multiply_matrices(Warp& warp, Mask mask, const Site& site);
+
+// lanes.cpp
+enum class ShuffleKind { up, down, butterfly, index };
+void shuffle(Warp& warp, Mask mask, const Site& site);  ///< sources: value, lane, clamp, members; results: value, bit
+enum class VoteKind { all, any, uniform, ballot };
+void vote(Warp& warp, Mask mask, const Site& site);  ///< sources: predicate, members
+enum class MatchKind { any, all };
+void match(Warp& warp, Mask mask, const Site& site);         ///< sources: value, members; results: mask, predicate
+void reduce(Warp& warp, Mask mask, const Site& site);        ///< sources: value, members; kind: AtomicKind
+void warp_barrier(Warp& warp, Mask mask, const Site& site);  ///< source: members
+void elect(Warp& warp, Mask mask, const Site& site);         ///< source: members; results: lane, predicate
+void trap(Warp& warp, Mask mask, const Site& site);
+
+// arithmetic.cpp
+enum class IntegerKind { divide, remainder, permute, find_leading, dot4, dot2, differences };
+void integer(Warp& warp, Mask mask, const Site& site);
+enum class HalfKind { add, subtract, multiply, fused, minimum, maximum, negate, absolute };
+void half_arithmetic(Warp& warp, Mask mask, const Site& site);  ///< `from`: format; `count`: 2 if packed
+enum class FunctionKind { ex2, lg2, sine, cosine, tanh, rsqrt, sqrt, rcp };
+void function(Warp& warp, Mask mask, const Site& site);  ///< `from`: format; flag: flush subnormals
+void convert(Warp& warp, Mask mask, const Site& site);
+
+}  // namespace cubit::runtime::cpu::helpers

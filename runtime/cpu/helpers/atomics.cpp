@@ -1,0 +1,96 @@
+// atom and red on host memory, lane after lane. PTX ISA, "atom", "red".
+#include <atomic>
+
+#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/numbers.hpp"
+
+namespace cubit::runtime::cpu::helpers {
+namespace {
+
+template <class Integer>
+Integer combined(AtomicKind kind, Integer old, Integer value, Integer swap) {
+  using Unsigned = std::make_unsigned_t<Integer>;
+  switch (kind) {
+    case AtomicKind::add:
+      return static_cast<Integer>(static_cast<Unsigned>(old) + static_cast<Unsigned>(value));
+    case AtomicKind::min:
+      return std::min(old, value);
+    case AtomicKind::max:
+      return std::max(old, value);
+    case AtomicKind::bit_and:
+      return old & value;
+    case AtomicKind::bit_or:
+      return old | value;
+    case AtomicKind::bit_xor:
+      return old ^ value;
+    case AtomicKind::exchange:
+      return value;
+    case AtomicKind::compare:
+      return old == value ? swap : old;
+    case AtomicKind::increment:
+      return static_cast<Unsigned>(old) >= static_cast<Unsigned>(value) ? Integer{0} : static_cast<Integer>(old + 1);
+    case AtomicKind::decrement:
+      return old == 0 || static_cast<Unsigned>(old) > static_cast<Unsigned>(value) ? value
+                                                                                   : static_cast<Integer>(old - 1);
+  }
+  return old;
+}
+
+/// f16x2 and the like: each half by itself.
+std::uint64_t float_sum(const Site& site, std::uint64_t old, std::uint64_t value) {
+  const auto format = static_cast<Format>(site.from);
+  const int bits = facts(format).bits;
+  const std::uint64_t ones = ~0ULL >> (64 - bits);
+  std::uint64_t sum = 0;
+  for (int i = 0; i < site.count; ++i) {
+    const double exact =
+        add_to_odd(decode(format, old >> (bits * i) & ones), decode(format, value >> (bits * i) & ones));
+    sum |= encode(format, exact, Rounding::nearest) << (bits * i);
+  }
+  return sum;
+}
+
+template <class Unsigned>
+Unsigned changed(const Site& site, Unsigned old, Unsigned value, Unsigned swap) {
+  const auto kind = static_cast<AtomicKind>(site.kind);
+  if (site.from >= 0 && kind == AtomicKind::add) {
+    if (sizeof(Unsigned) == 8) {
+      double sum[2];
+      std::memcpy(sum, &old, sizeof old);
+      std::memcpy(sum + 1, &value, sizeof value);
+      sum[0] += sum[1];
+      std::memcpy(&old, sum, sizeof old);
+      return old;
+    }
+    return static_cast<Unsigned>(float_sum(site, old, value));
+  }
+  if (!site.is_signed) return combined(kind, old, value, swap);
+  using Signed = std::make_signed_t<Unsigned>;
+  return static_cast<Unsigned>(
+      combined(kind, static_cast<Signed>(old), static_cast<Signed>(value), static_cast<Signed>(swap)));
+}
+
+template <class Unsigned>
+void atomic_lanes(Warp& warp, Mask mask, const Site& site) {
+  for_lanes(mask, [&](int lane) {
+    const std::uint64_t address = source<std::uint64_t>(warp, 0)[lane] + static_cast<std::uint64_t>(site.offset);
+    std::byte* const place = resolve(warp, site, site.space, site.generic, address, sizeof(Unsigned), lane);
+    if (place == nullptr) return;
+    std::atomic_ref<Unsigned> memory(*reinterpret_cast<Unsigned*>(place));
+    Unsigned old = memory.load();
+    while (!memory.compare_exchange_weak(
+        old, changed(site, old, source<Unsigned>(warp, 1)[lane], source<Unsigned>(warp, 2)[lane]))) {
+    }
+    result<Unsigned>(warp).set(lane, old);
+  });
+}
+
+}  // namespace
+
+void atomic(Warp& warp, Mask mask, const Site& site) {
+  if (site.bytes == 2) return atomic_lanes<std::uint16_t>(warp, mask, site);
+  if (site.bytes == 4) return atomic_lanes<std::uint32_t>(warp, mask, site);
+  atomic_lanes<std::uint64_t>(warp, mask, site);
+}
+
+}  // namespace cubit::runtime::cpu::helpers

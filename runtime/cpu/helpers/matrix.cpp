@@ -1,0 +1,162 @@
+// Tensor-core instructions, by codegen's fragment tables. PTX ISA, "ldmatrix", "stmatrix", "movmatrix", "mma".
+//
+// Numbers: integer products are exact modulo 2^32, or saturated. Floating products are exact and summed in double in
+// order of k, the accumulator last; the sum is rounded once, to nearest. A tensor core aligns its products to the
+// largest and cuts them: it is within 2^-b · k · max|a·b| of this.
+#include <array>
+#include <cmath>
+
+#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/numbers.hpp"
+
+namespace cubit::runtime::cpu::helpers {
+namespace {
+
+constexpr int kRowBytes = 16;
+
+/// Bits of value `index` of `lane` in registers of 32 bits from source `slot` on.
+std::uint32_t element(Warp& warp, int slot, int lane, int index, int bits) {
+  const int per_register = 32 / bits;
+  const std::uint32_t word = source<std::uint32_t>(warp, slot + index / per_register)[lane];
+  return word >> (index % per_register * bits) & (~0u >> (32 - bits));
+}
+
+/// Every lane takes part, or nobody does.
+bool whole_warp(Warp& warp, Mask mask, const Site& site) {
+  if (mask == 0) return false;
+  if (mask == ~Mask{0}) return true;
+  warp.fail(site, __builtin_ctz(mask), "an instruction of the whole warp is executed by some of its lanes");
+  return false;
+}
+
+/// A lane's row addresses; null if one is bad.
+bool resolve_rows(Warp& warp, const Site& site, std::array<std::byte*, kLanes>& rows) {
+  for (int lane = 0; lane < 8 * site.count; ++lane) {
+    const std::uint64_t address = source<std::uint64_t>(warp, 0)[lane] + static_cast<std::uint64_t>(site.offset);
+    rows[static_cast<std::size_t>(lane)] = resolve(warp, site, site.space, site.generic, address, kRowBytes, lane);
+    if (rows[static_cast<std::size_t>(lane)] == nullptr) return false;
+  }
+  return true;
+}
+
+/// Reads matrix `operand` (0 A, 1 B, 2 C) through its part of the table.
+template <class T, class Convert>
+void gather(Warp& warp, const std::uint16_t*& table, int& slot, int elements, int bits, T* dst, Convert convert) {
+  const int values = elements / kLanes;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < values; ++i) dst[*table++] = convert(element(warp, slot, lane, i, bits));
+  }
+  slot += values * bits / 32;
+}
+
+constexpr int kMaxM = 16;
+constexpr int kMaxN = 8;
+constexpr int kMaxK = 64;
+
+template <class T>
+struct Matrices {
+  std::array<T, kMaxM * kMaxK> a;
+  std::array<T, kMaxN * kMaxK> b;
+  std::array<T, kMaxM * kMaxN> c;
+};
+
+template <class T, class DecodeA, class DecodeB, class DecodeC, class Finish>
+void multiply(Warp& warp, const Site& site, DecodeA decode_a, DecodeB decode_b, DecodeC decode_c, Finish finish) {
+  const int m = site.result_bytes;
+  const int k = site.bytes;
+  const auto bits = [](int format) { return facts(static_cast<Format>(format)).bits; };
+  Matrices<T> matrices;
+  const std::uint16_t* table = site.table.data();
+  int slot = 0;
+  gather(warp, table, slot, m * k, bits(site.from), matrices.a.data(), decode_a);
+  gather(warp, table, slot, k * kMaxN, bits(site.kind), matrices.b.data(), decode_b);
+  const std::uint16_t* const result_table = table;
+  gather(warp, table, slot, m * kMaxN, bits(site.to), matrices.c.data(), decode_c);
+  for (int row = 0; row < m; ++row) {
+    for (int column = 0; column < kMaxN; ++column) {
+      T sum{};
+      for (int i = 0; i < k; ++i)
+        sum += matrices.a[static_cast<std::size_t>(row * k + i)] * matrices.b[static_cast<std::size_t>(column * k + i)];
+      matrices.c[static_cast<std::size_t>(row * kMaxN + column)] += sum;
+    }
+  }
+  const int result_bits = bits(site.to);
+  const int values = m * kMaxN / kLanes;
+  const int per_register = 32 / result_bits;
+  table = result_table;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int r = 0; r < values / per_register; ++r) {
+      std::uint32_t word = 0;
+      for (int i = 0; i < per_register; ++i) word |= finish(matrices.c[*table++]) << (i * result_bits);
+      result<std::uint32_t>(warp, r).set(lane, word);
+    }
+  }
+}
+
+std::int64_t saturated(std::int64_t value) {
+  return std::min<std::int64_t>(std::max<std::int64_t>(value, INT32_MIN), INT32_MAX);
+}
+
+}  // namespace
+
+void load_matrices(Warp& warp, Mask mask, const Site& site) {
+  std::array<std::byte*, kLanes> rows{};
+  if (!whole_warp(warp, mask, site) || !resolve_rows(warp, site, rows)) return;
+  const std::uint16_t* table = site.table.data();
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int r = 0; r < site.count; ++r) {
+      std::uint32_t word = 0;
+      for (int half = 0; half < 2; ++half, ++table) {
+        std::uint16_t value = 0;
+        std::memcpy(&value, rows[*table / 8] + *table % 8 * 2, sizeof value);
+        word |= static_cast<std::uint32_t>(value) << (16 * half);
+      }
+      result<std::uint32_t>(warp, r).set(lane, word);
+    }
+  }
+}
+
+void store_matrices(Warp& warp, Mask mask, const Site& site) {
+  std::array<std::byte*, kLanes> rows{};
+  if (!whole_warp(warp, mask, site) || !resolve_rows(warp, site, rows)) return;
+  const std::uint16_t* table = site.table.data();
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 2 * site.count; ++i, ++table) {
+      const auto value = static_cast<std::uint16_t>(element(warp, 1, lane, i, 16));
+      std::memcpy(rows[*table / 8] + *table % 8 * 2, &value, sizeof value);
+    }
+  }
+}
+
+void transpose_matrix(Warp& warp, Mask mask, const Site& site) {
+  if (!whole_warp(warp, mask, site)) return;
+  std::array<std::uint32_t, 64> matrix{};
+  const std::uint16_t* table = site.table.data();
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 2; ++i) matrix[*table++] = element(warp, 0, lane, i, 16);
+  }
+  for (int lane = 0; lane < kLanes; ++lane, table += 2) {
+    result<std::uint32_t>(warp).set(lane, matrix[table[0]] | matrix[table[1]] << 16);
+  }
+}
+
+void multiply_matrices(Warp& warp, Mask mask, const Site& site) {
+  if (!whole_warp(warp, mask, site)) return;
+  const auto a = static_cast<Format>(site.from);
+  const auto b = static_cast<Format>(site.kind);
+  const auto c = static_cast<Format>(site.to);
+  const auto decoder = [](Format format) { return [format](std::uint32_t bits) { return decode(format, bits); }; };
+  if (!is_integer(a)) {
+    return multiply<double>(warp, site, decoder(a), decoder(b), decoder(c), [c](double value) {
+      return static_cast<std::uint32_t>(encode(c, value, Rounding::nearest));
+    });
+  }
+  const auto integer = [](Format format) {
+    return [format](std::uint32_t bits) { return static_cast<std::int64_t>(decode(format, bits)); };
+  };
+  multiply<std::int64_t>(warp, site, integer(a), integer(b), integer(c), [&](std::int64_t value) {
+    return static_cast<std::uint32_t>(site.flag ? saturated(value) : value);
+  });
+}
+
+}  // namespace cubit::runtime::cpu::helpers

@@ -1,0 +1,135 @@
+// Loads, stores and asynchronous copies, lane by lane. PTX ISA, "ld", "st", "cp.async".
+#include <fmt/format.h>
+
+#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/program.hpp"
+
+namespace cubit::runtime::cpu::helpers {
+namespace {
+
+struct Window {
+  std::byte* base;
+  std::uint64_t bytes;
+  const char* name;
+};
+
+Window window_of(Warp& warp, ptx::Space space, int lane) {
+  const Cta& cta = *warp.cta;
+  if (space == ptx::Space::shared) return {cta.shared, cta.shared_bytes, "shared memory"};
+  if (space == ptx::Space::local) {
+    const std::uint64_t bytes = cta.program->layout.local_bytes;
+    return {warp.local + bytes * static_cast<std::uint64_t>(lane), bytes, "local memory"};
+  }
+  return {const_cast<std::byte*>(warp.parameters), cta.parameter_bytes, "the kernel's parameters"};
+}
+
+/// The space a generic address lies in; leaves the offset in it.
+ptx::Space space_of(std::uint64_t& address) {
+  const std::uint64_t window = address & kWindowMask;
+  if (window == kSharedWindow || window == kLocalWindow || window == kParameterWindow) {
+    address -= window;
+    if (window == kSharedWindow) return ptx::Space::shared;
+    return window == kLocalWindow ? ptx::Space::local : ptx::Space::param;
+  }
+  return ptx::Space::global;
+}
+
+/// Performs the copies of `lane` for which `is_due(group)`.
+template <class IsDue>
+void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
+  std::erase_if(warp.copies, [&](const PendingCopy& copy) {
+    if (copy.lane != lane || !is_due(copy.group)) return false;
+    std::byte* const dst = resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane);
+    if (dst == nullptr) return true;
+    std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
+    if (copy.read == 0) return true;
+    const std::byte* const src = resolve(warp, site, ptx::Space::global, false, copy.src, copy.read, lane);
+    if (src != nullptr) std::memcpy(dst, src, static_cast<std::size_t>(copy.read));
+    return true;
+  });
+}
+
+}  // namespace
+
+std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
+                   int lane) {
+  const std::uint64_t given = address;
+  if (generic) space = space_of(address);
+  if (address % static_cast<std::uint64_t>(bytes & -bytes) != 0) {
+    warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", given, bytes & -bytes));
+    return nullptr;
+  }
+  if (space == ptx::Space::global || space == ptx::Space::constant) {
+    if (address < 4096) {
+      warp.fail(site, lane, fmt::format("address {:#x} is no address", given));
+      return nullptr;
+    }
+    return reinterpret_cast<std::byte*>(address);
+  }
+  const Window window = window_of(warp, space, lane);
+  if (address > window.bytes || window.bytes - address < static_cast<std::uint64_t>(bytes)) {
+    warp.fail(site, lane,
+              fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address,
+                          address + static_cast<std::uint64_t>(bytes), window.name, window.bytes));
+    return nullptr;
+  }
+  return window.base + address;
+}
+
+void load(Warp& warp, Mask mask, const Site& site) {
+  const auto addresses = source<std::uint64_t>(warp, 0);
+  for_lanes(mask, [&](int lane) {
+    const std::uint64_t address = addresses[lane] + static_cast<std::uint64_t>(site.offset);
+    const std::byte* src = resolve(warp, site, site.space, site.generic, address, site.bytes * site.count, lane);
+    if (src == nullptr) return;
+    for (int i = 0; i < site.count; ++i, src += site.bytes) {
+      std::memcpy(warp.results[i] + lane * site.bytes, src, static_cast<std::size_t>(site.bytes));
+    }
+  });
+}
+
+void store(Warp& warp, Mask mask, const Site& site) {
+  const auto addresses = source<std::uint64_t>(warp, 0);
+  for_lanes(mask, [&](int lane) {
+    const std::uint64_t address = addresses[lane] + static_cast<std::uint64_t>(site.offset);
+    std::byte* dst = resolve(warp, site, site.space, site.generic, address, site.bytes * site.count, lane);
+    if (dst == nullptr) return;
+    for (int i = 0; i < site.count; ++i, dst += site.bytes) {
+      std::memcpy(dst, warp.sources[i + 1] + lane * site.bytes, static_cast<std::size_t>(site.bytes));
+    }
+  });
+}
+
+void copy_async(Warp& warp, Mask mask, const Site& site) {
+  const auto targets = source<std::uint64_t>(warp, 0);
+  const auto origins = source<std::uint64_t>(warp, 1);
+  const auto sizes = source<std::uint32_t>(warp, 2);
+  for_lanes(mask, [&](int lane) {
+    const auto size = static_cast<std::uint32_t>(site.bytes);
+    const PendingCopy copy{.lane = lane,
+                           .group = warp.groups[static_cast<std::size_t>(lane)],
+                           .dst = targets[lane],
+                           .src = origins[lane],
+                           .bytes = site.bytes,
+                           .read = static_cast<int>(std::min(sizes[lane], size))};
+    // Named at the copy, not where it is waited for.
+    if (copy.dst % size != 0 || (copy.read != 0 && copy.src % size != 0)) {
+      return warp.fail(site, lane, fmt::format("{:#x} from {:#x}: not multiples of {}", copy.dst, copy.src, size));
+    }
+    if (resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane) != nullptr)
+      warp.copies.push_back(copy);
+  });
+}
+
+void commit_copies(Warp& warp, Mask mask, const Site&) {
+  for_lanes(mask, [&](int lane) { ++warp.groups[static_cast<std::size_t>(lane)]; });
+}
+
+void wait_copies(Warp& warp, Mask mask, const Site& site) {
+  for_lanes(mask, [&](int lane) {
+    const std::int64_t committed = warp.groups[static_cast<std::size_t>(lane)];
+    arrive(warp, site, lane, [&](std::uint32_t group) { return site.kind < 0 || group < committed - site.kind; });
+  });
+}
+
+}  // namespace cubit::runtime::cpu::helpers

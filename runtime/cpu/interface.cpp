@@ -1,0 +1,57 @@
+// libcubit_cpu's one export: load and execute behind a C table.
+#include "runtime/cpu/interface.h"
+
+#include <exception>
+
+#include "base/error.hpp"
+#include "runtime/cpu/program.hpp"
+
+namespace cubit::runtime::cpu {
+namespace {
+
+/// Runs `body`; what it throws is reported, and `failed` returned.
+template <class Result, class Body>
+Result guarded(CubitCpuReport report, void* context, Result failed, Body body) {
+  try {
+    return body();
+  } catch (const Failure& failure) {
+    report(context, static_cast<int>(failure.status()), failure.given().c_str(), failure.rule().c_str(),
+           failure.remedy().c_str());
+  } catch (const std::exception& error) {
+    report(context, static_cast<int>(Status::internal), "the CPU device", error.what(), "");
+  }
+  return failed;
+}
+
+const Program* program_of(const CubitCpuProgram* program) { return reinterpret_cast<const Program*>(program); }
+
+CubitCpuProgram* load(const char* ptx, std::size_t bytes, const char* entry_point, CubitCpuReport report,
+                      void* context) {
+  return guarded<CubitCpuProgram*>(report, context, nullptr, [&] {
+    const Program* program = load_program(std::string(ptx, bytes), entry_point).release();
+    return reinterpret_cast<CubitCpuProgram*>(const_cast<Program*>(program));
+  });
+}
+
+void unload(CubitCpuProgram* program) { delete program_of(program); }
+
+int execute_program(const CubitCpuProgram* program, const std::uint32_t grid[3], std::uint32_t threads,
+                    std::uint32_t dynamic_shared_memory, const void* parameters, std::size_t parameter_bytes,
+                    CubitCpuReport report, void* context) {
+  return guarded(report, context, 0, [&] {
+    execute(*program_of(program), {.grid = {grid[0], grid[1], grid[2]},
+                                   .block = {threads, 1, 1},
+                                   .dynamic_shared_bytes = dynamic_shared_memory,
+                                   .parameters = {static_cast<const std::byte*>(parameters), parameter_bytes}});
+    return 1;
+  });
+}
+
+}  // namespace
+}  // namespace cubit::runtime::cpu
+
+extern "C" __attribute__((visibility("default"))) const CubitCpuInterface* cubit_cpu_interface() {
+  using namespace cubit::runtime::cpu;
+  static constexpr CubitCpuInterface kInterface = {CUBIT_CPU_INTERFACE_VERSION, load, unload, execute_program};
+  return &kInterface;
+}

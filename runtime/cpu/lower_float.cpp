@@ -1,0 +1,156 @@
+// Floating point. PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions".
+//
+// Results of single precision are the ISA's: NaN is 0x7fffffff whatever went in, .ftz flushes operands and results to
+// zero of the same sign. Rounding other than to nearest is not executed, but for cvt.
+#include <map>
+
+#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/lowering.hpp"
+#include "runtime/cpu/numbers.hpp"
+
+namespace cubit::runtime::cpu {
+
+namespace {
+
+constexpr std::uint64_t kNan32 = 0x7fffffff;
+constexpr std::uint64_t kSign32 = 0x80000000;
+constexpr std::uint64_t kSmallestNormal32 = 0x00800000;
+
+}  // namespace
+
+bool Lowering::is_half() const {
+  const ptx::Type type = type_at_end().type;
+  return type == ptx::Type::f16 || type == ptx::Type::f16x2 || type == ptx::Type::bf16 || type == ptx::Type::bf16x2;
+}
+
+Lowering::Value* Lowering::flushed(Value* value) {
+  Value* const bits = builder_.CreateBitCast(value, integers(32));
+  Value* const magnitude = builder_.CreateAnd(bits, splat(~kSign32, 32));
+  Value* const small = builder_.CreateICmpULT(magnitude, splat(kSmallestNormal32, 32));
+  Value* const zero = builder_.CreateAnd(bits, splat(kSign32, 32));
+  return builder_.CreateBitCast(builder_.CreateSelect(small, zero, bits), floats(32));
+}
+
+Lowering::Value* Lowering::canonical(Value* value) {
+  Value* const nan = builder_.CreateBitCast(splat(kNan32, 32), floats(32));
+  return builder_.CreateSelect(builder_.CreateFCmpUNO(value, value), nan, value);
+}
+
+void Lowering::write_float(std::size_t index, Value* value) {
+  const bool single = value->getType() == floats(32);
+  if (has("sat")) {
+    // NaN becomes +0.
+    Value* const zero = llvm::ConstantFP::get(value->getType(), 0.0);
+    Value* const one = llvm::ConstantFP::get(value->getType(), 1.0);
+    value = builder_.CreateSelect(builder_.CreateFCmpOGT(value, zero), value, zero);
+    value = builder_.CreateSelect(builder_.CreateFCmpOLT(value, one), value, one);
+  }
+  if (single && has("ftz")) value = flushed(value);
+  if (single) value = canonical(value);
+  write(index, builder_.CreateBitCast(value, integers(single ? 32 : 64)));
+}
+
+void Lowering::float_binary(llvm::Instruction::BinaryOps operation) {
+  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  const unsigned bits = type_at_end().bits;
+  write_float(0, builder_.CreateBinOp(operation, read_float(1, bits), read_float(2, bits)));
+}
+
+void Lowering::fused_multiply_add() {
+  if (is_half()) return half_arithmetic(static_cast<int>(helpers::HalfKind::fused), 3);
+  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  const unsigned bits = type_at_end().bits;
+  write_float(0, builder_.CreateIntrinsic(llvm::Intrinsic::fma, {floats(bits)},
+                                          {read_float(1, bits), read_float(2, bits), read_float(3, bits)}));
+}
+
+void Lowering::half_arithmetic(int kind, std::size_t operands) {
+  const TypeFacts type = type_at_end();
+  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  Site made = site(helpers::half_arithmetic);
+  made.kind = kind;
+  made.from = static_cast<int>(ptx::name(type.type).starts_with("bf") ? Format::bf16 : Format::f16);
+  made.count = type.bits == 32 ? 2 : 1;
+  made.flag = has("NaN");
+  for (std::size_t i = 0; i < operands; ++i) give(static_cast<int>(i), read(i + 1, type.bits));
+  call_and_write(std::move(made), type.bits);
+}
+
+void Lowering::absolute() {
+  const TypeFacts type = type_at_end();
+  if (is_half()) return half_arithmetic(static_cast<int>(helpers::HalfKind::absolute), 1);
+  if (type.is_float)
+    return write_float(0, builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, read_float(1, type.bits)));
+  write(0, builder_.CreateIntrinsic(llvm::Intrinsic::abs, {integers(type.bits)},
+                                    {read(1, type.bits), builder_.getFalse()}));
+}
+
+void Lowering::negate() {
+  const TypeFacts type = type_at_end();
+  if (is_half()) return half_arithmetic(static_cast<int>(helpers::HalfKind::negate), 1);
+  if (type.is_float) return write_float(0, builder_.CreateFNeg(read_float(1, type.bits)));
+  write(0, builder_.CreateNeg(read(1, type.bits)));
+}
+
+/// The operand that is a number wins over NaN, unless .NaN is asked for; -0 is smaller than +0.
+Lowering::Value* Lowering::float_extreme(bool greater, Value* a, Value* b) {
+  auto* const bits = integers(a->getType() == floats(32) ? 32 : 64);
+  Value* const a_bits = builder_.CreateBitCast(a, bits);
+  Value* const b_bits = builder_.CreateBitCast(b, bits);
+  Value* const equal = builder_.CreateBitCast(
+      greater ? builder_.CreateAnd(a_bits, b_bits) : builder_.CreateOr(a_bits, b_bits), a->getType());
+  Value* const a_wins = greater ? builder_.CreateFCmpOGT(a, b) : builder_.CreateFCmpOLT(a, b);
+  Value* const b_is_nan = builder_.CreateFCmpUNO(b, b);
+  Value* result = builder_.CreateSelect(builder_.CreateOr(a_wins, b_is_nan), a, b);
+  result = builder_.CreateSelect(builder_.CreateFCmpOEQ(a, b), equal, result);
+  if (has("xorsign")) unsupported("xorsign is not executed");
+  if (has("NaN")) {
+    Value* const nan = builder_.CreateBitCast(
+        llvm::ConstantInt::get(bits, a->getType() == floats(32) ? kNan32 : 0x7fffffffffffffff), a->getType());
+    result = builder_.CreateSelect(builder_.CreateFCmpUNO(a, b), nan, result);
+  }
+  if (a->getType() == floats(64)) return result;
+  result = canonical(result);
+  return has("ftz") ? flushed(result) : result;
+}
+
+/// The approximate forms are computed as exactly as the rounded ones.
+void Lowering::reciprocal() {
+  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  const unsigned bits = type_at_end().bits;
+  write_float(0, builder_.CreateFDiv(llvm::ConstantFP::get(floats(bits), 1.0), read_float(1, bits)));
+}
+
+void Lowering::square_root() {
+  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  const unsigned bits = type_at_end().bits;
+  write_float(0, builder_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, read_float(1, bits)));
+}
+
+void Lowering::special_function() {
+  static const std::map<std::string_view, helpers::FunctionKind> kKinds = {
+      {"ex2", helpers::FunctionKind::ex2},   {"lg2", helpers::FunctionKind::lg2},
+      {"sin", helpers::FunctionKind::sine},  {"cos", helpers::FunctionKind::cosine},
+      {"tanh", helpers::FunctionKind::tanh}, {"rsqrt", helpers::FunctionKind::rsqrt}};
+  const TypeFacts type = type_at_end();
+  const std::string_view name = ptx::name(type.type);
+  Site made = site(helpers::function);
+  made.kind = static_cast<int>(kKinds.at(now_->root));
+  made.count = name.ends_with("x2") ? 2 : 1;
+  made.flag = has("ftz");
+  Format format{};
+  if (!find_format(made.count == 2 ? name.substr(0, name.size() - 2) : name, format)) unsupported();
+  made.from = static_cast<int>(format);
+  give(0, read(1, type.bits));
+  call_and_write(std::move(made), type.bits);
+}
+
+/// copysign a, b: b with the sign of a.
+void Lowering::copy_sign() {
+  const unsigned bits = type_at_end().bits;
+  Value* const sign = llvm::ConstantInt::get(integers(bits), 1ULL << (bits - 1));
+  Value* const magnitude = builder_.CreateAnd(read(2, bits), builder_.CreateNot(sign));
+  write(0, builder_.CreateOr(magnitude, builder_.CreateAnd(read(1, bits), sign)));
+}
+
+}  // namespace cubit::runtime::cpu

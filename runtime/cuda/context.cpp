@@ -1,0 +1,216 @@
+// The Device of one CUDA context: loading, launching, memory, streams and graphs through the driver.
+#include "runtime/cuda/context.hpp"
+
+#include "base/error.hpp"
+
+namespace cubit::runtime::cuda {
+namespace {
+
+/// What a launch may use of shared memory, static and dynamic together, before the function's limit is raised
+/// (CUDA C++ Programming Guide, "Shared Memory", every architecture).
+constexpr int kSharedMemoryWithoutOptIn = 48 * 1024;
+
+DriverStream driver_stream(Stream stream) { return static_cast<DriverStream>(stream); }
+Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
+
+/// A cubin as a library of its own and its one function in the context that was current at loading.
+class ContextKernel final : public LoadedKernel {
+ public:
+  ContextKernel(const Driver& driver, Library library) : driver_(driver), library_(library) {}
+  ContextKernel(const ContextKernel&) = delete;
+  ContextKernel& operator=(const ContextKernel&) = delete;
+  /// A context that is gone took its functions along and leaves the library valid; a driver that has shut down because
+  /// the process exits refuses politely. Neither matters here.
+  ~ContextKernel() override {
+    const RelaxedCapture relaxed(driver_);
+    driver_.cuLibraryUnload(library_);
+  }
+
+  void resolve(const char* entry_point) {
+    KernelHandle kernel = nullptr;
+    check(driver_, driver_.cuLibraryGetKernel(&kernel, library_, entry_point), "cuLibraryGetKernel");
+    check(driver_, driver_.cuKernelGetFunction(&function_, kernel), "cuKernelGetFunction");
+  }
+  void allow_dynamic_shared_memory(int bytes) {
+    check(driver_, driver_.cuFuncSetAttribute(function_, kMaxDynamicSharedSizeBytes, bytes), "cuFuncSetAttribute");
+  }
+  Function function() const { return function_; }
+
+ private:
+  const Driver& driver_;
+  Library library_;
+  Function function_ = nullptr;
+};
+
+class ContextGraph final : public Graph {
+ public:
+  ContextGraph(const Driver& driver, GraphExec executable) : driver_(driver), executable_(executable) {}
+  ContextGraph(const ContextGraph&) = delete;
+  ContextGraph& operator=(const ContextGraph&) = delete;
+  ~ContextGraph() override { driver_.cuGraphExecDestroy(executable_); }
+  GraphExec executable() const { return executable_; }
+
+ private:
+  const Driver& driver_;
+  GraphExec executable_;
+};
+
+class TimingEvent {
+ public:
+  explicit TimingEvent(const Driver& driver) : driver_(driver) {
+    check(driver_, driver_.cuEventCreate(&event_, 0), "cuEventCreate");
+  }
+  TimingEvent(const TimingEvent&) = delete;
+  TimingEvent& operator=(const TimingEvent&) = delete;
+  ~TimingEvent() { driver_.cuEventDestroy(event_); }
+  void record(DriverStream stream) { check(driver_, driver_.cuEventRecord(event_, stream), "cuEventRecord"); }
+  Event get() const { return event_; }
+
+ private:
+  const Driver& driver_;
+  Event event_ = nullptr;
+};
+
+/// What every call but a launch is wrapped in: the context is current, and captures elsewhere survive the call.
+struct Call {
+  explicit Call(ContextDevice& device, const Driver& driver) : current(device), relaxed(driver) {}
+  CurrentDevice current;
+  RelaxedCapture relaxed;
+};
+
+}  // namespace
+
+bool ContextDevice::dead() const {
+  unsigned long long id = 0;
+  return driver_.cuCtxGetId(context_, &id) != kSuccess || id != id_;
+}
+
+bool ContextDevice::enter() {
+  Context current = nullptr;
+  check(driver_, driver_.cuCtxGetCurrent(&current), "cuCtxGetCurrent");
+  if (current == context_) return false;
+  check(driver_, driver_.cuCtxPushCurrent(context_), "cuCtxPushCurrent");
+  return true;
+}
+
+void ContextDevice::leave() noexcept {
+  Context popped = nullptr;
+  driver_.cuCtxPopCurrent(&popped);
+}
+
+std::unique_ptr<LoadedKernel> ContextDevice::load(const Artifact& artifact, const codegen::LaunchFacts& launch) {
+  const RelaxedCapture relaxed(driver_);
+  Library library = nullptr;
+  check(driver_, driver_.cuLibraryLoadData(&library, artifact.cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "cuLibraryLoadData");
+  auto kernel = std::make_unique<ContextKernel>(driver_, library);
+  kernel->resolve(artifact.entry_point.c_str());
+  if (launch.dynamic_shared_memory + artifact.resources.static_shared_memory > kSharedMemoryWithoutOptIn) {
+    kernel->allow_dynamic_shared_memory(launch.dynamic_shared_memory);
+  }
+  return kernel;
+}
+
+void ContextDevice::launch(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters,
+                           Stream stream) {
+  // The kernel's one argument is a struct by value: the driver copies it before the call returns.
+  void* arguments[] = {const_cast<std::byte*>(parameters.data())};
+  const Result result = driver_.cuLaunchKernel(
+      static_cast<const ContextKernel&>(kernel).function(), shape.grid[0], shape.grid[1], shape.grid[2], shape.threads,
+      1, 1, shape.dynamic_shared_memory, driver_stream(stream), parameters.empty() ? nullptr : arguments, nullptr);
+  check(driver_, result, "cuLaunchKernel");
+}
+
+bool ContextDevice::capturing(Stream stream) {
+  const CurrentDevice current(*this);
+  int status = kCaptureNone;
+  const Result result = driver_.cuStreamIsCapturing(driver_stream(stream), &status);
+  if (result == kStreamCaptureImplicit) {
+    // Asked of the legacy default stream while a blocking stream of the context records. Going on would invalidate that
+    // capture, so neither answer is right.
+    throw Failure(Status::device_error, "cuStreamIsCapturing",
+                  "the legacy default stream cannot be used while a blocking stream of its context is captured",
+                  "use the captured stream, or capture a non-blocking one");
+  }
+  check(driver_, result, "cuStreamIsCapturing");
+  return status != kCaptureNone;
+}
+
+void* ContextDevice::allocate(std::size_t bytes) {
+  const Call call(*this, driver_);
+  Address memory = 0;
+  check(driver_, driver_.cuMemAlloc(&memory, bytes), "cuMemAlloc");
+  return reinterpret_cast<void*>(memory);
+}
+
+void ContextDevice::release(void* memory) {
+  const Call call(*this, driver_);
+  check(driver_, driver_.cuMemFree(address(memory)), "cuMemFree");
+}
+
+void ContextDevice::fill_zero(void* memory, std::size_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  const Call call(*this, driver_);
+  check(driver_, driver_.cuMemsetD8Async(address(memory), 0, bytes, driver_stream(stream)), "cuMemsetD8Async");
+}
+
+void ContextDevice::copy_to_device(void* dst, const void* src, std::size_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  const Call call(*this, driver_);
+  check(driver_, driver_.cuMemcpyHtoDAsync(address(dst), src, bytes, driver_stream(stream)), "cuMemcpyHtoDAsync");
+}
+
+void ContextDevice::copy_to_host(void* dst, const void* src, std::size_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  const Call call(*this, driver_);
+  check(driver_, driver_.cuMemcpyDtoHAsync(dst, address(src), bytes, driver_stream(stream)), "cuMemcpyDtoHAsync");
+}
+
+void ContextDevice::synchronise(Stream stream) {
+  const Call call(*this, driver_);
+  check(driver_, driver_.cuStreamSynchronize(driver_stream(stream)), "cuStreamSynchronize");
+}
+
+Stream ContextDevice::create_stream() {
+  const Call call(*this, driver_);
+  DriverStream stream = nullptr;
+  check(driver_, driver_.cuStreamCreate(&stream, kStreamNonBlocking), "cuStreamCreate");
+  return stream;
+}
+
+void ContextDevice::destroy_stream(Stream stream) {
+  const Call call(*this, driver_);
+  check(driver_, driver_.cuStreamDestroy(driver_stream(stream)), "cuStreamDestroy");
+}
+
+void ContextDevice::begin_capture(Stream stream) {
+  const Call call(*this, driver_);
+  check(driver_, driver_.cuStreamBeginCapture(driver_stream(stream), kCaptureThreadLocal), "cuStreamBeginCapture");
+}
+
+std::unique_ptr<Graph> ContextDevice::end_capture(Stream stream) {
+  const Call call(*this, driver_);
+  DriverGraph graph = nullptr;
+  check(driver_, driver_.cuStreamEndCapture(driver_stream(stream), &graph), "cuStreamEndCapture");
+  GraphExec executable = nullptr;
+  const Result result = driver_.cuGraphInstantiateWithFlags(&executable, graph, 0);
+  driver_.cuGraphDestroy(graph);
+  check(driver_, result, "cuGraphInstantiateWithFlags");
+  return std::make_unique<ContextGraph>(driver_, executable);
+}
+
+double ContextDevice::replay(Graph& graph, Stream stream) {
+  const Call call(*this, driver_);
+  TimingEvent begin(driver_);
+  TimingEvent end(driver_);
+  begin.record(driver_stream(stream));
+  const GraphExec executable = static_cast<ContextGraph&>(graph).executable();
+  check(driver_, driver_.cuGraphLaunch(executable, driver_stream(stream)), "cuGraphLaunch");
+  end.record(driver_stream(stream));
+  check(driver_, driver_.cuEventSynchronize(end.get()), "cuEventSynchronize");
+  float milliseconds = 0;
+  check(driver_, driver_.cuEventElapsedTime(&milliseconds, begin.get(), end.get()), "cuEventElapsedTime");
+  return milliseconds;
+}
+
+}  // namespace cubit::runtime::cuda

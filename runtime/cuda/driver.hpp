@@ -1,0 +1,127 @@
+// The CUDA driver API, opened at run time: no toolkit, no header and no library of NVIDIA's is needed to build cubit.
+//
+// Types, constants and prototypes are declared here by hand, as far as cubit uses them ("CUDA Driver API" manual).
+// Every function is one line of CUBIT_CUDA_FUNCTIONS; the version on that line picks the entry point whose prototype
+// stands beside it, so a later driver that changes a default cannot change what is called.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace cubit::runtime::cuda {
+
+using Result = int;
+using DeviceHandle = int;
+using Address = unsigned long long;
+using Context = struct ContextTag*;
+using DriverStream = struct StreamTag*;
+using Event = struct EventTag*;
+using Function = struct FunctionTag*;
+using Library = struct LibraryTag*;
+using KernelHandle = struct KernelTag*;
+using DriverGraph = struct GraphTag*;
+using GraphExec = struct GraphExecTag*;
+
+/// CUresult values that cubit tells apart.
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kDeinitialized = 4;
+inline constexpr Result kStreamCaptureImplicit = 906;
+
+/// CUdevice_attribute
+inline constexpr int kMultiprocessorCount = 16;
+inline constexpr int kL2CacheSize = 38;
+inline constexpr int kCapabilityMajor = 75;
+inline constexpr int kCapabilityMinor = 76;
+
+/// CUfunction_attribute
+inline constexpr int kMaxDynamicSharedSizeBytes = 8;
+
+/// CUstreamCaptureMode
+inline constexpr int kCaptureThreadLocal = 1;
+inline constexpr int kCaptureRelaxed = 2;
+
+/// CUstreamCaptureStatus
+inline constexpr int kCaptureNone = 0;
+
+/// CUstream_flags: no implicit ordering with the legacy default stream.
+inline constexpr unsigned kStreamNonBlocking = 1;
+
+/// CUdriverProcAddress_flags: nullptr streams mean the legacy default stream, however the embedder was compiled.
+inline constexpr unsigned long long kLegacyStream = 1;
+
+// X(function, version of its prototype, parameters)
+#define CUBIT_CUDA_FUNCTIONS(X)                                                                                \
+  X(cuInit, 2000, (unsigned flags))                                                                            \
+  X(cuGetErrorName, 6000, (Result error, const char** text))                                                   \
+  X(cuGetErrorString, 6000, (Result error, const char** text))                                                 \
+  X(cuDriverGetVersion, 2020, (int* version))                                                                  \
+  X(cuDeviceGetCount, 2000, (int* count))                                                                      \
+  X(cuDeviceGet, 2000, (DeviceHandle * device, int ordinal))                                                   \
+  X(cuDeviceGetName, 2000, (char* name, int length, DeviceHandle device))                                      \
+  X(cuDeviceTotalMem, 3020, (std::size_t * bytes, DeviceHandle device))                                        \
+  X(cuDeviceGetAttribute, 2000, (int* value, int attribute, DeviceHandle device))                              \
+  X(cuDevicePrimaryCtxRetain, 7000, (Context * context, DeviceHandle device))                                  \
+  X(cuDevicePrimaryCtxRelease, 11000, (DeviceHandle device))                                                   \
+  X(cuCtxGetCurrent, 4000, (Context * context))                                                                \
+  X(cuCtxPushCurrent, 4000, (Context context))                                                                 \
+  X(cuCtxPopCurrent, 4000, (Context * context))                                                                \
+  X(cuCtxGetDevice, 2000, (DeviceHandle * device))                                                             \
+  X(cuCtxGetId, 12000, (Context context, unsigned long long* id))                                              \
+  X(cuLibraryLoadData, 12000,                                                                                  \
+    (Library * library, const void* code, int* jit_options, void** jit_values, unsigned jit_count,             \
+     int* library_options, void** library_values, unsigned library_count))                                     \
+  X(cuLibraryUnload, 12000, (Library library))                                                                 \
+  X(cuLibraryGetKernel, 12000, (KernelHandle * kernel, Library library, const char* name))                     \
+  X(cuKernelGetFunction, 12000, (Function * function, KernelHandle kernel))                                    \
+  X(cuFuncSetAttribute, 9000, (Function function, int attribute, int value))                                   \
+  X(cuLaunchKernel, 4000,                                                                                      \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
+     unsigned block_z, unsigned shared_bytes, DriverStream stream, void** parameters, void** extra))           \
+  X(cuMemAlloc, 3020, (Address * memory, std::size_t bytes))                                                   \
+  X(cuMemFree, 3020, (Address memory))                                                                         \
+  X(cuMemsetD8Async, 3020, (Address memory, unsigned char value, std::size_t bytes, DriverStream stream))      \
+  X(cuMemcpyHtoDAsync, 3020, (Address dst, const void* src, std::size_t bytes, DriverStream stream))           \
+  X(cuMemcpyDtoHAsync, 3020, (void* dst, Address src, std::size_t bytes, DriverStream stream))                 \
+  X(cuStreamCreate, 2000, (DriverStream * stream, unsigned flags))                                             \
+  X(cuStreamDestroy, 4000, (DriverStream stream))                                                              \
+  X(cuStreamSynchronize, 2000, (DriverStream stream))                                                          \
+  X(cuStreamIsCapturing, 10000, (DriverStream stream, int* status))                                            \
+  X(cuThreadExchangeStreamCaptureMode, 10010, (int* mode))                                                     \
+  X(cuStreamBeginCapture, 10010, (DriverStream stream, int mode))                                              \
+  X(cuStreamEndCapture, 10000, (DriverStream stream, DriverGraph * graph))                                     \
+  X(cuGraphInstantiateWithFlags, 11040, (GraphExec * executable, DriverGraph graph, unsigned long long flags)) \
+  X(cuGraphLaunch, 10000, (GraphExec executable, DriverStream stream))                                         \
+  X(cuGraphDestroy, 10000, (DriverGraph graph))                                                                \
+  X(cuGraphExecDestroy, 10000, (GraphExec executable))                                                         \
+  X(cuEventCreate, 2000, (Event * event, unsigned flags))                                                      \
+  X(cuEventDestroy, 4000, (Event event))                                                                       \
+  X(cuEventRecord, 2000, (Event event, DriverStream stream))                                                   \
+  X(cuEventSynchronize, 2000, (Event event))                                                                   \
+  X(cuEventElapsedTime, 2000, (float* milliseconds, Event begin, Event end))
+
+/// The driver's entry points. Never destroyed and never closed: handles may be freed while the process exits.
+struct Driver {
+  int version = 0;  ///< 13000 for 13.0
+#define CUBIT_DECLARE(function, version, parameters) Result(*function) parameters = nullptr;
+  CUBIT_CUDA_FUNCTIONS(CUBIT_DECLARE)
+#undef CUBIT_DECLARE
+};
+
+/// Opened and initialised on first use, with every entry point present. Throws Failure(driver_unavailable) with the
+/// reason: no library, older than CUDA 12.0, or cuInit's error.
+const Driver& driver();
+
+/// The version that an installed driver reports, even where cuInit fails for want of a device; 0 without a driver.
+int driver_version() noexcept;
+
+/// Why driver() throws, or empty.
+std::string driver_trouble();
+
+/// Throws Failure(device_error) that names the call and the driver's error, if `result` is one.
+void check(const Driver& driver, Result result, const char* call);
+
+/// For tests: from now on `path` stands for libcuda.so.1. Device objects made before keep the driver they were made
+/// with.
+void use_driver_library(const std::string& path);
+
+}  // namespace cubit::runtime::cuda

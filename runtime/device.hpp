@@ -1,0 +1,109 @@
+// What a launch needs of a device, whatever executes it. CUDA is the first implementation (runtime/cuda/).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/architecture.hpp"
+#include "codegen/kernel_source.hpp"
+#include "runtime/artifact.hpp"
+
+namespace cubit::runtime {
+
+/// Fixed for the life of the device; all that grid, split and workspace computations may depend on.
+struct DeviceFacts {
+  std::string name;  ///< "NVIDIA H200"
+  const codegen::Architecture* architecture = nullptr;
+  int multiprocessors = 0;
+  std::size_t memory_bytes = 0;
+  std::size_t l2_bytes = 0;
+  int driver_version = 0;                     ///< as the driver gives it: 13000 for 13.0; 0 where there is none
+  codegen::Code code = codegen::Code::cubin;  ///< what `load` takes
+};
+
+struct LaunchShape {
+  std::array<unsigned, 3> grid{1, 1, 1};
+  unsigned threads = 0;
+  unsigned dynamic_shared_memory = 0;
+};
+
+using Stream = void*;  ///< a CUstream; nullptr is the legacy default stream
+
+/// A kernel's code made executable on one device.
+class LoadedKernel {
+ public:
+  virtual ~LoadedKernel() = default;
+};
+
+/// A recorded sequence of launches.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
+/// Every method throws Failure(device_error) that names the driver call and its error.
+/// Memory, stream, capture and graph methods make the device's context current for the call and restore the caller's;
+/// `load` and `launch` work in the context that this object stands for and expect it to be current.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceFacts& facts() const = 0;
+
+  /// Makes the device's context current on this thread; false if it was, and then no leave() is owed. Use
+  /// CurrentDevice.
+  virtual bool enter() { return false; }
+  virtual void leave() noexcept {}
+
+  virtual std::unique_ptr<LoadedKernel> load(const Artifact& artifact, const codegen::LaunchFacts& launch) = 0;
+  virtual void launch(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters,
+                      Stream stream) = 0;
+  /// True while `stream` records a graph.
+  virtual bool capturing(Stream stream) = 0;
+
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) = 0;
+  virtual void fill_zero(void* memory, std::size_t bytes, Stream stream) = 0;
+  virtual void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream stream) = 0;
+  virtual void copy_to_host(void* dst, const void* src, std::size_t bytes, Stream stream) = 0;
+  virtual void synchronise(Stream stream) = 0;
+  virtual Stream create_stream() = 0;
+  virtual void destroy_stream(Stream stream) = 0;
+  virtual void begin_capture(Stream stream) = 0;
+  virtual std::unique_ptr<Graph> end_capture(Stream stream) = 0;
+  /// Replays, waits, and returns the milliseconds between events around it.
+  virtual double replay(Graph& graph, Stream stream) = 0;
+
+  /// Index into per-kernel tables of loaded code; unique per live device of the process, small.
+  int slot() const { return slot_; }
+  /// How many devices had this slot before: what was loaded for a dead device is not taken for this one's.
+  std::uint64_t generation() const { return generation_; }
+
+ protected:
+  explicit Device(int slot, std::uint64_t generation = 0) : slot_(slot), generation_(generation) {}
+
+ private:
+  int slot_;
+  std::uint64_t generation_;
+};
+
+/// Makes a device current for a scope and restores the caller's.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(Device& device) : device_(device), entered_(device.enter()) {}
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  ~CurrentDevice() {
+    if (entered_) device_.leave();
+  }
+
+ private:
+  Device& device_;
+  bool entered_;
+};
+
+}  // namespace cubit::runtime

@@ -1,0 +1,32 @@
+// dlopen and its kin, with an owner.
+#include "runtime/dynamic_library.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <filesystem>
+#include <system_error>
+
+namespace cubit::runtime {
+
+DynamicLibrary::DynamicLibrary(void* handle) : handle_(handle, [](void* library) { dlclose(library); }) {}
+
+std::optional<DynamicLibrary> DynamicLibrary::open(const std::string& path, std::string& why) {
+  // RTLD_LOCAL: a framework in the same process may hold another version of the same library.
+  if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return DynamicLibrary(handle);
+  const char* reason = dlerror();
+  why = reason == nullptr ? "the loader gave no reason" : reason;
+  return std::nullopt;
+}
+
+void* DynamicLibrary::symbol(const char* name) const { return dlsym(handle_.get(), name); }
+
+std::string DynamicLibrary::path() const {
+  link_map* map = nullptr;
+  if (dlinfo(handle_.get(), RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
+  std::error_code error;
+  const auto resolved = std::filesystem::canonical(map->l_name, error);
+  return error ? std::string(map->l_name) : resolved.string();
+}
+
+}  // namespace cubit::runtime

@@ -1,0 +1,184 @@
+// One flight per key: who comes first makes the kernel, everybody else waits for the same future.
+#include "runtime/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/error.hpp"
+#include "runtime/cuda/cuda_device.hpp"
+
+namespace cubit::runtime {
+namespace {
+
+void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
+/// The tool makes kernels of descriptors only; a caller's own source is cached by the program that gives it.
+Failure not_cached(const codegen::KernelSource& source) {
+  const std::string remedy =
+      source.callers_own
+          ? "get it once from an engine that may compile and has the same cache folder, or allow compilation"
+          : fmt::format("compile it beforehand (cubit compile '{}' --arch {}) or allow compilation", source.descriptor,
+                        source.target);
+  return {Status::not_cached, fmt::format("{} for {}", source.descriptor, source.target),
+          "it is in no cache and this engine may not compile", remedy};
+}
+
+}  // namespace
+
+Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> compiler)
+    : settings_(std::move(settings)),
+      lines_(std::move(log)),
+      disk_(settings_.cache_dir, [this](LogLevel level, std::string_view line) { lines_.keep(level, line); }),
+      compiler_(std::move(compiler)) {
+  lines_.emit();
+}
+
+Engine::~Engine() = default;
+
+std::shared_ptr<Kernel> Engine::get(const codegen::KernelSource& source) {
+  const Slot slot{request_key(source), source.launch.threads, source.launch.dynamic_shared_memory};
+  if (const auto flight = find(slot)) return join(*flight);
+
+  std::promise<Landing> promise;
+  Flight flight = promise.get_future().share();
+  bool first = false;
+  {
+    const std::unique_lock lock(mutex_);
+    const auto [entry, inserted] = kernels_.try_emplace(slot, flight);
+    flight = entry->second;
+    first = inserted;
+  }
+  return first ? fly(source, slot, std::move(promise)) : join(flight);
+}
+
+std::optional<Engine::Flight> Engine::find(const Slot& slot) const {
+  const std::shared_lock lock(mutex_);
+  const auto entry = kernels_.find(slot);
+  return entry == kernels_.end() ? std::nullopt : std::optional(entry->second);
+}
+
+std::shared_ptr<Kernel> Engine::join(const Flight& flight) {
+  const bool ready = flight.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  if (!ready) count(waits_);
+  const Landing& landing = flight.get();
+  if (landing.failure) {
+    count(failures_);
+    throw Failure(*landing.failure);
+  }
+  if (ready) count(memory_hits_);
+  return landing.kernel;
+}
+
+std::shared_ptr<Kernel> Engine::fly(const codegen::KernelSource& source, const Slot& slot,
+                                    std::promise<Landing> promise) {
+  // Behind the landing and every lock: a sink may ask for this very kernel.
+  const LogQueue::Emission emission(lines_);
+  try {
+    auto kernel = std::make_shared<Kernel>(obtain(source, slot.key), source.launch);
+    promise.set_value({kernel, nullptr});
+    return kernel;
+  } catch (const Failure& failure) {
+    abandon(slot, promise, failure);
+    throw;
+  } catch (const std::exception& error) {
+    abandon(slot, promise, Failure(Status::internal, source.descriptor, error.what()));
+    throw;
+  } catch (...) {  // a compiler of an embedder's own
+    abandon(slot, promise, Failure(Status::internal, source.descriptor, "an unknown exception ended its compile"));
+    throw;
+  }
+}
+
+void Engine::abandon(const Slot& slot, std::promise<Landing>& promise, const Failure& failure) {
+  count(failures_);
+  {
+    // Before the waiters wake: a failed flight is never found by a request that starts after it failed.
+    const std::unique_lock lock(mutex_);
+    kernels_.erase(slot);
+  }
+  promise.set_value({nullptr, std::make_shared<Failure>(failure)});
+}
+
+Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& key) {
+  // Who may not compile takes what any compiler made: the one found here, if any, is beside the point.
+  const bool may_compile = settings_.compile_policy != CompilePolicy::never;
+  std::optional<Failure> no_compiler;
+  const Compiler* compiler = may_compile ? find_compiler(no_compiler) : nullptr;
+  if (auto artifact = from_disk(source, key, compiler)) return std::move(*artifact);
+  if (!may_compile) throw not_cached(source);
+  if (compiler == nullptr) throw Failure(*no_compiler);
+  return compile(source, key, *compiler);
+}
+
+std::optional<Artifact> Engine::from_disk(const codegen::KernelSource& source, const RequestKey& key,
+                                          const Compiler* compiler) {
+  const Wanted wanted{.target = source.target, .entry_point = source.entry_point};
+  auto artifact = compiler == nullptr ? disk_.load_any(key, cuda_driver_major(), &wanted)
+                                      : disk_.load(key, compiler->version(), &wanted);
+  if (artifact) {
+    count(disk_hits_);
+    lines_.keep(LogLevel::debug, fmt::format("{} for {}: from disk", artifact->descriptor, artifact->target));
+  }
+  return artifact;
+}
+
+Artifact Engine::compile(const codegen::KernelSource& source, const RequestKey& key, const Compiler& compiler) {
+  // Between processes. Who had to wait finds what the owner stored; a failed owner leaves nothing, and we try
+  // ourselves.
+  const auto lock = disk_.lock(artifact_id(key, compiler.version()));
+  if (lock) {
+    if (auto artifact = from_disk(source, key, &compiler)) return std::move(*artifact);
+  }
+  count(compiles_);
+  Compiled compiled = compiler.compile(source);
+  lines_.keep(LogLevel::info, fmt::format("compiled {} for {} in {:.0f} ms: {} registers, {} bytes spilled",
+                                          source.descriptor, source.target, compiled.milliseconds,
+                                          compiled.resources.registers, compiled.resources.spill_store_bytes));
+  Artifact artifact{.key = key,
+                    .compiler = compiler.version(),
+                    .descriptor = source.descriptor,
+                    .target = source.target,
+                    .entry_point = source.entry_point,
+                    .resources = compiled.resources,
+                    .compile_milliseconds = compiled.milliseconds,
+                    .code = source.code,
+                    .cubin = std::move(compiled.cubin)};
+  disk_.store(artifact);
+  return artifact;
+}
+
+const Compiler* Engine::find_compiler(std::optional<Failure>& why) {
+  const std::lock_guard lock(compiler_mutex_);
+  if (compiler_) return compiler_.get();
+  try {
+    auto found = load_nvrtc(settings_.nvrtc_path, cuda_driver_major(), settings_.nvrtc_folders);
+    // A library that cannot tell its version cannot compile either: better known now than at every request.
+    const std::string version = found->version().text();
+    compiler_ = std::move(found);
+    lines_.keep(LogLevel::debug, "NVRTC " + version);
+  } catch (const Failure& failure) {
+    why = failure;
+  }
+  return compiler_.get();
+}
+
+const Compiler& Engine::compiler() {
+  const LogQueue::Emission emission(lines_);
+  std::optional<Failure> why;
+  const Compiler* found = find_compiler(why);
+  if (found == nullptr) throw Failure(*why);
+  return *found;
+}
+
+Counters Engine::counters() const {
+  return {.memory_hits = memory_hits_,
+          .disk_hits = disk_hits_,
+          .compiles = compiles_,
+          .failures = failures_,
+          .waits = waits_,
+          .damaged_entries = disk_.damaged()};
+}
+
+}  // namespace cubit::runtime

@@ -1,0 +1,26 @@
+// The mutex covers the list only, never the sink.
+#include "runtime/log_queue.hpp"
+
+namespace cubit::runtime {
+
+void LogQueue::keep(LogLevel level, std::string_view line) {
+  if (!sink_) return;
+  const std::lock_guard lock(mutex_);
+  lines_.emplace_back(level, line);
+}
+
+void LogQueue::emit() noexcept {
+  std::vector<std::pair<LogLevel, std::string>> lines;
+  {
+    const std::lock_guard lock(mutex_);
+    lines.swap(lines_);
+  }
+  for (const auto& [level, line] : lines) {
+    try {
+      sink_(level, line);
+    } catch (...) {  // its owner's business
+    }
+  }
+}
+
+}  // namespace cubit::runtime

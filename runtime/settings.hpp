@@ -1,0 +1,28 @@
+// Every environment variable that cubit reads, read once, here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace cubit::runtime {
+
+enum class CompilePolicy : int { allow = 0, never = 1 };
+
+struct Settings {
+  /// Folder of the disk cache. CUBIT_CACHE_DIR (set but empty: none), else $XDG_CACHE_HOME/cubit, else
+  /// $HOME/.cache/cubit; empty: no disk cache.
+  std::string cache_dir = {};
+  /// NVRTC library file to load; CUBIT_NVRTC. Empty: search (see runtime/nvrtc.hpp).
+  std::string nvrtc_path = {};
+  /// Folders to search for NVRTC before the machine's usual ones: a toolkit, a virtual environment or a folder of
+  /// NVIDIA's wheels. CUBIT_NVRTC_DIR, CUDA_HOME, CUDA_PATH, VIRTUAL_ENV, CONDA_PREFIX and $HOME/.local, those that are
+  /// set.
+  std::vector<std::string> nvrtc_folders = {};
+  /// CUBIT_COMPILE=never forbids compilation.
+  CompilePolicy compile_policy = CompilePolicy::allow;
+
+  /// Throws Failure(invalid_argument) for a value that is not accepted.
+  static Settings from_environment();
+};
+
+}  // namespace cubit::runtime
