@@ -1,0 +1,61 @@
+#include "ops/argument_checks.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+namespace cubit::ops {
+
+void require_argument(bool good, const char* name, const char* rule, std::int64_t given) {
+  if (good) return;
+  throw Failure(Status::invalid_argument, fmt::format("{} = {}", name, given), rule);
+}
+
+void require_pointer(bool present, const char* name) {
+  if (!present) throw Failure(Status::invalid_argument, fmt::format("{} = NULL", name), "the tensor is needed");
+}
+
+void reject_arguments_size(const char* type, std::size_t given, std::size_t expected) {
+  throw Failure(Status::invalid_argument, fmt::format("{}.size = {}", type, given),
+                fmt::format("this library's struct has {} bytes", expected),
+                "set it to sizeof and compile against this version's header");
+}
+
+void reject_null_arguments(const char* type) {
+  throw Failure(Status::invalid_argument, "arguments = NULL", fmt::format("a {} is needed", type));
+}
+
+void require_alignment(const char* name, const void* data, const std::int64_t* strides, int count, int element_bytes,
+                       int alignment) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (address % alignment != 0) {
+    throw Failure(Status::invalid_argument, fmt::format("{} at {:#x}", name, address),
+                  fmt::format("the address is not a multiple of {} bytes", alignment),
+                  "align it, or ask for a smaller alignment in the descriptor");
+  }
+  for (int i = 0; i < count; ++i) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 48;  // elements; products with any index stay within 64 bits
+    if (strides[i] < -kMost || strides[i] > kMost) {
+      throw Failure(Status::invalid_argument, fmt::format("{} stride {} = {}", name, i, strides[i]),
+                    "its magnitude is beyond 2^48 elements");
+    }
+    if (strides[i] * element_bytes % alignment == 0) continue;
+    throw Failure(Status::invalid_argument,
+                  fmt::format("{} stride {} of {} bytes", name, i, strides[i] * element_bytes),
+                  fmt::format("it is not a multiple of {} bytes", alignment),
+                  "pad the rows, or ask for a smaller alignment in the descriptor");
+  }
+}
+
+void require_workspace(const void* workspace, std::size_t given, std::size_t needed) {
+  if (needed == 0) return;
+  if (workspace == nullptr || given < needed) {
+    throw Failure(Status::invalid_argument, fmt::format("a workspace of {} bytes", workspace == nullptr ? 0 : given),
+                  fmt::format("this launch needs {} bytes", needed), "ask for the size with the same bounds");
+  }
+  if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0) {
+    throw Failure(Status::invalid_argument, "the workspace's address", "it is not a multiple of 256 bytes");
+  }
+}
+
+}  // namespace cubit::ops

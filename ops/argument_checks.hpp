@@ -1,0 +1,39 @@
+// Checks that launch arguments of all operators share. Only the failing path builds a string.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+/// The first member of every public argument struct is its size; an older, smaller struct is not accepted yet.
+template <class Arguments>
+const Arguments& checked_arguments(const void* arguments, const char* type);
+
+void require_argument(bool good, const char* name, const char* rule, std::int64_t given);
+/// "<name> = NULL: the tensor is needed"
+void require_pointer(bool present, const char* name);
+[[noreturn]] void reject_arguments_size(const char* type, std::size_t given, std::size_t expected);
+[[noreturn]] void reject_null_arguments(const char* type);
+
+/// Pointer and strides of one tensor against the descriptor's alignment.
+void require_alignment(const char* name, const void* data, const std::int64_t* strides, int count, int element_bytes,
+                       int alignment);
+
+/// Blocks of a workspace start with counters that are zero between launches, so that one workspace serves launches of
+/// any shape and operator in turn: the rest may hold anything.
+inline constexpr std::size_t kWorkspaceCounterBytes = 16'384;
+
+void require_workspace(const void* workspace, std::size_t given, std::size_t needed);
+
+template <class Arguments>
+const Arguments& checked_arguments(const void* arguments, const char* type) {
+  if (arguments == nullptr) reject_null_arguments(type);
+  const auto& typed = *static_cast<const Arguments*>(arguments);
+  if (typed.size != sizeof(Arguments)) reject_arguments_size(type, typed.size, sizeof(Arguments));
+  return typed;
+}
+
+}  // namespace cubit::ops

@@ -1,0 +1,86 @@
+// Reading a descriptor's text, "name:field=value,field=value", against a table of its fields.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+/// One field of an operator's descriptor type: its help, and how a text becomes its value.
+template <class Descriptor>
+struct Field {
+  FieldHelp help;
+  /// Returns false if `value` is not accepted.
+  std::function<bool(Descriptor&, std::string_view value)> set;
+};
+
+/// Splits a text into its fields, in order. Throws Failure(invalid_argument) for anything that is not
+/// "name" or "name:field=value[,field=value…]", or a field given twice.
+std::vector<std::pair<std::string_view, std::string_view>> split_fields(std::string_view text);
+
+/// A whole decimal number that fits an int, or false.
+bool parse_int(std::string_view text, int& value);
+
+[[noreturn]] void reject_field(std::string_view text, std::string_view field, std::string_view accepted);
+[[noreturn]] void reject_value(std::string_view text, std::string_view field, std::string_view value,
+                               std::string_view accepted);
+
+/// Names of all fields, joined by ", ".
+template <class Descriptor>
+std::string field_names(const std::vector<Field<Descriptor>>& fields) {
+  std::string names;
+  for (const auto& field : fields) names += (names.empty() ? "" : ", ") + field.help.name;
+  return names;
+}
+
+/// A descriptor with every field of `text` set; rules between fields are the operator's own to check.
+template <class Descriptor>
+Descriptor parse_fields(std::string_view text, const std::vector<Field<Descriptor>>& fields) {
+  Descriptor descriptor;
+  for (const auto& [name, value] : split_fields(text)) {
+    const Field<Descriptor>* match = nullptr;
+    for (const auto& field : fields) {
+      if (field.help.name == name) match = &field;
+    }
+    if (match == nullptr) reject_field(text, name, field_names(fields));
+    if (!match->set(descriptor, value)) reject_value(text, name, value, match->help.accepts);
+  }
+  return descriptor;
+}
+
+/// A field that holds one of a few numbers.
+template <class Descriptor>
+Field<Descriptor> number_field(FieldHelp help, int Descriptor::*member, std::vector<int> accepted) {
+  return {std::move(help), [member, accepted = std::move(accepted)](Descriptor& descriptor, std::string_view text) {
+            int value = 0;
+            if (!parse_int(text, value)) return false;
+            for (const int candidate : accepted) {
+              if (candidate == value) {
+                descriptor.*member = value;
+                return true;
+              }
+            }
+            return false;
+          }};
+}
+
+/// A field that holds one of a few words.
+template <class Descriptor, class Value>
+Field<Descriptor> word_field(FieldHelp help, Value Descriptor::*member,
+                             std::vector<std::pair<std::string_view, Value>> accepted) {
+  return {std::move(help), [member, accepted = std::move(accepted)](Descriptor& descriptor, std::string_view text) {
+            for (const auto& [name, value] : accepted) {
+              if (name == text) {
+                descriptor.*member = value;
+                return true;
+              }
+            }
+            return false;
+          }};
+}
+
+}  // namespace cubit::ops

@@ -1,0 +1,154 @@
+// Every shared-memory access of templates/sm80_gqa_decode.cuh and its format headers, as the lanes make it: the places are
+// those of templates/gqa_decode_lanes.h, which the kernel itself uses. The plan's layout is searched by these accesses, and
+// the proofs that `explain` prints are of these.
+#include <algorithm>
+
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "templates/gqa_decode_lanes.h"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+using codegen::AccessKind;
+using codegen::TileAccess;
+using codegen::TileByte;
+using MaybeByte = std::optional<TileByte>;
+
+TileByte byte_at(lanes::Place place) { return {place.row, place.byte}; }
+
+int header_bytes(const GqaDecode& descriptor) {
+  return descriptor.kv == KvFormat::int4_rows ? 4 * descriptor.groups : 0;
+}
+
+int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
+
+/// fetch_tile: consecutive lanes copy consecutive pieces, row after row, keys then values.
+TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
+  const int pieces = descriptor.row_bytes() / copy_bytes;
+  const int header = header_bytes(descriptor);
+  const int gap = padded_header_bytes(descriptor) - header;
+  return {"cp.async of rows", AccessKind::store, copy_bytes, pieces, [=](int instance, int lane) -> MaybeByte {
+            const auto [row, byte] = lanes::copied_piece(instance * 32 + lane, pieces, copy_bytes);
+            return TileByte{row, byte < header ? byte : byte + gap};
+          }};
+}
+
+/// Rows16::scores and Rows16::accumulate.
+void add_rows16(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
+  const int steps = descriptor.head_dim / 16;
+  accesses.push_back({"ldmatrix.x4 of keys", AccessKind::ldmatrix, 16, steps,
+                      [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_keys(lane, step)); }});
+  accesses.push_back({"ldmatrix.x4.trans of values", AccessKind::ldmatrix, 16, steps,
+                      [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_values(lane, step)); }});
+}
+
+TileAccess int4_words(const GqaDecode& descriptor, const char* name, int first_row) {
+  const int start = padded_header_bytes(descriptor);
+  return {name, AccessKind::ldmatrix, 16, descriptor.head_dim / 64, [=](int instance, int lane) -> MaybeByte {
+            return byte_at(lanes::int4_words(lane, 2 * instance, start, first_row));
+          }};
+}
+
+/// ldmatrix.x2: 16 row addresses, from the first 16 lanes.
+TileAccess int4_header_matrices(const GqaDecode& descriptor, const char* name, int first_row) {
+  return {name, AccessKind::ldmatrix, 16, padded_header_bytes(descriptor) / 16, [=](int chunk, int lane) -> MaybeByte {
+            if (lane >= 16) return std::nullopt;
+            return byte_at(lanes::int4_header_matrices(lane, chunk, first_row));
+          }};
+}
+
+TileAccess int4_headers(const GqaDecode& descriptor, const char* name, int first_row) {
+  const int pairs = std::min(descriptor.groups, 4);
+  const int pieces = descriptor.groups / pairs;
+  return {name, AccessKind::load, 4 * pairs, 2 * pieces, [=](int instance, int lane) -> MaybeByte {
+            return byte_at(lanes::int4_header_pairs(lane, instance / pieces, pairs * (instance % pieces), first_row));
+          }};
+}
+
+/// Int4Rows: clear_padding, scores, accumulate.
+void add_int4_rows(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
+  const int header = header_bytes(descriptor);
+  const int padding_words = (padded_header_bytes(descriptor) - header) / 4;
+  if (padding_words > 0) {
+    accesses.push_back({"zeros beside headers", AccessKind::store, 4, 4, [=](int instance, int lane) -> MaybeByte {
+                          if (lane / 8 >= padding_words) return std::nullopt;
+                          return byte_at(lanes::int4_padding(lane, 8 * instance, header));
+                        }});
+  }
+  accesses.push_back(int4_header_matrices(descriptor, "ldmatrix.x2 of key headers", 0));
+  accesses.push_back(int4_headers(descriptor, "loads of key scales", 0));
+  accesses.push_back(int4_words(descriptor, "ldmatrix.x4 of key words", 0));
+  accesses.push_back(int4_header_matrices(descriptor, "ldmatrix.x2.trans of value headers", lanes::kTileRows));
+  accesses.push_back(int4_headers(descriptor, "loads of value scales", lanes::kTileRows));
+  accesses.push_back(int4_words(descriptor, "ldmatrix.x4.trans of value words", lanes::kTileRows));
+}
+
+int merge_pitch(const GqaDecode& descriptor) { return 4 * lanes::merge_pitch(descriptor.head_dim); }
+
+}  // namespace
+
+int stage_row_bytes(const GqaDecode& descriptor) {
+  return descriptor.row_bytes() - header_bytes(descriptor) + padded_header_bytes(descriptor);
+}
+
+std::vector<TileAccess> stage_accesses(const GqaDecode& descriptor, int copy_bytes) {
+  std::vector<TileAccess> accesses = {copies(descriptor, copy_bytes)};
+  if (descriptor.kv == KvFormat::int4_rows) {
+    add_int4_rows(descriptor, accesses);
+  } else {
+    add_rows16(descriptor, accesses);
+  }
+  return accesses;
+}
+
+int merge_bytes(const GqaDecode& descriptor, int warps) {
+  constexpr int kArrivedWord = 16;  // of last_block; padded so that the sum stays a multiple of 16
+  return warps * descriptor.heads_per_kv * (merge_pitch(descriptor) + 8) + kArrivedWord;
+}
+
+std::vector<codegen::ConflictProof> merge_proofs(const GqaDecode& descriptor, int warps) {
+  const int heads = descriptor.heads_per_kv;
+  const int tiles = (heads + 7) / 8;
+  const int quads = descriptor.head_dim / 4;
+  const bool int4 = descriptor.kv == KvFormat::int4_rows;
+  const codegen::TileLayout outputs{warps * heads, 4 * descriptor.head_dim, merge_pitch(descriptor), {}};
+  const auto head_of = [heads](int tile, int i, int lane) {
+    const int head = lanes::accumulator_head(lane, tile, i);
+    return head < heads ? std::optional<int>(head) : std::nullopt;
+  };
+  // Rows16::store: one float per lane; Int4Rows::store: four neighbouring channels.
+  const int steps = int4 ? descriptor.head_dim / 32 : descriptor.head_dim / 16;
+  const int elements = int4 ? 2 : 4;
+  const TileAccess stores{"stores of warps' outputs", AccessKind::store, int4 ? 16 : 4, tiles * elements * steps,
+                          [=](int instance, int lane) -> MaybeByte {
+                            const int i = instance / steps % elements;
+                            const auto head = head_of(instance / steps / elements, i & 1, lane);
+                            if (!head) return std::nullopt;
+                            const int channel = int4 ? lanes::int4_channel(lane, instance % steps)
+                                                     : lanes::rows16_channel(lane, instance % steps, i);
+                            return TileByte{*head, 4 * channel};
+                          }};
+  const int items = heads * quads;
+  const TileAccess loads{"loads of warps' outputs", AccessKind::load, 16, (items + 31) / 32,
+                         [=](int instance, int lane) -> MaybeByte {
+                           const int item = 32 * instance + lane;
+                           if (item >= items) return std::nullopt;
+                           return TileByte{item / quads, 16 * (item % quads)};
+                         }};
+  const codegen::TileLayout stats{warps * heads, 8, 8, {}};
+  const TileAccess stat_stores{"stores of warps' sums", AccessKind::store, 8, 2 * tiles,
+                               [=](int instance, int lane) -> MaybeByte {
+                                 const auto head = lane < 4 ? head_of(instance / 2, instance % 2, lane) : std::nullopt;
+                                 if (!head) return std::nullopt;
+                                 return TileByte{*head, 0};
+                               }};
+  const TileAccess stat_loads{"loads of warps' sums", AccessKind::load, 8, (items + 31) / 32,
+                              [=](int instance, int lane) -> MaybeByte {
+                                const int item = 32 * instance + lane;
+                                if (item >= items) return std::nullopt;
+                                return TileByte{item / quads, 0};
+                              }};
+  return {prove(outputs, stores), prove(outputs, loads), prove(stats, stat_stores), prove(stats, stat_loads)};
+}
+
+}  // namespace cubit::ops::gqa_decode

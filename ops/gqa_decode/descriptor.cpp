@@ -1,0 +1,83 @@
+// The descriptor: which values each field takes, and the rules between fields.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+std::vector<int> one_to(int last) {
+  std::vector<int> values(last);
+  std::iota(values.begin(), values.end(), 1);
+  return values;
+}
+
+std::vector<Field<GqaDecode>> make_fields() {
+  const std::vector<std::pair<std::string_view, Element>> elements = {{"bf16", Element::bf16}, {"fp16", Element::fp16}};
+  return {
+      number_field<GqaDecode>({"head_dim", "64, 128", "128", "channels per head"}, &GqaDecode::head_dim, {64, 128}),
+      number_field<GqaDecode>({"heads_per_kv", "1 to 16", "1", "query heads that share one KV head"},
+                              &GqaDecode::heads_per_kv, one_to(16)),
+      word_field<GqaDecode, KvFormat>(
+          {"kv", "bf16, fp16, int4_rows", "bf16", "format of the KV cache"}, &GqaDecode::kv,
+          {{"bf16", KvFormat::bf16}, {"fp16", KvFormat::fp16}, {"int4_rows", KvFormat::int4_rows}}),
+      number_field<GqaDecode>({"groups", "1, 2, 4, 8", "1",
+                               "quantisation groups per row (int4_rows only), of a multiple of 16 channels each"},
+                              &GqaDecode::groups, {1, 2, 4, 8}),
+      word_field<GqaDecode, Element>({"query", "bf16, fp16", "bf16", "type of the query"}, &GqaDecode::query, elements),
+      word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
+                                     &GqaDecode::output, elements),
+      number_field<GqaDecode>({"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
+                              &GqaDecode::alignment, {16, 8, 4}),
+  };
+}
+
+[[noreturn]] void reject(const GqaDecode& descriptor, std::string rule, std::string remedy) {
+  throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", descriptor.text()), std::move(rule),
+                std::move(remedy));
+}
+
+}  // namespace
+
+const std::vector<Field<GqaDecode>>& fields() {
+  static const std::vector<Field<GqaDecode>> table = make_fields();
+  return table;
+}
+
+GqaDecode parse(std::string_view text) {
+  GqaDecode descriptor = parse_fields(text, fields());
+  bool output_given = false;
+  for (const auto& [name, value] : split_fields(text)) {
+    output_given = output_given || name == "output";
+    if (name == "groups" && descriptor.kv != KvFormat::int4_rows) {
+      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                    "the field groups applies to kv=int4_rows only", "leave groups out or ask for kv=int4_rows");
+    }
+  }
+  if (!output_given) descriptor.output = descriptor.query;
+  validate(descriptor);
+  return descriptor;
+}
+
+void validate(const GqaDecode& descriptor) {
+  if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim / descriptor.groups % 16 != 0) {
+    reject(descriptor,
+           fmt::format("{} channels in {} groups are {} per group, not a multiple of 16", descriptor.head_dim,
+                       descriptor.groups, descriptor.head_dim / descriptor.groups),
+           fmt::format("at most {} groups for this head_dim", descriptor.head_dim / 16));
+  }
+}
+
+std::string_view element_type(Element element) { return element == Element::bf16 ? "BF16" : "F16"; }
+
+std::string_view cache_type(const GqaDecode& descriptor) {
+  if (descriptor.kv == KvFormat::int4_rows) return "U8";
+  return descriptor.kv == KvFormat::bf16 ? "BF16" : "F16";
+}
+
+int cache_element_bytes(const GqaDecode& descriptor) { return descriptor.kv == KvFormat::int4_rows ? 1 : 2; }
+
+}  // namespace cubit::ops::gqa_decode

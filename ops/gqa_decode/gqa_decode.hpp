@@ -1,0 +1,98 @@
+// Inside the operator gqa_decode: text ► descriptor ► plan ► source ► launch, and the reference. See operator.cpp.
+#pragma once
+
+#include <cubit/gqa_decode.hpp>
+
+#include <string_view>
+#include <vector>
+
+#include "codegen/tile_layout.hpp"
+#include "ops/fields.hpp"
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+const Operator& gqa_decode_operator();
+
+namespace gqa_decode {
+
+/// Help and parser of every field, in the order of the canonical text.
+const std::vector<Field<GqaDecode>>& fields();
+
+/// Throws Failure(invalid_argument) with the rule that `text` breaks.
+GqaDecode parse(std::string_view text);
+
+/// Rules between fields; parse() has applied them. Throws Failure(invalid_argument).
+void validate(const GqaDecode& descriptor);
+
+std::string_view element_type(Element element);            ///< "BF16", as safetensors spells it
+std::string_view cache_type(const GqaDecode& descriptor);  ///< "BF16", "F16" or "U8"
+int cache_element_bytes(const GqaDecode& descriptor);
+
+/// Everything that is decided before a batch is known.
+struct Plan {
+  GqaDecode descriptor;
+  int warps = 4;
+  int stages = 0;
+  int blocks_per_sm = 0;
+  int copy_bytes = 0;
+  bool keep_offsets = true;   ///< where a lane's copies come from, relative to a tile: in registers or computed anew
+  int counted_registers = 0;  ///< that the loop keeps live, per thread
+  codegen::TileLayout stage;  ///< 16 rows of keys, then 16 rows of values
+  int shared_memory = 0;
+  PlanReport report;
+
+  int chunk_tokens() const { return 16 * warps; }
+  int row_header_bytes() const { return descriptor.kv == KvFormat::int4_rows ? 4 * descriptor.groups : 0; }
+};
+
+/// Throws Failure(unsupported) for an architecture without the instructions of any family.
+Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture);
+codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture);
+
+/// What a plan wants on its way into an SM: about three times latency times bandwidth of the fastest part measured (an
+/// H200: 4.7 TB/s over 132 SMs at about 0.8 us, 28 KB), because warps start and finish their tiles unevenly.
+inline constexpr int kBytesInFlight = 96 * 1024;
+
+/// Fills in the decisions with their reasons, the proofs and the fragments of a plan whose family is chosen.
+void write_report(Plan& plan, const codegen::Architecture& architecture);
+
+/// Bytes of one row in a stage: the header is padded to whole 16-byte matrix rows.
+int stage_row_bytes(const GqaDecode& descriptor);
+/// The shared-memory accesses of the loop, by which the stage's layout is searched and proved.
+std::vector<codegen::TileAccess> stage_accesses(const GqaDecode& descriptor, int copy_bytes);
+/// Proofs of the accesses after the loop, where the warps' results are merged.
+std::vector<codegen::ConflictProof> merge_proofs(const GqaDecode& descriptor, int warps);
+int merge_bytes(const GqaDecode& descriptor, int warps);
+
+/// Throws Failure(invalid_argument) for what is not a finite number of reasonable size.
+void check_softmax_scale(double scale);
+
+/// Blocks per (sequence, KV head), from host-side bounds and the device alone.
+int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device);
+std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
+Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
+              const runtime::DeviceFacts& device);
+
+/// int4_rows, per group of head_dim / groups channels, as the format is defined: see reference.cpp.
+void quantise_int4_row(const float* src, int head_dim, int groups, std::uint8_t* dst);
+/// One cache row as doubles.
+void dequantise_row(const GqaDecode& descriptor, const void* src, double* dst);
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+
+/// Attention in double precision over host tensors.
+struct ReferenceHead {
+  std::vector<double> output;         ///< [head_dim]
+  std::vector<double> contributions;  ///< sum over tokens of weight · |value|
+  double lse = 0;
+};
+ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const char* key, const char* value,
+                             std::int64_t row_stride, int length, double softmax_scale);
+
+double to_double(Element element, std::uint16_t bits);
+std::uint16_t from_float(Element element, float value);  ///< nearest even
+
+}  // namespace gqa_decode
+}  // namespace cubit::ops

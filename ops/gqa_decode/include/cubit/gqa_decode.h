@@ -1,0 +1,44 @@
+/* Decode attention for grouped queries: the launch arguments of the operator gqa_decode.
+ *
+ *   output[b, h] = sum over t < lengths[b] of softmax_t(softmax_scale * query[b, h] . key[b, t, h / heads_per_kv])
+ *                  * value[b, t, h / heads_per_kv]
+ *
+ * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity. What the numbers in the cache mean is the
+ * descriptor's business: see <cubit/gqa_decode.hpp>.
+ */
+#ifndef CUBIT_GQA_DECODE_H
+#define CUBIT_GQA_DECODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements of the tensor (bytes
+ * for int4_rows caches); the last dimension is contiguous. Every pointer and every stride, in bytes, of query, key,
+ * value and output must be a multiple of the descriptor's alignment. */
+typedef struct cubit_gqa_decode_arguments {
+  size_t size;              /* sizeof(cubit_gqa_decode_arguments) */
+  const void* query;        /* [batch, kv_heads * heads_per_kv, head_dim] */
+  const void* key;          /* [batch, at least max_length tokens, kv_heads, row] */
+  const void* value;        /* as key */
+  const int32_t* lengths;   /* [batch] tokens per sequence, clamped to 0 ... max_length; NULL: all max_length.
+                             * Read on the device: may change between replays of a CUDA graph */
+  void* output;             /* as query */
+  float* lse;               /* [batch, kv_heads * heads_per_kv] natural logarithm of the softmax denominator, or NULL */
+  int64_t query_strides[2]; /* batch, head */
+  int64_t key_strides[3];   /* batch, token, KV head; from token to token 0 to below 128 MiB */
+  int64_t value_strides[3]; /* batch, token, KV head; likewise */
+  int64_t output_strides[2]; /* batch, head */
+  int32_t batch;             /* 0: nothing is launched; batch * kv_heads at most 8388607 */
+  int32_t kv_heads;          /* at least 1 */
+  int32_t max_length;        /* bound of every length, at most 2147479551; grid and workspace depend on it */
+  float softmax_scale;       /* usually 1 / sqrt(head_dim); magnitude at most 1e30 */
+} cubit_gqa_decode_arguments;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CUBIT_GQA_DECODE_H */

@@ -1,0 +1,54 @@
+// The descriptor of the operator gqa_decode as a C++ value, and its text.
+#pragma once
+
+#include <cubit/gqa_decode.h>
+
+#include <compare>
+#include <string>
+
+namespace cubit {
+
+/// How the KV cache stores a row of one token and one KV head.
+enum class KvFormat {
+  bf16,
+  fp16,
+  int4_rows,  ///< groups × (scale, shift) in fp16, then head_dim / 2 bytes, low nibble first; scale · q + shift
+};
+
+enum class Element { bf16, fp16 };
+
+/// Attention of one new token per sequence over a KV cache.
+/// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)
+struct GqaDecode {
+  int head_dim = 128;    ///< channels per head: 64 or 128
+  int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 16
+  KvFormat kv = KvFormat::bf16;
+  int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  Element query = Element::bf16;
+  Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
+  int alignment = 16;              ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
+
+  auto operator<=>(const GqaDecode&) const = default;
+
+  /// Bytes of one row of the cache.
+  int row_bytes() const { return kv == KvFormat::int4_rows ? 4 * groups + head_dim / 2 : 2 * head_dim; }
+
+  /// The canonical text, which Engine::get takes.
+  std::string text() const {
+    std::string fields;
+    const auto add = [&](const char* name, const std::string& value) {
+      fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + value;
+    };
+    const GqaDecode standard;
+    if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
+    if (heads_per_kv != standard.heads_per_kv) add("heads_per_kv", std::to_string(heads_per_kv));
+    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (groups != standard.groups) add("groups", std::to_string(groups));
+    if (query != standard.query) add("query", "fp16");
+    if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
+    if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
+    return "gqa_decode" + fields;
+  }
+};
+
+}  // namespace cubit

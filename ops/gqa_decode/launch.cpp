@@ -1,0 +1,180 @@
+// From public arguments to grid, splits, workspace and the kernel's parameters. No device call, no allocation.
+#include <cubit/gqa_decode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "base/error.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "templates/gqa_decode_arguments.h"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+using Arguments = cubit_gqa_decode_arguments;
+
+constexpr int kMostSplits = 256;
+constexpr double kLargestSoftmaxScale = 1e30;  // times log2(e) still a float
+constexpr std::size_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
+
+std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::size_t stats_bytes(const Plan& plan, std::int64_t sequences, int splits) {
+  return align256(sequences * splits * plan.descriptor.heads_per_kv * 2 * sizeof(float));
+}
+
+std::size_t workspace_for(const Plan& plan, std::int64_t sequences, int splits) {
+  if (splits == 1) return 0;
+  const std::size_t outputs =
+      align256(sequences * splits * plan.descriptor.heads_per_kv * plan.descriptor.head_dim * sizeof(float));
+  return kWorkspaceCounterBytes + stats_bytes(plan, sequences, splits) + outputs;
+}
+
+void check_bounds(const Arguments& arguments) {
+  require_argument(arguments.batch >= 0, "batch", "it must not be negative", arguments.batch);
+  require_argument(arguments.kv_heads >= 1, "kv_heads", "it must be at least 1", arguments.kv_heads);
+  require_argument(arguments.max_length >= 0, "max_length", "it must not be negative", arguments.max_length);
+  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  require_argument(sequences <= std::numeric_limits<int>::max() / kMostSplits, "batch * kv_heads",
+                   "it must be at most 8388607", sequences);
+  // Token indices are rounded up to whole chunks in the kernel.
+  require_argument(arguments.max_length <= std::numeric_limits<int>::max() - 4096, "max_length",
+                   "it must be at most 2147479551", arguments.max_length);
+}
+
+void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
+  require_pointer(arguments.query != nullptr, "query");
+  require_pointer(arguments.output != nullptr, "output");
+  require_pointer(arguments.key != nullptr || arguments.max_length == 0, "key");
+  require_pointer(arguments.value != nullptr || arguments.max_length == 0, "value");
+  check_softmax_scale(arguments.softmax_scale);
+  const int cache_bytes = cache_element_bytes(descriptor);
+  // The kernels keep the bytes from token to token in 32 bits, times 16 rows.
+  const std::int64_t most = (1 << 27) / cache_bytes - 1;
+  require_argument(arguments.key_strides[1] >= 0 && arguments.key_strides[1] <= most, "key_strides[1] (token)",
+                   "its bytes must be from 0 to below 128 MiB", arguments.key_strides[1]);
+  require_argument(arguments.value_strides[1] >= 0 && arguments.value_strides[1] <= most, "value_strides[1] (token)",
+                   "its bytes must be from 0 to below 128 MiB", arguments.value_strides[1]);
+  require_alignment("query", arguments.query, arguments.query_strides, 2, 2, descriptor.alignment);
+  require_alignment("key", arguments.key, arguments.key_strides, 3, cache_bytes, descriptor.alignment);
+  require_alignment("value", arguments.value, arguments.value_strides, 3, cache_bytes, descriptor.alignment);
+  require_alignment("output", arguments.output, arguments.output_strides, 2, 2, descriptor.alignment);
+  require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
+  require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
+}
+
+GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, int splits, char* workspace) {
+  const GqaDecode& descriptor = plan.descriptor;
+  const int cache_bytes = cache_element_bytes(descriptor);
+  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  GqaDecodeArguments result;
+  result.query = arguments.query;
+  result.key = arguments.key;
+  result.value = arguments.value;
+  result.lengths = arguments.lengths;
+  result.output = arguments.output;
+  result.lse = arguments.lse;
+  result.counters = nullptr;
+  result.partial = nullptr;
+  result.partial_stats = nullptr;
+  if (splits > 1) {
+    result.counters = reinterpret_cast<unsigned*>(workspace);
+    result.partial_stats = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
+    result.partial =
+        reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes + stats_bytes(plan, sequences, splits));
+  }
+  result.query_batch_stride = 2 * arguments.query_strides[0];
+  result.query_head_stride = 2 * arguments.query_strides[1];
+  result.key_batch_stride = cache_bytes * arguments.key_strides[0];
+  result.key_token_stride = static_cast<int>(cache_bytes * arguments.key_strides[1]);
+  result.key_head_stride = cache_bytes * arguments.key_strides[2];
+  result.value_batch_stride = cache_bytes * arguments.value_strides[0];
+  result.value_token_stride = static_cast<int>(cache_bytes * arguments.value_strides[1]);
+  result.value_head_stride = cache_bytes * arguments.value_strides[2];
+  result.output_batch_stride = 2 * arguments.output_strides[0];
+  result.output_head_stride = 2 * arguments.output_strides[1];
+  result.kv_heads = arguments.kv_heads;
+  result.max_length = arguments.max_length;
+  result.splits = splits;
+  result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
+  return result;
+}
+
+}  // namespace
+
+void check_softmax_scale(double scale) {
+  if (std::fabs(scale) <= kLargestSoftmaxScale) return;  // false for NaN
+  throw Failure(Status::invalid_argument, fmt::format("softmax_scale = {}", scale),
+                std::isfinite(scale) ? "its magnitude is beyond 1e30" : "it is not a finite number",
+                "usually 1 / sqrt(head_dim)");
+}
+
+/// Time is modelled in chunks: waves of blocks, each of its chunks and a fixed part, then one block that reads all
+/// partial results of its sequence. For a number of waves the best splits are either as many as fit, or fewer where
+/// reading the partial results would cost more than they save; a handful of candidates, because every launch asks.
+int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device) {
+  constexpr double kFixedChunks = 2;
+  constexpr int kMostWaves = 4;
+  if (sequences == 0 || sequences > static_cast<std::int64_t>(kCounters)) return 1;
+  const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
+  const int most = std::min(chunks, kMostSplits);
+  if (most <= 1) return 1;
+  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
+  const double partial_bytes = 4.0 * plan.descriptor.heads_per_kv * plan.descriptor.head_dim;
+  const double chunk_bytes = 2.0 * plan.chunk_tokens() * plan.descriptor.row_bytes();
+  const double combine_chunks = 0.5 * partial_bytes / chunk_bytes;
+  int best = 1;
+  double best_cost = std::numeric_limits<double>::infinity();
+  const auto consider = [&](int splits) {
+    const std::int64_t waves = (sequences * splits + resident - 1) / resident;
+    const int share = (chunks + splits - 1) / splits;
+    const double merge = splits > 1 ? splits * combine_chunks : 0;
+    const double cost = static_cast<double>(waves) * (share + kFixedChunks) + merge;
+    if (cost >= best_cost) return;
+    best = splits;
+    best_cost = cost;
+  };
+  consider(1);
+  for (int waves = 1; waves <= kMostWaves; ++waves) {
+    const auto fit = static_cast<int>(std::clamp<std::int64_t>(waves * resident / sequences, 1, most));
+    consider(fit);
+    consider(std::clamp(static_cast<int>(std::sqrt(waves * chunks / combine_chunks)), 1, fit));
+    if (fit == most) break;
+  }
+  return best;
+}
+
+std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
+  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
+  check_bounds(arguments);
+  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  return workspace_for(plan, sequences, choose_splits(plan, sequences, arguments.max_length, device));
+}
+
+Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
+              const runtime::DeviceFacts& device) {
+  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
+  check_bounds(arguments);
+  Launch launch;
+  launch.empty = arguments.batch == 0;
+  if (launch.empty) return launch;
+  check_tensors(plan.descriptor, arguments);
+  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  const int splits = choose_splits(plan, sequences, arguments.max_length, device);
+  require_workspace(workspace, given, workspace_for(plan, sequences, splits));
+  const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, splits, static_cast<char*>(workspace));
+  static_assert(sizeof parameters <= sizeof launch.parameters);
+  launch.shape.grid = {static_cast<unsigned>(sequences * splits), 1, 1};
+  launch.shape.threads = static_cast<unsigned>(32 * plan.warps);
+  launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
+  launch.parameter_bytes = sizeof parameters;
+  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  return launch;
+}
+
+}  // namespace cubit::ops::gqa_decode

@@ -1,0 +1,75 @@
+// The operator's face: what the registry, the command line and `explain` see.
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::ops {
+namespace {
+
+using gqa_decode::Plan;
+
+class GqaSpecialisation final : public Specialisation {
+ public:
+  GqaSpecialisation(Plan plan, codegen::KernelSource source) : plan_(std::move(plan)), source_(std::move(source)) {}
+
+  const codegen::KernelSource& source() const override { return source_; }
+  const PlanReport& report() const override { return plan_.report; }
+  std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const override {
+    return gqa_decode::workspace_bytes(plan_, arguments, device);
+  }
+  Launch encode(const void* arguments, void* workspace, std::size_t bytes,
+                const runtime::DeviceFacts& device) const override {
+    return gqa_decode::encode(plan_, arguments, workspace, bytes, device);
+  }
+
+ private:
+  Plan plan_;
+  codegen::KernelSource source_;
+};
+
+class GqaDecodeOperator final : public Operator {
+ public:
+  std::string_view name() const override { return "gqa_decode"; }
+  std::string_view summary() const override {
+    return "attention of one new token per sequence over a KV cache, grouped query heads";
+  }
+  std::vector<FieldHelp> fields() const override {
+    std::vector<FieldHelp> help;
+    for (const auto& field : gqa_decode::fields()) help.push_back(field.help);
+    return help;
+  }
+  std::string tensors_help() const override {
+    return "query [batch, query heads, head_dim] BF16 or F16\n"
+           "key, value [batch, tokens, kv_heads, row] BF16, F16, or U8 rows for int4_rows\n"
+           "lengths [batch] I32 (optional)\n"
+           "output [batch, query heads, head_dim]\n"
+           "lse [batch, query heads] F32 (where lse=1)\n"
+           "numbers: softmax_scale (default 1 / sqrt(head_dim)), lse (0 or 1)";
+  }
+  std::string random_help() const override {
+    return "batch, context (tokens), kv_heads, ragged (1: log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
+           "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values)";
+  }
+  std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }
+  std::shared_ptr<const Specialisation> specialise(std::string_view text,
+                                                   const codegen::Architecture& architecture) const override {
+    Plan plan = gqa_decode::make_plan(gqa_decode::parse(text), architecture);
+    codegen::KernelSource source = gqa_decode::make_source(plan, architecture);
+    return std::make_shared<GqaSpecialisation>(std::move(plan), std::move(source));
+  }
+  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
+                                   const Numbers& numbers) const override {
+    return gqa_decode::make_problem(text, inputs, numbers);
+  }
+  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
+    return gqa_decode::make_random_problem(text, sizes, seed);
+  }
+};
+
+}  // namespace
+
+const Operator& gqa_decode_operator() {
+  static const GqaDecodeOperator instance;
+  return instance;
+}
+
+}  // namespace cubit::ops

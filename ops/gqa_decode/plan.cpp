@@ -1,0 +1,146 @@
+// From a descriptor and an architecture to tiles, stages, layouts and the kernel's text. Pure: values in, values out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "codegen/plan_header.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "templates/embedded.hpp"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+constexpr int kMostStages = 6;
+constexpr int kFewestStages = 3;  // one in use, one landed or landing, one on its way
+
+std::string why_not_sm80(const codegen::Architecture& architecture) {
+  if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
+  if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
+  if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16})) return "it needs mma.sync m16n8k16";
+  return "";
+}
+
+std::string why_not_sm90(const codegen::Architecture& architecture) {
+  if (!architecture.bulk_copy) return "it needs cp.async.bulk, which sm_90 brought";
+  return "this version of cubit has no kernel of it yet";
+}
+
+std::string why_not_sm75(const codegen::Architecture&) { return "this version of cubit has no kernel of it yet"; }
+
+/// A kernel family; why_not is empty where it can be chosen. The first such family is.
+struct Family {
+  std::string_view name;
+  std::string (*why_not)(const codegen::Architecture&);
+};
+constexpr Family kFamilies[] = {
+    {"sm90_gqa_decode", why_not_sm90}, {"sm80_gqa_decode", why_not_sm80}, {"sm75_gqa_decode", why_not_sm75}};
+
+/// Sets the report's family and rejections; throws if every family is rejected.
+void choose_family(Plan& plan, const codegen::Architecture& architecture) {
+  std::string reasons;
+  for (const Family& family : kFamilies) {
+    const std::string why = family.why_not(architecture);
+    if (why.empty() && plan.report.family.empty()) {
+      plan.report.family = family.name;
+    } else {
+      plan.report.rejections.push_back({std::string(family.name), why.empty() ? "an earlier family fits" : why});
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", family.name, why);
+    }
+  }
+  if (!plan.report.family.empty()) return;
+  throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
+                fmt::format("no kernel family runs there ({})", reasons), "accepted: sm_80 and later");
+}
+
+/// Registers that the loop keeps live, by counting its arrays. Blocks per SM are chosen so that each thread is allowed at
+/// least these; the compiler may use all that it is then allowed, and its report says what it does.
+int count_registers(const GqaDecode& descriptor, int copy_bytes) {
+  constexpr int kAddressesAndTemporaries = 52;
+  const int head_tiles = (descriptor.heads_per_kv + 7) / 8;
+  const int copies = descriptor.row_bytes() / copy_bytes;
+  const int outputs = descriptor.head_dim / 4;
+  const bool two_terms = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::fp16;
+  const int query = descriptor.head_dim / 8 * (two_terms ? 2 : 1);
+  // Shifts, sums and headers; or the second term of bf16 weights.
+  const int format = descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4;
+  const int per_tile = outputs + query + format + 12;  // 12: scores, references, sums, factors
+  return (kAddressesAndTemporaries + copies + head_tiles * per_tile + 7) / 8 * 8;
+}
+
+int shared_memory_for(const Plan& plan, int stages) {
+  return std::max(plan.warps * stages * plan.stage.size(), merge_bytes(plan.descriptor, plan.warps));
+}
+
+/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages.
+void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
+  int best_in_flight = -1;
+  for (int stages = kFewestStages; stages <= kMostStages; ++stages) {
+    const int shared = shared_memory_for(plan, stages);
+    const int blocks = resident_blocks(architecture, 32 * plan.warps, plan.counted_registers, shared);
+    const int in_flight = std::min(kBytesInFlight, blocks * plan.warps * (stages - 1) * plan.stage.size());
+    if (blocks == 0 || in_flight < best_in_flight) continue;
+    if (in_flight == best_in_flight && blocks <= plan.blocks_per_sm) continue;
+    best_in_flight = in_flight;
+    plan.stages = stages;
+    plan.blocks_per_sm = blocks;
+    plan.shared_memory = shared;
+  }
+  if (plan.stages == 0) {
+    throw Failure(Status::internal, plan.descriptor.text(), fmt::format("no stage count fits {}", architecture.name));
+  }
+}
+
+/// The widest copy that the caller's alignment and the format's parts allow.
+int choose_copy_bytes(const Plan& plan) {
+  return std::gcd(plan.descriptor.alignment,
+                  std::gcd(16, std::gcd(plan.row_header_bytes(), plan.descriptor.row_bytes())));
+}
+
+std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
+
+}  // namespace
+
+Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  Plan plan;
+  plan.descriptor = descriptor;
+  choose_family(plan, architecture);
+  plan.copy_bytes = choose_copy_bytes(plan);
+  plan.stage = codegen::search_layout(32, stage_row_bytes(descriptor), 16, stage_accesses(descriptor, plan.copy_bytes));
+  plan.counted_registers = count_registers(descriptor, plan.copy_bytes);
+  plan.keep_offsets = descriptor.heads_per_kv <= 8 && plan.copy_bytes == 16;
+  choose_stages(plan, architecture);
+  write_report(plan, architecture);
+  return plan;
+}
+
+codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
+  const GqaDecode& descriptor = plan.descriptor;
+  const bool int4 = descriptor.kv == KvFormat::int4_rows;
+  codegen::PlanHeader header(descriptor.text());
+  header.include(int4 ? "kv_int4_rows.cuh" : "kv_rows16.cuh").include("kv_contiguous.cuh").include("types.cuh");
+  header.constant("kHeadDim", descriptor.head_dim)
+      .constant("kHeadsPerKv", descriptor.heads_per_kv)
+      .constant("kAlignment", descriptor.alignment)
+      .constant("kWarps", plan.warps)
+      .constant("kStages", plan.stages)
+      .constant("kBlocksPerSm", plan.blocks_per_sm)
+      .constant("kCopyBytes", plan.copy_bytes)
+      .flag("kKeepOffsets", plan.keep_offsets)
+      .layout("kv_stage", plan.stage)
+      .alias("Query", device_type(descriptor.query))
+      .alias("Output", device_type(descriptor.output))
+      .alias("Cache", "cubit::ContiguousCache");
+  if (int4) {
+    header.constant("kGroups", descriptor.groups)
+        .alias("Format", "cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerKv, kAlignment, kv_stage>");
+  } else {
+    header.alias("Element", descriptor.kv == KvFormat::bf16 ? "cubit::Bfloat16" : "cubit::Half")
+        .alias("Format", "cubit::Rows16<Query, Element, kHeadDim, kHeadsPerKv, kv_stage>");
+  }
+  return codegen::assemble(descriptor.text(), templates::find("sm80_gqa_decode.cuh"), header.text(), architecture,
+                           "gqa_decode", {32 * plan.warps, plan.shared_memory}, templates::embedded());
+}
+
+}  // namespace cubit::ops::gqa_decode

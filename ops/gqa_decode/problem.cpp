@@ -1,0 +1,252 @@
+// One concrete case by named tensors: shapes checked against the descriptor, the launch struct, comparison with the
+// reference.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/gqa_decode/problem.hpp"
+#include "ops/parallel.hpp"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+constexpr double kTolerance = 3e-3;
+
+[[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {}) {
+  throw Failure(Status::invalid_argument, std::move(given), std::move(rule), std::move(remedy));
+}
+
+std::string shape_text(const Tensor& tensor) {
+  return fmt::format("{} [{}]", tensor.name, fmt::join(tensor.shape, ", "));
+}
+
+void require_type(const Tensor& tensor, std::string_view type, const GqaDecode& descriptor) {
+  if (tensor.type == type) return;
+  reject(fmt::format("tensor {} of type {}", tensor.name, tensor.type),
+         fmt::format("the descriptor {} wants {}", descriptor.text(), type));
+}
+
+void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions) {
+  if (tensor.shape.size() == rank) return;
+  reject(fmt::format("tensor {}", shape_text(tensor)), fmt::format("it must have the dimensions {}", dimensions));
+}
+
+void check_cache(const Tensor& cache, const GqaDecode& descriptor, std::int64_t batch) {
+  require_type(cache, cache_type(descriptor), descriptor);
+  require_rank(cache, 4, "[batch, tokens, kv_heads, row]");
+  const int row = descriptor.row_bytes() / cache_element_bytes(descriptor);
+  if (cache.shape[3] != row) {
+    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("its rows have {} elements", cache.shape[3]),
+           fmt::format("{} wants rows of {}", descriptor.text(), row));
+  }
+  if (cache.shape[0] != batch) {
+    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("query has a batch of {}", batch));
+  }
+  if (cache.shape[2] < 1) reject(fmt::format("tensor {}", shape_text(cache)), "there must be at least one KV head");
+  const std::int64_t row_stride = descriptor.row_bytes();
+  if (row_stride % descriptor.alignment != 0) {
+    reject(fmt::format("tensor {}", shape_text(cache)),
+           fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", row_stride, descriptor.alignment),
+           fmt::format("ask for alignment={} in the descriptor", std::gcd<std::int64_t>(row_stride, 16)));
+  }
+}
+
+void check_lengths(const Tensor& lengths, std::int64_t batch, std::int64_t tokens) {
+  if (lengths.type != "I32") reject(fmt::format("tensor lengths of type {}", lengths.type), "it must be I32");
+  require_rank(lengths, 1, "[batch]");
+  if (lengths.shape[0] != batch) {
+    reject(fmt::format("tensor {}", shape_text(lengths)), fmt::format("query has a batch of {}", batch));
+  }
+  const auto* values = static_cast<const std::int32_t*>(lengths.data);
+  for (std::int64_t i = 0; i < batch; ++i) {
+    if (values[i] >= 0 && values[i] <= tokens) continue;
+    reject(fmt::format("lengths[{}] = {}", i, values[i]), fmt::format("the cache holds {} tokens", tokens),
+           fmt::format("accepted: 0 to {}", tokens));
+  }
+}
+
+double norm(const std::vector<double>& values) {
+  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+}
+
+/// Relative error that is infinite where it is not a number, so that NaN never passes.
+double quotient(double difference, double scale) {
+  if (difference == 0) return 0;
+  const double error = difference / scale;
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
+}  // namespace
+
+GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, double softmax_scale, bool with_lse,
+                       std::vector<std::unique_ptr<char[]>> storage)
+    : descriptor_(descriptor), inputs_(std::move(inputs)), storage_(std::move(storage)), softmax_scale_(softmax_scale) {
+  check();
+  Tensor output = query();
+  output.name = "output";
+  output.type = element_type(descriptor_.output);
+  output.data = nullptr;
+  outputs_.push_back(output);
+  if (with_lse) outputs_.push_back({"lse", "F32", {batch(), query_heads()}, {query_heads(), 1}, nullptr});
+}
+
+void GqaProblem::check() const {
+  require_type(query(), element_type(descriptor_.query), descriptor_);
+  require_rank(query(), 3, "[batch, query heads, head_dim]");
+  if (query().shape[2] != descriptor_.head_dim) {
+    reject(fmt::format("tensor {}", shape_text(query())), fmt::format("head_dim is {}", descriptor_.head_dim));
+  }
+  check_cache(key(), descriptor_, batch());
+  check_cache(value(), descriptor_, batch());
+  if (key().shape != value().shape) {
+    reject(fmt::format("tensors {} and {}", shape_text(key()), shape_text(value())), "key and value differ in shape");
+  }
+  if (query_heads() != kv_heads() * descriptor_.heads_per_kv) {
+    const bool multiple = query_heads() % kv_heads() == 0;
+    reject(fmt::format("{} query heads and {} KV heads", query_heads(), kv_heads()),
+           multiple ? fmt::format("the descriptor has heads_per_kv={}", descriptor_.heads_per_kv)
+                    : "query heads are not a multiple of KV heads",
+           fmt::format("accepted: {} query heads", kv_heads() * descriptor_.heads_per_kv));
+  }
+  if (tokens() > std::numeric_limits<std::int32_t>::max() - 4096) reject(shape_text(key()), "too many tokens");
+  if (lengths() != nullptr) check_lengths(*lengths(), batch(), tokens());
+  check_softmax_scale(softmax_scale_);
+}
+
+int GqaProblem::length(std::int64_t sequence) const {
+  if (lengths() == nullptr) return static_cast<int>(tokens());
+  return static_cast<const std::int32_t*>(lengths()->data)[sequence];
+}
+
+std::size_t GqaProblem::bytes_read() const {
+  std::size_t rows = 0;
+  for (std::int64_t sequence = 0; sequence < batch(); ++sequence) rows += length(sequence);
+  std::size_t bytes = 2 * rows * kv_heads() * descriptor_.row_bytes() + query().bytes();
+  if (lengths() != nullptr) bytes += lengths()->bytes();
+  return bytes;
+}
+
+std::size_t GqaProblem::bytes_written() const {
+  std::size_t bytes = 0;
+  for (const Tensor& output : outputs_) bytes += output.bytes();
+  return bytes;
+}
+
+std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data) const {
+  if (device_data.size() != inputs_.size() + outputs_.size()) {
+    reject(fmt::format("{} device addresses", device_data.size()),
+           fmt::format("this problem has {} inputs and {} outputs", inputs_.size(), outputs_.size()));
+  }
+  const int row = descriptor_.row_bytes() / cache_element_bytes(descriptor_);
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = device_data[0];
+  arguments.key = device_data[1];
+  arguments.value = device_data[2];
+  arguments.lengths = lengths() == nullptr ? nullptr : static_cast<const std::int32_t*>(device_data[3]);
+  arguments.output = device_data[inputs_.size()];
+  arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
+  arguments.query_strides[0] = arguments.output_strides[0] = query_heads() * descriptor_.head_dim;
+  arguments.query_strides[1] = arguments.output_strides[1] = descriptor_.head_dim;
+  arguments.key_strides[0] = arguments.value_strides[0] = tokens() * kv_heads() * row;
+  arguments.key_strides[1] = arguments.value_strides[1] = kv_heads() * row;
+  arguments.key_strides[2] = arguments.value_strides[2] = row;
+  arguments.batch = static_cast<std::int32_t>(batch());
+  arguments.kv_heads = static_cast<std::int32_t>(kv_heads());
+  arguments.max_length = static_cast<std::int32_t>(tokens());
+  arguments.softmax_scale = static_cast<float>(softmax_scale_);
+  std::vector<std::byte> bytes(sizeof arguments);
+  std::memcpy(bytes.data(), &arguments, sizeof arguments);
+  return bytes;
+}
+
+double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
+  const std::int64_t sequence = item / query_heads();
+  const std::int64_t head = item % query_heads();
+  const int channels = descriptor_.head_dim;
+  std::vector<double> q(channels);
+  const auto* raw = static_cast<const std::uint16_t*>(query().data) + item * channels;
+  for (int channel = 0; channel < channels; ++channel) q[channel] = to_double(descriptor_.query, raw[channel]);
+
+  const std::int64_t row = descriptor_.row_bytes();
+  const std::int64_t offset = (sequence * tokens() * kv_heads() + head / descriptor_.heads_per_kv) * row;
+  const ReferenceHead reference = reference_head(descriptor_, q.data(), static_cast<const char*>(key().data) + offset,
+                                                 static_cast<const char*>(value().data) + offset, kv_heads() * row,
+                                                 length(sequence), softmax_scale_);
+  const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
+  std::vector<double> difference(channels);
+  for (int channel = 0; channel < channels; ++channel) {
+    difference[channel] = to_double(descriptor_.output, output[channel]) - reference.output[channel];
+  }
+  double error = quotient(norm(difference), std::max(norm(reference.output), 0.1 * norm(reference.contributions)));
+  if (got.size() > 1) {
+    const double lse = static_cast<const float*>(got[1])[item];
+    // An absolute error, beside what float rounding of scores of this size may cost.
+    constexpr double kScoreRounding = 0x1p-18;
+    if (lse != reference.lse) {
+      const double allowed = kTolerance + std::fabs(reference.lse) * kScoreRounding;
+      error = std::max(error, kTolerance * quotient(std::fabs(lse - reference.lse), allowed));
+    }
+  }
+  return error;
+}
+
+Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const {
+  if (got.size() != outputs_.size()) {
+    reject(fmt::format("{} outputs", got.size()), fmt::format("this problem has {}", outputs_.size()));
+  }
+  std::vector<double> errors(batch() * query_heads());
+  parallel_for(static_cast<std::int64_t>(errors.size()),
+               [&](std::int64_t item) { errors[item] = compare_head(item, got); });
+  Comparison result{0, kTolerance, "none"};
+  for (std::size_t item = 0; item < errors.size(); ++item) {
+    if (errors[item] < result.error || (item != 0 && errors[item] == result.error)) continue;
+    result.error = errors[item];
+    result.worst = fmt::format("sequence {}, head {}", item / query_heads(), item % query_heads());
+  }
+  return result;
+}
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
+  const GqaDecode descriptor = parse(text);
+  double softmax_scale = 1 / std::sqrt(descriptor.head_dim);
+  bool with_lse = false;
+  for (const auto& [name, value] : numbers) {
+    if (name == "softmax_scale") {
+      softmax_scale = value;
+    } else if (name == "lse") {
+      with_lse = value != 0;
+    } else {
+      reject(fmt::format("number {}", name), "gqa_decode has no such launch argument", "accepted: softmax_scale, lse");
+    }
+  }
+  constexpr std::string_view kNames[] = {"query", "key", "value", "lengths"};
+  std::vector<Tensor> ordered;
+  std::vector<std::unique_ptr<char[]>> storage;
+  for (const Tensor& input : inputs) {
+    if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
+    reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
+           "accepted: query, key, value and, optionally, lengths");
+  }
+  for (const std::string_view name : kNames) {
+    const auto input =
+        std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& tensor) { return tensor.name == name; });
+    if (input == inputs.end()) {
+      if (name == "lengths") continue;
+      reject(fmt::format("tensors without {}", name), "gqa_decode needs query, key and value");
+    }
+    ordered.push_back(*input);
+    storage.push_back(std::make_unique<char[]>(input->bytes()));
+    if (input->bytes() > 0) std::memcpy(storage.back().get(), input->data, input->bytes());
+    ordered.back().data = storage.back().get();
+  }
+  return std::make_unique<GqaProblem>(descriptor, std::move(ordered), softmax_scale, with_lse, std::move(storage));
+}
+
+}  // namespace cubit::ops::gqa_decode

@@ -1,0 +1,42 @@
+// The operator's Problem: dense host tensors in a fixed order (query, key, value, and lengths where given).
+#pragma once
+
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::ops::gqa_decode {
+
+class GqaProblem final : public Problem {
+ public:
+  /// Checks everything; throws Failure(invalid_argument). `storage` owns the inputs' data.
+  GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, double softmax_scale, bool with_lse,
+             std::vector<std::unique_ptr<char[]>> storage);
+
+  const std::vector<Tensor>& inputs() const override { return inputs_; }
+  const std::vector<Tensor>& outputs() const override { return outputs_; }
+  std::size_t bytes_read() const override;
+  std::size_t bytes_written() const override;
+  std::vector<std::byte> arguments(std::span<void* const> device_data) const override;
+  Comparison compare(std::span<const void* const> got) const override;
+
+ private:
+  const Tensor& query() const { return inputs_[0]; }
+  const Tensor& key() const { return inputs_[1]; }
+  const Tensor& value() const { return inputs_[2]; }
+  const Tensor* lengths() const { return inputs_.size() > 3 ? &inputs_[3] : nullptr; }
+  std::int64_t batch() const { return query().shape[0]; }
+  std::int64_t query_heads() const { return query().shape[1]; }
+  std::int64_t tokens() const { return key().shape[1]; }
+  std::int64_t kv_heads() const { return key().shape[2]; }
+  int length(std::int64_t sequence) const;
+  void check() const;
+  /// The error of (sequence, head) number `item`.
+  double compare_head(std::int64_t item, std::span<const void* const> got) const;
+
+  GqaDecode descriptor_;
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> outputs_;
+  std::vector<std::unique_ptr<char[]>> storage_;
+  double softmax_scale_;
+};
+
+}  // namespace cubit::ops::gqa_decode

@@ -1,0 +1,106 @@
+// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access, the fragments.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/fragments.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+std::string swizzle_text(const codegen::Swizzle& swizzle) {
+  if (swizzle.bits == 0) return "no swizzle";
+  return fmt::format("swizzle of {} bits, from bit {} onto bit {}", swizzle.bits, swizzle.shift_from, swizzle.base);
+}
+
+Decision tile_decision(const GqaDecode& descriptor) {
+  return {"tile", fmt::format("16 tokens x {} heads", 8 * ((descriptor.heads_per_kv + 7) / 8)),
+          "tokens are the M of mma.m16n8k16 and heads its N: one tile of heads per 8 query heads of a KV head"};
+}
+
+Decision operand_decision(const GqaDecode& descriptor) {
+  if (descriptor.kv == KvFormat::int4_rows) {
+    return {"operands", "fp16, packed words as subnormals",
+            "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
+  }
+  if (descriptor.kv == KvFormat::fp16) {
+    return {"operands", "fp16", "the cache's own type; queries are scaled by a power of two per head to fit its range"};
+  }
+  return {"operands",
+          descriptor.query == Element::fp16 ? "bf16, query and weights in two terms" : "bf16, weights in two terms",
+          "the cache's own type; 8 bits of a weight would cost 2^-9 each, so the rest is a second product"};
+}
+
+Decision copy_decision(const Plan& plan) {
+  const GqaDecode& descriptor = plan.descriptor;
+  return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
+          fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
+                      plan.row_header_bytes(), descriptor.row_bytes() - plan.row_header_bytes())};
+}
+
+Decision offset_decision(const Plan& plan) {
+  if (plan.keep_offsets) {
+    return {"copy offsets", "kept in registers",
+            "fewer instructions per tile, and one tile of heads leaves the registers"};
+  }
+  return {"copy offsets", "computed for every tile", "two tiles of heads, or narrow copies, fill the registers"};
+}
+
+Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
+  const int allowed = std::min(architecture.registers_per_thread,
+                               architecture.registers_per_sm / (32 * plan.warps * plan.blocks_per_sm) / 8 * 8);
+  return {"blocks_per_sm", std::to_string(plan.blocks_per_sm),
+          fmt::format(
+              "{} bytes of shared memory each, and {} registers allowed per thread where the loop keeps about {} live",
+              plan.shared_memory, allowed, plan.counted_registers)};
+}
+
+/// Copies that cannot avoid conflicts, and why; nothing where there is none.
+void explain_conflicts(Plan& plan) {
+  for (const codegen::ConflictProof& proof : plan.report.proofs) {
+    if (proof.degree == 1) continue;
+    plan.report.decisions.push_back(
+        {"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree),
+         fmt::format("headers are padded to 16 bytes for ldmatrix, so 32 copies of {} bytes span more than 32 banks",
+                     plan.copy_bytes)});
+  }
+}
+
+}  // namespace
+
+void write_report(Plan& plan, const codegen::Architecture& architecture) {
+  const GqaDecode& descriptor = plan.descriptor;
+  PlanReport& report = plan.report;
+  report.proofs = prove(plan.stage, stage_accesses(descriptor, plan.copy_bytes));
+  for (auto& proof : merge_proofs(descriptor, plan.warps)) report.proofs.push_back(std::move(proof));
+  report.decisions = {tile_decision(descriptor),
+                      operand_decision(descriptor),
+                      {"warps", std::to_string(plan.warps),
+                       "one per scheduler of an SM; each walks its own tiles, so the loop has no barrier of the block"},
+                      copy_decision(plan),
+                      offset_decision(plan),
+                      {"stage",
+                       fmt::format("{} bytes, {} from row to row, {}", plan.stage.size(), plan.stage.pitch,
+                                   swizzle_text(plan.stage.swizzle)),
+                       "the simplest layout with the fewest wavefronts over the accesses below"},
+                      {"stages", std::to_string(plan.stages),
+                       fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
+                                   plan.blocks_per_sm * plan.warps * (plan.stages - 1) * plan.stage.size() / 1024,
+                                   kBytesInFlight / 1024, plan.blocks_per_sm)},
+                      block_decision(plan, architecture),
+                      {"split_kv", "chosen at launch, from bounds and device alone",
+                       "enough blocks to fill whole waves of the device; the merge of many splits costs time as well"}};
+  explain_conflicts(plan);
+  const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";
+  const char* const transposed = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
+  for (const char* name : {"mma.m16n8k16 A, 16-bit", "mma.m16n8k16 B, 16-bit", "mma.m16n8k16 C, 32-bit", "ldmatrix.x4",
+                           "ldmatrix.x4.trans", plain, transposed, "movmatrix source", "movmatrix destination"}) {
+    const std::string known(codegen::find_fragment(name).name);
+    if (std::find(report.fragments.begin(), report.fragments.end(), known) == report.fragments.end()) {
+      report.fragments.push_back(known);
+    }
+  }
+}
+
+}  // namespace cubit::ops::gqa_decode

@@ -1,0 +1,77 @@
+#include "ops/operator.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/error.hpp"
+#include "ops/fields.hpp"
+
+namespace cubit::ops {
+
+std::int64_t Tensor::elements() const {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+std::size_t Tensor::bytes() const { return static_cast<std::size_t>(elements()) * type_bytes(type); }
+
+int type_bytes(std::string_view type) {
+  if (type == "U8" || type == "I8" || type == "BOOL" || type == "F8_E4M3" || type == "F8_E5M2") return 1;
+  if (type == "F16" || type == "BF16" || type == "I16" || type == "U16") return 2;
+  if (type == "F32" || type == "I32" || type == "U32") return 4;
+  if (type == "F64" || type == "I64" || type == "U64") return 8;
+  throw Failure(Status::invalid_argument, fmt::format("tensor type {}", type), "is not known",
+                "accepted: U8, I8, BOOL, F8_E4M3, F8_E5M2, F16, BF16, I16, U16, F32, I32, U32, F64, I64, U64");
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> split_fields(std::string_view text) {
+  std::vector<std::pair<std::string_view, std::string_view>> fields;
+  constexpr std::size_t kLongest = 4096;
+  if (text.size() > kLongest) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}…\"", text.substr(0, 40)),
+                  fmt::format("it has {} characters", text.size()), fmt::format("accepted: up to {}", kLongest));
+  }
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return fields;
+  std::string_view rest = text.substr(colon + 1);
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size()) {
+      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                    fmt::format("\"{}\" is not a field=value pair", item),
+                    "write name:field=value,field=value without spaces");
+    }
+    const std::string_view name = item.substr(0, equals);
+    for (const auto& [earlier, value] : fields) {
+      if (earlier == name) {
+        throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                      fmt::format("the field {} is given twice", name), "give each field once");
+      }
+    }
+    fields.emplace_back(name, item.substr(equals + 1));
+    if (comma == std::string_view::npos) return fields;
+    rest = rest.substr(comma + 1);
+  }
+}
+
+bool parse_int(std::string_view text, int& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+void reject_field(std::string_view text, std::string_view field, std::string_view accepted) {
+  throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                fmt::format("{} has no field {}", text.substr(0, text.find(':')), field),
+                fmt::format("accepted fields: {}", accepted));
+}
+
+void reject_value(std::string_view text, std::string_view field, std::string_view value, std::string_view accepted) {
+  throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                fmt::format("{} is not a value of {}", value, field), fmt::format("accepted: {}", accepted));
+}
+
+}  // namespace cubit::ops

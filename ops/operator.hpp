@@ -1,0 +1,140 @@
+// What every operator provides, so that the library, the command line, the benchmark and `explain` need not know it.
+//
+// descriptor text ──specialise──► Specialisation { plan, source } ──encode(arguments)──► launch shape + parameters
+//                 ──problem─────► Problem { host tensors, reference, arguments }  (tools and tests)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/architecture.hpp"
+#include "codegen/kernel_source.hpp"
+#include "codegen/tile_layout.hpp"
+#include "runtime/device.hpp"
+
+namespace cubit::ops {
+
+/// One line of a plan: a decision, its value and the reason for it.
+struct Decision {
+  std::string name;   ///< "stages"
+  std::string value;  ///< "4"
+  std::string why;    ///< "as many as 100 KiB of shared memory hold at 2 blocks per SM"
+};
+
+/// A kernel family that was considered and not chosen.
+struct Rejection {
+  std::string family;
+  std::string why;
+};
+
+/// What `cubit explain` prints: everything the generator decided, with its reason.
+struct PlanReport {
+  std::string family;  ///< "sm80_gqa_decode"
+  std::vector<Decision> decisions;
+  std::vector<codegen::ConflictProof> proofs;  ///< one per shared-memory access of the kernel
+  std::vector<std::string> fragments;          ///< names of the fragment maps it rests on
+  std::vector<Rejection> rejections;
+  std::string spills_allowed_because;  ///< empty: the kernel must not spill
+};
+
+/// A launch as pure data: where it goes is the runtime's business.
+struct Launch {
+  runtime::LaunchShape shape;
+  std::size_t parameter_bytes = 0;
+  alignas(16) std::array<std::byte, 512> parameters;  ///< the kernel's one argument struct
+  bool empty = false;                                 ///< nothing to do (batch 0)
+};
+
+/// An operator with its descriptor and architecture fixed. Immutable, thread-safe.
+class Specialisation {
+ public:
+  virtual ~Specialisation() = default;
+  virtual const codegen::KernelSource& source() const = 0;
+  virtual const PlanReport& report() const = 0;
+
+  /// `arguments` points to the operator's public argument struct (its first member is its size in bytes).
+  /// Throws Failure(invalid_argument) for what the struct's documentation rules out.
+  virtual std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const = 0;
+  virtual Launch encode(const void* arguments, void* workspace, std::size_t workspace_bytes,
+                        const runtime::DeviceFacts& device) const = 0;
+};
+
+/// A tensor by name, in host or device memory. Types are spelled as safetensors spells them: BF16, F16, F32, U8, I32 …
+struct Tensor {
+  std::string name;
+  std::string type;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;  ///< in elements
+  void* data = nullptr;
+
+  std::int64_t elements() const;
+  std::size_t bytes() const;  ///< of a dense tensor of this shape
+};
+
+int type_bytes(std::string_view type);  ///< throws Failure(invalid_argument) for a type that is not known
+
+using Numbers = std::map<std::string, double>;  ///< "softmax_scale" -> 0.0883
+
+/// One concrete case of an operator: inputs in host memory, outputs to be computed. For tools and tests.
+class Problem {
+ public:
+  virtual ~Problem() = default;
+  virtual const std::vector<Tensor>& inputs() const = 0;   ///< host data, owned by the problem, dense
+  virtual const std::vector<Tensor>& outputs() const = 0;  ///< shapes and types; data is null
+  /// Bytes that any implementation must read and write, scales included: the benchmark's floor.
+  virtual std::size_t bytes_read() const = 0;
+  virtual std::size_t bytes_written() const = 0;
+  /// The public argument struct for tensors at these device addresses (inputs, then outputs, in order).
+  virtual std::vector<std::byte> arguments(std::span<void* const> device_data) const = 0;
+  /// Computes the outputs in double precision on the dequantised inputs and compares: the largest error over all
+  /// (sequence, head) or rows, in the norm of the design: |got - ref| / max(|ref|, 0.1 |sum of absolute
+  /// contributions|). `got`: the outputs' host data, in order.
+  struct Comparison {
+    double error = 0;
+    double tolerance = 0;
+    std::string worst;  ///< "sequence 3, head 7"
+  };
+  virtual Comparison compare(std::span<const void* const> got) const = 0;
+};
+
+/// How one field of a descriptor reads; for `--help`, `cubit explain` and generated lists of descriptors.
+struct FieldHelp {
+  std::string name;
+  std::string accepts;   ///< "64, 128"
+  std::string standard;  ///< the default's text
+  std::string meaning;
+};
+
+class Operator {
+ public:
+  virtual ~Operator() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::string_view summary() const = 0;
+  virtual std::vector<FieldHelp> fields() const = 0;
+  virtual std::string tensors_help() const = 0;  ///< one line per input and output
+  virtual std::string random_help() const = 0;   ///< what `random` accepts
+
+  /// `text` is the whole descriptor, "name:field=value,…"; all throw Failure(invalid_argument) or (unsupported).
+  virtual std::string canonical(std::string_view text) const = 0;
+  virtual std::shared_ptr<const Specialisation> specialise(std::string_view text,
+                                                           const codegen::Architecture& architecture) const = 0;
+  /// Takes over copies of `inputs`; checks names, types and shapes against the descriptor. `numbers`: launch scalars.
+  virtual std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
+                                           const Numbers& numbers) const = 0;
+  /// Made-up data: sizes such as {"batch", 4}; the same seed gives the same bytes.
+  virtual std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const = 0;
+};
+
+/// The one table of operators (ops/registry.cpp).
+std::span<const Operator* const> operators();
+
+/// The operator that `text` names before its colon. Throws Failure(invalid_argument) listing what there is.
+const Operator& find_operator(std::string_view text);
+
+}  // namespace cubit::ops

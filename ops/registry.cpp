@@ -1,0 +1,29 @@
+// The one table of operators. Adding an operator adds a line here and its folder.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/operator.hpp"
+#include "ops/stream_read/stream_read.hpp"
+
+namespace cubit::ops {
+
+std::span<const Operator* const> operators() {
+  static const std::array<const Operator*, 2> table = {&gqa_decode_operator(), &stream_read_operator()};
+  return table;
+}
+
+const Operator& find_operator(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  std::string known;
+  for (const Operator* candidate : operators()) {
+    if (candidate->name() == name) return *candidate;
+    known += (known.empty() ? "" : ", ") + std::string(candidate->name());
+  }
+  throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text.substr(0, 200)),
+                fmt::format("there is no operator \"{}\"", name.substr(0, 100)), fmt::format("accepted: {}", known));
+}
+
+}  // namespace cubit::ops

@@ -1,0 +1,10 @@
+// The operator stream_read: reads a buffer once, as fast as a plain kernel can. The floor that benchmarks compare with.
+#pragma once
+
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+const Operator& stream_read_operator();
+
+}  // namespace cubit::ops
