@@ -1,0 +1,171 @@
+// What there is: operators, architectures, devices, and the plan of a descriptor.
+#include <cubit/cubit.h>
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "capi/border.hpp"
+#include "capi/handles.hpp"
+#include "codegen/architecture.hpp"
+#include "ops/operator.hpp"
+#include "runtime/cuda/cuda_device.hpp"
+#include "runtime/key.hpp"
+
+namespace cubit::capi {
+namespace {
+
+Json operator_json(const ops::Operator& op) {
+  Json fields = Json::array();
+  for (const ops::FieldHelp& field : op.fields()) {
+    fields.push_back(
+        {{"name", field.name}, {"accepts", field.accepts}, {"default", field.standard}, {"meaning", field.meaning}});
+  }
+  return {{"name", op.name()},
+          {"summary", op.summary()},
+          {"fields", std::move(fields)},
+          {"tensors", op.tensors_help()},
+          {"random", op.random_help()}};
+}
+
+Json architecture_json(const codegen::Architecture& row) {
+  return {{"name", row.name},
+          {"capability", row.capability},
+          {"usual", row.usual},
+          {"shared_memory_per_sm", row.shared_memory_per_sm},
+          {"shared_memory_per_block", row.shared_memory_per_block},
+          {"shared_memory_reserved", row.shared_memory_reserved},
+          {"shared_memory_unit", row.shared_memory_unit},
+          {"registers_per_sm", row.registers_per_sm},
+          {"registers_per_thread", row.registers_per_thread},
+          {"threads_per_sm", row.threads_per_sm},
+          {"blocks_per_sm", row.blocks_per_sm},
+          {"ldmatrix", row.ldmatrix},
+          {"movmatrix", row.movmatrix},
+          {"stmatrix", row.stmatrix},
+          {"cp_async", row.cp_async},
+          {"bulk_copy", row.bulk_copy},
+          {"clusters", row.clusters},
+          {"wgmma", row.wgmma},
+          {"fp8_conversion", row.fp8_conversion}};
+}
+
+/// A device that cubit has no row for is listed with its trouble instead of hiding the others.
+Json listed_device(int ordinal) {
+  const std::string name = fmt::format("cuda:{}", ordinal);
+  try {
+    return device_json(name, runtime::cuda_device_facts(ordinal));
+  } catch (const Failure& failure) {
+    return {{"name", name}, {"trouble", failure.what()}};
+  }
+}
+
+Json decisions_json(const ops::PlanReport& report) {
+  Json list = Json::array();
+  for (const ops::Decision& decision : report.decisions) {
+    list.push_back({{"name", decision.name}, {"value", decision.value}, {"why", decision.why}});
+  }
+  return list;
+}
+
+Json proofs_json(const ops::PlanReport& report) {
+  Json list = Json::array();
+  for (const codegen::ConflictProof& proof : report.proofs) {
+    list.push_back(
+        {{"access", proof.access}, {"degree", proof.degree}, {"wavefronts", proof.wavefronts}, {"ideal", proof.ideal}});
+  }
+  return list;
+}
+
+Json rejections_json(const ops::PlanReport& report) {
+  Json list = Json::array();
+  for (const ops::Rejection& rejection : report.rejections) {
+    list.push_back({{"family", rejection.family}, {"why", rejection.why}});
+  }
+  return list;
+}
+
+std::string plan_header(const codegen::KernelSource& source) {
+  for (const codegen::Header& header : source.headers) {
+    if (header.name == "plan.cuh") return header.text;
+  }
+  return "";
+}
+
+Json explain_json(const ops::Specialisation& specialisation) {
+  const codegen::KernelSource& source = specialisation.source();
+  const ops::PlanReport& report = specialisation.report();
+  return {{"descriptor", source.descriptor},
+          {"architecture", source.target},
+          {"family", report.family},
+          {"decisions", decisions_json(report)},
+          {"proofs", proofs_json(report)},
+          {"fragments", report.fragments},
+          {"rejections", rejections_json(report)},
+          {"spills_allowed_because", report.spills_allowed_because},
+          {"request_key", runtime::request_key(source).hex()},
+          {"template", source.template_name},
+          {"plan_header", plan_header(source)},
+          {"threads", source.launch.threads},
+          {"dynamic_shared_memory", source.launch.dynamic_shared_memory}};
+}
+
+}  // namespace
+
+Json device_json(const std::string& name, const runtime::DeviceFacts& facts) {
+  return {{"name", name},
+          {"description", facts.name},
+          {"architecture", facts.architecture == nullptr ? std::string_view{} : facts.architecture->name},
+          {"multiprocessors", facts.multiprocessors},
+          {"memory_bytes", facts.memory_bytes},
+          {"l2_bytes", facts.l2_bytes},
+          {"driver_version", facts.driver_version}};
+}
+
+}  // namespace cubit::capi
+
+using namespace cubit;
+using namespace cubit::capi;
+
+cubit_status cubit_operators(const char** json) {
+  return guarded([&] {
+    require(json, "cubit_operators: json");
+    Json list = Json::array();
+    for (const ops::Operator* op : ops::operators()) list.push_back(operator_json(*op));
+    *json = thread_text(list);
+  });
+}
+
+cubit_status cubit_architectures(const char** json) {
+  return guarded([&] {
+    require(json, "cubit_architectures: json");
+    Json list = Json::array();
+    for (const codegen::Architecture& row : codegen::architectures()) list.push_back(architecture_json(row));
+    *json = thread_text(list);
+  });
+}
+
+cubit_status cubit_devices(const char** json) {
+  return guarded([&] {
+    require(json, "cubit_devices: json");
+    Json list = Json::array();
+    for (int i = 0; i < runtime::cuda_device_count(); ++i) list.push_back(listed_device(i));
+    *json = thread_text(Json{{"devices", std::move(list)}, {"trouble", runtime::cuda_trouble()}});
+  });
+}
+
+cubit_status cubit_descriptor_canonical(const char* descriptor, const char** text) {
+  return guarded([&] {
+    require(descriptor, "cubit_descriptor_canonical: descriptor");
+    require(text, "cubit_descriptor_canonical: text");
+    *text = thread_text(ops::find_operator(descriptor).canonical(descriptor));
+  });
+}
+
+cubit_status cubit_explain(const char* descriptor, const char* architecture, const char** json) {
+  return guarded([&] {
+    require(descriptor, "cubit_explain: descriptor");
+    require(architecture, "cubit_explain: architecture");
+    require(json, "cubit_explain: json");
+    const ops::Operator& op = ops::find_operator(descriptor);
+    *json = thread_text(explain_json(*op.specialise(descriptor, codegen::find_architecture(architecture))));
+  });
+}

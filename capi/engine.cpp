@@ -1,0 +1,240 @@
+// Engines: options, kernels by descriptor or by source, preparing many, and the disk cache.
+#include <cubit/cubit.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "capi/border.hpp"
+#include "capi/handles.hpp"
+#include "codegen/architecture.hpp"
+#include "codegen/kernel_source.hpp"
+#include "templates/embedded.hpp"
+
+namespace cubit::capi {
+namespace {
+
+/// A caller in C may put any number into an enum, and C++ may not read one that has no enumerator: read the bytes.
+void set_policy(runtime::Settings& settings, const cubit_engine_options& options) {
+  int policy = 0;
+  static_assert(sizeof policy == sizeof options.compile);
+  std::memcpy(&policy, &options.compile, sizeof policy);
+  if (policy < CUBIT_COMPILE_FROM_ENVIRONMENT || policy > CUBIT_COMPILE_NEVER) {
+    throw Failure(Status::invalid_argument, fmt::format("cubit_engine_options.compile = {}", policy),
+                  "there is no such policy", "give one of the CUBIT_COMPILE_… values");
+  }
+  if (policy == CUBIT_COMPILE_ALLOW) settings.compile_policy = runtime::CompilePolicy::allow;
+  if (policy == CUBIT_COMPILE_NEVER) settings.compile_policy = runtime::CompilePolicy::never;
+}
+
+runtime::Settings settings_of(const cubit_engine_options& options) {
+  runtime::Settings settings = runtime::Settings::from_environment();
+  if (options.cache_dir != nullptr) settings.cache_dir = options.cache_dir;
+  if (options.nvrtc_path != nullptr) settings.nvrtc_path = options.nvrtc_path;
+  set_policy(settings, options);
+  return settings;
+}
+
+/// A sink that throws must not turn a good kernel into an error, so what comes out of it ends here.
+runtime::LogSink sink_of(const cubit_engine_options& options) {
+  if (options.log == nullptr) return {};
+  return [log = options.log, context = options.log_context](runtime::LogLevel level, std::string_view line) {
+    try {
+      log(context, static_cast<cubit_log_level>(level), std::string(line).c_str());
+    } catch (...) {
+    }
+  };
+}
+
+/// What a kernel is asked for: an architecture and the kind of code.
+struct CodeTarget {
+  const codegen::Architecture& architecture;
+  codegen::Code code;
+};
+
+/// "sm_80", or "cpu:sm_80" as the CPU device is called.
+CodeTarget target_of(const char* given) {
+  if (given == nullptr) return {*runtime::current_cuda_device().facts().architecture, codegen::Code::cubin};
+  const std::string_view name = given;
+  if (!name.starts_with(runtime::kCpuPrefix)) return {codegen::find_architecture(name), codegen::Code::cubin};
+  return {codegen::find_architecture(name.substr(runtime::kCpuPrefix.size())), codegen::Code::ptx};
+}
+
+std::vector<codegen::Header> headers_of(const cubit_source& source) {
+  if (source.header_count != 0) require(source.headers, "cubit_source: headers");
+  std::vector<codegen::Header> headers;
+  for (const cubit_header& header : std::span(source.headers, source.header_count)) {
+    require(header.name, "cubit_header: name");
+    require(header.text, "cubit_header: text");
+    headers.push_back({header.name, header.text});
+  }
+  return headers;
+}
+
+void check_launch(const cubit_source& source, const codegen::Architecture& architecture) {
+  constexpr int kMaxThreads = 1024;  // CUDA C++ Programming Guide, "Technical Specifications": every capability
+  if (source.threads < 1 || source.threads > kMaxThreads) {
+    throw Failure(Status::invalid_argument, fmt::format("cubit_source.threads = {}", source.threads),
+                  "a block has 1 to 1024 threads", "give a number in that range");
+  }
+  if (source.dynamic_shared_memory < 0 || source.dynamic_shared_memory > architecture.shared_memory_per_block) {
+    throw Failure(
+        Status::invalid_argument, fmt::format("cubit_source.dynamic_shared_memory = {}", source.dynamic_shared_memory),
+        fmt::format("a block of {} has 0 to {} bytes", architecture.name, architecture.shared_memory_per_block),
+        "give a number in that range");
+  }
+}
+
+codegen::KernelSource kernel_source(const cubit_source& source, const codegen::Architecture& architecture) {
+  require(source.name, "cubit_source: name");
+  require(source.template_name, "cubit_source: template_name");
+  require(source.template_text, "cubit_source: template_text");
+  require(source.entry_point, "cubit_source: entry_point");
+  check_launch(source, architecture);
+  codegen::KernelSource assembled =
+      codegen::assemble(source.name, {source.template_name, source.template_text},
+                        source.plan_header == nullptr ? "" : source.plan_header, architecture, source.entry_point,
+                        {source.threads, source.dynamic_shared_memory}, templates::embedded(), headers_of(source));
+  assembled.callers_own = true;
+  return assembled;
+}
+
+Json entry_json(const runtime::CacheEntry& entry) {
+  const runtime::Artifact none;
+  const runtime::Artifact& artifact = entry.artifact ? *entry.artifact : none;
+  return {{"id", entry.id},
+          {"descriptor", artifact.descriptor},
+          {"architecture", artifact.target},
+          {"compiler", entry.artifact ? artifact.compiler.text() : ""},
+          {"bytes", entry.bytes},
+          {"registers", artifact.resources.registers},
+          {"spill_bytes", artifact.resources.spill_bytes()},
+          {"damage", entry.damage},
+          {"removed", entry.removed}};
+}
+
+Json cache_json(const runtime::DiskCache& cache, const std::vector<runtime::CacheEntry>& entries) {
+  Json list = Json::array();
+  for (const runtime::CacheEntry& entry : entries) list.push_back(entry_json(entry));
+  return {{"folder", cache.folder().string()},
+          {"readable", cache.readable()},
+          {"writable", cache.writable()},
+          {"trouble", cache.trouble()},
+          {"entries", std::move(list)}};
+}
+
+std::vector<std::string_view> texts_of(const char* const* descriptors, std::size_t count) {
+  if (count != 0) require(descriptors, "cubit_engine_prepare: descriptors");
+  std::vector<std::string_view> texts;
+  for (const char* text : std::span(descriptors, count)) {
+    require(text, "cubit_engine_prepare: a descriptor");
+    texts.emplace_back(text);
+  }
+  return texts;
+}
+
+std::vector<runtime::Device*> devices_of(cubit_device* const* handles, std::size_t count) {
+  if (count == 0) return {&runtime::current_cuda_device()};
+  require(handles, "cubit_engine_prepare: devices");
+  std::vector<runtime::Device*> devices;
+  for (cubit_device* handle : std::span(handles, count)) {
+    require(handle, "cubit_engine_prepare: a device");
+    devices.push_back(handle->device.get());
+  }
+  return devices;
+}
+
+}  // namespace
+}  // namespace cubit::capi
+
+using namespace cubit;
+using namespace cubit::capi;
+
+cubit_status cubit_engine_create(const cubit_engine_options* options, cubit_engine** engine) {
+  return guarded([&] {
+    require(engine, "cubit_engine_create: engine");
+    *engine = nullptr;
+    const auto given = options == nullptr ? cubit_engine_options{} : versioned(*options, "cubit_engine_options");
+    *engine = new cubit_engine{ops::Session(settings_of(given), sink_of(given))};
+  });
+}
+
+void cubit_engine_release(cubit_engine* engine) { delete engine; }
+
+cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counters* counters) {
+  return guarded([&] {
+    require(engine, "cubit_engine_counters: engine");
+    require(counters, "cubit_engine_counters: counters");
+    check_size(*counters, "cubit_counters");
+    const runtime::Counters now = engine->session.engine().counters();
+    const cubit_counters whole{counters->size, now.memory_hits, now.disk_hits,      now.compiles,
+                               now.failures,   now.waits,       now.damaged_entries};
+    std::memcpy(counters, &whole, counters->size);
+  });
+}
+
+cubit_status cubit_engine_get(cubit_engine* engine, const char* descriptor, const char* architecture,
+                              cubit_kernel** kernel) {
+  return guarded([&] {
+    require(kernel, "cubit_engine_get: kernel");
+    *kernel = nullptr;
+    require(engine, "cubit_engine_get: engine");
+    require(descriptor, "cubit_engine_get: descriptor");
+    const CodeTarget target = target_of(architecture);
+    *kernel = to_handle(engine->session.get(descriptor, target.architecture, target.code));
+  });
+}
+
+cubit_status cubit_engine_get_source(cubit_engine* engine, const cubit_source* source, const char* architecture,
+                                     cubit_kernel** kernel) {
+  return guarded([&] {
+    require(kernel, "cubit_engine_get_source: kernel");
+    *kernel = nullptr;
+    require(engine, "cubit_engine_get_source: engine");
+    require(source, "cubit_engine_get_source: source");
+    const cubit_source given = versioned(*source, "cubit_source");
+    const CodeTarget target = target_of(architecture);
+    codegen::KernelSource text = kernel_source(given, target.architecture);
+    text.code = target.code;
+    *kernel = to_handle(engine->session.get(text));
+  });
+}
+
+cubit_status cubit_engine_prepare(cubit_engine* engine, const char* const* descriptors, size_t descriptor_count,
+                                  cubit_device* const* devices, size_t device_count) {
+  return guarded([&] {
+    require(engine, "cubit_engine_prepare: engine");
+    const auto texts = texts_of(descriptors, descriptor_count);
+    if (texts.empty()) return;
+    engine->session.prepare(texts, devices_of(devices, device_count));
+  });
+}
+
+cubit_status cubit_cache_list(cubit_engine* engine, const char** json) {
+  return guarded([&] {
+    require(engine, "cubit_cache_list: engine");
+    require(json, "cubit_cache_list: json");
+    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
+    *json = thread_text(cache_json(cache, cache.list()));
+  });
+}
+
+cubit_status cubit_cache_verify(cubit_engine* engine, const char** json) {
+  return guarded([&] {
+    require(engine, "cubit_cache_verify: engine");
+    require(json, "cubit_cache_verify: json");
+    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
+    *json = thread_text(cache_json(cache, cache.remove_damaged()));
+  });
+}
+
+cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed) {
+  return guarded([&] {
+    require(engine, "cubit_cache_clear: engine");
+    const std::size_t count = engine->session.engine().disk_cache().clear();
+    if (removed != nullptr) *removed = count;
+  });
+}

@@ -1,0 +1,93 @@
+// This thread's last error and string result, and the library's version.
+#include <cubit/cubit.h>
+#include <fmt/format.h>
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include "base/error.hpp"
+#include "capi/border.hpp"
+
+namespace cubit::capi {
+namespace {
+
+struct LastError {
+  std::string message;
+  std::string what;
+  std::string why;
+  std::string remedy;
+  cubit_error view{CUBIT_OK, "", "", "", ""};
+
+  void set(const Failure& failure) {
+    view = {CUBIT_INTERNAL, "an error whose text needs more memory than there is", "", "", ""};
+    message = failure.what();
+    what = failure.given();
+    why = failure.rule();
+    remedy = failure.remedy();
+    view = {static_cast<cubit_status>(failure.status()), message.c_str(), what.c_str(), why.c_str(), remedy.c_str()};
+  }
+  void set_out_of_memory() noexcept {
+    view = {CUBIT_INTERNAL, "host memory: an allocation failed; free memory and try again", "host memory",
+            "an allocation failed", "free memory and try again"};
+  }
+};
+
+LastError& last_error() {
+  thread_local LastError error;
+  return error;
+}
+
+void record() {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    last_error().set(failure);
+  } catch (const std::bad_alloc&) {
+    last_error().set_out_of_memory();
+  } catch (const std::exception& error) {
+    last_error().set({Status::internal, "cubit", error.what(), "this is a bug of cubit's, please report it"});
+  } catch (...) {
+    last_error().set({Status::internal, "cubit", "an unknown exception", "this is a bug of cubit's, please report it"});
+  }
+}
+
+}  // namespace
+
+cubit_status record_current_exception() noexcept {
+  try {
+    record();
+  } catch (...) {  // no memory for the text
+    last_error().set_out_of_memory();
+  }
+  return last_error().view.status;
+}
+
+void refuse_null(const char* parameter) {
+  throw Failure(Status::invalid_argument, parameter, "NULL was given", "pass a valid pointer");
+}
+
+void refuse_size(const char* name, std::size_t size, std::size_t known) {
+  throw Failure(Status::invalid_argument, fmt::format("{}.size = {}", name, size),
+                fmt::format("this version of cubit knows {} bytes of it", known),
+                fmt::format("set size to sizeof({}) and build with headers no newer than the library", name));
+}
+
+const char* thread_text(std::string text) {
+  thread_local std::string owner;
+  owner = std::move(text);
+  return owner.c_str();
+}
+
+/// Names and logs may hold bytes that are no UTF-8; those are replaced, as JSON has no way to carry them.
+const char* thread_text(const Json& json) {
+  return thread_text(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace cubit::capi
+
+using namespace cubit::capi;
+
+const cubit_error* cubit_last_error(void) { return &last_error().view; }
+
+int cubit_version(void) { return CUBIT_VERSION_MAJOR * 10000 + CUBIT_VERSION_MINOR * 100 + CUBIT_VERSION_PATCH; }

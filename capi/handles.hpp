@@ -1,0 +1,61 @@
+// What the opaque handles of cubit.h are.
+#pragma once
+
+#include <cubit/cubit.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "capi/border.hpp"
+#include "ops/session.hpp"
+#include "runtime/cpu/cpu_device.hpp"
+#include "runtime/cuda/cuda_device.hpp"
+
+struct cubit_device {
+  std::string name;  ///< "cuda:0" or "cpu:sm_80"
+  std::shared_ptr<cubit::runtime::Device> device;
+};
+
+struct cubit_graph {
+  std::shared_ptr<cubit::runtime::Device> device;  ///< keeps the context
+  std::unique_ptr<cubit::runtime::Graph> graph;
+};
+
+struct cubit_engine {
+  cubit::ops::Session session;
+};
+
+struct cubit_problem {
+  std::unique_ptr<cubit::ops::Problem> problem;
+};
+
+namespace cubit::capi {
+
+// A cubit_kernel is an OperatorKernel, which counts itself: the opaque type is never defined.
+inline cubit_kernel* to_handle(ops::KernelHandle kernel) {
+  return reinterpret_cast<cubit_kernel*>(const_cast<ops::OperatorKernel*>(kernel.detach()));
+}
+inline const ops::OperatorKernel& from_handle(const cubit_kernel* kernel, const char* parameter) {
+  require(kernel, parameter);
+  return *reinterpret_cast<const ops::OperatorKernel*>(kernel);
+}
+
+/// The device of a call: the handle's, made current for the call, or that of the current context, left alone.
+class Target {
+ public:
+  explicit Target(cubit_device* handle)
+      : device_(handle == nullptr ? runtime::current_cuda_device() : *handle->device) {
+    if (handle != nullptr) scope_.emplace(device_);
+  }
+  runtime::Device& device() const { return device_; }
+
+ private:
+  runtime::Device& device_;
+  std::optional<runtime::CurrentDevice> scope_;
+};
+
+/// Facts of a device as cubit_devices and cubit_device_describe give them.
+Json device_json(const std::string& name, const runtime::DeviceFacts& facts);
+
+}  // namespace cubit::capi

@@ -1,0 +1,148 @@
+// Kernels: description, residency and launch.
+#include <cubit/cubit.h>
+#include <fmt/format.h>
+
+#include <span>
+
+#include "base/error.hpp"
+#include "capi/border.hpp"
+#include "capi/handles.hpp"
+
+namespace cubit::capi {
+namespace {
+
+Json kernel_json(const ops::OperatorKernel& handle) {
+  const runtime::Artifact& artifact = handle.kernel->artifact();
+  const runtime::ResourceReport& resources = artifact.resources;
+  const codegen::LaunchFacts& launch = handle.kernel->launch_facts();
+  return {{"descriptor", handle.descriptor},
+          {"architecture", artifact.target},
+          {"request_key", artifact.key.hex()},
+          {"artifact_id", runtime::artifact_id(artifact.key, artifact.compiler)},
+          {"compiler", artifact.compiler.text()},
+          {"registers", resources.registers},
+          {"spill_bytes", resources.spill_bytes()},
+          {"stack_bytes", resources.stack_bytes},
+          {"threads", launch.threads},
+          {"static_shared_memory", resources.static_shared_memory},
+          {"dynamic_shared_memory", launch.dynamic_shared_memory},
+          {"cubin_bytes", artifact.cubin.size()},
+          {"compile_milliseconds", artifact.compile_milliseconds}};
+}
+
+const ops::Specialisation& operator_of(const ops::OperatorKernel& handle) {
+  if (handle.specialisation == nullptr) [[unlikely]] {
+    throw Failure(Status::invalid_argument, handle.descriptor, "a kernel from cubit_engine_get_source has no operator",
+                  "launch it by cubit_kernel_launch_raw");
+  }
+  return *handle.specialisation;
+}
+
+/// Refuses what the driver would refuse with less to say.
+void check_raw(const ops::OperatorKernel& handle, const uint32_t grid[3], std::size_t parameter_bytes) {
+  if (handle.specialisation != nullptr) {
+    throw Failure(Status::invalid_argument, handle.descriptor, "an operator's parameters are its own",
+                  "launch it by cubit_kernel_launch");
+  }
+  // CUDA C++ Programming Guide, "__global__" function parameters: 32764 bytes since CUDA 12.1 from sm_70 on. The y and
+  // z limits are those of every capability.
+  constexpr std::size_t kMaxParameterBytes = 32764;
+  constexpr uint32_t kMaxX = 0x7fffffff;
+  constexpr uint32_t kMaxYZ = 65535;
+  const auto within = [](uint32_t value, uint32_t limit) { return value >= 1 && value <= limit; };
+  if (!within(grid[0], kMaxX) || !within(grid[1], kMaxYZ) || !within(grid[2], kMaxYZ)) {
+    throw Failure(Status::invalid_argument, fmt::format("a grid of {} x {} x {}", grid[0], grid[1], grid[2]),
+                  fmt::format("a grid has 1 to {} x {} x {} blocks", kMaxX, kMaxYZ, kMaxYZ),
+                  "give numbers in that range");
+  }
+  if (parameter_bytes > kMaxParameterBytes) {
+    throw Failure(Status::invalid_argument, fmt::format("{} bytes of parameters", parameter_bytes),
+                  fmt::format("a kernel takes at most {}", kMaxParameterBytes), "pass large data by a pointer");
+  }
+}
+
+}  // namespace
+}  // namespace cubit::capi
+
+using namespace cubit;
+using namespace cubit::capi;
+
+cubit_status cubit_kernel_describe(cubit_kernel* kernel, const char** json) {
+  return guarded([&] {
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_describe: kernel");
+    require(json, "cubit_kernel_describe: json");
+    *json = thread_text(kernel_json(handle));
+  });
+}
+
+void cubit_kernel_retain(cubit_kernel* kernel) {
+  if (kernel != nullptr) from_handle(kernel, "").retain();
+}
+
+void cubit_kernel_release(cubit_kernel* kernel) {
+  if (kernel != nullptr) from_handle(kernel, "").release();
+}
+
+cubit_status cubit_kernel_cubin(cubit_kernel* kernel, const void** bytes, size_t* size) {
+  return guarded([&] {
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_cubin: kernel");
+    require(bytes, "cubit_kernel_cubin: bytes");
+    require(size, "cubit_kernel_cubin: size");
+    *bytes = handle.kernel->artifact().cubin.data();
+    *size = handle.kernel->artifact().cubin.size();
+  });
+}
+
+cubit_status cubit_kernel_prepare(cubit_kernel* kernel, cubit_device* device) {
+  return guarded([&] {
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_prepare: kernel");
+    const Target target(device);
+    handle.kernel->prepare(target.device());
+  });
+}
+
+cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments, cubit_device* device, size_t* bytes) {
+  return guarded([&] {
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_workspace: kernel");
+    require(arguments, "cubit_kernel_workspace: arguments");
+    require(bytes, "cubit_kernel_workspace: bytes");
+    const runtime::Device& target = device == nullptr ? runtime::current_cuda_device() : *device->device;
+    *bytes = operator_of(handle).workspace_bytes(arguments, target.facts());
+  });
+}
+
+// The hot path: nothing is allocated and no text is made unless something is wrong.
+cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, const cubit_launch* launch) {
+  return guarded([&] {
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_launch: kernel");
+    require(arguments, "cubit_kernel_launch: arguments");
+    require(launch, "cubit_kernel_launch: launch");
+    const cubit_launch where = versioned(*launch, "cubit_launch");
+    const ops::Specialisation& specialisation = operator_of(handle);
+    const Target target(where.device);
+    const ops::Launch encoded =
+        specialisation.encode(arguments, where.workspace, where.workspace_bytes, target.device().facts());
+    if (encoded.empty) return;
+    handle.kernel->launch(target.device(), encoded.shape, std::span(encoded.parameters).first(encoded.parameter_bytes),
+                          where.stream);
+  });
+}
+
+cubit_status cubit_kernel_launch_raw(cubit_kernel* kernel, const uint32_t grid[3], const void* parameters,
+                                     size_t parameter_bytes, const cubit_launch* launch) {
+  return guarded([&] {
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_launch_raw: kernel");
+    require(grid, "cubit_kernel_launch_raw: grid");
+    if (parameter_bytes != 0) require(parameters, "cubit_kernel_launch_raw: parameters");
+    require(launch, "cubit_kernel_launch_raw: launch");
+    const cubit_launch where = versioned(*launch, "cubit_launch");
+    check_raw(handle, grid, parameter_bytes);
+    const codegen::LaunchFacts& facts = handle.kernel->launch_facts();
+    const runtime::LaunchShape shape{{grid[0], grid[1], grid[2]},
+                                     static_cast<unsigned>(facts.threads),
+                                     static_cast<unsigned>(facts.dynamic_shared_memory)};
+    const Target target(where.device);
+    handle.kernel->launch(target.device(), shape, std::span(static_cast<const std::byte*>(parameters), parameter_bytes),
+                          where.stream);
+  });
+}

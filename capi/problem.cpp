@@ -1,0 +1,176 @@
+// Problems: one concrete case of an operator by named tensors.
+#include <cubit/cubit.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "base/error.hpp"
+#include "capi/border.hpp"
+#include "capi/handles.hpp"
+#include "ops/operator.hpp"
+
+namespace cubit::capi {
+namespace {
+
+constexpr int kMaxRank = static_cast<int>(std::size(cubit_tensor{}.shape));
+
+[[noreturn]] void refuse_shape(const cubit_tensor& tensor, const std::string& rule) {
+  throw Failure(Status::invalid_argument, fmt::format("tensor \"{}\"", tensor.name), rule,
+                fmt::format("give rank 0 to {} and sizes whose product fits 63 bits", kMaxRank));
+}
+
+/// Dense row-major strides, for a shape whose element count fits.
+ops::Tensor tensor_of(const cubit_tensor& given) {
+  require(given.name, "cubit_tensor: name");
+  require(given.type, "cubit_tensor: type");
+  if (given.rank < 0 || given.rank > kMaxRank) refuse_shape(given, fmt::format("rank {} is out of range", given.rank));
+  ops::Tensor tensor{given.name, given.type, {given.shape, given.shape + given.rank}, {}, given.data};
+  tensor.strides.resize(tensor.shape.size());
+  std::int64_t elements = 1;
+  for (std::size_t i = tensor.shape.size(); i-- > 0;) {
+    if (tensor.shape[i] < 0) refuse_shape(given, fmt::format("size {} is negative", tensor.shape[i]));
+    tensor.strides[i] = elements;
+    if (__builtin_mul_overflow(elements, tensor.shape[i], &elements)) refuse_shape(given, "its size overflows");
+  }
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(elements, std::int64_t{ops::type_bytes(tensor.type)}, &bytes)) {
+    refuse_shape(given, "its size overflows");
+  }
+  if (elements != 0) require(given.data, "cubit_tensor: data of an input");
+  return tensor;
+}
+
+std::vector<ops::Tensor> tensors_of(const cubit_tensor* tensors, std::size_t count) {
+  if (count != 0) require(tensors, "cubit_problem_create: inputs");
+  std::vector<ops::Tensor> result;
+  for (const cubit_tensor& tensor : std::span(tensors, count)) result.push_back(tensor_of(tensor));
+  return result;
+}
+
+ops::Numbers numbers_of(const cubit_number* numbers, std::size_t count, const char* parameter) {
+  if (count != 0) require(numbers, parameter);
+  ops::Numbers result;
+  for (const cubit_number& number : std::span(numbers, count)) {
+    require(number.name, "cubit_number: name");
+    if (!result.emplace(number.name, number.value).second) {
+      throw Failure(Status::invalid_argument, fmt::format("\"{}\"", number.name), "it is given twice", "give it once");
+    }
+  }
+  return result;
+}
+
+void give_tensor(const std::vector<ops::Tensor>& tensors, std::size_t index, cubit_tensor* result,
+                 const char* parameter) {
+  require(result, parameter);
+  if (index >= tensors.size()) {
+    throw Failure(Status::invalid_argument, fmt::format("index {}", index), "the problem has no tensor of this index",
+                  fmt::format("there are {}", tensors.size()));
+  }
+  const ops::Tensor& tensor = tensors[index];
+  if (tensor.shape.size() > std::size(result->shape)) {
+    throw Failure(Status::internal, tensor.name, fmt::format("more than {} dimensions", kMaxRank));
+  }
+  *result = {tensor.name.c_str(), tensor.type.c_str(), static_cast<int>(tensor.shape.size()), {}, tensor.data};
+  std::copy(tensor.shape.begin(), tensor.shape.end(), result->shape);
+}
+
+void check_count(std::size_t count, std::size_t wanted, const char* what) {
+  if (count == wanted) return;
+  throw Failure(Status::invalid_argument, fmt::format("{} {}", count, what), "one is needed for every tensor",
+                fmt::format("give {}", wanted));
+}
+
+}  // namespace
+}  // namespace cubit::capi
+
+using namespace cubit;
+using namespace cubit::capi;
+
+cubit_status cubit_problem_create(const char* descriptor, const cubit_tensor* inputs, size_t input_count,
+                                  const cubit_number* numbers, size_t number_count, cubit_problem** problem) {
+  return guarded([&] {
+    require(descriptor, "cubit_problem_create: descriptor");
+    require(problem, "cubit_problem_create: problem");
+    *problem = nullptr;
+    const auto tensors = tensors_of(inputs, input_count);
+    const auto scalars = numbers_of(numbers, number_count, "cubit_problem_create: numbers");
+    *problem = new cubit_problem{ops::find_operator(descriptor).problem(descriptor, tensors, scalars)};
+  });
+}
+
+cubit_status cubit_problem_random(const char* descriptor, const cubit_number* sizes, size_t size_count, uint64_t seed,
+                                  cubit_problem** problem) {
+  return guarded([&] {
+    require(descriptor, "cubit_problem_random: descriptor");
+    require(problem, "cubit_problem_random: problem");
+    *problem = nullptr;
+    const auto numbers = numbers_of(sizes, size_count, "cubit_problem_random: sizes");
+    *problem = new cubit_problem{ops::find_operator(descriptor).random(descriptor, numbers, seed)};
+  });
+}
+
+void cubit_problem_release(cubit_problem* problem) { delete problem; }
+
+size_t cubit_problem_input_count(const cubit_problem* problem) {
+  return problem == nullptr ? 0 : problem->problem->inputs().size();
+}
+
+size_t cubit_problem_output_count(const cubit_problem* problem) {
+  return problem == nullptr ? 0 : problem->problem->outputs().size();
+}
+
+cubit_status cubit_problem_input(const cubit_problem* problem, size_t index, cubit_tensor* tensor) {
+  return guarded([&] {
+    require(problem, "cubit_problem_input: problem");
+    give_tensor(problem->problem->inputs(), index, tensor, "cubit_problem_input: tensor");
+  });
+}
+
+cubit_status cubit_problem_output(const cubit_problem* problem, size_t index, cubit_tensor* tensor) {
+  return guarded([&] {
+    require(problem, "cubit_problem_output: problem");
+    give_tensor(problem->problem->outputs(), index, tensor, "cubit_problem_output: tensor");
+  });
+}
+
+cubit_status cubit_problem_traffic(const cubit_problem* problem, size_t* bytes_read, size_t* bytes_written) {
+  return guarded([&] {
+    require(problem, "cubit_problem_traffic: problem");
+    require(bytes_read, "cubit_problem_traffic: bytes_read");
+    require(bytes_written, "cubit_problem_traffic: bytes_written");
+    *bytes_read = problem->problem->bytes_read();
+    *bytes_written = problem->problem->bytes_written();
+  });
+}
+
+cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* device_data, size_t count,
+                                     const void** arguments, size_t* bytes) {
+  return guarded([&] {
+    require(problem, "cubit_problem_arguments: problem");
+    require(device_data, "cubit_problem_arguments: device_data");
+    require(arguments, "cubit_problem_arguments: arguments");
+    const ops::Problem& wanted = *problem->problem;
+    check_count(count, wanted.inputs().size() + wanted.outputs().size(), "device addresses");
+    thread_local std::vector<std::byte> owner;
+    owner = wanted.arguments({device_data, count});
+    *arguments = owner.data();
+    if (bytes != nullptr) *bytes = owner.size();
+  });
+}
+
+cubit_status cubit_problem_compare(const cubit_problem* problem, const void* const* outputs, size_t count,
+                                   double* error, double* tolerance, const char** worst) {
+  return guarded([&] {
+    require(problem, "cubit_problem_compare: problem");
+    require(outputs, "cubit_problem_compare: outputs");
+    check_count(count, problem->problem->outputs().size(), "outputs");
+    for (std::size_t i = 0; i < count; ++i) require(outputs[i], "cubit_problem_compare: an output");
+    ops::Problem::Comparison comparison = problem->problem->compare({outputs, count});
+    if (error != nullptr) *error = comparison.error;
+    if (tolerance != nullptr) *tolerance = comparison.tolerance;
+    if (worst != nullptr) *worst = thread_text(std::move(comparison.worst));
+  });
+}

@@ -1,0 +1,396 @@
+// cubit for C++: a thin, header-only layer over <cubit/cubit.h> that owns handles and throws cubit::Error.
+//
+//   cubit::Engine engine;
+//   cubit::Kernel kernel = engine.get("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4");  // the current device's
+//   kernel.launch(arguments, {.stream = stream, .workspace = workspace, .workspace_bytes =
+//   kernel.workspace(arguments)});
+#pragma once
+
+#include <cubit/cubit.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cubit {
+
+/// A failed call: `code()`, the whole sentence as `what()`, and its three parts.
+class Error : public std::exception {
+ public:
+  explicit Error(const cubit_error& error)
+      : code_(error.status), message_(error.message), given_(error.what), why_(error.why), remedy_(error.remedy) {}
+
+  cubit_status code() const noexcept { return code_; }
+  const char* what() const noexcept override { return message_.c_str(); }
+  const std::string& given() const noexcept { return given_; }    ///< what was given
+  const std::string& why() const noexcept { return why_; }        ///< the rule it breaks
+  const std::string& remedy() const noexcept { return remedy_; }  ///< what would be accepted
+
+ private:
+  cubit_status code_;
+  std::string message_;
+  std::string given_;
+  std::string why_;
+  std::string remedy_;
+};
+
+namespace detail {
+
+inline void check(cubit_status status) {
+  if (status != CUBIT_OK) throw Error(*cubit_last_error());
+}
+
+template <class Function, class... Arguments>
+std::string text(Function function, Arguments... arguments) {
+  const char* result = nullptr;
+  check(function(arguments..., &result));
+  return result;
+}
+
+}  // namespace detail
+
+/// JSON texts; see cubit.h for their fields.
+inline std::string operators() { return detail::text(cubit_operators); }
+inline std::string architectures() { return detail::text(cubit_architectures); }
+inline std::string devices() { return detail::text(cubit_devices); }
+inline std::string canonical(const std::string& descriptor) {
+  return detail::text(cubit_descriptor_canonical, descriptor.c_str());
+}
+inline std::string explain(const std::string& descriptor, const std::string& architecture) {
+  return detail::text(cubit_explain, descriptor.c_str(), architecture.c_str());
+}
+
+class Device;
+
+/// A recorded sequence of launches; replay by Device::replay.
+class Graph {
+ public:
+  explicit Graph(cubit_graph* handle) : handle_(handle, &cubit_graph_release) {}
+  cubit_graph* handle() const { return handle_.get(); }
+
+ private:
+  std::unique_ptr<cubit_graph, void (*)(cubit_graph*)> handle_;
+};
+
+/// A device opened by name, with memory, streams and graphs. Copies share the handle.
+class Device {
+ public:
+  explicit Device(const std::string& name) {
+    cubit_device* device = nullptr;
+    detail::check(cubit_device_open(name.c_str(), &device));
+    handle_.reset(device, &cubit_device_release);
+  }
+
+  std::string describe() const { return detail::text(cubit_device_describe, handle()); }
+  void* allocate(std::size_t bytes) const {
+    void* memory = nullptr;
+    detail::check(cubit_device_allocate(handle(), bytes, &memory));
+    return memory;
+  }
+  void free(void* memory) const { detail::check(cubit_device_free(handle(), memory)); }
+  void fill_zero(void* memory, std::size_t bytes, cubit_stream stream = nullptr) const {
+    detail::check(cubit_device_fill_zero(handle(), memory, bytes, stream));
+  }
+  void upload(void* dst, const void* src, std::size_t bytes, cubit_stream stream = nullptr) const {
+    detail::check(cubit_device_upload(handle(), dst, src, bytes, stream));
+  }
+  void download(void* dst, const void* src, std::size_t bytes, cubit_stream stream = nullptr) const {
+    detail::check(cubit_device_download(handle(), dst, src, bytes, stream));
+  }
+  void synchronise(cubit_stream stream = nullptr) const { detail::check(cubit_device_synchronise(handle(), stream)); }
+  cubit_stream create_stream() const {
+    cubit_stream stream = nullptr;
+    detail::check(cubit_stream_create(handle(), &stream));
+    return stream;
+  }
+  void destroy_stream(cubit_stream stream) const { detail::check(cubit_stream_destroy(handle(), stream)); }
+  /// Records what `launches` puts on `stream`. An exception ends the capture and is passed on.
+  Graph capture(cubit_stream stream, const std::function<void()>& launches) const {
+    detail::check(cubit_capture_begin(handle(), stream));
+    cubit_graph* graph = nullptr;
+    try {
+      launches();
+    } catch (...) {
+      if (cubit_capture_end(handle(), stream, &graph) == CUBIT_OK) cubit_graph_release(graph);
+      throw;
+    }
+    detail::check(cubit_capture_end(handle(), stream, &graph));
+    return Graph(graph);
+  }
+  /// Milliseconds between events around one replay.
+  double replay(const Graph& graph, cubit_stream stream) const {
+    double milliseconds = 0;
+    detail::check(cubit_graph_replay(handle(), graph.handle(), stream, &milliseconds));
+    return milliseconds;
+  }
+  cubit_device* handle() const { return handle_.get(); }
+
+ private:
+  std::shared_ptr<cubit_device> handle_;
+};
+
+/// Device memory that frees itself.
+class Buffer {
+ public:
+  Buffer(Device device, std::size_t bytes)
+      : device_(std::move(device)), bytes_(bytes), data_(device_.allocate(bytes)) {}
+  Buffer(Buffer&& other) noexcept
+      : device_(std::move(other.device_)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        data_(std::exchange(other.data_, nullptr)) {}
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  Buffer& operator=(Buffer&&) = delete;
+  ~Buffer() {
+    if (data_ != nullptr) cubit_device_free(device_.handle(), data_);
+  }
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Device device_;
+  std::size_t bytes_;
+  void* data_;
+};
+
+/// Where a launch runs; see cubit_launch.
+struct LaunchOptions {
+  const Device* device = nullptr;  ///< nullptr: the current CUDA context
+  cubit_stream stream = nullptr;
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
+
+  cubit_launch c() const {
+    return {sizeof(cubit_launch), device == nullptr ? nullptr : device->handle(), stream, workspace, workspace_bytes};
+  }
+};
+
+/// A counted handle to a compiled kernel.
+class Kernel {
+ public:
+  explicit Kernel(cubit_kernel* handle) : handle_(handle) {}
+  Kernel(const Kernel& other) : handle_(other.handle_) { cubit_kernel_retain(handle_); }
+  Kernel(Kernel&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Kernel& operator=(Kernel other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Kernel() { cubit_kernel_release(handle_); }
+
+  std::string describe() const { return detail::text(cubit_kernel_describe, handle_); }
+  std::span<const std::byte> cubin() const {
+    const void* bytes = nullptr;
+    std::size_t size = 0;
+    detail::check(cubit_kernel_cubin(handle_, &bytes, &size));
+    return {static_cast<const std::byte*>(bytes), size};
+  }
+  void prepare() const { detail::check(cubit_kernel_prepare(handle_, nullptr)); }
+  void prepare(const Device& device) const { detail::check(cubit_kernel_prepare(handle_, device.handle())); }
+
+  /// `Arguments`: an operator's public struct, or `const void*` from Problem::arguments.
+  template <class Arguments>
+  std::size_t workspace(const Arguments& arguments, const Device* device = nullptr) const {
+    std::size_t bytes = 0;
+    detail::check(
+        cubit_kernel_workspace(handle_, address(arguments), device == nullptr ? nullptr : device->handle(), &bytes));
+    return bytes;
+  }
+  template <class Arguments>
+  void launch(const Arguments& arguments, const LaunchOptions& options) const {
+    const cubit_launch launch = options.c();
+    detail::check(cubit_kernel_launch(handle_, address(arguments), &launch));
+  }
+  template <class Parameters>
+  void launch_raw(std::uint32_t grid_x, std::uint32_t grid_y, std::uint32_t grid_z, const Parameters& parameters,
+                  const LaunchOptions& options) const {
+    const std::uint32_t grid[3] = {grid_x, grid_y, grid_z};
+    const cubit_launch launch = options.c();
+    detail::check(cubit_kernel_launch_raw(handle_, grid, &parameters, sizeof(Parameters), &launch));
+  }
+  cubit_kernel* handle() const { return handle_; }
+
+ private:
+  template <class Arguments>
+  static const void* address(const Arguments& arguments) {
+    if constexpr (std::is_pointer_v<Arguments>) {
+      return arguments;
+    } else {
+      return &arguments;
+    }
+  }
+
+  cubit_kernel* handle_;
+};
+
+using LogFunction = std::function<void(cubit_log_level, std::string_view)>;
+
+struct EngineOptions {
+  const char* cache_dir = nullptr;  ///< nullptr: from the environment; "": no disk cache
+  const char* nvrtc_path = nullptr;
+  cubit_compile_policy compile = CUBIT_COMPILE_FROM_ENVIRONMENT;
+  LogFunction log = {};
+};
+
+class Engine {
+ public:
+  explicit Engine(EngineOptions options = {}) : log_(std::make_unique<LogFunction>(std::move(options.log))) {
+    cubit_engine_options c{};
+    c.size = sizeof c;
+    c.cache_dir = options.cache_dir;
+    c.nvrtc_path = options.nvrtc_path;
+    c.compile = options.compile;
+    if (*log_) {
+      c.log = [](void* context, cubit_log_level level, const char* line) {
+        (*static_cast<LogFunction*>(context))(level, line);
+      };
+      c.log_context = log_.get();
+    }
+    cubit_engine* engine = nullptr;
+    detail::check(cubit_engine_create(&c, &engine));
+    handle_.reset(engine);
+  }
+
+  /// The architecture of the current CUDA context's device.
+  Kernel get(const std::string& descriptor) const { return get_for(descriptor, nullptr); }
+  Kernel get(const std::string& descriptor, const std::string& architecture) const {
+    return get_for(descriptor, architecture.c_str());
+  }
+  Kernel get(const cubit_source& source, const std::string& architecture) const {
+    cubit_kernel* kernel = nullptr;
+    detail::check(cubit_engine_get_source(handle(), &source, architecture.c_str(), &kernel));
+    return Kernel(kernel);
+  }
+  void prepare(std::span<const std::string> descriptors, std::span<const Device> devices = {}) const {
+    std::vector<const char*> texts;
+    for (const std::string& descriptor : descriptors) texts.push_back(descriptor.c_str());
+    std::vector<cubit_device*> handles;
+    for (const Device& device : devices) handles.push_back(device.handle());
+    detail::check(cubit_engine_prepare(handle(), texts.data(), texts.size(), handles.data(), handles.size()));
+  }
+  cubit_counters counters() const {
+    cubit_counters counters{};
+    counters.size = sizeof counters;
+    detail::check(cubit_engine_counters(handle(), &counters));
+    return counters;
+  }
+  std::string cache_list() const { return detail::text(cubit_cache_list, handle()); }
+  std::string cache_verify() const { return detail::text(cubit_cache_verify, handle()); }
+  std::size_t cache_clear() const {
+    std::size_t removed = 0;
+    detail::check(cubit_cache_clear(handle(), &removed));
+    return removed;
+  }
+  cubit_engine* handle() const { return handle_.get(); }
+
+ private:
+  struct Release {
+    void operator()(cubit_engine* engine) const { cubit_engine_release(engine); }
+  };
+  Kernel get_for(const std::string& descriptor, const char* architecture) const {
+    cubit_kernel* kernel = nullptr;
+    detail::check(cubit_engine_get(handle(), descriptor.c_str(), architecture, &kernel));
+    return Kernel(kernel);
+  }
+
+  std::unique_ptr<LogFunction> log_;
+  std::unique_ptr<cubit_engine, Release> handle_;
+};
+
+/// One concrete case of an operator by named tensors; see cubit.h.
+class Problem {
+ public:
+  using Numbers = std::vector<std::pair<std::string, double>>;
+
+  Problem(const std::string& descriptor, std::span<const cubit_tensor> inputs, const Numbers& numbers = {}) {
+    const auto c = c_numbers(numbers);
+    cubit_problem* problem = nullptr;
+    detail::check(cubit_problem_create(descriptor.c_str(), inputs.data(), inputs.size(), c.data(), c.size(), &problem));
+    handle_.reset(problem);
+  }
+  static Problem random(const std::string& descriptor, const Numbers& sizes, std::uint64_t seed) {
+    const auto c = c_numbers(sizes);
+    cubit_problem* problem = nullptr;
+    detail::check(cubit_problem_random(descriptor.c_str(), c.data(), c.size(), seed, &problem));
+    return Problem(problem);
+  }
+
+  std::vector<cubit_tensor> inputs() const {
+    return tensors(cubit_problem_input_count(handle_.get()), cubit_problem_input);
+  }
+  std::vector<cubit_tensor> outputs() const {
+    return tensors(cubit_problem_output_count(handle_.get()), cubit_problem_output);
+  }
+  std::size_t bytes_read() const { return traffic().first; }
+  std::size_t bytes_written() const { return traffic().second; }
+  /// Valid until this thread's next call.
+  const void* arguments(std::span<void* const> device_data) const {
+    const void* result = nullptr;
+    std::size_t bytes = 0;
+    detail::check(cubit_problem_arguments(handle_.get(), device_data.data(), device_data.size(), &result, &bytes));
+    return result;
+  }
+  struct Comparison {
+    double error = 0;
+    double tolerance = 0;
+    std::string worst;
+    bool good() const { return error <= tolerance; }  ///< false for NaN
+  };
+  Comparison compare(std::span<const void* const> outputs) const {
+    Comparison result;
+    const char* worst = nullptr;
+    detail::check(
+        cubit_problem_compare(handle_.get(), outputs.data(), outputs.size(), &result.error, &result.tolerance, &worst));
+    result.worst = worst;
+    return result;
+  }
+
+ private:
+  struct Release {
+    void operator()(cubit_problem* problem) const { cubit_problem_release(problem); }
+  };
+  explicit Problem(cubit_problem* handle) : handle_(handle) {}
+  static std::vector<cubit_number> c_numbers(const Numbers& numbers) {
+    std::vector<cubit_number> c;
+    for (const auto& [name, value] : numbers) c.push_back({name.c_str(), value});
+    return c;
+  }
+  template <class Get>
+  std::vector<cubit_tensor> tensors(std::size_t count, Get get) const {
+    std::vector<cubit_tensor> result(count);
+    for (std::size_t i = 0; i < count; ++i) detail::check(get(handle_.get(), i, &result[i]));
+    return result;
+  }
+  std::pair<std::size_t, std::size_t> traffic() const {
+    std::size_t read = 0;
+    std::size_t written = 0;
+    detail::check(cubit_problem_traffic(handle_.get(), &read, &written));
+    return {read, written};
+  }
+
+  std::unique_ptr<cubit_problem, Release> handle_;
+};
+
+/// Bytes of one element of a tensor type as safetensors spells it; 0 for a type cubit does not know.
+inline std::size_t type_bytes(std::string_view type) {
+  if (type == "U8" || type == "I8" || type == "BOOL" || type == "F8_E4M3" || type == "F8_E5M2") return 1;
+  if (type == "F16" || type == "BF16" || type == "I16" || type == "U16") return 2;
+  if (type == "F32" || type == "I32" || type == "U32") return 4;
+  if (type == "F64" || type == "I64" || type == "U64") return 8;
+  return 0;
+}
+
+/// Bytes of a dense tensor.
+inline std::size_t tensor_bytes(const cubit_tensor& tensor) {
+  std::size_t bytes = type_bytes(tensor.type);
+  for (int i = 0; i < tensor.rank; ++i) bytes *= static_cast<std::size_t>(tensor.shape[i]);
+  return bytes;
+}
+
+}  // namespace cubit

@@ -1,0 +1,133 @@
+#include "tools/benchmark.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "cubit_commit.hpp"
+#include "tools/device_case.hpp"
+#include "tools/problem_options.hpp"
+#include "tools/text.hpp"
+
+namespace cubit::tools {
+namespace {
+
+constexpr int kLaunches = 8;  ///< fewer, and the start of the graph would show in the time per launch
+constexpr int kReplays = 15;
+constexpr int kWarmUps = 3;
+constexpr std::size_t kRotationPerL2 = 4;
+constexpr std::size_t kMostCopies = 64;
+
+std::size_t total_bytes(const std::vector<cubit_tensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const cubit_tensor& tensor : tensors) bytes += tensor_bytes(tensor);
+  return bytes;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct Floor {
+  double microseconds = 0;
+  std::string descriptor;
+};
+
+/// stream_read takes whole 16-byte words.
+std::size_t whole_words(std::size_t bytes) { return std::max<std::size_t>((bytes + 15) / 16, 1) * 16; }
+
+/// The best plain read of `bytes`: 2, 4 or 8 blocks per multiprocessor.
+Floor read_floor(const Device& device, const nlohmann::json& facts, std::size_t bytes, const Engine& engine) {
+  Floor best{std::numeric_limits<double>::infinity(), {}};
+  // The case is the same for all three: only the kernel's code differs.
+  const Problem problem = Problem::random("stream_read", {{"bytes", static_cast<double>(whole_words(bytes))}}, 1);
+  for (const int blocks : {2, 4, 8}) {
+    const std::string descriptor = canonical(fmt::format("stream_read:blocks_per_sm={}", blocks));
+    const Kernel kernel = engine.get(descriptor, facts.at("architecture").get<std::string>());
+    const Timing timing = time_kernel(device, facts, problem, kernel);
+    if (timing.microseconds < best.microseconds) best = {timing.microseconds, descriptor};
+  }
+  return best;
+}
+
+}  // namespace
+
+int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, std::size_t memory_bytes) {
+  const std::size_t wanted = (kRotationPerL2 * l2_bytes + bytes) / std::max<std::size_t>(bytes, 1);
+  const std::size_t room = memory_bytes / 2 / std::max<std::size_t>(case_bytes, 1);
+  return static_cast<int>(std::max<std::size_t>(1, std::min({wanted, room, kMostCopies})));
+}
+
+Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel) {
+  const std::size_t read = problem.bytes_read();
+  const auto l2 = facts.at("l2_bytes").get<std::size_t>();
+  const std::size_t case_bytes = total_bytes(problem.inputs()) + total_bytes(problem.outputs());
+  Timing timing;
+  timing.copies = rotation(read, case_bytes, l2, facts.at("memory_bytes").get<std::size_t>());
+  timing.past_l2 = static_cast<std::size_t>(timing.copies) * read >= kRotationPerL2 * l2;
+  timing.launches = timing.copies * ((kLaunches + timing.copies - 1) / timing.copies);
+  timing.replays = kReplays;
+
+  const OwnedStream stream(device);
+  DeviceCase on_device(device, problem, timing.copies, stream);
+  on_device.allocate_workspace(kernel);
+  kernel.prepare(device);
+  device.synchronise(stream);
+  const Graph graph = device.capture(stream, [&] {
+    for (int i = 0; i < timing.launches; ++i) on_device.launch(kernel, i % timing.copies);
+  });
+  for (int i = 0; i < kWarmUps; ++i) device.replay(graph, stream);
+  std::vector<double> milliseconds;
+  for (int i = 0; i < kReplays; ++i) milliseconds.push_back(device.replay(graph, stream));
+  timing.microseconds = median(std::move(milliseconds)) * 1000 / timing.launches;
+  return timing;
+}
+
+nlohmann::ordered_json benchmark(const std::string& descriptor, const Device& device, const nlohmann::json& facts,
+                                 const Problem& problem, const Kernel& kernel, const Engine& engine) {
+  const Timing timing = time_kernel(device, facts, problem, kernel);
+  const Floor floor = read_floor(device, facts, problem.bytes_read(), engine);
+  const auto described = nlohmann::json::parse(kernel.describe());
+  return {{"descriptor", descriptor},
+          {"case", describe_tensors(problem.inputs())},
+          {"device", facts.at("description")},
+          {"driver", facts.at("driver_version")},
+          {"compiler", described.at("compiler")},
+          {"cubit", fmt::format("{}.{}.{}", CUBIT_VERSION_MAJOR, CUBIT_VERSION_MINOR, CUBIT_VERSION_PATCH)},
+          {"commit", kCommit},
+          {"arch", described.at("architecture")},
+          {"microseconds", timing.microseconds},
+          {"gigabytes_per_second", static_cast<double>(problem.bytes_read()) / timing.microseconds / 1000},
+          {"floor_microseconds", floor.microseconds},
+          {"floor_share", floor.microseconds / timing.microseconds},
+          {"floor_kernel", floor.descriptor},
+          {"bytes", problem.bytes_read()},
+          {"bytes_written", problem.bytes_written()},
+          {"replays", timing.replays},
+          {"launches", timing.launches},
+          {"copies", timing.copies},
+          {"past_l2", timing.past_l2}};
+}
+
+std::string benchmark_text(const nlohmann::ordered_json& json) {
+  const auto number = [&](const char* name) { return json.at(name).get<double>(); };
+  const auto text = [&](const char* name) { return json.at(name).get<std::string>(); };
+  std::string lines = format_table(
+      {{"kernel"}, {"us", true}, {"GB/s", true}, {"share of the read floor", true}},
+      {{text("descriptor"), fmt::format("{:.1f}", number("microseconds")),
+        fmt::format("{:.0f}", number("gigabytes_per_second")), fmt::format("{:.1f}%", 100 * number("floor_share"))},
+       {text("floor_kernel"), fmt::format("{:.1f}", number("floor_microseconds")),
+        fmt::format("{:.0f}", number("bytes") / number("floor_microseconds") / 1000), "100.0%"}});
+  lines += fmt::format("{} read per launch; median of {} replays of {} launches over {} copies of the inputs; {}, {}\n",
+                       format_bytes(number("bytes")), json.at("replays").get<int>(), json.at("launches").get<int>(),
+                       json.at("copies").get<int>(), text("device"), text("arch"));
+  if (!json.at("past_l2").get<bool>())
+    lines += "The copies do not exceed four times the L2 cache: part of the reads may hit it.\n";
+  return lines;
+}
+
+}  // namespace cubit::tools

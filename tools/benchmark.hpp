@@ -1,0 +1,33 @@
+// How long a kernel takes, and how long a plain read of the same bytes takes in the same run.
+#pragma once
+
+#include <cubit/cubit.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/context.hpp"
+
+namespace cubit::tools {
+
+struct Timing {
+  double microseconds = 0;  ///< per launch: the median of the replays
+  int copies = 0;           ///< of the inputs, in rotation
+  int launches = 0;         ///< in the graph
+  int replays = 0;
+  bool past_l2 = false;  ///< the copies together are at least four times the L2 cache
+};
+
+/// Copies of a case of `bytes` so that by the time one is read again the L2 cache has forgotten it: together at least
+/// four times its size, within half of the device's memory (`case_bytes` each) and at most 64.
+int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, std::size_t memory_bytes);
+
+/// CUDA-graph replays of at least 8 launches.
+Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel);
+
+/// The whole measurement, as `cubit bench --json` prints it.
+nlohmann::ordered_json benchmark(const std::string& descriptor, const Device& device, const nlohmann::json& facts,
+                                 const Problem& problem, const Kernel& kernel, const Engine& engine);
+
+std::string benchmark_text(const nlohmann::ordered_json& json);
+
+}  // namespace cubit::tools

@@ -1,0 +1,59 @@
+#include "tools/device_case.hpp"
+
+#include <algorithm>
+
+namespace cubit::tools {
+namespace {
+
+/// The driver refuses to allocate nothing, and an empty tensor still needs an address.
+std::size_t allocation_bytes(std::size_t bytes) { return std::max<std::size_t>(bytes, 256); }
+
+}  // namespace
+
+DeviceCase::DeviceCase(const Device& device, const Problem& problem, int copies, cubit_stream stream)
+    : device_(device), problem_(problem), stream_(stream) {
+  for (int i = 0; i < copies; ++i) add_copy();
+  device_.synchronise(stream_);
+}
+
+void DeviceCase::add_copy() {
+  std::vector<void*> addresses;
+  for (const cubit_tensor& tensor : problem_.inputs()) {
+    const std::size_t bytes = tensor_bytes(tensor);
+    addresses.push_back(buffers_.emplace_back(device_, allocation_bytes(bytes)).data());
+    if (bytes > 0) device_.upload(addresses.back(), tensor.data, bytes, stream_);
+  }
+  for (const cubit_tensor& tensor : problem_.outputs()) {
+    const std::vector<std::byte> unwritten(tensor_bytes(tensor), std::byte{0xff});
+    addresses.push_back(buffers_.emplace_back(device_, allocation_bytes(unwritten.size())).data());
+    if (!unwritten.empty()) device_.upload(addresses.back(), unwritten.data(), unwritten.size(), stream_);
+    device_.synchronise(stream_);  // before the host bytes go
+  }
+  addresses_.push_back(std::move(addresses));
+}
+
+void DeviceCase::allocate_workspace(const Kernel& kernel) {
+  const std::size_t bytes = kernel.workspace(arguments(0), &device_);
+  workspace_.emplace(device_, allocation_bytes(bytes));
+  device_.fill_zero(workspace_->data(), workspace_->bytes(), stream_);
+}
+
+void DeviceCase::launch(const Kernel& kernel, int copy) const {
+  kernel.launch(
+      arguments(copy),
+      {.device = &device_, .stream = stream_, .workspace = workspace_->data(), .workspace_bytes = workspace_->bytes()});
+}
+
+HostTensors DeviceCase::download_outputs() const {
+  HostTensors host;
+  std::size_t index = problem_.inputs().size();
+  for (const cubit_tensor& tensor : problem_.outputs()) {
+    auto& bytes = host.emplace_back(tensor_bytes(tensor));
+    if (!bytes.empty()) device_.download(bytes.data(), addresses_.front()[index], bytes.size(), stream_);
+    ++index;
+  }
+  device_.synchronise(stream_);
+  return host;
+}
+
+}  // namespace cubit::tools

@@ -1,0 +1,134 @@
+// cubit explain: what the generator decided and why, with the proof of every shared-memory access.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/arguments.hpp"
+#include "tools/context.hpp"
+#include "tools/error.hpp"
+#include "tools/text.hpp"
+
+namespace cubit::tools {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Shows a kernel's plan: each decision with its reason, the bank-conflict proof of each shared-memory access,
+why no other family was chosen and, where there is a compiler, registers and spills.)";
+
+constexpr const char* kExamples = R"(
+Examples:
+  cubit explain gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --arch sm_80
+  cubit explain gqa_decode:heads_per_kv=8 --arch sm_90a --source
+      also prints the plan header that the template is compiled with
+  cubit explain gqa_decode --arch sm_86 --json)";
+
+struct ExplainOptions {
+  std::string descriptor;
+  std::optional<std::string> architecture;
+  bool json = false;
+  bool source = false;
+};
+
+std::string choose_architecture(const ExplainOptions& options) {
+  if (!options.architecture) {
+    const Devices devices = find_devices();
+    if (!devices.list.empty()) return devices.list.front().at("architecture");
+    throw BadInput("no --arch", "without a GPU, explain must be told the architecture", "for instance --arch sm_90a");
+  }
+  const auto names = parse_architectures(*options.architecture);
+  if (names.size() != 1) throw BadInput("--arch " + *options.architecture, "explain takes one architecture");
+  return names.front();
+}
+
+/// Adds "resources", or "resources_unavailable" with the reason.
+void add_resources(nlohmann::ordered_json& plan, const ExplainOptions& options, const std::string& architecture,
+                   Context& context) {
+  try {
+    const Kernel kernel = context.engine().get(options.descriptor, architecture);
+    plan["resources"] = nlohmann::ordered_json::parse(kernel.describe());
+  } catch (const Error& error) {
+    if (error.code() != CUBIT_COMPILER_UNAVAILABLE && error.code() != CUBIT_NOT_CACHED) throw;
+    plan["resources_unavailable"] = error.what();
+  }
+}
+
+std::string cell(const nlohmann::ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// Rows of `list`, an array of objects, by the columns' JSON names.
+std::string list_table(const nlohmann::ordered_json& list, const std::vector<Column>& columns) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& entry : list) {
+    std::vector<std::string> row;
+    for (const Column& column : columns) row.push_back(cell(entry.at(column.title)));
+    rows.push_back(std::move(row));
+  }
+  return format_table(columns, rows);
+}
+
+void print_resources(const nlohmann::ordered_json& plan) {
+  fmt::print("\nResources\n");
+  if (plan.contains("resources_unavailable")) {
+    fmt::print("not known: {}\n", cell(plan.at("resources_unavailable")));
+    return;
+  }
+  const auto& kernel = plan.at("resources");
+  fmt::print(
+      "registers {}, spills {} bytes, stack {} bytes, shared memory {} static + {} dynamic, threads {}, "
+      "cubin {} bytes\ncompiler {}\n",
+      cell(kernel.at("registers")), cell(kernel.at("spill_bytes")), cell(kernel.at("stack_bytes")),
+      cell(kernel.at("static_shared_memory")), cell(kernel.at("dynamic_shared_memory")), cell(kernel.at("threads")),
+      cell(kernel.at("cubin_bytes")), cell(kernel.at("compiler")));
+  const std::string excuse = cell(plan.at("spills_allowed_because"));
+  if (!excuse.empty()) fmt::print("spills are allowed: {}\n", excuse);
+}
+
+void print_plan(const nlohmann::ordered_json& plan, bool source) {
+  fmt::print("{} for {}: {}, {} threads, {} bytes of dynamic shared memory, key {}\n\nDecisions\n{}",
+             cell(plan.at("descriptor")), cell(plan.at("architecture")), cell(plan.at("family")),
+             cell(plan.at("threads")), cell(plan.at("dynamic_shared_memory")), cell(plan.at("request_key")),
+             list_table(plan.at("decisions"), {{"name"}, {"value"}, {"why"}}));
+  fmt::print("\nShared-memory accesses, by enumeration of all lanes and phases (degree 1: no bank conflict)\n{}",
+             list_table(plan.at("proofs"), {{"access"}, {"degree", true}, {"wavefronts", true}, {"ideal", true}}));
+  std::vector<std::string> fragments;
+  for (const auto& fragment : plan.at("fragments")) fragments.push_back(cell(fragment));
+  if (!fragments.empty()) fmt::print("\nFragments\n{}\n", fmt::join(fragments, ", "));
+  fmt::print("\nNot chosen\n");
+  for (const auto& rejection : plan.at("rejections")) {
+    fmt::print("{}: {}\n", cell(rejection.at("family")), cell(rejection.at("why")));
+  }
+  if (plan.at("rejections").empty()) fmt::print("there is no other family\n");
+  print_resources(plan);
+  if (source) fmt::print("\nplan.cuh for {}\n{}", cell(plan.at("template")), cell(plan.at("plan_header")));
+}
+
+int explain_plan(const ExplainOptions& options, Context& context) {
+  require_descriptor_length(options.descriptor, "");
+  const std::string architecture = choose_architecture(options);
+  auto plan = nlohmann::ordered_json::parse(explain(options.descriptor, architecture));
+  add_resources(plan, options, architecture, context);
+  if (options.json) {
+    print_json(plan);
+  } else {
+    print_plan(plan, options.source);
+  }
+  return kExitGood;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("explain", kHelp);
+  auto options = std::make_shared<ExplainOptions>();
+  command->add_option("DESCRIPTOR", options->descriptor, "operator:field=value,...")->required();
+  command->add_option("--arch", options->architecture, "The architecture (default: this machine's device's)");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--source", options->source, "Also print the plan header");
+  command->footer(kExamples);
+  command->final_callback(
+      [options, &context] { context.action = [options, &context] { return explain_plan(*options, context); }; });
+}
+
+}  // namespace cubit::tools

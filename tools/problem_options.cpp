@@ -1,0 +1,133 @@
+#include "tools/problem_options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "tools/arguments.hpp"
+#include "tools/context.hpp"
+#include "tools/error.hpp"
+#include "tools/safetensors.hpp"
+
+namespace cubit::tools {
+namespace {
+
+cubit_tensor to_c(const TensorView& view) {
+  cubit_tensor tensor{};
+  tensor.name = view.name.c_str();
+  tensor.type = view.type.c_str();
+  tensor.rank = static_cast<int>(view.shape.size());
+  std::copy(view.shape.begin(), view.shape.end(), tensor.shape);
+  tensor.data = const_cast<std::byte*>(view.data.data());  // the C struct serves both directions; inputs are only read
+  return tensor;
+}
+
+Problem problem_from_file(const std::string& descriptor, const std::string& path, const Numbers& numbers) {
+  const SafetensorsFile file(path);
+  std::vector<cubit_tensor> inputs;
+  for (const TensorView& view : file.tensors()) inputs.push_back(to_c(view));
+  return Problem(descriptor, inputs, numbers);
+}
+
+Problem random_problem(const std::string& descriptor, const std::string& text, const Numbers& numbers) {
+  RandomCase random = parse_random(text, "--random");
+  random.sizes.insert(random.sizes.end(), numbers.begin(), numbers.end());
+  return Problem::random(descriptor, random.sizes, random.seed);
+}
+
+Numbers join_numbers(const std::vector<std::string>& parts) {
+  std::string all;
+  for (const std::string& part : parts) all += (all.empty() ? "" : ",") + part;
+  return all.empty() ? Numbers{} : parse_numbers(all, "--set");
+}
+
+}  // namespace
+
+void ProblemOptions::add_to(CLI::App& command) {
+  command.add_option("DESCRIPTOR", descriptor, "operator:field=value,...")->required();
+  command.add_option("--input", input, "A safetensors file with the operator's input tensors, by name");
+  command.add_option("--random", random, "Make data instead: batch=2,context=512,kv_heads=1,seed=7");
+  command.add_option("--set", numbers, "A number that the launch takes: softmax_scale=0.1")->allow_extra_args(false);
+  command.add_option("--device", device,
+                     "Where to run: cuda:0, …, or cpu (default: the first that cubit devices lists, else cpu)");
+  command.add_option("--arch", architectures, "What to compile for (default: the device's architecture)");
+}
+
+Problem ProblemOptions::make() const {
+  require_descriptor_length(descriptor, "");
+  const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before one in a file
+  if (input && random) throw BadInput("--input and --random", "exclude each other");
+  if (!input && !random) {
+    throw BadInput("no data", "a case needs tensors", "give --input case.safetensors or --random batch=2,...");
+  }
+  const Numbers launch_numbers = join_numbers(numbers);
+  return input ? problem_from_file(text, *input, launch_numbers) : random_problem(text, *random, launch_numbers);
+}
+
+nlohmann::ordered_json describe_tensors(const std::vector<cubit_tensor>& tensors) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const cubit_tensor& tensor : tensors) {
+    json[tensor.name] = {{"type", tensor.type},
+                         {"shape", std::vector<std::int64_t>(tensor.shape, tensor.shape + tensor.rank)}};
+  }
+  return json;
+}
+
+namespace {
+
+constexpr std::string_view kCpu = "cpu";
+constexpr std::string_view kCpuPrefix = "cpu:";
+constexpr const char* kUsualCpuArchitecture = "sm_80";
+
+ChosenDevice open_device(const std::string& name) {
+  Device device(name);
+  nlohmann::json facts = nlohmann::json::parse(device.describe());
+  return {std::move(device), std::move(facts), {}};
+}
+
+std::string one_architecture(const std::string& text) {
+  const auto names = parse_architectures(text);
+  if (names.size() == 1) return names.front();
+  throw BadInput("--arch " + text, "a kernel that runs has one architecture",
+                 "leave --arch out, or use cubit compile for several");
+}
+
+std::string cpu_name(const ProblemOptions& options) {
+  const std::string architecture =
+      options.architectures ? one_architecture(*options.architectures) : kUsualCpuArchitecture;
+  return std::string(kCpuPrefix) + architecture;
+}
+
+}  // namespace
+
+ChosenDevice choose_cpu_device(const ProblemOptions& options) {
+  if (options.architectures && parse_architectures(*options.architectures).size() != 1) return {};
+  try {
+    return open_device(cpu_name(options));
+  } catch (const Error& error) {
+    if (error.code() != CUBIT_DRIVER_UNAVAILABLE) throw;
+    return {{}, {}, error.what()};
+  }
+}
+
+ChosenDevice choose_device(const ProblemOptions& options) {
+  std::string name;
+  if (options.device == kCpu) {
+    name = cpu_name(options);
+  } else if (options.device) {
+    name = *options.device;
+  } else {
+    const Devices devices = find_devices();
+    if (devices.list.empty()) return {{}, {}, devices.trouble};
+    name = devices.list.front().at("name");
+  }
+  return open_device(name);
+}
+
+std::string run_architecture(const ProblemOptions& options, const nlohmann::json& device) {
+  const auto name = device.at("name").get<std::string>();
+  const bool is_cpu = name.starts_with(kCpuPrefix);
+  const std::string architecture =
+      options.architectures ? one_architecture(*options.architectures) : device.at("architecture").get<std::string>();
+  return is_cpu ? std::string(kCpuPrefix) + architecture : architecture;
+}
+
+}  // namespace cubit::tools

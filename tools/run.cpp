@@ -1,0 +1,162 @@
+// cubit run: a case from a file, or made up, computed on a device. Where there is none: the kernel's report instead.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <thread>
+#include <utility>
+
+#include "tools/benchmark.hpp"
+#include "tools/check.hpp"
+#include "tools/compile_jobs.hpp"
+#include "tools/error.hpp"
+#include "tools/problem_options.hpp"
+#include "tools/safetensors.hpp"
+
+namespace cubit::tools {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Computes one case: tensors from a safetensors file, or made-up ones, through one kernel on a GPU. Without a GPU the
+CPU executes the PTX that is made for --arch (default sm_80). With --bench, or where the CPU device is not installed or
+--arch names several architectures, it says so, compiles and shows the kernels' resources.)";
+
+constexpr const char* kExamples = R"(
+Examples:
+  cubit run gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --input case.safetensors --output out.safetensors
+      the file holds the operator's input tensors by name (see cubit operators); the output file is replaced whole
+  cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
+      compares with the double-precision reference; exit code 1 if the error is over the tolerance, or NaN
+  cubit run gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1 --set softmax_scale=0.1 --bench --json
+
+Exit code: 0 good; 1 the work failed, or there is no GPU for --output, --check or --bench; 2 bad input.)";
+
+struct RunOptions {
+  ProblemOptions problem;
+  std::optional<std::string> output;
+  bool check = false;
+  bool bench = false;
+  bool json = false;
+};
+
+void save_outputs(const Problem& problem, const HostTensors& outputs, OutputFile& file) {
+  std::vector<TensorView> views;
+  const auto tensors = problem.outputs();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    views.push_back(
+        {tensors[i].name, tensors[i].type, {tensors[i].shape, tensors[i].shape + tensors[i].rank}, outputs[i]});
+  }
+  file.commit(views);
+}
+
+void print_result(const nlohmann::ordered_json& json) {
+  const auto& kernel = json.at("kernel");
+  const auto arch = json.at("arch").get<std::string>();
+  fmt::print("{} on {} ({})", json.at("descriptor").get<std::string>(), json.at("device").get<std::string>(), arch);
+  if (arch.starts_with("cpu:")) {  // registers are for ptxas to hand out
+    fmt::print("\n");
+  } else {
+    fmt::print(": {} registers, {} bytes spilled\n", kernel.at("registers").get<int>(),
+               kernel.at("spill_bytes").get<int>());
+  }
+  for (const auto& [name, tensor] : json.at("outputs").items()) {
+    fmt::print("{} {} {}\n", name, tensor.at("type").get<std::string>(), tensor.at("shape").dump());
+  }
+  if (json.contains("output_file")) fmt::print("written to {}\n", printable(json.at("output_file").get<std::string>()));
+  if (json.contains("check")) fmt::print("{}\n", check_text(json.at("check")));
+  if (json.contains("bench")) fmt::print("{}", benchmark_text(json.at("bench")));
+}
+
+HostTensors compute(const Device& device, const Problem& problem, const Kernel& kernel) {
+  const OwnedStream stream(device);
+  DeviceCase on_device(device, problem, 1, stream);
+  on_device.allocate_workspace(kernel);
+  kernel.prepare(device);
+  on_device.launch(kernel, 0);
+  return on_device.download_outputs();
+}
+
+int run_on_device(const RunOptions& options, const Problem& problem, const ChosenDevice& chosen,
+                  std::optional<OutputFile>& file, Context& context) {
+  const std::string architecture = run_architecture(options.problem, chosen.facts);
+  const std::string descriptor = canonical(options.problem.descriptor);
+  const Engine engine = context.engine();
+  const Kernel kernel = engine.get(descriptor, architecture);
+  const HostTensors outputs = compute(*chosen.device, problem, kernel);
+  nlohmann::ordered_json json = {{"descriptor", descriptor},
+                                 {"device", chosen.facts.at("description")},
+                                 {"arch", architecture},
+                                 {"kernel", nlohmann::ordered_json::parse(kernel.describe())},
+                                 {"inputs", describe_tensors(problem.inputs())},
+                                 {"outputs", describe_tensors(problem.outputs())}};
+  if (file) {
+    save_outputs(problem, outputs, *file);
+    json["output_file"] = *options.output;
+  }
+  if (options.check) json["check"] = check_outputs(problem, outputs);
+  if (options.bench) json["bench"] = benchmark(descriptor, *chosen.device, chosen.facts, problem, kernel, engine);
+  options.json ? print_json(json) : print_result(json);
+  if (!options.check || json.at("check").at("good").get<bool>()) return kExitGood;
+  context.console.say(descriptor + ": " + check_text(json.at("check")));
+  return kExitWorkFailed;
+}
+
+/// What the report without a GPU is not.
+std::string missing_results(const RunOptions& options) {
+  std::string text = "nothing was computed";
+  if (options.output) text += fmt::format(", {} was not written", *options.output);
+  if (options.check) text += ", nothing was checked";
+  if (options.bench) text += ", nothing was timed";
+  return text;
+}
+
+/// Where the work that was asked for is the computing itself, the report is no success.
+int run_without_device(const RunOptions& options, const std::string& trouble, Context& context) {
+  const auto jobs = plan_jobs({{options.problem.descriptor, ""}}, options.problem.architectures, false);
+  const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::vector<CompileResult> results = compile_all(jobs, threads, context);
+  if (options.json) {
+    nlohmann::ordered_json json = {
+        {"device", nullptr}, {"trouble", trouble}, {"kernels", nlohmann::ordered_json::array()}};
+    for (const CompileResult& result : results) json["kernels"].push_back(to_json(result));
+    print_json(json);
+  } else {
+    fmt::print("{}", compile_table(results));
+  }
+  const int exit_code = report_failures(results, context);
+  context.console.say(fmt::format("no GPU: {}; {}; the report on standard output is of the compiled kernels", trouble,
+                                  missing_results(options)));
+  return options.output || options.check || options.bench ? kExitWorkFailed : exit_code;
+}
+
+int run(const RunOptions& options, Context& context) {
+  if (options.problem.architectures) parse_architectures(*options.problem.architectures);
+  context.require_cache_folder();
+  const Problem problem = options.problem.make();
+  std::optional<OutputFile> file;
+  if (options.output) file.emplace(*options.output);
+  ChosenDevice chosen = choose_device(options.problem);
+  if (!chosen.device && !options.bench) {
+    const std::string trouble = std::exchange(chosen, choose_cpu_device(options.problem)).trouble;
+    if (chosen.device) context.console.say(fmt::format("no GPU: {}; the CPU computes it", trouble));
+    chosen.trouble = trouble;
+  }
+  if (!chosen.device) return run_without_device(options, chosen.trouble, context);
+  return run_on_device(options, problem, chosen, file, context);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("run", kHelp);
+  auto options = std::make_shared<RunOptions>();
+  options->problem.add_to(*command);
+  command->add_option("--output", options->output, "Write the output tensors to this safetensors file");
+  command->add_flag("--check", options->check, "Compare with the double-precision reference");
+  command->add_flag("--bench", options->bench, "Time the kernel, and a plain read of the same bytes");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(kExamples);
+  command->final_callback(
+      [options, &context] { context.action = [options, &context] { return run(*options, context); }; });
+}
+
+}  // namespace cubit::tools

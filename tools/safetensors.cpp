@@ -1,0 +1,103 @@
+#include "tools/safetensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "tools/error.hpp"
+#include "tools/quote.hpp"
+#include "tools/safetensors_header.hpp"
+
+namespace cubit::tools {
+namespace {
+
+constexpr std::size_t kLengthBytes = 8;
+
+std::uint64_t read_length(std::span<const std::byte> file) {
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(file[i]);
+  return length;
+}
+
+std::string_view header_text(std::span<const std::byte> file, const std::string& label) {
+  if (file.size() < kLengthBytes) {
+    throw BadInput(label, fmt::format("{} bytes are too few for a safetensors file", file.size()),
+                   "it starts with the 8-byte length of its header");
+  }
+  const std::uint64_t length = read_length(file);
+  if (length > kLargestHeader) {
+    throw BadInput(label, fmt::format("the header claims {} bytes, over the limit of {}", length, kLargestHeader),
+                   "is this a safetensors file?");
+  }
+  if (length > file.size() - kLengthBytes) {
+    throw BadInput(label, fmt::format("the header claims {} bytes, but only {} follow; the file is truncated", length,
+                                      file.size() - kLengthBytes));
+  }
+  return {reinterpret_cast<const char*>(file.data()) + kLengthBytes, length};
+}
+
+/// The format demands that tensors follow each other without holes or overlaps and end with the file.
+void check_coverage(const std::vector<HeaderEntry>& entries, std::size_t data_bytes, const std::string& label) {
+  std::uint64_t expected = 0;
+  for (const HeaderEntry& entry : entries) {
+    const auto [begin, end] = entry.offsets;
+    if (end > data_bytes) {
+      throw BadInput(label, fmt::format("tensor {} ends at byte {} of the data, which has only {}; the file is "
+                                        "truncated or damaged",
+                                        quote(entry.name), end, data_bytes));
+    }
+    if (begin != expected) {
+      throw BadInput(label, fmt::format("tensor {} begins at byte {} where {} was due; tensors may neither overlap "
+                                        "nor leave holes",
+                                        quote(entry.name), begin, expected));
+    }
+    expected = end;
+  }
+  if (expected != data_bytes) {
+    throw BadInput(label, fmt::format("{} bytes follow the last tensor", data_bytes - expected));
+  }
+}
+
+}  // namespace
+
+std::size_t header_end(std::span<const std::byte> file) {
+  if (file.size() < kLengthBytes) return file.size();
+  return kLengthBytes + static_cast<std::size_t>(std::min<std::uint64_t>(read_length(file), kLargestHeader));
+}
+
+std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const std::string& label) {
+  const std::string_view header = header_text(file, label);
+  std::vector<HeaderEntry> entries = parse_header(header, label);
+  const std::span<const std::byte> data = file.subspan(kLengthBytes + header.size());
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const HeaderEntry& a, const HeaderEntry& b) { return a.offsets < b.offsets; });
+  check_coverage(entries, data.size(), label);
+  std::vector<TensorView> tensors;
+  tensors.reserve(entries.size());
+  for (HeaderEntry& entry : entries) {
+    const auto [begin, end] = entry.offsets;
+    tensors.push_back(
+        {std::move(entry.name), std::move(entry.type), std::move(entry.shape), data.subspan(begin, end - begin)});
+  }
+  return tensors;
+}
+
+std::string safetensors_header(std::span<const TensorView> tensors) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  std::uint64_t offset = 0;
+  for (const TensorView& tensor : tensors) {
+    const std::uint64_t end = offset + tensor.data.size();
+    header[tensor.name] = {{"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string prefix(kLengthBytes, '\0');
+  for (std::size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
+  return prefix + text;
+}
+
+}  // namespace cubit::tools

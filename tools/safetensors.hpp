@@ -1,0 +1,75 @@
+// The safetensors format: named tensors in one file, as people dump them from PyTorch.
+//
+//   8 bytes   little-endian length N of the header
+//   N bytes   JSON {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, "__metadata__": {…}}
+//   the rest  the tensors' bytes, dense and row-major; the offsets count from here and leave neither holes nor overlaps
+//
+// Files come from strangers: parsing allocates nothing that the file's own length does not bound, and every rule that a
+// file breaks is a BadInput that names the rule. Format: huggingface.co/docs/safetensors, "Format".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cubit::tools {
+
+inline constexpr std::size_t kLargestHeader = 100'000'000;  ///< bytes; the limit of the format's own reader
+inline constexpr std::size_t kLargestRank = 8;              ///< what cubit_tensor holds
+
+/// A tensor whose bytes live elsewhere.
+struct TensorView {
+  std::string name;
+  std::string type;  ///< "BF16"; one that cubit::type_bytes knows
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> data;
+};
+
+/// Bytes up to the end of the header, as far as `file`, which may be cut anywhere, can tell and the format allows.
+std::size_t header_end(std::span<const std::byte> file);
+
+/// Views into `file`, in the order of their bytes, of which only the header's are read. `label` names the file in
+/// messages. Throws BadInput.
+std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const std::string& label);
+
+/// The length and the header, padded with spaces so that the data starts at a multiple of 8; the tensors' bytes follow
+/// in the given order.
+std::string safetensors_header(std::span<const TensorView> tensors);
+
+/// A file read into memory; tensors() are views into it. Not mapped: a file that somebody cuts short later would end the
+/// program.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::string& path);  ///< throws BadInput
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::vector<TensorView> tensors_;
+};
+
+/// A file to be written, all or nothing: made under a temporary name beside its destination as soon as the object is,
+/// so that a folder that cannot be written shows before the work begins; renamed by commit, else removed.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path);  ///< throws BadInput
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Writes, syncs and renames. Throws WorkFailed.
+  void commit(std::span<const TensorView> tensors);
+  const std::string& path() const { return path_; }
+
+ private:
+  void write(const void* data, std::size_t bytes);
+
+  std::string path_;
+  std::string temporary_;
+  int descriptor_ = -1;
+};
+
+}  // namespace cubit::tools

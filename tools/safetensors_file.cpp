@@ -1,0 +1,122 @@
+// safetensors on disk: a file to read, an atomically replaced file to write.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "tools/error.hpp"
+#include "tools/safetensors.hpp"
+
+namespace cubit::tools {
+namespace {
+
+/// The text of errno; strerror is not thread-safe everywhere, but only one thread opens files here.
+std::string system_error() { return std::strerror(errno); }
+
+struct Closing {
+  int descriptor;
+  ~Closing() { ::close(descriptor); }
+};
+
+std::size_t regular_file_bytes(int descriptor, const std::string& path) {
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) != 0) throw BadInput(path, "cannot be read: " + system_error());
+  if (!S_ISREG(facts.st_mode)) throw BadInput(path, "is not a regular file", "give a safetensors file");
+  return static_cast<std::size_t>(facts.st_size);
+}
+
+/// The system hands out more than it has, and ends who uses it.
+void require_memory(std::size_t bytes, const std::string& path) {
+  const auto memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (static_cast<double>(bytes) < memory) return;
+  throw BadInput(path, fmt::format("holds {} bytes, which is more than this machine's memory", bytes),
+                 "give a smaller case");
+}
+
+/// Reads bytes [begin, end) to where they belong in `file`.
+void read_range(int descriptor, std::span<std::byte> file, std::size_t begin, std::size_t end,
+                const std::string& path) {
+  while (begin < end) {
+    const ssize_t got = ::pread(descriptor, file.data() + begin, end - begin, static_cast<off_t>(begin));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw BadInput(path, "cannot be read: " + system_error());
+    if (got == 0) throw BadInput(path, fmt::format("was cut to {} bytes while it was read", begin));
+    begin += static_cast<std::size_t>(got);
+  }
+}
+
+/// Where the bytes shall go: through a symbolic link, but never over a device or a folder.
+std::string destination(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw BadInput(path, "exists and is not a regular file", "give the name of a file to write");
+  }
+  if (!fs::is_symlink(path, error)) return path;
+  const fs::path target = fs::canonical(path, error);
+  return error ? path : target.string();
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::string& path) {
+  // Not blocking, so that a pipe of that name does not hang the program before it is refused.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) throw BadInput(path, "cannot be read: " + system_error());
+  const Closing closing{descriptor};
+  const std::size_t bytes = regular_file_bytes(descriptor, path);
+  if (bytes == 0) throw BadInput(path, "is empty", "give a safetensors file");
+  require_memory(bytes, path);
+  bytes_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  const std::span file(bytes_.get(), bytes);
+  // The header decides whether the rest is worth reading.
+  const std::size_t length_end = std::min<std::size_t>(bytes, 8);
+  read_range(descriptor, file, 0, length_end, path);
+  const std::size_t end = std::max(length_end, std::min(bytes, header_end(file)));
+  read_range(descriptor, file, length_end, end, path);
+  tensors_ = parse_safetensors(file, path);
+  read_range(descriptor, file, end, bytes, path);
+}
+
+OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {
+  temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw BadInput(path, "cannot be written: " + system_error());
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void OutputFile::write(const void* data, std::size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(descriptor_, next, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw WorkFailed(path_, "cannot be written: " + system_error());
+    next += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+void OutputFile::commit(std::span<const TensorView> tensors) {
+  const std::string header = safetensors_header(tensors);
+  write(header.data(), header.size());
+  for (const TensorView& tensor : tensors) write(tensor.data.data(), tensor.data.size());
+  if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error());
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    throw WorkFailed(path_, "cannot be replaced: " + system_error());
+  }
+  ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+}  // namespace cubit::tools
