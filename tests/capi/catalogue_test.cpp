@@ -1,0 +1,101 @@
+// What there is, as JSON with the fields that cubit.h promises; and errors, in three parts, per thread.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <cubit/cubit.hpp>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+void expect_fields(const json& object, const std::vector<std::string>& names) {
+  for (const std::string& name : names) EXPECT_TRUE(object.contains(name)) << name << " in " << object.dump();
+}
+
+TEST(Catalogue, OperatorsExplainTheirFields) {
+  const json list = json::parse(cubit::operators());
+  ASSERT_GE(list.size(), 2U);
+  for (const json& op : list) {
+    expect_fields(op, {"name", "summary", "fields", "tensors", "random"});
+    for (const json& field : op["fields"]) expect_fields(field, {"name", "accepts", "default", "meaning"});
+  }
+}
+
+TEST(Catalogue, ArchitecturesAscend) {
+  const json list = json::parse(cubit::architectures());
+  int last = 0;
+  for (const json& row : list) {
+    expect_fields(row, {"name", "capability", "shared_memory_per_sm"});
+    EXPECT_GE(row["capability"].get<int>(), last);
+    last = row["capability"].get<int>();
+  }
+  EXPECT_EQ(list.front()["capability"], 75);
+  EXPECT_EQ(last, 121);
+}
+
+TEST(Catalogue, DevicesOrTheReasonWhyThereAreNone) {
+  const json all = json::parse(cubit::devices());
+  EXPECT_NE(all["devices"].empty(), all["trouble"].get<std::string>().empty());
+}
+
+TEST(Catalogue, CanonicalTextLeavesDefaultsOut) {
+  EXPECT_EQ(cubit::canonical("stream_read:blocks_per_sm=4"), "stream_read");
+  EXPECT_EQ(cubit::canonical("stream_read:blocks_per_sm=2"), "stream_read:blocks_per_sm=2");
+}
+
+TEST(Catalogue, ExplainTellsThePlan) {
+  const json plan = json::parse(cubit::explain("stream_read:blocks_per_sm=4", "sm_80"));
+  expect_fields(
+      plan, {"descriptor", "architecture", "family", "decisions", "proofs", "fragments", "rejections",
+             "spills_allowed_because", "request_key", "template", "plan_header", "threads", "dynamic_shared_memory"});
+  EXPECT_EQ(plan["descriptor"], "stream_read");
+  EXPECT_EQ(plan["architecture"], "sm_80");
+  EXPECT_EQ(plan["request_key"].get<std::string>().size(), 64U);
+  EXPECT_THAT(plan["plan_header"].get<std::string>(), HasSubstr("namespace plan"));
+}
+
+TEST(Errors, HaveThreePartsOfOneSentence) {
+  try {
+    cubit::canonical("no_such_operator:field=1");
+    FAIL();
+  } catch (const cubit::Error& error) {
+    EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
+    EXPECT_THAT(error.what(), HasSubstr("no_such_operator"));
+    EXPECT_THAT(error.what(), HasSubstr("gqa_decode"));
+    EXPECT_EQ(error.what(), error.given() + ": " + error.why() + "; " + error.remedy());
+  }
+}
+
+TEST(Errors, BelongToTheirThread) {
+  EXPECT_THROW(cubit::canonical("no_such_operator"), cubit::Error);
+  std::thread([] {
+    EXPECT_EQ(cubit_last_error()->status, CUBIT_OK);
+    EXPECT_STREQ(cubit_last_error()->message, "");
+    EXPECT_THROW(cubit::explain("stream_read", "sm_1"), cubit::Error);
+  }).join();
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("no_such_operator"));
+}
+
+TEST(Errors, UnknownArchitectureListsTheKnown) {
+  try {
+    cubit::explain("stream_read", "sm_1");
+    FAIL();
+  } catch (const cubit::Error& error) {
+    EXPECT_EQ(error.code(), CUBIT_UNSUPPORTED);
+    EXPECT_THAT(error.what(), HasSubstr("sm_90a"));
+  }
+}
+
+TEST(Errors, UnknownDeviceNameSaysHowOneLooks) {
+  for (const char* name : {"", "cuda", "cuda:", "cuda:x", "cuda:-1", "cuda:0 ", "cuda:99999999999", "cpu"}) {
+    cubit_device* device = nullptr;
+    EXPECT_EQ(cubit_device_open(name, &device), CUBIT_INVALID_ARGUMENT) << name;
+    EXPECT_THAT(cubit_last_error()->message, HasSubstr("give \"cuda:0\"")) << name;
+    EXPECT_EQ(device, nullptr);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,56 @@
+// A machine for the tests of launching: fake GPUs and a cache folder that holds made-up code for the descriptors asked
+// for, so that an engine that never compiles answers.
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "ops/operator.hpp"
+#include "runtime/disk_cache.hpp"
+#include "runtime/key.hpp"
+#include "runtime/nvrtc.hpp"
+#include "tests/runtime_cuda/harness.hpp"
+
+namespace cubit::fake {
+
+/// A folder of its own per test, removed at its end.
+class PreparedCache {
+ public:
+  PreparedCache()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("cubit_capi_" + std::to_string(getpid()) + "_" +
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name())),
+        path_(folder_.string()) {}
+  PreparedCache(const PreparedCache&) = delete;
+  PreparedCache& operator=(const PreparedCache&) = delete;
+  ~PreparedCache() { std::filesystem::remove_all(folder_); }
+
+  void add(const std::string& descriptor, const std::string& architecture = "sm_90a") const {
+    const auto specialisation =
+        ops::find_operator(descriptor).specialise(descriptor, codegen::find_architecture(architecture));
+    add(specialisation->source());
+  }
+  void add(const codegen::KernelSource& source) const {
+    runtime::Artifact artifact;
+    artifact.key = runtime::request_key(source);
+    artifact.compiler = {12, 8, 0};
+    artifact.descriptor = source.descriptor;
+    artifact.target = source.target;
+    artifact.entry_point = source.entry_point;
+    artifact.resources.registers = 42;
+    artifact.cubin.resize(64);
+    ASSERT_TRUE(runtime::DiskCache(folder_, {}).store(artifact));
+  }
+  const char* path() const { return path_.c_str(); }
+
+ private:
+  std::filesystem::path folder_;
+  std::string path_;
+};
+
+/// No file of this name is a compiler, so an engine takes what the cache has from whatever compiler.
+inline constexpr const char* kNoCompiler = "/nowhere/libnvrtc.so";
+
+}  // namespace cubit::fake

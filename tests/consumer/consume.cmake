@@ -1,0 +1,54 @@
+# Installs BUILD into a prefix, moves the prefix, then configures, builds and runs the project SOURCE against it.
+# Everything happens below SCRATCH, which is made anew.
+file(REMOVE_RECURSE ${SCRATCH})
+file(MAKE_DIRECTORY ${SCRATCH})
+
+function(step)
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/first)
+file(RENAME ${SCRATCH}/first ${SCRATCH}/moved)
+file(GLOB_RECURSE package_files ${SCRATCH}/moved/${LIBDIR}/cmake/*.cmake)
+foreach(file IN LISTS package_files)
+  file(READ ${file} text)
+  foreach(folder ${SCRATCH}/first ${BUILD})
+    string(FIND "${text}" "${folder}" position)
+    if(NOT position EQUAL -1)
+      message(FATAL_ERROR "${file} names ${folder}: the package cannot be moved")
+    endif()
+  endforeach()
+endforeach()
+
+# The README's C++ example, its statements as a function's body; names that it does not declare are the reader's own.
+file(READ ${README} text)
+if(NOT text MATCHES "```cpp\n((#include [^\n]*\n)+)([^`]*)```")
+  message(FATAL_ERROR "${README} has no C++ example that begins with its #include lines")
+endif()
+file(WRITE ${SCRATCH}/readme.cpp "${CMAKE_MATCH_1}
+void readme(const void* query, void* workspace, cubit_stream stream);
+void readme(const void* query, void* workspace, cubit_stream stream) {${CMAKE_MATCH_3}}\n")
+
+set(flags "")
+if(SANITIZE)
+  set(flags -fsanitize=${SANITIZE})
+endif()
+step(${CMAKE_COMMAND} -S ${SOURCE} -B ${SCRATCH}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX}
+     -DCMAKE_CXX_FLAGS=${flags} -DCMAKE_PREFIX_PATH=${SCRATCH}/moved -DREADME_EXAMPLE=${SCRATCH}/readme.cpp)
+step(${CMAKE_COMMAND} --build ${SCRATCH}/build)
+
+# The program says the version that the headers and the package state, and a descriptor in its canonical order.
+string(REGEX MATCH "([0-9]+)\\.([0-9]+)\\.([0-9]+)" all ${VERSION})
+math(EXPR number "${CMAKE_MATCH_1} * 10000 + ${CMAKE_MATCH_2} * 100 + ${CMAKE_MATCH_3}")
+execute_process(COMMAND ${SCRATCH}/build/consumer OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
+set(expected "${number} gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4\n")
+if(NOT said STREQUAL expected)
+  message(FATAL_ERROR "the consumer said\n  ${said}instead of\n  ${expected}")
+endif()
+
+# The installed command line starts from its new place.
+if(EXISTS ${SCRATCH}/moved/bin/cubit)
+  step(${SCRATCH}/moved/bin/cubit --help)
+else()
+  message(FATAL_ERROR "the command line is not installed")
+endif()

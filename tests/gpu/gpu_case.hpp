@@ -1,0 +1,160 @@
+// Running one problem on a GPU through the public surface alone.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubit/cubit.hpp>
+
+namespace cubit::tests {
+
+inline constexpr std::size_t kGuardBytes = 4096;
+
+/// Device memory between two guard zones that nobody may write.
+class GuardedBuffer {
+ public:
+  GuardedBuffer(const Device& device, std::size_t bytes, int fill)
+      : device_(device), bytes_(bytes), buffer_(device, bytes + 2 * kGuardBytes) {
+    const std::vector<unsigned char> guard(kGuardBytes, 0xa5);
+    const std::vector<unsigned char> body(bytes, static_cast<unsigned char>(fill));
+    device.upload(buffer_.data(), guard.data(), kGuardBytes);
+    if (bytes > 0) device.upload(data(), body.data(), bytes);
+    device.upload(static_cast<char*>(data()) + bytes, guard.data(), kGuardBytes);
+  }
+  void* data() const { return static_cast<char*>(buffer_.data()) + kGuardBytes; }
+  std::size_t bytes() const { return bytes_; }
+  std::vector<unsigned char> download() const {
+    std::vector<unsigned char> host(bytes_);
+    if (bytes_ > 0) device_.download(host.data(), data(), bytes_);
+    return host;
+  }
+  bool guards_intact() const {
+    std::vector<unsigned char> host(bytes_ + 2 * kGuardBytes);
+    device_.download(host.data(), buffer_.data(), host.size());
+    for (std::size_t i = 0; i < kGuardBytes; ++i) {
+      if (host[i] != 0xa5 || host[kGuardBytes + bytes_ + i] != 0xa5) return false;
+    }
+    return true;
+  }
+
+ private:
+  Device device_;
+  std::size_t bytes_;
+  Buffer buffer_;
+};
+
+/// A problem's tensors on a device: inputs uploaded, outputs filled with 0xff (NaN in every float type).
+class DeviceCase {
+ public:
+  DeviceCase(const Device& device, const Problem& problem) : device_(device), problem_(&problem) {
+    for (const cubit_tensor& tensor : problem.inputs()) {
+      buffers_.push_back(std::make_unique<GuardedBuffer>(device, tensor_bytes(tensor), 0xee));
+      if (tensor_bytes(tensor) > 0) device.upload(buffers_.back()->data(), tensor.data, tensor_bytes(tensor));
+    }
+    inputs_ = buffers_.size();
+    for (const cubit_tensor& tensor : problem.outputs()) {
+      buffers_.push_back(std::make_unique<GuardedBuffer>(device, tensor_bytes(tensor), 0xff));
+    }
+  }
+
+  const void* arguments() const {
+    std::vector<void*> addresses;
+    for (const auto& buffer : buffers_) addresses.push_back(buffer->data());
+    return problem_->arguments(addresses);
+  }
+  GuardedBuffer& input(std::size_t index) { return *buffers_[index]; }
+  GuardedBuffer& output(std::size_t index) { return *buffers_[inputs_ + index]; }
+
+  /// Downloads the outputs and compares them with the reference of `problem`.
+  Problem::Comparison compare(const Problem& problem) const {
+    std::vector<std::vector<unsigned char>> host;
+    std::vector<const void*> addresses;
+    for (std::size_t i = inputs_; i < buffers_.size(); ++i) host.push_back(buffers_[i]->download());
+    for (const auto& bytes : host) addresses.push_back(bytes.data());
+    return problem.compare(addresses);
+  }
+  void expect_guards_intact() const {
+    for (const auto& buffer : buffers_) EXPECT_TRUE(buffer->guards_intact());
+  }
+
+ private:
+  Device device_;
+  const Problem* problem_;
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers_;
+  std::size_t inputs_ = 0;
+};
+
+/// Skips where there is no GPU.
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = std::make_unique<Device>("cuda:0");
+    } catch (const Error& error) {
+      GTEST_SKIP() << "no GPU: " << error.what();
+    }
+  }
+
+  const Device& device() const { return *device_; }
+  static const Engine& engine() {
+    static const Engine instance;
+    return instance;
+  }
+  std::string architecture() const {
+    const std::string json = device().describe();
+    const std::size_t at = json.find("sm_");
+    return json.substr(at, json.find('"', at) - at);
+  }
+  Kernel kernel(const std::string& descriptor) const {
+    const Kernel result = engine().get(descriptor, architecture());
+    result.prepare(device());
+    return result;
+  }
+
+  /// Launches once and waits; checks that the workspace is left as documented and nothing around the outputs is
+  /// touched.
+  void launch(const Kernel& kernel, DeviceCase& launched, cubit_stream stream = nullptr) const {
+    const void* arguments = launched.arguments();
+    const std::size_t bytes = kernel.workspace(arguments, &device());
+    GuardedBuffer workspace(device(), bytes, 0);
+    launch_with(kernel, arguments, workspace, stream);
+    launched.expect_guards_intact();
+    EXPECT_TRUE(workspace.guards_intact());
+    expect_counters_zero(workspace);
+  }
+  void launch_with(const Kernel& kernel, const void* arguments, const GuardedBuffer& workspace,
+                   cubit_stream stream = nullptr) const {
+    kernel.launch(arguments, {.device = &device(),
+                              .stream = stream,
+                              .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                              .workspace_bytes = workspace.bytes()});
+    device().synchronise(stream);
+  }
+  static void expect_counters_zero(const GuardedBuffer& workspace) {
+    constexpr std::size_t kCounterBytes = 16 * 1024;
+    const auto host = workspace.download();
+    for (std::size_t i = 0; i < std::min(host.size(), kCounterBytes); ++i)
+      ASSERT_EQ(host[i], 0) << "counter byte " << i;
+  }
+
+  void expect_good(const std::string& descriptor, const Problem::Numbers& sizes, std::uint64_t seed = 1) const {
+    SCOPED_TRACE(descriptor);
+    const Problem problem = Problem::random(descriptor, sizes, seed);
+    DeviceCase launched(device(), problem);
+    launch(kernel(descriptor), launched);
+    const auto result = launched.compare(problem);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+    worst_ = std::max(worst_, result.error);
+  }
+  /// The largest error that expect_good has seen, for the log.
+  mutable double worst_ = 0;
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace cubit::tests

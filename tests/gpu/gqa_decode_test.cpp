@@ -1,0 +1,329 @@
+// What gqa_decode promises on a GPU: every variant computes the reference, whatever the lengths, strides and data;
+// launches may be captured, lengths may change between replays; the same inputs give the same bits.
+#include <cubit/gqa_decode.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/gpu/gpu_case.hpp"
+#include "tests/support/gqa_descriptors.hpp"
+
+namespace cubit::tests {
+namespace {
+
+const char* const kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
+const std::vector<std::string> kFormats = {
+    "gqa_decode:heads_per_kv=8",
+    "gqa_decode:heads_per_kv=8,query=fp16",
+    "gqa_decode:heads_per_kv=8,kv=fp16",
+    "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=2,alignment=8",
+    kInt4,
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=8,query=fp16",
+    "gqa_decode:head_dim=64,heads_per_kv=4,kv=int4_rows,groups=4",
+};
+
+class GqaDecodeGpu : public GpuTest {};
+
+TEST_F(GqaDecodeGpu, EveryPairOfFieldValues) {
+  std::vector<std::string> texts;
+  for (const GqaDecode& descriptor : pairwise_gqa_descriptors(true)) texts.push_back(descriptor.text());
+  engine().prepare(texts, std::vector<Device>{device()});
+  for (const std::string& text : texts) {
+    expect_good(text, {{"batch", 3}, {"context", 333}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}});
+    expect_good(text, {{"batch", 2}, {"context", 1500}, {"kv_heads", 1}});
+  }
+  RecordProperty("kernels", static_cast<int>(texts.size()));
+  std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
+}
+
+TEST_F(GqaDecodeGpu, HardData) {
+  engine().prepare(kFormats, std::vector<Device>{device()});
+  for (const std::string& text : kFormats) {
+    for (int pattern = 0; pattern < 6; ++pattern) {
+      SCOPED_TRACE(pattern);
+      worst_ = 0;
+      expect_good(text,
+                  {{"batch", 4}, {"context", 777}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}, {"pattern", pattern}});
+      expect_good(text, {{"batch", 1}, {"context", 5000}, {"pattern", pattern}});
+      std::printf("%s, pattern %d: largest error %.2e\n", text.c_str(), pattern, worst_);
+    }
+  }
+}
+
+/// Replaces a random problem's lengths.
+Problem with_lengths(const Problem& source, const std::string& descriptor, std::vector<std::int32_t>& lengths,
+                     const Problem::Numbers& numbers = {}) {
+  std::vector<cubit_tensor> inputs = source.inputs();
+  inputs.resize(3);
+  cubit_tensor tensor{};
+  tensor.name = "lengths";
+  tensor.type = "I32";
+  tensor.rank = 1;
+  tensor.shape[0] = static_cast<std::int64_t>(lengths.size());
+  tensor.data = lengths.data();
+  inputs.push_back(tensor);
+  return Problem(descriptor, inputs, numbers);
+}
+
+TEST_F(GqaDecodeGpu, LengthsThatAreMultiplesOfNothing) {
+  std::vector<std::int32_t> lengths = {0,  1,  2,  7,   8,   9,   15,  16,  17,  31, 33,
+                                       63, 64, 65, 127, 128, 129, 255, 257, 511, 600};
+  for (const std::string& text : kFormats) {
+    SCOPED_TRACE(text);
+    const Problem random = Problem::random(text, {{"batch", static_cast<double>(lengths.size())}, {"context", 600}}, 3);
+    const Problem problem = with_lengths(random, text, lengths, {{"lse", 1}});
+    DeviceCase launched(device(), problem);
+    launch(kernel(text), launched);
+    const auto result = launched.compare(problem);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+  }
+}
+
+TEST_F(GqaDecodeGpu, OneTokenGivesThatTokensValue) {
+  for (const std::string& text : kFormats) {
+    expect_good(text, {{"batch", 1}, {"context", 1}});
+    expect_good(text, {{"batch", 300}, {"context", 1}, {"kv_heads", 3}});
+  }
+}
+
+TEST_F(GqaDecodeGpu, LongContextsAndManySplits) {
+  for (const std::string& text : kFormats) {
+    expect_good(text, {{"batch", 1}, {"context", 70001}});
+    expect_good(text, {{"batch", 5}, {"context", 9000}, {"kv_heads", 4}, {"ragged", 1}, {"lse", 1}});
+  }
+}
+
+TEST_F(GqaDecodeGpu, RowsBeyondTheLengthAreNotRead) {
+  for (const std::string& text : kFormats) {
+    SCOPED_TRACE(text);
+    std::vector<std::int32_t> lengths = {100, 37, 0, 256};
+    const Problem random = Problem::random(text, {{"batch", 4}, {"context", 256}}, 9);
+    const Problem problem = with_lengths(random, text, lengths);
+    DeviceCase launched(device(), problem);
+    // 0xff bytes are NaN as bf16, fp16 and fp16 scales: one of them read and used would be seen.
+    for (const std::size_t cache : {1, 2}) {
+      auto host = launched.input(cache).download();
+      const std::size_t row = host.size() / (4 * 256);
+      for (std::size_t sequence = 0; sequence < 4; ++sequence) {
+        const std::size_t first = (sequence * 256 + lengths[sequence]) * row;
+        std::fill(host.begin() + first, host.begin() + (sequence + 1) * 256 * row, 0xff);
+      }
+      device().upload(launched.input(cache).data(), host.data(), host.size());
+    }
+    launch(kernel(text), launched);
+    const auto result = launched.compare(problem);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+  }
+}
+
+TEST_F(GqaDecodeGpu, SameInputsSameBits) {
+  for (const std::string& text : kFormats) {
+    SCOPED_TRACE(text);
+    const Problem problem = Problem::random(text, {{"batch", 7}, {"context", 4097}, {"kv_heads", 2}}, 5);
+    DeviceCase launched(device(), problem);
+    launch(kernel(text), launched);
+    const auto first = launched.output(0).download();
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      launch(kernel(text), launched);
+      ASSERT_EQ(first, launched.output(0).download());
+    }
+  }
+}
+
+TEST_F(GqaDecodeGpu, OneWorkspaceServesAllShapes) {
+  const Kernel decode = kernel(kInt4);
+  GuardedBuffer workspace(device(), 64 << 20, 0);
+  for (const double batch : {1, 40, 3, 17, 2, 90}) {
+    const Problem problem = Problem::random(kInt4, {{"batch", batch}, {"context", 2000}}, 6);
+    DeviceCase launched(device(), problem);
+    const void* arguments = launched.arguments();
+    ASSERT_LE(decode.workspace(arguments, &device()), workspace.bytes());
+    launch_with(decode, arguments, workspace);
+    expect_counters_zero(workspace);
+    const auto result = launched.compare(problem);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+  }
+}
+
+TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
+  const std::string text = kInt4;
+  const Kernel decode = kernel(text);
+  const Problem random = Problem::random(text, {{"batch", 4}, {"context", 3000}, {"kv_heads", 2}}, 8);
+  std::vector<std::int32_t> lengths = {3000, 1, 700, 2999};
+  const Problem problem = with_lengths(random, text, lengths);
+  DeviceCase launched(device(), problem);
+  const void* arguments = launched.arguments();
+  GuardedBuffer workspace(device(), decode.workspace(arguments, &device()), 0);
+  const cubit_stream stream = device().create_stream();
+  const LaunchOptions options{&device(), stream, workspace.data(), workspace.bytes()};
+  const Graph graph = device().capture(stream, [&] { decode.launch(arguments, options); });
+  for (const std::vector<std::int32_t>& now : {lengths, {0, 3000, 65, 64}, {17, 0, 0, 0}, {2048, 2049, 2047, 1}}) {
+    std::vector<std::int32_t> copy = now;
+    const Problem expected = with_lengths(random, text, copy);
+    device().upload(launched.input(3).data(), now.data(), 4 * now.size(), stream);
+    device().replay(graph, stream);
+    const auto result = launched.compare(expected);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+    expect_counters_zero(workspace);
+  }
+  device().destroy_stream(stream);
+}
+
+TEST_F(GqaDecodeGpu, CaptureWithoutPrepareIsRefusedAndNothingBreaks) {
+  const std::string text = "gqa_decode:heads_per_kv=6,kv=fp16";
+  const Engine fresh;
+  const Kernel decode = fresh.get(text, architecture());
+  const Problem problem = Problem::random(text, {{"batch", 2}, {"context", 500}}, 4);
+  DeviceCase launched(device(), problem);
+  const void* arguments = launched.arguments();
+  GuardedBuffer workspace(device(), decode.workspace(arguments, &device()), 0);
+  const cubit_stream stream = device().create_stream();
+  const LaunchOptions options{&device(), stream, workspace.bytes() == 0 ? nullptr : workspace.data(),
+                              workspace.bytes()};
+  // The capture itself survives the refusal and can still take a prepared kernel.
+  const Kernel prepared = kernel(text);
+  const Graph graph = device().capture(stream, [&] {
+    try {
+      decode.launch(arguments, options);
+      ADD_FAILURE() << "a kernel that was not prepared was launched during capture";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), CUBIT_NOT_RESIDENT) << error.what();
+    }
+    prepared.launch(arguments, options);
+  });
+  device().replay(graph, stream);
+  EXPECT_TRUE(launched.compare(problem).good());
+  decode.prepare(device());
+  const Graph second = device().capture(stream, [&] { decode.launch(arguments, options); });
+  device().replay(second, stream);
+  EXPECT_TRUE(launched.compare(problem).good());
+  device().destroy_stream(stream);
+}
+
+/// A typed launch over padded and permuted tensors: rows of `pitch` bytes, KV heads outermost, heads of the query
+/// reversed.
+void check_strided(const std::string& text, std::size_t pitch, const Device& device, const Kernel& decode) {
+  SCOPED_TRACE(text);
+  constexpr int kBatch = 2;
+  constexpr int kTokens = 150;
+  constexpr int kKvHeads = 3;
+  const Problem problem =
+      Problem::random(text + ",alignment=4", {{"batch", kBatch}, {"context", kTokens}, {"kv_heads", kKvHeads}}, 2);
+  const auto inputs = problem.inputs();
+  const std::size_t row = tensor_bytes(inputs[1]) / (kBatch * kTokens * kKvHeads);
+  const std::size_t element = type_bytes(inputs[1].type);
+  std::vector<std::unique_ptr<GuardedBuffer>> caches;
+  for (const int which : {1, 2}) {
+    std::vector<char> host(kBatch * kTokens * kKvHeads * pitch, '\x7f');
+    for (std::size_t b = 0; b < kBatch; ++b) {
+      for (std::size_t t = 0; t < kTokens; ++t) {
+        for (std::size_t h = 0; h < kKvHeads; ++h) {
+          std::memcpy(host.data() + ((h * kBatch + b) * kTokens + t) * pitch,
+                      static_cast<const char*>(inputs[which].data) + ((b * kTokens + t) * kKvHeads + h) * row, row);
+        }
+      }
+    }
+    caches.push_back(std::make_unique<GuardedBuffer>(device, host.size(), 0));
+    device.upload(caches.back()->data(), host.data(), host.size());
+  }
+  DeviceCase dense(device, problem);
+  const cubit_tensor& query = inputs[0];
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = dense.input(0).data();
+  arguments.key = caches[0]->data();
+  arguments.value = caches[1]->data();
+  arguments.output = dense.output(0).data();
+  arguments.query_strides[0] = arguments.output_strides[0] = query.shape[1] * query.shape[2];
+  arguments.query_strides[1] = arguments.output_strides[1] = query.shape[2];
+  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
+    strides[0] = static_cast<std::int64_t>(kTokens * pitch / element);
+    strides[1] = static_cast<std::int64_t>(pitch / element);
+    strides[2] = static_cast<std::int64_t>(kBatch * kTokens * pitch / element);
+  }
+  arguments.batch = kBatch;
+  arguments.kv_heads = kKvHeads;
+  arguments.max_length = kTokens;
+  arguments.softmax_scale = 1 / std::sqrt(static_cast<float>(query.shape[2]));
+  GuardedBuffer workspace(device, decode.workspace(arguments, &device), 0);
+  decode.launch(arguments, {.device = &device,
+                            .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                            .workspace_bytes = workspace.bytes()});
+  device.synchronise();
+  const auto result = dense.compare(problem);
+  EXPECT_LE(result.error, result.tolerance) << result.worst;
+  dense.expect_guards_intact();
+}
+
+TEST_F(GqaDecodeGpu, StridedAndPaddedCaches) {
+  const struct {
+    const char* text;
+    std::size_t pitch;
+  } cases[] = {{"gqa_decode:heads_per_kv=4,kv=int4_rows", 80},
+               {"gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2", 96},
+               {"gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4", 112},
+               {"gqa_decode:heads_per_kv=4", 272},
+               {"gqa_decode:head_dim=64,heads_per_kv=16,kv=fp16", 160}};
+  for (const auto& one : cases) check_strided(one.text, one.pitch, device(), kernel(one.text));
+}
+
+TEST_F(GqaDecodeGpu, NothingToDo) {
+  const Kernel decode = kernel(kInt4);
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.kv_heads = 1;
+  decode.launch(arguments, {.device = &device()});
+  device().synchronise();
+}
+
+TEST_F(GqaDecodeGpu, BadArgumentsAreRefusedBeforeALaunch) {
+  const Kernel decode = kernel(kInt4);
+  const Problem problem = Problem::random(kInt4, {{"batch", 1}, {"context", 4096}}, 1);
+  DeviceCase launched(device(), problem);
+  const auto good = *static_cast<const cubit_gqa_decode_arguments*>(launched.arguments());
+  GuardedBuffer workspace(device(), decode.workspace(good, &device()), 0);
+  const LaunchOptions options{&device(), nullptr, workspace.data(), workspace.bytes()};
+  const auto refused = [&](const char* sentence, auto change, LaunchOptions with) {
+    cubit_gqa_decode_arguments bad = good;
+    change(bad);
+    try {
+      decode.launch(bad, with);
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
+      EXPECT_NE(std::string(error.what()).find(sentence), std::string::npos) << error.what();
+    }
+  };
+  refused(
+      "not a finite number", [](auto& a) { a.softmax_scale = std::numeric_limits<float>::infinity(); }, options);
+  refused(
+      "not a finite number", [](auto& a) { a.softmax_scale = std::nanf(""); }, options);
+  refused(
+      "not a multiple of 16 bytes", [](auto& a) { a.key = static_cast<const char*>(a.key) + 8; }, options);
+  refused(
+      "not a multiple of 16 bytes", [](auto& a) { a.value_strides[1] = 84; }, options);
+  refused(
+      "must not be negative", [](auto& a) { a.max_length = -1; }, options);
+  refused(
+      "must be at least 1", [](auto& a) { a.kv_heads = 0; }, options);
+  refused(
+      "query = NULL", [](auto& a) { a.query = nullptr; }, options);
+  refused(
+      "this library's struct has", [](auto& a) { a.size = 8; }, options);
+  refused("this launch needs", [](auto&) {}, {&device(), nullptr, workspace.data(), workspace.bytes() - 1});
+  refused("not a multiple of 256 bytes", [](auto&) {},
+          {&device(), nullptr, static_cast<char*>(workspace.data()) + 64, workspace.bytes()});
+}
+
+class StreamReadGpu : public GpuTest {};
+
+TEST_F(StreamReadGpu, ReadsEveryWord) {
+  for (const std::string text : {"stream_read", "stream_read:blocks_per_sm=2", "stream_read:blocks_per_sm=8"}) {
+    for (const double bytes : {16, 32, 4096, 1000000, 12345680, 80000000}) expect_good(text, {{"bytes", bytes}});
+  }
+}
+
+}  // namespace
+}  // namespace cubit::tests

@@ -1,0 +1,175 @@
+"""The layers of cubit, checked by reading: who may include whom, and what library code must not do.
+
+  check_layers.py <root>    prints one line per violation, "file:line: rule", and fails if there is one
+
+templates  know no host code; codegen knows no I/O, device, clock or environment; runtime knows no operator;
+ops ties these together; the C surface (capi) sits on top; tools, benchmarks and examples see only <cubit/...>.
+Python's standard library only.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cuh"}
+
+# Which folders of the tree a folder may include, by the first part of the path as written in #include "…".
+MAY_INCLUDE = {
+    "base": {"base"},
+    "codegen": {"base", "codegen"},
+    "templates": {"base", "codegen", "templates"},  # its host files, which hand the texts over; device files: see below
+    "runtime": {"base", "codegen", "runtime"},
+    "ops": {"base", "codegen", "templates", "runtime", "ops"},
+    "capi": {"base", "codegen", "templates", "runtime", "ops", "capi"},
+}
+# On top of the library: own folder and the public surface, nothing else of the tree.
+OUTSIDE = ("tools", "bench", "examples", "tests/consumer")
+# Files of these that may look below the public surface, and at what: the engine's benchmark measures runtime/ alone, the
+# compile jobs share the one loop over threads.
+BELOW_THE_SURFACE = {"bench/engine_bench.cpp": {"base", "codegen", "runtime"},
+                     "tools/compile_jobs.cpp": {"base"}}
+
+# codegen is text in, text out: the standard headers that reach further.
+IMPURE = {
+    "cerrno", "chrono", "condition_variable", "cstdio", "cstdlib", "ctime", "dlfcn.h", "filesystem", "fstream", "future",
+    "iostream", "mutex", "random", "thread", "unistd.h",
+}
+
+# (pattern, what it is, files that may)
+FORBIDDEN_CALLS = [
+    (r"std::(cout|cerr|clog)\b", "prints", ()),
+    (r"(?<![\w:.>])(?:std::)?(?:v?f?printf|puts|fputs|putchar|perror)\s*\(", "prints", ()),
+    (r"\bfmt::print\b", "prints", ()),
+    (r"(?<![\w:.>])(?:std::)?(?:_?exit|_Exit|quick_exit|abort|terminate)\s*\(", "ends the process", ()),
+    (r"\bgetenv\s*\(", "reads the environment", ("runtime/settings.cpp",)),
+    (r"(?<![\w:.>])assert\s*\(", "ends the process", ()),
+]
+LIBRARY = ("base", "codegen", "templates", "runtime", "ops", "capi", "include")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+
+
+class Violation(NamedTuple):
+    file: str
+    line: int
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.rule}"
+
+
+def without_comments_and_strings(text: str) -> str:
+    """The text with comments and literals emptied, line for line, for the search of calls."""
+    token = re.compile(
+        r'//[^\n]*|/\*.*?\*/|R"([^()\\\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-zA-Z_])\'(?:\\.|[^\'\\\n])+\'', re.S)
+    return token.sub(lambda match: "\n" * match.group().count("\n") or " ", text)
+
+
+def room_of(path: str) -> str:
+    for outside in OUTSIDE:
+        if path.startswith(outside + "/"):
+            return outside
+    return path.split("/", 1)[0]
+
+
+def is_device_file(path: str) -> bool:
+    """Device code and the argument headers that it shares with the host: all of templates/ but the embedding."""
+    return path.startswith("templates/") and Path(path).suffix in {".cuh", ".h"}
+
+
+def include_rule(path: str, bracket: str, name: str, tree: "Tree") -> str | None:
+    """The rule that this #include breaks, if any."""
+    room = room_of(path)
+    if bracket == "<" and (tree.root / name).is_file():
+        return f"a file of the tree is included in quotes, not as <{name}>"
+    if is_device_file(path):
+        if bracket == "<" or "/" in name or name not in tree.device_names | {"plan.cuh"}:
+            return f"a template includes nothing but cubit's own device headers, not {name}"
+    elif room in OUTSIDE:
+        below = BELOW_THE_SURFACE.get(path, set())
+        if bracket == '"' and not tree.is_own(path, name, room) and name.split("/", 1)[0] not in below:
+            return f"{room} sees only <cubit/...> and its own files, not {name}"
+    elif room == "include" or "/include/cubit/" in path:
+        if bracket == '"' or ("/" in name and not name.startswith("cubit/")):
+            return f"a public header includes only <cubit/...> and standard headers, not {name}"
+    elif room in MAY_INCLUDE:
+        if bracket == '"' and "/" in name and name.split("/", 1)[0] in tree.rooms - MAY_INCLUDE[room]:
+            return f"{room} may not include {name}"
+        if bracket == '"' and not (tree.root / name).is_file() and not name.startswith("cubit/"):
+            return f"an #include names its file from the root of the tree, not {name}"
+        if room in ("base", "codegen", "runtime", "templates") and name.startswith("cubit/"):
+            return f"{room} does not know the public surface, {name}"
+        if room == "codegen" and bracket == "<" and name in IMPURE:
+            return f"codegen knows no I/O, device, clock or environment, not <{name}>"
+    return None
+
+
+class Tree:
+    """What the rules must know about the files around."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.files = list(self._source_files())
+        self.rooms = {path.split("/", 1)[0] for path in self.files}
+        self.names = {Path(path).name for path in self.files}
+        self.device_names = {Path(path).name for path in self.files if is_device_file(path)}
+
+    def _source_files(self) -> Iterator[str]:
+        folders = [*LIBRARY, "tools", "bench", "examples", "tests/consumer"]
+        for folder in folders:
+            for path in sorted((self.root / folder).rglob("*")):
+                if path.suffix in SUFFIXES and path.is_file():
+                    yield path.relative_to(self.root).as_posix()
+
+    def is_own(self, path: str, name: str, room: str) -> bool:
+        """Device code may also take cubit's device headers by their bare names, and its plan. A bare name that no file
+        of the tree has is generated beside."""
+        if path.endswith(".cuh") and name in self.device_names | {"plan.cuh"}:
+            return True
+        if "/" not in name and name not in self.names:
+            return True
+        beside = (self.root / path).parent / name
+        from_root = self.root / name
+        candidates = [candidate.resolve() for candidate in (beside, from_root) if candidate.is_file()]
+        return any(candidate.is_relative_to((self.root / room).resolve()) for candidate in candidates)
+
+
+def check_file(path: str, tree: Tree) -> Iterator[Violation]:
+    text = (tree.root / path).read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := INCLUDE.match(line):
+            if rule := include_rule(path, match[1], match[2], tree):
+                yield Violation(path, number, rule)
+    if room_of(path) in LIBRARY and not is_device_file(path):
+        yield from check_calls(path, without_comments_and_strings(text))
+
+
+def check_calls(path: str, text: str) -> Iterator[Violation]:
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, deed, exempt in FORBIDDEN_CALLS:
+            if path not in exempt and re.search(pattern, line):
+                yield Violation(path, number, f"library code never {deed}: {line.strip()}")
+
+
+def check_tree(root: Path) -> list[Violation]:
+    tree = Tree(root)
+    return [violation for path in tree.files for violation in check_file(path, tree)]
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    root = Path(sys.argv[1])
+    checked = len(Tree(root).files)
+    if checked == 0:
+        sys.exit(f"{root}: no source files there")
+    violations = check_tree(root)
+    for violation in violations:
+        print(violation)
+    print(f"{checked} files, {len(violations)} violations")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

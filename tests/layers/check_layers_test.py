@@ -1,0 +1,107 @@
+"""Proves that check_layers.py can fail: each rule is broken once in a small tree of its own, and each near miss passes."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_layers
+
+# file, line that breaks a rule, part of the complaint
+VIOLATIONS = [
+    ("templates/sm80_x.cuh", "#include <stdint.h>", "a template includes nothing but"),
+    ("templates/sm80_x.cuh", '#include "codegen/architecture.hpp"', "a template includes nothing but"),
+    ("templates/sm80_x.cuh", '#include "absent.cuh"', "a template includes nothing but"),
+    ("templates/x_arguments.h", "#include <cstdint>", "a template includes nothing but"),
+    ("templates/embedded.cpp", '#include "runtime/engine.hpp"', "templates may not include"),
+    ("codegen/x.cpp", '#include "runtime/engine.hpp"', "codegen may not include"),
+    ("codegen/x.cpp", '#include "templates/embedded.hpp"', "codegen may not include"),
+    ("codegen/x.cpp", "#include <fstream>", "codegen knows no I/O"),
+    ("codegen/x.cpp", "#include <filesystem>", "codegen knows no I/O"),
+    ("codegen/x.hpp", "#include <chrono>", "codegen knows no I/O"),
+    ("codegen/x.cpp", "#include <cstdlib>", "codegen knows no I/O"),
+    ("codegen/x.cpp", "#include <cubit/cubit.h>", "codegen does not know the public surface"),
+    ("codegen/x.cpp", '#include "architecture.hpp"', "names its file from the root"),
+    ("runtime/x.cpp", '#include "ops/operator.hpp"', "runtime may not include"),
+    ("runtime/cuda/x.cpp", '#include "ops/operator.hpp"', "runtime may not include"),
+    ("runtime/x.cpp", '#include "capi/handles.hpp"', "runtime may not include"),
+    ("ops/gqa/x.cpp", '#include "tools/main.hpp"', "ops may not include"),
+    ("ops/gqa/x.cpp", '#include "capi/handles.hpp"', "ops may not include"),
+    ("tools/main.cpp", '#include "runtime/engine.hpp"', "tools sees only"),
+    ("tools/main.cpp", '#include "../runtime/engine.hpp"', "tools sees only"),
+    ("tools/main.cpp", "#include <runtime/engine.hpp>", "included in quotes"),
+    ("tools/main.cpp", '#include "engine.hpp"', "tools sees only"),
+    ("runtime/x.cpp", "#include <ops/operator.hpp>", "included in quotes"),
+    ("bench/x.cpp", '#include "ops/operator.hpp"', "bench sees only"),
+    ("bench/x.cpp", '#include "runtime/engine.hpp"', "bench sees only"),
+    ("bench/engine_bench.cpp", '#include "ops/operator.hpp"', "bench sees only"),
+    ("examples/x/main.cpp", '#include "codegen/architecture.hpp"', "examples sees only"),
+    ("tests/consumer/main.cpp", '#include "base/error.hpp"', "tests/consumer sees only"),
+    ("include/cubit/cubit.hpp", '#include "base/error.hpp"', "a public header includes only"),
+    ("ops/gqa/include/cubit/gqa.h", '#include "base/error.hpp"', "a public header includes only"),
+    ("include/cubit/cubit.hpp", "#include <fmt/format.h>", "a public header includes only"),
+    ("runtime/x.cpp", 'void f() { std::cout << "x"; }', "never prints"),
+    ("capi/x.cpp", 'void f() { printf("x"); }', "never prints"),
+    ("ops/x.cpp", 'void f() { std::fprintf(stderr, "x"); }', "never prints"),
+    ("ops/x.cpp", 'void f() { fmt::print("x"); }', "never prints"),
+    ("runtime/x.cpp", "void f() { std::exit(1); }", "never ends the process"),
+    ("codegen/x.cpp", "void f() { abort(); }", "never ends the process"),
+    ("runtime/x.cpp", "void f() { assert(true); }", "never ends the process"),
+    ("runtime/x.cpp", 'auto f() { return std::getenv("X"); }', "never reads the environment"),
+]
+
+# What resembles a violation and is none.
+ALLOWED = [
+    ("templates/sm80_x.cuh", '#include "plan.cuh"'),
+    ("templates/sm80_x.cuh", '#include "types.cuh"'),
+    ("templates/embedded.hpp", "#include <span>"),
+    ("codegen/x.cpp", "#include <algorithm>"),
+    ("codegen/x.cpp", '#include "base/error.hpp"'),
+    ("codegen/x.cpp", "// std::cout << 1, printf(1), exit(1)"),
+    ("codegen/x.cpp", "/* abort();\n   exit(1); */"),
+    ("codegen/x.cpp", 'const char* f() { return "printf(1)"; }'),
+    ("codegen/x.cpp", 'const char* f() { return R"(abort(); std::cout)"; }'),
+    ("runtime/x.cpp", "int n = 1'000; // '"),
+    ("runtime/x.cpp", "void f() { snprintf(buffer, 4, format); }"),
+    ("runtime/x.cpp", "void f(Task& task) { task.abort(); task->exit(1); on_exit(2); }"),
+    ("runtime/x.cpp", "#include <fstream>"),
+    ("runtime/settings.cpp", 'auto f() { return std::getenv("X"); }'),
+    ("ops/gqa/x.cpp", '#include "runtime/engine.hpp"'),
+    ("capi/x.cpp", "#include <cubit/cubit.h>"),
+    ("tools/main.cpp", "#include <cubit/cubit.hpp>"),
+    ("tools/main.cpp", '#include "tools/own.hpp"'),
+    ("tools/main.cpp", '#include "generated_commit.hpp"'),
+    ("bench/engine_bench.cpp", '#include "runtime/engine.hpp"'),
+    ("tools/main.cpp", 'void f() { std::cout << "x"; std::exit(1); }'),
+    ("examples/x/kernel.cuh", '#include "types.cuh"'),
+]
+
+AROUND = ["templates/types.cuh", "codegen/architecture.hpp", "base/error.hpp", "runtime/engine.hpp", "tools/own.hpp",
+          "ops/operator.hpp", "capi/handles.hpp", "templates/embedded.hpp"]
+
+
+def complaints(file: str, line: str) -> list[str]:
+    """What the checker says about a tree in which `file` holds `line`, second."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in [*((around, "") for around in AROUND), (file, f"// a file\n{line}\n")]:
+            (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / path).write_text(text, encoding="utf-8")
+        return [str(violation) for violation in check_layers.check_tree(Path(folder))]
+
+
+class CheckLayers(unittest.TestCase):
+    def test_each_planted_violation_is_found_once_and_named(self):
+        for file, line, rule in VIOLATIONS:
+            with self.subTest(file=file, line=line):
+                found = complaints(file, line)
+                self.assertEqual(len(found), 1, found)
+                self.assertTrue(found[0].startswith(f"{file}:2: "), found)
+                self.assertIn(rule, found[0])
+
+    def test_what_resembles_a_violation_passes(self):
+        for file, line in ALLOWED:
+            with self.subTest(file=file, line=line):
+                self.assertEqual(complaints(file, line), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,108 @@
+// Descriptor texts: every value has one text that parses back to it, and everything else is refused with its rule.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::ops {
+namespace {
+
+std::vector<GqaDecode> all_descriptors() {
+  std::vector<GqaDecode> all;
+  for (const int head_dim : {64, 128})
+    for (int heads = 1; heads <= 16; ++heads)
+      for (const KvFormat kv : {KvFormat::bf16, KvFormat::fp16, KvFormat::int4_rows})
+        for (const int groups : {1, 2, 4, 8})
+          for (const Element query : {Element::bf16, Element::fp16})
+            for (const Element output : {Element::bf16, Element::fp16})
+              for (const int alignment : {16, 8, 4}) {
+                const bool legal = kv == KvFormat::int4_rows ? head_dim / groups % 16 == 0 : groups == 1;
+                if (legal) all.push_back({head_dim, heads, kv, groups, query, output, alignment});
+              }
+  return all;
+}
+
+TEST(GqaDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
+  std::set<std::string> texts;
+  for (const GqaDecode& descriptor : all_descriptors()) {
+    const std::string text = descriptor.text();
+    EXPECT_TRUE(texts.insert(text).second) << text << " stands for two values";
+    EXPECT_EQ(gqa_decode::parse(text), descriptor) << text;
+    EXPECT_EQ(find_operator(text).canonical(text), text);
+  }
+  EXPECT_EQ(texts.size(), 2u * 16 * 2 * 2 * 3 * 2 + 16u * 2 * 2 * 3 * (3 + 4));
+}
+
+TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
+  const auto canonical = [](std::string_view text) { return gqa_decode::parse(text).text(); };
+  EXPECT_EQ(canonical("gqa_decode"), "gqa_decode");
+  EXPECT_EQ(canonical("gqa_decode:head_dim=128,kv=bf16,output=bf16,alignment=16"), "gqa_decode");
+  EXPECT_EQ(canonical("gqa_decode:groups=4,kv=int4_rows,heads_per_kv=8"),
+            "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4");
+  EXPECT_EQ(canonical("gqa_decode:query=fp16,output=fp16"), "gqa_decode:query=fp16");
+  EXPECT_EQ(canonical("gqa_decode:query=fp16,output=bf16"), "gqa_decode:query=fp16,output=bf16");
+  EXPECT_EQ(canonical("gqa_decode:kv=int4_rows,groups=1"), "gqa_decode:kv=int4_rows");
+}
+
+struct Refused {
+  const char* text;
+  const char* sentence;
+};
+
+class RefusedDescriptor : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(RefusedDescriptor, NamesTheRule) {
+  try {
+    find_operator(GetParam().text).canonical(GetParam().text);
+    FAIL() << GetParam().text << " was accepted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_STREQ(failure.what(), GetParam().sentence);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Texts, RefusedDescriptor,
+    ::testing::Values(
+        Refused{"", "descriptor \"\": there is no operator \"\"; accepted: gqa_decode, stream_read"},
+        Refused{"mha:x=1", "descriptor \"mha:x=1\": there is no operator \"mha\"; accepted: gqa_decode, stream_read"},
+        Refused{"gqa_decode:speed=9",
+                "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
+                "heads_per_kv, kv, groups, query, output, alignment"},
+        Refused{"gqa_decode:head_dim=100",
+                "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 128"},
+        Refused{"gqa_decode:kv=int4_rows,groups=3",
+                "descriptor \"gqa_decode:kv=int4_rows,groups=3\": 3 is not a value of groups; accepted: 1, 2, 4, 8"},
+        Refused{"gqa_decode:heads_per_kv=99999999999999999999",
+                "descriptor \"gqa_decode:heads_per_kv=99999999999999999999\": 99999999999999999999 is not a value of "
+                "heads_per_kv; accepted: 1 to 16"},
+        Refused{"gqa_decode:heads_per_kv=0",
+                "descriptor \"gqa_decode:heads_per_kv=0\": 0 is not a value of heads_per_kv; accepted: 1 to 16"},
+        Refused{"gqa_decode:heads_per_kv=8x",
+                "descriptor \"gqa_decode:heads_per_kv=8x\": 8x is not a value of heads_per_kv; accepted: 1 to 16"},
+        Refused{"gqa_decode:groups=1",
+                "descriptor \"gqa_decode:groups=1\": the field groups applies to kv=int4_rows only; "
+                "leave groups out or ask for kv=int4_rows"},
+        Refused{"gqa_decode:head_dim=64,kv=int4_rows,groups=8",
+                "descriptor \"gqa_decode:head_dim=64,kv=int4_rows,groups=8\": 64 channels in 8 groups are 8 per group, "
+                "not a "
+                "multiple of 16; at most 4 groups for this head_dim"},
+        Refused{"gqa_decode:kv=bf16,kv=fp16",
+                "descriptor \"gqa_decode:kv=bf16,kv=fp16\": the field kv is given twice; give "
+                "each field once"},
+        Refused{"gqa_decode:",
+                "descriptor \"gqa_decode:\": \"\" is not a field=value pair; write "
+                "name:field=value,field=value without spaces"},
+        Refused{"gqa_decode:kv",
+                "descriptor \"gqa_decode:kv\": \"kv\" is not a field=value pair; write "
+                "name:field=value,field=value without spaces"},
+        Refused{"gqa_decode:kv=bf16,",
+                "descriptor \"gqa_decode:kv=bf16,\": \"\" is not a field=value pair; write "
+                "name:field=value,field=value without spaces"},
+        Refused{"stream_read:blocks_per_sm=3",
+                "descriptor \"stream_read:blocks_per_sm=3\": 3 is not a value of blocks_per_sm; accepted: 2, 4, 8"}));
+
+}  // namespace
+}  // namespace cubit::ops

@@ -1,0 +1,205 @@
+// Launches as values: grid, splits and workspace follow from bounds and device alone, and what the argument struct
+// rules out is refused before anything is launched.
+#include <cubit/gqa_decode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "templates/gqa_decode_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+runtime::DeviceFacts h200() {
+  runtime::DeviceFacts facts;
+  facts.architecture = &codegen::find_architecture("sm_90a");
+  facts.multiprocessors = 132;
+  return facts;
+}
+
+gqa_decode::Plan plan_of(const char* text) {
+  return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+}
+
+const char* const kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+/// Dense tensors at made-up addresses.
+cubit_gqa_decode_arguments arguments_of(int batch, int kv_heads, int max_length) {
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = address(0x1000);
+  arguments.key = address(0x2000);
+  arguments.value = address(0x3000);
+  arguments.output = address(0x4000);
+  arguments.query_strides[0] = arguments.output_strides[0] = 8 * 128 * kv_heads;
+  arguments.query_strides[1] = arguments.output_strides[1] = 128;
+  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
+    strides[0] = std::int64_t{80} * kv_heads * max_length;
+    strides[1] = 80 * kv_heads;
+    strides[2] = 80;
+  }
+  arguments.batch = batch;
+  arguments.kv_heads = kv_heads;
+  arguments.max_length = max_length;
+  arguments.softmax_scale = 0.088f;
+  return arguments;
+}
+
+GqaDecodeArguments parameters_of(const Launch& launch) {
+  GqaDecodeArguments parameters;
+  EXPECT_EQ(launch.parameter_bytes, sizeof parameters);
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  return parameters;
+}
+
+TEST(GqaLaunch, FillsTheDeviceAndNeverExceedsTheChunks) {
+  const auto plan = plan_of(kInt4);
+  for (const int sequences : {1, 2, 7, 64, 128, 131, 132, 133, 512, 4096, 5000}) {
+    for (const int length : {0, 1, 63, 64, 65, 8192, 131072}) {
+      const int splits = gqa_decode::choose_splits(plan, sequences, length, h200());
+      const int chunks = (length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
+      EXPECT_GE(splits, 1);
+      EXPECT_LE(splits, std::max(1, chunks)) << sequences << " sequences of " << length;
+      if (sequences > 4096) {
+        EXPECT_EQ(splits, 1) << "more sequences than counters";
+      }
+    }
+  }
+  EXPECT_GT(gqa_decode::choose_splits(plan, 1, 8192, h200()), 16) << "one sequence must spread over the device";
+  EXPECT_EQ(gqa_decode::choose_splits(plan, 4000, 8192, h200()), 1) << "the device is full without splits";
+}
+
+TEST(GqaLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
+  const auto plan = plan_of(kInt4);
+  for (const int batch : {1, 3, 128}) {
+    auto arguments = arguments_of(batch, 2, 8192);
+    const std::size_t bytes = gqa_decode::workspace_bytes(plan, &arguments, h200());
+    auto* base = static_cast<char*>(address(0x100000));
+    const Launch launch = gqa_decode::encode(plan, &arguments, base, bytes, h200());
+    const auto parameters = parameters_of(launch);
+    ASSERT_GT(parameters.splits, 1);
+    EXPECT_EQ(launch.shape.grid[0], static_cast<unsigned>(batch * 2 * parameters.splits));
+    EXPECT_EQ(launch.shape.threads, 128u);
+    EXPECT_EQ(reinterpret_cast<char*>(parameters.counters), base) << "counters come first, whatever the shape";
+    EXPECT_LE(sizeof(unsigned) * batch * 2, kWorkspaceCounterBytes);
+    const std::int64_t parts = std::int64_t{batch} * 2 * parameters.splits * 8;
+    const auto* stats = reinterpret_cast<char*>(parameters.partial_stats);
+    const auto* partial = reinterpret_cast<char*>(parameters.partial);
+    EXPECT_GE(stats, base + kWorkspaceCounterBytes);
+    EXPECT_GE(partial, stats + parts * 8);
+    EXPECT_LE(partial + parts * 128 * 4, base + bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(partial) % 256, 0u);
+  }
+}
+
+TEST(GqaLaunch, StridesBecomeBytes) {
+  const auto plan = plan_of("gqa_decode:heads_per_kv=8");
+  auto arguments = arguments_of(4, 2, 16);
+  arguments.key_strides[0] = 1 << 20;
+  arguments.key_strides[1] = 256;
+  arguments.key_strides[2] = 128;
+  const auto parameters = parameters_of(gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200()));
+  EXPECT_EQ(parameters.key_batch_stride, 2 << 20);
+  EXPECT_EQ(parameters.key_token_stride, 512);
+  EXPECT_EQ(parameters.key_head_stride, 256);
+  EXPECT_EQ(parameters.query_head_stride, 256);
+  EXPECT_FLOAT_EQ(parameters.scale_log2, 0.088f * 1.44269504f);
+}
+
+/// The model of choose_splits, over every possible number of splits.
+double modelled_cost(const gqa_decode::Plan& plan, std::int64_t sequences, int max_length, int splits) {
+  const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
+  const std::int64_t resident = std::int64_t{132} * plan.blocks_per_sm;
+  const std::int64_t waves = (sequences * splits + resident - 1) / resident;
+  const double partial = 4.0 * plan.descriptor.heads_per_kv * plan.descriptor.head_dim;
+  const double chunk = 2.0 * plan.chunk_tokens() * plan.descriptor.row_bytes();
+  const int share = (chunks + splits - 1) / splits;
+  return static_cast<double>(waves * (share + 2)) + (splits > 1 ? splits * 0.5 * partial / chunk : 0);
+}
+
+TEST(GqaLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
+  const auto plan = plan_of(kInt4);
+  for (const int sequences : {1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128, 200, 512}) {
+    for (const int length : {64, 500, 1024, 4000, 8192, 32768, 131072}) {
+      double best = 1e300;
+      for (int splits = 1; splits <= std::min(256, (length + 63) / 64); ++splits) {
+        best = std::min(best, modelled_cost(plan, sequences, length, splits));
+      }
+      const int chosen = gqa_decode::choose_splits(plan, sequences, length, h200());
+      EXPECT_LE(modelled_cost(plan, sequences, length, chosen), 1.1 * best) << sequences << " sequences of " << length;
+    }
+  }
+}
+
+TEST(GqaLaunch, AnEmptyBatchLaunchesNothing) {
+  auto arguments = arguments_of(0, 1, 100);
+  EXPECT_TRUE(gqa_decode::encode(plan_of(kInt4), &arguments, nullptr, 0, h200()).empty);
+}
+
+struct BadArgument {
+  const char* sentence;
+  void (*change)(cubit_gqa_decode_arguments&);
+};
+
+class RefusedArguments : public ::testing::TestWithParam<BadArgument> {};
+
+TEST_P(RefusedArguments, NameTheRule) {
+  const auto plan = plan_of(kInt4);
+  auto arguments = arguments_of(2, 2, 64);
+  GetParam().change(arguments);
+  try {
+    gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200());
+    FAIL() << "accepted: " << GetParam().sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
+  }
+}
+
+using Arguments = cubit_gqa_decode_arguments;
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RefusedArguments,
+    ::testing::Values(
+        BadArgument{"softmax_scale = nan: it is not a finite number",
+                    [](Arguments& a) { a.softmax_scale = std::nanf(""); }},
+        BadArgument{"softmax_scale = inf: it is not a finite number",
+                    [](Arguments& a) { a.softmax_scale = HUGE_VALF; }},
+        BadArgument{"query at 0x1008: the address is not a multiple of 16 bytes",
+                    [](Arguments& a) { a.query = address(0x1008); }},
+        BadArgument{"value stride 2 of 84 bytes: it is not a multiple of 16 bytes",
+                    [](Arguments& a) { a.value_strides[2] = 84; }},
+        BadArgument{"output stride 1 of 260 bytes", [](Arguments& a) { a.output_strides[1] = 130; }},
+        BadArgument{"key = NULL: the tensor is needed", [](Arguments& a) { a.key = nullptr; }},
+        BadArgument{"output = NULL", [](Arguments& a) { a.output = nullptr; }},
+        BadArgument{"batch = -1: it must not be negative", [](Arguments& a) { a.batch = -1; }},
+        BadArgument{"kv_heads = 0: it must be at least 1", [](Arguments& a) { a.kv_heads = 0; }},
+        BadArgument{"max_length = -5", [](Arguments& a) { a.max_length = -5; }},
+        BadArgument{"max_length = 2147483647", [](Arguments& a) { a.max_length = 2147483647; }},
+        BadArgument{"batch * kv_heads = 2000000000", [](Arguments& a) { a.batch = 1000000000; }},
+        BadArgument{"key_strides[1] (token) = 268435456", [](Arguments& a) { a.key_strides[1] = 1 << 28; }},
+        BadArgument{"value_strides[1] (token) = -80", [](Arguments& a) { a.value_strides[1] = -80; }},
+        BadArgument{"value stride 0 = 9223372036854775807", [](Arguments& a) { a.value_strides[0] = INT64_MAX; }},
+        BadArgument{"its magnitude is beyond 1e30", [](Arguments& a) { a.softmax_scale = 3e38f; }},
+        BadArgument{"lengths at 0x1002", [](Arguments& a) { a.lengths = static_cast<std::int32_t*>(address(0x1002)); }},
+        BadArgument{"cubit_gqa_decode_arguments.size = 4", [](Arguments& a) { a.size = 4; }}));
+
+TEST(GqaLaunch, RefusesNoArgumentsAndTooSmallAWorkspace) {
+  const auto plan = plan_of(kInt4);
+  EXPECT_THROW(gqa_decode::encode(plan, nullptr, nullptr, 0, h200()), Failure);
+  auto arguments = arguments_of(1, 1, 8192);
+  const std::size_t bytes = gqa_decode::workspace_bytes(plan, &arguments, h200());
+  ASSERT_GT(bytes, 0u);
+  EXPECT_NO_THROW(gqa_decode::encode(plan, &arguments, address(0x10000), bytes, h200()));
+  EXPECT_THROW(gqa_decode::encode(plan, &arguments, address(0x10000), bytes - 1, h200()), Failure);
+  EXPECT_THROW(gqa_decode::encode(plan, &arguments, nullptr, bytes, h200()), Failure);
+  EXPECT_THROW(gqa_decode::encode(plan, &arguments, address(0x10040), bytes, h200()), Failure);
+}
+
+}  // namespace
+}  // namespace cubit::ops

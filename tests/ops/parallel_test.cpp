@@ -1,0 +1,72 @@
+// Proves of the one loop over threads: every item once, the first exception comes out, and a machine that gives no
+// thread, or only some, still gets the work done.
+#include "base/parallel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <system_error>
+
+namespace cubit {
+namespace {
+
+/// Starts `budget` threads, then refuses as std::thread does where there are no more.
+class ScarceThread {
+ public:
+  static inline int budget = 0;
+
+  template <class... Arguments>
+  explicit ScarceThread(Arguments&&... arguments) {
+    if (budget-- <= 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    thread_ = std::thread(std::forward<Arguments>(arguments)...);
+  }
+  void join() { thread_.join(); }
+
+ private:
+  std::thread thread_;
+};
+
+TEST(Parallel, EveryItemOnce) {
+  for (const std::int64_t count : {0, 1, 2, 1000}) {
+    std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
+    parallel_for(count, [&](std::int64_t i) { ++calls[static_cast<std::size_t>(i)]; });
+    for (const auto& times : calls) EXPECT_EQ(times, 1);
+  }
+}
+
+TEST(Parallel, WhereNoThreadStartsThoseThatAreThereDoTheWork) {
+  for (const int budget : {0, 1, 3}) {
+    ScarceThread::budget = budget;
+    std::atomic<int> next{0};
+    std::atomic<int> done{0};
+    std::atomic<int> workers{0};
+    on_threads<ScarceThread>(16, [&](std::size_t) {
+      ++workers;
+      while (next++ < 100) ++done;
+    });
+    EXPECT_EQ(done, 100);
+    EXPECT_EQ(workers, budget + 1);
+  }
+}
+
+TEST(Parallel, WorkersAreNumbered) {
+  std::vector<std::atomic<int>> calls(5);
+  on_threads(calls.size(), [&](std::size_t worker) { ++calls[worker]; });
+  for (const auto& times : calls) EXPECT_EQ(times, 1);
+}
+
+TEST(Parallel, AnExceptionComesOutAfterAllThreadsHaveEnded) {
+  std::atomic<int> ended{0};
+  const auto work = [&](std::size_t worker) {
+    if (worker == 1) throw std::runtime_error("worker 1");
+    ++ended;
+  };
+  EXPECT_THROW(on_threads(4, work), std::runtime_error);
+  EXPECT_EQ(ended, 3);
+  ScarceThread::budget = 0;
+  const auto refuse = [](std::int64_t) { throw std::runtime_error("item"); };
+  EXPECT_THROW(parallel_for<ScarceThread>(8, refuse), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace cubit

@@ -1,0 +1,176 @@
+// Problems: named tensors are checked against the descriptor with one clear sentence, made-up data is reproducible, and
+// the comparison finds what is wrong and only that.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::ops {
+namespace {
+
+const std::string kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
+
+/// Two sequences of 10 tokens, 2 KV heads, 16 query heads.
+struct Case {
+  std::vector<char> query = std::vector<char>(std::size_t{2} * 16 * 128 * 4);
+  std::vector<char> cache = std::vector<char>(std::size_t{2} * 10 * 2 * 80);
+  std::vector<std::int32_t> lengths = {10, 3, 0, 0};
+  std::vector<Tensor> tensors = {{"query", "BF16", {2, 16, 128}, {}, query.data()},
+                                 {"key", "U8", {2, 10, 2, 80}, {}, cache.data()},
+                                 {"value", "U8", {2, 10, 2, 80}, {}, cache.data()},
+                                 {"lengths", "I32", {2}, {}, lengths.data()}};
+  Numbers numbers;
+  std::string text = kInt4;
+};
+
+struct BadCase {
+  const char* sentence;
+  void (*change)(Case&);
+};
+
+class RefusedProblem : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(RefusedProblem, NamesTheRule) {
+  Case one;
+  GetParam().change(one);
+  try {
+    find_operator(one.text).problem(one.text, one.tensors, one.numbers);
+    FAIL() << "accepted: " << GetParam().sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RefusedProblem,
+    ::testing::Values(
+        BadCase{"tensor query of type F32: the descriptor", [](Case& c) { c.tensors[0].type = "F32"; }},
+        BadCase{"tensor query [2, 16, 64]: head_dim is 128", [](Case& c) { c.tensors[0].shape[2] = 64; }},
+        BadCase{"tensor query [2, 2048]: it must have the dimensions",
+                [](Case& c) {
+                  c.tensors[0].shape = {2, 2048};
+                }},
+        BadCase{"tensor key [2, 10, 2, 68]: its rows have 68 elements; ",
+                [](Case& c) { c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68; }},
+        BadCase{"query has a batch of 2", [](Case& c) { c.tensors[1].shape[0] = 1; }},
+        BadCase{"key and value differ in shape", [](Case& c) { c.tensors[2].shape[1] = 9; }},
+        BadCase{"15 query heads and 2 KV heads: query heads are not a multiple of KV heads; accepted: 16 query heads",
+                [](Case& c) { c.tensors[0].shape[1] = 15; }},
+        BadCase{"14 query heads and 2 KV heads: the descriptor has heads_per_kv=8",
+                [](Case& c) { c.tensors[0].shape[1] = 14; }},
+        BadCase{"lengths[1] = 11: the cache holds 10 tokens; accepted: 0 to 10", [](Case& c) { c.lengths[1] = 11; }},
+        BadCase{"lengths[0] = -1: the cache holds 10 tokens", [](Case& c) { c.lengths[0] = -1; }},
+        BadCase{"tensor lengths of type I64", [](Case& c) { c.tensors[3].type = "I64"; }},
+        BadCase{"tensor lengths [1]: query has a batch of 2", [](Case& c) { c.tensors[3].shape[0] = 1; }},
+        BadCase{"tensors without value", [](Case& c) { c.tensors.erase(c.tensors.begin() + 2); }},
+        BadCase{"tensor mask: gqa_decode has no such input", [](Case& c) { c.tensors[3].name = "mask"; }},
+        BadCase{"softmax_scale = nan: it is not a finite number",
+                [](Case& c) { c.numbers["softmax_scale"] = std::numeric_limits<double>::quiet_NaN(); }},
+        BadCase{"softmax_scale = 1e+300: its magnitude is beyond 1e30",
+                [](Case& c) { c.numbers["softmax_scale"] = 1e300; }},
+        BadCase{"number speed: gqa_decode has no such launch argument", [](Case& c) { c.numbers["speed"] = 1; }},
+        BadCase{"its rows are 68 bytes apart, not a multiple of alignment=16; ask for alignment=4", [](Case& c) {
+                  c.text = "gqa_decode:heads_per_kv=8,kv=int4_rows";
+                  c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68;
+                }}));
+
+TEST(GqaProblem, CountsTheBytesOfTheTrueLengths) {
+  const Case one;
+  const auto problem = find_operator(kInt4).problem(kInt4, one.tensors, {});
+  EXPECT_EQ(problem->bytes_read(), 2u * 13 * 2 * 80 + 2 * 16 * 128 * 2 + 2 * 4);
+  EXPECT_EQ(problem->bytes_written(), 2u * 16 * 128 * 2);
+}
+
+TEST(GqaProblem, TheSameSeedGivesTheSameBytes) {
+  const Numbers sizes = {{"batch", 3}, {"context", 40}, {"kv_heads", 2}, {"ragged", 1}};
+  const auto bytes_of = [&](std::uint64_t seed) {
+    std::string all;
+    const auto problem = find_operator(kInt4).random(kInt4, sizes, seed);
+    for (const Tensor& tensor : problem->inputs()) {
+      all.append(static_cast<const char*>(tensor.data), tensor.bytes());
+    }
+    return all;
+  };
+  EXPECT_EQ(bytes_of(1), bytes_of(1));
+  EXPECT_NE(bytes_of(1), bytes_of(2));
+}
+
+TEST(GqaProblem, RefusesSizesThatItDoesNotKnow) {
+  for (const Numbers& sizes :
+       {Numbers{{"bach", 1}}, Numbers{{"batch", -1}}, Numbers{{"context", 0.5}}, Numbers{{"kv_heads", 0}},
+        Numbers{{"pattern", 6}}, Numbers{{"batch", 1e300}}, Numbers{{"batch", 1 << 20}, {"context", 1 << 27}},
+        Numbers{{"batch", std::numeric_limits<double>::quiet_NaN()}}}) {
+    EXPECT_THROW(find_operator(kInt4).random(kInt4, sizes, 1), Failure);
+  }
+}
+
+/// The reference, rounded to the output's type: what a perfect kernel would store.
+std::vector<std::uint16_t> perfect_output(const Problem& problem, const GqaDecode& descriptor) {
+  const auto& query = problem.inputs()[0];
+  const auto& key = problem.inputs()[1];
+  const std::int64_t heads = query.shape[1];
+  const std::int64_t row = descriptor.row_bytes();
+  std::vector<std::uint16_t> output;
+  for (std::int64_t item = 0; item < query.shape[0] * heads; ++item) {
+    std::vector<double> q(descriptor.head_dim);
+    for (int c = 0; c < descriptor.head_dim; ++c) {
+      q[c] = gqa_decode::to_double(descriptor.query,
+                                   static_cast<const std::uint16_t*>(query.data)[item * descriptor.head_dim + c]);
+    }
+    const std::int64_t offset =
+        (item / heads * key.shape[1] * key.shape[2] + item % heads / descriptor.heads_per_kv) * row;
+    const auto head =
+        gqa_decode::reference_head(descriptor, q.data(), static_cast<const char*>(key.data) + offset,
+                                   static_cast<const char*>(problem.inputs()[2].data) + offset, key.shape[2] * row,
+                                   static_cast<int>(key.shape[1]), 1 / std::sqrt(descriptor.head_dim));
+    for (const double x : head.output)
+      output.push_back(gqa_decode::from_float(descriptor.output, static_cast<float>(x)));
+  }
+  return output;
+}
+
+TEST(GqaProblem, AcceptsTheRoundedReferenceAndFindsOneWrongHead) {
+  const auto problem = find_operator(kInt4).random(kInt4, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 4);
+  auto output = perfect_output(*problem, gqa_decode::parse(kInt4));
+  const void* address = output.data();
+  const auto good = problem->compare({&address, 1});
+  EXPECT_GT(good.error, 0);  // bf16 rounds
+  EXPECT_LE(good.error, good.tolerance);
+
+  const std::size_t victim = (1 * 16 + 5) * 128 + 77;                                 // sequence 1, head 5
+  for (const std::uint16_t wrong : {std::uint16_t{0x7fc0}, std::uint16_t{0x4000}}) {  // NaN, 2.0
+    const std::uint16_t saved = output[victim];
+    output[victim] = wrong;
+    const auto bad = problem->compare({&address, 1});
+    EXPECT_GT(bad.error, bad.tolerance);
+    EXPECT_EQ(bad.worst, "sequence 1, head 5");
+    output[victim] = saved;
+  }
+}
+
+TEST(StreamReadProblem, RefusesWhatItCannotRead) {
+  for (const Numbers& sizes : {Numbers{{"bytes", 17}}, Numbers{{"bytes", 0}}, Numbers{{"words", 4}}}) {
+    EXPECT_THROW(find_operator("stream_read").random("stream_read", sizes, 1), Failure);
+  }
+}
+
+TEST(StreamReadProblem, ComparesTheChecksum) {
+  const auto problem = find_operator("stream_read").random("stream_read", {{"bytes", 4096}}, 1);
+  std::vector<std::uint32_t> checksums(4096);
+  for (std::size_t i = 0; i < 1024; ++i) {
+    std::memcpy(&checksums[i], static_cast<const char*>(problem->inputs()[0].data) + 4 * i, 4);
+  }
+  const void* address = checksums.data();
+  EXPECT_EQ(problem->compare({&address, 1}).error, 0);
+  checksums[17] ^= 1;
+  EXPECT_EQ(problem->compare({&address, 1}).error, 1);
+}
+
+}  // namespace
+}  // namespace cubit::ops

@@ -1,0 +1,147 @@
+// The reference itself: number conversions over all 16-bit patterns, the INT4 quantiser against its definition, and
+// attention against cases that can be worked out by hand.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/random.hpp"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+TEST(Conversions, EveryPatternComesBack) {
+  for (const Element element : {Element::bf16, Element::fp16}) {
+    for (int bits = 0; bits < 65536; ++bits) {
+      const double value = to_double(element, static_cast<std::uint16_t>(bits));
+      if (std::isnan(value)) {
+        EXPECT_TRUE(std::isnan(to_double(element, from_float(element, static_cast<float>(value)))));
+      } else {
+        EXPECT_EQ(from_float(element, static_cast<float>(value)), bits) << value;
+      }
+    }
+  }
+}
+
+#ifdef __FLT16_MAX__
+TEST(Conversions, HalfAgreesWithTheCompilersType) {
+  Random random(3);
+  for (int i = 0; i < 1000000; ++i) {
+    const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(random.bits()));
+    if (std::isnan(value)) continue;
+    const auto expected = std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
+    ASSERT_EQ(from_float(Element::fp16, value), expected) << value;
+  }
+}
+#endif
+
+TEST(Conversions, RoundHalfToEven) {
+  EXPECT_EQ(from_float(Element::fp16, 1.f + 0x1p-11f), 0x3c00);  // halfway between 1 and the next: even is 1
+  EXPECT_EQ(from_float(Element::fp16, 1.f + 0x3p-11f), 0x3c02);
+  EXPECT_EQ(from_float(Element::fp16, 65519.f), 0x7bff);
+  EXPECT_EQ(from_float(Element::fp16, 65520.f), 0x7c00);
+  EXPECT_EQ(from_float(Element::fp16, 0x1p-25f), 0x0000);
+  EXPECT_EQ(from_float(Element::fp16, 0x1.8p-25f), 0x0001);
+  EXPECT_EQ(from_float(Element::bf16, 1.f + 0x1p-8f), 0x3f80);
+  EXPECT_EQ(from_float(Element::bf16, 1.f + 0x3p-8f), 0x3f82);
+}
+
+std::vector<double> through_int4(const std::vector<float>& row, int groups) {
+  GqaDecode descriptor;
+  descriptor.head_dim = static_cast<int>(row.size());
+  descriptor.kv = KvFormat::int4_rows;
+  descriptor.groups = groups;
+  std::vector<std::uint8_t> bytes(descriptor.row_bytes());
+  quantise_int4_row(row.data(), descriptor.head_dim, groups, bytes.data());
+  std::vector<double> result(row.size());
+  dequantise_row(descriptor, bytes.data(), result.data());
+  return result;
+}
+
+TEST(Int4Rows, BytesAreAsTheFormatSays) {
+  // One group of 0 … 15, four times: scale 1, shift 0, nibble i of a run is i, low nibble first.
+  std::vector<float> row(64);
+  for (int i = 0; i < 64; ++i) row[i] = static_cast<float>(i % 16);
+  std::vector<std::uint8_t> bytes(4 + 32);
+  quantise_int4_row(row.data(), 64, 1, bytes.data());
+  const std::vector<std::uint8_t> expected_start = {0x00, 0x3c, 0x00, 0x00, 0x10, 0x32,
+                                                    0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+  EXPECT_EQ(std::vector<std::uint8_t>(bytes.begin(), bytes.begin() + 12), expected_start);
+}
+
+TEST(Int4Rows, AreWithinHalfAStepOfTheirValues) {
+  Random random(11);
+  for (const int groups : {1, 2, 4, 8}) {
+    std::vector<float> row(128);
+    for (float& x : row) x = static_cast<float>(random.normal());
+    const auto values = through_int4(row, groups);
+    const int width = 128 / groups;
+    for (int i = 0; i < 128; ++i) {
+      const auto [lo, hi] = std::minmax_element(row.begin() + i / width * width, row.begin() + (i / width + 1) * width);
+      // Half a step, and the fp16 rounding of scale and shift.
+      EXPECT_NEAR(values[i], row[i], (*hi - *lo) / 15 * 0.5 + 4e-3);
+    }
+  }
+}
+
+TEST(Int4Rows, AConstantGroupIsItsShift) {
+  const auto values = through_int4(std::vector<float>(128, 2.5f), 4);
+  for (const double value : values) EXPECT_EQ(value, 2.5);
+}
+
+TEST(Int4Rows, SaturateInsteadOfBecomingInfinite) {
+  std::vector<float> row(64, -1e6f);
+  row[7] = 1e6f;
+  for (const double value : through_int4(row, 1)) EXPECT_TRUE(std::isfinite(value));
+}
+
+/// A bf16 cache row from floats.
+std::vector<std::uint16_t> bf16_rows(const std::vector<float>& values) {
+  std::vector<std::uint16_t> rows;
+  for (const float value : values) rows.push_back(from_float(Element::bf16, value));
+  return rows;
+}
+
+TEST(Reference, EqualScoresAverageTheValues) {
+  GqaDecode descriptor;
+  descriptor.head_dim = 64;
+  const auto keys = bf16_rows(std::vector<float>(4 * 64, 1.f));
+  std::vector<float> raw(4 * 64);
+  for (int token = 0; token < 4; ++token) std::fill_n(raw.begin() + token * 64, 64, static_cast<float>(token));
+  const auto values = bf16_rows(raw);
+  const std::vector<double> query(64, 0.5);
+  const auto result = reference_head(descriptor, query.data(), reinterpret_cast<const char*>(keys.data()),
+                                     reinterpret_cast<const char*>(values.data()), 128, 4, 0.125);
+  for (const double x : result.output) EXPECT_DOUBLE_EQ(x, 1.5);
+  EXPECT_NEAR(result.lse, 0.125 * 32 + std::log(4.0), 1e-12);
+}
+
+TEST(Reference, TwoTokensFollowTheSigmoid) {
+  GqaDecode descriptor;
+  descriptor.head_dim = 64;
+  std::vector<float> key(2 * 64, 0.f);
+  key[0] = 3.f;
+  std::vector<float> value(2 * 64, 0.f);
+  std::fill_n(value.begin(), 64, 1.f);
+  const auto keys = bf16_rows(key);
+  const auto values = bf16_rows(value);
+  std::vector<double> query(64, 0.0);
+  query[0] = 1;
+  const auto result = reference_head(descriptor, query.data(), reinterpret_cast<const char*>(keys.data()),
+                                     reinterpret_cast<const char*>(values.data()), 128, 2, 1.0);
+  EXPECT_NEAR(result.output[5], 1 / (1 + std::exp(-3.0)), 1e-12);
+}
+
+TEST(Reference, NoTokensGiveZeros) {
+  const GqaDecode descriptor;
+  const std::vector<double> query(128, 1.0);
+  const auto result = reference_head(descriptor, query.data(), nullptr, nullptr, 256, 0, 1.0);
+  for (const double x : result.output) EXPECT_EQ(x, 0);
+  EXPECT_EQ(result.lse, -std::numeric_limits<double>::infinity());
+}
+
+}  // namespace
+}  // namespace cubit::ops::gqa_decode

@@ -1,0 +1,218 @@
+// Proves: what is stored is found again by key and compiler and by nothing else, and list, verify and clear tell the
+// truth.
+#include "runtime/disk_cache.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/runtime/support.hpp"
+
+namespace cubit::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class DiskCacheTest : public testing::Test {
+ protected:
+  fs::path entry_of(const Artifact& artifact) const {
+    return cache_.folder() / "v1" / (artifact_id(artifact.key, artifact.compiler) + ".cubit");
+  }
+
+  test::TemporaryFolder folder_;
+  test::Lines lines_;
+  DiskCache cache_{folder_.path() / "a" / "b", lines_.sink()};
+  Artifact first_ = test::small_artifact(test::small_source("first"));
+  Artifact second_ = test::small_artifact(test::small_source("second"));
+};
+
+TEST_F(DiskCacheTest, MakesItsFolderAndTheMissingOnesAboveForTheOwnerOnly) {
+  EXPECT_TRUE(cache_.readable());
+  EXPECT_TRUE(cache_.writable());
+  EXPECT_EQ(cache_.trouble(), "");
+  for (const fs::path& made : {cache_.folder(), cache_.folder().parent_path()}) {
+    struct stat status {};
+    ASSERT_EQ(stat(made.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700u) << made;
+  }
+  EXPECT_THAT(lines_.all(), IsEmpty());
+}
+
+TEST_F(DiskCacheTest, AFolderThatExistsKeepsItsMode) {
+  const fs::path shared = folder_.path() / "shared";
+  fs::create_directory(shared);
+  fs::permissions(shared, fs::perms(0755));
+  const DiskCache cache(shared, {});
+  EXPECT_EQ(fs::status(shared).permissions(), fs::perms(0755));
+}
+
+TEST_F(DiskCacheTest, StoresAndLoads) {
+  EXPECT_FALSE(cache_.load(first_.key, first_.compiler));
+  EXPECT_TRUE(cache_.store(first_));
+  const auto loaded = cache_.load(first_.key, first_.compiler);
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(serialise(*loaded), serialise(first_));
+  EXPECT_THAT(test::files_ending(cache_.folder(), ""), ElementsAre(entry_of(first_)));
+}
+
+TEST_F(DiskCacheTest, AnotherBuildOfTheCompilerIsAnotherEntry) {
+  EXPECT_TRUE(cache_.store(first_));
+  EXPECT_FALSE(cache_.load(first_.key, {13, 0, 87}));
+  EXPECT_FALSE(cache_.load(first_.key, {13, 1, 88}));
+  EXPECT_FALSE(cache_.load(first_.key, {12, 0, 88}));
+  EXPECT_FALSE(cache_.load(second_.key, first_.compiler));
+}
+
+TEST_F(DiskCacheTest, LoadAnyTakesTheNewestCompilerThatTheDriverAccepts) {
+  EXPECT_FALSE(cache_.load_any(first_.key));
+  for (const CompilerVersion version : {CompilerVersion{12, 8, 93}, {13, 0, 9}, {13, 0, 88}, {12, 10, 1}}) {
+    cache_.store(test::small_artifact(test::small_source("first"), version));
+  }
+  EXPECT_EQ(cache_.load_any(first_.key)->compiler.text(), "13.0.88");
+  EXPECT_EQ(cache_.load_any(first_.key, 13)->compiler.text(), "13.0.88");
+  EXPECT_EQ(cache_.load_any(first_.key, 12)->compiler.text(), "12.10.1");
+  EXPECT_FALSE(cache_.load_any(first_.key, 11));
+  EXPECT_FALSE(cache_.load_any(second_.key));
+}
+
+TEST_F(DiskCacheTest, LoadAnyPassesOverADamagedEntry) {
+  cache_.store(first_);
+  const Artifact older = test::small_artifact(test::small_source("first"), {12, 8, 93});
+  cache_.store(older);
+  test::write_whole(entry_of(first_), "nonsense");
+  EXPECT_EQ(cache_.load_any(first_.key)->compiler, older.compiler);
+  EXPECT_EQ(cache_.damaged(), 1u);
+}
+
+TEST_F(DiskCacheTest, ListTellsGoodFromDamaged) {
+  cache_.store(first_);
+  cache_.store(second_);
+  test::write_whole(entry_of(second_), "nonsense");
+  std::size_t good = 0;
+  for (const CacheEntry& entry : cache_.list()) {
+    if (entry.artifact) {
+      ++good;
+      EXPECT_EQ(entry.id, artifact_id(first_.key, first_.compiler));
+      EXPECT_EQ(entry.bytes, serialise(first_).size());
+      EXPECT_EQ(entry.damage, "");
+    } else {
+      EXPECT_EQ(entry.id, artifact_id(second_.key, second_.compiler));
+      EXPECT_THAT(entry.damage, HasSubstr("too short"));
+    }
+  }
+  EXPECT_EQ(good, 1u);
+  EXPECT_THAT(cache_.list(), SizeIs(2)) << "listing deletes nothing";
+}
+
+TEST_F(DiskCacheTest, RemoveDamagedDeletesDamageAndNothingElse) {
+  cache_.store(first_);
+  cache_.store(second_);
+  test::write_whole(entry_of(second_), "nonsense");
+  test::write_whole(cache_.folder() / "notes.txt", "not ours");
+  EXPECT_THAT(cache_.remove_damaged(), SizeIs(1));
+  EXPECT_THAT(cache_.remove_damaged(), IsEmpty());
+  EXPECT_TRUE(cache_.load(first_.key, first_.compiler));
+  EXPECT_TRUE(fs::exists(cache_.folder() / "notes.txt"));
+}
+
+TEST_F(DiskCacheTest, ClearDeletesEntriesAndKeepsLocks) {
+  cache_.store(first_);
+  cache_.store(second_);
+  { const auto lock = cache_.lock("some"); }
+  EXPECT_EQ(cache_.clear(), 2u);
+  EXPECT_THAT(cache_.list(), IsEmpty());
+  EXPECT_TRUE(fs::exists(cache_.folder() / "v1" / "some.lock"));
+}
+
+TEST_F(DiskCacheTest, ClearDeletesStagingFilesThatNobodyWrites) {
+  const fs::path left = cache_.folder() / "v1" / "a.cubit.1.2.3.staging";
+  const fs::path written = cache_.folder() / "v1" / "b.cubit.1.2.3.staging";
+  test::write_whole(left, "x");
+  test::write_whole(written, "x");
+  const int file = ::open(written.c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(file, LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(cache_.clear(), 0u);
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(written));
+  ::close(file);
+}
+
+TEST_F(DiskCacheTest, AnEntryIsReadableForEverybodyWhoMayEnterTheFolder) {
+  const mode_t before = ::umask(022);
+  cache_.store(first_);
+  ::umask(before);
+  struct stat status {};
+  ASSERT_EQ(stat(entry_of(first_).c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644u);
+}
+
+TEST_F(DiskCacheTest, ADescriptorOfAnyLengthIsStoredCut) {
+  first_.descriptor.assign(std::size_t{3} << 20, '\x01');
+  EXPECT_TRUE(cache_.store(first_));
+  const auto loaded = cache_.load(first_.key, first_.compiler);
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->descriptor, first_.descriptor.substr(0, loaded->descriptor.size()));
+  EXPECT_GT(loaded->descriptor.size(), 1000u);
+  EXPECT_THAT(lines_.all(), IsEmpty());
+}
+
+TEST_F(DiskCacheTest, WhatCannotBeStoredIsAWarning) {
+  first_.entry_point.assign(std::size_t{3} << 20, 'k');
+  EXPECT_FALSE(cache_.store(first_));
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("was not stored")));
+  EXPECT_THAT(cache_.list(), IsEmpty());
+}
+
+TEST_F(DiskCacheTest, NoFolderMeansNoCacheAndNoWarning) {
+  const DiskCache none({}, lines_.sink());
+  EXPECT_FALSE(none.readable());
+  EXPECT_FALSE(none.writable());
+  EXPECT_FALSE(none.store(first_));
+  EXPECT_FALSE(none.load(first_.key, first_.compiler));
+  EXPECT_FALSE(none.load_any(first_.key));
+  EXPECT_FALSE(none.lock("some"));
+  EXPECT_THAT(none.list(), IsEmpty());
+  EXPECT_THAT(none.remove_damaged(), IsEmpty());
+  EXPECT_EQ(none.clear(), 0u);
+  EXPECT_THAT(lines_.all(), IsEmpty());
+}
+
+TEST_F(DiskCacheTest, ARelativeFolderStaysWhereItWas) {
+  fs::current_path(folder_.path());
+  const DiskCache cache("relative", {});
+  fs::current_path("/");
+  EXPECT_TRUE(cache.store(first_));
+  EXPECT_TRUE(fs::exists(folder_.path() / "relative" / "v1"));
+}
+
+TEST_F(DiskCacheTest, AnOlderSchemaIsAMissAndListedAsDamage) {
+  const fs::path old_folder = cache_.folder() / "v0";
+  fs::create_directory(old_folder);
+  test::write_whole(old_folder / entry_of(first_).filename(), serialise(first_));
+  EXPECT_FALSE(cache_.load(first_.key, first_.compiler));
+  EXPECT_FALSE(cache_.load_any(first_.key));
+  ASSERT_THAT(cache_.list(), SizeIs(1));
+  EXPECT_THAT(cache_.list().front().damage, HasSubstr("schema v0"));
+  EXPECT_THAT(cache_.remove_damaged(), SizeIs(1));
+  EXPECT_THAT(cache_.list(), IsEmpty());
+}
+
+TEST_F(DiskCacheTest, ANewerCubitsFilesAreLeftAlone) {
+  const fs::path newer = cache_.folder() / "v2" / "entry.cubit";
+  fs::create_directory(newer.parent_path());
+  test::write_whole(newer, "from the future");
+  EXPECT_THAT(cache_.list(), IsEmpty());
+  EXPECT_THAT(cache_.remove_damaged(), IsEmpty());
+  EXPECT_EQ(cache_.clear(), 0u);
+  EXPECT_TRUE(fs::exists(newer));
+}
+
+}  // namespace
+}  // namespace cubit::runtime

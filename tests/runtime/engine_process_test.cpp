@@ -1,0 +1,162 @@
+// Proves: one compile per key across processes, and nobody waits for the dead.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "base/error.hpp"
+#include "runtime/engine.hpp"
+#include "tests/runtime/support.hpp"
+
+namespace cubit::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::SizeIs;
+
+/// A pipe whose end-of-file says "go": every child blocks on it until the parent lets all go at once.
+class StartingGate {
+ public:
+  StartingGate() {
+    if (::pipe(ends_) != 0) throw std::runtime_error("pipe failed");
+  }
+  void wait_in_child() {
+    ::close(ends_[1]);
+    char byte = 0;
+    while (::read(ends_[0], &byte, 1) > 0) continue;
+  }
+  void open() { ::close(ends_[1]); }
+
+ private:
+  int ends_[2];
+};
+
+/// Eight threads of one process ask one engine; what they get must be one kernel.
+std::string ask_with_eight_threads(Engine& engine, const codegen::KernelSource& source) {
+  std::vector<std::shared_ptr<Kernel>> kernels(8);
+  std::atomic<int> failures = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (auto& kernel : kernels) {
+      threads.emplace_back([&] {
+        try {
+          kernel = engine.get(source);
+        } catch (const Failure&) {
+          ++failures;
+        }
+      });
+    }
+  }
+  if (failures != 0) return "a request failed";
+  for (const auto& kernel : kernels) {
+    if (kernel != kernels[0]) return "two kernels for one key";
+  }
+  return {};
+}
+
+class EngineProcessTest : public testing::Test {
+ protected:
+  Settings settings() const { return {.cache_dir = (folder_.path() / "cache").string()}; }
+
+  std::vector<std::string> ask_from_eight_processes(const std::shared_ptr<const Compiler>& compiler) {
+    StartingGate gate;
+    std::vector<test::Child> children;
+    for (int i = 0; i < 8; ++i) {
+      children.emplace_back([&]() -> std::string {
+        gate.wait_in_child();
+        Engine engine(settings(), {}, compiler);
+        if (std::string complaint = ask_with_eight_threads(engine, source_); !complaint.empty()) return complaint;
+        return engine.counters().compiles == 1 ? "compiled" : "";
+      });
+    }
+    gate.open();
+    std::vector<std::string> said;
+    for (test::Child& child : children) {
+      if (std::string text = child.join(); !text.empty()) said.push_back(text);
+    }
+    return said;
+  }
+
+  test::TemporaryFolder folder_;
+  codegen::KernelSource source_ = test::small_source();
+};
+
+TEST_F(EngineProcessTest, EightProcessesOfEightThreadsMakeOneCompile) {
+  // Long enough that every process asks before the first compile ends; the count does not depend on it.
+  const auto counting = std::make_shared<test::CountingCompiler>(
+      folder_.path() / "count",
+      [](const codegen::KernelSource&) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+  EXPECT_THAT(ask_from_eight_processes(counting), testing::ElementsAre("compiled"));
+  EXPECT_EQ(counting->compiles(), 1u);
+  EXPECT_THAT(test::files_ending(folder_.path() / "cache", ".cubit"), SizeIs(1));
+}
+
+TEST_F(EngineProcessTest, EightProcessesOfEightThreadsMakeOneCompileWithTheMachinesCompiler) {
+  // Asked in a process of its own: a compiler with threads inside must not be forked.
+  const std::string unavailable = test::Child([]() -> std::string {
+                                    std::string why;
+                                    return test::machine_nvrtc(why) ? "" : why;
+                                  }).join();
+  if (!unavailable.empty()) GTEST_SKIP() << unavailable;
+  EXPECT_THAT(ask_from_eight_processes(nullptr), testing::ElementsAre("compiled"));
+}
+
+TEST_F(EngineProcessTest, WhoWaitsGoesOnWhenTheOwnerIsKilled) {
+  const fs::path owner_compiles = folder_.path() / "owner compiles";
+  const auto counting =
+      std::make_shared<test::CountingCompiler>(folder_.path() / "count", [](const codegen::KernelSource&) {});
+  test::Child owner([&]() -> std::string {
+    const auto stuck = std::make_shared<test::CountingCompiler>(folder_.path() / "stuck", [&](const auto&) {
+      test::write_whole(owner_compiles, "");
+      ::pause();
+    });
+    Engine(settings(), {}, stuck).get(source_);
+    return "the stuck compile ended";
+  });
+  while (!fs::exists(owner_compiles)) std::this_thread::yield();
+
+  std::vector<test::Child> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.emplace_back([&]() -> std::string {
+      Engine engine(settings(), {}, counting);
+      return ask_with_eight_threads(engine, source_);
+    });
+  }
+  // They can do nothing but wait while the owner lives: no compile happens, however long this lasts.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(counting->compiles(), 0u);
+  owner.kill();
+  for (test::Child& child : waiting) EXPECT_EQ(child.join(), "");
+  EXPECT_EQ(counting->compiles(), 1u);
+}
+
+TEST_F(EngineProcessTest, WhoWaitsForAFailureTriesItself) {
+  const fs::path fails = folder_.path() / "fails";
+  const auto counting =
+      std::make_shared<test::CountingCompiler>(folder_.path() / "count", [&](const codegen::KernelSource&) {
+        // The first of all processes to get here fails.
+        if (::mkdir(fails.c_str(), 0700) == 0) throw Failure(Status::compile_failed, "small", "first one fails");
+      });
+  StartingGate gate;
+  std::vector<test::Child> children;
+  for (int i = 0; i < 4; ++i) {
+    children.emplace_back([&]() -> std::string {
+      gate.wait_in_child();
+      Engine engine(settings(), {}, counting);
+      engine.get(source_);
+      return {};
+    });
+  }
+  gate.open();
+  int failed = 0;
+  for (test::Child& child : children) failed += !child.join().empty();
+  EXPECT_EQ(failed, 1);
+  EXPECT_EQ(counting->compiles(), 2u);
+}
+
+}  // namespace
+}  // namespace cubit::runtime

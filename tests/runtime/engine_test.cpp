@@ -1,0 +1,349 @@
+// Proves: memory before disk before compiler, one flight per key, failures forgotten, no lock held while compiling, and
+// what the never-compile mode says.
+#include "runtime/engine.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <latch>
+#include <thread>
+
+#include "base/error.hpp"
+#include "tests/runtime/support.hpp"
+
+namespace cubit::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Failure failure_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Failure& failure) {
+    return failure;
+  }
+  return {Status::ok, "nothing", "no failure was thrown"};
+}
+
+class EngineTest : public testing::Test {
+ protected:
+  Settings settings() const { return {.cache_dir = (folder_.path() / "cache").string()}; }
+  std::shared_ptr<test::CountingCompiler> compiler(
+      std::function<void(const codegen::KernelSource&)> during = {}) const {
+    return std::make_shared<test::CountingCompiler>(folder_.path() / "count", std::move(during));
+  }
+
+  test::TemporaryFolder folder_;
+  test::Lines lines_{LogLevel::info};
+};
+
+TEST_F(EngineTest, CompilesOnceThenAnswersFromMemoryThenFromDisk) {
+  const auto counting = compiler();
+  Engine cold(settings(), {}, counting);
+  const auto first = cold.get(test::small_source());
+  EXPECT_EQ(cold.get(test::small_source()), first);
+  EXPECT_EQ(cold.counters().compiles, 1u);
+  EXPECT_EQ(cold.counters().memory_hits, 1u);
+
+  Engine warm(settings(), {}, counting);
+  EXPECT_EQ(serialise(warm.get(test::small_source())->artifact()), serialise(first->artifact()));
+  EXPECT_EQ(warm.counters().disk_hits, 1u);
+  EXPECT_EQ(warm.counters().compiles, 0u);
+  EXPECT_EQ(counting->compiles(), 1u);
+}
+
+TEST_F(EngineTest, TheArtifactSaysWhatMadeIt) {
+  Engine engine(settings(), {}, compiler());
+  const Artifact artifact = engine.get(test::small_source())->artifact();
+  EXPECT_EQ(artifact.key, request_key(test::small_source()));
+  EXPECT_EQ(artifact.compiler.text(), "13.0.88");
+  EXPECT_EQ(artifact.descriptor, "small:first");
+  EXPECT_EQ(artifact.target, "sm_90a");
+  EXPECT_EQ(artifact.entry_point, "small");
+  EXPECT_EQ(artifact.resources.registers, 10);
+  EXPECT_EQ(artifact.cubin.size(), test::small_source().template_text.size());
+}
+
+TEST_F(EngineTest, WithoutADiskCacheEveryEngineCompiles) {
+  const auto counting = compiler();
+  for (int i = 0; i < 2; ++i) Engine({}, {}, counting).get(test::small_source());
+  EXPECT_EQ(counting->compiles(), 2u);
+}
+
+TEST_F(EngineTest, AKernelOutlivesItsEngine) {
+  std::shared_ptr<Kernel> kernel;
+  {
+    Engine engine(settings(), {}, compiler());
+    kernel = engine.get(test::small_source());
+  }
+  EXPECT_EQ(kernel->artifact().entry_point, "small");
+}
+
+TEST_F(EngineTest, OneCodeWithTwoLaunchShapesIsTwoKernelsAndOneCompile) {
+  const auto counting = compiler();
+  Engine engine(settings(), {}, counting);
+  auto wide = test::small_source();
+  wide.launch = {.threads = 256, .dynamic_shared_memory = 1024};
+  EXPECT_EQ(engine.get(test::small_source())->launch_facts().threads, 32);
+  EXPECT_EQ(engine.get(wide)->launch_facts().threads, 256);
+  EXPECT_EQ(engine.get(wide)->launch_facts().dynamic_shared_memory, 1024);
+  EXPECT_EQ(counting->compiles(), 1u);
+}
+
+TEST_F(EngineTest, AFailureIsForgottenAndNothingIsCached) {
+  std::atomic<bool> broken = true;
+  Engine engine(settings(), lines_.sink(), compiler([&](const codegen::KernelSource&) {
+                  if (broken) throw Failure(Status::compile_failed, "small", "the compiler said no");
+                }));
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source()); }).status(), Status::compile_failed);
+  EXPECT_THAT(engine.disk_cache().list(), IsEmpty());
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source()); }).status(), Status::compile_failed);
+  broken = false;
+  EXPECT_TRUE(engine.get(test::small_source()));
+  EXPECT_EQ(engine.counters().compiles, 3u);
+  EXPECT_EQ(engine.counters().failures, 2u);
+  EXPECT_EQ(engine.counters().memory_hits, 0u);
+}
+
+TEST_F(EngineTest, ThreadsThatAskTogetherShareOneCompile) {
+  constexpr int kThreads = 8;
+  Engine* engine_in_flight = nullptr;
+  // The compile ends only when all others are known to wait for it.
+  Engine engine(settings(), {}, compiler([&](const codegen::KernelSource&) {
+                  while (engine_in_flight->counters().waits < kThreads - 1) std::this_thread::yield();
+                }));
+  engine_in_flight = &engine;
+  std::vector<std::shared_ptr<Kernel>> kernels(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& kernel : kernels) threads.emplace_back([&] { kernel = engine.get(test::small_source()); });
+  }
+  for (const auto& kernel : kernels) EXPECT_EQ(kernel, kernels[0]);
+  EXPECT_EQ(engine.counters().compiles, 1u);
+  EXPECT_EQ(engine.counters().waits, kThreads - 1u);
+}
+
+TEST_F(EngineTest, ThreadsThatWaitShareTheErrorAndTheNextRequestTriesAgain) {
+  constexpr int kThreads = 4;
+  Engine* engine_in_flight = nullptr;
+  std::atomic<bool> broken = true;
+  Engine engine(settings(), {}, compiler([&](const codegen::KernelSource&) {
+                  if (!broken) return;
+                  while (engine_in_flight->counters().waits < kThreads - 1) std::this_thread::yield();
+                  throw Failure(Status::compile_failed, "small", "no");
+                }));
+  engine_in_flight = &engine;
+  std::atomic<int> failed = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back(
+          [&] { failed += failure_of([&] { engine.get(test::small_source()); }).status() == Status::compile_failed; });
+    }
+  }
+  EXPECT_EQ(failed, kThreads);
+  EXPECT_EQ(engine.counters().compiles, 1u);
+  EXPECT_EQ(engine.counters().failures, static_cast<std::uint64_t>(kThreads));
+  broken = false;
+  EXPECT_TRUE(engine.get(test::small_source()));
+}
+
+TEST_F(EngineTest, TwoKeysCompileAtTheSameTime) {
+  // Each compile waits inside for the other: with any lock held across a compile this test would never end.
+  std::barrier together(2);
+  Engine engine(settings(), {}, compiler([&](const codegen::KernelSource&) { together.arrive_and_wait(); }));
+  {
+    const std::jthread other([&] { engine.get(test::small_source("other")); });
+    engine.get(test::small_source());
+  }
+  EXPECT_EQ(engine.counters().compiles, 2u);
+}
+
+TEST_F(EngineTest, ACachedKernelIsServedWhileAnotherCompiles) {
+  std::latch compiling(1);
+  std::latch served(1);
+  Engine engine(settings(), {}, compiler([&](const codegen::KernelSource& source) {
+                  if (source.descriptor != "small:slow") return;
+                  compiling.count_down();
+                  served.wait();
+                }));
+  engine.get(test::small_source());
+  const std::jthread slow([&] { engine.get(test::small_source("slow")); });
+  compiling.wait();
+  EXPECT_TRUE(engine.get(test::small_source()));
+  served.count_down();
+}
+
+TEST_F(EngineTest, TheLogSinkMayCallTheEngine) {
+  Engine* engine_of_sink = nullptr;
+  int lines = 0;
+  Engine engine(
+      settings(),
+      [&](LogLevel, std::string_view) {
+        if (engine_of_sink != nullptr && ++lines == 1) engine_of_sink->get(test::small_source("from the sink"));
+      },
+      compiler());
+  engine_of_sink = &engine;
+  engine.get(test::small_source());
+  EXPECT_GT(lines, 1);
+  EXPECT_EQ(engine.counters().compiles, 2u);
+}
+
+TEST_F(EngineTest, TheLogSinkMayAskForTheKernelThatItsLineIsAbout) {
+  // A line given inside the flight, or with the key's file lock held, makes these wait for themselves for ever.
+  const auto counting = compiler();
+  Engine* first = nullptr;
+  Engine second(settings(), {}, counting);
+  int lines = 0;
+  Engine engine(
+      settings(),
+      [&](LogLevel, std::string_view line) {
+        if (line.find("small:first") == std::string_view::npos || ++lines != 1) return;
+        EXPECT_TRUE(first->get(test::small_source()));
+        EXPECT_TRUE(second.get(test::small_source()));
+      },
+      counting);
+  first = &engine;
+  engine.get(test::small_source());
+  EXPECT_GE(lines, 1);
+  EXPECT_EQ(engine.counters().memory_hits, 1u);
+  EXPECT_EQ(second.counters().disk_hits, 1u);
+}
+
+TEST_F(EngineTest, TheLogSinkMayCallTheEngineWhileItsCompilerIsFoundAndAfterAFailure) {
+  Settings broken = settings();
+  broken.nvrtc_path = FAKE_NVRTC;
+  Engine* engine_of_sink = nullptr;
+  int lines = 0;
+  Engine engine(broken, [&](LogLevel, std::string_view) {
+    if (++lines > 1) return;
+    EXPECT_NO_THROW(engine_of_sink->compiler());
+    EXPECT_EQ(failure_of([&] { engine_of_sink->get(test::small_source()); }).status(), Status::compile_failed);
+  });
+  engine_of_sink = &engine;
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source()); }).status(), Status::compile_failed);
+  EXPECT_EQ(lines, 1) << "the version of the compiler found";
+  EXPECT_EQ(engine.counters().failures, 2u);
+}
+
+TEST_F(EngineTest, ALogSinkThatThrowsFailsNoRequest) {
+  Engine engine(
+      settings(), [](LogLevel, std::string_view) { throw std::runtime_error("full"); }, compiler());
+  EXPECT_TRUE(engine.get(test::small_source()));
+  EXPECT_EQ(engine.counters().failures, 0u);
+}
+
+TEST_F(EngineTest, CompilesAreLogged) {
+  Engine engine(settings(), lines_.sink(), compiler());
+  engine.get(test::small_source());
+  EXPECT_THAT(lines_.all(), Contains(AllOf(HasSubstr("small:first"), HasSubstr("sm_90a"), HasSubstr("10 registers"))));
+}
+
+// ---- never-compile mode ---------------------------------------------------------------------------------------------
+
+class NeverCompileTest : public EngineTest {
+ protected:
+  Settings never() const {
+    Settings result = settings();
+    result.compile_policy = CompilePolicy::never;
+    return result;
+  }
+  /// No such library: this engine has no compiler.
+  Settings never_without_compiler() const {
+    Settings result = never();
+    result.nvrtc_path = (folder_.path() / "libnvrtc.so").string();
+    return result;
+  }
+};
+
+TEST_F(NeverCompileTest, AMissNamesTheDescriptorTheTargetAndTheWayOut) {
+  const auto counting = compiler();
+  Engine engine(never(), {}, counting);
+  const Failure failure = failure_of([&] { engine.get(test::small_source()); });
+  EXPECT_EQ(failure.status(), Status::not_cached);
+  EXPECT_THAT(failure.what(), AllOf(HasSubstr("small:first"), HasSubstr("sm_90a"), HasSubstr("may not compile"),
+                                    HasSubstr("cubit compile 'small:first' --arch sm_90a")));
+  EXPECT_EQ(counting->compiles(), 0u);
+  EXPECT_EQ(engine.counters().failures, 1u);
+}
+
+TEST_F(NeverCompileTest, AMissOfACallersOwnSourceDoesNotNameACommandThatCannotMakeIt) {
+  auto own = test::small_source();
+  own.callers_own = true;
+  Engine engine(never(), {}, compiler());
+  const Failure failure = failure_of([&] { engine.get(own); });
+  EXPECT_EQ(failure.status(), Status::not_cached);
+  EXPECT_THAT(failure.what(), AllOf(HasSubstr("an engine that may compile and has the same cache folder"),
+                                    testing::Not(HasSubstr("cubit compile"))));
+}
+
+TEST_F(NeverCompileTest, WhatIsOnDiskIsServed) {
+  const auto counting = compiler();
+  Engine(settings(), {}, counting).get(test::small_source());
+  Engine engine(never(), {}, counting);
+  EXPECT_TRUE(engine.get(test::small_source()));
+  EXPECT_EQ(engine.counters().disk_hits, 1u);
+}
+
+TEST_F(NeverCompileTest, NeedsNoCompiler) {
+  Engine(settings(), {}, compiler()).get(test::small_source());
+  Engine engine(never_without_compiler(), lines_.sink());
+  EXPECT_TRUE(engine.get(test::small_source()));
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source("other")); }).status(), Status::not_cached);
+  EXPECT_THAT(lines_.all(), IsEmpty());
+}
+
+TEST_F(NeverCompileTest, AnotherCompilersEntryIsServed) {
+  // Made by 12.8.93; the compiler of this engine is 13.0.88.
+  DiskCache(settings().cache_dir, {}).store(test::small_artifact(test::small_source(), {12, 8, 93}));
+  const auto counting = compiler();
+  Engine engine(never(), lines_.sink(), counting);
+  EXPECT_EQ(engine.get(test::small_source())->artifact().compiler.text(), "12.8.93");
+  EXPECT_EQ(engine.counters().disk_hits, 1u);
+  EXPECT_EQ(counting->compiles(), 0u);
+  EXPECT_THAT(lines_.all(), IsEmpty());
+  // An engine that may compile makes its own: the entry is another compiler's.
+  EXPECT_EQ(Engine(settings(), {}, counting).get(test::small_source())->artifact().compiler.text(), "13.0.88");
+}
+
+TEST_F(NeverCompileTest, AKernelStoredLaterIsFound) {
+  Engine engine(never_without_compiler(), {});
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source()); }).status(), Status::not_cached);
+  Engine(settings(), {}, compiler()).get(test::small_source());
+  EXPECT_TRUE(engine.get(test::small_source()));
+}
+
+// ---- no compiler ----------------------------------------------------------------------------------------------------
+
+TEST_F(EngineTest, WithoutACompilerTheDiskAnswersAndAMissSaysWhatWasTried) {
+  Engine(settings(), {}, compiler()).get(test::small_source());
+  Settings without = settings();
+  without.nvrtc_path = (folder_.path() / "libnvrtc.so").string();
+  Engine engine(without, {});
+  EXPECT_TRUE(engine.get(test::small_source()));
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const Failure failure = failure_of([&] { engine.get(test::small_source("other")); });
+    EXPECT_EQ(failure.status(), Status::compiler_unavailable);
+    EXPECT_THAT(failure.what(), AllOf(HasSubstr(without.nvrtc_path), HasSubstr("CUBIT_NVRTC")));
+  }
+  EXPECT_EQ(failure_of([&] { engine.compiler(); }).status(), Status::compiler_unavailable);
+}
+
+TEST_F(EngineTest, ACompilerThatAppearsLaterIsFound) {
+  Settings later = settings();
+  later.nvrtc_path = (folder_.path() / "libnvrtc.so").string();
+  Engine engine(later, {});
+  EXPECT_EQ(failure_of([&] { engine.compiler(); }).status(), Status::compiler_unavailable);
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source()); }).status(), Status::compiler_unavailable);
+  std::filesystem::copy_file(FAKE_NVRTC, later.nvrtc_path);
+  EXPECT_EQ(engine.compiler().version().major, 12);
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source()); }).status(), Status::compile_failed);
+}
+
+}  // namespace
+}  // namespace cubit::runtime

@@ -1,0 +1,90 @@
+// Proves: each variable is read as settings.hpp documents it, and a wrong value is one clear error.
+#include "runtime/settings.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.hpp"
+
+namespace cubit::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class SettingsTest : public testing::Test {
+ protected:
+  // gtest_discover_tests gives every test a process of its own; nothing to restore.
+  void SetUp() override {
+    for (const char* name : {"CUBIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME",
+                             "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE"}) {
+      unsetenv(name);
+    }
+  }
+  static void set(const char* name, const char* value) { setenv(name, value, 1); }
+};
+
+TEST_F(SettingsTest, NothingSetMeansNoDiskCacheAndCompilationAllowed) {
+  const Settings settings = Settings::from_environment();
+  EXPECT_EQ(settings.cache_dir, "");
+  EXPECT_EQ(settings.nvrtc_path, "");
+  EXPECT_THAT(settings.nvrtc_folders, IsEmpty());
+  EXPECT_EQ(settings.compile_policy, CompilePolicy::allow);
+}
+
+TEST_F(SettingsTest, CacheFolderComesFromCubitThenXdgThenHome) {
+  set("HOME", "/home/someone");
+  EXPECT_EQ(Settings::from_environment().cache_dir, "/home/someone/.cache/cubit");
+  set("XDG_CACHE_HOME", "/xdg");
+  EXPECT_EQ(Settings::from_environment().cache_dir, "/xdg/cubit");
+  set("CUBIT_CACHE_DIR", "/chosen");
+  EXPECT_EQ(Settings::from_environment().cache_dir, "/chosen");
+}
+
+TEST_F(SettingsTest, RelativeXdgFolderIsIgnoredAsItsSpecificationDemands) {
+  set("HOME", "/home/someone");
+  set("XDG_CACHE_HOME", "relative");
+  EXPECT_EQ(Settings::from_environment().cache_dir, "/home/someone/.cache/cubit");
+}
+
+TEST_F(SettingsTest, EmptyCacheFolderMeansNone) {
+  set("HOME", "/home/someone");
+  set("CUBIT_CACHE_DIR", "");
+  EXPECT_EQ(Settings::from_environment().cache_dir, "");
+}
+
+TEST_F(SettingsTest, FoldersForNvrtcInOrderOfPreference) {
+  set("HOME", "/home/someone");
+  set("CUBIT_NVRTC_DIR", "/wheels");
+  set("CUDA_HOME", "/toolkit");
+  set("CUDA_PATH", "/other");
+  set("VIRTUAL_ENV", "/venv");
+  set("CONDA_PREFIX", "/conda");
+  set("CUBIT_NVRTC", "/library.so");
+  const Settings settings = Settings::from_environment();
+  EXPECT_THAT(settings.nvrtc_folders,
+              ElementsAre("/wheels", "/toolkit", "/other", "/venv", "/conda", "/home/someone/.local"));
+  EXPECT_EQ(settings.nvrtc_path, "/library.so");
+}
+
+TEST_F(SettingsTest, CompilePolicyAcceptsTwoWordsOnly) {
+  set("CUBIT_COMPILE", "never");
+  EXPECT_EQ(Settings::from_environment().compile_policy, CompilePolicy::never);
+  set("CUBIT_COMPILE", "allow");
+  EXPECT_EQ(Settings::from_environment().compile_policy, CompilePolicy::allow);
+  set("CUBIT_COMPILE", "Never");
+  try {
+    Settings::from_environment();
+    FAIL() << "accepted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_THAT(failure.what(), HasSubstr("CUBIT_COMPILE=Never"));
+    EXPECT_THAT(failure.what(), HasSubstr("allow or never"));
+  }
+}
+
+}  // namespace
+}  // namespace cubit::runtime

@@ -1,0 +1,101 @@
+// What the runtime's tests share: folders that vanish, a compiler that counts, processes that report.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/kernel_source.hpp"
+#include "runtime/artifact.hpp"
+#include "runtime/log.hpp"
+#include "runtime/nvrtc.hpp"
+
+namespace cubit::runtime::test {
+
+/// A new empty folder, removed with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_whole(const std::filesystem::path& path);
+void write_whole(const std::filesystem::path& path, std::string_view content);
+
+/// All regular files below `folder` whose names end in `suffix`, sorted.
+std::vector<std::filesystem::path> files_ending(const std::filesystem::path& folder, std::string_view suffix);
+
+/// Keeps lines of `level` and above.
+class Lines {
+ public:
+  explicit Lines(LogLevel level = LogLevel::warning) : level_(level) {}
+  LogSink sink();
+  std::vector<std::string> all() const;
+
+ private:
+  LogLevel level_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+/// A request that any NVRTC accepts; `text` makes it another one.
+codegen::KernelSource small_source(std::string_view text = "first");
+
+Artifact small_artifact(const codegen::KernelSource& source, const CompilerVersion& compiler = {13, 0, 88});
+
+/// Makes a cubin out of nothing, and appends one byte to `count_file` for every compile: processes can share it.
+/// `during` runs inside each compile.
+class CountingCompiler : public Compiler {
+ public:
+  explicit CountingCompiler(std::filesystem::path count_file,
+                            std::function<void(const codegen::KernelSource&)> during = {});
+  const CompilerVersion& version() const override { return version_; }
+  Compiled compile(const codegen::KernelSource& source) const override;
+  std::size_t compiles() const;
+
+ private:
+  CompilerVersion version_{13, 0, 88};
+  std::filesystem::path count_file_;
+  std::function<void(const codegen::KernelSource&)> during_;
+};
+
+/// A process of its own that runs `body` and ends without running anybody's destructors.
+class Child {
+ public:
+  /// `body` returns what it has to complain about; empty is well.
+  explicit Child(const std::function<std::string()>& body);
+  Child(Child&& other) noexcept;
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child();
+
+  int process() const { return process_; }
+  void kill();
+  /// What the body returned, or how the process died.
+  std::string join();
+
+ private:
+  int process_ = -1;
+  int pipe_ = -1;
+};
+
+/// What a child returns if this machine does not let it do its experiment.
+inline constexpr std::string_view kNotAllowedHere = "not allowed here: ";
+
+/// In a child: a private view of the mounts. Returns kNotAllowedHere + why if that is refused.
+std::string own_mounts();
+
+/// The machine's NVRTC, or null with the reason in `why`.
+std::shared_ptr<const Compiler> machine_nvrtc(std::string& why);
+
+}  // namespace cubit::runtime::test

@@ -1,0 +1,118 @@
+// Whole operators on the CPU device, through the public surface alone: what NVRTC makes for an architecture computes what
+// the reference computes, and touches nothing around its outputs. Skipped where there is no NVRTC.
+#include <gmock/gmock.h>
+
+#include "tests/gpu/gpu_case.hpp"
+
+namespace cubit::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+EngineOptions without_cache() {
+  EngineOptions options;
+  options.cache_dir = "";
+  return options;
+}
+
+const Engine& engine() {
+  static const Engine instance(without_cache());
+  return instance;
+}
+
+bool can_compile() {
+  try {
+    engine().get("stream_read", "cpu:sm_80");
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != CUBIT_COMPILER_UNAVAILABLE) throw;
+    return false;
+  }
+}
+
+class CpuOperators : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  }
+
+  void launch(const Kernel& kernel, const DeviceCase& on_device, cubit_stream stream = nullptr) const {
+    const void* arguments = on_device.arguments();
+    GuardedBuffer workspace(device_, kernel.workspace(arguments, &device_), 0);
+    kernel.launch(arguments, {.device = &device_,
+                              .stream = stream,
+                              .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                              .workspace_bytes = workspace.bytes()});
+    on_device.expect_guards_intact();
+    EXPECT_TRUE(workspace.guards_intact());
+  }
+
+  void expect_good(const std::string& descriptor, const Problem::Numbers& sizes) const {
+    SCOPED_TRACE(descriptor);
+    const Problem problem = Problem::random(descriptor, sizes, 7);
+    const DeviceCase on_device(device_, problem);
+    launch(engine().get(descriptor, GetParam()), on_device);
+    const auto result = on_device.compare(problem);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+  }
+
+  Device device_{GetParam()};
+};
+
+TEST_P(CpuOperators, StreamReadReadsEveryWord) { expect_good("stream_read", {{"bytes", 1 << 18}}); }
+
+TEST_P(CpuOperators, Int4RowsInSeveralSplits) {
+  expect_good("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4", {{"batch", 1}, {"context", 1024}, {"kv_heads", 1}});
+}
+
+TEST_P(CpuOperators, TheOtherFormats) {
+  for (const char* descriptor :
+       {"gqa_decode:heads_per_kv=8", "gqa_decode:heads_per_kv=3,kv=fp16,query=fp16,output=fp16,head_dim=64",
+        "gqa_decode:heads_per_kv=16,kv=int4_rows,groups=8",
+        "gqa_decode:heads_per_kv=2,kv=int4_rows,head_dim=64,query=fp16,alignment=4"}) {
+    expect_good(descriptor, {{"batch", 3}, {"context", 200}, {"kv_heads", 2}});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, CpuOperators, ::testing::Values("cpu:sm_80", "cpu:sm_90a", "cpu:sm_120"),
+                         [](const auto& given) { return std::string(given.param + 4); });
+
+TEST(CpuDevice, DescribesItself) {
+  const std::string facts = Device("cpu:sm_90a").describe();
+  EXPECT_THAT(facts, HasSubstr("sm_90a"));
+  EXPECT_THAT(facts, HasSubstr("\"cpu:sm_90a\""));
+}
+
+TEST(CpuDevice, TakesNoUnknownArchitecture) { EXPECT_THROW(Device("cpu:sm_1"), Error); }
+
+TEST(CpuDevice, TakesCodeThatWasMadeForItOnly) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  const Device device("cpu:sm_80");
+  try {
+    engine().get("stream_read", "sm_80").prepare(device);
+    FAIL() << "a cubin was loaded";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a cubin runs on a GPU"));
+  }
+  EXPECT_THROW(engine().get("stream_read", "cpu:sm_90a").prepare(device), Error);
+}
+
+/// What is captured runs at the replay, each time.
+TEST(CpuDevice, GraphsAreReplayed) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  const Device device("cpu:sm_80");
+  const Problem problem = Problem::random("stream_read", {{"bytes", 4096}}, 1);
+  const DeviceCase on_device(device, problem);
+  const Kernel kernel = engine().get("stream_read", "cpu:sm_80");
+  kernel.prepare(device);
+  cubit_stream stream = device.create_stream();
+  const Graph graph =
+      device.capture(stream, [&] { kernel.launch(on_device.arguments(), {.device = &device, .stream = stream}); });
+  EXPECT_FALSE(on_device.compare(problem).good()) << "it ran before the replay";
+  device.replay(graph, stream);
+  EXPECT_TRUE(on_device.compare(problem).good());
+  device.destroy_stream(stream);
+}
+
+}  // namespace
+}  // namespace cubit::tests

@@ -1,0 +1,46 @@
+// The descriptors of gqa_decode that tests cover: every pair of values of every two fields.
+#pragma once
+
+#include <cubit/gqa_decode.hpp>
+
+#include <vector>
+
+#include "tests/support/pairwise.hpp"
+
+namespace cubit::tests {
+
+/// `dense_only`: only those whose unpadded rows satisfy their alignment, so that dense tensors can be launched.
+inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
+  struct Cache {
+    KvFormat kv;
+    int groups;
+  };
+  static const std::vector<int> head_dims = {64, 128};
+  static const std::vector<int> heads = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  static const std::vector<Cache> caches = {{KvFormat::bf16, 1},      {KvFormat::fp16, 1},
+                                            {KvFormat::int4_rows, 1}, {KvFormat::int4_rows, 2},
+                                            {KvFormat::int4_rows, 4}, {KvFormat::int4_rows, 8}};
+  static const std::vector<Element> elements = {Element::bf16, Element::fp16};
+  static const std::vector<int> alignments = {16, 8, 4};
+  const auto make = [](const Combination& c) {
+    GqaDecode descriptor;
+    descriptor.head_dim = head_dims[c[0]];
+    descriptor.heads_per_kv = heads[c[1]];
+    descriptor.kv = caches[c[2]].kv;
+    descriptor.groups = caches[c[2]].groups;
+    descriptor.query = elements[c[3]];
+    descriptor.output = elements[c[4]];
+    descriptor.alignment = alignments[c[5]];
+    return descriptor;
+  };
+  const auto legal = [&](const Combination& c) {
+    const GqaDecode descriptor = make(c);
+    if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim / descriptor.groups % 16 != 0) return false;
+    return !dense_only || descriptor.row_bytes() % descriptor.alignment == 0;
+  };
+  std::vector<GqaDecode> descriptors;
+  for (const Combination& c : pairwise_cover({2, 16, 6, 2, 2, 3}, legal)) descriptors.push_back(make(c));
+  return descriptors;
+}
+
+}  // namespace cubit::tests

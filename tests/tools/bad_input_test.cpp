@@ -1,0 +1,284 @@
+// Proves that every mistake a user can make ends in exit code 2 and one sentence on standard error that names what was
+// given, with nothing on standard output: on any machine, with or without a compiler or a GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/tools/program.hpp"
+#include "tools/safetensors.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::Program;
+using test::Result;
+using test::safetensors_bytes;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
+
+void expect_one_sentence(const Result& result, const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, StartsWith("cubit: "));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
+}
+
+struct Mistake {
+  const char* name;
+  std::vector<std::string> arguments;
+  std::vector<std::string> parts;  ///< of the sentence
+};
+
+void PrintTo(const Mistake& mistake, std::ostream* stream) { *stream << mistake.name; }
+
+class BadInput : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(BadInput, IsOneSentenceAndExitCodeTwo) {
+  const Program program;
+  expect_one_sentence(program.run(GetParam().arguments), GetParam().parts);
+}
+
+std::vector<Mistake> usage_mistakes() {
+  return {
+      {"NoSubcommand", {}, {"subcommand", "cubit --help"}},
+      {"UnknownSubcommand", {"fly"}, {"fly"}},
+      {"UnknownOption", {"devices", "--fast"}, {"--fast", "cubit devices --help"}},
+      {"MissingDescriptor", {"run"}, {"DESCRIPTOR", "cubit run --help"}},
+      {"NothingToCompile", {"compile"}, {"no descriptor"}},
+      {"BadPolicy", {"devices", "--compile", "maybe"}, {"--compile"}},
+      {"BadJobs", {"compile", "gqa_decode", "--jobs", "0"}, {"--jobs"}},
+      {"MissingList", {"compile", "--file", "/nonexistent/list"}, {"/nonexistent/list", "cannot be read"}},
+      {"ListIsAFolder", {"compile", "--file", "/"}, {"/", "cannot be read"}},
+      {"NoData", {"run", "gqa_decode"}, {"--input", "--random"}},
+      {"TwoSources", {"run", "gqa_decode", "--input", "a", "--random", "batch=1"}, {"--input and --random", "exclude"}},
+      {"RandomIsNoNumber", {"run", "gqa_decode", "--random", "batch=two"}, {"\"two\" is not a number"}},
+      {"RandomOverflows", {"run", "gqa_decode", "--random", "batch=1e999"}, {"the number overflows"}},
+      {"SetWithoutValue", {"run", "gqa_decode", "--random", "batch=1", "--set", "x"}, {"--set \"x\"", "name=number"}},
+      {"CacheWithoutVerb", {"cache"}, {"subcommand", "cubit cache --help"}},
+      {"UnknownCacheVerb", {"cache", "nosuch"}, {"nosuch: is not a subcommand of cubit cache", "cubit cache --help"}},
+      {"UnknownOperatorHelp", {"operators", "gemm"}, {"\"gemm\"", "is not an operator"}},
+  };
+}
+
+std::vector<Mistake> descriptor_mistakes() {
+  return {
+      {"UnknownOperator", {"compile", "no_such_operator"}, {"no_such_operator", "gqa_decode"}},
+      {"UnknownField", {"compile", "gqa_decode:colour=red"}, {"colour"}},
+      {"HeadDim100", {"compile", "gqa_decode:head_dim=100"}, {"head_dim", "100", "64", "128"}},
+      {"Groups3", {"compile", "gqa_decode:kv=int4_rows,groups=3"}, {"groups", "3"}},
+      {"NumberOverflows",
+       {"compile", "gqa_decode:head_dim=99999999999999999999"},
+       {"head_dim", "99999999999999999999"}},
+      {"FieldTwice", {"compile", "gqa_decode:head_dim=64,head_dim=64"}, {"head_dim"}},
+      {"FieldWithoutValue", {"compile", "gqa_decode:head_dim"}, {"head_dim"}},
+      {"EmptyDescriptor", {"compile", ""}, {"gqa_decode"}},
+      {"GroupsOfBf16", {"compile", "gqa_decode:groups=4"}, {"groups"}},
+      {"UnknownArchitecture", {"compile", "gqa_decode", "--arch", "sm_42"}, {"sm_42", "sm_80"}},
+      {"UnknownArchitectureInRun",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--arch", "sm_42"},
+       {"sm_42"}},
+      {"UnknownArchitectureInExplain", {"explain", "gqa_decode", "--arch", "sm_42"}, {"sm_42"}},
+      {"TwoArchitecturesInExplain", {"explain", "gqa_decode", "--arch", "sm_80,sm_86"}, {"one architecture"}},
+      {"EmptyArchitecture", {"compile", "gqa_decode", "--arch", "sm_80,"}, {"--arch", "empty"}},
+      {"NoMmaSync", {"compile", "gqa_decode", "--arch", "sm_75"}, {"sm_75"}},
+      {"ScaleIsNaN",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--set", "softmax_scale=nan"},
+       {"softmax_scale", "nan"}},
+      {"ScaleIsInfinite",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--set", "softmax_scale=inf"},
+       {"softmax_scale", "inf"}},
+      {"ScaleOverflowsFloat",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--set", "softmax_scale=1e300"},
+       {"softmax_scale", "1e+300"}},
+      {"ScaleOverflowsInTheKernel",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--set", "softmax_scale=3e38"},
+       {"softmax_scale", "3e+38"}},
+      {"UnknownSize", {"run", "gqa_decode", "--random", "batch=1,weight=3"}, {"weight"}},
+      {"NegativeSize", {"run", "gqa_decode", "--random", "batch=-1,context=16,kv_heads=1"}, {"batch", "-1"}},
+      {"FractionalSize", {"run", "gqa_decode", "--random", "batch=1.5,context=16,kv_heads=1"}, {"batch", "1.5"}},
+      {"HugeSize", {"run", "gqa_decode", "--random", "batch=1e30,context=16,kv_heads=1"}, {"batch"}},
+      {"HugeProduct", {"run", "gqa_decode", "--random", "batch=1000000,context=1000000,kv_heads=1"}, {"limited to"}},
+      {"OutputFolderMissing",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--output", "/nonexistent/out"},
+       {"/nonexistent/out", "cannot be written"}},
+      {"OutputIsADevice",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--output", "/dev/null"},
+       {"/dev/null", "not a regular file"}},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Usage, BadInput, ::testing::ValuesIn(usage_mistakes()),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Descriptor, BadInput, ::testing::ValuesIn(descriptor_mistakes()),
+                         [](const auto& test) { return test.param.name; });
+
+/// A tensor of zeros.
+struct Zeros {
+  std::string name;
+  std::string type;
+  std::vector<std::int64_t> shape;
+  std::string data;
+};
+
+Zeros zeros(std::string name, std::string type, std::vector<std::int64_t> shape) {
+  std::size_t bytes = type == "U8" ? 1 : type == "I32" ? 4 : 2;
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
+  return {std::move(name), std::move(type), std::move(shape), std::string(bytes, '\0')};
+}
+
+std::string file_of(const std::vector<Zeros>& tensors) {
+  std::vector<TensorView> views;
+  std::string data;
+  for (const Zeros& tensor : tensors) {
+    views.push_back({tensor.name, tensor.type, tensor.shape, test::as_bytes(tensor.data)});
+    data += tensor.data;
+  }
+  return safetensors_header(views) + data;
+}
+
+Result run_file(const std::string& descriptor, const std::string& content) {
+  const Program program;
+  const std::string path = program.folder().write("case.safetensors", content);
+  return program.run({"run", descriptor, "--input", path});
+}
+
+/// The shipped shape: one sequence, 8 query heads on one KV head, 16 tokens; rows of 64 bytes and four (scale, zero)
+/// pairs.
+std::vector<Zeros> int4_case() {
+  return {zeros("query", "BF16", {1, 8, 128}), zeros("key", "U8", {1, 16, 1, 80}),
+          zeros("value", "U8", {1, 16, 1, 80})};
+}
+
+TEST(BadCase, TheCaseThatTheOthersChangeIsAccepted) {
+  const Result result = run_file(kInt4, file_of(int4_case()));
+  EXPECT_NE(result.exit_code, 2) << result.err;
+}
+
+TEST(BadCase, RowSizeThatDoesNotMatch) {
+  auto tensors = int4_case();
+  tensors[1] = zeros("key", "U8", {1, 16, 1, 72});
+  expect_one_sentence(run_file(kInt4, file_of(tensors)), {"key", "72", "80"});
+}
+
+TEST(BadCase, QueryHeadsThatAreNoMultipleOfKvHeads) {
+  auto tensors = int4_case();
+  tensors[0] = zeros("query", "BF16", {1, 7, 128});
+  expect_one_sentence(run_file(kInt4, file_of(tensors)), {"query", "7"});
+}
+
+TEST(BadCase, LengthBeyondTheCache) {
+  auto tensors = int4_case();
+  tensors.push_back(zeros("lengths", "I32", {1}));
+  tensors.back().data[0] = 17;
+  expect_one_sentence(run_file(kInt4, file_of(tensors)), {"lengths", "17", "16"});
+}
+
+TEST(BadCase, NegativeLength) {
+  auto tensors = int4_case();
+  tensors.push_back(zeros("lengths", "I32", {1}));
+  tensors.back().data = "\xff\xff\xff\xff";
+  expect_one_sentence(run_file(kInt4, file_of(tensors)), {"lengths", "-1"});
+}
+
+TEST(BadCase, MissingTensor) {
+  auto tensors = int4_case();
+  tensors.pop_back();
+  expect_one_sentence(run_file(kInt4, file_of(tensors)), {"value"});
+}
+
+TEST(BadCase, UnknownTensor) {
+  auto tensors = int4_case();
+  tensors.push_back(zeros("mask", "U8", {1}));
+  expect_one_sentence(run_file(kInt4, file_of(tensors)), {"mask"});
+}
+
+TEST(BadCase, WrongType) {
+  auto tensors = int4_case();
+  tensors[0] = zeros("query", "F16", {1, 8, 128});
+  expect_one_sentence(run_file(kInt4, file_of(tensors)), {"query", "F16", "BF16"});
+}
+
+TEST(BadCase, TruncatedFile) {
+  const std::string file = file_of(int4_case());
+  for (const std::size_t length : {std::size_t{4}, std::size_t{40}, file.size() - 1}) {
+    expect_one_sentence(run_file(kInt4, file.substr(0, length)), {"case.safetensors"});
+  }
+}
+
+TEST(BadCase, HostileFile) {
+  expect_one_sentence(run_file(kInt4, std::string(8, '\xff')), {"case.safetensors", "over the limit"});
+  expect_one_sentence(run_file(kInt4, safetensors_bytes("{\"a\":" + std::string(100'000, '['), "")),
+                      {"must be an object"});
+  expect_one_sentence(run_file(kInt4, "just some text, not tensors at all"), {"is this a safetensors file?"});
+}
+
+TEST(BadCase, MissingFile) {
+  const Program program;
+  expect_one_sentence(program.run({"run", kInt4, "--input", program.folder().path("missing")}),
+                      {"missing", "cannot be read"});
+}
+
+TEST(BadDescriptor, ALongOneIsRefusedInAShortSentence) {
+  const Program program;
+  const std::string descriptor = "gqa_decode:" + std::string(100'000, 'x');
+  for (const char* verb : {"compile", "explain", "run", "bench"}) {
+    const Result result = program.run({verb, descriptor});
+    expect_one_sentence(result, {"100011 bytes is over the limit of 4096"});
+    EXPECT_LT(result.err.size(), 400u);
+  }
+}
+
+TEST(BadDescriptor, ControlCharactersAreEscaped) {
+  const Program program;
+  const std::string hostile = "a\x1b[2Jb\nc\x07";
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"compile", hostile},
+           {"compile", "gqa_decode:" + hostile + "=1"},
+           {"compile", "--file", hostile},
+           {"run", "gqa_decode", "--input", hostile},
+           {"run", "gqa_decode", "--random", hostile + "=1,batch=1"},
+           {"cache", "list", "--cache-dir", program.folder().write("f", "") + "/" + hostile},
+           {hostile},
+           {"devices", hostile}}) {
+    const Result result = program.run(arguments);
+    expect_one_sentence(result, {});
+    EXPECT_EQ(result.err.find('\x1b'), std::string::npos) << arguments.back();
+    EXPECT_EQ(result.err.find('\x07'), std::string::npos) << arguments.back();
+  }
+}
+
+TEST(BadList, NamesTheLineAndCompilesNothing) {
+  const Program program;
+  const auto list = program.folder().write("list.txt", "gqa_decode\n# fine so far\ngqa_decode:head_dim=100\n");
+  const Result result = program.run({"compile", "--file", list, "--arch", "sm_80"});
+  expect_one_sentence(result, {"list.txt:3: ", "100"});
+  EXPECT_EQ(program.run({"cache", "list", "--json"}).json().at("entries").size(), 0u);
+}
+
+TEST(BadList, StandardInputToo) {
+  const Program program;
+  expect_one_sentence(program.run({"compile", "--file", "-", "--arch", "sm_80"}, "gqa_decode:kv=bf17\n"),
+                      {"standard input:1: ", "bf17"});
+}
+
+TEST(BadCacheFolder, AFileIsNoFolderToList) {
+  const Program program;
+  const std::string file = program.folder().write("file", "x");
+  for (const char* verb : {"list", "verify", "clear"}) {
+    expect_one_sentence(program.run({"cache", verb, "--cache-dir", file}), {file});
+  }
+  EXPECT_EQ(test::read_file(file), "x");
+}
+
+TEST(BadCacheFolder, NoFolderIsNothingToList) {
+  const Program program;
+  expect_one_sentence(program.run({"cache", "list", "--cache-dir", ""}), {"no cache folder"});
+}
+
+}  // namespace
+}  // namespace cubit::tools

@@ -1,0 +1,91 @@
+// Proves what becomes of a cache folder that cannot be one: a mistake of whoever named it is exit code 2 and one sentence,
+// a kernel that nothing keeps is exit code 1, and looking at a folder never makes one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/tools/program.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::Program;
+using test::Result;
+using ::testing::HasSubstr;
+
+using Words = std::vector<std::string>;
+
+const Words kCompile = {"compile", "stream_read", "--arch", "sm_80"};
+const Words kRun = {"run", "stream_read", "--random", "bytes=4096", "--arch", "sm_80"};
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void expect_refusal(const Result& result, const std::string& folder, const std::string& rule) {
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr(folder + ": "));
+  EXPECT_THAT(result.err, HasSubstr(rule));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST(CacheFolder, AFileIsRefused) {
+  const Program program;
+  const std::string file = program.folder().write("file", "x");
+  for (const std::string& folder : {file, file + "/", file + "/below"}) {
+    const std::string variable = "CUBIT_CACHE_DIR=" + folder + " \"$0\" \"$@\"";
+    for (const Words& command : {kCompile, kRun}) {
+      expect_refusal(program.run(command + Words{"--cache-dir", folder}), folder, "is not a folder");
+      expect_refusal(program.run_in_shell(variable, command), folder, "is not a folder");
+    }
+  }
+  EXPECT_EQ(test::read_file(file), "x");
+}
+
+/// /proc refuses new folders even to root.
+TEST(CacheFolder, AKernelThatNothingKeepsIsAFailure) {
+  const Program program;
+  if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+  const Words command = kCompile + Words{"--cache-dir", "/proc/cubit"};
+  const Result result = program.run(command);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("compiled"));
+  EXPECT_THAT(result.err, HasSubstr("could not be stored in the disk cache"));
+  EXPECT_EQ(program.run(command + Words{"--output", program.folder().path("cubins")}).exit_code, 0);
+  EXPECT_EQ(program.run(kCompile + Words{"--cache-dir", ""}).exit_code, 0);
+}
+
+TEST(CacheFolder, LookingIntoOneDoesNotMakeIt) {
+  const Program program;
+  for (const std::string& folder :
+       {program.folder().path("typo"), program.folder().path("typo/"), program.folder().path("typo/below")}) {
+    for (const char* verb : {"list", "verify", "clear"}) {
+      expect_refusal(program.run({"cache", verb, "--cache-dir", folder}), folder, "does not exist");
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(program.folder().path("typo")));
+}
+
+TEST(CompilePolicy, TheVariableIsJudgedOnlyWhereItDecides) {
+  const Program program;
+  const auto with_junk = [&](const Words& words) {
+    return program.run_in_shell("CUBIT_COMPILE=junk \"$0\" \"$@\"", words);
+  };
+  for (const char* verb : {"list", "verify", "clear"}) {
+    const Result result = with_junk({"cache", verb});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+  const Result refused = with_junk(kCompile);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("CUBIT_COMPILE=junk"));
+  const Result forbidden = with_junk(kCompile + Words{"--compile", "never"});
+  EXPECT_EQ(forbidden.exit_code, 1);
+  EXPECT_EQ(forbidden.err.find("junk"), std::string::npos) << forbidden.err;
+}
+
+}  // namespace
+}  // namespace cubit::tools

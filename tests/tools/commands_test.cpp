@@ -1,0 +1,284 @@
+// Proves what the subcommands do with good input. What needs NVRTC skips without it; what a GPU changes is asked of the
+// program first. The GPU itself is for tests/gpu.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/tools/program.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::Program;
+using test::Result;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kSmall = "stream_read";
+constexpr const char* kRandom = "bytes=4096";
+
+bool compiler_is_missing(const Program& program) {
+  const Result result = program.run({"explain", kSmall, "--arch", "sm_80", "--json", "--cache-dir", ""});
+  return result.exit_code == 0 && result.json().contains("resources_unavailable");
+}
+
+bool has_device(const Program& program) { return !program.run({"devices", "--json"}).json().at("devices").empty(); }
+
+#define SKIP_WITHOUT_COMPILER(program) \
+  if (compiler_is_missing(program)) GTEST_SKIP() << "no NVRTC on this machine"
+
+TEST(Help, EverySubcommandTeachesByExample) {
+  const Program program;
+  EXPECT_THAT(program.run({"--help"}).out, AllOf(HasSubstr("operator:field=value"), HasSubstr("Exit codes")));
+  for (const char* name : {"compile", "run", "bench", "explain", "cache", "devices", "operators"}) {
+    const Result result = program.run({name, "--help"});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.out, AllOf(HasSubstr("Examples:"), HasSubstr(std::string("cubit ") + name))) << name;
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST(Help, VersionNamesTheCommit) {
+  const Result result = Program().run({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, ::testing::MatchesRegex("cubit [0-9]+\\.[0-9]+\\.[0-9]+ \\(.+\\)\n"));
+}
+
+TEST(Operators, ListsFieldsTensorsAndSizes) {
+  const Program program;
+  EXPECT_THAT(program.run({"operators"}).out,
+              AllOf(HasSubstr("gqa_decode"), HasSubstr("heads_per_kv"), HasSubstr("stream_read")));
+  const auto one = program.run({"operators", "gqa_decode", "--json"}).json();
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].at("name"), "gqa_decode");
+}
+
+TEST(Devices, ListsThemOrSaysWhyThereAreNone) {
+  const Program program;
+  const auto json = program.run({"devices", "--json"}).json();
+  const Result text = program.run({"devices"});
+  EXPECT_EQ(text.exit_code, 0);
+  if (json.at("devices").empty()) {
+    EXPECT_NE(json.at("trouble"), "");
+    EXPECT_THAT(text.out, HasSubstr("no devices: "));
+  } else {
+    EXPECT_THAT(text.out, HasSubstr("cuda:0"));
+  }
+}
+
+TEST(Explain, ShowsEveryDecisionProofAndRejection) {
+  const Program program;
+  const Result json = program.run({"explain", "gqa_decode:heads_per_kv=8", "--arch", "sm_80", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const auto plan = json.json();
+  const Result text = program.run({"explain", "gqa_decode:heads_per_kv=8", "--arch", "sm_80"});
+  EXPECT_THAT(text.out, HasSubstr(plan.at("request_key").get<std::string>()));
+  ASSERT_FALSE(plan.at("decisions").empty());
+  ASSERT_FALSE(plan.at("proofs").empty());
+  for (const auto& decision : plan.at("decisions")) {
+    EXPECT_THAT(text.out, HasSubstr(decision.at("why").get<std::string>()));
+  }
+  for (const auto& proof : plan.at("proofs")) EXPECT_THAT(text.out, HasSubstr(proof.at("access").get<std::string>()));
+  for (const auto& rejection : plan.at("rejections")) {
+    EXPECT_THAT(text.out, HasSubstr(rejection.at("why").get<std::string>()));
+  }
+  EXPECT_EQ(plan.contains("resources"), !compiler_is_missing(program));
+  EXPECT_EQ(text.out.find("namespace plan"), std::string::npos);
+  EXPECT_THAT(program.run({"explain", "gqa_decode", "--arch", "sm_80", "--source"}).out, HasSubstr("namespace plan"));
+}
+
+TEST(Compile, TheSecondCallFindsEverythingInTheCache) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  const std::vector<std::string> arguments = {"compile", kSmall,         "stream_read:blocks_per_sm=2",
+                                              "--arch",  "sm_80,sm_90a", "--json"};
+  const Result first = program.run(arguments);
+  const Result second = program.run(arguments);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  auto before = first.json();
+  auto after = second.json();
+  ASSERT_EQ(before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].at("compiled"), false);
+    EXPECT_GT(before[i].at("cubin_bytes"), 0);
+    EXPECT_GT(before[i].at("registers"), 0);
+    EXPECT_EQ(before[i].at("spill_bytes"), 0);
+    for (const char* field : {"descriptor", "arch", "key", "registers", "shared_memory", "cubin_bytes"}) {
+      EXPECT_EQ(before[i].at(field), after[i].at(field)) << field;
+    }
+  }
+  EXPECT_TRUE(
+      std::any_of(before.begin(), before.end(), [](const auto& entry) { return entry.at("compiled") == true; }));
+}
+
+// Scripts read these: a field more or less is a change of the interface.
+TEST(Compile, JsonHasExactlyTheseFields) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  const auto json = program.run({"compile", kSmall, "--arch", "sm_80", "--json"}).json();
+  ASSERT_EQ(json.size(), 1u);
+  std::vector<std::string> fields;
+  for (const auto& [name, value] : json[0].items()) fields.push_back(name);
+  EXPECT_THAT(fields, ::testing::UnorderedElementsAre("descriptor", "arch", "key", "compiled", "milliseconds",
+                                                      "registers", "spill_bytes", "shared_memory", "cubin_bytes"));
+}
+
+TEST(Compile, HelpNamesTheUsualArchitectures) {
+  EXPECT_THAT(Program().run({"compile", "--help"}).out, HasSubstr("sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120"));
+}
+
+TEST(Compile, OneRowPerDescriptorHoweverOftenItIsSpelled) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  const Result result =
+      program.run({"compile", kSmall, "--file", "-", "--arch", "sm_80,sm_80", "--json"}, "stream_read # again\n");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.json().size(), 1u);
+}
+
+TEST(Compile, TheTableHasTheSameNumbers) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  const auto entry = program.run({"compile", kSmall, "--arch", "sm_80", "--json"}).json().at(0);
+  const Result table = program.run({"compile", kSmall, "--arch", "sm_80"});
+  EXPECT_THAT(table.out, AllOf(HasSubstr("registers"), HasSubstr("cached"), HasSubstr(entry.at("cubin_bytes").dump())));
+}
+
+TEST(Compile, WritesCubinsToAFolder) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  const std::string folder = program.folder().path("cubins");
+  ASSERT_EQ(program.run({"compile", kSmall, "--arch", "sm_80,sm_90a", "--output", folder}).exit_code, 0);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    EXPECT_EQ(test::read_file(entry.path()).substr(1, 3), "ELF");
+    ++files;
+  }
+  EXPECT_EQ(files, 2);
+}
+
+TEST(Compile, OneFailureDoesNotStopTheOthers) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  ASSERT_EQ(program.run({"compile", kSmall, "--arch", "sm_80"}).exit_code, 0);
+  const Result result = program.run({"compile", kSmall, "--arch", "sm_90a,sm_80", "--json", "--compile", "never"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("stream_read"));
+  const auto json = result.json();
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_THAT(json[0].at("error").get<std::string>(), HasSubstr("stream_read"));
+  EXPECT_FALSE(json[1].contains("error"));
+}
+
+TEST(Compile, VerboseShowsTheLog) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  EXPECT_NE(program.run({"--verbose", "compile", kSmall, "--arch", "sm_80"}).err, "");
+  EXPECT_EQ(program.run({"compile", kSmall, "--arch", "sm_86"}).err, "");
+}
+
+/// The cache's only entry file: not a lock.
+std::string entry_file(const Program& program) {
+  std::string largest;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(program.cache())) {
+    if (entry.is_regular_file() && (largest.empty() || entry.file_size() > std::filesystem::file_size(largest)))
+      largest = entry.path();
+  }
+  return largest;
+}
+
+TEST(Cache, ListsVerifiesAndClears) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  ASSERT_EQ(program.run({"compile", kSmall, "--arch", "sm_80"}).exit_code, 0);
+  EXPECT_THAT(program.run({"cache", "list"}).out,
+              AllOf(HasSubstr("stream_read"), HasSubstr("sm_80"), HasSubstr("1 entry")));
+  EXPECT_EQ(program.run({"cache", "verify"}).exit_code, 0);
+  EXPECT_THAT(program.run({"cache", "clear"}).out, HasSubstr("1 entry removed"));
+  EXPECT_THAT(program.run({"cache", "list"}).out, HasSubstr("0 entries"));
+}
+
+TEST(Cache, VerifyFindsDamageOnceAndExitsWithOne) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  ASSERT_EQ(program.run({"compile", kSmall, "--arch", "sm_80"}).exit_code, 0);
+  const std::string path = entry_file(program);
+  std::string bytes = test::read_file(path);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+  const Result result = program.run({"cache", "verify", "--json"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  ASSERT_EQ(result.json().at("entries").size(), 1u);
+  EXPECT_EQ(result.json().at("entries").at(0).at("removed"), true);
+  EXPECT_EQ(program.run({"cache", "verify"}).exit_code, 0);
+}
+
+TEST(Cache, WhatCannotBeDeletedIsNotCalledDeleted) {
+  const Program program;
+  const std::filesystem::path in_the_way = std::filesystem::path(program.cache()) / "v1" / "folder.cubit" / "inside";
+  std::filesystem::create_directories(in_the_way);
+  for (int time = 0; time < 2; ++time) {
+    const Result result = program.run({"cache", "verify"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.out, HasSubstr("1 of 1 entries are not good: 0 deleted, 1 could not be deleted"));
+  }
+  EXPECT_EQ(program.run({"cache", "verify", "--json"}).json().at("entries").at(0).at("removed"), false);
+  const Result clear = program.run({"cache", "clear"});
+  EXPECT_EQ(clear.exit_code, 1);
+  EXPECT_THAT(clear.out, HasSubstr("0 entries removed, 1 could not be"));
+  EXPECT_TRUE(std::filesystem::exists(in_the_way));
+}
+
+TEST(Run, WithoutAGpuTheCpuComputesAndChecks) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  const Result result =
+      program.run({"run", kSmall, "--random", kRandom, "--device", "cpu", "--arch", "sm_90a", "--check", "--json"});
+  if (result.err.find("libcubit_cpu") != std::string::npos) GTEST_SKIP() << result.err;
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.json().at("arch"), "cpu:sm_90a");
+  EXPECT_EQ(result.json().at("check").at("good"), true);
+}
+
+TEST(Run, WithoutADeviceTheReportIsTheResult) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  if (has_device(program)) GTEST_SKIP() << "this machine has a GPU";
+  const Result result = program.run({"run", kSmall, "--random", kRandom, "--arch", "sm_80,sm_90a"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("registers"), HasSubstr("sm_80")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("no GPU: "), HasSubstr("nothing was computed")));
+}
+
+TEST(Run, WithoutADeviceAnOutputFileIsNotWrittenAndThatIsAFailure) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  if (has_device(program)) GTEST_SKIP() << "this machine has a GPU";
+  const std::string out = program.folder().path("out.safetensors");
+  const Result result = program.run({"run", kSmall, "--random", kRandom, "--arch", "sm_80,sm_90a", "--output", out});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("registers"));
+  EXPECT_THAT(result.err, HasSubstr(out + " was not written"));
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Run, WithoutADeviceACheckOrATimeIsAFailure) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  if (has_device(program)) GTEST_SKIP() << "this machine has a GPU";
+  for (const char* demand : {"--check", "--bench"}) {
+    const Result result = program.run({"run", kSmall, "--random", kRandom, "--arch", "sm_80,sm_90a", demand, "--json"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(result.json().at("device").is_null());
+    EXPECT_EQ(result.json().at("kernels").size(), 2u);
+  }
+  EXPECT_EQ(program.run({"bench", kSmall, "--random", kRandom}).exit_code, 1);
+  EXPECT_EQ(program.run({"run", kSmall, "--random", kRandom, "--device", "cuda:0"}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace cubit::tools

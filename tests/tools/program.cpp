@@ -1,0 +1,75 @@
+#include "tests/tools/program.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+namespace cubit::tools::test {
+namespace {
+
+void redirect(const std::string& path, int flags, int descriptor) {
+  const int file = ::open(path.c_str(), flags, 0600);
+  if (file < 0 || ::dup2(file, descriptor) < 0) ::_exit(126);
+}
+
+[[noreturn]] void become(const char* file, const std::vector<char*>& argv) {
+  ::execv(file, argv.data());
+  ::_exit(127);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return argv;
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) throw std::runtime_error("waitpid");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+Result Program::run(const std::vector<std::string>& arguments, const std::string& input) const {
+  std::vector<std::string> words = {"cubit"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return start(CUBIT_PROGRAM, std::move(words), input);
+}
+
+Result Program::run_in_shell(const std::string& command, const std::vector<std::string>& arguments) const {
+  std::vector<std::string> words = {"sh", "-c", command, CUBIT_PROGRAM};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return start("/bin/sh", std::move(words), {});
+}
+
+bool Program::has_compiler() const {
+  const Result result = run({"explain", "stream_read", "--arch", "sm_80", "--json", "--cache-dir", ""});
+  return result.exit_code == 0 && !result.json().contains("resources_unavailable");
+}
+
+Result Program::start(const char* file, std::vector<std::string> words, const std::string& input) const {
+  const std::string in = folder_.write("in", input);
+  const std::string out = folder_.path("out");
+  const std::string err = folder_.path("err");
+  const std::vector<char*> argv = pointers(words);
+  const std::string cache_dir = cache();
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("fork");
+  if (child == 0) {
+    redirect(in, O_RDONLY, STDIN_FILENO);
+    redirect(out, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
+    redirect(err, O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
+    ::setenv("CUBIT_CACHE_DIR", cache_dir.c_str(), 1);
+    ::unsetenv("CUBIT_COMPILE");
+    become(file, argv);
+  }
+  const int exit_code = wait_for(child);
+  return {.exit_code = exit_code, .out = read_file(out), .err = read_file(err)};
+}
+
+}  // namespace cubit::tools::test

@@ -1,0 +1,60 @@
+// Proves that standard streams which are closed, full or gone change neither what the program does nor its files: every
+// exit code stays one of the documented three, and no message lands in a file that happens to have a stream's number.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/tools/program.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::Program;
+using test::Result;
+using ::testing::HasSubstr;
+
+constexpr const char* kStreams[] = {"<&-",      ">&-",     "2>&-",         "2>/dev/full", "<&- 2>&-",
+                                    ">&- 2>&-", "<&- >&-", "<&- >&- 2>&-", ">/dev/null",  "2>/dev/null"};
+
+std::string command(const std::string& redirections) { return R"("$0" "$@" )" + redirections; }
+
+TEST(Streams, GoodWorkExitsWithZero) {
+  for (const char* streams : kStreams) {
+    const Result result = Program().run_in_shell(command(streams), {"operators"});
+    EXPECT_EQ(result.exit_code, 0) << streams << result.err;
+  }
+}
+
+TEST(Streams, BadInputExitsWithTwo) {
+  for (const char* streams : kStreams) {
+    EXPECT_EQ(Program().run_in_shell(command(streams), {"operators", "nosuch"}).exit_code, 2) << streams;
+    EXPECT_EQ(Program().run_in_shell(command(streams), {"compile", "--file", "-"}).exit_code, 2) << streams;
+    EXPECT_EQ(Program().run_in_shell(command(streams), {"fly"}).exit_code, 2) << streams;
+  }
+}
+
+TEST(Streams, MessagesNeverLandInAFile) {
+  for (const char* streams : kStreams) {
+    const Program program;
+    const std::vector<std::string> arguments = {"compile", "stream_read", "--arch", "sm_80", "--verbose"};
+    program.run_in_shell(command(streams), arguments);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(program.folder().path("."))) {
+      if (!entry.is_regular_file() || entry.path().filename() == "err" || entry.path().filename() == "out") continue;
+      EXPECT_EQ(test::read_file(entry.path()).find("cubit: "), std::string::npos) << streams << entry.path();
+    }
+    EXPECT_EQ(program.run({"cache", "verify"}).exit_code, 0) << streams;
+  }
+}
+
+TEST(Streams, AFullStandardOutputIsAFailure) {
+  const std::vector<std::vector<std::string>> commands = {{"operators"}, {"--help"}, {"run", "--help"}, {"--version"}};
+  for (const auto& arguments : commands) {
+    const Result result = Program().run_in_shell(command(">/dev/full"), arguments);
+    EXPECT_EQ(result.exit_code, 1) << arguments.back();
+    EXPECT_THAT(result.err, HasSubstr("cubit: "));
+  }
+}
+
+}  // namespace
+}  // namespace cubit::tools
