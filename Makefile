@@ -1,0 +1,71 @@
+# The commands of this project. Each does the set-up that is missing, builds what it needs, and does its job.
+# The build itself is CMake's: see CMakePresets.json.
+PRESET ?= release
+PREFIX ?= /usr/local
+BUILD := build/$(PRESET)
+CASE := examples/cases/int4_small.safetensors
+
+# Where scripts/setup.sh unpacks NVIDIA's compiler library if the machine has none.
+ifneq ($(wildcard .deps/nvrtc),)
+export CUBIT_NVRTC_DIR ?= $(CURDIR)/.deps/nvrtc
+endif
+ifneq ($(shell command -v ccache),)
+export CMAKE_C_COMPILER_LAUNCHER ?= ccache
+export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
+endif
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@echo "  PRESET=release|debug|asan|tsan|clang selects the build"
+
+.PHONY: setup
+setup: ## install what this machine lacks: packages, and NVRTC into .deps/
+	@scripts/setup.sh
+
+# Set-up may bring NVRTC's folder, or ccache, after the lines above were read: hence a second make.
+.PHONY: run test build
+run: setup ## build and run the main job on the shipped case
+	@$(MAKE) --no-print-directory run-after-setup
+test: setup ## build and run the tests
+	@$(MAKE) --no-print-directory test-after-setup
+build: setup ## build everything
+	@$(MAKE) --no-print-directory build-after-setup
+
+.PHONY: build-after-setup
+build-after-setup:
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
+	@cmake --build --preset $(PRESET)
+
+# A result that cannot be computed is no success: it is asked for only where a device is. (Expanded after the build.)
+RESULT = $(if $(wildcard $(BUILD)/capi/libcubit_cpu.so)$(shell $(BUILD)/tools/cubit devices --json | grep '"architecture"'),--output build/out.safetensors --check)
+
+.PHONY: run-after-setup
+run-after-setup: build-after-setup
+	@$(if $(RESULT),,echo 'no GPU and no CPU device here: the kernels are compiled and reported; nothing is computed or checked')
+	$(BUILD)/tools/cubit run gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 \
+	  --input $(CASE) $(RESULT)
+
+.PHONY: test-after-setup
+test-after-setup: build-after-setup
+	@scripts/test.sh $(PRESET) -j2
+
+.PHONY: sanitize-gpu
+sanitize-gpu: build ## memcheck and racecheck over the GPU tests; needs a GPU and compute-sanitizer
+	@scripts/sanitize_gpu.sh $(PRESET) || { code=$$?; [ $$code = 77 ] || exit $$code; }
+
+.PHONY: install
+install: build ## install under PREFIX (/usr/local): headers, library, tool, find_package(cubit)
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+.PHONY: format
+format: ## rewrite every C++ and CUDA file in the project's format
+	@scripts/format.sh
+
+.PHONY: tidy
+tidy: build ## clang-tidy on the host code, warnings as errors
+	@scripts/tidy.sh $(PRESET)
+
+.PHONY: clean
+clean: ## remove the builds; keeps .deps/
+	rm -rf build

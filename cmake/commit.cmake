@@ -1,0 +1,16 @@
+# Writes OUTPUT, a header with the commit that SOURCE_DIR is at, so that a benchmark's JSON names its code. The file is
+# touched only if the commit changed. cmake -DSOURCE_DIR=… -DOUTPUT=… -P commit.cmake
+set(commit "unknown")
+find_program(git git)
+if(git)
+  execute_process(
+    COMMAND ${git} -C ${SOURCE_DIR} describe --always --dirty --abbrev=12 --exclude=*
+    OUTPUT_VARIABLE found
+    RESULT_VARIABLE result
+    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(result EQUAL 0 AND found)
+    set(commit "${found}")
+  endif()
+endif()
+set(text "#pragma once\n\nnamespace cubit {\n\ninline constexpr const char* kCommit = \"${commit}\";\n\n}\n")
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "${text}" @ONLY)

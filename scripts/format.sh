@@ -1,0 +1,10 @@
+#!/bin/sh
+# The project's format, by the version that its files are kept in (another one formats a little differently):
+# scripts/format.sh rewrites, scripts/format.sh --check only complains.
+set -eu
+cd "$(dirname "$0")/.."
+command -v clang-format-14 >/dev/null || { echo "format.sh: clang-format-14 is missing; scripts/setup.sh --ci installs it" >&2; exit 1; }
+mode=-i
+[ "${1-}" != --check ] || mode='--dry-run --Werror'
+# shellcheck disable=SC2086 # two options
+git ls-files -z -- '*.c' '*.h' '*.cpp' '*.hpp' '*.cuh' | xargs -0 -r clang-format-14 --style=file $mode
