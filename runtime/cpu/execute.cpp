@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "runtime/cpu/program.hpp"
+#include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu {
 namespace {
@@ -114,6 +115,7 @@ void run_warp(Warp& warp) {
     warp.segment = top.segment;
     const auto index = static_cast<std::size_t>(top.segment);
     const Segment& segment = program.segments[index];
+    if (warp.watch != nullptr && warp.watch->counters) warp.watch->counters->segment(top.segment);
     const Mask returned = program.code[index](&warp, warp.registers, top.mask) & top.mask;
     if (warp.failure) return;
     switch (segment.end) {
@@ -137,12 +139,17 @@ void run_warp(Warp& warp) {
 
 class Block {
  public:
-  Block(const Program& program, const Launch& launch)
-      : program_(program), launch_(launch), threads_(launch.block[0] * launch.block[1] * launch.block[2]) {
+  /// `watch` may be null.
+  Block(const Program& program, const Launch& launch, Watch* watch)
+      : program_(program),
+        launch_(launch),
+        watch_(watch),
+        threads_(launch.block[0] * launch.block[1] * launch.block[2]) {
     const std::size_t count = (threads_ + kLanes - 1) / kLanes;
     cta_.program = &program;
     cta_.shared_bytes = program.layout.static_shared_bytes + launch.dynamic_shared_bytes;
     cta_.parameter_bytes = launch.parameters.size();
+    cta_.memory = launch.memory;
     shared_ = allocate_aligned(cta_.shared_bytes);
     cta_.shared = shared_.get();
     registers_ = allocate_aligned(program.layout.register_bytes * count);
@@ -170,6 +177,7 @@ class Block {
     warps_.push_back(std::make_unique<Warp>());
     Warp& warp = *warps_.back();
     warp.cta = &cta_;
+    warp.watch = watch_;
     warp.index = static_cast<int>(index);
     warp.registers = registers_.get() + program_.layout.register_bytes * index;
     warp.local = local_.get() + std::size_t{program_.layout.local_bytes} * kLanes * index;
@@ -185,6 +193,9 @@ class Block {
 
   void start(std::array<std::uint32_t, 3> index) {
     cta_.index = index;
+    const std::uint32_t number = (index[2] * launch_.grid[1] + index[1]) * launch_.grid[0] + index[0];
+    if (watch_ != nullptr && watch_->checker) watch_->checker->start_block(number, warps_.size());
+    if (watch_ != nullptr && watch_->counters) watch_->counters->block(warps_.size());
     std::memset(cta_.shared, kUninitialised, cta_.shared_bytes);
     for (const auto& warp : warps_) {
       set_threads(*warp, launch_, threads_);
@@ -220,9 +231,12 @@ class Block {
   }
 
   void open(std::uint32_t barrier) {
+    std::vector<Warp*> released;
     for (const auto& warp : warps_) {
-      if (warp->state == WarpState::at_barrier && warp->barrier == barrier) warp->state = WarpState::ready;
+      if (warp->state == WarpState::at_barrier && warp->barrier == barrier) released.push_back(warp.get());
     }
+    for (Warp* warp : released) warp->state = WarpState::ready;
+    if (watch_ != nullptr && watch_->checker) watch_->checker->barrier(released);
   }
 
   [[noreturn]] void raise(const std::string& rule) const {
@@ -247,6 +261,7 @@ class Block {
 
   const Program& program_;
   const Launch& launch_;
+  Watch* watch_;
   std::uint32_t threads_;
   Cta cta_;
   AlignedBytes shared_;
@@ -262,7 +277,8 @@ class Grid {
       : program_(program), launch_(launch), count_(std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2]) {}
 
   void run() {
-    const std::uint64_t wanted = std::min<std::uint64_t>(count_, std::max(1u, std::thread::hardware_concurrency()));
+    const std::uint64_t most = launch_.check ? 1 : std::max(1u, std::thread::hardware_concurrency());
+    const std::uint64_t wanted = std::min(count_, most);
     std::vector<std::thread> helpers;
     try {
       while (helpers.size() + 1 < wanted) helpers.emplace_back([this] { work(); });
@@ -276,17 +292,26 @@ class Grid {
  private:
   void work() {
     try {
-      Block block(program_, launch_);
+      Watch watch;
+      if (launch_.check) watch.checker.emplace(program_);
+      if (launch_.counters != nullptr) watch.counters.emplace(program_);
+      Block block(program_, launch_, launch_.check || launch_.counters != nullptr ? &watch : nullptr);
       for (std::uint64_t i = next_++; i < count_ && !stop_; i = next_++) {
         const std::uint64_t rows = i / launch_.grid[0];
         block.run({static_cast<std::uint32_t>(i % launch_.grid[0]), static_cast<std::uint32_t>(rows % launch_.grid[1]),
                    static_cast<std::uint32_t>(rows / launch_.grid[1])});
       }
+      if (watch.counters) add(*watch.counters);
     } catch (const Failure& failure) {
       stop(failure);
     } catch (const std::exception& error) {
       stop(Failure(Status::internal, std::string(program_.function->name), error.what()));
     }
+  }
+
+  void add(const Counters& counters) {
+    const std::lock_guard lock(mutex_);
+    launch_.counters->add(counters);
   }
 
   void stop(const Failure& failure) {

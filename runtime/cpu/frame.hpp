@@ -74,6 +74,7 @@ struct Site {
   bool is_signed = false;  ///< loads extend, integers divide and compare so
   bool flag = false;       ///< per helper: flushes subnormals, has a result, …
   bool saturate = false;
+  bool is_matrix = false;            ///< ldmatrix, stmatrix
   bool integral = false;             ///< of a conversion: to an integer, though the result may be a float
   int bytes = 0;                     ///< of an element
   int result_bytes = 0;              ///< of a register that takes one
@@ -106,6 +107,8 @@ struct PendingCopy {
 enum class WarpState : std::uint8_t { ready, at_barrier, done };
 
 struct Program;
+struct Watch;
+class MemoryMap;
 
 /// A block of threads while it executes.
 struct Cta {
@@ -114,10 +117,12 @@ struct Cta {
   std::byte* shared = nullptr;
   std::uint32_t shared_bytes = 0;
   std::size_t parameter_bytes = 0;
+  const MemoryMap* memory = nullptr;  ///< null: any address is believed
 };
 
 struct Warp : Frame {
   Cta* cta = nullptr;
+  Watch* watch = nullptr;  ///< null: nobody watches
   int index = 0;
   std::byte* registers = nullptr;
   std::byte* local = nullptr;  ///< lane after lane

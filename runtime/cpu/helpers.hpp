@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/cpu/frame.hpp"
+#include "runtime/cpu/watch/request.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 
@@ -12,8 +13,11 @@ void store(Warp& warp, Mask mask, const Site& site);  ///< sources 1 … count
 /// Bytes [address, address + bytes) of a state space as host memory; null after warp.fail().
 std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
                    int lane);
+/// Tells the watchers of an access that has been done: `bytes` per lane at the addresses of a source slot.
+void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes, int slot = 0);
 void copy_async(Warp& warp, Mask mask, const Site& site);  ///< sources: shared, global, bytes to read; `bytes` in all
 void commit_copies(Warp& warp, Mask mask, const Site& site);
+void fence(Warp& warp, Mask mask, const Site& site);
 void wait_copies(Warp& warp, Mask mask, const Site& site);  ///< `kind` groups may be unfinished; -1: nothing may
 
 // atomics.cpp. Sources: address, operand, swap. `flag`: there is a result.

@@ -180,6 +180,7 @@ void Lowering::matrix() {
   if (!has("m8n8") || !has("b16")) unsupported("only matrices of 16-bit values are executed");
   Site made = site(is_load ? helpers::load_matrices : helpers::store_matrices);
   made.count = matrix_count(*now_);
+  made.is_matrix = true;
   const auto* const map = find_map(fmt::format("{}.x{}{}", now_->root, made.count, has("trans") ? ".trans" : ""));
   if (map == nullptr) unsupported();
   append_table(made.table, *map, [](codegen::Element e) { return e.row * 8 + e.column; });

@@ -105,6 +105,11 @@ void Lowering::branch() {
 
 void Lowering::leave() { returned_ = active(); }
 
+/// Of the order between proxies the copies keep track themselves.
+void Lowering::fence() {
+  if (!has("proxy") && !has("mbarrier_init")) call(site(helpers::fence));
+}
+
 void Lowering::trap() { call(site(helpers::trap)); }
 
 const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
@@ -177,8 +182,8 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"ret", &L::leave},
       {"exit", &L::leave},
       {"trap", &L::trap},
-      {"membar", &L::nothing},
-      {"fence", &L::nothing},
+      {"membar", &L::fence},
+      {"fence", &L::fence},
       {"nanosleep", &L::nothing},
       {"prefetch", &L::nothing},
       {"prefetchu", &L::nothing},

@@ -160,6 +160,7 @@ class Lowering {
   void branch();
   void leave();
   void trap();
+  void fence();
   void nothing() {}
 
   llvm::Module& target_;

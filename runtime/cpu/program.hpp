@@ -11,6 +11,8 @@
 
 namespace cubit::runtime::cpu {
 
+class Counters;
+
 /// Where things lie; decided before any code is made.
 struct Layout {
   std::vector<std::int64_t> register_offsets;  ///< in a warp's register file; -1: never lives across segments
@@ -35,6 +37,7 @@ struct Program {
   std::vector<Segment> segments;
   Layout layout;
   AlignedBytes globals;  ///< variables of the module in global and constant memory
+  std::uint64_t global_bytes = 0;
   std::vector<Site> sites;
   std::vector<SegmentCode> code;   ///< of each segment
   std::shared_ptr<void> compiled;  ///< owns the code
@@ -58,6 +61,9 @@ struct Launch {
   std::array<std::uint32_t, 3> block{1, 1, 1};
   std::uint32_t dynamic_shared_bytes = 0;
   std::span<const std::byte> parameters;
+  const MemoryMap* memory = nullptr;  ///< what the kernel may touch; null: any address is believed
+  bool check = false;                 ///< watch for races and for reads of unwritten shared memory; on one thread
+  Counters* counters = nullptr;       ///< filled if given
 };
 
 /// Executes all blocks, on as many threads as the machine has processors, and returns when they are done. The first

@@ -83,6 +83,7 @@ void atomic_lanes(Warp& warp, Mask mask, const Site& site) {
     }
     result<Unsigned>(warp).set(lane, old);
   });
+  if (warp.watch != nullptr) watch_request(warp, mask, site, RequestKind::atomic, sizeof(Unsigned));
 }
 
 }  // namespace

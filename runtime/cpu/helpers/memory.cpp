@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/memory_map.hpp"
 #include "runtime/cpu/program.hpp"
+#include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {
@@ -41,6 +43,7 @@ void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
     if (copy.lane != lane || !is_due(copy.group)) return false;
     std::byte* const dst = resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane);
     if (dst == nullptr) return true;
+    if (warp.watch != nullptr && warp.watch->checker) warp.watch->checker->land_copy(warp, lane, copy.dst, copy.bytes);
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
     if (copy.read == 0) return true;
     const std::byte* const src = resolve(warp, site, ptx::Space::global, false, copy.src, copy.read, lane);
@@ -49,7 +52,42 @@ void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
   });
 }
 
+/// The kernel's own variables are in no allocation.
+bool is_variable(const Program& program, std::uint64_t address, std::uint64_t bytes) {
+  const auto first = reinterpret_cast<std::uint64_t>(program.globals.get());
+  return address >= first && address - first < program.global_bytes &&
+         program.global_bytes - (address - first) >= bytes;
+}
+
+std::byte* resolve_global(Warp& warp, const Site& site, std::uint64_t address, std::uint64_t bytes, int lane) {
+  const MemoryMap* const memory = warp.cta->memory;
+  const bool good = memory == nullptr
+                        ? address >= 4096
+                        : memory->contains(address, bytes) || is_variable(*warp.cta->program, address, bytes);
+  if (good) return reinterpret_cast<std::byte*>(address);
+  std::string rule = fmt::format("{} bytes at {:#x} are in no allocation of this device", bytes, address);
+  if (const MemoryMap::Range* const near = memory == nullptr ? nullptr : memory->below(address)) {
+    rule += fmt::format("; the nearest below begins {} bytes before and has {}", address - near->first,
+                        near->last - near->first);
+  }
+  warp.fail(site, lane, rule);
+  return nullptr;
+}
+
 }  // namespace
+
+void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes, int slot) {
+  if (warp.failure) return;
+  Request request{.site = &site, .kind = kind, .bytes = bytes, .is_matrix = site.is_matrix};
+  const auto addresses = source<std::uint64_t>(warp, slot);
+  for_lanes(mask, [&](int lane) {
+    std::uint64_t address = addresses[lane] + static_cast<std::uint64_t>(slot == 0 ? site.offset : 0);
+    ptx::Space space = site.space;
+    if (site.generic) space = space_of(address);
+    request.add({lane, space, address});
+  });
+  warp.watch->request(warp, request);
+}
 
 std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
                    int lane) {
@@ -60,11 +98,7 @@ std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic,
     return nullptr;
   }
   if (space == ptx::Space::global || space == ptx::Space::constant) {
-    if (address < 4096) {
-      warp.fail(site, lane, fmt::format("address {:#x} is no address", given));
-      return nullptr;
-    }
-    return reinterpret_cast<std::byte*>(address);
+    return resolve_global(warp, site, address, static_cast<std::uint64_t>(bytes), lane);
   }
   const Window window = window_of(warp, space, lane);
   if (address > window.bytes || window.bytes - address < static_cast<std::uint64_t>(bytes)) {
@@ -86,6 +120,7 @@ void load(Warp& warp, Mask mask, const Site& site) {
       std::memcpy(warp.results[i] + lane * site.bytes, src, static_cast<std::size_t>(site.bytes));
     }
   });
+  if (warp.watch != nullptr) watch_request(warp, mask, site, RequestKind::read, site.bytes * site.count);
 }
 
 void store(Warp& warp, Mask mask, const Site& site) {
@@ -98,7 +133,25 @@ void store(Warp& warp, Mask mask, const Site& site) {
       std::memcpy(dst, warp.sources[i + 1] + lane * site.bytes, static_cast<std::size_t>(site.bytes));
     }
   });
+  if (warp.watch != nullptr) watch_request(warp, mask, site, RequestKind::write, site.bytes * site.count);
 }
+
+namespace {
+
+/// The shared side is written when the copy starts, as far as others are concerned; the global side is read then.
+void watch_copies(Warp& warp, Mask mask, const Site& site) {
+  Request writes{.site = &site, .kind = RequestKind::copy, .bytes = site.bytes};
+  Request reads{.site = &site, .kind = RequestKind::read, .bytes = site.bytes};
+  for_lanes(mask, [&](int lane) {
+    writes.add({lane, ptx::Space::shared, source<std::uint64_t>(warp, 0)[lane]});
+    if (source<std::uint32_t>(warp, 2)[lane] != 0)
+      reads.add({lane, ptx::Space::global, source<std::uint64_t>(warp, 1)[lane]});
+  });
+  warp.watch->request(warp, writes);
+  warp.watch->request(warp, reads);
+}
+
+}  // namespace
 
 void copy_async(Warp& warp, Mask mask, const Site& site) {
   const auto targets = source<std::uint64_t>(warp, 0);
@@ -119,6 +172,11 @@ void copy_async(Warp& warp, Mask mask, const Site& site) {
     if (resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane) != nullptr)
       warp.copies.push_back(copy);
   });
+  if (warp.watch != nullptr && !warp.failure) watch_copies(warp, mask, site);
+}
+
+void fence(Warp& warp, Mask mask, const Site& site) {
+  if (mask != 0 && warp.watch != nullptr && warp.watch->checker) warp.watch->checker->fence(warp, site);
 }
 
 void commit_copies(Warp& warp, Mask mask, const Site&) {

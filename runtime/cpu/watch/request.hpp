@@ -1,0 +1,30 @@
+// One memory instruction of a warp as the watchers see it: where each lane goes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/cpu/frame.hpp"
+
+namespace cubit::runtime::cpu {
+
+enum class RequestKind : std::uint8_t { read, write, atomic, copy };  ///< copy: asynchronous, into shared memory
+
+struct LaneRequest {
+  int lane;
+  ptx::Space space;
+  std::uint64_t address;  ///< offset in shared memory, or host address
+};
+
+struct Request {
+  const Site* site = nullptr;
+  RequestKind kind = RequestKind::read;
+  int bytes = 0;           ///< per lane
+  bool is_matrix = false;  ///< ldmatrix, stmatrix: a lane's address is that of a row
+  int count = 0;
+  std::array<LaneRequest, kLanes> lanes{};
+
+  void add(LaneRequest lane) { lanes[static_cast<std::size_t>(count++)] = lane; }
+};
+
+}  // namespace cubit::runtime::cpu

@@ -1,0 +1,21 @@
+// What a launch is watched for: the rules of memory, counters, or both.
+#pragma once
+
+#include <optional>
+
+#include "runtime/cpu/watch/checker.hpp"
+#include "runtime/cpu/watch/counters.hpp"
+
+namespace cubit::runtime::cpu {
+
+struct Watch {
+  std::optional<Checker> checker;
+  std::optional<Counters> counters;
+
+  void request(Warp& warp, const Request& request) {
+    if (counters) counters->request(request);
+    if (checker) checker->request(warp, request);
+  }
+};
+
+}  // namespace cubit::runtime::cpu
