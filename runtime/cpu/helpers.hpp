@@ -38,6 +38,15 @@ void warp_barrier(Warp& warp, Mask mask, const Site& site);  ///< source: member
 void elect(Warp& warp, Mask mask, const Site& site);         ///< source: members; results: lane, predicate
 void trap(Warp& warp, Mask mask, const Site& site);
 
+// barriers.cpp. Sources of barrier: its number, threads (0: all), and the predicate of a vote, whose result is a count
+// or a predicate.
+enum class BarrierKind { sync, arrive, count, all, any };
+void barrier(Warp& warp, Mask mask, const Site& site);
+void arrive_at_cluster(Warp& warp, Mask mask, const Site& site);
+void wait_for_cluster(Warp& warp, Mask mask, const Site& site);
+void map_address(Warp& warp, Mask mask, const Site& site);      ///< sources: address, rank
+void rank_of_address(Warp& warp, Mask mask, const Site& site);  ///< source: address
+
 // arithmetic.cpp
 enum class IntegerKind { divide, remainder, permute, find_leading, dot4, dot2, differences };
 void integer(Warp& warp, Mask mask, const Site& site);

@@ -1,6 +1,9 @@
 // Loads, stores and asynchronous copies, lane by lane. PTX ISA, "ld", "st", "cp.async".
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/program.hpp"
 
@@ -13,9 +16,32 @@ struct Window {
   const char* name;
 };
 
+/// The block whose shared memory an address is in; leaves the offset. Null after warp.fail().
+const Cta* block_of(Warp& warp, const Site& site, bool generic, std::uint64_t& address, int lane) {
+  const std::uint64_t part = address >> kRankShift;
+  if (part == 0) return warp.cta;
+  const std::uint64_t rank = part - 1;
+  const auto& ctas = warp.cta->cluster->ctas;
+  if (rank >= ctas.size()) {
+    warp.fail(site, lane, fmt::format("address {:#x} is beyond the shared memory of the cluster", address));
+    return nullptr;
+  }
+  const Cta* const cta = ctas[rank];
+  if (cta != warp.cta && !generic && !site.cluster) {
+    warp.fail(site, lane, fmt::format("address {:#x} is in block rank {}, and not in .shared::cta", address, rank));
+    return nullptr;
+  }
+  const auto has_ended = [](const Warp* other) { return other->state == WarpState::done; };
+  if (std::all_of(cta->warps.begin(), cta->warps.end(), has_ended)) {
+    warp.fail(site, lane, fmt::format("address {:#x} is in block rank {}, which has ended", address, rank));
+    return nullptr;
+  }
+  address &= kSharedOffsetMask;
+  return cta;
+}
+
 Window window_of(Warp& warp, ptx::Space space, int lane) {
   const Cta& cta = *warp.cta;
-  if (space == ptx::Space::shared) return {cta.shared, cta.shared_bytes, "shared memory"};
   if (space == ptx::Space::local) {
     const std::uint64_t bytes = cta.program->layout.local_bytes;
     return {warp.local + bytes * static_cast<std::uint64_t>(lane), bytes, "local memory"};
@@ -66,7 +92,14 @@ std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic,
     }
     return reinterpret_cast<std::byte*>(address);
   }
-  const Window window = window_of(warp, space, lane);
+  Window window{};
+  if (space == ptx::Space::shared) {
+    const Cta* const cta = block_of(warp, site, generic, address, lane);
+    if (cta == nullptr) return nullptr;
+    window = {cta->shared, cta->shared_bytes, "shared memory"};
+  } else {
+    window = window_of(warp, space, lane);
+  }
   if (address > window.bytes || window.bytes - address < static_cast<std::uint64_t>(bytes)) {
     warp.fail(site, lane,
               fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address,
@@ -95,7 +128,10 @@ void store(Warp& warp, Mask mask, const Site& site) {
     std::byte* dst = resolve(warp, site, site.space, site.generic, address, site.bytes * site.count, lane);
     if (dst == nullptr) return;
     for (int i = 0; i < site.count; ++i, dst += site.bytes) {
-      std::memcpy(dst, warp.sources[i + 1] + lane * site.bytes, static_cast<std::size_t>(site.bytes));
+      const std::byte* const src = warp.sources[i + 1] + lane * site.bytes;
+      const auto bytes = static_cast<std::size_t>(site.bytes);
+      if (std::memcmp(dst, src, bytes) != 0) ++warp.cta->cluster->changes;
+      std::memcpy(dst, src, bytes);
     }
   });
 }
