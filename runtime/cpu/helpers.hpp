@@ -13,8 +13,8 @@ void store(Warp& warp, Mask mask, const Site& site);  ///< sources 1 … count
 /// Bytes [address, address + bytes) of a state space as host memory; null after warp.fail().
 std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
                    int lane);
-/// Tells the watchers of an access that has been done: `bytes` per lane at the addresses of a source slot.
-void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes, int slot = 0);
+/// Tells the watchers of an access that has been done: `bytes` per lane at the addresses of source 0.
+void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes);
 void copy_async(Warp& warp, Mask mask, const Site& site);  ///< sources: shared, global, bytes to read; `bytes` in all
 void commit_copies(Warp& warp, Mask mask, const Site& site);
 void fence(Warp& warp, Mask mask, const Site& site);
@@ -41,6 +41,15 @@ void reduce(Warp& warp, Mask mask, const Site& site);        ///< sources: value
 void warp_barrier(Warp& warp, Mask mask, const Site& site);  ///< source: members
 void elect(Warp& warp, Mask mask, const Site& site);         ///< source: members; results: lane, predicate
 void trap(Warp& warp, Mask mask, const Site& site);
+
+// barriers.cpp. Sources of barrier: its number, threads (0: all), and the predicate of a vote, whose result is a count
+// or a predicate.
+enum class BarrierKind { sync, arrive, count, all, any };
+void barrier(Warp& warp, Mask mask, const Site& site);
+void arrive_at_cluster(Warp& warp, Mask mask, const Site& site);
+void wait_for_cluster(Warp& warp, Mask mask, const Site& site);
+void map_address(Warp& warp, Mask mask, const Site& site);      ///< sources: address, rank
+void rank_of_address(Warp& warp, Mask mask, const Site& site);  ///< source: address
 
 // arithmetic.cpp
 enum class IntegerKind { divide, remainder, permute, find_leading, dot4, dot2, differences };

@@ -42,16 +42,16 @@ void Lowering::memory_kind(Site& made, std::size_t address_operand) {
     ptx::Space space;
   };
   static constexpr Row kSpaces[] = {{"global", ptx::Space::global},      {"shared", ptx::Space::shared},
-                                    {"shared::cta", ptx::Space::shared}, {"local", ptx::Space::local},
-                                    {"const", ptx::Space::constant},     {"param", ptx::Space::param},
-                                    {"param::entry", ptx::Space::param}};
+                                    {"shared::cta", ptx::Space::shared}, {"shared::cluster", ptx::Space::shared},
+                                    {"local", ptx::Space::local},        {"const", ptx::Space::constant},
+                                    {"param", ptx::Space::param},        {"param::entry", ptx::Space::param}};
   made.generic = true;
   for (const Row& row : kSpaces) {
     if (!has(row.name)) continue;
     made.space = row.space;
     made.generic = false;
   }
-  if (has("shared::cluster")) unsupported("distributed shared memory is not executed");
+  made.cluster = has("shared::cluster");
   give(0, address(operand(address_operand), made));
 }
 
@@ -154,7 +154,6 @@ void Lowering::copy_async() {
     return call(std::move(made));
   }
   Site made = site(helpers::copy_async);
-  if (has("shared::cluster") && !has("shared::cta")) unsupported("distributed shared memory is not executed");
   Site source = made;
   give(0, builder_.CreateAdd(address(operand(0), made),
                              splat(static_cast<std::uint64_t>(std::get<ptx::AddressOperand>(operand(0)).offset), 64)));

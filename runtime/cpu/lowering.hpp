@@ -61,6 +61,7 @@ class Lowering {
   Value* read_predicate(std::size_t index);
   Value* read_float(std::size_t index, unsigned bits);  ///< flushed where the instruction says .ftz
   Value* special(std::string_view name, unsigned bits);
+  Value* uniform(Uniform which, unsigned bits);
   Value* immediate(const ptx::FloatOperand& number, unsigned bits);
   Value* resize(Value* value, unsigned bits, bool sign_extend);
   std::uint64_t address_of(const ptx::SymbolOperand& symbol) const;
@@ -157,6 +158,9 @@ class Lowering {
   void active_mask();
   void elect();
   void barrier();
+  void cluster_barrier();
+  void map_address();
+  void rank_of_address();
   void branch();
   void leave();
   void trap();

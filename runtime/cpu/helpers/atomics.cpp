@@ -1,6 +1,7 @@
 // atom and red on host memory, lane after lane. PTX ISA, "atom", "red".
 #include <atomic>
 
+#include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/numbers.hpp"
 
@@ -78,9 +79,11 @@ void atomic_lanes(Warp& warp, Mask mask, const Site& site) {
     if (place == nullptr) return;
     std::atomic_ref<Unsigned> memory(*reinterpret_cast<Unsigned*>(place));
     Unsigned old = memory.load();
-    while (!memory.compare_exchange_weak(
-        old, changed(site, old, source<Unsigned>(warp, 1)[lane], source<Unsigned>(warp, 2)[lane]))) {
-    }
+    Unsigned now{};
+    do {
+      now = changed(site, old, source<Unsigned>(warp, 1)[lane], source<Unsigned>(warp, 2)[lane]);
+    } while (!memory.compare_exchange_weak(old, now));
+    if (now != old) ++warp.cta->cluster->changes;
     result<Unsigned>(warp).set(lane, old);
   });
   if (warp.watch != nullptr) watch_request(warp, mask, site, RequestKind::atomic, sizeof(Unsigned));

@@ -1,6 +1,9 @@
 // Loads, stores and asynchronous copies, lane by lane. PTX ISA, "ld", "st", "cp.async".
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/memory_map.hpp"
 #include "runtime/cpu/program.hpp"
@@ -15,9 +18,32 @@ struct Window {
   const char* name;
 };
 
+/// The block whose shared memory an address is in; leaves the offset. Null after warp.fail().
+const Cta* block_of(Warp& warp, const Site& site, bool generic, std::uint64_t& address, int lane) {
+  const std::uint64_t part = address >> kRankShift;
+  if (part == 0) return warp.cta;
+  const std::uint64_t rank = part - 1;
+  const auto& ctas = warp.cta->cluster->ctas;
+  if (rank >= ctas.size()) {
+    warp.fail(site, lane, fmt::format("address {:#x} is beyond the shared memory of the cluster", address));
+    return nullptr;
+  }
+  const Cta* const cta = ctas[rank];
+  if (cta != warp.cta && !generic && !site.cluster) {
+    warp.fail(site, lane, fmt::format("address {:#x} is in block rank {}, and not in .shared::cta", address, rank));
+    return nullptr;
+  }
+  const auto has_ended = [](const Warp* other) { return other->state == WarpState::done; };
+  if (std::all_of(cta->warps.begin(), cta->warps.end(), has_ended)) {
+    warp.fail(site, lane, fmt::format("address {:#x} is in block rank {}, which has ended", address, rank));
+    return nullptr;
+  }
+  address &= kSharedOffsetMask;
+  return cta;
+}
+
 Window window_of(Warp& warp, ptx::Space space, int lane) {
   const Cta& cta = *warp.cta;
-  if (space == ptx::Space::shared) return {cta.shared, cta.shared_bytes, "shared memory"};
   if (space == ptx::Space::local) {
     const std::uint64_t bytes = cta.program->layout.local_bytes;
     return {warp.local + bytes * static_cast<std::uint64_t>(lane), bytes, "local memory"};
@@ -36,6 +62,12 @@ ptx::Space space_of(std::uint64_t& address) {
   return ptx::Space::global;
 }
 
+/// A shared address as the watchers have it: with the rank of its block.
+std::uint64_t watched_address(const Warp& warp, std::uint64_t address) {
+  const std::uint64_t part = address >> kRankShift;
+  return (part == 0 ? warp.cta->rank : part - 1) << kRankShift | (address & kSharedOffsetMask);
+}
+
 /// Performs the copies of `lane` for which `is_due(group)`.
 template <class IsDue>
 void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
@@ -43,7 +75,8 @@ void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
     if (copy.lane != lane || !is_due(copy.group)) return false;
     std::byte* const dst = resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane);
     if (dst == nullptr) return true;
-    if (warp.watch != nullptr && warp.watch->checker) warp.watch->checker->land_copy(warp, lane, copy.dst, copy.bytes);
+    if (warp.watch != nullptr && warp.watch->checker)
+      warp.watch->checker->land_copy(warp, lane, watched_address(warp, copy.dst), copy.bytes);
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
     if (copy.read == 0) return true;
     const std::byte* const src = resolve(warp, site, ptx::Space::global, false, copy.src, copy.read, lane);
@@ -76,15 +109,15 @@ std::byte* resolve_global(Warp& warp, const Site& site, std::uint64_t address, s
 
 }  // namespace
 
-void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes, int slot) {
+void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes) {
   if (warp.failure) return;
   Request request{.site = &site, .kind = kind, .bytes = bytes, .is_matrix = site.is_matrix};
-  const auto addresses = source<std::uint64_t>(warp, slot);
+  const auto addresses = source<std::uint64_t>(warp, 0);
   for_lanes(mask, [&](int lane) {
-    std::uint64_t address = addresses[lane] + static_cast<std::uint64_t>(slot == 0 ? site.offset : 0);
+    std::uint64_t address = addresses[lane] + static_cast<std::uint64_t>(site.offset);
     ptx::Space space = site.space;
     if (site.generic) space = space_of(address);
-    request.add({lane, space, address});
+    request.add({lane, space, space == ptx::Space::shared ? watched_address(warp, address) : address});
   });
   warp.watch->request(warp, request);
 }
@@ -100,7 +133,14 @@ std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic,
   if (space == ptx::Space::global || space == ptx::Space::constant) {
     return resolve_global(warp, site, address, static_cast<std::uint64_t>(bytes), lane);
   }
-  const Window window = window_of(warp, space, lane);
+  Window window{};
+  if (space == ptx::Space::shared) {
+    const Cta* const cta = block_of(warp, site, generic, address, lane);
+    if (cta == nullptr) return nullptr;
+    window = {cta->shared, cta->shared_bytes, "shared memory"};
+  } else {
+    window = window_of(warp, space, lane);
+  }
   if (address > window.bytes || window.bytes - address < static_cast<std::uint64_t>(bytes)) {
     warp.fail(site, lane,
               fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address,
@@ -130,7 +170,10 @@ void store(Warp& warp, Mask mask, const Site& site) {
     std::byte* dst = resolve(warp, site, site.space, site.generic, address, site.bytes * site.count, lane);
     if (dst == nullptr) return;
     for (int i = 0; i < site.count; ++i, dst += site.bytes) {
-      std::memcpy(dst, warp.sources[i + 1] + lane * site.bytes, static_cast<std::size_t>(site.bytes));
+      const std::byte* const src = warp.sources[i + 1] + lane * site.bytes;
+      const auto bytes = static_cast<std::size_t>(site.bytes);
+      if (std::memcmp(dst, src, bytes) != 0) ++warp.cta->cluster->changes;
+      std::memcpy(dst, src, bytes);
     }
   });
   if (warp.watch != nullptr) watch_request(warp, mask, site, RequestKind::write, site.bytes * site.count);
@@ -143,7 +186,7 @@ void watch_copies(Warp& warp, Mask mask, const Site& site) {
   Request writes{.site = &site, .kind = RequestKind::copy, .bytes = site.bytes};
   Request reads{.site = &site, .kind = RequestKind::read, .bytes = site.bytes};
   for_lanes(mask, [&](int lane) {
-    writes.add({lane, ptx::Space::shared, source<std::uint64_t>(warp, 0)[lane]});
+    writes.add({lane, ptx::Space::shared, watched_address(warp, source<std::uint64_t>(warp, 0)[lane])});
     if (source<std::uint32_t>(warp, 2)[lane] != 0)
       reads.add({lane, ptx::Space::global, source<std::uint64_t>(warp, 1)[lane]});
   });

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include "runtime/cpu/cluster.hpp"
 
 namespace cubit::runtime::cpu {
 namespace {
@@ -46,15 +46,17 @@ Checker::Order Checker::order_of(const ptx::Instruction& instruction) {
   return order;
 }
 
-void Checker::start_block(std::uint32_t block, std::size_t warps) {
-  block_ = block;
-  warps_ = warps;
-  histories_.assign(warps, {});
-  for (std::size_t i = 0; i < warps; ++i) {
-    History& own = histories_[i];
-    own.agent = static_cast<Agent>(block * warps + i);
-    own.clock.set(own.agent, 1);
+void Checker::start(const Cluster& cluster) {
+  histories_.clear();
+  for (const Cta* cta : cluster.ctas) {
+    warps_ = cta->warps.size();
+    for (std::size_t i = 0; i < warps_; ++i) {
+      History& own = histories_.emplace_back();
+      own.agent = static_cast<Agent>(cta->number() * warps_ + i);
+      own.clock.set(own.agent, 1);
+    }
   }
+  barriers_.clear();
   shared_.clear();
   shared_published_.clear();
 }
@@ -64,7 +66,7 @@ std::uint32_t Checker::site_index(const Site& site) const {
 }
 
 Touch Checker::touch(const Warp& warp, const Site& site, int lane) const {
-  const History& own = histories_[static_cast<std::size_t>(warp.index)];
+  const History& own = histories_[place_of(warp)];
   const std::uint32_t index = site_index(site);
   return {.agent = own.agent,
           .time = own.clock.at(own.agent),
@@ -113,7 +115,7 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
   if ((word.arriving & now.bytes) != 0) {
     warp.fail(*request.site, lane.lane,
               fmt::format("shared memory {:#x} is used while an asynchronous copy to it is under way: {}", address,
-                          name_of(word.write)));
+                          name_of(warp, word.write)));
     return false;
   }
   const Clock& clock = history(warp).clock;
@@ -140,12 +142,12 @@ void Checker::report_race(Warp& warp, const Site& site, const LaneRequest& lane,
   warp.fail(site, lane.lane,
             fmt::format("race in {} memory at {:#x}: this {} is not ordered after the {} by {}", space_name(lane.space),
                         lane.address, now.is_write ? "write" : "read", earlier.is_write ? "write" : "read",
-                        name_of(earlier)));
+                        name_of(warp, earlier)));
 }
 
-std::string Checker::name_of(const Touch& touch) const {
+std::string Checker::name_of(const Warp& warp, const Touch& touch) const {
   const std::size_t block = touch.agent / warps_;
-  const std::string where = block == block_ ? "" : fmt::format("block {}, ", block);
+  const std::string where = block == warp.cta->number() ? "" : fmt::format("block {}, ", block);
   return fmt::format("{}warp {}, lane {} ({})", where, touch.agent % warps_, touch.lane,
                      program_.place(*program_.sites[touch.site].instruction));
 }
@@ -178,15 +180,13 @@ void Checker::fence(Warp& warp, const Site& site) {
   tick(own);
 }
 
-void Checker::barrier(const std::vector<Warp*>& warps) {
-  Clock joined;
-  for (const Warp* warp : warps) joined.join(history(*warp).clock);
-  for (const Warp* warp : warps) {
-    History& own = history(*warp);
-    own.clock = joined;
-    tick(own);
-  }
+void Checker::arrive(const Warp& warp, std::uint64_t barrier) {
+  History& own = history(warp);
+  barriers_[barrier].join(own.clock);
+  tick(own);
 }
+
+void Checker::pass(const Warp& warp, std::uint64_t barrier) { history(warp).clock.join(barriers_[barrier]); }
 
 // ---- asynchronous copies ----
 

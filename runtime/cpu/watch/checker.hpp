@@ -21,12 +21,19 @@ class Checker {
  public:
   explicit Checker(const Program& program);
 
-  void start_block(std::uint32_t block, std::size_t warps);  ///< its shared memory is nobody's yet
+  void start(const Cluster& cluster);  ///< its shared memory is nobody's yet
 
   void request(Warp& warp, const Request& request);
   void fence(Warp& warp, const Site& site);
-  /// Every one of `warps` has arrived before any goes on.
-  void barrier(const std::vector<Warp*>& warps);
+  /// At a barrier of any kind: what a warp has done is known to those who pass after it has arrived. A barrier that is
+  /// used again is another one, or has been forgotten.
+  void arrive(const Warp& warp, std::uint64_t barrier);
+  void pass(const Warp& warp, std::uint64_t barrier);
+  void forget(std::uint64_t barrier) { barriers_.erase(barrier); }
+  static std::uint64_t block_barrier(const Cta& cta, std::size_t index) {
+    return std::uint64_t{cta.rank} << kRankShift | index;
+  }
+  static std::uint64_t cluster_barrier(std::uint32_t generation) { return std::uint64_t{1} << 32 | generation; }
   /// A copy into shared memory that a request of kind `copy` has started.
   void land_copy(Warp& warp, int lane, std::uint64_t dst, int bytes);
 
@@ -50,7 +57,10 @@ class Checker {
   using Published = std::array<Clock, kScopes>;
 
   static Order order_of(const ptx::Instruction& instruction);
-  History& history(const Warp& warp) { return histories_[static_cast<std::size_t>(warp.index)]; }
+  std::size_t place_of(const Warp& warp) const {
+    return warp.cta->rank * warps_ + static_cast<std::size_t>(warp.index);
+  }
+  History& history(const Warp& warp) { return histories_[place_of(warp)]; }
   std::uint32_t site_index(const Site& site) const;
   Touch touch(const Warp& warp, const Site& site, int lane) const;
 
@@ -62,13 +72,13 @@ class Checker {
   bool report_unwritten(Warp& warp, const Request& request, const LaneRequest& lane, const Word& word, const Touch& now,
                         std::uint64_t address);
   void report_race(Warp& warp, const Site& site, const LaneRequest& lane, const Touch& now, const Touch& earlier);
-  std::string name_of(const Touch& touch) const;
+  std::string name_of(const Warp& warp, const Touch& touch) const;
 
   const Program& program_;
-  std::vector<Order> orders_;  ///< by site
-  std::uint32_t block_ = 0;
-  std::size_t warps_ = 1;
-  std::vector<History> histories_;  ///< of the block's warps
+  std::vector<Order> orders_;       ///< by site
+  std::size_t warps_ = 1;           ///< of a block
+  std::vector<History> histories_;  ///< of the cluster's warps
+  std::unordered_map<std::uint64_t, Clock> barriers_;
   Shadow shared_;
   Shadow global_;
   std::unordered_map<std::uint64_t, Published> shared_published_;

@@ -6,6 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "runtime/cpu/cluster.hpp"
+
 namespace cubit::runtime::cpu {
 namespace {
 
@@ -85,6 +87,11 @@ std::string kind_of(const ptx::Instruction& instruction) {
   return std::string(instruction.root);
 }
 
+/// Of a block or a cluster, not of a warp.
+bool is_barrier(const ptx::Instruction& instruction) {
+  return (instruction.root == "bar" || instruction.root == "barrier") && !instruction.has("warp");
+}
+
 /// Where an instruction comes from, from the innermost function outwards.
 Json places_of(const Program& program, const ptx::Instruction& instruction) {
   Json places = Json::array();
@@ -118,9 +125,9 @@ void Counters::request(const Request& request) {
   if (!global.empty()) count(global_[index], global_cost(request, global));
 }
 
-void Counters::block(std::uint64_t warps) {
-  ++blocks_;
-  warps_ += warps;
+void Counters::start(const Cluster& cluster) {
+  blocks_ += cluster.ctas.size();
+  for (const Cta* cta : cluster.ctas) warps_ += cta->warps.size();
 }
 
 void Counters::add(const Counters& other) {
@@ -144,9 +151,11 @@ std::string Counters::json() const {
   for (std::size_t s = 0; s < segments_.size(); ++s) {
     const Segment& segment = program_.segments[s];
     if (segments_[s] == 0) continue;
-    for (int i = segment.first; i < segment.last; ++i)
-      instructions[kind_of(program_.function->body[static_cast<std::size_t>(i)])] += segments_[s];
-    if (segment.end == End::barrier) barriers += segments_[s];
+    for (int i = segment.first; i < segment.last; ++i) {
+      const ptx::Instruction& instruction = program_.function->body[static_cast<std::size_t>(i)];
+      instructions[kind_of(instruction)] += segments_[s];
+      if (is_barrier(instruction)) barriers += segments_[s];
+    }
   }
   const auto sites = [&](const std::vector<SiteCount>& counts, const char* transfers) {
     Json list = Json::array();

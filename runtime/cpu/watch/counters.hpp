@@ -21,7 +21,7 @@ class Counters {
 
   void request(const Request& request);
   void segment(int index) { ++segments_[static_cast<std::size_t>(index)]; }  ///< a warp has executed it
-  void block(std::uint64_t warps);
+  void start(const Cluster& cluster);
   void add(const Counters& other);
 
   /// {kernel, blocks, warps, instructions: {"ld.global": n, …}, barriers, shared: [{opcode, ptx_line, places: ["file:line",

@@ -13,7 +13,7 @@ enum class RequestKind : std::uint8_t { read, write, atomic, copy };  ///< copy:
 struct LaneRequest {
   int lane;
   ptx::Space space;
-  std::uint64_t address;  ///< offset in shared memory, or host address
+  std::uint64_t address;  ///< host address; of shared memory rank << kRankShift | offset
 };
 
 struct Request {

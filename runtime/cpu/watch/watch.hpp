@@ -12,6 +12,10 @@ struct Watch {
   std::optional<Checker> checker;
   std::optional<Counters> counters;
 
+  void start(const Cluster& cluster) {
+    if (counters) counters->start(cluster);
+    if (checker) checker->start(cluster);
+  }
   void request(Warp& warp, const Request& request) {
     if (counters) counters->request(request);
     if (checker) checker->request(warp, request);
