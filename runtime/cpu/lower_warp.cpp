@@ -159,6 +159,7 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"elect", &L::elect},
       {"bar", &L::barrier},
       {"barrier", &L::barrier},
+      {"mbarrier", &L::mbarrier},
       {"mapa", &L::map_address},
       {"getctarank", &L::rank_of_address},
       {"bra", &L::branch},

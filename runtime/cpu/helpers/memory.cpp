@@ -60,11 +60,11 @@ ptx::Space space_of(std::uint64_t& address) {
   return ptx::Space::global;
 }
 
-/// Performs the copies of `lane` for which `is_due(group)`.
+/// Performs the copies of `lane` for which `is_due(copy)`.
 template <class IsDue>
 void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
   std::erase_if(warp.copies, [&](const PendingCopy& copy) {
-    if (copy.lane != lane || !is_due(copy.group)) return false;
+    if (copy.lane != lane || !is_due(copy)) return false;
     std::byte* const dst = resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane);
     if (dst == nullptr) return true;
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
@@ -79,12 +79,17 @@ void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
 
 std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
                    int lane) {
-  const std::uint64_t given = address;
-  if (generic) space = space_of(address);
   if (address % static_cast<std::uint64_t>(bytes & -bytes) != 0) {
-    warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", given, bytes & -bytes));
+    warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", address, bytes & -bytes));
     return nullptr;
   }
+  return resolve_range(warp, site, space, generic, address, static_cast<std::uint64_t>(bytes), lane);
+}
+
+std::byte* resolve_range(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address,
+                         std::uint64_t bytes, int lane) {
+  const std::uint64_t given = address;
+  if (generic) space = space_of(address);
   if (space == ptx::Space::global || space == ptx::Space::constant) {
     if (address < 4096) {
       warp.fail(site, lane, fmt::format("address {:#x} is no address", given));
@@ -100,10 +105,10 @@ std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic,
   } else {
     window = window_of(warp, space, lane);
   }
-  if (address > window.bytes || window.bytes - address < static_cast<std::uint64_t>(bytes)) {
+  if (address > window.bytes || window.bytes - address < bytes) {
     warp.fail(site, lane,
-              fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address,
-                          address + static_cast<std::uint64_t>(bytes), window.name, window.bytes));
+              fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address, address + bytes, window.name,
+                          window.bytes));
     return nullptr;
   }
   return window.base + address;
@@ -147,7 +152,8 @@ void copy_async(Warp& warp, Mask mask, const Site& site) {
                            .dst = targets[lane],
                            .src = origins[lane],
                            .bytes = site.bytes,
-                           .read = static_cast<int>(std::min(sizes[lane], size))};
+                           .read = static_cast<int>(std::min(sizes[lane], size)),
+                           .serial = warp.next_copy++};
     // Named at the copy, not where it is waited for.
     if (copy.dst % size != 0 || (copy.read != 0 && copy.src % size != 0)) {
       return warp.fail(site, lane, fmt::format("{:#x} from {:#x}: not multiples of {}", copy.dst, copy.src, size));
@@ -164,8 +170,13 @@ void commit_copies(Warp& warp, Mask mask, const Site&) {
 void wait_copies(Warp& warp, Mask mask, const Site& site) {
   for_lanes(mask, [&](int lane) {
     const std::int64_t committed = warp.groups[static_cast<std::size_t>(lane)];
-    arrive(warp, site, lane, [&](std::uint32_t group) { return site.kind < 0 || group < committed - site.kind; });
+    arrive(warp, site, lane,
+           [&](const PendingCopy& copy) { return site.kind < 0 || copy.group < committed - site.kind; });
   });
+}
+
+void finish_copies(Warp& warp, const Site& site, int lane, std::uint64_t serial) {
+  arrive(warp, site, lane, [&](const PendingCopy& copy) { return copy.serial < serial; });
 }
 
 }  // namespace cubit::runtime::cpu::helpers
