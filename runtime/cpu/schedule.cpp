@@ -158,6 +158,7 @@ void ClusterRun::start(Triple index) {
   cluster_.deliveries.clear();
   for (const auto& block : blocks_) start_block(*block, index);
   is_still_ = false;
+  standstill_.begin_cluster();
   standstill_.moved();
 }
 
@@ -276,6 +277,8 @@ void ClusterRun::raise_standstill(const std::string& what) const {
     for (const auto& warp : block->warps) text += " " + describe(*warp) + ";";
   }
   text.pop_back();
+  if (const std::uint64_t others = standstill_.clusters_to_begin(); others != 0)
+    text += fmt::format("; {} of the launch's clusters have not begun: they do when those before them end", others);
   raise(blocks_.front()->cta, text);
 }
 
