@@ -67,6 +67,7 @@ void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
     if (copy.lane != lane || !is_due(copy)) return false;
     std::byte* const dst = resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane);
     if (dst == nullptr) return true;
+    ++warp.cta->cluster->changes;
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
     if (copy.read == 0) return true;
     const std::byte* const src = resolve(warp, site, ptx::Space::global, false, copy.src, copy.read, lane);
