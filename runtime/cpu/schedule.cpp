@@ -164,8 +164,8 @@ void ClusterRun::start(Triple index) {
   cluster_.deliveries.clear();
   for (const auto& block : blocks_) start_block(*block, index);
   if (watch_ != nullptr) watch_->start(cluster_);
-  is_still_ = false;
-  standstill_.moved();
+  standstill_.begin_cluster();
+  standstill_.changed();
 }
 
 void ClusterRun::start_block(Block& block, Triple cluster) {
@@ -199,11 +199,15 @@ void ClusterRun::run(Triple index) {
       stand_still(since);
       continue;
     }
-    standstill_.moved();
-    is_still_ = false;
-    refused_ = false;
-    for_warps([](Warp& warp) { warp.fingerprint = 0; });
+    go_on();
   }
+}
+
+/// Something changed: what was tried before in vain may help now.
+void ClusterRun::go_on() {
+  standstill_.changed();
+  refused_ = false;
+  for_warps([](Warp& warp) { warp.fingerprint = 0; });
 }
 
 bool ClusterRun::take_turns() {
@@ -232,11 +236,13 @@ void ClusterRun::finish() {
 
 /// After a round in which no memory changed and nobody arrived anywhere.
 void ClusterRun::stand_still(std::uint64_t since) {
-  if (!is_still_) still_since_ = Clock::now();
-  is_still_ = true;
+  if (const std::uint64_t changes = standstill_.changes(); changes != seen_changes_) {
+    seen_changes_ = changes;
+    still_since_ = Clock::now();
+  }
   if (is_as_before()) {
-    if (land_all(cluster_) || refuse_waiting()) return;
-    return wait_for_others(since);
+    if (land_all(cluster_)) return go_on();
+    return refuse_waiting() ? void() : wait_for_others(since);
   }
   standstill_.moved();
   if (Clock::now() - still_since_ > launch_.patience) raise_standstill("no end in sight");
@@ -283,6 +289,8 @@ void ClusterRun::raise_standstill(const std::string& what) const {
     for (const auto& warp : block->warps) text += " " + describe(*warp) + ";";
   }
   text.pop_back();
+  if (const std::uint64_t others = standstill_.clusters_to_begin(); others != 0)
+    text += fmt::format("; {} of the launch's clusters have not begun: they do when those before them end", others);
   raise(blocks_.front()->cta, text);
 }
 

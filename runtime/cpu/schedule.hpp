@@ -16,22 +16,31 @@ namespace cubit::runtime::cpu {
 /// thread of a launch is a runner.
 class Standstill {
  public:
-  explicit Standstill(std::size_t runners) : still_since_(runners, kMoving) {}
+  Standstill(std::size_t runners, std::uint64_t clusters) : still_since_(runners, kMoving), to_begin_(clusters) {}
 
   std::uint64_t now() const { return moves_; }
-  void moved() { ++moves_; }
+  std::uint64_t changes() const { return changes_; }
+  void moved() { ++moves_; }  ///< a warp stands elsewhere
+  void changed() {            ///< memory is different, or somebody arrived or ended
+    ++changes_;
+    ++moves_;
+  }
   /// The runner's cluster changed nothing in a round of turns that began at `since`. True: neither did any other since
   /// then, so that none of them ever will.
   bool is_final(std::size_t runner, std::uint64_t since);
   void leave(std::size_t runner);  ///< it runs no more clusters
+  void begin_cluster() { --to_begin_; }
+  std::uint64_t clusters_to_begin() const { return to_begin_; }
 
  private:
   static constexpr std::uint64_t kMoving = ~std::uint64_t{0};
   static constexpr std::uint64_t kGone = kMoving - 1;
 
   std::atomic<std::uint64_t> moves_{0};
+  std::atomic<std::uint64_t> changes_{0};
   std::mutex mutex_;
   std::vector<std::uint64_t> still_since_;
+  std::atomic<std::uint64_t> to_begin_;
 };
 
 /// The size of the launch's clusters: its own, or the kernel's. Throws Failure(invalid_argument) if they disagree or
@@ -63,6 +72,7 @@ class ClusterRun {
   void start_block(Block& block, std::array<std::uint32_t, 3> cluster);
   bool take_turns();  ///< false: all have ended
   void finish();      ///< when they have
+  void go_on();
   void stand_still(std::uint64_t since);
   bool is_as_before();
   bool refuse_waiting();
@@ -85,9 +95,9 @@ class ClusterRun {
   std::array<std::uint32_t, 3> size_;
   Cluster cluster_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  Clock::time_point still_since_{};
-  bool is_still_ = false;
-  bool refused_ = false;  ///< since the last change every try_wait was told that its phase is not over
+  Clock::time_point still_since_{};  ///< nothing has changed in the whole launch, as far as this cluster knows
+  std::uint64_t seen_changes_ = 0;   ///< of the launch, then
+  bool refused_ = false;             ///< since the last change every try_wait was told that its phase is not over
 };
 
 }  // namespace cubit::runtime::cpu

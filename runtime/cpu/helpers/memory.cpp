@@ -71,6 +71,7 @@ void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
     if (dst == nullptr) return true;
     if (Checker* const checker = checker_of(warp))
       checker->land_copy(warp, lane, watched_address(warp, copy.dst), copy.bytes);
+    ++warp.cta->cluster->changes;
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
     if (copy.read == 0) return true;
     const std::byte* const src = resolve(warp, site, ptx::Space::global, false, copy.src, copy.read, lane);
@@ -90,7 +91,7 @@ std::byte* resolve_global(Warp& warp, const Site& site, std::uint64_t address, s
   const MemoryMap* const memory = warp.cta->memory;
   const bool good = memory == nullptr
                         ? address >= 4096
-                        : memory->contains(address, bytes) || is_variable(*warp.cta->program, address, bytes);
+                        : memory->find(address, bytes) != nullptr || is_variable(*warp.cta->program, address, bytes);
   if (good) return reinterpret_cast<std::byte*>(address);
   std::string rule = fmt::format("{} bytes at {:#x} are in no allocation of this device", bytes, address);
   if (const MemoryMap::Range* const near = memory == nullptr ? nullptr : memory->below(address)) {
