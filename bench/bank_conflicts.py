@@ -42,7 +42,7 @@ def profiled(program, descriptor):
     text = run(["ncu", "--clock-control", "none", "--set", "none", "--section", "SourceCounters", "--page", "source",
                 "--csv", "--print-source", "sass", program, "run", descriptor, "--random", SIZES])
     lines = text.splitlines()
-    header = next(i for i, line in enumerate(lines) if line.startswith('"#"'))
+    header = next(i for i, line in enumerate(lines) if line.startswith('"Address"'))
     counts = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[header:]))):
         words = [word for word in row["Source"].split() if not word.startswith("@")]
