@@ -29,7 +29,7 @@ KINDS = {
     "ldmatrix.x2.trans": (r"LDSM\.16\.MT88\.2", r"ldmatrix\S*\.x2\.trans"),
     "loads of 16 bytes": (r"LDS\.128", r"ld\.shared\.v4"),
     "stores of 16 bytes": (r"STS\.128", r"st\.shared\.v4"),
-    "stores of 4 bytes": (r"STS$", r"st\.(volatile\.)?shared\.[a-z]\d+"),
+    "stores of 4 bytes": (r"STS$", r"st\.(volatile\.)?shared\.[bfsu]\d+"),
 }
 
 
