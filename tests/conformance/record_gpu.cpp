@@ -31,9 +31,14 @@ class Driver {
     int version = 0;
     check("cuDriverGetVersion", call<int*>("cuDriverGetVersion", &version));
     driver_version = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-    void* context = nullptr;
-    check("cuDevicePrimaryCtxRetain", call<void**, int>("cuDevicePrimaryCtxRetain", &context, device));
-    check("cuCtxSetCurrent", call<void*>("cuCtxSetCurrent", context));
+    device_ = device;
+    open_context();
+  }
+
+  /// A fault leaves the context of no use: a new one, so that the next case does not suffer for it.
+  void recover() {
+    call<int>("cuDevicePrimaryCtxReset_v2", device_);
+    open_context();
   }
 
   /// The kernel's output; throws std::runtime_error with what the driver says of it.
@@ -61,6 +66,12 @@ class Driver {
   std::string driver_version;
 
  private:
+  void open_context() {
+    void* context = nullptr;
+    check("cuDevicePrimaryCtxRetain", call<void**, int>("cuDevicePrimaryCtxRetain", &context, device_));
+    check("cuCtxSetCurrent", call<void*>("cuCtxSetCurrent", context));
+  }
+
   template <class... Arguments>
   int call(const char* name, Arguments... arguments) {
     void* const entry = dlsym(library_, name);
@@ -95,6 +106,7 @@ class Driver {
   }
 
   void* library_;
+  int device_ = 0;
 };
 
 Recording record(const Cases& cases, bool all) {
@@ -106,6 +118,7 @@ Recording record(const Cases& cases, bool all) {
     } catch (const std::exception& failure) {
       std::printf("%s: %s\n", given.name.c_str(), failure.what());
       recording.cases[given.name] = {.identity = given.identity(), .refused = failure.what()};
+      driver.recover();
     }
   }
   return recording;
@@ -130,8 +143,10 @@ int run(int count, char** words) {
   }
   const Recording recording = record(cases, std::strcmp(words[1], "--all") == 0);
   write_recording(recording, path);
-  std::printf("%zu cases on %s, driver %s\n", recording.cases.size(), recording.device.c_str(),
-              recording.driver.c_str());
+  std::size_t bytes = 0;
+  for (const Case& given : cases) bytes += given.output_bytes;
+  std::printf("%zu cases, %zu bytes of results, on %s, driver %s\n", recording.cases.size(), bytes,
+              recording.device.c_str(), recording.driver.c_str());
   return recording.cases.size() == cases.size() ? 0 : 1;
 }
 
