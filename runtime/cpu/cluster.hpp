@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/cpu/frame.hpp"
+#include "runtime/cpu/mbarrier.hpp"
 
 namespace cubit::runtime::cpu {
 
@@ -15,6 +16,7 @@ struct Cluster {
   std::uint32_t generation = 0;  ///< how often barrier.cluster has opened
   /// Counts whatever may let somebody go on who could not before: a changed byte, an arrival, the end of a warp.
   std::uint64_t changes = 0;
+  std::vector<Delivery> deliveries;  ///< under way, in the order in which they were started
 };
 
 /// Opens the named barrier if all whom it expects are there. Called at each arrival and at the end of a warp.

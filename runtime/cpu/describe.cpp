@@ -28,6 +28,16 @@ std::string named_barrier(const Warp& warp) {
                      barrier.expected);
 }
 
+std::string phase(const Warp& warp) {
+  const PhaseWait& wait = warp.phases.front();
+  Mbarrier state;
+  if (!read_mbarrier(wait.object, state))
+    return fmt::format("waiting for an mbarrier that is gone, {:#x}", wait.address);
+  return fmt::format(
+      "waiting for the end of phase {} of the mbarrier at {:#x}, which misses {} of {} arrivals and {} bytes",
+      wait.parity ? 1 : 0, wait.address, state.missing, state.expected, state.bytes);
+}
+
 std::string reason(const Warp& warp) {
   switch (warp.state) {
     case WarpState::at_barrier:
@@ -35,7 +45,7 @@ std::string reason(const Warp& warp) {
     case WarpState::at_cluster_barrier:
       return "waiting for the cluster's barrier";
     case WarpState::at_mbarrier:
-      return "waiting for an mbarrier";
+      return phase(warp);
     case WarpState::ready:
     case WarpState::done:
       break;

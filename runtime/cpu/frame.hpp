@@ -101,6 +101,7 @@ struct Site {
   int result_bytes = 0;              ///< of a register that takes one
   int count = 1;                     ///< elements of a vector, matrices of an ldmatrix
   int kind = 0;                      ///< an enum of the helper's
+  int form = 0;                      ///< another one
   int from = 0;                      ///< numbers: format of the source
   int to = 0;                        ///< numbers: format of the result
   std::int64_t offset = 0;           ///< added to addresses
@@ -123,6 +124,14 @@ struct PendingCopy {
   std::uint64_t src;
   int bytes;
   int read;  ///< the rest is zeros
+  std::uint64_t serial;
+};
+
+/// An mbarrier's phase that a warp waits for the end of.
+struct PhaseWait {
+  const std::byte* object;
+  std::uint64_t address;
+  bool parity;
 };
 
 /// What a warp waits for.
@@ -181,7 +190,10 @@ struct Warp : Frame {
   int segment = 0;                             ///< being executed, or waited in
   std::array<std::uint32_t, kLanes> groups{};  ///< committed, per lane
   std::vector<PendingCopy> copies;
-  std::optional<std::string> failure;  ///< the first one
+  std::uint64_t next_copy = 0;                      ///< serial number
+  std::array<std::uint32_t, kLanes> bulk_groups{};  ///< committed, per lane
+  std::vector<PhaseWait> phases;                    ///< of try_wait: those that are not over
+  std::optional<std::string> failure;               ///< the first one
 
   /// Ends the launch. Generated code runs on to the end of its segment, in which no helper does anything any more.
   void fail(const Site& site, int lane, const std::string& rule);

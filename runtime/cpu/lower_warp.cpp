@@ -91,9 +91,8 @@ void Lowering::branch() {
 
 void Lowering::leave() { returned_ = active(); }
 
-/// Of the order between proxies the copies keep track themselves.
 void Lowering::fence() {
-  if (!has("proxy") && !has("mbarrier_init")) call(site(helpers::fence));
+  if (!has("mbarrier_init")) call(site(helpers::fence));
 }
 
 void Lowering::trap() { call(site(helpers::trap)); }
@@ -164,6 +163,7 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"elect", &L::elect},
       {"bar", &L::barrier},
       {"barrier", &L::barrier},
+      {"mbarrier", &L::mbarrier},
       {"mapa", &L::map_address},
       {"getctarank", &L::rank_of_address},
       {"bra", &L::branch},

@@ -159,6 +159,14 @@ class Lowering {
   void elect();
   void barrier();
   void cluster_barrier();
+  void mbarrier();
+  void mbarrier_change();
+  void mbarrier_wait();
+  void arrive_after_copies();
+  void copy_bulk();
+  void send_value();
+  Value* plain_address(std::size_t index);  ///< with its constant part
+  void reduction_kind(Site& made);
   void map_address();
   void rank_of_address();
   void branch();

@@ -161,6 +161,7 @@ void ClusterRun::add_warp(Block& block, std::size_t index, std::size_t count) {
 
 void ClusterRun::start(Triple index) {
   cluster_.generation = 0;
+  cluster_.deliveries.clear();
   for (const auto& block : blocks_) start_block(*block, index);
   if (watch_ != nullptr) watch_->start(cluster_);
   is_still_ = false;
@@ -183,6 +184,7 @@ void ClusterRun::start_block(Block& block, Triple cluster) {
     warp->cluster_owed = 0;
     warp->fingerprint = 0;
     warp->groups = {};
+    warp->bulk_groups = {};
     warp->copies.clear();
   }
 }
@@ -192,32 +194,50 @@ void ClusterRun::run(Triple index) {
   while (true) {
     const std::uint64_t since = standstill_.now();
     const std::uint64_t changes = cluster_.changes;
-    if (!take_turns()) return;
+    if (!take_turns()) return finish();
     if (cluster_.changes == changes) {
       stand_still(since);
       continue;
     }
     standstill_.moved();
     is_still_ = false;
+    refused_ = false;
     for_warps([](Warp& warp) { warp.fingerprint = 0; });
   }
 }
 
 bool ClusterRun::take_turns() {
   bool all_done = true;
+  const auto has_come = [](const PhaseWait& wait) { return is_over(wait.object, wait.parity); };
   for_warps([&](Warp& warp) {
+    if (warp.state == WarpState::at_mbarrier && std::all_of(warp.phases.begin(), warp.phases.end(), has_come))
+      warp.state = WarpState::ready;
     run_warp(warp);
-    if (warp.failure) raise(*warp.cta, *warp.failure);
     all_done = all_done && warp.state == WarpState::done;
   });
+  for_warps([&](const Warp& warp) {
+    if (warp.failure) raise(*warp.cta, *warp.failure);
+  });
   return !all_done;
+}
+
+/// A block's shared memory is another's when the block has ended.
+void ClusterRun::finish() {
+  for (const Delivery& delivery : cluster_.deliveries) {
+    if (delivery.kind == Delivery::Kind::arrival) continue;
+    delivery.warp->fail(*delivery.site, delivery.lane, "its cluster ends before anybody has waited for these bytes");
+    raise(*delivery.warp->cta, *delivery.warp->failure);
+  }
 }
 
 /// After a round in which no memory changed and nobody arrived anywhere.
 void ClusterRun::stand_still(std::uint64_t since) {
   if (!is_still_) still_since_ = Clock::now();
   is_still_ = true;
-  if (is_as_before()) return wait_for_others(since);
+  if (is_as_before()) {
+    if (land_all(cluster_) || refuse_waiting()) return;
+    return wait_for_others(since);
+  }
   standstill_.moved();
   if (Clock::now() - still_since_ > launch_.patience) raise_standstill("no end in sight");
 }
@@ -232,6 +252,18 @@ bool ClusterRun::is_as_before() {
     warp.fingerprint = now;
   });
   return same;
+}
+
+/// try_wait may give up: what its loop then does may help. If it comes back as it was, it did not.
+bool ClusterRun::refuse_waiting() {
+  bool any = false;
+  for_warps([&](Warp& warp) {
+    if (refused_ || warp.state != WarpState::at_mbarrier) return;
+    refuse(warp);
+    any = true;
+  });
+  refused_ = any;
+  return any;
 }
 
 void ClusterRun::wait_for_others(std::uint64_t since) {

@@ -62,8 +62,10 @@ class ClusterRun {
   void start(std::array<std::uint32_t, 3> index);
   void start_block(Block& block, std::array<std::uint32_t, 3> cluster);
   bool take_turns();  ///< false: all have ended
+  void finish();      ///< when they have
   void stand_still(std::uint64_t since);
   bool is_as_before();
+  bool refuse_waiting();
   void wait_for_others(std::uint64_t since);
   [[noreturn]] void raise(const Cta& cta, const std::string& rule) const;
   [[noreturn]] void raise_standstill(const std::string& what) const;
@@ -85,6 +87,7 @@ class ClusterRun {
   std::vector<std::unique_ptr<Block>> blocks_;
   Clock::time_point still_since_{};
   bool is_still_ = false;
+  bool refused_ = false;  ///< since the last change every try_wait was told that its phase is not over
 };
 
 }  // namespace cubit::runtime::cpu

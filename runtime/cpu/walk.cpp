@@ -91,6 +91,11 @@ void run_warp(Warp& warp) {
 
 void end_turn_soon(Warp& warp) { warp.jumps = std::max(warp.jumps, kJumpsPerTurn); }
 
+void refuse(Warp& warp) {
+  warp.paths.back().segment = warp.cta->program->segments[static_cast<std::size_t>(warp.segment)].next;
+  warp.state = WarpState::ready;
+}
+
 std::uint64_t fingerprint(const Warp& warp) {
   std::uint64_t hash = static_cast<std::uint64_t>(warp.state) << 32 | warp.alive;
   for (const Path& path : warp.paths) {

@@ -19,12 +19,9 @@ bool is_complete(const Cta& cta, const NamedBarrier& barrier) {
   return barrier.arrived >= alive;
 }
 
-Checker* checker_of(const Warp& warp) {
-  return warp.watch != nullptr && warp.watch->checker ? &*warp.watch->checker : nullptr;
-}
-
 void pass_cluster_barrier(const Warp& warp) {
-  if (Checker* const checker = checker_of(warp)) checker->pass(warp, Checker::cluster_barrier(warp.cluster_generation));
+  if (Checker* const checker = checker_of(warp))
+    checker->order.pass(warp, HappensBefore::cluster_barrier(warp.cluster_generation));
 }
 
 }  // namespace
@@ -37,9 +34,11 @@ void try_to_open(Cta& cta, std::size_t index) {
     warp->state = WarpState::ready;
     warp->votes = barrier.votes;
     warp->voters = barrier.voters;
-    if (Checker* const checker = checker_of(*warp)) checker->pass(*warp, Checker::block_barrier(cta, index));
+    if (Checker* const checker = checker_of(*warp))
+      checker->order.pass(*warp, HappensBefore::block_barrier(cta, index));
   }
-  if (Checker* const checker = checker_of(*cta.warps.front())) checker->forget(Checker::block_barrier(cta, index));
+  if (Checker* const checker = checker_of(*cta.warps.front()))
+    checker->order.forget(HappensBefore::block_barrier(cta, index));
   barrier = {};
   ++cta.cluster->changes;
 }
@@ -64,6 +63,7 @@ void try_to_open(Cluster& cluster) {
 
 void end_warp(Warp& warp) {
   warp.state = WarpState::done;
+  land_at_end(warp);
   ++warp.cta->cluster->changes;
   for (std::size_t i = 0; i < kNamedBarriers; ++i) try_to_open(*warp.cta, i);
   try_to_open(*warp.cta->cluster);
@@ -98,7 +98,8 @@ bool join(Warp& warp, const Site& site, int lane, std::uint32_t index, std::uint
   }
   barrier.expected = threads;
   barrier.arrived += kLanes;
-  if (Checker* const checker = checker_of(warp)) checker->arrive(warp, Checker::block_barrier(*warp.cta, index));
+  if (Checker* const checker = checker_of(warp))
+    checker->order.arrive(warp, HappensBefore::block_barrier(*warp.cta, index));
   ++warp.cta->cluster->changes;
   return true;
 }
@@ -145,7 +146,7 @@ void arrive_at_cluster(Warp& warp, Mask mask, const Site& site) {
   warp.cluster_owed |= mask;
   warp.cluster_generation = warp.cta->cluster->generation;
   if (Checker* const checker = checker_of(warp); checker != nullptr && !site.instruction->has("relaxed"))
-    checker->arrive(warp, Checker::cluster_barrier(warp.cluster_generation));
+    checker->order.arrive(warp, HappensBefore::cluster_barrier(warp.cluster_generation));
   ++warp.cta->cluster->changes;
   try_to_open(*warp.cta->cluster);
 }

@@ -62,21 +62,15 @@ ptx::Space space_of(std::uint64_t& address) {
   return ptx::Space::global;
 }
 
-/// A shared address as the watchers have it: with the rank of its block.
-std::uint64_t watched_address(const Warp& warp, std::uint64_t address) {
-  const std::uint64_t part = address >> kRankShift;
-  return (part == 0 ? warp.cta->rank : part - 1) << kRankShift | (address & kSharedOffsetMask);
-}
-
-/// Performs the copies of `lane` for which `is_due(group)`.
+/// Performs the copies of `lane` for which `is_due(copy)`.
 template <class IsDue>
 void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
   std::erase_if(warp.copies, [&](const PendingCopy& copy) {
-    if (copy.lane != lane || !is_due(copy.group)) return false;
+    if (copy.lane != lane || !is_due(copy)) return false;
     std::byte* const dst = resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane);
     if (dst == nullptr) return true;
-    if (warp.watch != nullptr && warp.watch->checker)
-      warp.watch->checker->land_copy(warp, lane, watched_address(warp, copy.dst), copy.bytes);
+    if (Checker* const checker = checker_of(warp))
+      checker->land_copy(warp, lane, watched_address(warp, copy.dst), copy.bytes);
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
     if (copy.read == 0) return true;
     const std::byte* const src = resolve(warp, site, ptx::Space::global, false, copy.src, copy.read, lane);
@@ -109,9 +103,14 @@ std::byte* resolve_global(Warp& warp, const Site& site, std::uint64_t address, s
 
 }  // namespace
 
+std::uint64_t watched_address(const Warp& warp, std::uint64_t address) {
+  const std::uint64_t part = address >> kRankShift;
+  return (part == 0 ? warp.cta->rank : part - 1) << kRankShift | (address & kSharedOffsetMask);
+}
+
 void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes) {
   if (warp.failure) return;
-  Request request{.site = &site, .kind = kind, .bytes = bytes, .is_matrix = site.is_matrix};
+  Request request{.site = &site, .kind = kind, .bytes = static_cast<std::uint64_t>(bytes), .is_matrix = site.is_matrix};
   const auto addresses = source<std::uint64_t>(warp, 0);
   for_lanes(mask, [&](int lane) {
     std::uint64_t address = addresses[lane] + static_cast<std::uint64_t>(site.offset);
@@ -124,12 +123,16 @@ void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, in
 
 std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
                    int lane) {
-  const std::uint64_t given = address;
-  if (generic) space = space_of(address);
   if (address % static_cast<std::uint64_t>(bytes & -bytes) != 0) {
-    warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", given, bytes & -bytes));
+    warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", address, bytes & -bytes));
     return nullptr;
   }
+  return resolve_range(warp, site, space, generic, address, static_cast<std::uint64_t>(bytes), lane);
+}
+
+std::byte* resolve_range(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address,
+                         std::uint64_t bytes, int lane) {
+  if (generic) space = space_of(address);
   if (space == ptx::Space::global || space == ptx::Space::constant) {
     return resolve_global(warp, site, address, static_cast<std::uint64_t>(bytes), lane);
   }
@@ -141,10 +144,10 @@ std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic,
   } else {
     window = window_of(warp, space, lane);
   }
-  if (address > window.bytes || window.bytes - address < static_cast<std::uint64_t>(bytes)) {
+  if (address > window.bytes || window.bytes - address < bytes) {
     warp.fail(site, lane,
-              fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address,
-                          address + static_cast<std::uint64_t>(bytes), window.name, window.bytes));
+              fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address, address + bytes, window.name,
+                          window.bytes));
     return nullptr;
   }
   return window.base + address;
@@ -183,8 +186,9 @@ namespace {
 
 /// The shared side is written when the copy starts, as far as others are concerned; the global side is read then.
 void watch_copies(Warp& warp, Mask mask, const Site& site) {
-  Request writes{.site = &site, .kind = RequestKind::copy, .bytes = site.bytes};
-  Request reads{.site = &site, .kind = RequestKind::read, .bytes = site.bytes};
+  const auto bytes = static_cast<std::uint64_t>(site.bytes);
+  Request writes{.site = &site, .kind = RequestKind::copy, .bytes = bytes};
+  Request reads{.site = &site, .kind = RequestKind::read, .bytes = bytes};
   for_lanes(mask, [&](int lane) {
     writes.add({lane, ptx::Space::shared, watched_address(warp, source<std::uint64_t>(warp, 0)[lane])});
     if (source<std::uint32_t>(warp, 2)[lane] != 0)
@@ -207,7 +211,8 @@ void copy_async(Warp& warp, Mask mask, const Site& site) {
                            .dst = targets[lane],
                            .src = origins[lane],
                            .bytes = site.bytes,
-                           .read = static_cast<int>(std::min(sizes[lane], size))};
+                           .read = static_cast<int>(std::min(sizes[lane], size)),
+                           .serial = warp.next_copy++};
     // Named at the copy, not where it is waited for.
     if (copy.dst % size != 0 || (copy.read != 0 && copy.src % size != 0)) {
       return warp.fail(site, lane, fmt::format("{:#x} from {:#x}: not multiples of {}", copy.dst, copy.src, size));
@@ -219,7 +224,8 @@ void copy_async(Warp& warp, Mask mask, const Site& site) {
 }
 
 void fence(Warp& warp, Mask mask, const Site& site) {
-  if (mask != 0 && warp.watch != nullptr && warp.watch->checker) warp.watch->checker->fence(warp, site);
+  Checker* const checker = checker_of(warp);
+  if (mask != 0 && checker != nullptr) checker->fence(warp, site);
 }
 
 void commit_copies(Warp& warp, Mask mask, const Site&) {
@@ -229,8 +235,13 @@ void commit_copies(Warp& warp, Mask mask, const Site&) {
 void wait_copies(Warp& warp, Mask mask, const Site& site) {
   for_lanes(mask, [&](int lane) {
     const std::int64_t committed = warp.groups[static_cast<std::size_t>(lane)];
-    arrive(warp, site, lane, [&](std::uint32_t group) { return site.kind < 0 || group < committed - site.kind; });
+    arrive(warp, site, lane,
+           [&](const PendingCopy& copy) { return site.kind < 0 || copy.group < committed - site.kind; });
   });
+}
+
+void finish_copies(Warp& warp, const Site& site, int lane, std::uint64_t serial) {
+  arrive(warp, site, lane, [&](const PendingCopy& copy) { return copy.serial < serial; });
 }
 
 }  // namespace cubit::runtime::cpu::helpers

@@ -7,8 +7,6 @@
 namespace cubit::runtime::cpu {
 namespace {
 
-const char* space_name(ptx::Space space) { return space == ptx::Space::shared ? "shared" : "global"; }
-
 /// The bytes of word `word` that [first, last) covers.
 std::uint8_t bytes_in(std::uint64_t word, std::uint64_t first, std::uint64_t last) {
   std::uint8_t mask = 0;
@@ -19,11 +17,17 @@ std::uint8_t bytes_in(std::uint64_t word, std::uint64_t first, std::uint64_t las
 }
 
 template <class Body>
-void for_words(std::uint64_t address, int bytes, Body body) {
-  const std::uint64_t last = address + static_cast<std::uint64_t>(bytes);
+void for_words(std::uint64_t address, std::uint64_t bytes, Body body) {
+  const std::uint64_t last = address + bytes;
   for (std::uint64_t word = address / kWordBytes * kWordBytes; word < last; word += kWordBytes)
     body(word, bytes_in(word, address, last));
 }
+
+bool writes(RequestKind kind) { return kind != RequestKind::read && kind != RequestKind::bulk_read; }
+bool reads(RequestKind kind) { return !writes(kind) || kind == RequestKind::atomic; }
+bool is_bulk(RequestKind kind) { return kind == RequestKind::bulk_copy || kind == RequestKind::bulk_read; }
+
+void clear_bits(std::uint8_t& mask, std::uint8_t bits) { mask = static_cast<std::uint8_t>(mask & ~bits); }
 
 }  // namespace
 
@@ -31,32 +35,8 @@ Checker::Checker(const Program& program) : program_(program) {
   for (const Site& site : program.sites) orders_.push_back(order_of(*site.instruction));
 }
 
-/// Relaxed accesses are strong: they race with weak ones only. An atomic without an order is relaxed, and a reduction
-/// acquires nothing. A fence is both, whatever it says: finer ones do not occur in cubit's templates.
-Checker::Order Checker::order_of(const ptx::Instruction& instruction) {
-  const bool is_atomic = instruction.root == "atom" || instruction.root == "red";
-  const bool is_fence = instruction.root == "fence" || instruction.root == "membar";
-  const bool both = instruction.has("acq_rel") || instruction.has("sc") || is_fence;
-  Order order;
-  order.acquires = both || instruction.has("acquire");
-  order.releases = both || instruction.has("release");
-  order.is_strong = is_atomic || order.acquires || order.releases || instruction.has("relaxed") ||
-                    instruction.has("volatile") || instruction.has("mmio");
-  order.scope = instruction.has("cta") ? kBlock : kDevice;
-  return order;
-}
-
 void Checker::start(const Cluster& cluster) {
-  histories_.clear();
-  for (const Cta* cta : cluster.ctas) {
-    warps_ = cta->warps.size();
-    for (std::size_t i = 0; i < warps_; ++i) {
-      History& own = histories_.emplace_back();
-      own.agent = static_cast<Agent>(cta->number() * warps_ + i);
-      own.clock.set(own.agent, 1);
-    }
-  }
-  barriers_.clear();
+  order.start(cluster);
   shared_.clear();
   shared_published_.clear();
 }
@@ -65,17 +45,16 @@ std::uint32_t Checker::site_index(const Site& site) const {
   return static_cast<std::uint32_t>(&site - program_.sites.data());
 }
 
-Touch Checker::touch(const Warp& warp, const Site& site, int lane) const {
-  const History& own = histories_[place_of(warp)];
-  const std::uint32_t index = site_index(site);
-  return {.agent = own.agent,
-          .time = own.clock.at(own.agent),
+Touch Checker::touch(const Warp& warp, const Request& request, int lane) const {
+  const HappensBefore::Moment now = order.now(warp);
+  const std::uint32_t index = site_index(*request.site);
+  return {.agent = now.agent,
+          .time = now.time,
           .site = index,
           .lane = static_cast<std::uint8_t>(lane),
-          .is_strong = orders_[index].is_strong};
+          .is_strong = orders_[index].is_strong,
+          .is_write = writes(request.kind)};
 }
-
-void Checker::tick(History& own) { own.clock.set(own.agent, own.clock.at(own.agent) + 1); }
 
 void Checker::request(Warp& warp, const Request& request) {
   for (int i = 0; i < request.count && !warp.failure; ++i) {
@@ -85,120 +64,112 @@ void Checker::request(Warp& warp, const Request& request) {
 }
 
 void Checker::lane_request(Warp& warp, const Request& request, const LaneRequest& lane) {
-  const Order& order = orders_[site_index(*request.site)];
-  auto& all = lane.space == ptx::Space::shared ? shared_published_ : global_published_;
-  if (order.is_strong && request.kind != RequestKind::write) acquire(warp, order, all[lane.address]);
-  const Touch now = touch(warp, *request.site, lane.lane);
+  const Order& kind = orders_[site_index(*request.site)];
+  PublishedByAddress& published = lane.space == ptx::Space::shared ? shared_published_ : global_published_;
+  if (kind.is_strong && reads(request.kind)) order.acquire(warp, kind, published[lane.address]);
+  const Touch now = touch(warp, request, lane.lane);
   bool good = true;
-  for_words(lane.address, request.bytes, [&](std::uint64_t word, std::uint8_t bytes) {
+  for_words(lane.address, request.bytes, [&](std::uint64_t address, std::uint8_t bytes) {
     Touch part = now;
     part.bytes = bytes;
-    if (good) good = word_request(warp, request, lane, word, part);
+    good = good && word_request(warp, request, lane, address, part);
   });
-  if (!good || request.kind == RequestKind::read) return;
-  if (order.is_strong) {
-    release(warp, order, all[lane.address], request.kind == RequestKind::atomic);
-  } else if (!all.empty()) {
-    all.erase(lane.address);
+  if (!good || !writes(request.kind)) return;
+  if (kind.is_strong) {
+    order.release(warp, kind, published[lane.address], request.kind == RequestKind::atomic);
+  } else if (!published.empty()) {
+    published.erase(lane.address);
   }
 }
 
 /// False after a report.
 bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest& lane, std::uint64_t address,
                            Touch now) {
-  Shadow& shadow = lane.space == ptx::Space::shared ? shared_ : global_;
-  Word& word = shadow.at(address);
-  now.is_write = request.kind != RequestKind::read;
-  const bool reads = request.kind == RequestKind::read || request.kind == RequestKind::atomic;
-  if (reads && lane.space == ptx::Space::shared && report_unwritten(warp, request, lane, word, now, address))
-    return false;
-  if ((word.arriving & now.bytes) != 0) {
-    warp.fail(*request.site, lane.lane,
-              fmt::format("shared memory {:#x} is used while an asynchronous copy to it is under way: {}", address,
-                          name_of(warp, word.write)));
+  std::string rule = broken_rule(warp, request, lane, address, now);
+  Shadow& memory = shadow(lane.space);
+  const Clock& clock = order.of(warp).clock;
+  const Touch* const earlier = now.is_write ? memory.write(address, now, clock) : memory.read(address, now, clock);
+  if (rule.empty() && earlier != nullptr) {
+    rule = fmt::format("race in {} memory at {:#x}: this {} is not ordered after the {} by {}",
+                       lane.space == ptx::Space::shared ? "shared" : "global", lane.address,
+                       now.is_write ? "write" : "read", earlier->is_write ? "write" : "read", name_of(warp, *earlier));
+  }
+  if (!rule.empty()) {
+    warp.fail(*request.site, lane.lane, rule);
     return false;
   }
-  const Clock& clock = history(warp).clock;
-  const Touch* const earlier = now.is_write ? shadow.write(address, now, clock) : shadow.read(address, now, clock);
   // From its start on nobody may touch the bytes of a copy, and whoever had to be done with them must be done then.
-  if (request.kind == RequestKind::copy) word.arriving |= now.bytes;
-  if (earlier == nullptr) return true;
-  report_race(warp, *request.site, lane, now, *earlier);
-  return false;
-}
-
-bool Checker::report_unwritten(Warp& warp, const Request& request, const LaneRequest& lane, const Word& word,
-                               const Touch& now, std::uint64_t address) {
-  const auto known = static_cast<std::uint8_t>(word.written | word.arriving);
-  if ((now.bytes & ~known) == 0) return false;
-  warp.fail(*request.site, lane.lane,
-            fmt::format("{} bytes at shared memory {:#x} are read, and nobody has written {:#x}", request.bytes,
-                        lane.address, address));
+  Word& word = memory.at(address);
+  if (request.kind == RequestKind::copy || request.kind == RequestKind::bulk_copy) word.arriving |= now.bytes;
+  if (request.kind == RequestKind::bulk_read) word.leaving |= now.bytes;
   return true;
 }
 
-void Checker::report_race(Warp& warp, const Site& site, const LaneRequest& lane, const Touch& now,
-                          const Touch& earlier) {
-  warp.fail(site, lane.lane,
-            fmt::format("race in {} memory at {:#x}: this {} is not ordered after the {} by {}", space_name(lane.space),
-                        lane.address, now.is_write ? "write" : "read", earlier.is_write ? "write" : "read",
-                        name_of(warp, earlier)));
+/// The rules but for races, in shared memory: "" if none is broken.
+std::string Checker::broken_rule(const Warp& warp, const Request& request, const LaneRequest& lane,
+                                 std::uint64_t address, const Touch& now) {
+  if (lane.space != ptx::Space::shared) return "";
+  const Word& word = shared_.at(address);
+  if ((word.arriving & now.bytes) != 0) {
+    return fmt::format("shared memory {:#x} is used while an asynchronous copy to it is under way, by {}", address,
+                       name_of(warp, word.write));
+  }
+  if (now.is_write && (word.leaving & now.bytes) != 0) {
+    return fmt::format("shared memory {:#x} is written while a bulk copy from it is under way, by {}", address,
+                       name_of(warp, word.read));
+  }
+  if (reads(request.kind) && (now.bytes & ~word.written) != 0) {
+    return fmt::format("{} bytes at shared memory {:#x} are read, and nobody has written {:#x}", request.bytes,
+                       lane.address, address);
+  }
+  const Touch& write = word.write;
+  const bool ordinary = write.agent != kNobody && !HappensBefore::is_copier(write.agent);
+  if (is_bulk(request.kind) && ordinary && order.of(warp).proxied.at(write.agent) < write.time) {
+    return fmt::format("shared memory {:#x} is used by a bulk copy without a fence.proxy.async after the write by {}",
+                       address, name_of(warp, write));
+  }
+  return "";
 }
 
 std::string Checker::name_of(const Warp& warp, const Touch& touch) const {
-  const std::size_t block = touch.agent / warps_;
+  const std::string place = program_.place(*program_.sites[touch.site].instruction);
+  if (HappensBefore::is_copier(touch.agent)) return fmt::format("the copy of {}", place);
+  const std::uint32_t block = order.block_of(touch.agent);
   const std::string where = block == warp.cta->number() ? "" : fmt::format("block {}, ", block);
-  return fmt::format("{}warp {}, lane {} ({})", where, touch.agent % warps_, touch.lane,
-                     program_.place(*program_.sites[touch.site].instruction));
+  return fmt::format("{}warp {}, lane {} ({})", where, order.warp_of(touch.agent), touch.lane, place);
 }
 
-// ---- order ----
-
-/// What is published for the device is published for the block as well.
-void Checker::acquire(Warp& warp, const Order& order, const Published& published) {
-  History& own = history(warp);
-  for (std::size_t scope = kBlock; scope < kScopes; ++scope) own.seen[scope].join(published[scope]);
-  if (order.acquires) own.clock.join(own.seen[order.scope]);
+void Checker::fence(const Warp& warp, const Site& site) {
+  if (site.instruction->has("proxy")) return order.fence_proxies(warp);
+  order.fence(warp, orders_[site_index(site)]);
 }
 
-/// A read-modify-write keeps what was published before it.
-void Checker::release(Warp& warp, const Order& order, Published& published, bool keeps) {
-  History& own = history(warp);
-  if (!keeps) published = {};
-  for (std::size_t scope = kBlock; scope < kScopes; ++scope) {
-    const bool covered = order.releases && order.scope >= scope;
-    published[scope].join(covered ? own.clock : own.fenced[scope]);
-  }
-  if (order.releases) tick(own);
-}
+// ---- the ends of asynchronous copies ----
 
-void Checker::fence(Warp& warp, const Site& site) {
-  const Order& order = orders_[site_index(site)];
-  History& own = history(warp);
-  own.clock.join(own.seen[order.scope]);
-  for (std::size_t scope = kBlock; scope <= order.scope; ++scope) own.fenced[scope] = own.clock;
-  tick(own);
-}
-
-void Checker::arrive(const Warp& warp, std::uint64_t barrier) {
-  History& own = history(warp);
-  barriers_[barrier].join(own.clock);
-  tick(own);
-}
-
-void Checker::pass(const Warp& warp, std::uint64_t barrier) { history(warp).clock.join(barriers_[barrier]); }
-
-// ---- asynchronous copies ----
-
-void Checker::land_copy(Warp& warp, int lane, std::uint64_t dst, int bytes) {
-  const History& own = history(warp);
-  for_words(dst, bytes, [&](std::uint64_t address, std::uint8_t mask) {
+void Checker::land_copy(const Warp& warp, int lane, std::uint64_t dst, int bytes) {
+  const HappensBefore::Moment now = order.now(warp);
+  for_words(dst, static_cast<std::uint64_t>(bytes), [&](std::uint64_t address, std::uint8_t mask) {
     Word& word = shared_.at(address);
-    word.arriving = static_cast<std::uint8_t>(word.arriving & ~mask);
-    word.write.agent = own.agent;
-    word.write.time = own.clock.at(own.agent);
+    clear_bits(word.arriving, mask);
+    word.write.agent = now.agent;
+    word.write.time = now.time;
     word.write.lane = static_cast<std::uint8_t>(lane);
   });
+}
+
+void Checker::land_bulk(std::uint64_t dst, std::uint64_t bytes, const std::byte* object) {
+  const HappensBefore::Moment now = order.land(object);
+  for_words(dst, bytes, [&](std::uint64_t address, std::uint8_t mask) {
+    Word& word = shared_.at(address);
+    clear_bits(word.arriving, mask);
+    word.write.agent = now.agent;
+    word.write.time = now.time;
+  });
+}
+
+void Checker::end_reading(std::uint64_t src, std::uint64_t bytes) {
+  for_words(src, bytes,
+            [&](std::uint64_t address, std::uint8_t mask) { clear_bits(shared_.at(address).leaving, mask); });
 }
 
 }  // namespace cubit::runtime::cpu

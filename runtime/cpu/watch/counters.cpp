@@ -18,10 +18,11 @@ constexpr std::uint64_t kBankBytes = 4;
 constexpr std::uint64_t kSectorBytes = 32;
 
 /// Distinct units of `unit` bytes that the lanes touch, in ascending order.
-std::vector<std::uint64_t> units_of(const LaneRequest* first, const LaneRequest* last, int bytes, std::uint64_t unit) {
+std::vector<std::uint64_t> units_of(const LaneRequest* first, const LaneRequest* last, std::uint64_t bytes,
+                                    std::uint64_t unit) {
   std::vector<std::uint64_t> units;
   for (; first != last; ++first) {
-    const std::uint64_t end = first->address + static_cast<std::uint64_t>(bytes);
+    const std::uint64_t end = first->address + bytes;
     for (std::uint64_t index = first->address / unit; index * unit < end; ++index) units.push_back(index);
   }
   std::sort(units.begin(), units.end());

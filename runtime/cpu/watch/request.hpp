@@ -8,7 +8,8 @@
 
 namespace cubit::runtime::cpu {
 
-enum class RequestKind : std::uint8_t { read, write, atomic, copy };  ///< copy: asynchronous, into shared memory
+/// Copies are asynchronous ones into shared memory; a bulk_read is one out of it.
+enum class RequestKind : std::uint8_t { read, write, atomic, copy, bulk_copy, bulk_read };
 
 struct LaneRequest {
   int lane;
@@ -19,8 +20,8 @@ struct LaneRequest {
 struct Request {
   const Site* site = nullptr;
   RequestKind kind = RequestKind::read;
-  int bytes = 0;           ///< per lane
-  bool is_matrix = false;  ///< ldmatrix, stmatrix: a lane's address is that of a row
+  std::uint64_t bytes = 0;  ///< per lane
+  bool is_matrix = false;   ///< ldmatrix, stmatrix: a lane's address is that of a row
   int count = 0;
   std::array<LaneRequest, kLanes> lanes{};
 

@@ -22,4 +22,9 @@ struct Watch {
   }
 };
 
+/// Null if nobody checks.
+inline Checker* checker_of(const Warp& warp) {
+  return warp.watch != nullptr && warp.watch->checker ? &*warp.watch->checker : nullptr;
+}
+
 }  // namespace cubit::runtime::cpu
