@@ -115,6 +115,23 @@ cubit_status cubit_device_synchronise(cubit_device* device, cubit_stream stream)
                      [&](runtime::Device& target) { target.synchronise(stream); });
 }
 
+cubit_status cubit_device_watch(cubit_device* device, unsigned what) {
+  return with_device(device, "cubit_device_watch: device", [&](runtime::Device& target) {
+    if ((what & ~(CUBIT_WATCH_MEMORY | CUBIT_WATCH_COUNTERS)) != 0) {
+      throw Failure(Status::invalid_argument, fmt::format("cubit_device_watch: {}", what), "there is no such watch",
+                    "accepted: the sum of CUBIT_WATCH_MEMORY and CUBIT_WATCH_COUNTERS");
+    }
+    target.watch({.memory = (what & CUBIT_WATCH_MEMORY) != 0, .counters = (what & CUBIT_WATCH_COUNTERS) != 0});
+  });
+}
+
+cubit_status cubit_device_counters(cubit_device* device, const char** json) {
+  return with_device(device, "cubit_device_counters: device", [&](runtime::Device& target) {
+    require(json, "cubit_device_counters: json");
+    *json = thread_text(fmt::format("[{}]", fmt::join(target.take_counters(), ", ")));
+  });
+}
+
 cubit_status cubit_stream_create(cubit_device* device, cubit_stream* stream) {
   return with_device(device, "cubit_stream_create: device", [&](runtime::Device& target) {
     require(stream, "cubit_stream_create: stream");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "codegen/architecture.hpp"
 #include "codegen/kernel_source.hpp"
 #include "runtime/artifact.hpp"
@@ -46,6 +47,12 @@ class Graph {
   virtual ~Graph() = default;
 };
 
+/// What a device does beside executing: see cubit_device_watch.
+struct Watched {
+  bool memory = false;
+  bool counters = false;
+};
+
 /// Every method throws Failure(device_error) that names the driver call and its error.
 /// Memory, stream, capture and graph methods make the device's context current for the call and restore the caller's;
 /// `load` and `launch` work in the context that this object stands for and expect it to be current.
@@ -78,6 +85,11 @@ class Device {
   /// Replays, waits, and returns the milliseconds between events around it.
   virtual double replay(Graph& graph, Stream stream) = 0;
 
+  /// For the launches from now on. Throws Failure(unsupported) on a device that cannot watch.
+  virtual void watch(Watched what);
+  /// The counters of the launches since the last call, one JSON object each.
+  virtual std::vector<std::string> take_counters() { return {}; }
+
   /// Index into per-kernel tables of loaded code; unique per live device of the process, small.
   int slot() const { return slot_; }
   /// How many devices had this slot before: what was loaded for a dead device is not taken for this one's.
@@ -90,6 +102,12 @@ class Device {
   int slot_;
   std::uint64_t generation_;
 };
+
+inline void Device::watch(Watched what) {
+  if (!what.memory && !what.counters) return;
+  throw Failure(Status::unsupported, "a watch on " + facts().name, "only a CPU device watches its launches",
+                "open \"cpu:sm_80\" with any architecture, or use compute-sanitizer and a profiler");
+}
 
 /// Makes a device current for a scope and restores the caller's.
 class CurrentDevice {

@@ -100,7 +100,8 @@ CUBIT_API void cubit_device_release(cubit_device* device);
 /* {name, description, architecture, …} as in cubit_devices. */
 CUBIT_API cubit_status cubit_device_describe(cubit_device* device, const char** json);
 
-/* The caller's until cubit_device_free; 0 bytes give NULL, and NULL may be freed. The device keeps no list. */
+/* The caller's until cubit_device_free; 0 bytes give NULL, and NULL may be freed. A CPU device's kernels may touch
+ * nothing else, and what they have not written is NaN. */
 CUBIT_API cubit_status cubit_device_allocate(cubit_device* device, size_t bytes, void** memory);
 CUBIT_API cubit_status cubit_device_free(cubit_device* device, void* memory);
 CUBIT_API cubit_status cubit_device_fill_zero(cubit_device* device, void* memory, size_t bytes, cubit_stream stream);
@@ -112,6 +113,15 @@ CUBIT_API cubit_status cubit_device_upload(cubit_device* device, void* dst, cons
 CUBIT_API cubit_status cubit_device_download(cubit_device* device, void* dst, const void* src, size_t bytes,
                                              cubit_stream stream);
 CUBIT_API cubit_status cubit_device_synchronise(cubit_device* device, cubit_stream stream);
+/* What the launches from now on are watched for, CUBIT_WATCH_… added up; 0 at first. Only CPU devices can watch. */
+#define CUBIT_WATCH_MEMORY 1u   /* races between warps, shared memory that is read and was never written: device errors */
+#define CUBIT_WATCH_COUNTERS 2u /* instructions, bank conflicts, sectors: see cubit_device_counters */
+CUBIT_API cubit_status cubit_device_watch(cubit_device* device, unsigned what);
+/* The watched launches since the last call, in order: [{kernel, blocks, warps, barriers, instructions: {"ld.global": n},
+ * shared: [{opcode, ptx_line, places, requests, wavefronts, ideal_wavefronts}], global: [{opcode, ptx_line, places,
+ * requests, sectors, ideal_sectors}]}]. Instructions are counted per warp, requests per instruction of a warp; `places`
+ * are "file:line", from the innermost inlined function outwards. */
+CUBIT_API cubit_status cubit_device_counters(cubit_device* device, const char** json);
 /* Made non-blocking: it does not wait for the legacy default stream, nor that for it. The caller's until
  * cubit_stream_destroy, which takes NULL. Where a function takes a stream, NULL is the legacy default stream; only a
  * capture needs one that was made. */

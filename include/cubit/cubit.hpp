@@ -105,6 +105,14 @@ class Device {
     detail::check(cubit_device_download(handle(), dst, src, bytes, stream));
   }
   void synchronise(cubit_stream stream = nullptr) const { detail::check(cubit_device_synchronise(handle(), stream)); }
+  /// CUBIT_WATCH_… added up, for the launches from now on.
+  void watch(unsigned what) const { detail::check(cubit_device_watch(handle(), what)); }
+  /// JSON of the watched launches since the last call.
+  std::string counters() const {
+    const char* json = nullptr;
+    detail::check(cubit_device_counters(handle(), &json));
+    return json;
+  }
   cubit_stream create_stream() const {
     cubit_stream stream = nullptr;
     detail::check(cubit_stream_create(handle(), &stream));

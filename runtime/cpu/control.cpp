@@ -13,6 +13,8 @@ bool leaves(const Instruction& instruction) { return instruction.root == "ret" |
 
 /// Instructions whose first operand is not written.
 bool has_result(const Instruction& instruction) {
+  const bool is_barrier = instruction.root == "bar" || instruction.root == "barrier";
+  if (is_barrier && instruction.has("red")) return true;
   static constexpr std::string_view kWithout[] = {
       "st",        "red",      "bra",       "ret",     "exit",          "bar",
       "barrier",   "cp",       "fence",     "trap",    "prefetch",      "membar",
@@ -67,12 +69,17 @@ class Builder {
   void cut(const ptx::Block& block) {
     int first = block.first;
     for (int i = block.first; i < block.last; ++i) {
-      if (!is_block_barrier(at(i))) continue;
-      segments_.push_back({.first = first, .last = i + 1, .end = End::barrier, .live_out = {}});
-      segments_.back().next = static_cast<int>(segments_.size());
-      first = i + 1;
+      if (!may_wait(at(i))) continue;
+      if (is_retried(at(i)) && i > first) first = cut_at(first, i, End::jump);
+      first = cut_at(first, i + 1, End::wait);
     }
     segments_.push_back({.first = first, .last = block.last, .live_out = {}});
+  }
+
+  int cut_at(int first, int last, End end) {
+    segments_.push_back({.first = first, .last = last, .end = end, .live_out = {}});
+    segments_.back().next = static_cast<int>(segments_.size());
+    return last;
   }
 
   int start_of(int block) const { return block == ptx::kNone ? kEnd : starts_[static_cast<std::size_t>(block)]; }
@@ -157,9 +164,14 @@ class Builder {
 
 }  // namespace
 
-bool is_block_barrier(const Instruction& instruction) {
-  return (instruction.root == "bar" || instruction.root == "barrier") && !instruction.has("warp") &&
-         !instruction.has("cluster") && !instruction.has("arrive");
+bool may_wait(const Instruction& instruction) {
+  if (instruction.root == "mbarrier") return instruction.has("try_wait");
+  if (instruction.root != "bar" && instruction.root != "barrier") return false;
+  return !instruction.has("warp") && !instruction.has("arrive");
+}
+
+bool is_retried(const Instruction& instruction) {
+  return may_wait(instruction) && (instruction.root == "mbarrier" || instruction.has("red"));
 }
 
 Accesses accesses_of(const Instruction& instruction) {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -29,6 +30,7 @@ constexpr const char* kLibrary = "libcubit_cpu.so";
 constexpr int kMultiprocessors = 4;
 constexpr std::size_t kCacheBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 256;  // as cuMemAlloc's
+constexpr int kUnwritten = 0xff;         // NaN in every format
 
 /// The executor, or why there is none.
 struct Executor {
@@ -76,6 +78,8 @@ const Executor& executor() {
 /// Collects what the executor reports, to be thrown on this side of the border.
 struct Reported {
   std::optional<Failure> failure;
+  std::string counters;
+  static void take_counters(void* context, const char* json) { static_cast<Reported*>(context)->counters = json; }
   static void take(void* context, int status, const char* given, const char* rule, const char* remedy) {
     static_cast<Reported*>(context)->failure.emplace(static_cast<Status>(status), given, rule, remedy);
   }
@@ -92,12 +96,7 @@ class CpuKernel final : public LoadedKernel {
   CpuKernel& operator=(const CpuKernel&) = delete;
   ~CpuKernel() override { functions_.unload(program_); }
 
-  void run(const LaunchShape& shape, std::span<const std::byte> parameters) const {
-    Reported reported;
-    const int good = functions_.execute(program_, shape.grid.data(), shape.threads, shape.dynamic_shared_memory,
-                                        parameters.data(), parameters.size(), Reported::take, &reported);
-    if (good == 0) reported.raise();
-  }
+  const CubitCpuProgram* program() const { return program_; }
 
  private:
   const CubitCpuInterface& functions_;
@@ -121,6 +120,29 @@ class CpuGraph final : public Graph {
 struct CpuStream {
   bool capturing = false;
   std::vector<Work> steps;
+};
+
+/// The memory of a device, by address.
+class Allocations {
+ public:
+  void add(void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    sizes_[reinterpret_cast<std::uint64_t>(memory)] = bytes;
+  }
+  void remove(void* memory) {
+    const std::lock_guard lock(mutex_);
+    sizes_.erase(reinterpret_cast<std::uint64_t>(memory));
+  }
+  std::vector<CubitCpuRange> ranges() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<CubitCpuRange> ranges;
+    for (const auto& [first, bytes] : sizes_) ranges.push_back({first, first + bytes});
+    return ranges;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, std::size_t> sizes_;
 };
 
 /// Slots of CPU devices in kernels' tables. The one registry of this file.
@@ -181,20 +203,33 @@ class CpuDevice final : public Device {
   void launch(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters,
               Stream stream) override {
     const auto& loaded = static_cast<const CpuKernel&>(kernel);
-    if (!capturing(stream)) return loaded.run(shape, parameters);
+    if (!capturing(stream)) return execute(loaded, shape, parameters);
     std::vector<std::byte> kept(parameters.begin(), parameters.end());
-    of(stream).steps.emplace_back([&loaded, shape, kept = std::move(kept)] { loaded.run(shape, kept); });
+    of(stream).steps.emplace_back([this, &loaded, shape, kept = std::move(kept)] { execute(loaded, shape, kept); });
+  }
+
+  void watch(Watched what) override { watched_ = what; }
+  std::vector<std::string> take_counters() override {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(counted_, {});
   }
 
   bool capturing(Stream stream) override { return stream != nullptr && of(stream).capturing; }
 
   void* allocate(std::size_t bytes) override {
     void* const memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-    if (memory != nullptr) return memory;
+    if (memory != nullptr) {
+      std::memset(memory, kUnwritten, bytes);
+      allocations_.add(memory, bytes);
+      return memory;
+    }
     throw Failure(Status::device_error, fmt::format("{} bytes", bytes), "the CPU device has no memory left",
                   "free some, or take a smaller case");
   }
-  void release(void* memory) override { std::free(memory); }
+  void release(void* memory) override {
+    allocations_.remove(memory);
+    std::free(memory);
+  }
   void fill_zero(void* memory, std::size_t bytes, Stream stream) override {
     run(stream, [=] { std::memset(memory, 0, bytes); });
   }
@@ -228,9 +263,31 @@ class CpuDevice final : public Device {
 
   void run(Stream stream, Work work) { capturing(stream) ? of(stream).steps.push_back(std::move(work)) : work(); }
 
+  void execute(const CpuKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters) {
+    const std::vector<CubitCpuRange> memory = allocations_.ranges();
+    const Watched watched = watched_;
+    const CubitCpuLaunch launch = {.grid = {shape.grid[0], shape.grid[1], shape.grid[2]},
+                                   .threads = shape.threads,
+                                   .dynamic_shared_memory = shape.dynamic_shared_memory,
+                                   .parameters = parameters.data(),
+                                   .parameter_bytes = parameters.size(),
+                                   .memory = memory.data(),
+                                   .memory_count = memory.size(),
+                                   .check = watched.memory ? 1 : 0,
+                                   .counted = watched.counters ? Reported::take_counters : nullptr};
+    Reported reported;
+    if (functions_.execute(kernel.program(), &launch, Reported::take, &reported) == 0) reported.raise();
+    const std::lock_guard lock(mutex_);
+    if (watched.counters) counted_.push_back(std::move(reported.counters));
+  }
+
   int index_;
   const CubitCpuInterface& functions_;
   DeviceFacts facts_;
+  Allocations allocations_;
+  std::atomic<Watched> watched_{};
+  std::mutex mutex_;
+  std::vector<std::string> counted_;
 };
 
 std::size_t memory_bytes() {

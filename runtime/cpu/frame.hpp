@@ -31,6 +31,21 @@ enum class Uniform : std::uint8_t {
   nctaid_x,
   nctaid_y,
   nctaid_z,
+  clusterid_x,
+  clusterid_y,
+  clusterid_z,
+  nclusterid_x,
+  nclusterid_y,
+  nclusterid_z,
+  cluster_ctaid_x,
+  cluster_ctaid_y,
+  cluster_ctaid_z,
+  cluster_nctaid_x,
+  cluster_nctaid_y,
+  cluster_nctaid_z,
+  cluster_ctarank,
+  cluster_nctarank,
+  is_explicit_cluster,
   warpid,
   nwarpid,
   dynamic_smem_size,
@@ -65,20 +80,28 @@ inline constexpr std::uint64_t kLocalWindow = 0x4c4f000000000000;
 inline constexpr std::uint64_t kParameterWindow = 0x5041000000000000;
 inline constexpr std::uint64_t kWindowMask = 0xffff000000000000;
 
+/// A shared address has 32 bits: the offset in a block's shared memory, and above it 0 for the executing block, or one
+/// more than the rank of a block of its cluster. So an address of .shared::cta is one of .shared::cluster too.
+inline constexpr int kRankShift = 24;
+inline constexpr std::uint64_t kSharedOffsetMask = (std::uint64_t{1} << kRankShift) - 1;
+
 /// An instruction that runs in C++: everything that is known of it before it runs.
 struct Site {
   Helper helper = nullptr;
   const ptx::Instruction* instruction = nullptr;
   ptx::Space space = ptx::Space::global;
   bool generic = false;    ///< the address is a generic one
+  bool cluster = false;    ///< the address may lie in another block of the cluster
   bool is_signed = false;  ///< loads extend, integers divide and compare so
   bool flag = false;       ///< per helper: flushes subnormals, has a result, …
   bool saturate = false;
+  bool is_matrix = false;            ///< ldmatrix, stmatrix
   bool integral = false;             ///< of a conversion: to an integer, though the result may be a float
   int bytes = 0;                     ///< of an element
   int result_bytes = 0;              ///< of a register that takes one
   int count = 1;                     ///< elements of a vector, matrices of an ldmatrix
   int kind = 0;                      ///< an enum of the helper's
+  int form = 0;                      ///< another one
   int from = 0;                      ///< numbers: format of the source
   int to = 0;                        ///< numbers: format of the result
   std::int64_t offset = 0;           ///< added to addresses
@@ -101,35 +124,76 @@ struct PendingCopy {
   std::uint64_t src;
   int bytes;
   int read;  ///< the rest is zeros
+  std::uint64_t serial;
 };
 
-enum class WarpState : std::uint8_t { ready, at_barrier, done };
+/// An mbarrier's phase that a warp waits for the end of.
+struct PhaseWait {
+  const std::byte* object;
+  std::uint64_t address;
+  bool parity;
+};
+
+/// What a warp waits for.
+enum class WarpState : std::uint8_t { ready, at_barrier, at_cluster_barrier, at_mbarrier, done };
 
 struct Program;
+struct Watch;
+class MemoryMap;
+struct Cluster;
+
+/// bar and barrier: threads are counted by whole warps, whether they wait or only arrive.
+struct NamedBarrier {
+  std::uint32_t arrived = 0;
+  std::uint32_t expected = 0;  ///< 0: all of the block
+  std::uint32_t voters = 0;    ///< of .red: lanes that gave a predicate
+  std::uint32_t votes = 0;     ///< and those for which it holds
+};
+inline constexpr std::size_t kNamedBarriers = 16;
 
 /// A block of threads while it executes.
 struct Cta {
   const Program* program = nullptr;
   std::array<std::uint32_t, 3> index{};
+  std::array<std::uint32_t, 3> grid{};
   std::byte* shared = nullptr;
   std::uint32_t shared_bytes = 0;
   std::size_t parameter_bytes = 0;
+  const MemoryMap* memory = nullptr;  ///< null: any address is believed
+  Cluster* cluster = nullptr;
+  std::uint32_t rank = 0;  ///< in the cluster
+  std::vector<Warp*> warps;
+  std::array<NamedBarrier, kNamedBarriers> barriers{};
+
+  std::uint32_t number() const { return (index[2] * grid[1] + index[1]) * grid[0] + index[0]; }  ///< in the grid
 };
 
 struct Warp : Frame {
   Cta* cta = nullptr;
+  Watch* watch = nullptr;  ///< null: nobody watches
   int index = 0;
   std::byte* registers = nullptr;
   std::byte* local = nullptr;  ///< lane after lane
   std::vector<Path> paths;
   Mask alive = 0;
   WarpState state = WarpState::ready;
-  std::uint32_t barrier = 0;
-  std::uint32_t barrier_threads = 0;           ///< 0: all of the block
+  std::uint32_t barrier = 0;                   ///< that it is at
+  bool retry = false;                          ///< its segment is executed again when it is ready
+  bool passed = false;                         ///< the barrier of the segment that is executed again has opened
+  std::uint32_t votes = 0;                     ///< of the last .red barrier: what holds
+  std::uint32_t voters = 0;                    ///< and of how many lanes
+  Mask cluster_arrived = 0;                    ///< lanes at the cluster's barrier, until it opens
+  Mask cluster_owed = 0;                       ///< lanes that have arrived and not waited
+  std::uint32_t cluster_generation = 0;        ///< in which they arrived
+  std::uint32_t jumps = 0;                     ///< backwards, in this turn
+  std::uint64_t fingerprint = 0;               ///< of where it last stood when its turn ended
   int segment = 0;                             ///< being executed, or waited in
   std::array<std::uint32_t, kLanes> groups{};  ///< committed, per lane
   std::vector<PendingCopy> copies;
-  std::optional<std::string> failure;  ///< the first one
+  std::uint64_t next_copy = 0;                      ///< serial number
+  std::array<std::uint32_t, kLanes> bulk_groups{};  ///< committed, per lane
+  std::vector<PhaseWait> phases;                    ///< of try_wait: those that are not over
+  std::optional<std::string> failure;               ///< the first one
 
   /// Ends the launch. Generated code runs on to the end of its segment, in which no helper does anything any more.
   void fail(const Site& site, int lane, const std::string& rule);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/cpu/frame.hpp"
+#include "runtime/cpu/watch/request.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 
@@ -12,13 +13,25 @@ void store(Warp& warp, Mask mask, const Site& site);  ///< sources 1 … count
 /// Bytes [address, address + bytes) of a state space as host memory; null after warp.fail().
 std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
                    int lane);
+/// A shared address as the watchers have it: with the rank of its block.
+std::uint64_t watched_address(const Warp& warp, std::uint64_t address);
+/// Tells the watchers of an access that has been done: `bytes` per lane at the addresses of source 0.
+void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes);
+/// The same of more bytes, at any alignment.
+std::byte* resolve_range(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address,
+                         std::uint64_t bytes, int lane);
 void copy_async(Warp& warp, Mask mask, const Site& site);  ///< sources: shared, global, bytes to read; `bytes` in all
 void commit_copies(Warp& warp, Mask mask, const Site& site);
+void fence(Warp& warp, Mask mask, const Site& site);
 void wait_copies(Warp& warp, Mask mask, const Site& site);  ///< `kind` groups may be unfinished; -1: nothing may
+/// Performs the lane's cp.async whose serial number is below `serial`.
+void finish_copies(Warp& warp, const Site& site, int lane, std::uint64_t serial);
 
 // atomics.cpp. Sources: address, operand, swap. `flag`: there is a result.
 enum class AtomicKind { add, min, max, bit_and, bit_or, bit_xor, exchange, compare, increment, decrement };
 void atomic(Warp& warp, Mask mask, const Site& site);
+/// Applies the site's operation to elements of its type.
+void reduce_range(const Site& site, std::byte* dst, const std::byte* src, std::size_t bytes);
 
 // matrix.cpp. `table`: 16-bit (row, column) of each lane's values; see each.
 void load_matrices(Warp& warp, Mask mask, const Site& site);
@@ -37,6 +50,34 @@ void reduce(Warp& warp, Mask mask, const Site& site);        ///< sources: value
 void warp_barrier(Warp& warp, Mask mask, const Site& site);  ///< source: members
 void elect(Warp& warp, Mask mask, const Site& site);         ///< source: members; results: lane, predicate
 void trap(Warp& warp, Mask mask, const Site& site);
+
+// barriers.cpp. Sources of barrier: its number, threads (0: all), and the predicate of a vote, whose result is a count
+// or a predicate.
+enum class BarrierKind { sync, arrive, count, all, any };
+void barrier(Warp& warp, Mask mask, const Site& site);
+void arrive_at_cluster(Warp& warp, Mask mask, const Site& site);
+void wait_for_cluster(Warp& warp, Mask mask, const Site& site);
+void map_address(Warp& warp, Mask mask, const Site& site);      ///< sources: address, rank
+void rank_of_address(Warp& warp, Mask mask, const Site& site);  ///< source: address
+
+// mbarrier.cpp. Source 0: the address.
+void init_mbarrier(Warp& warp, Mask mask, const Site& site);  ///< source 1: arrivals; `flag`: invalidates it
+enum class MbarrierKind { arrive, drop, expect, complete };
+/// Sources 1 and 2: arrivals, bytes; `flag`: .noComplete. Result: the object as it was, which is the phase's token.
+void change_mbarrier(Warp& warp, Mask mask, const Site& site);
+void pending_count(Warp& warp, Mask mask, const Site& site);  ///< source 0: a token
+/// Source 1: a token or a parity. Result: whether that phase is over; `flag`: the warp waits for it.
+void wait_for_phase(Warp& warp, Mask mask, const Site& site);
+void arrive_after_copies(Warp& warp, Mask mask, const Site& site);  ///< `flag`: .noinc
+
+// bulk.cpp
+enum class BulkForm { from_global, multicast, between_blocks, to_global };
+/// Sources: target, origin, bytes, mbarrier, blocks. `form`: a BulkForm; `flag`: reduces with `kind`.
+void copy_bulk(Warp& warp, Mask mask, const Site& site);
+/// Sources: target, mbarrier, values. `flag`: reduces with `kind`.
+void send_value(Warp& warp, Mask mask, const Site& site);
+void commit_bulk(Warp& warp, Mask mask, const Site& site);
+void wait_bulk(Warp& warp, Mask mask, const Site& site);  ///< `kind` groups may be unfinished; `flag`: but read
 
 // arithmetic.cpp
 enum class IntegerKind { divide, remainder, permute, find_leading, dot4, dot2, differences };

@@ -4,7 +4,9 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "runtime/cpu/memory_map.hpp"
 #include "runtime/cpu/program.hpp"
+#include "runtime/cpu/watch/counters.hpp"
 
 namespace cubit::runtime::cpu {
 namespace {
@@ -35,14 +37,23 @@ CubitCpuProgram* load(const char* ptx, std::size_t bytes, const char* entry_poin
 
 void unload(CubitCpuProgram* program) { delete program_of(program); }
 
-int execute_program(const CubitCpuProgram* program, const std::uint32_t grid[3], std::uint32_t threads,
-                    std::uint32_t dynamic_shared_memory, const void* parameters, std::size_t parameter_bytes,
-                    CubitCpuReport report, void* context) {
+int execute_program(const CubitCpuProgram* program, const CubitCpuLaunch* launch, CubitCpuReport report,
+                    void* context) {
   return guarded(report, context, 0, [&] {
-    execute(*program_of(program), {.grid = {grid[0], grid[1], grid[2]},
-                                   .block = {threads, 1, 1},
-                                   .dynamic_shared_bytes = dynamic_shared_memory,
-                                   .parameters = {static_cast<const std::byte*>(parameters), parameter_bytes}});
+    std::vector<MemoryMap::Range> ranges;
+    for (std::size_t i = 0; i < launch->memory_count; ++i)
+      ranges.push_back({launch->memory[i].first, launch->memory[i].last});
+    const MemoryMap memory(std::move(ranges));
+    Counters counters(*program_of(program));
+    execute(*program_of(program),
+            {.grid = {launch->grid[0], launch->grid[1], launch->grid[2]},
+             .block = {launch->threads, 1, 1},
+             .dynamic_shared_bytes = launch->dynamic_shared_memory,
+             .parameters = {static_cast<const std::byte*>(launch->parameters), launch->parameter_bytes},
+             .memory = &memory,
+             .check = launch->check != 0,
+             .counters = launch->counted == nullptr ? nullptr : &counters});
+    if (launch->counted != nullptr) launch->counted(context, counters.json().c_str());
     return 1;
   });
 }

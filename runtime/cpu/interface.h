@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define CUBIT_CPU_INTERFACE_VERSION 1
+#define CUBIT_CPU_INTERFACE_VERSION 2
 #define CUBIT_CPU_INTERFACE_SYMBOL "cubit_cpu_interface"
 
 struct CubitCpuProgram;
@@ -18,15 +18,31 @@ struct CubitCpuProgram;
 /* Where a failure is reported before the function returns false: cubit::Status and the three texts of a Failure. */
 typedef void (*CubitCpuReport)(void* context, int status, const char* given, const char* rule, const char* remedy);
 
+struct CubitCpuRange {
+  uint64_t first;
+  uint64_t last; /* one past */
+};
+
+struct CubitCpuLaunch {
+  uint32_t grid[3];
+  uint32_t threads;
+  uint32_t dynamic_shared_memory;
+  const void* parameters;
+  size_t parameter_bytes;
+  const struct CubitCpuRange* memory; /* all that the kernel may touch */
+  size_t memory_count;
+  int check;                                         /* watch for races and unwritten shared memory */
+  void (*counted)(void* context, const char* json); /* null: nothing is counted; else called once, at the end */
+};
+
 struct CubitCpuInterface {
   int version;
   /* Null after a report. The text need not end in a zero. */
   struct CubitCpuProgram* (*load)(const char* ptx, size_t bytes, const char* entry_point, CubitCpuReport report,
                                   void* context);
   void (*unload)(struct CubitCpuProgram* program);
-  /* Returns when all blocks are done; 0 after a report. Thread-safe. */
-  int (*execute)(const struct CubitCpuProgram* program, const uint32_t grid[3], uint32_t threads,
-                 uint32_t dynamic_shared_memory, const void* parameters, size_t parameter_bytes, CubitCpuReport report,
+  /* Returns when all blocks are done; 0 after a report. `context` is for both functions. Thread-safe. */
+  int (*execute)(const struct CubitCpuProgram* program, const struct CubitCpuLaunch* launch, CubitCpuReport report,
                  void* context);
 };
 

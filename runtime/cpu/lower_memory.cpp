@@ -42,16 +42,16 @@ void Lowering::memory_kind(Site& made, std::size_t address_operand) {
     ptx::Space space;
   };
   static constexpr Row kSpaces[] = {{"global", ptx::Space::global},      {"shared", ptx::Space::shared},
-                                    {"shared::cta", ptx::Space::shared}, {"local", ptx::Space::local},
-                                    {"const", ptx::Space::constant},     {"param", ptx::Space::param},
-                                    {"param::entry", ptx::Space::param}};
+                                    {"shared::cta", ptx::Space::shared}, {"shared::cluster", ptx::Space::shared},
+                                    {"local", ptx::Space::local},        {"const", ptx::Space::constant},
+                                    {"param", ptx::Space::param},        {"param::entry", ptx::Space::param}};
   made.generic = true;
   for (const Row& row : kSpaces) {
     if (!has(row.name)) continue;
     made.space = row.space;
     made.generic = false;
   }
-  if (has("shared::cluster")) unsupported("distributed shared memory is not executed");
+  made.cluster = has("shared::cluster");
   give(0, address(operand(address_operand), made));
 }
 
@@ -92,6 +92,7 @@ void Lowering::load_parameter() {
 }
 
 void Lowering::store() {
+  if (has("async")) return send_value();
   const TypeFacts type = type_at_end();
   Site made = site(helpers::store);
   memory_kind(made, 0);
@@ -106,17 +107,14 @@ void Lowering::store() {
   call(std::move(made));
 }
 
-/// atom and red: the same, with and without a result.
-void Lowering::atomic() {
+/// Operation and type of atom, red and cp.reduce.
+void Lowering::reduction_kind(Site& made) {
   using Kind = helpers::AtomicKind;
   static const std::map<std::string_view, Kind> kKinds = {
       {"add", Kind::add},       {"min", Kind::min},      {"max", Kind::max},       {"and", Kind::bit_and},
       {"or", Kind::bit_or},     {"xor", Kind::bit_xor},  {"exch", Kind::exchange}, {"cas", Kind::compare},
       {"inc", Kind::increment}, {"dec", Kind::decrement}};
   const TypeFacts type = type_at_end();
-  Site made = site(helpers::atomic);
-  made.flag = now_->root == "atom";
-  const std::size_t first = made.flag ? 1 : 0;
   bool known = false;
   for (const std::string_view modifier : now_->modifiers) {
     const auto kind = kKinds.find(modifier);
@@ -124,20 +122,30 @@ void Lowering::atomic() {
     made.kind = static_cast<int>(kind->second);
     known = true;
   }
-  if (!known || (has("noftz") && !is_half()) || std::holds_alternative<ptx::VectorOperand>(operand(first + 1)))
-    unsupported();
-  memory_kind(made, first);
+  if (!known || (has("noftz") && !is_half())) unsupported();
   made.bytes = static_cast<int>(type.bits / 8);
   made.is_signed = type.is_signed;
   made.count = 1;
   made.from = -1;
-  if (type.is_float) {
-    const std::string_view name = ptx::name(type.type);
-    Format format{};
-    if (name.ends_with("x2")) made.count = 2;
-    if (!find_format(made.count == 2 ? name.substr(0, name.size() - 2) : name, format)) unsupported();
-    made.from = static_cast<int>(format);
-  }
+  if (!type.is_float) return;
+  const std::string_view name = ptx::name(type.type);
+  Format format{};
+  if (name.ends_with("x2")) made.count = 2;
+  if (!find_format(made.count == 2 ? name.substr(0, name.size() - 2) : name, format)) unsupported();
+  made.from = static_cast<int>(format);
+  if (has("min") || has("max")) unsupported();
+}
+
+/// atom and red: the same, with and without a result.
+void Lowering::atomic() {
+  if (has("async")) return send_value();
+  const TypeFacts type = type_at_end();
+  Site made = site(helpers::atomic);
+  made.flag = now_->root == "atom";
+  const std::size_t first = made.flag ? 1 : 0;
+  if (std::holds_alternative<ptx::VectorOperand>(operand(first + 1))) unsupported();
+  reduction_kind(made);
+  memory_kind(made, first);
   give(1, read(first + 1, type.bits));
   if (now_->operands.size() > first + 2) give(2, read(first + 2, type.bits));
   call(std::move(made));
@@ -145,7 +153,9 @@ void Lowering::atomic() {
 }
 
 void Lowering::copy_async() {
-  if (!has("async") || has("bulk") || has("mbarrier")) unsupported();
+  if (!has("async")) unsupported();
+  if (has("bulk")) return copy_bulk();
+  if (has("mbarrier")) return arrive_after_copies();
   if (has("commit_group")) return call(site(helpers::commit_copies));
   if (has("wait_group") || has("wait_all")) {
     Site made = site(helpers::wait_copies);
@@ -154,13 +164,8 @@ void Lowering::copy_async() {
     return call(std::move(made));
   }
   Site made = site(helpers::copy_async);
-  if (has("shared::cluster") && !has("shared::cta")) unsupported("distributed shared memory is not executed");
-  Site source = made;
-  give(0, builder_.CreateAdd(address(operand(0), made),
-                             splat(static_cast<std::uint64_t>(std::get<ptx::AddressOperand>(operand(0)).offset), 64)));
-  give(1, builder_.CreateAdd(address(operand(1), source),
-                             splat(static_cast<std::uint64_t>(std::get<ptx::AddressOperand>(operand(1)).offset), 64)));
-  made.offset = 0;
+  give(0, plain_address(0));
+  give(1, plain_address(1));
   made.bytes = static_cast<int>(std::get<ptx::IntegerOperand>(operand(2)).bits);
   Value* read_bytes = splat(static_cast<std::uint64_t>(made.bytes), 32);
   const std::size_t operands = now_->operands.size() - (has("L2::cache_hint") ? 1 : 0);
@@ -180,6 +185,7 @@ void Lowering::matrix() {
   if (!has("m8n8") || !has("b16")) unsupported("only matrices of 16-bit values are executed");
   Site made = site(is_load ? helpers::load_matrices : helpers::store_matrices);
   made.count = matrix_count(*now_);
+  made.is_matrix = true;
   const auto* const map = find_map(fmt::format("{}.x{}{}", now_->root, made.count, has("trans") ? ".trans" : ""));
   if (map == nullptr) unsupported();
   append_table(made.table, *map, [](codegen::Element e) { return e.row * 8 + e.column; });

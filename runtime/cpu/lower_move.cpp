@@ -138,7 +138,7 @@ void Lowering::convert_address() {
   const unsigned bits = type_at_end().bits;
   Value* const value = read(1, bits);
   std::uint64_t window = 0;
-  if (has("shared") || has("shared::cta")) window = kSharedWindow;
+  if (has("shared") || has("shared::cta") || has("shared::cluster")) window = kSharedWindow;
   if (has("local")) window = kLocalWindow;
   if (has("param")) window = kParameterWindow;
   if (window == 0) return write(0, value);
@@ -147,9 +147,17 @@ void Lowering::convert_address() {
 }
 
 void Lowering::is_in_space() {
-  Value* const value = builder_.CreateAnd(read(1, 64), splat(kWindowMask, 64));
+  Value* const address = read(1, 64);
+  Value* const value = builder_.CreateAnd(address, splat(kWindowMask, 64));
   const auto inside = [&](std::uint64_t window) { return builder_.CreateICmpEQ(value, splat(window, 64)); };
-  if (has("shared") || has("shared::cta")) return write(0, inside(kSharedWindow));
+  if (has("shared::cluster")) return write(0, inside(kSharedWindow));
+  if (has("shared") || has("shared::cta")) {
+    Value* const part =
+        builder_.CreateLShr(builder_.CreateXor(address, splat(kSharedWindow, 64)), splat(kRankShift, 64));
+    Value* const own = builder_.CreateAdd(uniform(Uniform::cluster_ctarank, 64), splat(1, 64));
+    Value* const here = builder_.CreateOr(builder_.CreateICmpEQ(part, splat(0, 64)), builder_.CreateICmpEQ(part, own));
+    return write(0, builder_.CreateAnd(inside(kSharedWindow), here));
+  }
   if (has("local")) return write(0, inside(kLocalWindow));
   if (has("param")) return write(0, inside(kParameterWindow));
   if (!has("global")) unsupported();

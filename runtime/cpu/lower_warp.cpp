@@ -85,25 +85,15 @@ void Lowering::elect() {
   write_scalar(pair.second, take_predicate(1));
 }
 
-/// bar.warp.sync is checked where it stands. A barrier of the block ends its segment; what it waits for is left in the
-/// source slots.
-void Lowering::barrier() {
-  if (has("warp")) {
-    Site made = site(helpers::warp_barrier);
-    give(0, read(0, 32));
-    return call(std::move(made));
-  }
-  if (!is_block_barrier(*now_) || has("red")) unsupported();
-  if (guard_ != nullptr) unsupported("a guarded barrier is not executed");
-  give(0, now_->operands.empty() ? splat(0, 32) : read(0, 32));
-  give(1, now_->operands.size() > 1 ? read(1, 32) : splat(0, 32));
-}
-
 void Lowering::branch() {
   if (guard_ != nullptr) returned_ = to_mask(guard_);
 }
 
 void Lowering::leave() { returned_ = active(); }
+
+void Lowering::fence() {
+  if (!has("mbarrier_init")) call(site(helpers::fence));
+}
 
 void Lowering::trap() { call(site(helpers::trap)); }
 
@@ -173,12 +163,15 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"elect", &L::elect},
       {"bar", &L::barrier},
       {"barrier", &L::barrier},
+      {"mbarrier", &L::mbarrier},
+      {"mapa", &L::map_address},
+      {"getctarank", &L::rank_of_address},
       {"bra", &L::branch},
       {"ret", &L::leave},
       {"exit", &L::leave},
       {"trap", &L::trap},
-      {"membar", &L::nothing},
-      {"fence", &L::nothing},
+      {"membar", &L::fence},
+      {"fence", &L::fence},
       {"nanosleep", &L::nothing},
       {"prefetch", &L::nothing},
       {"prefetchu", &L::nothing},

@@ -186,6 +186,8 @@ Lowering::Value* Lowering::immediate(const ptx::FloatOperand& number, unsigned b
 Lowering::Value* Lowering::read_predicate(std::size_t index) {
   const ptx::Operand& source = operand(index);
   if (const auto* integer = std::get_if<ptx::IntegerOperand>(&source)) return splat(integer->bits != 0 ? 1 : 0, 1);
+  if (const auto* name = std::get_if<ptx::SpecialOperand>(&source); name && name->name == "%is_explicit_cluster")
+    return builder_.CreateICmpNE(uniform(Uniform::is_explicit_cluster, 32), splat(0, 32));
   const auto* const reg = std::get_if<ptx::RegisterOperand>(&source);
   if (reg == nullptr || function_.registers[static_cast<std::size_t>(reg->index)].type != ptx::Type::pred) {
     unsupported("a predicate is expected");
@@ -203,6 +205,12 @@ Lowering::Value* Lowering::frame_field(std::size_t offset) {
   return builder_.CreateConstInBoundsGEP1_64(builder_.getInt8Ty(), frame_, offset);
 }
 
+Lowering::Value* Lowering::uniform(Uniform which, unsigned bits) {
+  Value* const place = frame_field(offsetof(Frame, uniform) + static_cast<std::size_t>(which) * sizeof(std::uint32_t));
+  Value* const value = builder_.CreateAlignedLoad(builder_.getInt32Ty(), place, llvm::Align(4));
+  return resize(builder_.CreateVectorSplat(kLanes, value), bits, false);
+}
+
 Lowering::Value* Lowering::special(std::string_view name, unsigned bits) {
   static const std::map<std::string_view, std::size_t> kTid = {{"%tid.x", 0}, {"%tid.y", 1}, {"%tid.z", 2}};
   static const std::map<std::string_view, Uniform> kUniform = {{"%ntid.x", Uniform::ntid_x},
@@ -214,6 +222,20 @@ Lowering::Value* Lowering::special(std::string_view name, unsigned bits) {
                                                                {"%nctaid.x", Uniform::nctaid_x},
                                                                {"%nctaid.y", Uniform::nctaid_y},
                                                                {"%nctaid.z", Uniform::nctaid_z},
+                                                               {"%clusterid.x", Uniform::clusterid_x},
+                                                               {"%clusterid.y", Uniform::clusterid_y},
+                                                               {"%clusterid.z", Uniform::clusterid_z},
+                                                               {"%nclusterid.x", Uniform::nclusterid_x},
+                                                               {"%nclusterid.y", Uniform::nclusterid_y},
+                                                               {"%nclusterid.z", Uniform::nclusterid_z},
+                                                               {"%cluster_ctaid.x", Uniform::cluster_ctaid_x},
+                                                               {"%cluster_ctaid.y", Uniform::cluster_ctaid_y},
+                                                               {"%cluster_ctaid.z", Uniform::cluster_ctaid_z},
+                                                               {"%cluster_nctaid.x", Uniform::cluster_nctaid_x},
+                                                               {"%cluster_nctaid.y", Uniform::cluster_nctaid_y},
+                                                               {"%cluster_nctaid.z", Uniform::cluster_nctaid_z},
+                                                               {"%cluster_ctarank", Uniform::cluster_ctarank},
+                                                               {"%cluster_nctarank", Uniform::cluster_nctarank},
                                                                {"%warpid", Uniform::warpid},
                                                                {"%nwarpid", Uniform::nwarpid},
                                                                {"%dynamic_smem_size", Uniform::dynamic_smem_size},
@@ -222,12 +244,7 @@ Lowering::Value* Lowering::special(std::string_view name, unsigned bits) {
     Value* const place = frame_field(offsetof(Frame, tid) + tid->second * sizeof(std::uint32_t) * kLanes);
     return resize(builder_.CreateAlignedLoad(integers(32), place, llvm::Align(64)), bits, false);
   }
-  if (const auto uniform = kUniform.find(name); uniform != kUniform.end()) {
-    Value* const place =
-        frame_field(offsetof(Frame, uniform) + static_cast<std::size_t>(uniform->second) * sizeof(std::uint32_t));
-    Value* const value = builder_.CreateAlignedLoad(builder_.getInt32Ty(), place, llvm::Align(4));
-    return resize(builder_.CreateVectorSplat(kLanes, value), bits, false);
-  }
+  if (const auto which = kUniform.find(name); which != kUniform.end()) return uniform(which->second, bits);
   static const std::map<std::string_view, Mask (*)(int)> kOfLane = {
       {"%laneid", [](int lane) { return static_cast<Mask>(lane); }},
       {"%lanemask_eq", [](int lane) { return 1u << lane; }},

@@ -61,6 +61,7 @@ class Lowering {
   Value* read_predicate(std::size_t index);
   Value* read_float(std::size_t index, unsigned bits);  ///< flushed where the instruction says .ftz
   Value* special(std::string_view name, unsigned bits);
+  Value* uniform(Uniform which, unsigned bits);
   Value* immediate(const ptx::FloatOperand& number, unsigned bits);
   Value* resize(Value* value, unsigned bits, bool sign_extend);
   std::uint64_t address_of(const ptx::SymbolOperand& symbol) const;
@@ -157,9 +158,21 @@ class Lowering {
   void active_mask();
   void elect();
   void barrier();
+  void cluster_barrier();
+  void mbarrier();
+  void mbarrier_change();
+  void mbarrier_wait();
+  void arrive_after_copies();
+  void copy_bulk();
+  void send_value();
+  Value* plain_address(std::size_t index);  ///< with its constant part
+  void reduction_kind(Site& made);
+  void map_address();
+  void rank_of_address();
   void branch();
   void leave();
   void trap();
+  void fence();
   void nothing() {}
 
   llvm::Module& target_;

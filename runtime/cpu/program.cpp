@@ -94,6 +94,7 @@ void place_globals(Program& program) {
     if (is_in_memory(variables[i])) places[i] = place_variable(variables[i], end);
   }
   program.globals = allocate_aligned(end);
+  program.global_bytes = end;
   const auto base = reinterpret_cast<std::uint64_t>(program.globals.get());
   for (std::size_t i = 0; i < variables.size(); ++i) {
     if (is_in_memory(variables[i])) places[i] += base;

@@ -1,6 +1,8 @@
 // A kernel that can be executed: its PTX, where its variables lie, and its code.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +12,8 @@
 #include "runtime/cpu/frame.hpp"
 
 namespace cubit::runtime::cpu {
+
+class Counters;
 
 /// Where things lie; decided before any code is made.
 struct Layout {
@@ -35,6 +39,7 @@ struct Program {
   std::vector<Segment> segments;
   Layout layout;
   AlignedBytes globals;  ///< variables of the module in global and constant memory
+  std::uint64_t global_bytes = 0;
   std::vector<Site> sites;
   std::vector<SegmentCode> code;   ///< of each segment
   std::shared_ptr<void> compiled;  ///< owns the code
@@ -53,14 +58,23 @@ void lay_out(Program& program);
 /// Fills `sites`, `code` and `compiled` (jit.cpp).
 void generate(Program& program);
 
+inline constexpr std::uint32_t kMostClusterBlocks = 16;  ///< of compute capability 9.0, the non-portable size
+
 struct Launch {
   std::array<std::uint32_t, 3> grid{1, 1, 1};
   std::array<std::uint32_t, 3> block{1, 1, 1};
+  std::array<std::uint32_t, 3> cluster{};  ///< blocks; zeros: as the kernel's PTX says, or {1, 1, 1}
   std::uint32_t dynamic_shared_bytes = 0;
+  /// How long all warps of a cluster may go round in circles, changing nothing, before the launch is given up. Waiting
+  /// in which nothing can happen any more is noticed at once.
+  std::chrono::milliseconds patience{60000};
   std::span<const std::byte> parameters;
+  const MemoryMap* memory = nullptr;  ///< what the kernel may touch; null: any address is believed
+  bool check = false;                 ///< watch for races and for reads of unwritten shared memory; on one thread
+  Counters* counters = nullptr;       ///< filled if given
 };
 
-/// Executes all blocks, on as many threads as the machine has processors, and returns when they are done. The first
+/// Executes all clusters, on as many threads as the machine has processors, and returns when they are done. The first
 /// thing that goes wrong in any block is thrown as Failure(device_error): what, kernel, place, block, warp and lane.
 void execute(const Program& program, const Launch& launch);
 

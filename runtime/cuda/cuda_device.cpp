@@ -96,7 +96,7 @@ class Registry {
 
 /// The one documented registry of device state. Never destroyed: kernels may be released while the process exits.
 Registry& registry() {
-  static Registry* const instance = new Registry;
+  static auto* const instance = new Registry;
   return *instance;
 }
 

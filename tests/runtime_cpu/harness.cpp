@@ -13,7 +13,7 @@ constexpr const char* kKernel = R"(.version 8.7
 .target sm_90a
 .address_size 64
 {declarations}
-.visible .entry kernel(.param .u64 kernel_input, .param .u64 kernel_output)
+.visible .entry kernel(.param .u64 kernel_input, .param .u64 kernel_output) {directives}
 {{
   .reg .pred %p<16>;
   .reg .b16 %s<16>;
@@ -62,7 +62,8 @@ std::string rows_body(const std::string& instruction, int bytes, char letter) {
 }  // namespace
 
 std::string kernel_text(const Case& given) {
-  return fmt::format(fmt::runtime(kKernel), fmt::arg("declarations", given.declarations), fmt::arg("body", given.body));
+  return fmt::format(fmt::runtime(kKernel), fmt::arg("declarations", given.declarations),
+                     fmt::arg("directives", given.directives), fmt::arg("body", given.body));
 }
 
 std::vector<std::uint32_t> run(const Case& given, std::vector<std::uint32_t> input, std::size_t words) {
@@ -76,7 +77,9 @@ std::vector<std::uint32_t> run(const Case& given, std::vector<std::uint32_t> inp
   const std::array<const void*, 2> parameters = {input_memory.get(), output_memory.get()};
   runtime::cpu::execute(*program, {.grid = {given.blocks, 1, 1},
                                    .block = {given.threads, 1, 1},
+                                   .cluster = given.cluster,
                                    .dynamic_shared_bytes = given.dynamic_shared,
+                                   .patience = given.patience,
                                    .parameters = std::as_bytes(std::span(parameters))});
   std::memcpy(output.data(), output_memory.get(), words * 4);
   return output;

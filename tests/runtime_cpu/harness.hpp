@@ -5,6 +5,7 @@
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct Case {
   unsigned threads = kLanes;
   unsigned blocks = 1;
   unsigned dynamic_shared = 0;
+  std::string directives = {};           ///< of the kernel: ".reqnctapercluster 2, 1, 1"
+  std::array<unsigned, 3> cluster = {};  ///< of the launch
+  std::chrono::milliseconds patience{60000};
 };
 
 std::string kernel_text(const Case& given);

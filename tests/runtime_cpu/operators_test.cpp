@@ -34,6 +34,7 @@ class CpuOperators : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+    device_.watch(CUBIT_WATCH_MEMORY);
   }
 
   void launch(const Kernel& kernel, const DeviceCase& on_device, cubit_stream stream = nullptr) const {

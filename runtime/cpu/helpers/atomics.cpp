@@ -1,6 +1,7 @@
 // atom and red on host memory, lane after lane. PTX ISA, "atom", "red".
 #include <atomic>
 
+#include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/numbers.hpp"
 
@@ -70,22 +71,48 @@ Unsigned changed(const Site& site, Unsigned old, Unsigned value, Unsigned swap) 
       combined(kind, static_cast<Signed>(old), static_cast<Signed>(value), static_cast<Signed>(swap)));
 }
 
+/// The value before.
+template <class Unsigned>
+Unsigned exchange(const Site& site, std::byte* place, Unsigned value, Unsigned swap, Unsigned& now) {
+  std::atomic_ref<Unsigned> memory(*reinterpret_cast<Unsigned*>(place));
+  Unsigned old = memory.load();
+  do {
+    now = changed(site, old, value, swap);
+  } while (!memory.compare_exchange_weak(old, now));
+  return old;
+}
+
+template <class Unsigned>
+void reduce_elements(const Site& site, std::byte* dst, const std::byte* src, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += sizeof(Unsigned)) {
+    Unsigned value{};
+    Unsigned now{};
+    std::memcpy(&value, src + i, sizeof value);
+    exchange(site, dst + i, value, Unsigned{}, now);
+  }
+}
+
 template <class Unsigned>
 void atomic_lanes(Warp& warp, Mask mask, const Site& site) {
   for_lanes(mask, [&](int lane) {
     const std::uint64_t address = source<std::uint64_t>(warp, 0)[lane] + static_cast<std::uint64_t>(site.offset);
     std::byte* const place = resolve(warp, site, site.space, site.generic, address, sizeof(Unsigned), lane);
     if (place == nullptr) return;
-    std::atomic_ref<Unsigned> memory(*reinterpret_cast<Unsigned*>(place));
-    Unsigned old = memory.load();
-    while (!memory.compare_exchange_weak(
-        old, changed(site, old, source<Unsigned>(warp, 1)[lane], source<Unsigned>(warp, 2)[lane]))) {
-    }
+    Unsigned now{};
+    const Unsigned old = exchange(site, place, source<Unsigned>(warp, 1)[lane], source<Unsigned>(warp, 2)[lane], now);
+    if (now != old) ++warp.cta->cluster->changes;
     result<Unsigned>(warp).set(lane, old);
   });
+  if (warp.watch != nullptr) watch_request(warp, mask, site, RequestKind::atomic, sizeof(Unsigned));
 }
 
 }  // namespace
+
+void reduce_range(const Site& site, std::byte* dst, const std::byte* src, std::size_t bytes) {
+  if (site.bytes == 2) return reduce_elements<std::uint16_t>(site, dst, src, bytes);
+  if (site.bytes == 4) return reduce_elements<std::uint32_t>(site, dst, src, bytes);
+  reduce_elements<std::uint64_t>(site, dst, src, bytes);
+}
 
 void atomic(Warp& warp, Mask mask, const Site& site) {
   if (site.bytes == 2) return atomic_lanes<std::uint16_t>(warp, mask, site);

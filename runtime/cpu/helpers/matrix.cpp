@@ -29,6 +29,9 @@ bool whole_warp(Warp& warp, Mask mask, const Site& site) {
   return false;
 }
 
+/// Lanes that give the address of a row.
+Mask row_lanes(const Site& site) { return site.count == 4 ? ~Mask{0} : (Mask{1} << (8 * site.count)) - 1; }
+
 /// A lane's row addresses; null if one is bad.
 bool resolve_rows(Warp& warp, const Site& site, std::array<std::byte*, kLanes>& rows) {
   for (int lane = 0; lane < 8 * site.count; ++lane) {
@@ -114,6 +117,7 @@ void load_matrices(Warp& warp, Mask mask, const Site& site) {
       result<std::uint32_t>(warp, r).set(lane, word);
     }
   }
+  if (warp.watch != nullptr) watch_request(warp, row_lanes(site), site, RequestKind::read, kRowBytes);
 }
 
 void store_matrices(Warp& warp, Mask mask, const Site& site) {
@@ -126,6 +130,7 @@ void store_matrices(Warp& warp, Mask mask, const Site& site) {
       std::memcpy(rows[*table / 8] + *table % 8 * 2, &value, sizeof value);
     }
   }
+  if (warp.watch != nullptr) watch_request(warp, row_lanes(site), site, RequestKind::write, kRowBytes);
 }
 
 void transpose_matrix(Warp& warp, Mask mask, const Site& site) {

@@ -1,8 +1,13 @@
 // Loads, stores and asynchronous copies, lane by lane. PTX ISA, "ld", "st", "cp.async".
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/memory_map.hpp"
 #include "runtime/cpu/program.hpp"
+#include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {
@@ -13,9 +18,32 @@ struct Window {
   const char* name;
 };
 
+/// The block whose shared memory an address is in; leaves the offset. Null after warp.fail().
+const Cta* block_of(Warp& warp, const Site& site, bool generic, std::uint64_t& address, int lane) {
+  const std::uint64_t part = address >> kRankShift;
+  if (part == 0) return warp.cta;
+  const std::uint64_t rank = part - 1;
+  const auto& ctas = warp.cta->cluster->ctas;
+  if (rank >= ctas.size()) {
+    warp.fail(site, lane, fmt::format("address {:#x} is beyond the shared memory of the cluster", address));
+    return nullptr;
+  }
+  const Cta* const cta = ctas[rank];
+  if (cta != warp.cta && !generic && !site.cluster) {
+    warp.fail(site, lane, fmt::format("address {:#x} is in block rank {}, and not in .shared::cta", address, rank));
+    return nullptr;
+  }
+  const auto has_ended = [](const Warp* other) { return other->state == WarpState::done; };
+  if (std::all_of(cta->warps.begin(), cta->warps.end(), has_ended)) {
+    warp.fail(site, lane, fmt::format("address {:#x} is in block rank {}, which has ended", address, rank));
+    return nullptr;
+  }
+  address &= kSharedOffsetMask;
+  return cta;
+}
+
 Window window_of(Warp& warp, ptx::Space space, int lane) {
   const Cta& cta = *warp.cta;
-  if (space == ptx::Space::shared) return {cta.shared, cta.shared_bytes, "shared memory"};
   if (space == ptx::Space::local) {
     const std::uint64_t bytes = cta.program->layout.local_bytes;
     return {warp.local + bytes * static_cast<std::uint64_t>(lane), bytes, "local memory"};
@@ -34,13 +62,15 @@ ptx::Space space_of(std::uint64_t& address) {
   return ptx::Space::global;
 }
 
-/// Performs the copies of `lane` for which `is_due(group)`.
+/// Performs the copies of `lane` for which `is_due(copy)`.
 template <class IsDue>
 void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
   std::erase_if(warp.copies, [&](const PendingCopy& copy) {
-    if (copy.lane != lane || !is_due(copy.group)) return false;
+    if (copy.lane != lane || !is_due(copy)) return false;
     std::byte* const dst = resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane);
     if (dst == nullptr) return true;
+    if (Checker* const checker = checker_of(warp))
+      checker->land_copy(warp, lane, watched_address(warp, copy.dst), copy.bytes);
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
     if (copy.read == 0) return true;
     const std::byte* const src = resolve(warp, site, ptx::Space::global, false, copy.src, copy.read, lane);
@@ -49,28 +79,75 @@ void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
   });
 }
 
+/// The kernel's own variables are in no allocation.
+bool is_variable(const Program& program, std::uint64_t address, std::uint64_t bytes) {
+  const auto first = reinterpret_cast<std::uint64_t>(program.globals.get());
+  return address >= first && address - first < program.global_bytes &&
+         program.global_bytes - (address - first) >= bytes;
+}
+
+std::byte* resolve_global(Warp& warp, const Site& site, std::uint64_t address, std::uint64_t bytes, int lane) {
+  const MemoryMap* const memory = warp.cta->memory;
+  const bool good = memory == nullptr
+                        ? address >= 4096
+                        : memory->contains(address, bytes) || is_variable(*warp.cta->program, address, bytes);
+  if (good) return reinterpret_cast<std::byte*>(address);
+  std::string rule = fmt::format("{} bytes at {:#x} are in no allocation of this device", bytes, address);
+  if (const MemoryMap::Range* const near = memory == nullptr ? nullptr : memory->below(address)) {
+    rule += fmt::format("; the nearest below begins {} bytes before and has {}", address - near->first,
+                        near->last - near->first);
+  }
+  warp.fail(site, lane, rule);
+  return nullptr;
+}
+
 }  // namespace
+
+std::uint64_t watched_address(const Warp& warp, std::uint64_t address) {
+  const std::uint64_t part = address >> kRankShift;
+  return (part == 0 ? warp.cta->rank : part - 1) << kRankShift | (address & kSharedOffsetMask);
+}
+
+void watch_request(Warp& warp, Mask mask, const Site& site, RequestKind kind, int bytes) {
+  if (warp.failure) return;
+  Request request{.site = &site, .kind = kind, .bytes = static_cast<std::uint64_t>(bytes), .is_matrix = site.is_matrix};
+  const auto addresses = source<std::uint64_t>(warp, 0);
+  for_lanes(mask, [&](int lane) {
+    std::uint64_t address = addresses[lane] + static_cast<std::uint64_t>(site.offset);
+    ptx::Space space = site.space;
+    if (site.generic) space = space_of(address);
+    request.add({lane, space, space == ptx::Space::shared ? watched_address(warp, address) : address});
+  });
+  warp.watch->request(warp, request);
+}
 
 std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
                    int lane) {
-  const std::uint64_t given = address;
-  if (generic) space = space_of(address);
   if (address % static_cast<std::uint64_t>(bytes & -bytes) != 0) {
-    warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", given, bytes & -bytes));
+    warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", address, bytes & -bytes));
     return nullptr;
   }
+  return resolve_range(warp, site, space, generic, address, static_cast<std::uint64_t>(bytes), lane);
+}
+
+std::byte* resolve_range(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address,
+                         std::uint64_t bytes, int lane) {
+  if (generic) space = space_of(address);
   if (space == ptx::Space::global || space == ptx::Space::constant) {
-    if (address < 4096) {
-      warp.fail(site, lane, fmt::format("address {:#x} is no address", given));
-      return nullptr;
-    }
-    return reinterpret_cast<std::byte*>(address);
+    return resolve_global(warp, site, address, static_cast<std::uint64_t>(bytes), lane);
   }
-  const Window window = window_of(warp, space, lane);
-  if (address > window.bytes || window.bytes - address < static_cast<std::uint64_t>(bytes)) {
+  Window window{};
+  if (space == ptx::Space::shared) {
+    const Cta* const cta = block_of(warp, site, generic, address, lane);
+    if (cta == nullptr) return nullptr;
+    window = {cta->shared, cta->shared_bytes, "shared memory"};
+  } else {
+    window = window_of(warp, space, lane);
+  }
+  if (address > window.bytes || window.bytes - address < bytes) {
     warp.fail(site, lane,
-              fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address,
-                          address + static_cast<std::uint64_t>(bytes), window.name, window.bytes));
+              fmt::format("bytes {:#x} to {:#x} are beyond {}, which has {}", address, address + bytes, window.name,
+                          window.bytes));
     return nullptr;
   }
   return window.base + address;
@@ -86,6 +163,7 @@ void load(Warp& warp, Mask mask, const Site& site) {
       std::memcpy(warp.results[i] + lane * site.bytes, src, static_cast<std::size_t>(site.bytes));
     }
   });
+  if (warp.watch != nullptr) watch_request(warp, mask, site, RequestKind::read, site.bytes * site.count);
 }
 
 void store(Warp& warp, Mask mask, const Site& site) {
@@ -95,10 +173,32 @@ void store(Warp& warp, Mask mask, const Site& site) {
     std::byte* dst = resolve(warp, site, site.space, site.generic, address, site.bytes * site.count, lane);
     if (dst == nullptr) return;
     for (int i = 0; i < site.count; ++i, dst += site.bytes) {
-      std::memcpy(dst, warp.sources[i + 1] + lane * site.bytes, static_cast<std::size_t>(site.bytes));
+      const std::byte* const src = warp.sources[i + 1] + lane * site.bytes;
+      const auto bytes = static_cast<std::size_t>(site.bytes);
+      if (std::memcmp(dst, src, bytes) != 0) ++warp.cta->cluster->changes;
+      std::memcpy(dst, src, bytes);
     }
   });
+  if (warp.watch != nullptr) watch_request(warp, mask, site, RequestKind::write, site.bytes * site.count);
 }
+
+namespace {
+
+/// The shared side is written when the copy starts, as far as others are concerned; the global side is read then.
+void watch_copies(Warp& warp, Mask mask, const Site& site) {
+  const auto bytes = static_cast<std::uint64_t>(site.bytes);
+  Request writes{.site = &site, .kind = RequestKind::copy, .bytes = bytes};
+  Request reads{.site = &site, .kind = RequestKind::read, .bytes = bytes};
+  for_lanes(mask, [&](int lane) {
+    writes.add({lane, ptx::Space::shared, watched_address(warp, source<std::uint64_t>(warp, 0)[lane])});
+    if (source<std::uint32_t>(warp, 2)[lane] != 0)
+      reads.add({lane, ptx::Space::global, source<std::uint64_t>(warp, 1)[lane]});
+  });
+  warp.watch->request(warp, writes);
+  warp.watch->request(warp, reads);
+}
+
+}  // namespace
 
 void copy_async(Warp& warp, Mask mask, const Site& site) {
   const auto targets = source<std::uint64_t>(warp, 0);
@@ -111,7 +211,8 @@ void copy_async(Warp& warp, Mask mask, const Site& site) {
                            .dst = targets[lane],
                            .src = origins[lane],
                            .bytes = site.bytes,
-                           .read = static_cast<int>(std::min(sizes[lane], size))};
+                           .read = static_cast<int>(std::min(sizes[lane], size)),
+                           .serial = warp.next_copy++};
     // Named at the copy, not where it is waited for.
     if (copy.dst % size != 0 || (copy.read != 0 && copy.src % size != 0)) {
       return warp.fail(site, lane, fmt::format("{:#x} from {:#x}: not multiples of {}", copy.dst, copy.src, size));
@@ -119,6 +220,12 @@ void copy_async(Warp& warp, Mask mask, const Site& site) {
     if (resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane) != nullptr)
       warp.copies.push_back(copy);
   });
+  if (warp.watch != nullptr && !warp.failure) watch_copies(warp, mask, site);
+}
+
+void fence(Warp& warp, Mask mask, const Site& site) {
+  Checker* const checker = checker_of(warp);
+  if (mask != 0 && checker != nullptr) checker->fence(warp, site);
 }
 
 void commit_copies(Warp& warp, Mask mask, const Site&) {
@@ -128,8 +235,13 @@ void commit_copies(Warp& warp, Mask mask, const Site&) {
 void wait_copies(Warp& warp, Mask mask, const Site& site) {
   for_lanes(mask, [&](int lane) {
     const std::int64_t committed = warp.groups[static_cast<std::size_t>(lane)];
-    arrive(warp, site, lane, [&](std::uint32_t group) { return site.kind < 0 || group < committed - site.kind; });
+    arrive(warp, site, lane,
+           [&](const PendingCopy& copy) { return site.kind < 0 || copy.group < committed - site.kind; });
   });
+}
+
+void finish_copies(Warp& warp, const Site& site, int lane, std::uint64_t serial) {
+  arrive(warp, site, lane, [&](const PendingCopy& copy) { return copy.serial < serial; });
 }
 
 }  // namespace cubit::runtime::cpu::helpers

@@ -1,0 +1,38 @@
+// The global memory that a kernel may touch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace cubit::runtime::cpu {
+
+/// Ranges of host addresses, in ascending order.
+class MemoryMap {
+ public:
+  struct Range {
+    std::uint64_t first;
+    std::uint64_t last;  ///< one past
+  };
+
+  MemoryMap() = default;
+  explicit MemoryMap(std::vector<Range> ranges) : ranges_(std::move(ranges)) {
+    std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
+  }
+
+  bool contains(std::uint64_t address, std::uint64_t bytes) const {
+    const Range* const range = below(address);
+    return range != nullptr && address < range->last && range->last - address >= bytes;
+  }
+  /// The range that begins at or before an address, null if there is none.
+  const Range* below(std::uint64_t address) const {
+    const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), address,
+                                        [](std::uint64_t value, const Range& range) { return value < range.first; });
+    return after == ranges_.begin() ? nullptr : &*(after - 1);
+  }
+
+ private:
+  std::vector<Range> ranges_;
+};
+
+}  // namespace cubit::runtime::cpu

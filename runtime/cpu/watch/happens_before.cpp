@@ -1,0 +1,89 @@
+#include "runtime/cpu/watch/happens_before.hpp"
+
+#include "runtime/cpu/cluster.hpp"
+
+namespace cubit::runtime::cpu {
+
+/// An atomic without an order is relaxed. A fence is both, whatever it says: finer ones do not occur in cubit's
+/// templates.
+Order order_of(const ptx::Instruction& instruction) {
+  const bool is_atomic = instruction.root == "atom" || instruction.root == "red";
+  const bool is_fence = instruction.root == "fence" || instruction.root == "membar";
+  const bool both = instruction.has("acq_rel") || instruction.has("sc") || is_fence;
+  Order order;
+  order.acquires = both || instruction.has("acquire");
+  order.releases = both || instruction.has("release");
+  order.is_strong = is_atomic || order.acquires || order.releases || instruction.has("relaxed") ||
+                    instruction.has("volatile") || instruction.has("mmio");
+  order.scope = instruction.has("cta") ? kBlock : kDevice;
+  return order;
+}
+
+void HappensBefore::start(const Cluster& cluster) {
+  histories_.clear();
+  for (const Cta* cta : cluster.ctas) {
+    warps_ = static_cast<std::uint32_t>(cta->warps.size());
+    for (std::uint32_t i = 0; i < warps_; ++i) {
+      History& own = histories_.emplace_back();
+      own.agent = cta->number() * warps_ + i;
+      tick(own);
+    }
+  }
+  barriers_.clear();
+  mbarriers_.clear();
+}
+
+HappensBefore::Moment HappensBefore::now(const Warp& warp) const {
+  const History& own = histories_[place_of(warp)];
+  return {own.agent, own.knowledge.clock.at(own.agent)};
+}
+
+/// What is published for the device is published for the block as well.
+void HappensBefore::acquire(const Warp& warp, const Order& order, const Published& published) {
+  History& own = history(warp);
+  for (std::size_t scope = kBlock; scope < kScopes; ++scope) own.seen[scope].join(published[scope]);
+  if (order.acquires) own.knowledge.join(own.seen[order.scope]);
+}
+
+/// A read-modify-write keeps what was published before it.
+void HappensBefore::release(const Warp& warp, const Order& order, Published& published, bool keeps) {
+  History& own = history(warp);
+  if (!keeps) published = {};
+  for (std::size_t scope = kBlock; scope < kScopes; ++scope) {
+    const bool covered = order.releases && order.scope >= scope;
+    published[scope].join(covered ? own.knowledge : own.fenced[scope]);
+  }
+  if (order.releases) tick(own);
+}
+
+void HappensBefore::fence(const Warp& warp, const Order& order) {
+  History& own = history(warp);
+  own.knowledge.join(own.seen[order.scope]);
+  for (std::size_t scope = kBlock; scope <= order.scope; ++scope) own.fenced[scope] = own.knowledge;
+  tick(own);
+}
+
+void HappensBefore::fence_proxies(const Warp& warp) {
+  Knowledge& knowledge = history(warp).knowledge;
+  knowledge.proxied = knowledge.clock;
+  tick(history(warp));
+}
+
+void HappensBefore::arrive(const Warp& warp, std::uint64_t barrier) {
+  barriers_[barrier].join(of(warp));
+  tick(history(warp));
+}
+
+void HappensBefore::arrive_mbarrier(const Warp& warp, const std::byte* object) {
+  mbarriers_[object].pending.join(of(warp));
+  tick(history(warp));
+}
+
+HappensBefore::Moment HappensBefore::land(const std::byte* object) {
+  Mbarrier& mbarrier = mbarriers_[object];
+  if (mbarrier.copier == kNobody) mbarrier.copier = next_copier_++;
+  mbarrier.pending.clock.set(mbarrier.copier, ++mbarrier.landed);
+  return {mbarrier.copier, mbarrier.landed};
+}
+
+}  // namespace cubit::runtime::cpu
