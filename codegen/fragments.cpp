@@ -40,6 +40,7 @@ constexpr Bits<3> kColumn8 = {{{1, 0}, {2, 0}, {4, 0}}};
 
 constexpr Bits<1> kA1Rows16 = {{{8, 0}}};
 constexpr Bits<2> kA1Rows16K8 = {{{8, 0}, {0, 4}}};
+constexpr Bits<3> kA1Rows16K16 = {{{8, 0}, {0, 4}, {0, 8}}};
 constexpr Bits<2> kA2Rows16 = {{{0, 1}, {8, 0}}};
 constexpr Bits<3> kA2Rows16K16 = {{{0, 1}, {8, 0}, {0, 8}}};
 constexpr Bits<3> kA4Rows16 = {{{0, 1}, {0, 2}, {8, 0}}};
@@ -47,6 +48,7 @@ constexpr Bits<4> kA4Rows16K32 = {{{0, 1}, {0, 2}, {8, 0}, {0, 16}}};
 constexpr Bits<4> kA8Rows16 = {{{0, 1}, {0, 2}, {0, 4}, {8, 0}}};
 constexpr Bits<5> kA8Rows16K64 = {{{0, 1}, {0, 2}, {0, 4}, {8, 0}, {0, 32}}};
 constexpr Bits<1> kB1K8 = {{{4, 0}}};
+constexpr Bits<2> kB1K16 = {{{4, 0}, {8, 0}}};
 constexpr Bits<2> kB2K16 = {{{1, 0}, {8, 0}}};
 constexpr Bits<3> kB4K32 = {{{1, 0}, {2, 0}, {16, 0}}};
 constexpr Bits<4> kB8K64 = {{{1, 0}, {2, 0}, {4, 0}, {32, 0}}};
@@ -94,6 +96,10 @@ constexpr std::array kMaps = {
     map("mma.m16n8k4 B, 32-bit", kM16N8K4, 4, 8, 32, kOneValue, kColumnLanes1),
     map("mma.m16n8k4 C, 32-bit", kM16N8K4, 16, 8, 32, kA2Rows16, kRowLanes2),
 
+    map("mma.m16n8k4 A, 64-bit", kM16N8K4, 16, 4, 64, kA1Rows16, kRowLanes1),
+    map("mma.m16n8k4 B, 64-bit", kM16N8K4, 4, 8, 64, kOneValue, kColumnLanes1),
+    map("mma.m16n8k4 C, 64-bit", kM16N8K4, 16, 8, 64, kA2Rows16, kRowLanes2),
+
     map("mma.m16n8k8 A, 16-bit", kM16N8K8, 16, 8, 16, kA2Rows16, kRowLanes2),
     map("mma.m16n8k8 A, 32-bit", kM16N8K8, 16, 8, 32, kA1Rows16K8, kRowLanes1),
     map("mma.m16n8k8 B, 16-bit", kM16N8K8, 8, 8, 16, kColumn2, kColumnLanes2),
@@ -101,12 +107,20 @@ constexpr std::array kMaps = {
     map("mma.m16n8k8 C, 16-bit", kM16N8K8, 16, 8, 16, kA2Rows16, kRowLanes2),
     map("mma.m16n8k8 C, 32-bit", kM16N8K8, 16, 8, 32, kA2Rows16, kRowLanes2),
 
+    map("mma.m16n8k8 A, 64-bit", kM16N8K8, 16, 8, 64, kA1Rows16K8, kRowLanes1),
+    map("mma.m16n8k8 B, 64-bit", kM16N8K8, 8, 8, 64, kB1K8, kColumnLanes1),
+    map("mma.m16n8k8 C, 64-bit", kM16N8K8, 16, 8, 64, kA2Rows16, kRowLanes2),
+
     map("mma.m16n8k16 A, 16-bit", kM16N8K16, 16, 16, 16, kA2Rows16K16, kRowLanes2),
     map("mma.m16n8k16 A, 8-bit", kM16N8K16Int, 16, 16, 8, kA4Rows16, kRowLanes4),
     map("mma.m16n8k16 B, 16-bit", kM16N8K16, 16, 8, 16, kB2K16, kColumnLanes2),
     map("mma.m16n8k16 B, 8-bit", kM16N8K16Int, 16, 8, 8, kColumn4, kColumnLanes4),
     map("mma.m16n8k16 C, 16-bit", kM16N8K16, 16, 8, 16, kA2Rows16, kRowLanes2),
     map("mma.m16n8k16 C, 32-bit", kM16N8K16, 16, 8, 32, kA2Rows16, kRowLanes2),
+
+    map("mma.m16n8k16 A, 64-bit", kM16N8K16, 16, 16, 64, kA1Rows16K16, kRowLanes1),
+    map("mma.m16n8k16 B, 64-bit", kM16N8K16, 16, 8, 64, kB1K16, kColumnLanes1),
+    map("mma.m16n8k16 C, 64-bit", kM16N8K16, 16, 8, 64, kA2Rows16, kRowLanes2),
 
     map("mma.m16n8k32 A, 8-bit", kM16N8K32, 16, 32, 8, kA4Rows16K32, kRowLanes4),
     map("mma.m16n8k32 A, 4-bit", kM16N8K32, 16, 32, 4, kA8Rows16, kRowLanes8),

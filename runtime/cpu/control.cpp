@@ -16,10 +16,10 @@ bool has_result(const Instruction& instruction) {
   const bool is_barrier = instruction.root == "bar" || instruction.root == "barrier";
   if (is_barrier && instruction.has("red")) return true;
   static constexpr std::string_view kWithout[] = {
-      "st",        "red",      "bra",       "ret",     "exit",          "bar",
-      "barrier",   "cp",       "fence",     "trap",    "prefetch",      "membar",
-      "call",      "stmatrix", "nanosleep", "discard", "applypriority", "griddepcontrol",
-      "prefetchu", "brkpt",    "pmevent"};
+      "st",        "red",      "bra",       "ret",       "exit",          "bar",
+      "barrier",   "cp",       "fence",     "trap",      "prefetch",      "membar",
+      "call",      "stmatrix", "nanosleep", "discard",   "applypriority", "griddepcontrol",
+      "prefetchu", "brkpt",    "pmevent",   "setmaxnreg"};
   return std::find(std::begin(kWithout), std::end(kWithout), instruction.root) == std::end(kWithout);
 }
 

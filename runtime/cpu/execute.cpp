@@ -27,7 +27,7 @@ class Grid {
         clusters_(clusters_of(launch, cluster_size(program, launch))),
         count_(std::uint64_t{clusters_[0]} * clusters_[1] * clusters_[2]),
         runners_(std::min<std::uint64_t>(count_, launch.check ? 1 : std::max(1u, std::thread::hardware_concurrency()))),
-        standstill_(runners_) {}
+        standstill_(runners_, count_) {}
 
   void run() {
     std::vector<std::thread> helpers;

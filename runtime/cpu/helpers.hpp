@@ -86,6 +86,8 @@ enum class HalfKind { add, subtract, multiply, fused, minimum, maximum, negate, 
 void half_arithmetic(Warp& warp, Mask mask, const Site& site);  ///< `from`: format; `count`: 2 if packed
 enum class FunctionKind { ex2, lg2, sine, cosine, tanh, rsqrt, sqrt, rcp };
 void function(Warp& warp, Mask mask, const Site& site);  ///< `from`: format; flag: flush subnormals
+enum class RoundedKind { add, subtract, multiply, divide, fused, reciprocal, root };
+void rounded(Warp& warp, Mask mask, const Site& site);  ///< `form`: a Rounding, towards zero, down or up
 void convert(Warp& warp, Mask mask, const Site& site);
 
 }  // namespace cubit::runtime::cpu::helpers

@@ -1,7 +1,7 @@
 // Floating point. PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions".
 //
 // Results of single precision are the ISA's: NaN is 0x7fffffff whatever went in, .ftz flushes operands and results to
-// zero of the same sign. Rounding other than to nearest is not executed, but for cvt.
+// zero of the same sign. Rounding other than to nearest is done in C++.
 #include <map>
 
 #include "runtime/cpu/helpers.hpp"
@@ -51,23 +51,66 @@ void Lowering::write_float(std::size_t index, Value* value) {
 }
 
 void Lowering::float_binary(llvm::Instruction::BinaryOps operation) {
-  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  using Kind = helpers::RoundedKind;
+  if (rounds_otherwise()) {
+    return rounded(static_cast<int>(operation == llvm::Instruction::FAdd   ? Kind::add
+                                    : operation == llvm::Instruction::FSub ? Kind::subtract
+                                    : operation == llvm::Instruction::FMul ? Kind::multiply
+                                                                           : Kind::divide),
+                   2);
+  }
   const unsigned bits = type_at_end().bits;
   write_float(0, builder_.CreateBinOp(operation, read_float(1, bits), read_float(2, bits)));
 }
 
 void Lowering::fused_multiply_add() {
   if (is_half()) return half_arithmetic(static_cast<int>(helpers::HalfKind::fused), 3);
-  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  if (rounds_otherwise()) return rounded(static_cast<int>(helpers::RoundedKind::fused), 3);
   const unsigned bits = type_at_end().bits;
   write_float(0, builder_.CreateIntrinsic(llvm::Intrinsic::fma, {floats(bits)},
                                           {read_float(1, bits), read_float(2, bits), read_float(3, bits)}));
 }
 
+bool Lowering::rounds_otherwise() const { return has("rz") || has("rm") || has("rp"); }
+
+void Lowering::rounded(int kind, std::size_t operands) {
+  const unsigned bits = type_at_end().bits;
+  Site made = site(helpers::rounded);
+  made.kind = kind;
+  made.bytes = static_cast<int>(bits / 8);
+  made.form = static_cast<int>(has("rz") ? Rounding::zero : has("rm") ? Rounding::down : Rounding::up);
+  for (std::size_t i = 0; i < operands; ++i)
+    give(static_cast<int>(i), builder_.CreateBitCast(read_float(i + 1, bits), integers(bits)));
+  call(std::move(made));
+  write_float(0, builder_.CreateBitCast(take(0, bits), floats(bits)));
+}
+
+/// <32 x i16> of f16 or bf16, exactly; .ftz flushes subnormal f16.
+Lowering::Value* Lowering::half_as_float(Value* half) {
+  Value* const word = resize(half, 32, false);
+  if (ptx::name(type_at_end().type).starts_with("bf"))
+    return builder_.CreateBitCast(builder_.CreateShl(word, splat(16, 32)), floats(32));
+  Value* const sign = builder_.CreateShl(builder_.CreateAnd(word, splat(0x8000, 32)), splat(16, 32));
+  Value* const magnitude = builder_.CreateAnd(word, splat(0x7fff, 32));
+  // As the bits of a float it is 2^-112 of its value, subnormals too; but the largest exponent is special.
+  Value* const small = builder_.CreateBitCast(builder_.CreateShl(magnitude, splat(13, 32)), floats(32));
+  Value* const scaled = builder_.CreateFMul(small, llvm::ConstantFP::get(floats(32), 0x1p112));
+  Value* bits = builder_.CreateBitCast(scaled, integers(32));
+  Value* const is_special = builder_.CreateICmpUGE(magnitude, splat(0x7c00, 32));
+  bits = builder_.CreateSelect(is_special, builder_.CreateOr(bits, splat(0x7f800000, 32)), bits);
+  if (has("ftz")) {
+    Value* const is_small = builder_.CreateICmpULT(magnitude, splat(0x0400, 32));
+    bits = builder_.CreateSelect(is_small, splat(0, 32), bits);
+  }
+  return builder_.CreateBitCast(builder_.CreateOr(bits, sign), floats(32));
+}
+
 void Lowering::half_arithmetic(int kind, std::size_t operands) {
   const TypeFacts type = type_at_end();
-  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  if (rounds_otherwise() || has("oob")) unsupported();
   Site made = site(helpers::half_arithmetic);
+  made.saturate = has("sat");
+  made.is_signed = has("relu");
   made.kind = kind;
   made.from = static_cast<int>(ptx::name(type.type).starts_with("bf") ? Format::bf16 : Format::f16);
   made.count = type.bits == 32 ? 2 : 1;
@@ -116,13 +159,13 @@ Lowering::Value* Lowering::float_extreme(bool greater, Value* a, Value* b) {
 
 /// The approximate forms are computed as exactly as the rounded ones.
 void Lowering::reciprocal() {
-  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  if (rounds_otherwise()) return rounded(static_cast<int>(helpers::RoundedKind::reciprocal), 1);
   const unsigned bits = type_at_end().bits;
   write_float(0, builder_.CreateFDiv(llvm::ConstantFP::get(floats(bits), 1.0), read_float(1, bits)));
 }
 
 void Lowering::square_root() {
-  if (has("rz") || has("rm") || has("rp")) unsupported("only rounding to nearest is executed");
+  if (rounds_otherwise()) return rounded(static_cast<int>(helpers::RoundedKind::root), 1);
   const unsigned bits = type_at_end().bits;
   write_float(0, builder_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, read_float(1, bits)));
 }

@@ -16,8 +16,8 @@ Lowering::Value* Lowering::saturating(ID intrinsic) {
 }
 
 void Lowering::add() {
-  if (has("cc")) unsupported("carries are not executed");
   const TypeFacts type = type_at_end();
+  if (carries()) return add_with_carry(read(1, type.bits), read(2, type.bits));
   if (is_half()) return half_arithmetic(static_cast<int>(helpers::HalfKind::add), 2);
   if (type.is_float) return float_binary(llvm::Instruction::FAdd);
   if (has("sat")) return write(0, saturating(llvm::Intrinsic::sadd_sat));
@@ -25,8 +25,8 @@ void Lowering::add() {
 }
 
 void Lowering::subtract() {
-  if (has("cc")) unsupported("carries are not executed");
   const TypeFacts type = type_at_end();
+  if (carries()) return subtract_with_borrow(read(1, type.bits), read(2, type.bits));
   if (is_half()) return half_arithmetic(static_cast<int>(helpers::HalfKind::subtract), 2);
   if (type.is_float) return float_binary(llvm::Instruction::FSub);
   if (has("sat")) return write(0, saturating(llvm::Intrinsic::ssub_sat));
@@ -52,7 +52,8 @@ void Lowering::multiply() {
 void Lowering::multiply_add() {
   const TypeFacts type = type_at_end();
   if (type.is_float) return fused_multiply_add();
-  if (has("sat") || has("cc")) unsupported("saturation and carries of mad are not executed");
+  if (has("sat")) unsupported("saturation of mad is not executed");
+  if (carries()) return add_with_carry(product(type.bits, type.is_signed), read(3, type.bits));
   const unsigned bits = has("wide") ? 2 * type.bits : type.bits;
   write(0, builder_.CreateAdd(product(type.bits, type.is_signed), read(3, bits)));
 }
@@ -207,11 +208,13 @@ void Lowering::extract_bits() {
   Value* const length = builder_.CreateAnd(read(3, 32), splat(255, 32));
   Value* const limit = splat(bits, 32);
   const auto least = [&](Value* a, Value* b) { return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, a, b); };
-  if (bits == 64) unsupported("bfe of 64 bits");
   // In 64 bits, with the source extended: shift right, then cut to the length from the top.
   Value* const source = resize(read(1, bits), 64, type.is_signed);
-  Value* const moved = type.is_signed ? builder_.CreateAShr(source, resize(least(position, splat(63, 32)), 64, false))
-                                      : builder_.CreateLShr(source, resize(least(position, splat(63, 32)), 64, false));
+  Value* const distance = resize(least(position, splat(63, 32)), 64, false);
+  Value* const beyond = builder_.CreateICmpUGT(position, splat(63, 32));
+  Value* const moved = type.is_signed
+                           ? builder_.CreateAShr(source, distance)
+                           : builder_.CreateSelect(beyond, splat(0, 64), builder_.CreateLShr(source, distance));
   Value* const cut = resize(builder_.CreateSub(splat(64, 32), least(length, limit)), 64, false);
   Value* const top =
       builder_.CreateShl(moved, builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, cut, splat(63, 64)));
@@ -221,20 +224,21 @@ void Lowering::extract_bits() {
   write(0, builder_.CreateTrunc(builder_.CreateSelect(empty, none, field), integers(bits)));
 }
 
-/// bfi: the low `length` bits of operand 1 into operand 2 at `position`.
+/// bfi: the low `length` bits of operand 1 into operand 2 at `position`; nothing goes beyond the top.
 void Lowering::insert_bits() {
   const unsigned bits = type_at_end().bits;
-  if (bits == 64) unsupported("bfi of 64 bits");
   Value* const position = builder_.CreateAnd(read(3, 32), splat(255, 32));
   Value* const length = builder_.CreateAnd(read(4, 32), splat(255, 32));
-  const auto limited = [&](Value* value) {
-    return resize(builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, value, splat(32, 32)), 64, false);
+  const auto shifted = [&](Value* value, Value* amount) {  // in 64 bits; all out from 64 on
+    Value* const distance = resize(builder_.CreateAnd(amount, splat(63, 32)), 64, false);
+    Value* const beyond = builder_.CreateICmpUGT(amount, splat(63, 32));
+    return builder_.CreateSelect(beyond, splat(0, 64), builder_.CreateShl(value, distance));
   };
-  Value* const ones = builder_.CreateSub(builder_.CreateShl(splat(1, 64), limited(length)), splat(1, 64));
-  Value* const field = builder_.CreateShl(ones, limited(position));
-  Value* const moved = builder_.CreateShl(resize(read(1, 32), 64, false), limited(position));
-  Value* const kept = builder_.CreateAnd(resize(read(2, 32), 64, false), builder_.CreateNot(field));
-  write(0, builder_.CreateTrunc(builder_.CreateOr(kept, builder_.CreateAnd(moved, field)), integers(32)));
+  Value* const ones = builder_.CreateSub(shifted(splat(1, 64), length), splat(1, 64));
+  Value* const field = shifted(ones, position);
+  Value* const moved = shifted(resize(read(1, bits), 64, false), position);
+  Value* const kept = builder_.CreateAnd(resize(read(2, bits), 64, false), builder_.CreateNot(field));
+  write(0, builder_.CreateTrunc(builder_.CreateOr(kept, builder_.CreateAnd(moved, field)), integers(bits)));
 }
 
 /// Bit (a, b, c) of the table, a the highest: a sum of its minterms.

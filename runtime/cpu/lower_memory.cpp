@@ -72,6 +72,9 @@ void Lowering::load() {
   }
 }
 
+/// Advice about the second-level cache: any value will do.
+void Lowering::cache_policy() { write(0, splat(0, 64)); }
+
 /// The same for all lanes, and known to lie in the parameters.
 void Lowering::load_parameter() {
   const TypeFacts type = type_at_end();
@@ -218,7 +221,7 @@ void Lowering::move_matrix() {
 void Lowering::multiply_matrices() {
   const std::size_t count = now_->modifiers.size();
   if (count < 8 || now_->operands.size() < 4) unsupported();
-  if (has("sp") || has("block_scale")) unsupported();
+  if (has("sp") || has("block_scale") || rounds_otherwise()) unsupported();
   const auto type_of = [&](std::size_t from_end) { return now_->modifiers[count - 1 - from_end]; };
   const std::string_view types[] = {type_of(2), type_of(1), type_of(0)};
   Format formats[3]{};
@@ -238,26 +241,28 @@ void Lowering::multiply_matrices() {
   for (int i = 0; i < 3; ++i) {
     const int bits = facts(formats[i]).bits;
     const auto* const map = find_map(fmt::format("mma.{} {}, {}-bit", shape, "ABC"[i], bits));
-    if (map == nullptr || bits == 64) unsupported("its shape is not executed");
+    if (map == nullptr) unsupported("its shape is not executed");
     if (i == 0) made.bytes = map->columns;      // k
     if (i == 0) made.result_bytes = map->rows;  // m
     append_table(made.table, *map, [&](codegen::Element e) {
       return i == 1 ? e.column * map->rows + e.row : e.row * map->columns + e.column;
     });
     const auto* const vector = std::get_if<ptx::VectorOperand>(&operand(static_cast<std::size_t>(i) + 1));
-    const int registers = map->registers();
+    const unsigned register_bits = bits == 64 ? 64 : 32;
+    const int registers = map->value_count * bits / static_cast<int>(register_bits);
     if (vector == nullptr ? registers != 1 : static_cast<int>(vector->elements.size()) != registers)
       unsupported("its registers do not match");
     for (int r = 0; r < registers; ++r) {
-      give(slot++, vector == nullptr ? read(static_cast<std::size_t>(i) + 1, 32)
-                                     : read_scalar(vector->elements[static_cast<std::size_t>(r)], 32));
+      give(slot++, vector == nullptr ? read(static_cast<std::size_t>(i) + 1, register_bits)
+                                     : read_scalar(vector->elements[static_cast<std::size_t>(r)], register_bits));
     }
     made.count = registers;  // of the result, after the last
   }
   call(std::move(made));
   const auto& vector = std::get<ptx::VectorOperand>(operand(0));
+  const unsigned bits = facts(formats[2]).bits == 64 ? 64 : 32;
   for (std::size_t i = 0; i < vector.elements.size(); ++i)
-    write_scalar(vector.elements[i], take(static_cast<int>(i), 32));
+    write_scalar(vector.elements[i], take(static_cast<int>(i), bits));
 }
 
 }  // namespace cubit::runtime::cpu

@@ -35,7 +35,7 @@ void Lowering::select() {
   write(0, builder_.CreateSelect(read_predicate(3), read(1, bits), read(2, bits)));
 }
 
-Lowering::Value* Lowering::comparison(std::string_view name, const TypeFacts& type, std::size_t first) {
+Lowering::Value* Lowering::comparison(std::string_view name, const TypeFacts& type, std::size_t first, unsigned shift) {
   using Predicate = llvm::CmpInst::Predicate;
   struct Row {
     Predicate floating, is_signed, is_unsigned;
@@ -53,26 +53,36 @@ Lowering::Value* Lowering::comparison(std::string_view name, const TypeFacts& ty
       {"num", {P::FCMP_ORD, P::ICMP_EQ, P::ICMP_EQ}},    {"nan", {P::FCMP_UNO, P::ICMP_EQ, P::ICMP_EQ}}};
   const auto row = kRows.find(name);
   if (row == kRows.end()) unsupported("its comparison is not executed");
-  if (is_half()) unsupported("comparisons of 16-bit floats are not executed");
+  if (is_half()) {
+    const auto half = [&](std::size_t index) {
+      Value* const whole = read(index, type.bits);
+      return half_as_float(resize(builder_.CreateLShr(whole, splat(shift, type.bits)), 16, false));
+    };
+    return builder_.CreateFCmp(row->second.floating, half(first), half(first + 1));
+  }
   if (type.is_float)
     return builder_.CreateFCmp(row->second.floating, read_float(first, type.bits), read_float(first + 1, type.bits));
   const Predicate predicate = type.is_signed ? row->second.is_signed : row->second.is_unsigned;
   return builder_.CreateICmp(predicate, read(first, type.bits), read(first + 1, type.bits));
 }
 
-/// setp.cmp p|q, a, b and setp.cmp.op p|q, a, b, c: p = cmp op c, q = !cmp op c.
+/// setp.cmp p|q, a, b and setp.cmp.op p|q, a, b, c: p = cmp op c, q = !cmp op c. Of packed halves: p of the low ones,
+/// q of the high ones.
 void Lowering::compare() {
-  Value* const holds = comparison(now_->modifiers.front(), type_at_end(), 1);
+  const TypeFacts type = type_at_end();
   const auto combined = [&](Value* value) -> Value* {
     if (now_->operands.size() < 4) return value;
     if (has("and")) return builder_.CreateAnd(value, read_predicate(3));
     if (has("or")) return builder_.CreateOr(value, read_predicate(3));
     return builder_.CreateXor(value, read_predicate(3));
   };
+  const bool is_packed = is_half() && type.bits == 32;
+  Value* const holds = comparison(now_->modifiers.front(), type, 1, 0);
   Value* const first = combined(holds);
   const auto* const pair = std::get_if<ptx::PairOperand>(&operand(0));
   if (pair == nullptr) return write(0, first);
-  Value* const second = combined(builder_.CreateNot(holds));
+  Value* const other = is_packed ? comparison(now_->modifiers.front(), type, 1, 16) : builder_.CreateNot(holds);
+  Value* const second = combined(other);
   write_scalar(pair->first, first);
   write_scalar(pair->second, second);
 }

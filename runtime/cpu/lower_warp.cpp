@@ -102,8 +102,11 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
   static const std::map<std::string_view, Handler> kHandlers = {
       {"add", &L::add},
       {"sub", &L::subtract},
+      {"addc", &L::add},
+      {"subc", &L::subtract},
       {"mul", &L::multiply},
       {"mad", &L::multiply_add},
+      {"madc", &L::multiply_add},
       {"fma", &L::fused_multiply_add},
       {"div", &L::divide},
       {"rem", &L::remainder},
@@ -179,6 +182,8 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"applypriority", &L::nothing},
       {"pmevent", &L::nothing},
       {"griddepcontrol", &L::nothing},
+      {"setmaxnreg", &L::nothing},
+      {"createpolicy", &L::cache_policy},
   };
   return kHandlers;
 }

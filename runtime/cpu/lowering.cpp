@@ -43,6 +43,7 @@ void Lowering::lower(const Segment& segment, int index) {
   registers_ = code->getArg(1);
   mask_ = code->getArg(2);
   returned_ = builder_.getInt32(0);
+  carry_ = nullptr;
   values_.clear();
   written_.clear();
   for (int i = segment.first; i < segment.last; ++i) instruction(function_.body[static_cast<std::size_t>(i)]);

@@ -91,6 +91,11 @@ class Lowering {
   void subtract();
   void multiply();
   void multiply_add();
+  bool carries() const;  ///< it takes or gives a carry
+  void add_with_carry(Value* a, Value* b);
+  void subtract_with_borrow(Value* a, Value* b);
+  Value* carry_in(unsigned bits);
+  void carry_out(Value* carry);
   Value* product(unsigned bits, bool is_signed);
   Value* saturating(llvm::Intrinsic::ID intrinsic);
   void divide();
@@ -124,6 +129,9 @@ class Lowering {
   void sum_of_differences();
 
   void fused_multiply_add();
+  bool rounds_otherwise() const;  ///< than to nearest
+  void rounded(int kind, std::size_t operands);
+  Value* half_as_float(Value* half);
   void float_binary(llvm::Instruction::BinaryOps operation);
   void half_arithmetic(int kind, std::size_t operands);
   void reciprocal();
@@ -137,13 +145,15 @@ class Lowering {
   void move();
   void select();
   void compare();
-  Value* comparison(std::string_view name, const TypeFacts& type, std::size_t first);
+  /// `shift`: of packed halves, which bits.
+  Value* comparison(std::string_view name, const TypeFacts& type, std::size_t first, unsigned shift);
   void convert();
   void convert_address();
   void is_in_space();
 
   void load();
   void store();
+  void cache_policy();
   void memory_kind(Site& made, std::size_t address_operand);
   void load_parameter();
   void atomic();
@@ -188,6 +198,7 @@ class Lowering {
   Value* registers_ = nullptr;
   Value* mask_ = nullptr;         ///< i32
   Value* guard_ = nullptr;        ///< <32 x i1>, or null
+  Value* carry_ = nullptr;        ///< <32 x i1>: CC.CF, in this segment
   Value* returned_ = nullptr;     ///< i32: lanes that take the branch or leave
   std::map<int, Value*> values_;  ///< of registers, in this segment
   std::map<int, bool> written_;

@@ -11,7 +11,7 @@ namespace cubit::runtime::cpu {
 namespace {
 
 // PTX ISA, "Fundamental Types" and "Alternate Floating-Point Data Formats".
-constexpr std::array<FormatFacts, 15> kFormats = {{
+constexpr std::array<FormatFacts, 17> kFormats = {{
     {"f16", 16, 10, 15, true, true},
     {"bf16", 16, 7, 127, true, true},
     {"f32", 32, 23, 127, true, true},
@@ -27,6 +27,8 @@ constexpr std::array<FormatFacts, 15> kFormats = {{
     {"s32", 32, 0, 0, true, false},
     {"u64", 64, 0, 0, false, false},
     {"s64", 64, 0, 0, true, false},
+    {"u4", 4, 0, 0, false, false},
+    {"s4", 4, 0, 0, true, false},
 }};
 
 /// tf32 lies in the upper 19 bits of a word: its bits are those of an f32 without the last 13.

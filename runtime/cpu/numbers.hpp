@@ -6,7 +6,25 @@
 
 namespace cubit::runtime::cpu {
 
-enum class Format : std::uint8_t { f16, bf16, f32, f64, tf32, e4m3, e5m2, u8, s8, u16, s16, u32, s32, u64, s64 };
+enum class Format : std::uint8_t {
+  f16,
+  bf16,
+  f32,
+  f64,
+  tf32,
+  e4m3,
+  e5m2,
+  u8,
+  s8,
+  u16,
+  s16,
+  u32,
+  s32,
+  u64,
+  s64,
+  u4,
+  s4
+};
 
 struct FormatFacts {
   std::string_view name;

@@ -165,6 +165,7 @@ void ClusterRun::start(Triple index) {
   for (const auto& block : blocks_) start_block(*block, index);
   if (watch_ != nullptr) watch_->start(cluster_);
   is_still_ = false;
+  standstill_.begin_cluster();
   standstill_.moved();
 }
 
@@ -283,6 +284,8 @@ void ClusterRun::raise_standstill(const std::string& what) const {
     for (const auto& warp : block->warps) text += " " + describe(*warp) + ";";
   }
   text.pop_back();
+  if (const std::uint64_t others = standstill_.clusters_to_begin(); others != 0)
+    text += fmt::format("; {} of the launch's clusters have not begun: they do when those before them end", others);
   raise(blocks_.front()->cta, text);
 }
 

@@ -16,7 +16,7 @@ namespace cubit::runtime::cpu {
 /// thread of a launch is a runner.
 class Standstill {
  public:
-  explicit Standstill(std::size_t runners) : still_since_(runners, kMoving) {}
+  Standstill(std::size_t runners, std::uint64_t clusters) : still_since_(runners, kMoving), to_begin_(clusters) {}
 
   std::uint64_t now() const { return moves_; }
   void moved() { ++moves_; }
@@ -24,6 +24,8 @@ class Standstill {
   /// then, so that none of them ever will.
   bool is_final(std::size_t runner, std::uint64_t since);
   void leave(std::size_t runner);  ///< it runs no more clusters
+  void begin_cluster() { --to_begin_; }
+  std::uint64_t clusters_to_begin() const { return to_begin_; }
 
  private:
   static constexpr std::uint64_t kMoving = ~std::uint64_t{0};
@@ -32,6 +34,7 @@ class Standstill {
   std::atomic<std::uint64_t> moves_{0};
   std::mutex mutex_;
   std::vector<std::uint64_t> still_since_;
+  std::atomic<std::uint64_t> to_begin_;
 };
 
 /// The size of the launch's clusters: its own, or the kernel's. Throws Failure(invalid_argument) if they disagree or

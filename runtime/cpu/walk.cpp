@@ -34,6 +34,7 @@ void leave(Warp& warp, const Segment& segment, Mask leaving) {
   warp.paths.back().segment = segment.next;
   warp.alive &= ~leaving;
   for (Path& path : warp.paths) path.mask &= ~leaving;
+  try_to_open(*warp.cta->cluster);
 }
 
 /// The next segment of the top path, or none left.

@@ -24,6 +24,16 @@ const std::map<std::string, Formula>& formulas() {
     f["mma.m8n8k4 A, 64-bit"] = [](int g, int t, int) { return Element{g, t}; };
     f["mma.m8n8k4 B, 64-bit"] = [](int g, int t, int) { return Element{t, g}; };
     f["mma.m8n8k4 C, 64-bit"] = row_of_8;
+    f["mma.m16n8k4 A, 64-bit"] = [](int g, int t, int i) { return Element{i == 0 ? g : g + 8, t}; };
+    f["mma.m16n8k4 B, 64-bit"] = [](int g, int t, int) { return Element{t, g}; };
+    f["mma.m16n8k4 C, 64-bit"] = accumulator16;
+    for (const char* shape : {"mma.m16n8k8", "mma.m16n8k16"}) {
+      f[shape + std::string(" A, 64-bit")] = [](int g, int t, int i) {
+        return Element{i % 2 == 0 ? g : g + 8, i / 2 * 4 + t};
+      };
+      f[shape + std::string(" B, 64-bit")] = [](int g, int t, int i) { return Element{i * 4 + t, g}; };
+      f[shape + std::string(" C, 64-bit")] = accumulator16;
+    }
     f["mma.m8n8k16 A, 8-bit"] = [](int g, int t, int i) { return Element{g, t * 4 + i}; };
     f["mma.m8n8k16 B, 8-bit"] = [](int g, int t, int i) { return Element{t * 4 + i, g}; };
     f["mma.m8n8k16 C, 32-bit"] = row_of_8;

@@ -94,6 +94,17 @@ TEST(Spinning, ForWhatNobodyWritesIsADeadlock) {
   EXPECT_THAT(failure, HasSubstr("going round in circles; warp 1 at bra"));
 }
 
+/// Blocks begin in order, so many at a time as there are processors.
+TEST(Spinning, ForABlockThatHasNotBegunIsADeadlockThatSaysSo) {
+  const std::string body =
+      "mov.u32 %r0, %ctaid.x; mov.u32 %r2, %nctaid.x; sub.u32 %r2, %r2, 1; "
+      "setp.eq.u32 %p0, %r0, %r2; @%p0 bra $set;" +
+      kSpin + "$set: st.global.u32 [%in], 5;";
+  const unsigned blocks = std::thread::hardware_concurrency() + 5;
+  EXPECT_THAT(failure_of({.body = body, .blocks = blocks}, {0}),
+              HasSubstr("5 of the launch's clusters have not begun"));
+}
+
 /// Block 0 waits for block 1. Where there is one processor, it is a deadlock of this device.
 TEST(Spinning, OnAnotherBlocksFlag) {
   const std::string body = "mov.u32 %r0, %ctaid.x; setp.eq.u32 %p0, %r0, 1; @%p0 bra $set;" + kSpin +

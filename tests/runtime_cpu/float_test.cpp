@@ -110,6 +110,89 @@ TEST(FloatInstructions, ComparisonsOrderedAndUnordered) {
   }
 }
 
+/// Directed rounding of the exact result: of a sum, which fits a long double, and of a product, which fits a double.
+TEST(FloatInstructions, RoundInTheDirectionAskedFor) {
+  const auto rows = rows_of({bits_of(1.f), bits_of(0x1p-24f), bits_of(-0x1p-24f), bits_of(1.f + 0x1p-23f), bits_of(3.f),
+                             bits_of(-0x1.fffffep5f), bits_of(0x1p20f), bits_of(0x1.234566p-10f)});
+  struct Direction {
+    const char* name;
+    std::function<float(long double)> round;
+  };
+  const auto below = [](long double x) {
+    const auto y = static_cast<float>(x);
+    return static_cast<long double>(y) > x ? std::nextafterf(y, -HUGE_VALF) : y;
+  };
+  const auto above = [](long double x) {
+    const auto y = static_cast<float>(x);
+    return static_cast<long double>(y) < x ? std::nextafterf(y, HUGE_VALF) : y;
+  };
+  for (const Direction& direction : {Direction{"rm", below}, Direction{"rp", above},
+                                     Direction{"rz", [&](long double x) { return x < 0 ? above(x) : below(x); }}}) {
+    SCOPED_TRACE(direction.name);
+    const auto named = [&](const char* text) { return text + std::string(".") + direction.name; };
+    const auto sums = results_of(named("add") + ".f32 %r3, %r0, %r1;", rows);
+    const auto products = results_of(named("mul") + ".f32 %r3, %r0, %r1;", rows);
+    const auto fused = results_of(named("fma") + ".f32 %r3, %r0, %r1, 0f3F800000;", rows);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto a = static_cast<long double>(float_of(rows[i][0]));
+      const auto b = static_cast<long double>(float_of(rows[i][1]));
+      if (a + b != 0) {
+        ASSERT_EQ(sums[i], bits_of(direction.round(a + b)));
+      }
+      ASSERT_EQ(products[i], bits_of(direction.round(a * b)));
+      ASSERT_EQ(fused[i], bits_of(direction.round(a * b + 1)));
+    }
+  }
+  const auto bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
+  EXPECT_EQ(wide_results_of("div.rp.f64 %d3, %d0, %d1;", {{bits(1), bits(3), 0}})[0], bits(1.0 / 3) + 1);
+  EXPECT_EQ(wide_results_of("sqrt.rm.f64 %d3, %d0;", {{bits(2), 0, 0}})[0], bits(std::sqrt(2.0)) - 1);
+  EXPECT_EQ(results_of("add.rm.f32 %r3, %r0, %r1;", {{bits_of(1), bits_of(-1), 0}})[0], 0x80000000u);
+}
+
+TEST(FloatInstructions, SaturateToTheUnitInterval) {
+  const auto rows = rows_of(float_corners());
+  const auto sums = results_of("add.sat.f32 %r3, %r0, %r1;", rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const float sum = float_of(rows[i][0]) + float_of(rows[i][1]);
+    ASSERT_EQ(float_of(sums[i]), std::isnan(sum) ? 0.f : std::clamp(sum, 0.f, 1.f));
+  }
+  const std::vector<Row> halves = {{0x3c003c00, 0x3c00c000, 0}, {0x7e007e00, 0, 0}};
+  const auto limited = results_of("add.sat.f16x2 %r3, %r0, %r1;", halves);
+  EXPECT_EQ(limited, (std::vector<Word>{0x3c000000, 0}));
+  const auto positive = results_of("fma.rn.relu.f16x2 %r3, %r0, 0x3c003c00, %r1;", halves);
+  EXPECT_EQ(positive, (std::vector<Word>{0x40000000, 0x7fff7fff}));
+}
+
+/// Against the same comparisons of the numbers in single precision.
+TEST(HalfArithmetic, ComparisonsAreThoseOfTheNumbers) {
+  std::vector<Row> rows;
+  for (const Word a : {0x0000u, 0x8000u, 0x0001u, 0x8001u, 0x03ffu, 0x0400u, 0x3c00u, 0x3c01u, 0xbc00u, 0x7bffu,
+                       0x7c00u, 0xfc00u, 0x7c01u, 0x7e00u}) {
+    for (const Word b : {0x0000u, 0x0001u, 0x3c00u, 0xbc00u, 0x7c00u, 0xfe00u, 0x3f80u}) rows.push_back({a, b, 0});
+  }
+  for (const char* type : {"f16", "bf16"}) {
+    for (const char* name : {"eq", "ne", "lt", "le", "gt", "geu", "nan", "num"}) {
+      SCOPED_TRACE(std::string(name) + type);
+      const std::string halves = "cvt.u16.u32 %s0, %r0; cvt.u16.u32 %s1, %r1; ";
+      const std::string wide = std::string("cvt.f32.") + type + " %f0, %s0; cvt.f32." + type + " %f1, %s1; ";
+      const auto expected =
+          results_of(halves + wide + "setp." + name + ".f32 %p0, %f0, %f1; selp.u32 %r3, 1, 0, %p0;", rows);
+      EXPECT_EQ(results_of(halves + "setp." + name + "." + type + " %p0, %s0, %s1; selp.u32 %r3, 1, 0, %p0;", rows),
+                expected);
+      // The low halves are those of the row, the high ones exchanged.
+      const auto packed = results_of(
+          "shl.b32 %r4, %r1, 16; or.b32 %r4, %r4, %r0; shl.b32 %r5, %r0, 16; "
+          "or.b32 %r5, %r5, %r1; setp." +
+              std::string(name) + "." + type +
+              "x2 %p0|%p1, %r4, %r5; selp.u32 %r3, 1, 0, %p0; @%p1 add.u32 %r3, %r3, 2;",
+          rows);
+      const auto exchanged =
+          results_of(halves + wide + "setp." + name + ".f32 %p0, %f1, %f0; selp.u32 %r3, 2, 0, %p0;", rows);
+      for (std::size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(packed[i], expected[i] + exchanged[i]);
+    }
+  }
+}
+
 TEST(Conversions, FloatsToIntegersClampAndRound) {
   const auto& corners = float_corners();
   std::vector<Row> rows;

@@ -186,6 +186,64 @@ TEST(IntegerInstructions, WideOnes) {
   }
 }
 
+TEST(IntegerInstructions, WideFieldsAreTakenAndInserted) {
+  using Wide = std::uint64_t;
+  std::vector<WideRow> rows;
+  for (const Wide a : {0x8123456789abcdefull, 0x7fffffffffffffffull, ~0ull}) {
+    for (const Wide position : {0, 1, 31, 32, 63, 64, 200}) {
+      for (const Wide length : {0, 1, 8, 32, 63, 64, 255}) rows.push_back({a, position, length});
+    }
+  }
+  const std::string narrow = "cvt.u32.u64 %r1, %d1; cvt.u32.u64 %r2, %d2; ";
+  const auto unsigned_fields = wide_results_of(narrow + "bfe.u64 %d3, %d0, %r1, %r2;", rows);
+  const auto signed_fields = wide_results_of(narrow + "bfe.s64 %d3, %d0, %r1, %r2;", rows);
+  const auto inserted =
+      wide_results_of(narrow + "mov.u64 %d4, 0x5555555555555555; bfi.b64 %d3, %d0, %d4, %r1, %r2;", rows);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const auto [a, position, length] = rows[r];
+    const Wide sign = length == 0 ? 0 : a >> std::min<Wide>(position + length - 1, 63) & 1;
+    Wide plain = 0;
+    Wide extended = 0;
+    Wide into = 0x5555555555555555;
+    for (Wide i = 0; i < 64; ++i) {
+      const bool is_field = i < length && position + i < 64;
+      const Wide bit = is_field ? a >> (position + i) & 1 : 0;
+      plain |= bit << i;
+      extended |= (is_field ? bit : sign) << i;
+      if (is_field) into = (into & ~(Wide{1} << (position + i))) | (a >> i & 1) << (position + i);
+    }
+    ASSERT_EQ(unsigned_fields[r], plain) << position << " " << length;
+    ASSERT_EQ(signed_fields[r], extended) << position << " " << length;
+    ASSERT_EQ(inserted[r], into) << position << " " << length;
+  }
+}
+
+TEST(IntegerInstructions, CarriesGoFromWordToWord) {
+  using Wide = std::uint64_t;
+  std::vector<WideRow> rows;
+  for (const Wide a : {0ull, 1ull, 0xffffffffull, 0x123456789abcdef0ull, 0xffffffff00000000ull, ~0ull}) {
+    for (const Wide b : {0ull, 1ull, 0xffffffffull, 0xfedcba9876543210ull, 0xffffffff00000000ull, ~0ull})
+      rows.push_back({a, b, a ^ 5});
+  }
+  const std::string split = "mov.b64 {%r0, %r1}, %d0; mov.b64 {%r2, %r3}, %d1; mov.b64 {%r4, %r5}, %d2; ";
+  const std::string join = "mov.b64 %d3, {%r6, %r7};";
+  const auto sums = wide_results_of(split + "add.cc.u32 %r6, %r0, %r2; addc.u32 %r7, %r1, %r3; " + join, rows);
+  const auto differences = wide_results_of(split + "sub.cc.u32 %r6, %r0, %r2; subc.u32 %r7, %r1, %r3; " + join, rows);
+  const auto products = wide_results_of(split +
+                                            "mad.lo.cc.u32 %r6, %r0, %r2, %r4; madc.hi.cc.u32 %r7, %r0, %r2, %r5; "
+                                            "addc.u32 %r8, 0, 0; add.u32 %r7, %r7, %r8;" +
+                                            join,
+                                        rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto [a, b, c] = rows[i];
+    ASSERT_EQ(sums[i], a + b);
+    ASSERT_EQ(differences[i], a - b);
+    __extension__ using Twice = unsigned __int128;
+    const Twice exact = static_cast<Twice>(a & 0xffffffff) * (b & 0xffffffff) + c;
+    ASSERT_EQ(products[i], static_cast<Wide>(exact) + (static_cast<Wide>(exact >> 64) << 32));
+  }
+}
+
 TEST(IntegerInstructions, ComparisonsOfBothSigns) {
   const auto rows = rows_of(integer_corners());
   struct Row2 {

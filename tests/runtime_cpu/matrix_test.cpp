@@ -1,7 +1,9 @@
 // Tensor-core instructions against plain matrix products, through codegen's fragment tables, which have tests of their
 // own. PTX ISA, "ldmatrix", "movmatrix", "mma".
 #include <cmath>
+#include <cstring>
 #include <random>
+#include <tuple>
 
 #include "codegen/fragments.hpp"
 #include "runtime/cpu/numbers.hpp"
@@ -130,6 +132,85 @@ TEST(Mma, IntegerProductsAreExact) {
               for (int i = 0; i < 32; ++i) sum += a[e.row][i] * b[i][e.column];
               return static_cast<std::uint32_t>(sum);
             }));
+}
+
+TEST(Mma, FourBitProductsAreExact) {
+  std::mt19937 random(3);
+  for (const auto& [shape, m, k] :
+       {std::tuple{"m8n8k32", 8, 32}, std::tuple{"m16n8k32", 16, 32}, std::tuple{"m16n8k64", 16, 64}}) {
+    for (const char* types : {"s4.s4", "u4.s4", "s4.u4", "u4.u4"}) {
+      SCOPED_TRACE(std::string(shape) + types);
+      std::int32_t a[16][64];
+      std::int32_t b[64][8];
+      const auto drawn = [&](char sign) { return static_cast<std::int32_t>(random() % 16) - (sign == 's' ? 8 : 0); };
+      for (auto& row : a)
+        for (auto& x : row) x = drawn(types[0]);
+      for (auto& row : b)
+        for (auto& x : row) x = drawn(types[3]);
+      const auto table = [&](const char* operand) -> const FragmentMap& {
+        return codegen::find_fragment(std::string("mma.") + shape + operand);
+      };
+      const auto nibble = [](std::int32_t x) { return static_cast<std::uint32_t>(x) & 15; };
+      const Words results =
+          run_mma(std::string("mma.sync.aligned.") + shape + ".row.col.s32." + types + ".s32",
+                  fragment(table(" A, 4-bit"), [&](Element e) { return nibble(a[e.row][e.column]); }),
+                  fragment(table(" B, 4-bit"), [&](Element e) { return nibble(b[e.row][e.column]); }),
+                  fragment(table(" C, 32-bit"), [](Element e) { return static_cast<std::uint32_t>(e.row); }));
+      EXPECT_EQ(results, fragment(table(" C, 32-bit"), [&](Element e) {
+                  std::int32_t sum = e.row;
+                  for (int i = 0; i < k; ++i) sum += a[e.row][i] * b[i][e.column];
+                  return static_cast<std::uint32_t>(sum);
+                }));
+    }
+  }
+}
+
+/// Integers in double precision: every order of the sum gives the same.
+TEST(Mma, DoublePrecisionInEveryShape) {
+  for (const auto& [shape, k] :
+       {std::pair{"m8n8k4", 4}, std::pair{"m16n8k4", 4}, std::pair{"m16n8k8", 8}, std::pair{"m16n8k16", 16}}) {
+    SCOPED_TRACE(shape);
+    const auto a = [](Element e) { return 3.0 * e.row - 7.0 * e.column + 1; };
+    const auto b = [](Element e) { return 5.0 * e.row + 11.0 * e.column - 20; };
+    const auto c = [](Element e) { return 100.0 * e.row + e.column; };
+    const auto table = [&](const char* operand) -> const FragmentMap& {
+      return codegen::find_fragment(std::string("mma.") + shape + operand);
+    };
+    const FragmentMap& table_a = table(" A, 64-bit");
+    const FragmentMap& table_b = table(" B, 64-bit");
+    const FragmentMap& table_c = table(" C, 64-bit");
+    const int total = table_a.value_count + table_b.value_count + table_c.value_count;
+    std::vector<double> input;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int i = 0; i < table_a.value_count; ++i) input.push_back(a(table_a.at(lane, i)));
+      for (int i = 0; i < table_b.value_count; ++i) input.push_back(b(table_b.at(lane, i)));
+      for (int i = 0; i < table_c.value_count; ++i) input.push_back(c(table_c.at(lane, i)));
+    }
+    std::string body = "mad.wide.u32 %in, %t, " + std::to_string(8 * total) + ", %in; mad.wide.u32 %out, %t, " +
+                       std::to_string(8 * table_c.value_count) + ", %out;\n";
+    for (int i = 0; i < total; ++i)
+      body += "ld.global.b64 %d" + std::to_string(i) + ", [%in+" + std::to_string(8 * i) + "];\n";
+    body += std::string("mma.sync.aligned.") + shape + ".row.col.f64.f64.f64.f64 " +
+            names('d', 20, table_c.value_count) + ", " + names('d', 0, table_a.value_count) + ", " +
+            names('d', table_a.value_count, table_b.value_count) + ", " +
+            names('d', table_a.value_count + table_b.value_count, table_c.value_count) + ";\n";
+    for (int i = 0; i < table_c.value_count; ++i)
+      body += "st.global.b64 [%out+" + std::to_string(8 * i) + "], %d" + std::to_string(20 + i) + ";\n";
+    Words words(input.size() * 2);
+    std::memcpy(words.data(), input.data(), words.size() * 4);
+    const auto count = static_cast<std::size_t>(kLanes * table_c.value_count);
+    const Words output = run({.body = body}, words, 2 * count);
+    std::vector<double> results(count);
+    std::memcpy(results.data(), output.data(), count * sizeof(double));
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int i = 0; i < table_c.value_count; ++i) {
+        const Element at = table_c.at(lane, i);
+        double sum = c(at);
+        for (int j = 0; j < k; ++j) sum += a({at.row, j}) * b({j, at.column});
+        ASSERT_EQ(results[static_cast<std::size_t>(lane * table_c.value_count + i)], sum);
+      }
+    }
+  }
 }
 
 /// Rows in an order that is not theirs, so that a lane's own address counts.

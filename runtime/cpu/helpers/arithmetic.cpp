@@ -138,6 +138,12 @@ double half_result(const Site& site, double a, double b, double c) {
   return 0;
 }
 
+/// .sat makes NaN zero, .relu keeps it.
+double limited(const Site& site, double value) {
+  if (site.saturate) return std::isnan(value) ? 0 : std::clamp(value, 0.0, 1.0);
+  return site.is_signed && value < 0 ? 0 : value;
+}
+
 double function_result(FunctionKind kind, double x) {
   switch (kind) {
     case FunctionKind::ex2:
@@ -218,7 +224,8 @@ void half_arithmetic(Warp& warp, Mask mask, const Site& site) {
       const auto operand = [&](int slot) {
         return decode(format, read_lane(warp.sources[slot], bytes, lane) >> (16 * i) & 0xffff);
       };
-      packed |= encode(format, half_result(site, operand(0), operand(1), operand(2)), Rounding::nearest) << (16 * i);
+      const double value = limited(site, half_result(site, operand(0), operand(1), operand(2)));
+      packed |= encode(format, value, Rounding::nearest) << (16 * i);
     }
     write_lane(warp.results[0], bytes, lane, packed);
   });

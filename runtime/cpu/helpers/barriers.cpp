@@ -63,6 +63,7 @@ void try_to_open(Cluster& cluster) {
 
 void end_warp(Warp& warp) {
   warp.state = WarpState::done;
+  warp.alive = 0;
   land_at_end(warp);
   ++warp.cta->cluster->changes;
   for (std::size_t i = 0; i < kNamedBarriers; ++i) try_to_open(*warp.cta, i);

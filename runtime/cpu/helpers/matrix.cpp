@@ -2,7 +2,7 @@
 //
 // Numbers: integer products are exact modulo 2^32, or saturated. Floating products are exact and summed in double in
 // order of k, the accumulator last; the sum is rounded once, to nearest. A tensor core aligns its products to the
-// largest and cuts them: it is within 2^-b · k · max|a·b| of this.
+// largest and cuts them: it is within 2^-b · k · max|a·b| of this. Double precision is a chain of fused operations.
 #include <array>
 #include <cmath>
 
@@ -14,7 +14,10 @@ namespace {
 
 constexpr int kRowBytes = 16;
 
-/// Bits of value `index` of `lane` in registers of 32 bits from source `slot` on.
+/// Bits of value `index` of `lane` in registers of 32 bits, or of 64 for 64-bit values, from source `slot` on.
+std::uint64_t wide_element(Warp& warp, int slot, int lane, int index) {
+  return source<std::uint64_t>(warp, slot + index)[lane];
+}
 std::uint32_t element(Warp& warp, int slot, int lane, int index, int bits) {
   const int per_register = 32 / bits;
   const std::uint32_t word = source<std::uint32_t>(warp, slot + index / per_register)[lane];
@@ -47,9 +50,10 @@ template <class T, class Convert>
 void gather(Warp& warp, const std::uint16_t*& table, int& slot, int elements, int bits, T* dst, Convert convert) {
   const int values = elements / kLanes;
   for (int lane = 0; lane < kLanes; ++lane) {
-    for (int i = 0; i < values; ++i) dst[*table++] = convert(element(warp, slot, lane, i, bits));
+    for (int i = 0; i < values; ++i)
+      dst[*table++] = convert(bits == 64 ? wide_element(warp, slot, lane, i) : element(warp, slot, lane, i, bits));
   }
-  slot += values * bits / 32;
+  slot += bits == 64 ? values : values * bits / 32;
 }
 
 constexpr int kMaxM = 16;
@@ -62,6 +66,22 @@ struct Matrices {
   std::array<T, kMaxN * kMaxK> b;
   std::array<T, kMaxM * kMaxN> c;
 };
+
+template <class T>
+T sum_of_products(const T* a, const T* b, int k) {
+  T sum{};
+  for (int i = 0; i < k; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// Double precision is rounded at each step, in order of k.
+template <class T>
+T fused_sum(const T* a, const T* b, T sum, int k) {
+  for (int i = 0; i < k; ++i) {
+    if constexpr (std::is_floating_point_v<T>) sum = std::fma(a[i], b[i], sum);
+  }
+  return sum;
+}
 
 template <class T, class DecodeA, class DecodeB, class DecodeC, class Finish>
 void multiply(Warp& warp, const Site& site, DecodeA decode_a, DecodeB decode_b, DecodeC decode_c, Finish finish) {
@@ -77,16 +97,22 @@ void multiply(Warp& warp, const Site& site, DecodeA decode_a, DecodeB decode_b, 
   gather(warp, table, slot, m * kMaxN, bits(site.to), matrices.c.data(), decode_c);
   for (int row = 0; row < m; ++row) {
     for (int column = 0; column < kMaxN; ++column) {
-      T sum{};
-      for (int i = 0; i < k; ++i)
-        sum += matrices.a[static_cast<std::size_t>(row * k + i)] * matrices.b[static_cast<std::size_t>(column * k + i)];
-      matrices.c[static_cast<std::size_t>(row * kMaxN + column)] += sum;
+      T& c = matrices.c[static_cast<std::size_t>(row * kMaxN + column)];
+      const T* const a = matrices.a.data() + row * k;
+      const T* const b = matrices.b.data() + column * k;
+      c = static_cast<Format>(site.to) == Format::f64 ? fused_sum(a, b, c, k) : c + sum_of_products(a, b, k);
     }
   }
   const int result_bits = bits(site.to);
   const int values = m * kMaxN / kLanes;
-  const int per_register = 32 / result_bits;
   table = result_table;
+  if (result_bits == 64) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int r = 0; r < values; ++r) result<T>(warp, r).set(lane, matrices.c[*table++]);
+    }
+    return;
+  }
+  const int per_register = 32 / result_bits;
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int r = 0; r < values / per_register; ++r) {
       std::uint32_t word = 0;
@@ -150,14 +176,14 @@ void multiply_matrices(Warp& warp, Mask mask, const Site& site) {
   const auto a = static_cast<Format>(site.from);
   const auto b = static_cast<Format>(site.kind);
   const auto c = static_cast<Format>(site.to);
-  const auto decoder = [](Format format) { return [format](std::uint32_t bits) { return decode(format, bits); }; };
+  const auto decoder = [](Format format) { return [format](std::uint64_t bits) { return decode(format, bits); }; };
   if (!is_integer(a)) {
     return multiply<double>(warp, site, decoder(a), decoder(b), decoder(c), [c](double value) {
       return static_cast<std::uint32_t>(encode(c, value, Rounding::nearest));
     });
   }
   const auto integer = [](Format format) {
-    return [format](std::uint32_t bits) { return static_cast<std::int64_t>(decode(format, bits)); };
+    return [format](std::uint64_t bits) { return static_cast<std::int64_t>(decode(format, bits)); };
   };
   multiply<std::int64_t>(warp, site, integer(a), integer(b), integer(c), [&](std::int64_t value) {
     return static_cast<std::uint32_t>(site.flag ? saturated(value) : value);
