@@ -65,8 +65,8 @@ struct Launch {
   std::array<std::uint32_t, 3> block{1, 1, 1};
   std::array<std::uint32_t, 3> cluster{};  ///< blocks; zeros: as the kernel's PTX says, or {1, 1, 1}
   std::uint32_t dynamic_shared_bytes = 0;
-  /// How long all warps of a cluster may go round in circles, changing nothing, before the launch is given up. Waiting
-  /// in which nothing can happen any more is noticed at once.
+  /// How long all warps of a launch may go round in circles, changing nothing but counters, before it is given up.
+  /// Waiting in which nothing can happen any more is noticed at once.
   std::chrono::milliseconds patience{60000};
   std::span<const std::byte> parameters;
   const MemoryMap* memory = nullptr;  ///< what the kernel may touch; null: any address is believed

@@ -164,9 +164,8 @@ void ClusterRun::start(Triple index) {
   cluster_.deliveries.clear();
   for (const auto& block : blocks_) start_block(*block, index);
   if (watch_ != nullptr) watch_->start(cluster_);
-  is_still_ = false;
   standstill_.begin_cluster();
-  standstill_.moved();
+  standstill_.changed();
 }
 
 void ClusterRun::start_block(Block& block, Triple cluster) {
@@ -200,8 +199,7 @@ void ClusterRun::run(Triple index) {
       stand_still(since);
       continue;
     }
-    standstill_.moved();
-    is_still_ = false;
+    standstill_.changed();
     refused_ = false;
     for_warps([](Warp& warp) { warp.fingerprint = 0; });
   }
@@ -233,8 +231,10 @@ void ClusterRun::finish() {
 
 /// After a round in which no memory changed and nobody arrived anywhere.
 void ClusterRun::stand_still(std::uint64_t since) {
-  if (!is_still_) still_since_ = Clock::now();
-  is_still_ = true;
+  if (const std::uint64_t changes = standstill_.changes(); changes != seen_changes_) {
+    seen_changes_ = changes;
+    still_since_ = Clock::now();
+  }
   if (is_as_before()) {
     if (land_all(cluster_) || refuse_waiting()) return;
     return wait_for_others(since);

@@ -19,7 +19,12 @@ class Standstill {
   Standstill(std::size_t runners, std::uint64_t clusters) : still_since_(runners, kMoving), to_begin_(clusters) {}
 
   std::uint64_t now() const { return moves_; }
-  void moved() { ++moves_; }
+  std::uint64_t changes() const { return changes_; }
+  void moved() { ++moves_; }  ///< a warp stands elsewhere
+  void changed() {            ///< memory is different, or somebody arrived or ended
+    ++changes_;
+    ++moves_;
+  }
   /// The runner's cluster changed nothing in a round of turns that began at `since`. True: neither did any other since
   /// then, so that none of them ever will.
   bool is_final(std::size_t runner, std::uint64_t since);
@@ -32,6 +37,7 @@ class Standstill {
   static constexpr std::uint64_t kGone = kMoving - 1;
 
   std::atomic<std::uint64_t> moves_{0};
+  std::atomic<std::uint64_t> changes_{0};
   std::mutex mutex_;
   std::vector<std::uint64_t> still_since_;
   std::atomic<std::uint64_t> to_begin_;
@@ -88,9 +94,9 @@ class ClusterRun {
   std::array<std::uint32_t, 3> size_;
   Cluster cluster_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  Clock::time_point still_since_{};
-  bool is_still_ = false;
-  bool refused_ = false;  ///< since the last change every try_wait was told that its phase is not over
+  Clock::time_point still_since_{};  ///< nothing has changed in the whole launch, as far as this cluster knows
+  std::uint64_t seen_changes_ = 0;   ///< of the launch, then
+  bool refused_ = false;             ///< since the last change every try_wait was told that its phase is not over
 };
 
 }  // namespace cubit::runtime::cpu

@@ -50,6 +50,26 @@ TEST(Cluster, ItsSizeComesFromTheLaunchToo) {
   EXPECT_EQ(ranks, (Words{0, 1, 2, 3}));
 }
 
+TEST(Cluster, ReachesOverRowsOfBlocks) {
+  const Words output = run({.body = R"(
+    mov.u32 %r0, %ctaid.x; mov.u32 %r1, %ctaid.y; mad.lo.u32 %r2, %r1, 4, %r0; mad.wide.u32 %out, %r2, 16, %out;
+    mov.u32 %r3, %cluster_ctarank; mov.u32 %r4, %cluster_ctaid.y; mov.u32 %r5, %clusterid.x; mov.u32 %r6, %nclusterid.y;
+    st.global.v4.u32 [%out], {%r3, %r4, %r5, %r6};)",
+                            .threads = 1,
+                            .blocks = 4,
+                            .rows = 2,
+                            .directives = ".reqnctapercluster 2, 2, 1"},
+                           {}, 32);
+  for (unsigned y = 0; y < 2; ++y) {
+    for (unsigned x = 0; x < 4; ++x) {
+      const std::size_t at = 4 * (4 * y + x);
+      EXPECT_EQ(
+          Words(output.begin() + static_cast<std::ptrdiff_t>(at), output.begin() + static_cast<std::ptrdiff_t>(at + 4)),
+          (Words{2 * y + x % 2, y, x / 2, 1}));
+    }
+  }
+}
+
 TEST(Cluster, SizesThatDoNotFitAreErrors) {
   EXPECT_THAT(failure_of({.blocks = 3, .directives = kPair}), HasSubstr("a grid is made of whole clusters"));
   EXPECT_THAT(failure_of({.blocks = 4, .directives = kPair, .cluster = {4, 1, 1}}), HasSubstr("requires (2, 1, 1)"));

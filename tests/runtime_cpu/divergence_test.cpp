@@ -69,6 +69,35 @@ TEST(Divergence, LanesThatReturnEarlyLeaveTheOthersGoing) {
     EXPECT_EQ(output[i], i % 4 == 0 ? 0xcdcdcdcd : i % 4 == 1 ? 7u : 0xccccccccu) << i;
 }
 
+/// Lane i leaves in round i of a loop in a branch that half of the lanes take; at its end those that are left meet, with
+/// the registers that they had before.
+TEST(Divergence, LanesThatReturnInALoopAreNotWaitedFor) {
+  for (const char* leave : {"ret", "exit"}) {
+    const Words output = run({.body = R"(
+      mov.u32 %r1, 0; add.u32 %r5, %t, 1000; mov.u32 %r0, 0; and.b32 %r2, %t, 1; setp.eq.u32 %p0, %r2, 0;
+      mad.wide.u32 %out, %t, 8, %out;
+      @%p0 bra $even;
+    $loop:
+      setp.eq.u32 %p1, %r1, %t; add.u32 %r0, %r0, 3;
+      @%p1 )" + std::string(leave) + R"(;
+      add.u32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, 16; @%p2 bra $loop;
+      activemask.b32 %r6; bra.uni $join;
+    $even:
+      mov.u32 %r6, 0;
+    $join:
+      activemask.b32 %r3; xor.b32 %r3, %r3, %r6; add.u32 %r0, %r0, %r5; st.global.v2.u32 [%out], {%r0, %r3};)",
+                              .threads = 32},
+                             {}, 64);
+    for (unsigned i = 0; i < kLanes; ++i) {
+      const bool is_even = i % 2 == 0;
+      const bool has_left = !is_even && i < 16;
+      ASSERT_EQ(output[2 * i], has_left ? 0xcdcdcdcd : 1000 + i + (is_even ? 0 : 48)) << i;
+      // Everybody who is left meets: the even lanes and the upper odd ones.
+      ASSERT_EQ(output[2 * i + 1], has_left ? 0xcdcdcdcd : 0xffff5555 ^ (is_even ? 0 : 0xaaaa0000)) << i;
+    }
+  }
+}
+
 TEST(Divergence, ALastWarpMayBePartlyThere) {
   const Words output = run({.body = "activemask.b32 %r0;" + kStore, .threads = 40}, {}, 41);
   EXPECT_EQ(output[31], 0xffffffff);

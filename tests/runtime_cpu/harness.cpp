@@ -75,7 +75,7 @@ std::vector<std::uint32_t> run(const Case& given, std::vector<std::uint32_t> inp
   std::vector<std::uint32_t> output(words, kUnwritten);
   std::memcpy(output_memory.get(), output.data(), words * 4);
   const std::array<const void*, 2> parameters = {input_memory.get(), output_memory.get()};
-  runtime::cpu::execute(*program, {.grid = {given.blocks, 1, 1},
+  runtime::cpu::execute(*program, {.grid = {given.blocks, given.rows, 1},
                                    .block = {given.threads, 1, 1},
                                    .cluster = given.cluster,
                                    .dynamic_shared_bytes = given.dynamic_shared,

@@ -23,6 +23,7 @@ struct Case {
   std::string declarations = {};  ///< before the body: .shared variables and the like
   unsigned threads = kLanes;
   unsigned blocks = 1;
+  unsigned rows = 1;  ///< of blocks: the grid's y
   unsigned dynamic_shared = 0;
   std::string directives = {};           ///< of the kernel: ".reqnctapercluster 2, 1, 1"
   std::array<unsigned, 3> cluster = {};  ///< of the launch

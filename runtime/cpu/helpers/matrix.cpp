@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/numbers.hpp"
 
@@ -149,6 +150,7 @@ void load_matrices(Warp& warp, Mask mask, const Site& site) {
 void store_matrices(Warp& warp, Mask mask, const Site& site) {
   std::array<std::byte*, kLanes> rows{};
   if (!whole_warp(warp, mask, site) || !resolve_rows(warp, site, rows)) return;
+  ++warp.cta->cluster->changes;
   const std::uint16_t* table = site.table.data();
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int i = 0; i < 2 * site.count; ++i, ++table) {

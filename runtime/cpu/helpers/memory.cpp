@@ -71,6 +71,7 @@ void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
     if (dst == nullptr) return true;
     if (Checker* const checker = checker_of(warp))
       checker->land_copy(warp, lane, watched_address(warp, copy.dst), copy.bytes);
+    ++warp.cta->cluster->changes;
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
     if (copy.read == 0) return true;
     const std::byte* const src = resolve(warp, site, ptx::Space::global, false, copy.src, copy.read, lane);
