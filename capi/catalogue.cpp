@@ -66,11 +66,14 @@ Json decisions_json(const ops::PlanReport& report) {
   return list;
 }
 
-Json proofs_json(const ops::PlanReport& report) {
+Json proofs_json(const ops::PlanReport& report, const codegen::KernelSource& source) {
   Json list = Json::array();
   for (const codegen::ConflictProof& proof : report.proofs) {
-    list.push_back(
-        {{"access", proof.access}, {"degree", proof.degree}, {"wavefronts", proof.wavefronts}, {"ideal", proof.ideal}});
+    list.push_back({{"access", proof.access},
+                    {"degree", proof.degree},
+                    {"wavefronts", proof.wavefronts},
+                    {"ideal", proof.ideal},
+                    {"places", codegen::access_places(source, proof.access)}});
   }
   return list;
 }
@@ -97,7 +100,7 @@ Json explain_json(const ops::Specialisation& specialisation) {
           {"architecture", source.target},
           {"family", report.family},
           {"decisions", decisions_json(report)},
-          {"proofs", proofs_json(report)},
+          {"proofs", proofs_json(report, source)},
           {"fragments", report.fragments},
           {"rejections", rejections_json(report)},
           {"spills_allowed_because", report.spills_allowed_because},

@@ -82,6 +82,20 @@ std::vector<Header> include_closure(std::string_view template_name, std::string_
   return closure;
 }
 
+std::vector<std::string> access_places(const KernelSource& source, std::string_view name) {
+  std::vector<std::string> places;
+  const std::string mark = fmt::format("// access: {}\n", name);
+  const auto search = [&](const std::string& file, const std::string& text) {
+    for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+      const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+      places.push_back(fmt::format("{}:{}", file, line));
+    }
+  };
+  search(source.template_name, source.template_text);
+  for (const Header& header : source.headers) search(header.name, header.text);
+  return places;
+}
+
 std::vector<std::string> default_options() {
   // --no-cache: NVRTC (12.9 and later) would otherwise keep a cache of its own beside cubit's, in the user's home.
   return {"--std=c++17", "--ptxas-options=-v", "--no-cache"};

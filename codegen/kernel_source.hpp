@@ -45,6 +45,9 @@ struct KernelSource {
 std::vector<Header> include_closure(std::string_view template_name, std::string_view template_text,
                                     std::span<const Header> available);
 
+/// "file:line" of the template lines that end in `// access: <name>`: where the kernel makes an access of its plan.
+std::vector<std::string> access_places(const KernelSource& source, std::string_view name);
+
 /// The options of every kernel that cubit ships: C++17, default-device off, ptxas report on.
 std::vector<std::string> default_options();
 

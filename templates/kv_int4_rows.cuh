@@ -68,7 +68,8 @@ struct Int4Rows {
     if (lane / 8 >= kPaddingWords) return;
 #pragma unroll
     for (int row = 0; row < 2 * kTileRows; row += 8) {
-      store_shared_word(stage + address(lanes::int4_padding(lane, row, kHeaderBytes)), 0);
+      const uint32 at = stage + address(lanes::int4_padding(lane, row, kHeaderBytes));
+      store_shared_word(at, 0);  // access: zeros beside headers
     }
   }
 
@@ -100,8 +101,8 @@ struct Int4Rows {
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, float (&scores)[kHeadTiles][4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
     shift_scores(query, stage, scores);
-    uint32 pairs[2][kGroups];  // (scale, shift) of rows r and r + 8
-    load_headers(pairs, stage, 0);
+    uint32 pairs[2][kGroups];       // (scale, shift) of rows r and r + 8
+    load_headers(pairs, stage, 0);  // access: loads of key scales
     uint32 words[kMatrices][2];
     load_words<false>(words, stage, lane);
 #pragma unroll
@@ -146,7 +147,7 @@ struct Int4Rows {
                                                     uint32 stage, const float (&weights)[kHeadTiles][4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
     uint32 pairs[2][kGroups];
-    load_headers(pairs, stage, kTileRows);
+    load_headers(pairs, stage, kTileRows);  // access: loads of value scales
     raise_scale_limit(output, pairs);
     uint32 words[kMatrices][2];
     load_words<true>(words, stage, lane);
@@ -224,8 +225,10 @@ struct Int4Rows {
           if (head >= kHeads) continue;
           const float(&a)[4] = output.blocks[tile][2 * matrix];
           const float(&b)[4] = output.blocks[tile][2 * matrix + 1];
-          *reinterpret_cast<float4*>(dst + head * pitch + lanes::int4_channel(lane, matrix)) =
+          const float4 four =
               make_float4(a[i] * even + shift, a[i + 2] * odd + shift, b[i] * even + shift, b[i + 2] * odd + shift);
+          float* const at = dst + head * pitch + lanes::int4_channel(lane, matrix);
+          *reinterpret_cast<float4*>(at) = four;  // access: stores of warps' outputs
         }
       }
     }
@@ -285,9 +288,9 @@ struct Int4Rows {
       const int first_row = kTransposed ? kTileRows : 0;
       const uint32 row = stage + address(lanes::int4_words(lane, matrix, kWordsStart, first_row));
       if constexpr (kTransposed) {
-        load_matrices_transposed(loaded, row);
+        load_matrices_transposed(loaded, row);  // access: ldmatrix.x4.trans of value words
       } else {
-        load_matrices(loaded, row);
+        load_matrices(loaded, row);  // access: ldmatrix.x4 of key words
       }
       words[matrix][0] = loaded[0];
       words[matrix][1] = loaded[1];
@@ -319,9 +322,9 @@ struct Int4Rows {
     for (int chunk = 0; chunk < kHeaderChunks; ++chunk) {
       const uint32 row = stage + address(lanes::int4_header_matrices(lane, chunk, kTransposed ? kTileRows : 0));
       if constexpr (kTransposed) {
-        load_matrices_transposed(headers[chunk], row);
+        load_matrices_transposed(headers[chunk], row);  // access: ldmatrix.x2.trans of value headers
       } else {
-        load_matrices(headers[chunk], row);
+        load_matrices(headers[chunk], row);  // access: ldmatrix.x2 of key headers
       }
     }
   }

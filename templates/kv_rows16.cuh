@@ -82,7 +82,7 @@ struct Rows16 {
     for (int step = 0; step < kSteps; ++step) {
       // Matrices: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15: a0 … a3.
       uint32 a[4];
-      load_matrices(a, stage + address(lanes::rows16_keys(lane, step)));
+      load_matrices(a, stage + address(lanes::rows16_keys(lane, step)));  // access: ldmatrix.x4 of keys
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
@@ -129,7 +129,8 @@ struct Rows16 {
     for (int step = 0; step < kSteps; ++step) {
       // Matrices of V: tokens 0-7 × channels 0-7 and 8-15, then tokens 8-15: transposed they are a0 … a3.
       uint32 a[4];
-      load_matrices_transposed(a, stage + address(lanes::rows16_values(lane, step)));
+      const uint32 row = stage + address(lanes::rows16_values(lane, step));
+      load_matrices_transposed(a, row);  // access: ldmatrix.x4.trans of values
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
@@ -163,7 +164,8 @@ struct Rows16 {
         if (head >= kHeads) continue;
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
-          dst[head * pitch + lanes::rows16_channel(lane, step, i)] = output.blocks[tile][step][i];
+          const int channel = lanes::rows16_channel(lane, step, i);
+          dst[head * pitch + channel] = output.blocks[tile][step][i];  // access: stores of warps' outputs
         }
       }
     }

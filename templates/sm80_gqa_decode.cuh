@@ -83,7 +83,8 @@ class Fetcher {
       for (int i = 0; i < kPieces; ++i) {
         const int index = i * kWarpSize + lane;
         const int offset = plan::kKeepOffsets ? offsets_[i] : offset_of(i, index);
-        copy_async<plan::kCopyBytes>(stage + slot_of(index), (is_value(i, index) ? values : keys) + offset);
+        const char* src = (is_value(i, index) ? values : keys) + offset;
+        copy_async<plan::kCopyBytes>(stage + slot_of(index), src);  // access: cp.async of rows
       }
       return;
     }
@@ -93,7 +94,7 @@ class Fetcher {
     for (int index = lane; index < kPieces * kWarpSize; index += kWarpSize) {
       const int row = place_of(index).row % kTileTokens;
       const char* src = (index < kKeyPieces ? key_rows.row(row) : value_rows.row(row)) + place_of(index).byte;
-      copy_async<plan::kCopyBytes>(stage + slot_of(index), src, first + row < length_);
+      copy_async<plan::kCopyBytes>(stage + slot_of(index), src, first + row < length_);  // access: cp.async of rows
     }
   }
 
@@ -193,7 +194,8 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int head = lanes::accumulator_head(lane, tile, i);
-      if (head < plan::kHeadsPerKv) dst[head] = make_float2(softmax.reference(tile, i), softmax.sum(tile, i));
+      if (head >= plan::kHeadsPerKv) continue;
+      dst[head] = make_float2(softmax.reference(tile, i), softmax.sum(tile, i));  // access: stores of warps' sums
     }
   }
 }

@@ -81,12 +81,15 @@ __device__ __forceinline__ Combined combine(const Parts& parts, int head, int qu
   const float4* outputs = parts.outputs + head * parts.head_stride + quad;
   float reference = negative_infinity();
 #pragma unroll 1
-  for (int i = 0; i < parts.count; ++i) reference = maximum(reference, load_partial(stats + i * parts.stats_stride).x);
+  for (int i = 0; i < parts.count; ++i) {
+    const float2 stat = load_partial(stats + i * parts.stats_stride);  // access: loads of warps' sums
+    reference = maximum(reference, stat.x);
+  }
   Combined result{make_float4(0.f, 0.f, 0.f, 0.f), reference, 0.f};
 #pragma unroll 4
   for (int i = 0; i < parts.count; ++i) {
-    const float2 stat = load_partial(stats + i * parts.stats_stride);
-    const float4 value = load_partial(outputs + i * parts.part_stride);
+    const float2 stat = load_partial(stats + i * parts.stats_stride);    // access: loads of warps' sums
+    const float4 value = load_partial(outputs + i * parts.part_stride);  // access: loads of warps' outputs
     // A part without tokens has reference -inf and sum 0; -inf - -inf must not reach exp2.
     const float weight = stat.x == negative_infinity() ? 0.f : exp2_fast(stat.x - reference);
     result.sum += weight * stat.y;

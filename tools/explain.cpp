@@ -6,6 +6,8 @@
 
 #include "tools/arguments.hpp"
 #include "tools/context.hpp"
+#include "tools/counters.hpp"
+#include "tools/device_case.hpp"
 #include "tools/error.hpp"
 #include "tools/text.hpp"
 
@@ -21,6 +23,8 @@ Examples:
   cubit explain gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --arch sm_80
   cubit explain gqa_decode:heads_per_kv=8 --arch sm_90a --source
       also prints the plan header that the template is compiled with
+  cubit explain gqa_decode:heads_per_kv=8 --arch sm_90a --measure
+      also runs a small case on the CPU device, and shows the bank conflicts that it counted beside the plan's
   cubit explain gqa_decode --arch sm_86 --json)";
 
 struct ExplainOptions {
@@ -28,6 +32,7 @@ struct ExplainOptions {
   std::optional<std::string> architecture;
   bool json = false;
   bool source = false;
+  bool measure = false;
 };
 
 std::string choose_architecture(const ExplainOptions& options) {
@@ -51,6 +56,21 @@ void add_resources(nlohmann::ordered_json& plan, const ExplainOptions& options, 
     if (error.code() != CUBIT_COMPILER_UNAVAILABLE && error.code() != CUBIT_NOT_CACHED) throw;
     plan["resources_unavailable"] = error.what();
   }
+}
+
+/// Runs made-up data of the operator's default sizes on the CPU device of the architecture.
+nlohmann::ordered_json measure(const nlohmann::ordered_json& plan, const ExplainOptions& options,
+                               const std::string& architecture, Context& context) {
+  const std::string name = "cpu:" + architecture;
+  const Device device(name);
+  const Kernel kernel = context.engine().get(options.descriptor, name);
+  const Problem problem = Problem::random(options.descriptor, Problem::Numbers{}, 1);
+  const OwnedStream stream(device);
+  DeviceCase on_device(device, problem, 1, stream);
+  on_device.allocate_workspace(kernel);
+  device.watch(CUBIT_WATCH_COUNTERS);
+  on_device.launch(kernel, 0);
+  return compare_with_plan(plan, nlohmann::ordered_json::parse(device.counters()));
 }
 
 std::string cell(const nlohmann::ordered_json& value) {
@@ -92,6 +112,16 @@ void print_plan(const nlohmann::ordered_json& plan, bool source) {
              list_table(plan.at("decisions"), {{"name"}, {"value"}, {"why"}}));
   fmt::print("\nShared-memory accesses, by enumeration of all lanes and phases (degree 1: no bank conflict)\n{}",
              list_table(plan.at("proofs"), {{"access"}, {"degree", true}, {"wavefronts", true}, {"ideal", true}}));
+  if (plan.contains("measured")) {
+    fmt::print("\nThe same, counted on the CPU device for a whole launch\n{}",
+               list_table(plan.at("measured"), {{"access"},
+                                                {"wavefronts", true},
+                                                {"ideal", true},
+                                                {"counted_requests", true},
+                                                {"counted_wavefronts", true},
+                                                {"counted_ideal", true},
+                                                {"agrees"}}));
+  }
   std::vector<std::string> fragments;
   for (const auto& fragment : plan.at("fragments")) fragments.push_back(cell(fragment));
   if (!fragments.empty()) fmt::print("\nFragments\n{}\n", fmt::join(fragments, ", "));
@@ -109,6 +139,7 @@ int explain_plan(const ExplainOptions& options, Context& context) {
   const std::string architecture = choose_architecture(options);
   auto plan = nlohmann::ordered_json::parse(explain(options.descriptor, architecture));
   add_resources(plan, options, architecture, context);
+  if (options.measure) plan["measured"] = measure(plan, options, architecture, context);
   if (options.json) {
     print_json(plan);
   } else {
@@ -125,6 +156,7 @@ void add_explain(CLI::App& app, Context& context) {
   command->add_option("DESCRIPTOR", options->descriptor, "operator:field=value,...")->required();
   command->add_option("--arch", options->architecture, "The architecture (default: this machine's device's)");
   command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--measure", options->measure, "Also count bank conflicts on the CPU device, beside the plan's");
   command->add_flag("--source", options->source, "Also print the plan header");
   command->footer(kExamples);
   command->final_callback(

@@ -8,6 +8,7 @@
 #include "tools/benchmark.hpp"
 #include "tools/check.hpp"
 #include "tools/compile_jobs.hpp"
+#include "tools/counters.hpp"
 #include "tools/error.hpp"
 #include "tools/problem_options.hpp"
 #include "tools/safetensors.hpp"
@@ -26,6 +27,8 @@ Examples:
       the file holds the operator's input tensors by name (see cubit operators); the output file is replaced whole
   cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
       compares with the double-precision reference; exit code 1 if the error is over the tolerance, or NaN
+  cubit run gqa_decode:heads_per_kv=8 --random batch=1 --device cpu --arch sm_120 --check-memory --counters
+      executes sm_120's PTX on the CPU, watched: races, unwritten shared memory; bank conflicts and sectors counted
   cubit run gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1 --set softmax_scale=0.1 --bench --json
 
 Exit code: 0 good; 1 the work failed, or there is no GPU for --output, --check or --bench; 2 bad input.)";
@@ -34,6 +37,8 @@ struct RunOptions {
   ProblemOptions problem;
   std::optional<std::string> output;
   bool check = false;
+  bool check_memory = false;
+  bool counters = false;
   bool bench = false;
   bool json = false;
 };
@@ -63,7 +68,9 @@ void print_result(const nlohmann::ordered_json& json) {
   }
   if (json.contains("output_file")) fmt::print("written to {}\n", printable(json.at("output_file").get<std::string>()));
   if (json.contains("check")) fmt::print("{}\n", check_text(json.at("check")));
+  if (json.contains("memory")) fmt::print("memory: no race, no read of unwritten shared memory\n");
   if (json.contains("bench")) fmt::print("{}", benchmark_text(json.at("bench")));
+  if (json.contains("counters")) fmt::print("{}", counters_text(json.at("counters")));
 }
 
 HostTensors compute(const Device& device, const Problem& problem, const Kernel& kernel) {
@@ -75,12 +82,18 @@ HostTensors compute(const Device& device, const Problem& problem, const Kernel& 
   return on_device.download_outputs();
 }
 
+void watch(const Device& device, const RunOptions& options) {
+  const unsigned what = (options.check_memory ? CUBIT_WATCH_MEMORY : 0) | (options.counters ? CUBIT_WATCH_COUNTERS : 0);
+  if (what != 0) device.watch(what);
+}
+
 int run_on_device(const RunOptions& options, const Problem& problem, const ChosenDevice& chosen,
                   std::optional<OutputFile>& file, Context& context) {
   const std::string architecture = run_architecture(options.problem, chosen.facts);
   const std::string descriptor = canonical(options.problem.descriptor);
   const Engine engine = context.engine();
   const Kernel kernel = engine.get(descriptor, architecture);
+  watch(*chosen.device, options);
   const HostTensors outputs = compute(*chosen.device, problem, kernel);
   nlohmann::ordered_json json = {{"descriptor", descriptor},
                                  {"device", chosen.facts.at("description")},
@@ -92,6 +105,8 @@ int run_on_device(const RunOptions& options, const Problem& problem, const Chose
     save_outputs(problem, outputs, *file);
     json["output_file"] = *options.output;
   }
+  if (options.check_memory) json["memory"] = "checked";
+  if (options.counters) json["counters"] = nlohmann::ordered_json::parse(chosen.device->counters());
   if (options.check) json["check"] = check_outputs(problem, outputs);
   if (options.bench) json["bench"] = benchmark(descriptor, *chosen.device, chosen.facts, problem, kernel, engine);
   options.json ? print_json(json) : print_result(json);
@@ -152,6 +167,10 @@ void add_run(CLI::App& app, Context& context) {
   options->problem.add_to(*command);
   command->add_option("--output", options->output, "Write the output tensors to this safetensors file");
   command->add_flag("--check", options->check, "Compare with the double-precision reference");
+  command->add_flag("--check-memory", options->check_memory,
+                    "On the CPU device: end with an error at the first race or read of unwritten shared memory");
+  command->add_flag("--counters", options->counters,
+                    "On the CPU device: count instructions, bank conflicts and sectors");
   command->add_flag("--bench", options->bench, "Time the kernel, and a plain read of the same bytes");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kExamples);

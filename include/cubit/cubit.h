@@ -80,7 +80,7 @@ CUBIT_API cubit_status cubit_devices(const char** json);
 CUBIT_API cubit_status cubit_descriptor_canonical(const char* descriptor, const char** text);
 
 /* The plan of a descriptor for one architecture: {descriptor, architecture, family, decisions: [{name, value, why}],
- * proofs: [{access, degree, wavefronts, ideal}], fragments: [], rejections: [{family, why}], spills_allowed_because,
+ * proofs: [{access, degree, wavefronts, ideal, places}], fragments: [], rejections: [{family, why}], spills_allowed_because,
  * request_key, template, plan_header, threads, dynamic_shared_memory}. Needs neither compiler nor device. */
 CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* architecture, const char** json);
 
