@@ -161,6 +161,7 @@ class Lowering {
   void matrix();
   void move_matrix();
   void multiply_matrices();
+  int architecture() const;
   void shuffle();
   void vote();
   void match();
