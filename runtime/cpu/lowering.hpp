@@ -106,6 +106,8 @@ class Lowering {
   void maximum();
   void smaller_or_greater(bool greater);
   Value* float_extreme(bool greater, Value* a, Value* b);
+  Value* divisor_in_range(Value* divisor);
+  Value* flushed_result(Value* result, Value* a, Value* b, Value* addend);
   void bit_and();
   void bit_or();
   void bit_xor();
@@ -119,6 +121,7 @@ class Lowering {
   void leading_zeros();
   void reverse_bits();
   void extract_bits();
+  Value* field_operand(std::size_t index, unsigned bits);
   void insert_bits();
   void logic3();
   void permute();

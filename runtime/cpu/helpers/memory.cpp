@@ -51,17 +51,6 @@ Window window_of(Warp& warp, ptx::Space space, int lane) {
   return {const_cast<std::byte*>(warp.parameters), cta.parameter_bytes, "the kernel's parameters"};
 }
 
-/// The space a generic address lies in; leaves the offset in it.
-ptx::Space space_of(std::uint64_t& address) {
-  const std::uint64_t window = address & kWindowMask;
-  if (window == kSharedWindow || window == kLocalWindow || window == kParameterWindow) {
-    address -= window;
-    if (window == kSharedWindow) return ptx::Space::shared;
-    return window == kLocalWindow ? ptx::Space::local : ptx::Space::param;
-  }
-  return ptx::Space::global;
-}
-
 /// Performs the copies of `lane` for which `is_due(copy)`.
 template <class IsDue>
 void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
@@ -103,6 +92,16 @@ std::byte* resolve_global(Warp& warp, const Site& site, std::uint64_t address, s
 }
 
 }  // namespace
+
+ptx::Space space_of(std::uint64_t& address) {
+  const std::uint64_t window = address & kWindowMask;
+  if (window == kSharedWindow || window == kLocalWindow || window == kParameterWindow) {
+    address -= window;
+    if (window == kSharedWindow) return ptx::Space::shared;
+    return window == kLocalWindow ? ptx::Space::local : ptx::Space::param;
+  }
+  return ptx::Space::global;
+}
 
 std::uint64_t watched_address(const Warp& warp, std::uint64_t address) {
   const std::uint64_t part = address >> kRankShift;
