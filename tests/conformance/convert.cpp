@@ -74,6 +74,9 @@ Rows float_rows(std::string_view format) {
     append(std::nextafter(limit, 0));
     append(static_cast<double>(std::nextafter(static_cast<float>(limit), 0.0F)));
   }
+  // NaN, quiet and signalling, with something to lose.
+  if (format == "f32") rows.insert(rows.end(), {{0x7fa12345, 0, 0, 0}, {0xffd54321, 0, 0, 0}});
+  if (format == "f64") rows.insert(rows.end(), {{0x7ff4321fedcba987, 0, 0, 0}, {0xfff9abcdef012345, 0, 0, 0}});
   rows = with_random_floats(std::move(rows), format, 1024, 20, 62);
   return with_random_floats(with_random(std::move(rows), 256, 63), format, 512, 66, 64);
 }

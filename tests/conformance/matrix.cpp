@@ -47,10 +47,11 @@ enum class Pattern {
   large_addend,  ///< C is 2^20 times the products
   small_addend,
   special,  ///< an infinity or NaN here and there
+  sparse,   ///< mostly zeros, beside numbers of any size, which must not count
   bits,     ///< anything
   count
 };
-constexpr int kOfEach = 2;
+constexpr int kOfEach = 12;
 
 class Drawing {
  public:
@@ -103,6 +104,9 @@ std::uint32_t factor(const Encoding& format, Pattern pattern, int k, bool is_a, 
       return draw.number(format, k == 0 ? std::min(10, widest(format)) : draw.between(-6, 0));
     case Pattern::special:
       return draw.between(0, 40) == 0 ? special(format, draw) : draw.number(format, draw.between(-2, 2));
+    case Pattern::sparse:
+      if (draw.between(0, 2) != 0) return 0;
+      return draw.number(format, draw.between(-widest(format), widest(format)));
     case Pattern::bits:
       return draw.anything(format);
     default:
@@ -130,6 +134,8 @@ std::uint32_t addend(const Encoding& format, Pattern pattern, Drawing& draw) {
       return draw.number(format, draw.between(-2 * widest(format), 2 * widest(format)));
     case Pattern::subnormal:
       return draw.between(0, 2) == 0 ? 0 : draw.number(format, draw.between(-40, -14));
+    case Pattern::sparse:
+      return draw.between(0, 1) == 0 ? 0 : draw.number(format, draw.between(-30, 4));
     case Pattern::cancels:
       return draw.between(0, 3) == 0 ? 0 : draw.number(format, draw.between(-30, 0));
     case Pattern::large_addend:

@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "codegen/fragments.hpp"
+#include "runtime/cpu/tensor_core.hpp"
 
 namespace cubit::conformance {
 namespace {
 
-// Of sm_90: runtime/cpu/tensor_core.hpp.
-constexpr int kFractionBits = 25;
+constexpr int kArchitecture = 90;
 
 struct Encoding {
   const char* name;
@@ -76,27 +76,36 @@ void gather(Operand& dst, const std::byte* words, int first, int stride) {
   }
 }
 
-/// The bound: each of the k products and the addend is cut at 2^-25 of the largest; then the sum at the result's last
-/// place.
-double error(const Operand& a, const Operand& b, const Operand& c, codegen::Element e, double result) {
+/// A subnormal counts as the lowest normal number, zero does not count.
+double counted(const Encoding& format, double value) {
+  const int bias = (1 << (format.exponent_bits - 1)) - 1;
+  return value == 0 ? 0 : std::max(std::abs(value), std::ldexp(1.0, 1 - bias));
+}
+
+/// Of the bound: sum_bound(), a unit of the result, and where the parts of the sum are numbers too a unit of each.
+double error(const runtime::cpu::TensorCore& core, const Operand& a, const Operand& b, const Operand& c,
+             codegen::Element e, double result) {
   const int k = a.map->columns;
   long double sum = c.at(e.row, e.column);
-  double largest = std::abs(c.at(e.row, e.column));
+  double largest = counted(*c.format, c.at(e.row, e.column));
+  double magnitudes = 0;
   for (int i = 0; i < k; ++i) {
     const double product = a.at(e.row, i) * b.at(i, e.column);
     sum += product;
-    largest = std::max(largest, std::abs(product));
+    magnitudes += std::abs(product);
+    largest = std::max(largest, counted(*a.format, a.at(e.row, i)) * counted(*b.format, b.at(i, e.column)));
   }
   if (std::isnan(sum)) return std::isnan(result) ? 0 : HUGE_VAL;
   if (static_cast<double>(sum) == result) return 0;
   if (std::isinf(sum) || std::isnan(result)) return HUGE_VAL;
+  const int mantissa = c.format->mantissa_bits;
   const int bias = (1 << (c.format->exponent_bits - 1)) - 1;
-  const double limit = std::ldexp(2.0 - std::ldexp(0.5, -c.format->mantissa_bits), bias);
-  if (std::isinf(result))
-    return std::abs(static_cast<double>(sum)) + std::ldexp(largest * (k + 1), -kFractionBits) >= limit ? 0 : HUGE_VAL;
+  double bound = runtime::cpu::sum_bound(core, k + 1, largest);
+  if (core.through_f16) bound += std::ldexp(2 * magnitudes, -mantissa);
+  const double limit = std::ldexp(2.0 - std::ldexp(0.5, -mantissa), bias);
+  if (std::isinf(result)) return std::abs(static_cast<double>(sum)) + bound >= limit ? 0 : HUGE_VAL;
   const int exponent = std::max(sum == 0 ? 1 - bias : static_cast<int>(std::ilogb(sum)), 1 - bias);
-  const double unit = std::ldexp(1.0, exponent - c.format->mantissa_bits);
-  const double bound = std::ldexp(largest * (k + 1), -kFractionBits) + unit;
+  bound += std::ldexp(1.0, exponent - mantissa);
   return static_cast<double>(std::abs(static_cast<long double>(result) - sum)) / bound;
 }
 
@@ -104,6 +113,10 @@ double error(const Operand& a, const Operand& b, const Operand& c, codegen::Elem
 
 std::vector<double> product_errors(const Case& given, const std::vector<std::byte>& results) {
   const MatrixFacts& facts = given.matrix;
+  runtime::cpu::Format factor{};
+  if (!find_format(facts.a, factor)) return {};
+  const runtime::cpu::TensorCore& core = runtime::cpu::tensor_core(kArchitecture, factor);
+  if (core.through_f16 && facts.c == "f16") return {};
   Operand a = operand_of(given, 'A', facts.a);
   Operand b = operand_of(given, 'B', facts.b);
   Operand c = operand_of(given, 'C', facts.c);
@@ -121,7 +134,7 @@ std::vector<double> product_errors(const Case& given, const std::vector<std::byt
       std::uint32_t word = 0;
       std::memcpy(&word, out + static_cast<std::size_t>(i * bits / 8), static_cast<std::size_t>(bits / 8));
       errors.push_back(
-          error(a, b, c, c.map->at(i / c.map->value_count, i % c.map->value_count), value_of(*c.format, word)));
+          error(core, a, b, c, c.map->at(i / c.map->value_count, i % c.map->value_count), value_of(*c.format, word)));
     }
   }
   return errors;

@@ -80,7 +80,7 @@ Recorded entry_of(const nlohmann::json& row) {
 }  // namespace
 
 std::vector<std::byte> comparable(const Case& given, std::vector<std::byte> output) {
-  if (given.rule.kind == Rule::Kind::exact) return output;
+  if (given.rule.kind == Rule::Kind::exact || given.rule.kind == Rule::Kind::matrix) return output;
   const FloatLayout layout = layout_of(given.rule.format);
   for (std::size_t at = 0; at + layout.bytes <= output.size(); at += layout.bytes) {
     std::uint64_t value = 0;
@@ -107,8 +107,7 @@ Recorded recorded(const Case& given, std::vector<std::byte> output, bool all) {
   Recorded entry;
   entry.identity = given.identity();
   std::vector<std::byte> bytes = comparable(given, std::move(output));
-  const bool within = given.rule.kind == Rule::Kind::near || given.rule.kind == Rule::Kind::matrix;
-  if (all || within || bytes.size() <= kKeptBytes) {
+  if (all || given.rule.kind == Rule::Kind::near || bytes.size() <= kKeptBytes) {
     entry.bits = std::move(bytes);
   } else {
     entry.parts = hashes_of_parts(bytes);
