@@ -20,7 +20,7 @@ struct Cluster {
 };
 
 /// Opens the named barrier if all whom it expects are there. Called at each arrival and at the end of a warp.
-void try_to_open(Cta& cta, std::size_t barrier);
+void try_to_open(Cta& cta, std::size_t index);
 
 /// The same of the barrier of the cluster.
 void try_to_open(Cluster& cluster);

@@ -122,27 +122,53 @@ struct CpuStream {
   std::vector<Work> steps;
 };
 
-/// The memory of a device, by address.
+/// The memory of a device, by address. Of memory that is allocated while memory is watched it knows which bytes have a
+/// value.
 class Allocations {
  public:
+  void watch(bool on) {
+    const std::lock_guard lock(mutex_);
+    watches_ = on;
+    for (auto& [first, entry] : entries_) {
+      if (!on) entry.written.clear();  // the launches to come tell nothing
+    }
+  }
   void add(void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    sizes_[reinterpret_cast<std::uint64_t>(memory)] = bytes;
+    entries_[address(memory)] = {bytes, std::vector<std::uint8_t>(watches_ ? bytes : 0)};
   }
   void remove(void* memory) {
     const std::lock_guard lock(mutex_);
-    sizes_.erase(reinterpret_cast<std::uint64_t>(memory));
+    entries_.erase(address(memory));
   }
-  std::vector<CubitCpuRange> ranges() const {
+  /// The host has written there.
+  void mark(void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto entry = entries_.upper_bound(address(memory));
+    if (entry == entries_.begin()) return;
+    --entry;
+    std::vector<std::uint8_t>& written = entry->second.written;
+    const std::size_t first = std::min<std::size_t>(address(memory) - entry->first, written.size());
+    std::fill_n(written.begin() + static_cast<std::ptrdiff_t>(first), std::min(bytes, written.size() - first), 1);
+  }
+  std::vector<CubitCpuRange> ranges() {
     const std::lock_guard lock(mutex_);
     std::vector<CubitCpuRange> ranges;
-    for (const auto& [first, bytes] : sizes_) ranges.push_back({first, first + bytes});
+    for (auto& [first, entry] : entries_)
+      ranges.push_back({first, first + entry.bytes, entry.written.empty() ? nullptr : entry.written.data()});
     return ranges;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::size_t> sizes_;
+  struct Entry {
+    std::size_t bytes = 0;
+    std::vector<std::uint8_t> written;  ///< 1 for each byte that has a value; empty: not watched
+  };
+  static std::uint64_t address(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
+
+  std::mutex mutex_;
+  bool watches_ = false;
+  std::map<std::uint64_t, Entry> entries_;
 };
 
 /// Slots of CPU devices in kernels' tables. The one registry of this file.
@@ -208,7 +234,10 @@ class CpuDevice final : public Device {
     of(stream).steps.emplace_back([this, &loaded, shape, kept = std::move(kept)] { execute(loaded, shape, kept); });
   }
 
-  void watch(Watched what) override { watched_ = what; }
+  void watch(Watched what) override {
+    watched_ = what;
+    allocations_.watch(what.memory);
+  }
   std::vector<std::string> take_counters() override {
     const std::lock_guard lock(mutex_);
     return std::exchange(counted_, {});
@@ -231,10 +260,16 @@ class CpuDevice final : public Device {
     std::free(memory);
   }
   void fill_zero(void* memory, std::size_t bytes, Stream stream) override {
-    run(stream, [=] { std::memset(memory, 0, bytes); });
+    run(stream, [=, this] {
+      std::memset(memory, 0, bytes);
+      allocations_.mark(memory, bytes);
+    });
   }
   void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream stream) override {
-    run(stream, [=] { std::memcpy(dst, src, bytes); });
+    run(stream, [=, this] {
+      std::memcpy(dst, src, bytes);
+      allocations_.mark(dst, bytes);
+    });
   }
   void copy_to_host(void* dst, const void* src, std::size_t bytes, Stream stream) override {
     run(stream, [=] { std::memcpy(dst, src, bytes); });

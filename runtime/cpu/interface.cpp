@@ -42,7 +42,7 @@ int execute_program(const CubitCpuProgram* program, const CubitCpuLaunch* launch
   return guarded(report, context, 0, [&] {
     std::vector<MemoryMap::Range> ranges;
     for (std::size_t i = 0; i < launch->memory_count; ++i)
-      ranges.push_back({launch->memory[i].first, launch->memory[i].last});
+      ranges.push_back({launch->memory[i].first, launch->memory[i].last, launch->memory[i].written});
     const MemoryMap memory(std::move(ranges));
     Counters counters(*program_of(program));
     execute(*program_of(program),

@@ -20,7 +20,8 @@ typedef void (*CubitCpuReport)(void* context, int status, const char* given, con
 
 struct CubitCpuRange {
   uint64_t first;
-  uint64_t last; /* one past */
+  uint64_t last;    /* one past */
+  uint8_t* written; /* 1 for each byte that has a value; null: all have */
 };
 
 struct CubitCpuLaunch {

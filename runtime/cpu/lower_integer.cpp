@@ -126,19 +126,19 @@ void Lowering::minimum() { smaller_or_greater(false); }
 void Lowering::maximum() { smaller_or_greater(true); }
 
 void Lowering::bit_and() {
-  now_->modifiers.back() == "pred" ? write(0, builder_.CreateAnd(read_predicate(1), read_predicate(2)))
-                                   : binary(llvm::Instruction::And);
+  is_of_predicates() ? write(0, builder_.CreateAnd(read_predicate(1), read_predicate(2)))
+                     : binary(llvm::Instruction::And);
 }
 void Lowering::bit_or() {
-  now_->modifiers.back() == "pred" ? write(0, builder_.CreateOr(read_predicate(1), read_predicate(2)))
-                                   : binary(llvm::Instruction::Or);
+  is_of_predicates() ? write(0, builder_.CreateOr(read_predicate(1), read_predicate(2)))
+                     : binary(llvm::Instruction::Or);
 }
 void Lowering::bit_xor() {
-  now_->modifiers.back() == "pred" ? write(0, builder_.CreateXor(read_predicate(1), read_predicate(2)))
-                                   : binary(llvm::Instruction::Xor);
+  is_of_predicates() ? write(0, builder_.CreateXor(read_predicate(1), read_predicate(2)))
+                     : binary(llvm::Instruction::Xor);
 }
 void Lowering::bit_not() {
-  write(0, builder_.CreateNot(now_->modifiers.back() == "pred" ? read_predicate(1) : read(1, type_at_end().bits)));
+  write(0, builder_.CreateNot(is_of_predicates() ? read_predicate(1) : read(1, type_at_end().bits)));
 }
 
 void Lowering::logical_not() {

@@ -9,7 +9,7 @@ namespace cubit::runtime::cpu {
 
 /// Also packs `mov.b64 %rd, {%r1, %r2}` and unpacks the other way.
 void Lowering::move() {
-  if (now_->modifiers.back() == "pred") return write(0, read_predicate(1));
+  if (is_of_predicates()) return write(0, read_predicate(1));
   const unsigned bits = type_at_end().bits;
   if (const auto* parts = std::get_if<ptx::VectorOperand>(&operand(1))) {
     const unsigned part = bits / static_cast<unsigned>(parts->elements.size());

@@ -48,6 +48,7 @@ class Lowering {
   const ptx::Operand& operand(std::size_t index) const;
   TypeFacts type_at_end(std::size_t from_end = 0) const;
   bool has(std::string_view modifier) const { return now_->has(modifier); }
+  bool is_of_predicates() const { return !now_->modifiers.empty() && now_->modifiers.back() == "pred"; }
   llvm::FixedVectorType* integers(unsigned bits);
   llvm::FixedVectorType* floats(unsigned bits);
   llvm::Constant* splat(std::uint64_t value, unsigned bits);

@@ -12,7 +12,8 @@ class MemoryMap {
  public:
   struct Range {
     std::uint64_t first;
-    std::uint64_t last;  ///< one past
+    std::uint64_t last;               ///< one past
+    std::uint8_t* written = nullptr;  ///< 1 for each byte that has a value; null: all have
   };
 
   MemoryMap() = default;
@@ -20,9 +21,10 @@ class MemoryMap {
     std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
   }
 
-  bool contains(std::uint64_t address, std::uint64_t bytes) const {
+  /// The range that holds all of these bytes, null if there is none.
+  const Range* find(std::uint64_t address, std::uint64_t bytes) const {
     const Range* const range = below(address);
-    return range != nullptr && address < range->last && range->last - address >= bytes;
+    return range != nullptr && address < range->last && range->last - address >= bytes ? range : nullptr;
   }
   /// The range that begins at or before an address, null if there is none.
   const Range* below(std::uint64_t address) const {

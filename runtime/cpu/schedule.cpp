@@ -199,10 +199,15 @@ void ClusterRun::run(Triple index) {
       stand_still(since);
       continue;
     }
-    standstill_.changed();
-    refused_ = false;
-    for_warps([](Warp& warp) { warp.fingerprint = 0; });
+    go_on();
   }
+}
+
+/// Something changed: what was tried before in vain may help now.
+void ClusterRun::go_on() {
+  standstill_.changed();
+  refused_ = false;
+  for_warps([](Warp& warp) { warp.fingerprint = 0; });
 }
 
 bool ClusterRun::take_turns() {
@@ -236,8 +241,8 @@ void ClusterRun::stand_still(std::uint64_t since) {
     still_since_ = Clock::now();
   }
   if (is_as_before()) {
-    if (land_all(cluster_) || refuse_waiting()) return;
-    return wait_for_others(since);
+    if (land_all(cluster_)) return go_on();
+    return refuse_waiting() ? void() : wait_for_others(since);
   }
   standstill_.moved();
   if (Clock::now() - still_since_ > launch_.patience) raise_standstill("no end in sight");

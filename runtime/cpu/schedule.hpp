@@ -72,6 +72,7 @@ class ClusterRun {
   void start_block(Block& block, std::array<std::uint32_t, 3> cluster);
   bool take_turns();  ///< false: all have ended
   void finish();      ///< when they have
+  void go_on();
   void stand_still(std::uint64_t since);
   bool is_as_before();
   bool refuse_waiting();

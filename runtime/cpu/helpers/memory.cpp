@@ -80,7 +80,7 @@ std::byte* resolve_global(Warp& warp, const Site& site, std::uint64_t address, s
   const MemoryMap* const memory = warp.cta->memory;
   const bool good = memory == nullptr
                         ? address >= 4096
-                        : memory->contains(address, bytes) || is_variable(*warp.cta->program, address, bytes);
+                        : memory->find(address, bytes) != nullptr || is_variable(*warp.cta->program, address, bytes);
   if (good) return reinterpret_cast<std::byte*>(address);
   std::string rule = fmt::format("{} bytes at {:#x} are in no allocation of this device", bytes, address);
   if (const MemoryMap::Range* const near = memory == nullptr ? nullptr : memory->below(address)) {

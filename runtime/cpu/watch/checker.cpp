@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cpu/cluster.hpp"
+#include "runtime/cpu/memory_map.hpp"
 
 namespace cubit::runtime::cpu {
 namespace {
@@ -98,6 +99,7 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
     warp.fail(*request.site, lane.lane, rule);
     return false;
   }
+  if (now.is_write && lane.space == ptx::Space::global) mark_written(warp, address, now.bytes);
   // From its start on nobody may touch the bytes of a copy, and whoever had to be done with them must be done then.
   Word& word = memory.at(address);
   if (request.kind == RequestKind::copy || request.kind == RequestKind::bulk_copy) word.arriving |= now.bytes;
@@ -105,10 +107,32 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
   return true;
 }
 
-/// The rules but for races, in shared memory: "" if none is broken.
+/// Whether all bytes of a word that `mask` names have a value; the kernel's own variables do.
+bool Checker::is_written(const Warp& warp, std::uint64_t address, std::uint8_t mask) {
+  const MemoryMap* const memory = warp.cta->memory;
+  for (std::uint64_t i = 0; i < kWordBytes && memory != nullptr; ++i) {
+    const MemoryMap::Range* const range = (mask >> i & 1) == 0 ? nullptr : memory->find(address + i, 1);
+    if (range != nullptr && range->written != nullptr && range->written[address + i - range->first] == 0) return false;
+  }
+  return true;
+}
+
+void Checker::mark_written(const Warp& warp, std::uint64_t address, std::uint8_t mask) {
+  const MemoryMap* const memory = warp.cta->memory;
+  for (std::uint64_t i = 0; i < kWordBytes && memory != nullptr; ++i) {
+    const MemoryMap::Range* const range = (mask >> i & 1) == 0 ? nullptr : memory->find(address + i, 1);
+    if (range != nullptr && range->written != nullptr) range->written[address + i - range->first] = 1;
+  }
+}
+
+/// The rules but for races: "" if none is broken.
 std::string Checker::broken_rule(const Warp& warp, const Request& request, const LaneRequest& lane,
                                  std::uint64_t address, const Touch& now) {
-  if (lane.space != ptx::Space::shared) return "";
+  if (lane.space == ptx::Space::global) {
+    if (!reads(request.kind) || is_written(warp, address, now.bytes)) return "";
+    return fmt::format("{} bytes at {:#x} are read, and nobody has written {:#x}", request.bytes, lane.address,
+                       address);
+  }
   const Word& word = shared_.at(address);
   if ((word.arriving & now.bytes) != 0) {
     return fmt::format("shared memory {:#x} is used while an asynchronous copy to it is under way, by {}", address,

@@ -1,4 +1,4 @@
-// The rules of memory that a kernel can break without anybody noticing: reading shared memory that nobody wrote, races
+// The rules of memory that a kernel can break without anybody noticing: reading memory that nobody wrote, races
 // between warps in shared and in global memory, and bulk copies that nothing orders after the writes they read.
 //
 // A race is two accesses of a word by different warps, at least one of them a write and at least one of them weak, that
@@ -44,6 +44,8 @@ class Checker {
   bool word_request(Warp& warp, const Request& request, const LaneRequest& lane, std::uint64_t address, Touch now);
   std::string broken_rule(const Warp& warp, const Request& request, const LaneRequest& lane, std::uint64_t address,
                           const Touch& now);
+  static bool is_written(const Warp& warp, std::uint64_t address, std::uint8_t mask);
+  static void mark_written(const Warp& warp, std::uint64_t address, std::uint8_t mask);
   std::string name_of(const Warp& warp, const Touch& touch) const;
 
   using PublishedByAddress = std::unordered_map<std::uint64_t, HappensBefore::Published>;

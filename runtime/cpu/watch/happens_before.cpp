@@ -38,10 +38,10 @@ HappensBefore::Moment HappensBefore::now(const Warp& warp) const {
   return {own.agent, own.knowledge.clock.at(own.agent)};
 }
 
-/// What is published for the device is published for the block as well.
 void HappensBefore::acquire(const Warp& warp, const Order& order, const Published& published) {
   History& own = history(warp);
-  for (std::size_t scope = kBlock; scope < kScopes; ++scope) own.seen[scope].join(published[scope]);
+  own.seen[kDevice].join(published.to_device);
+  own.seen[kBlock].join(published.block == warp.cta->number() ? published.to_block : published.to_device);
   if (order.acquires) own.knowledge.join(own.seen[order.scope]);
 }
 
@@ -49,10 +49,10 @@ void HappensBefore::acquire(const Warp& warp, const Order& order, const Publishe
 void HappensBefore::release(const Warp& warp, const Order& order, Published& published, bool keeps) {
   History& own = history(warp);
   if (!keeps) published = {};
-  for (std::size_t scope = kBlock; scope < kScopes; ++scope) {
-    const bool covered = order.releases && order.scope >= scope;
-    published[scope].join(covered ? own.knowledge : own.fenced[scope]);
-  }
+  if (published.block != warp.cta->number()) published.to_block = published.to_device;
+  published.block = warp.cta->number();
+  published.to_block.join(order.releases ? own.knowledge : own.fenced[kBlock]);
+  published.to_device.join(order.releases && order.scope == kDevice ? own.knowledge : own.fenced[kDevice]);
   if (order.releases) tick(own);
 }
 

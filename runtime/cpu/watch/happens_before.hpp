@@ -36,8 +36,12 @@ struct Knowledge {
 
 class HappensBefore {
  public:
-  /// What strong writes have left at an address, by scope.
-  using Published = std::array<Knowledge, kScopes>;
+  /// What strong writes have left at an address: for everybody, and for the block that wrote there last.
+  struct Published {
+    Knowledge to_device;
+    Knowledge to_block;
+    std::uint32_t block = 0;
+  };
   struct Moment {
     Agent agent;
     std::uint32_t time;
@@ -78,11 +82,12 @@ class HappensBefore {
  private:
   static constexpr Agent kFirstCopier = Agent{1} << 31;
 
+  using ByScope = std::array<Knowledge, kScopes>;
   struct History {
     Agent agent = kNobody;
     Knowledge knowledge;
-    Published fenced;  ///< what a strong write publishes
-    Published seen;    ///< what strong reads have found: known after the next fence
+    ByScope fenced;  ///< what a strong write publishes
+    ByScope seen;    ///< what strong reads have found: known after the next fence
   };
   struct Mbarrier {
     Knowledge pending;

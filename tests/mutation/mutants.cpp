@@ -1,0 +1,205 @@
+#include "tests/mutation/mutants.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <vector>
+
+#include "base/error.hpp"
+#include "ops/operator.hpp"
+#include "tests/mutation/pipeline_kernel.hpp"
+
+namespace cubit::tests {
+namespace {
+
+constexpr const char* kPipeline = "pipeline";
+constexpr const char* kRows = "gqa_decode:heads_per_kv=8";
+constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4";
+
+/// Seen on an H200 with CUDA 13.0.
+constexpr const char* kNoMbarriers = "none: racecheck takes the healthy pipeline for a race";
+
+constexpr Mutant kMutants[] = {
+    {"healthy_rows", kRows, "batch=2,context=300", "", "", "", "", "all: nothing is found"},
+    {"missing_barrier", kRows, "batch=1,context=100", "sm80_gqa_decode.cuh",
+     "store_stats(softmax, stats + warp * plan::kHeadsPerKv);\n  __syncthreads();",
+     "store_stats(softmax, stats + warp * plan::kHeadsPerKv);", "nobody has written", "racecheck"},
+    {"ring_used_again_too_early", kRows, "batch=1,context=300", "sm80_gqa_decode.cuh",
+     "  softmax.finish();\n\n  __syncthreads();", "  softmax.finish();\n", "race in shared memory", "racecheck"},
+    {"copy_not_waited_for", kRows, "batch=1,context=300", "sm80_gqa_decode.cuh", "wait_copies<plan::kStages - 2>();",
+     "wait_copies<plan::kStages - 1>();", "while an asynchronous copy to it is under way", "racecheck"},
+    {"wrong_stage", kRows, "batch=1,context=300", "sm80_gqa_decode.cuh",
+     "const uint32 stage = stages + use * kStageBytes;", "const uint32 stage = stages + fill * kStageBytes;",
+     "nobody has written", "none: one warp fills and reads, and it sees no hazard"},
+    {"row_beyond_the_end", kRows, "batch=1,context=101", "sm80_gqa_decode.cuh", "src, first + row < length_);",
+     "src, first + row <= length_);", "are in no allocation", "memcheck"},
+    {"padding_not_written", kWords, "batch=1,context=100", "sm80_gqa_decode.cuh",
+     "Format::clear_padding(stages + stage * kStageBytes);", ";", "nobody has written",
+     "none: initcheck watches global memory only"},
+    {"missing_release", kRows, "batch=1,context=1024", "split_kv.cuh", "atom.acq_rel.gpu.global.add.u32",
+     "atom.relaxed.gpu.global.add.u32", "race in global memory", "none: racecheck watches shared memory only"},
+    {"release_to_the_block_only", kRows, "batch=1,context=1024", "split_kv.cuh", "atom.acq_rel.gpu.global.add.u32",
+     "atom.acq_rel.cta.global.add.u32", "race in global memory", "none: racecheck watches shared memory only"},
+    {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
+     "", "none: that is for a profiler"},
+    {"element_not_stored", kRows, "batch=1,context=1024", "sm80_gqa_decode.cuh", "if (quad == 0) partial_stats",
+     "if (quad == 0 && head != 3) partial_stats", "nobody has written", "initcheck"},
+
+    {"healthy_pipeline", kPipeline, "", "", "", "", "", kNoMbarriers},
+    {"wrong_phase", kPipeline, "", "pipeline.cuh", "wait(full + 8 * stage, phase);",
+     "wait(full + 8 * stage, phase ^ 1);", "nobody has written", "none: the GPU hangs"},
+    {"stage_not_waited_for", kPipeline, "", "pipeline.cuh", "wait(empty + 8 * stage, phase ^ 1);", ";",
+     "arrivals at an mbarrier that misses 0 of 1", kNoMbarriers},
+    {"stage_given_back_too_early", kPipeline, "", "pipeline.cuh", "    wait(full + 8 * stage, phase);\n",
+     "    wait(full + 8 * stage, phase);\n"
+     "    if (threadIdx.x % 32 == 0) asm volatile(\"mbarrier.arrive.shared::cta.b64 _, [%0];\" ::\"r\"(empty + 8 * "
+     "stage) : "
+     "\"memory\");\n"
+     "    if (tile >= 0) { sum.x += ring[stage * kTileBytes / 16 + threadIdx.x - 32].x; continue; }\n",
+     "race in shared memory", kNoMbarriers},
+    {"too_many_bytes_expected", kPipeline, "", "pipeline.cuh",
+     "\"r\"(full + 8 * stage), \"r\"(kTileBytes) : \"memory\");\n    asm",
+     "\"r\"(full + 8 * stage), \"r\"(kTileBytes + 16) : \"memory\");\n    asm", "deadlock", "none: the GPU hangs"},
+    {"missing_proxy_fence", kPipeline, "", "pipeline.cuh",
+     "asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");", "", "without a fence.proxy.async",
+     "none: it does not watch proxies"},
+    {"consumers_do_not_meet", kPipeline, "", "pipeline.cuh", "asm volatile(\"bar.sync 1, 64;\" ::: \"memory\");", "",
+     "nobody has written", kNoMbarriers},
+    {"bulk_copy_beyond_the_end", kPipeline, "", "pipeline.cuh", "args.input + tile * 256",
+     "args.input + tile * 256 + 4", "are in no allocation", "memcheck"},
+};
+
+/// Device memory that frees itself.
+class Memory {
+ public:
+  Memory(runtime::Device& device, std::size_t bytes)
+      : device_(device), data_(device.allocate(std::max<std::size_t>(bytes, 1))) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    try {
+      device_.release(data_);
+    } catch (const Failure&) {  // after a fault nothing can be freed
+    }
+  }
+  void* data() const { return data_; }
+
+ private:
+  runtime::Device& device_;
+  void* data_;
+};
+using Memories = std::vector<std::unique_ptr<Memory>>;
+
+std::string& text_of(codegen::KernelSource& source, std::string_view file) {
+  if (source.template_name == file) return source.template_text;
+  for (codegen::Header& header : source.headers) {
+    if (header.name == file) return header.text;
+  }
+  throw Failure(Status::internal, std::string(file), "the kernel has no such template");
+}
+
+void mutate(codegen::KernelSource& source, const Mutant& mutant) {
+  if (*mutant.file == 0) return;
+  std::string& text = text_of(source, mutant.file);
+  const std::size_t at = text.find(mutant.from);
+  if (at == std::string::npos || text.find(mutant.from, at + 1) != std::string::npos) {
+    throw Failure(Status::internal, fmt::format("mutant {}", mutant.name),
+                  fmt::format("\"{}\" is not once in {}", mutant.from, mutant.file), "mend the mutant");
+  }
+  text.replace(at, std::strlen(mutant.from), mutant.to);
+}
+
+ops::Numbers numbers_of(std::string_view text) {
+  ops::Numbers numbers;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    const std::size_t equals = item.find('=');
+    double value = 0;
+    std::from_chars(item.data() + equals + 1, item.data() + item.size(), value);
+    numbers[std::string(item.substr(0, equals))] = value;
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+  }
+  return numbers;
+}
+
+void launch(runtime::Engine& engine, runtime::Device& device, codegen::KernelSource source, const Mutant& mutant,
+            const runtime::LaunchShape& shape, std::span<const std::byte> parameters) {
+  mutate(source, mutant);
+  source.code = device.facts().code;
+  const auto kernel = engine.get(source);
+  kernel->prepare(device);
+  kernel->launch(device, shape, parameters, nullptr);
+  device.synchronise(nullptr);
+}
+
+void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device& device) {
+  const ops::Operator& op = ops::find_operator(mutant.kernel);
+  const std::string descriptor = op.canonical(mutant.kernel);
+  const auto specialisation = op.specialise(descriptor, *device.facts().architecture);
+  const auto problem = op.random(descriptor, numbers_of(mutant.sizes), 1);
+  Memories memories;
+  std::vector<void*> addresses;
+  for (const ops::Tensor& tensor : problem->inputs()) {
+    memories.push_back(std::make_unique<Memory>(device, tensor.bytes()));
+    addresses.push_back(memories.back()->data());
+    device.copy_to_device(addresses.back(), tensor.data, tensor.bytes(), nullptr);
+  }
+  for (const ops::Tensor& tensor : problem->outputs()) {
+    memories.push_back(std::make_unique<Memory>(device, tensor.bytes()));
+    addresses.push_back(memories.back()->data());
+  }
+  const std::vector<std::byte> arguments = problem->arguments(addresses);
+  const std::size_t bytes = specialisation->workspace_bytes(arguments.data(), device.facts());
+  const Memory workspace(device, bytes);
+  // Only the counters at its beginning have to be zero: what the kernel has to write itself stays as it is.
+  device.fill_zero(workspace.data(), std::min<std::size_t>(bytes, 16 << 10), nullptr);
+  const ops::Launch made = specialisation->encode(arguments.data(), workspace.data(), bytes, device.facts());
+  launch(engine, device, specialisation->source(), mutant, made.shape,
+         std::span(made.parameters).first(made.parameter_bytes));
+}
+
+void run_pipeline(const Mutant& mutant, runtime::Engine& engine, runtime::Device& device) {
+  constexpr int kTiles = 7;
+  constexpr std::size_t kTileBytes = 1024;
+  const std::vector<float> input(kTiles * kTileBytes / sizeof(float), 1.f);
+  const Memory in(device, kTiles * kTileBytes);
+  const Memory out(device, kTileBytes);
+  device.copy_to_device(in.data(), input.data(), kTiles * kTileBytes, nullptr);
+  struct {
+    const void* input;
+    void* output;
+    int tiles;
+    int padding;
+  } const arguments = {in.data(), out.data(), kTiles, 0};
+  const codegen::KernelSource source =
+      codegen::assemble(kPipeline, {"pipeline.cuh", kPipelineKernel}, "", *device.facts().architecture, kPipeline,
+                        {.threads = 96, .dynamic_shared_memory = 0}, {});
+  launch(engine, device, source, mutant, {.grid = {1, 1, 1}, .threads = 96, .dynamic_shared_memory = 0},
+         std::as_bytes(std::span(&arguments, 1)));
+  std::vector<float> output(kTileBytes / sizeof(float));
+  device.copy_to_host(output.data(), out.data(), kTileBytes, nullptr);
+  device.synchronise(nullptr);
+  if (std::any_of(output.begin(), output.end(), [](float value) { return value != kTiles; }))
+    throw Failure(Status::device_error, "the pipeline", "its sums are wrong");
+}
+
+}  // namespace
+
+std::span<const Mutant> mutants() { return kMutants; }
+
+const Mutant& find_mutant(std::string_view name) {
+  for (const Mutant& mutant : kMutants) {
+    if (mutant.name == name) return mutant;
+  }
+  throw Failure(Status::invalid_argument, fmt::format("mutant \"{}\"", name), "there is none of this name");
+}
+
+void run_mutant(const Mutant& mutant, runtime::Engine& engine, runtime::Device& device) {
+  const runtime::CurrentDevice current(device);
+  if (std::string_view(mutant.kernel) == kPipeline) return run_pipeline(mutant, engine, device);
+  run_operator(mutant, engine, device);
+}
+
+}  // namespace cubit::tests
