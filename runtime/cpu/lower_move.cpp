@@ -134,7 +134,8 @@ void Lowering::convert() {
   made.kind = static_cast<int>(rounding_of(*now_));
   made.count = !to_pair ? kScalar : from_pair ? kPackedSource : kTwoSources;
   made.flag = has("ftz");
-  made.saturate = has("sat") || has("satfinite");
+  made.saturate = has("sat");
+  made.form = has("satfinite") ? 1 : 0;
   made.is_signed = has("relu");
   made.integral = has("rni") || has("rzi") || has("rmi") || has("rpi");
   give(0, read(1, from_pair ? 2 * source_bits : source_bits));

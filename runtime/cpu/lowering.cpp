@@ -168,7 +168,15 @@ Lowering::Value* Lowering::read_scalar(const ptx::Scalar& source, unsigned bits,
   if (const auto* integer = std::get_if<ptx::IntegerOperand>(&source)) return splat(integer->bits, bits);
   if (const auto* number = std::get_if<ptx::FloatOperand>(&source)) return immediate(*number, bits);
   if (const auto* name = std::get_if<ptx::SpecialOperand>(&source)) return special(name->name, bits);
-  if (const auto* symbol = std::get_if<ptx::SymbolOperand>(&source)) return splat(address_of(*symbol), bits);
+  if (const auto* symbol = std::get_if<ptx::SymbolOperand>(&source)) {
+    const std::uint64_t address = address_of(*symbol);
+    if (bits < 64 && address >> bits != 0) {
+      unsupported(
+          fmt::format("the address of {} does not fit in {} bits: it lies in this process's memory, take it in 64",
+                      variable_of(*symbol).name, bits));
+    }
+    return splat(address, bits);
+  }
   unsupported("`_` cannot be read");
 }
 

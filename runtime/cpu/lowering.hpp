@@ -107,6 +107,8 @@ class Lowering {
   void maximum();
   void smaller_or_greater(bool greater);
   Value* float_extreme(bool greater, Value* a, Value* b);
+  Value* divisor_in_range(Value* divisor);
+  Value* flushed_result(Value* result, Value* a, Value* b, Value* addend);
   void bit_and();
   void bit_or();
   void bit_xor();
@@ -120,6 +122,7 @@ class Lowering {
   void leading_zeros();
   void reverse_bits();
   void extract_bits();
+  Value* field_operand(std::size_t index, unsigned bits);
   void insert_bits();
   void logic3();
   void permute();
@@ -162,6 +165,7 @@ class Lowering {
   void matrix();
   void move_matrix();
   void multiply_matrices();
+  int architecture() const;
   void shuffle();
   void vote();
   void match();
