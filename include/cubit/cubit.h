@@ -114,7 +114,7 @@ CUBIT_API cubit_status cubit_device_download(cubit_device* device, void* dst, co
                                              cubit_stream stream);
 CUBIT_API cubit_status cubit_device_synchronise(cubit_device* device, cubit_stream stream);
 /* What the launches from now on are watched for, CUBIT_WATCH_… added up; 0 at first. Only CPU devices can watch. */
-#define CUBIT_WATCH_MEMORY 1u   /* races between warps, shared memory that is read and was never written: device errors */
+#define CUBIT_WATCH_MEMORY 1u /* races between warps, shared memory that is read and was never written: device errors */
 #define CUBIT_WATCH_COUNTERS 2u /* instructions, bank conflicts, sectors: see cubit_device_counters */
 CUBIT_API cubit_status cubit_device_watch(cubit_device* device, unsigned what);
 /* The watched launches since the last call, in order: [{kernel, blocks, warps, barriers, instructions: {"ld.global": n},

@@ -32,7 +32,7 @@ struct CubitCpuLaunch {
   size_t parameter_bytes;
   const struct CubitCpuRange* memory; /* all that the kernel may touch */
   size_t memory_count;
-  int check;                                         /* watch for races and unwritten shared memory */
+  int check;                                        /* watch for races and unwritten shared memory */
   void (*counted)(void* context, const char* json); /* null: nothing is counted; else called once, at the end */
 };
 

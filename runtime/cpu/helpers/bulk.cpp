@@ -26,8 +26,12 @@ void watch_landing(const Cluster& cluster, const Delivery& delivery) {
   Checker* const checker = checker_of(*delivery.warp);
   if (checker == nullptr) return;
   if (delivery.reads_shared && delivery.src != nullptr)
-    checker->end_reading(watched_place(cluster, delivery.src), delivery.bytes);
-  if (delivery.object == nullptr) return;
+    checker->end_reading(*delivery.warp, watched_place(cluster, delivery.src), delivery.bytes);
+  if (delivery.object == nullptr) {  // what goes to global memory is written when its lane has waited for it
+    Request made{.site = delivery.site, .kind = RequestKind::write, .bytes = delivery.bytes};
+    made.add({delivery.lane, ptx::Space::global, reinterpret_cast<std::uint64_t>(delivery.dst)});
+    return checker->request(*delivery.warp, made);
+  }
   if (delivery.kind == Delivery::Kind::arrival) {
     checker->order.arrive_mbarrier(*delivery.warp, delivery.object);
   } else {
@@ -46,11 +50,7 @@ void watch_start(Warp& warp, const Delivery& delivery) {
     made.add({delivery.lane, space, shared ? watched_place(cluster, place) : reinterpret_cast<std::uint64_t>(place)});
     checker->request(warp, made);
   };
-  if (delivery.object != nullptr) {
-    request(RequestKind::bulk_copy, ptx::Space::shared, delivery.dst);
-  } else {
-    request(RequestKind::write, ptx::Space::global, delivery.dst);
-  }
+  if (delivery.object != nullptr) request(RequestKind::bulk_copy, ptx::Space::shared, delivery.dst);
   if (delivery.src == nullptr) return;
   if (delivery.reads_shared) {
     request(RequestKind::bulk_read, ptx::Space::shared, delivery.src);
@@ -91,7 +91,7 @@ bool land_due(Cluster& cluster, IsDue is_due) {
 void read_source(const Cluster& cluster, Delivery& delivery) {
   if (delivery.src == nullptr) return;
   if (Checker* const checker = checker_of(*delivery.warp); checker != nullptr && delivery.reads_shared)
-    checker->end_reading(watched_place(cluster, delivery.src), delivery.bytes);
+    checker->end_reading(*delivery.warp, watched_place(cluster, delivery.src), delivery.bytes);
   delivery.read.assign(delivery.src, delivery.src + delivery.bytes);
   delivery.src = nullptr;
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
@@ -184,18 +185,23 @@ void store(Warp& warp, Mask mask, const Site& site) {
 
 namespace {
 
-/// The shared side is written when the copy starts, as far as others are concerned; the global side is read then.
+/// The shared side is written when the copy starts, as far as others are concerned; the global side is read then, and
+/// only as far as the copy reads it.
 void watch_copies(Warp& warp, Mask mask, const Site& site) {
-  const auto bytes = static_cast<std::uint64_t>(site.bytes);
+  const auto bytes = static_cast<std::uint32_t>(site.bytes);
   Request writes{.site = &site, .kind = RequestKind::copy, .bytes = bytes};
-  Request reads{.site = &site, .kind = RequestKind::read, .bytes = bytes};
+  std::map<std::uint32_t, Request> reads;  // by size: a tail reads less
   for_lanes(mask, [&](int lane) {
     writes.add({lane, ptx::Space::shared, watched_address(warp, source<std::uint64_t>(warp, 0)[lane])});
-    if (source<std::uint32_t>(warp, 2)[lane] != 0)
-      reads.add({lane, ptx::Space::global, source<std::uint64_t>(warp, 1)[lane]});
+    const std::uint32_t size = std::min(source<std::uint32_t>(warp, 2)[lane], bytes);
+    if (size == 0) return;
+    Request& request = reads[size];
+    request.site = &site;
+    request.bytes = size;
+    request.add({lane, ptx::Space::global, source<std::uint64_t>(warp, 1)[lane]});
   });
   warp.watch->request(warp, writes);
-  warp.watch->request(warp, reads);
+  for (const auto& [size, request] : reads) warp.watch->request(warp, request);
 }
 
 }  // namespace

@@ -102,7 +102,9 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
   if (now.is_write && lane.space == ptx::Space::global) mark_written(warp, address, now.bytes);
   // From its start on nobody may touch the bytes of a copy, and whoever had to be done with them must be done then.
   Word& word = memory.at(address);
-  if (request.kind == RequestKind::copy || request.kind == RequestKind::bulk_copy) word.arriving |= now.bytes;
+  // Reductions do not mind one another.
+  const bool is_copy = request.kind == RequestKind::copy || request.kind == RequestKind::bulk_copy;
+  if (is_copy && !now.is_strong) word.arriving |= now.bytes;
   if (request.kind == RequestKind::bulk_read) word.leaving |= now.bytes;
   return true;
 }
@@ -191,9 +193,13 @@ void Checker::land_bulk(std::uint64_t dst, std::uint64_t bytes, const std::byte*
   });
 }
 
-void Checker::end_reading(std::uint64_t src, std::uint64_t bytes) {
-  for_words(src, bytes,
-            [&](std::uint64_t address, std::uint8_t mask) { clear_bits(shared_.at(address).leaving, mask); });
+void Checker::end_reading(const Warp& warp, std::uint64_t src, std::uint64_t bytes) {
+  const HappensBefore::Moment now = order.now(warp);
+  for_words(src, bytes, [&](std::uint64_t address, std::uint8_t mask) {
+    Word& word = shared_.at(address);
+    clear_bits(word.leaving, mask);
+    if (word.read.agent == now.agent) word.read.time = now.time;
+  });
 }
 
 }  // namespace cubit::runtime::cpu

@@ -5,7 +5,13 @@
 // nothing orders: no barrier, no asynchronous copy that was waited for, no release that was acquired. What the warps of
 // this launch happened to do first does not matter. PTX ISA, "Memory Consistency Model".
 //
-// Lanes of one warp are not told apart. A checked launch runs on one thread of the host.
+// What it does not see: lanes of one warp are not told apart. Order is kept by address: a flag must be read in the size
+// in which it is written. mbarrier objects are not watched themselves, and an arrival that follows cp.async publishes
+// what its warp knows when the copies land. Copies and reductions in bulk to global memory are written when they are
+// waited for; the proxies are checked in shared memory only, and every fence.proxy counts as one of all. Scopes are the
+// block and the device. ld.global.nc is taken for an ordinary load. Each launch begins with everything before it known.
+//
+// A checked launch runs on one thread of the host.
 #pragma once
 
 #include <unordered_map>
@@ -31,7 +37,7 @@ class Checker {
   /// The same of one of kind `bulk_copy`, which those see who see the phase of `object` end.
   void land_bulk(std::uint64_t dst, std::uint64_t bytes, const std::byte* object);
   /// The end of a request of kind `bulk_read`: its shared memory may be written again.
-  void end_reading(std::uint64_t src, std::uint64_t bytes);
+  void end_reading(const Warp& warp, std::uint64_t src, std::uint64_t bytes);
 
   HappensBefore order;
 

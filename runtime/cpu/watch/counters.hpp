@@ -3,7 +3,8 @@
 //
 // The rules are the hardware's as NVIDIA's tools count them: shared memory has 32 banks of 4 bytes and serves 32 lanes at
 // once where each takes up to 4 bytes, 16 of 8 bytes, 8 of 16 bytes or of a matrix's rows; lanes that read one word share
-// it. Global memory moves sectors of 32 bytes.
+// it. Global memory moves sectors of 32 bytes. Bulk copies are counted as
+// instructions only, and atomics on one word of shared memory as one wavefront.
 #pragma once
 
 #include <cstdint>

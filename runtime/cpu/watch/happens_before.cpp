@@ -7,7 +7,8 @@ namespace cubit::runtime::cpu {
 /// An atomic without an order is relaxed. A fence is both, whatever it says: finer ones do not occur in cubit's
 /// templates.
 Order order_of(const ptx::Instruction& instruction) {
-  const bool is_atomic = instruction.root == "atom" || instruction.root == "red";
+  const bool is_atomic = instruction.root == "atom" || instruction.root == "red" ||
+                         (instruction.root == "cp" && instruction.has("reduce"));
   const bool is_fence = instruction.root == "fence" || instruction.root == "membar";
   const bool both = instruction.has("acq_rel") || instruction.has("sc") || is_fence;
   Order order;
@@ -40,8 +41,10 @@ HappensBefore::Moment HappensBefore::now(const Warp& warp) const {
 
 void HappensBefore::acquire(const Warp& warp, const Order& order, const Published& published) {
   History& own = history(warp);
-  own.seen[kDevice].join(published.to_device);
-  own.seen[kBlock].join(published.block == warp.cta->number() ? published.to_block : published.to_device);
+  // Both ends of an order must include each other: inside a block any scope does, across blocks only the device's.
+  const bool is_own_block = published.block == warp.cta->number();
+  own.seen[kDevice].join(is_own_block ? published.to_block : published.to_device);
+  if (is_own_block) own.seen[kBlock].join(published.to_block);
   if (order.acquires) own.knowledge.join(own.seen[order.scope]);
 }
 

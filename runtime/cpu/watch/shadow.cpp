@@ -58,9 +58,10 @@ const Touch* Shadow::read(std::uint64_t address, const Touch& now, const Clock& 
     return earlier;
   }
   std::vector<Touch>& others = readers_[address / kWordBytes];
-  const auto own = std::find_if(others.begin(), others.end(), [&](const Touch& t) { return t.agent == now.agent; });
-  if (own == others.end()) {
-    others.push_back(now);
+  // From the back: blocks run one after another, so the agent is one of the latest.
+  const auto own = std::find_if(others.rbegin(), others.rend(), [&](const Touch& t) { return t.agent <= now.agent; });
+  if (own == others.rend() || own->agent != now.agent) {
+    others.insert(own.base(), now);
   } else {
     *own = now;
   }

@@ -1,4 +1,4 @@
-// What is remembered of each word of memory while a launch is checked: who wrote it last, who has read it since, which
+// What is remembered of each word of two bytes of memory while a launch is checked: who wrote it last, who has read it since, which
 // of its bytes have a value, and which an asynchronous copy has under way.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace cubit::runtime::cpu {
 
-inline constexpr std::uint64_t kWordBytes = 4;
+/// What is remembered as one: accesses of single bytes inside are told apart, but only the latest is kept.
+inline constexpr std::uint64_t kWordBytes = 2;
 
 /// One access of one lane, as far as a later one must know it.
 struct Touch {
