@@ -124,7 +124,6 @@ void add_benchmarks() {
     for (const auto& mode : modes) {
       benchmark::RegisterBenchmark((std::string(kind.first) + mode.name).c_str(), kind.second, mode.watched)
           ->Unit(benchmark::kMillisecond)
-          ->MeasureProcessCPUTime()
           ->UseRealTime()
           ->Iterations(1)
           ->Repetitions(7)
