@@ -31,7 +31,8 @@ Examples:
       executes sm_120's PTX on the CPU, watched: races, unwritten shared memory; bank conflicts and sectors counted
   cubit run gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1 --set softmax_scale=0.1 --bench --json
 
-Exit code: 0 good; 1 the work failed, or there is no GPU for --output, --check or --bench; 2 bad input.)";
+Exit code: 0 good; 1 the work failed, or nothing runs what --output, --check, --check-memory,
+--counters or --bench ask for; 2 bad input.)";
 
 struct RunOptions {
   ProblemOptions problem;
@@ -55,9 +56,9 @@ void save_outputs(const Problem& problem, const HostTensors& outputs, OutputFile
 
 void print_result(const nlohmann::ordered_json& json) {
   const auto& kernel = json.at("kernel");
-  const auto arch = json.at("arch").get<std::string>();
-  fmt::print("{} on {} ({})", json.at("descriptor").get<std::string>(), json.at("device").get<std::string>(), arch);
-  if (arch.starts_with("cpu:")) {  // registers are for ptxas to hand out
+  fmt::print("{} on {} ({})", json.at("descriptor").get<std::string>(), json.at("device").get<std::string>(),
+             json.at("arch").get<std::string>());
+  if (kernel.at("registers").is_null()) {  // PTX: ptxas has not handed any out
     fmt::print("\n");
   } else {
     fmt::print(": {} registers, {} bytes spilled\n", kernel.at("registers").get<int>(),
@@ -121,6 +122,8 @@ std::string missing_results(const RunOptions& options) {
   if (options.output) text += fmt::format(", {} was not written", *options.output);
   if (options.check) text += ", nothing was checked";
   if (options.bench) text += ", nothing was timed";
+  if (options.check_memory) text += ", no memory was watched";
+  if (options.counters) text += ", nothing was counted";
   return text;
 }
 
@@ -140,7 +143,9 @@ int run_without_device(const RunOptions& options, const std::string& trouble, Co
   const int exit_code = report_failures(results, context);
   context.console.say(fmt::format("no GPU: {}; {}; the report on standard output is of the compiled kernels", trouble,
                                   missing_results(options)));
-  return options.output || options.check || options.bench ? kExitWorkFailed : exit_code;
+  const bool wants_a_launch =
+      options.output || options.check || options.bench || options.check_memory || options.counters;
+  return wants_a_launch ? kExitWorkFailed : exit_code;
 }
 
 int run(const RunOptions& options, Context& context) {
