@@ -76,27 +76,48 @@ struct Combined {
   float sum;
 };
 
+/// Loads of this many parts are in flight together: the last block waits for memory once per batch of them.
+constexpr int kPartsAtOnce = 8;
+
+/// What a part counts for beside a reference that is at least its own. A part without tokens has reference -inf and sum
+/// 0; -inf - -inf must not reach exp2.
+__device__ __forceinline__ float weight_of(float own, float reference) {
+  return own == negative_infinity() ? 0.f : exp2_fast(own - reference);
+}
+
+__device__ __forceinline__ void add_weighted(Combined& result, float4 value, float sum, float weight) {
+  result.sum += weight * sum;
+  result.output.x += weight * value.x;
+  result.output.y += weight * value.y;
+  result.output.z += weight * value.z;
+  result.output.w += weight * value.w;
+}
+
 __device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
   const float2* stats = parts.stats + head;
   const float4* outputs = parts.outputs + head * parts.head_stride + quad;
-  float reference = negative_infinity();
+  Combined result{make_float4(0.f, 0.f, 0.f, 0.f), negative_infinity(), 0.f};
 #pragma unroll 1
-  for (int i = 0; i < parts.count; ++i) {
-    const float2 stat = load_partial(stats + i * parts.stats_stride);  // access: loads of warps' sums
-    reference = maximum(reference, stat.x);
-  }
-  Combined result{make_float4(0.f, 0.f, 0.f, 0.f), reference, 0.f};
-#pragma unroll 4
-  for (int i = 0; i < parts.count; ++i) {
-    const float2 stat = load_partial(stats + i * parts.stats_stride);    // access: loads of warps' sums
-    const float4 value = load_partial(outputs + i * parts.part_stride);  // access: loads of warps' outputs
-    // A part without tokens has reference -inf and sum 0; -inf - -inf must not reach exp2.
-    const float weight = stat.x == negative_infinity() ? 0.f : exp2_fast(stat.x - reference);
-    result.sum += weight * stat.y;
-    result.output.x += weight * value.x;
-    result.output.y += weight * value.y;
-    result.output.z += weight * value.z;
-    result.output.w += weight * value.w;
+  for (int first = 0; first < parts.count; first += kPartsAtOnce) {
+    float2 stat[kPartsAtOnce];
+    float4 value[kPartsAtOnce];
+    float reference = result.reference;
+#pragma unroll
+    for (int i = 0; i < kPartsAtOnce; ++i) {
+      const int part = min(first + i, parts.count - 1);             // beyond the last: the last again, with weight 0
+      stat[i] = load_partial(stats + part * parts.stats_stride);    // access: loads of warps' sums
+      value[i] = load_partial(outputs + part * parts.part_stride);  // access: loads of warps' outputs
+    }
+#pragma unroll
+    for (int i = 0; i < kPartsAtOnce; ++i) reference = maximum(reference, stat[i].x);
+    const Combined before = result;
+    result = {make_float4(0.f, 0.f, 0.f, 0.f), reference, 0.f};
+    add_weighted(result, before.output, before.sum, weight_of(before.reference, reference));
+#pragma unroll
+    for (int i = 0; i < kPartsAtOnce; ++i) {
+      const bool is_part = first + i < parts.count;
+      add_weighted(result, value[i], stat[i].y, is_part ? weight_of(stat[i].x, reference) : 0.f);
+    }
   }
   return result;
 }

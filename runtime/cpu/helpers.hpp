@@ -13,6 +13,8 @@ void store(Warp& warp, Mask mask, const Site& site);  ///< sources 1 … count
 /// Bytes [address, address + bytes) of a state space as host memory; null after warp.fail().
 std::byte* resolve(Warp& warp, const Site& site, ptx::Space space, bool generic, std::uint64_t address, int bytes,
                    int lane);
+/// Of a generic address; takes the window off it.
+ptx::Space space_of(std::uint64_t& address);
 /// A shared address as the watchers have it: with the rank of its block.
 std::uint64_t watched_address(const Warp& warp, std::uint64_t address);
 /// Tells the watchers of an access that has been done: `bytes` per lane at the addresses of source 0.
@@ -83,7 +85,8 @@ void wait_bulk(Warp& warp, Mask mask, const Site& site);  ///< `kind` groups may
 enum class IntegerKind { divide, remainder, permute, find_leading, dot4, dot2, differences };
 void integer(Warp& warp, Mask mask, const Site& site);
 enum class HalfKind { add, subtract, multiply, fused, minimum, maximum, negate, absolute };
-void half_arithmetic(Warp& warp, Mask mask, const Site& site);  ///< `from`: format; `count`: 2 if packed
+/// `from`: format; `count`: 2 if packed; `flag`: .NaN; `integral`: .ftz; `is_signed`: .relu; `form`: .xorsign.abs if not 0.
+void half_arithmetic(Warp& warp, Mask mask, const Site& site);
 enum class FunctionKind { ex2, lg2, sine, cosine, tanh, rsqrt, sqrt, rcp };
 void function(Warp& warp, Mask mask, const Site& site);  ///< `from`: format; flag: flush subnormals
 enum class RoundedKind { add, subtract, multiply, divide, fused, reciprocal, root };

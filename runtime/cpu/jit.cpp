@@ -2,11 +2,14 @@
 //
 // Kernels run for milliseconds and are compiled for each process, so compile time decides: hardly any optimisation of
 // the IR, which has no loops and no branches, and a code generator at its second-lowest level.
+#include <fmt/format.h>
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
 #include <llvm/Pass.h>
 #include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
 #include <llvm/Transforms/Scalar.h>
 
 #include <mutex>
@@ -43,6 +46,15 @@ std::unique_ptr<llvm::orc::LLJIT> make_jit() {
   return checked(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(machine)).create());
 }
 
+/// Operands whose types do not fit together show here, before the code generator meets them.
+void require_sound(const llvm::Module& target, const Program& program) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (!llvm::verifyModule(target, &stream)) return;
+  throw Failure(Status::unsupported, fmt::format("PTX kernel {}", program.function->name),
+                "an instruction's operands do not fit its type (" + text.substr(0, text.find('\n')) + ")");
+}
+
 void optimise(llvm::Module& target) {
   llvm::legacy::FunctionPassManager passes(&target);
   passes.add(llvm::createEarlyCSEPass());
@@ -61,6 +73,7 @@ void generate(Program& program) {
   target->setTargetTriple(jit->getTargetTriple().str());
   Lowering lowering(*target, program.module, *program.function, program.layout, program.sites);
   for (std::size_t i = 0; i < program.segments.size(); ++i) lowering.lower(program.segments[i], static_cast<int>(i));
+  require_sound(*target, program);
   optimise(*target);
   if (auto error = jit->addIRModule({std::move(target), std::move(context)})) refuse(std::move(error));
   for (std::size_t i = 0; i < program.segments.size(); ++i) {

@@ -60,15 +60,46 @@ void Lowering::float_binary(llvm::Instruction::BinaryOps operation) {
                    2);
   }
   const unsigned bits = type_at_end().bits;
-  write_float(0, builder_.CreateBinOp(operation, read_float(1, bits), read_float(2, bits)));
+  Value* const a = read_float(1, bits);
+  Value* b = read_float(2, bits);
+  if (operation == llvm::Instruction::FDiv && has("approx")) b = divisor_in_range(b);
+  Value* result = builder_.CreateBinOp(operation, a, b);
+  if (operation == llvm::Instruction::FMul && bits == 32 && has("ftz")) result = flushed_result(result, a, b, nullptr);
+  write_float(0, result);
+}
+
+/// .approx multiplies by the reciprocal, which is zero above 2^126. PTX ISA, "div".
+Lowering::Value* Lowering::divisor_in_range(Value* divisor) {
+  Value* const magnitude = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, divisor);
+  Value* const large = builder_.CreateFCmpOGT(magnitude, llvm::ConstantFP::get(floats(32), 0x1p126));
+  Value* const infinity = llvm::ConstantFP::getInfinity(floats(32));
+  return builder_.CreateSelect(large, builder_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, infinity, divisor),
+                               divisor);
+}
+
+/// a · b + addend rounds to `result`, which .ftz makes zero if it would be below the lowest normal number, were there
+/// numbers of all 24 bits below it: it may be that number as it is. So do GPUs; the PTX ISA leaves it open.
+Lowering::Value* Lowering::flushed_result(Value* result, Value* a, Value* b, Value* addend) {
+  const auto exact = [&](Value* value) { return builder_.CreateFPExt(value, floats(64)); };
+  Value* sum = builder_.CreateFMul(exact(a), exact(b));
+  if (addend != nullptr) sum = builder_.CreateFAdd(sum, exact(addend));
+  Value* const magnitude = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, sum);
+  Value* const limit = llvm::ConstantFP::get(floats(64), 0x1p-126 - 0x1p-151);
+  Value* const zero =
+      builder_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, llvm::ConstantFP::get(floats(32), 0), result);
+  return builder_.CreateSelect(builder_.CreateFCmpOLT(magnitude, limit), zero, result);
 }
 
 void Lowering::fused_multiply_add() {
   if (is_half()) return half_arithmetic(static_cast<int>(helpers::HalfKind::fused), 3);
   if (rounds_otherwise()) return rounded(static_cast<int>(helpers::RoundedKind::fused), 3);
   const unsigned bits = type_at_end().bits;
-  write_float(0, builder_.CreateIntrinsic(llvm::Intrinsic::fma, {floats(bits)},
-                                          {read_float(1, bits), read_float(2, bits), read_float(3, bits)}));
+  Value* const a = read_float(1, bits);
+  Value* const b = read_float(2, bits);
+  Value* const c = read_float(3, bits);
+  Value* result = builder_.CreateIntrinsic(llvm::Intrinsic::fma, {floats(bits)}, {a, b, c});
+  if (bits == 32 && has("ftz")) result = flushed_result(result, a, b, c);
+  write_float(0, result);
 }
 
 bool Lowering::rounds_otherwise() const { return has("rz") || has("rm") || has("rp"); }
@@ -115,6 +146,8 @@ void Lowering::half_arithmetic(int kind, std::size_t operands) {
   made.from = static_cast<int>(ptx::name(type.type).starts_with("bf") ? Format::bf16 : Format::f16);
   made.count = type.bits == 32 ? 2 : 1;
   made.flag = has("NaN");
+  made.form = has("xorsign") ? 1 : 0;
+  made.integral = has("ftz");
   for (std::size_t i = 0; i < operands; ++i) give(static_cast<int>(i), read(i + 1, type.bits));
   call_and_write(std::move(made), type.bits);
 }
@@ -136,8 +169,14 @@ void Lowering::negate() {
 }
 
 /// The operand that is a number wins over NaN, unless .NaN is asked for; -0 is smaller than +0.
+/// .abs compares magnitudes, .xorsign gives the result the product's sign.
 Lowering::Value* Lowering::float_extreme(bool greater, Value* a, Value* b) {
   auto* const bits = integers(a->getType() == floats(32) ? 32 : 64);
+  Value* const signs = builder_.CreateXor(builder_.CreateBitCast(a, bits), builder_.CreateBitCast(b, bits));
+  if (has("abs")) {
+    a = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a);
+    b = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, b);
+  }
   Value* const a_bits = builder_.CreateBitCast(a, bits);
   Value* const b_bits = builder_.CreateBitCast(b, bits);
   Value* const equal = builder_.CreateBitCast(
@@ -146,7 +185,10 @@ Lowering::Value* Lowering::float_extreme(bool greater, Value* a, Value* b) {
   Value* const b_is_nan = builder_.CreateFCmpUNO(b, b);
   Value* result = builder_.CreateSelect(builder_.CreateOr(a_wins, b_is_nan), a, b);
   result = builder_.CreateSelect(builder_.CreateFCmpOEQ(a, b), equal, result);
-  if (has("xorsign")) unsupported("xorsign is not executed");
+  if (has("xorsign")) {
+    result = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result,
+                                            builder_.CreateBitCast(signs, result->getType()));
+  }
   if (has("NaN")) {
     Value* const nan = builder_.CreateBitCast(
         llvm::ConstantInt::get(bits, a->getType() == floats(32) ? kNan32 : 0x7fffffffffffffff), a->getType());
@@ -161,6 +203,7 @@ Lowering::Value* Lowering::float_extreme(bool greater, Value* a, Value* b) {
 void Lowering::reciprocal() {
   if (rounds_otherwise()) return rounded(static_cast<int>(helpers::RoundedKind::reciprocal), 1);
   const unsigned bits = type_at_end().bits;
+  if (bits == 64 && has("approx")) return special_function();
   write_float(0, builder_.CreateFDiv(llvm::ConstantFP::get(floats(bits), 1.0), read_float(1, bits)));
 }
 
@@ -174,7 +217,8 @@ void Lowering::special_function() {
   static const std::map<std::string_view, helpers::FunctionKind> kKinds = {
       {"ex2", helpers::FunctionKind::ex2},   {"lg2", helpers::FunctionKind::lg2},
       {"sin", helpers::FunctionKind::sine},  {"cos", helpers::FunctionKind::cosine},
-      {"tanh", helpers::FunctionKind::tanh}, {"rsqrt", helpers::FunctionKind::rsqrt}};
+      {"tanh", helpers::FunctionKind::tanh}, {"rsqrt", helpers::FunctionKind::rsqrt},
+      {"rcp", helpers::FunctionKind::rcp}};
   const TypeFacts type = type_at_end();
   const std::string_view name = ptx::name(type.type);
   Site made = site(helpers::function);

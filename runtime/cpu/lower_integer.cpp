@@ -126,19 +126,19 @@ void Lowering::minimum() { smaller_or_greater(false); }
 void Lowering::maximum() { smaller_or_greater(true); }
 
 void Lowering::bit_and() {
-  now_->modifiers.back() == "pred" ? write(0, builder_.CreateAnd(read_predicate(1), read_predicate(2)))
-                                   : binary(llvm::Instruction::And);
+  is_of_predicates() ? write(0, builder_.CreateAnd(read_predicate(1), read_predicate(2)))
+                     : binary(llvm::Instruction::And);
 }
 void Lowering::bit_or() {
-  now_->modifiers.back() == "pred" ? write(0, builder_.CreateOr(read_predicate(1), read_predicate(2)))
-                                   : binary(llvm::Instruction::Or);
+  is_of_predicates() ? write(0, builder_.CreateOr(read_predicate(1), read_predicate(2)))
+                     : binary(llvm::Instruction::Or);
 }
 void Lowering::bit_xor() {
-  now_->modifiers.back() == "pred" ? write(0, builder_.CreateXor(read_predicate(1), read_predicate(2)))
-                                   : binary(llvm::Instruction::Xor);
+  is_of_predicates() ? write(0, builder_.CreateXor(read_predicate(1), read_predicate(2)))
+                     : binary(llvm::Instruction::Xor);
 }
 void Lowering::bit_not() {
-  write(0, builder_.CreateNot(now_->modifiers.back() == "pred" ? read_predicate(1) : read(1, type_at_end().bits)));
+  write(0, builder_.CreateNot(is_of_predicates() ? read_predicate(1) : read(1, type_at_end().bits)));
 }
 
 void Lowering::logical_not() {
@@ -200,12 +200,18 @@ void Lowering::reverse_bits() {
   write(0, builder_.CreateUnaryIntrinsic(llvm::Intrinsic::bitreverse, read(1, bits)));
 }
 
-/// bfe: position and length are the low bytes; bits beyond the top are the sign (.s) or zero, also of length 0.
+/// Of bfe and bfi: the low byte. Above 255, which the PTX ISA does not allow, 64-bit forms take it as it is on an H200.
+Lowering::Value* Lowering::field_operand(std::size_t index, unsigned bits) {
+  if (bits == 32) return builder_.CreateAnd(read(index, 32), splat(255, 32));
+  return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, read(index, 32), splat(255, 32));
+}
+
+/// bfe: bits beyond the top are the sign (.s) or zero, also of length 0.
 void Lowering::extract_bits() {
   const TypeFacts type = type_at_end();
   const unsigned bits = type.bits;
-  Value* const position = builder_.CreateAnd(read(2, 32), splat(255, 32));
-  Value* const length = builder_.CreateAnd(read(3, 32), splat(255, 32));
+  Value* const position = field_operand(2, bits);
+  Value* const length = field_operand(3, bits);
   Value* const limit = splat(bits, 32);
   const auto least = [&](Value* a, Value* b) { return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, a, b); };
   // In 64 bits, with the source extended: shift right, then cut to the length from the top.
@@ -227,8 +233,8 @@ void Lowering::extract_bits() {
 /// bfi: the low `length` bits of operand 1 into operand 2 at `position`; nothing goes beyond the top.
 void Lowering::insert_bits() {
   const unsigned bits = type_at_end().bits;
-  Value* const position = builder_.CreateAnd(read(3, 32), splat(255, 32));
-  Value* const length = builder_.CreateAnd(read(4, 32), splat(255, 32));
+  Value* const position = field_operand(3, bits);
+  Value* const length = field_operand(4, bits);
   const auto shifted = [&](Value* value, Value* amount) {  // in 64 bits; all out from 64 on
     Value* const distance = resize(builder_.CreateAnd(amount, splat(63, 32)), 64, false);
     Value* const beyond = builder_.CreateICmpUGT(amount, splat(63, 32));

@@ -217,7 +217,17 @@ void Lowering::move_matrix() {
   call_and_write(std::move(made), 32);
 }
 
-/// mma.sync. Table: where in its matrix each lane's values of A, B and C lie, row-major (B column-major).
+/// 90 of "sm_90a".
+int Lowering::architecture() const {
+  int sm = 0;
+  for (const char digit : module_.target.substr(std::min<std::size_t>(3, module_.target.size()))) {
+    if (digit < '0' || digit > '9') break;
+    sm = 10 * sm + (digit - '0');
+  }
+  return sm;
+}
+
+/// mma.sync. `form`: the architecture. Table: where in its matrix each lane's values of A, B and C lie, row-major (B column-major).
 void Lowering::multiply_matrices() {
   const std::size_t count = now_->modifiers.size();
   if (count < 8 || now_->operands.size() < 4) unsupported();
@@ -237,6 +247,7 @@ void Lowering::multiply_matrices() {
   made.kind = static_cast<int>(formats[1]);
   made.to = static_cast<int>(formats[2]);
   made.flag = has("satfinite");
+  made.form = architecture();
   int slot = 0;
   for (int i = 0; i < 3; ++i) {
     const int bits = facts(formats[i]).bits;

@@ -9,7 +9,7 @@ namespace cubit::runtime::cpu {
 
 /// Also packs `mov.b64 %rd, {%r1, %r2}` and unpacks the other way.
 void Lowering::move() {
-  if (now_->modifiers.back() == "pred") return write(0, read_predicate(1));
+  if (is_of_predicates()) return write(0, read_predicate(1));
   const unsigned bits = type_at_end().bits;
   if (const auto* parts = std::get_if<ptx::VectorOperand>(&operand(1))) {
     const unsigned part = bits / static_cast<unsigned>(parts->elements.size());
@@ -134,7 +134,8 @@ void Lowering::convert() {
   made.kind = static_cast<int>(rounding_of(*now_));
   made.count = !to_pair ? kScalar : from_pair ? kPackedSource : kTwoSources;
   made.flag = has("ftz");
-  made.saturate = has("sat") || has("satfinite");
+  made.saturate = has("sat");
+  made.form = has("satfinite") ? 1 : 0;
   made.is_signed = has("relu");
   made.integral = has("rni") || has("rzi") || has("rmi") || has("rpi");
   give(0, read(1, from_pair ? 2 * source_bits : source_bits));

@@ -108,6 +108,7 @@ Lowering::TypeFacts Lowering::type_at_end(std::size_t from_end) const {
   if (from_end >= modifiers.size() || !ptx::find_type(modifiers[modifiers.size() - 1 - from_end], type)) {
     unsupported("its type is not one that is executed");
   }
+  if (type == ptx::Type::pred || type == ptx::Type::b128) unsupported("its type is not one that is executed");
   const std::string_view text = ptx::name(type);
   return {type, register_bits(type), text[0] == 'f' || text.starts_with("bf"), text[0] == 's'};
 }
@@ -167,7 +168,15 @@ Lowering::Value* Lowering::read_scalar(const ptx::Scalar& source, unsigned bits,
   if (const auto* integer = std::get_if<ptx::IntegerOperand>(&source)) return splat(integer->bits, bits);
   if (const auto* number = std::get_if<ptx::FloatOperand>(&source)) return immediate(*number, bits);
   if (const auto* name = std::get_if<ptx::SpecialOperand>(&source)) return special(name->name, bits);
-  if (const auto* symbol = std::get_if<ptx::SymbolOperand>(&source)) return splat(address_of(*symbol), bits);
+  if (const auto* symbol = std::get_if<ptx::SymbolOperand>(&source)) {
+    const std::uint64_t address = address_of(*symbol);
+    if (bits < 64 && address >> bits != 0) {
+      unsupported(
+          fmt::format("the address of {} does not fit in {} bits: it lies in this process's memory, take it in 64",
+                      variable_of(*symbol).name, bits));
+    }
+    return splat(address, bits);
+  }
   unsupported("`_` cannot be read");
 }
 
@@ -339,12 +348,14 @@ Lowering::Value* Lowering::from_mask(Value* mask) { return builder_.CreateBitCas
 Lowering::Value* Lowering::active() { return guard_ == nullptr ? mask_ : builder_.CreateAnd(mask_, to_mask(guard_)); }
 
 void Lowering::give(int slot, Value* value) {
+  if (slot >= kSourceSlots) unsupported("it has too many operands");
   Value* const place = frame_field(offsetof(Frame, sources) + static_cast<std::size_t>(slot) * kSlotBytes);
   const bool is_bit = llvm::cast<llvm::VectorType>(value->getType())->getElementType()->isIntegerTy(1);
   builder_.CreateAlignedStore(is_bit ? to_mask(value) : value, place, llvm::Align(64));
 }
 
 Lowering::Value* Lowering::take(int slot, unsigned bits) {
+  if (slot >= kResultSlots) unsupported("it has too many results");
   Value* const place = frame_field(offsetof(Frame, results) + static_cast<std::size_t>(slot) * kSlotBytes);
   return builder_.CreateAlignedLoad(integers(bits), place, llvm::Align(64));
 }

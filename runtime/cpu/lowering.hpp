@@ -48,6 +48,7 @@ class Lowering {
   const ptx::Operand& operand(std::size_t index) const;
   TypeFacts type_at_end(std::size_t from_end = 0) const;
   bool has(std::string_view modifier) const { return now_->has(modifier); }
+  bool is_of_predicates() const { return !now_->modifiers.empty() && now_->modifiers.back() == "pred"; }
   llvm::FixedVectorType* integers(unsigned bits);
   llvm::FixedVectorType* floats(unsigned bits);
   llvm::Constant* splat(std::uint64_t value, unsigned bits);
@@ -106,6 +107,8 @@ class Lowering {
   void maximum();
   void smaller_or_greater(bool greater);
   Value* float_extreme(bool greater, Value* a, Value* b);
+  Value* divisor_in_range(Value* divisor);
+  Value* flushed_result(Value* result, Value* a, Value* b, Value* addend);
   void bit_and();
   void bit_or();
   void bit_xor();
@@ -119,6 +122,7 @@ class Lowering {
   void leading_zeros();
   void reverse_bits();
   void extract_bits();
+  Value* field_operand(std::size_t index, unsigned bits);
   void insert_bits();
   void logic3();
   void permute();
@@ -161,6 +165,7 @@ class Lowering {
   void matrix();
   void move_matrix();
   void multiply_matrices();
+  int architecture() const;
   void shuffle();
   void vote();
   void match();

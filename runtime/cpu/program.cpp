@@ -136,9 +136,14 @@ void lay_out(Program& program) {
 
 std::string Program::place(const ptx::Instruction& instruction) const {
   std::string text = fmt::format("{}, PTX line {}", instruction.opcode, instruction.ptx_line);
-  if (instruction.location == ptx::kNone) return text;
-  const ptx::SourceLocation& location = function->locations[static_cast<std::size_t>(instruction.location)];
-  return text + fmt::format(", {}:{}", module.file_path(location.file), location.line);
+  const char* joint = ", ";
+  for (int index = instruction.location; index != ptx::kNone; joint = " in ") {
+    const ptx::SourceLocation& location = function->locations[static_cast<std::size_t>(index)];
+    const std::string_view path = module.file_path(location.file);
+    text += fmt::format("{}{}:{}", joint, path.substr(path.rfind('/') + 1), location.line);
+    index = location.inlined_at;
+  }
+  return text;
 }
 
 std::unique_ptr<const Program> load_program(std::string ptx_text, std::string_view entry_point) {

@@ -44,7 +44,8 @@ struct Program {
   std::vector<SegmentCode> code;   ///< of each segment
   std::shared_ptr<void> compiled;  ///< owns the code
 
-  /// "PTX line 12, gqa_decode.cuh:34" of an instruction.
+  /// "ld.shared.b32, PTX line 12, copies.cuh:34 in gqa_decode.cuh:56" of an instruction: from the innermost inlined
+  /// function outwards.
   std::string place(const ptx::Instruction& instruction) const;
 };
 

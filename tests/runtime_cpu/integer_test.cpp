@@ -54,9 +54,9 @@ const std::vector<Instruction>& instructions() {
        [](Word a, Word b, Word) { return b == 0     ? ~0u
                                          : b == ~0u ? 0 - a
                                                     : static_cast<Word>(s(a) / s(b)); }},
-      {"rem.u32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return b == 0 ? a : a % b; }},
+      {"rem.u32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return b == 0 ? ~0u : a % b; }},
       {"rem.s32 %r3, %r0, %r1;",
-       [](Word a, Word b, Word) { return b == 0     ? a
+       [](Word a, Word b, Word) { return b == 0     ? ~0u
                                          : b == ~0u ? 0
                                                     : static_cast<Word>(s(a) % s(b)); }},
       {"abs.s32 %r3, %r0;", [](Word a, Word, Word) { return s(a) < 0 ? 0 - a : a; }},

@@ -88,6 +88,12 @@ TEST(Memory, BeyondSharedMemoryIsAnErrorThatSaysWhere) {
   EXPECT_THAT(failure, HasSubstr("kernel kernel, block (0, 0, 0)"));
 }
 
+TEST(Memory, AnAddressThatARegisterCannotHoldIsRefused) {
+  const std::string failure =
+      failure_of({.body = "mov.u32 %r0, numbers;", .declarations = ".const .align 4 .b8 numbers[16];"});
+  EXPECT_NE(failure.find("the address of numbers does not fit in 32 bits"), std::string::npos) << failure;
+}
+
 TEST(Memory, AMisalignedAccessIsAnError) {
   EXPECT_THAT(failure_of({.body = "add.s64 %in, %in, 2; ld.global.u32 %r0, [%in];"}, {0, 0}),
               HasSubstr("is not a multiple of 4"));

@@ -15,9 +15,9 @@ std::int64_t sign_extended(std::uint64_t value, int bytes) {
   return static_cast<std::int64_t>(value << unused) >> unused;
 }
 
-/// Division by zero gives ones, as GPUs do; the PTX ISA leaves it open. The remainder is then the dividend.
+/// Division by zero gives ones, and so does the remainder, as on an H200; the PTX ISA leaves it open.
 std::uint64_t quotient(const Site& site, std::uint64_t a, std::uint64_t b, bool remainder) {
-  if (b == 0) return remainder ? a : ~0ULL;
+  if (b == 0) return ~0ULL;
   if (!site.is_signed) return remainder ? a % b : a / b;
   const std::int64_t x = sign_extended(a, site.bytes);
   const std::int64_t y = sign_extended(b, site.bytes);
@@ -107,6 +107,14 @@ std::uint64_t integer_result(const Site& site, std::uint64_t a, std::uint64_t b,
   return 0;
 }
 
+/// .ftz of a result that is not rounded yet: zero, if it would round to a number below the lowest normal one that had all
+/// bits of the mantissa.
+double flushed_result(Format format, double value) {
+  const double lowest = std::ldexp(1.0, 1 - facts(format).bias);
+  const double limit = lowest - std::ldexp(lowest, -facts(format).mantissa_bits - 2);
+  return std::abs(value) < limit ? std::copysign(0.0, value) : value;
+}
+
 double smaller_or_greater(double a, double b, bool greater, bool nan_wins) {
   if (std::isnan(a) || std::isnan(b)) {
     if (nan_wins) return std::numeric_limits<double>::quiet_NaN();
@@ -117,6 +125,11 @@ double smaller_or_greater(double a, double b, bool greater, bool nan_wins) {
 }
 
 double half_result(const Site& site, double a, double b, double c) {
+  if (site.form != 0) {  // .xorsign.abs
+    const double extreme =
+        smaller_or_greater(std::abs(a), std::abs(b), static_cast<HalfKind>(site.kind) == HalfKind::maximum, site.flag);
+    return std::signbit(a) != std::signbit(b) ? -extreme : extreme;
+  }
   switch (static_cast<HalfKind>(site.kind)) {
     case HalfKind::add:
       return add_to_odd(a, b);
@@ -138,10 +151,19 @@ double half_result(const Site& site, double a, double b, double c) {
   return 0;
 }
 
-/// .sat makes NaN zero, .relu keeps it.
+/// [+0, 1]; NaN becomes +0.
+double saturated(double value) { return value > 0 ? std::min(value, 1.0) : 0; }
+
+/// .sat makes NaN zero, .relu keeps it; neither leaves a -0.
 double limited(const Site& site, double value) {
-  if (site.saturate) return std::isnan(value) ? 0 : std::clamp(value, 0.0, 1.0);
-  return site.is_signed && value < 0 ? 0 : value;
+  if (site.saturate) return saturated(value);
+  return site.is_signed && value <= 0 ? 0 : value;
+}
+
+/// Subnormals of the format are zeros of the same sign.
+double flushed(Format format, double value) {
+  const double lowest = std::ldexp(1.0, 1 - facts(format).bias);
+  return std::abs(value) < lowest ? std::copysign(0.0, value) : value;
 }
 
 double function_result(FunctionKind kind, double x) {
@@ -166,39 +188,81 @@ double function_result(FunctionKind kind, double x) {
   return x;
 }
 
-double flushed(double value) {
-  return std::abs(value) < static_cast<double>(std::numeric_limits<float>::min()) ? std::copysign(0.0, value) : value;
+/// The sign and the upper payload of a double's NaN stay, made quiet; a bf16's NaN stays as it is; others become the one
+/// NaN of their format. As an H200 does.
+std::uint64_t converted_nan(Format from, Format to, std::uint64_t bits) {
+  const FormatFacts& target = facts(to);
+  if (from == Format::bf16 && to == Format::f32) return bits << 16;
+  if (from != Format::f64 || to == Format::f64) return encode(to, std::nan(""), Rounding::nearest);
+  const std::uint64_t sign = bits >> 63 << (target.bits - 1);
+  const std::uint64_t quiet = 1ULL << (target.mantissa_bits - 1);
+  const std::uint64_t infinity = (1ULL << (target.bits - 1)) - (1ULL << target.mantissa_bits);
+  const std::uint64_t payload = (bits & 0xfffffffffffff) >> (52 - target.mantissa_bits);
+  return sign | infinity | quiet | payload;
 }
 
+/// tf32 in its word. Away from zero it is integer arithmetic: a NaN is cut, and .satfinite takes one unit off whatever
+/// has the largest exponent, of infinities and NaNs too. Otherwise NaN is 0x7fffe000. As an H200 does.
+std::uint64_t converted_to_tf32(const Site& site, double value, std::uint64_t bits) {
+  constexpr std::uint64_t kInfinity = 0x7f800000;
+  constexpr std::uint64_t kUnit = 0x2000;
+  const auto rounding = static_cast<Rounding>(site.kind);
+  if (rounding != Rounding::away) return std::isnan(value) ? 0x7fffe000 : encode(Format::tf32, value, rounding);
+  const std::uint64_t result = std::isnan(value) ? bits & ~(kUnit - 1) : encode(Format::tf32, value, rounding);
+  return site.form != 0 && (result & kInfinity) == kInfinity ? result - kUnit : result;
+}
+
+double rounded_to_integral(double value, Rounding rounding) {
+  const double whole = rounding == Rounding::zero   ? std::trunc(value)
+                       : rounding == Rounding::down ? std::floor(value)
+                       : rounding == Rounding::up   ? std::ceil(value)
+                                                    : std::nearbyint(value);
+  return std::copysign(whole, value);
+}
+
+/// A 64-bit integer has more bits than a double.
+std::uint64_t double_of_integer(Format from, Rounding rounding, std::uint64_t bits) {
+  const bool negative = facts(from).is_signed && static_cast<std::int64_t>(bits) < 0;
+  const std::uint64_t magnitude = negative ? 0 - bits : bits;
+  const int extra = static_cast<int>(std::bit_width(magnitude)) - 53;
+  std::uint64_t kept = extra > 0 ? magnitude >> extra : magnitude;
+  const std::uint64_t rest = extra > 0 ? magnitude & ((1ULL << extra) - 1) : 0;
+  const std::uint64_t half = extra > 0 ? 1ULL << (extra - 1) : 0;
+  const bool up = rounding == Rounding::nearest ? rest > half || (rest == half && (kept & 1) != 0)
+                                                : rounding == (negative ? Rounding::down : Rounding::up);
+  if (rest != 0 && up) ++kept;
+  const double value = std::ldexp(static_cast<double>(kept), std::max(extra, 0));
+  return std::bit_cast<std::uint64_t>(negative ? -value : value);
+}
+
+std::uint64_t converted_to_integer(const Site& site, double value, std::uint64_t bits) {
+  const auto from = static_cast<Format>(site.from);
+  const auto to = static_cast<Format>(site.to);
+  // Integers between 64-bit types saturate without passing through a double.
+  if (is_integer(from) && facts(from).bits == 64) {
+    const bool negative = facts(from).is_signed && static_cast<std::int64_t>(bits) < 0;
+    if (negative && !facts(to).is_signed) return 0;
+    if (facts(to).bits == 64) return !negative && facts(to).is_signed ? std::min(bits, ~std::uint64_t{0} >> 1) : bits;
+  }
+  return encode_integer(to, value, static_cast<Rounding>(site.kind), from == Format::f64);
+}
+
+/// `saturate`: .sat, `form`: .satfinite, `is_signed`: .relu, `flag`: .ftz, `integral`: .rni and the like.
 std::uint64_t converted(const Site& site, std::uint64_t bits) {
   const auto from = static_cast<Format>(site.from);
   const auto to = static_cast<Format>(site.to);
   const auto rounding = static_cast<Rounding>(site.kind);
   double value = decode(from, bits);
-  if (site.flag && from == Format::f32) value = flushed(value);
-  if (is_integer(to)) {
-    // Integers between 64-bit types saturate without passing through a double.
-    if (is_integer(from) && facts(from).bits == 64) {
-      const bool negative = facts(from).is_signed && static_cast<std::int64_t>(bits) < 0;
-      if (negative && !facts(to).is_signed) return 0;
-      if (facts(to).bits == 64) return !negative && facts(to).is_signed ? std::min(bits, ~std::uint64_t{0} >> 1) : bits;
-    }
-    return encode_integer(to, value, rounding, from == Format::f64);
-  }
-  if (site.integral) value = decode(Format::f64, std::bit_cast<std::uint64_t>(value));
-  if (site.integral && std::isfinite(value)) {
-    const double whole = rounding == Rounding::zero   ? std::trunc(value)
-                         : rounding == Rounding::down ? std::floor(value)
-                         : rounding == Rounding::up   ? std::ceil(value)
-                                                      : std::nearbyint(value);
-    value = std::copysign(whole, value);
-  }
-  const bool small_format = to == Format::e4m3 || to == Format::e5m2;
-  if (site.is_signed) value = value > 0 || std::isnan(value) ? value : 0;  // relu
-  if (site.saturate && !small_format && to != Format::tf32 && !is_integer(from)) {
-    value = std::isnan(value) ? 0 : std::clamp(value, 0.0, 1.0);
-  }
-  std::uint64_t result = encode(to, value, rounding, site.saturate && small_format);
+  // An H200 does not flush what becomes an f16, which shows when it is rounded up or down.
+  if (site.flag && from == Format::f32 && to != Format::f16) value = flushed(Format::f32, value);
+  if (is_integer(to)) return converted_to_integer(site, value, bits);
+  if (is_integer(from) && facts(from).bits == 64 && to == Format::f64) return double_of_integer(from, rounding, bits);
+  if (site.integral && std::isfinite(value)) value = rounded_to_integral(value, rounding);
+  if (site.is_signed && value <= 0) value = 0;
+  if (site.saturate && !is_integer(from)) value = saturated(value);
+  if (to == Format::tf32) return converted_to_tf32(site, value, bits);
+  if (std::isnan(value)) return converted_nan(from, to, bits);
+  std::uint64_t result = encode(to, value, rounding, site.form != 0);
   if (site.flag && to == Format::f32 && (result & 0x7f800000) == 0) result &= 0x80000000;
   return result;
 }
@@ -222,17 +286,32 @@ void half_arithmetic(Warp& warp, Mask mask, const Site& site) {
     std::uint64_t packed = 0;
     for (int i = 0; i < site.count; ++i) {
       const auto operand = [&](int slot) {
-        return decode(format, read_lane(warp.sources[slot], bytes, lane) >> (16 * i) & 0xffff);
+        const double number = decode(format, read_lane(warp.sources[slot], bytes, lane) >> (16 * i) & 0xffff);
+        return site.integral ? flushed(format, number) : number;
       };
-      const double value = limited(site, half_result(site, operand(0), operand(1), operand(2)));
+      double value = half_result(site, operand(0), operand(1), operand(2));
+      if (site.integral) value = flushed_result(format, value);
+      value = limited(site, value);
       packed |= encode(format, value, Rounding::nearest) << (16 * i);
     }
     write_lane(warp.results[0], bytes, lane, packed);
   });
 }
 
+/// rcp and rsqrt.approx.ftz.f64 read and write the upper words alone.
+void gross_function(Warp& warp, Mask mask, const Site& site) {
+  constexpr std::uint64_t kUpper = 0xffffffff00000000;
+  for_lanes(mask, [&](int lane) {
+    const double x = flushed(Format::f64, std::bit_cast<double>(source<std::uint64_t>(warp, 0)[lane] & kUpper));
+    const double y = flushed(Format::f64, function_result(static_cast<FunctionKind>(site.kind), x));
+    const std::uint64_t bits = std::isnan(y) ? 0x7fffffffffffffff : std::bit_cast<std::uint64_t>(y);
+    result<std::uint64_t>(warp).set(lane, bits & kUpper);
+  });
+}
+
 void function(Warp& warp, Mask mask, const Site& site) {
   const auto format = static_cast<Format>(site.from);
+  if (format == Format::f64 && site.flag) return gross_function(warp, mask, site);
   const int bits = facts(format).bits;
   const int bytes = bits / 8 * site.count;
   for_lanes(mask, [&](int lane) {
@@ -240,9 +319,9 @@ void function(Warp& warp, Mask mask, const Site& site) {
     std::uint64_t results = 0;
     for (int i = 0; i < site.count; ++i) {
       double x = decode(format, packed >> (bits * i) & (~0ULL >> (64 - bits)));
-      if (site.flag) x = flushed(x);
+      if (site.flag) x = flushed(format, x);
       double y = function_result(static_cast<FunctionKind>(site.kind), x);
-      if (site.flag) y = flushed(y);
+      if (site.flag) y = flushed(format, y);
       results |= encode(format, y, Rounding::nearest) << (bits * i);
     }
     write_lane(warp.results[0], bytes, lane, results);

@@ -1,5 +1,8 @@
 // atom and red on host memory, lane after lane. PTX ISA, "atom", "red".
 #include <atomic>
+#include <bit>
+#include <cmath>
+#include <limits>
 
 #include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
@@ -35,6 +38,19 @@ Integer combined(AtomicKind kind, Integer old, Integer value, Integer swap) {
                                                                                    : static_cast<Integer>(old - 1);
   }
   return old;
+}
+
+bool is_global(const Site& site, std::uint64_t address) {
+  return (site.generic ? space_of(address) : site.space) == ptx::Space::global;
+}
+
+/// In global memory subnormals are zeros of the same sign, before and after. PTX ISA, "atom".
+float flushed(float value) {
+  return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value;
+}
+std::uint32_t flushed_sum(std::uint32_t old, std::uint32_t value) {
+  const float sum = flushed(flushed(std::bit_cast<float>(old)) + flushed(std::bit_cast<float>(value)));
+  return std::isnan(sum) ? 0x7fffffff : std::bit_cast<std::uint32_t>(sum);
 }
 
 /// f16x2 and the like: each half by itself.
@@ -73,11 +89,14 @@ Unsigned changed(const Site& site, Unsigned old, Unsigned value, Unsigned swap) 
 
 /// The value before.
 template <class Unsigned>
-Unsigned exchange(const Site& site, std::byte* place, Unsigned value, Unsigned swap, Unsigned& now) {
+Unsigned exchange(const Site& site, std::byte* place, Unsigned value, Unsigned swap, Unsigned& now,
+                  bool flushes = false) {
   std::atomic_ref<Unsigned> memory(*reinterpret_cast<Unsigned*>(place));
   Unsigned old = memory.load();
   do {
-    now = changed(site, old, value, swap);
+    now = flushes
+              ? static_cast<Unsigned>(flushed_sum(static_cast<std::uint32_t>(old), static_cast<std::uint32_t>(value)))
+              : changed(site, old, value, swap);
   } while (!memory.compare_exchange_weak(old, now));
   return old;
 }
@@ -94,12 +113,16 @@ void reduce_elements(const Site& site, std::byte* dst, const std::byte* src, std
 
 template <class Unsigned>
 void atomic_lanes(Warp& warp, Mask mask, const Site& site) {
+  const bool is_single_sum =
+      site.from == static_cast<int>(Format::f32) && static_cast<AtomicKind>(site.kind) == AtomicKind::add;
   for_lanes(mask, [&](int lane) {
     const std::uint64_t address = source<std::uint64_t>(warp, 0)[lane] + static_cast<std::uint64_t>(site.offset);
     std::byte* const place = resolve(warp, site, site.space, site.generic, address, sizeof(Unsigned), lane);
     if (place == nullptr) return;
     Unsigned now{};
-    const Unsigned old = exchange(site, place, source<Unsigned>(warp, 1)[lane], source<Unsigned>(warp, 2)[lane], now);
+    const bool flushes = is_single_sum && is_global(site, address);
+    const Unsigned old =
+        exchange(site, place, source<Unsigned>(warp, 1)[lane], source<Unsigned>(warp, 2)[lane], now, flushes);
     if (now != old) ++warp.cta->cluster->changes;
     result<Unsigned>(warp).set(lane, old);
   });

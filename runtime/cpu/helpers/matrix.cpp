@@ -9,6 +9,7 @@
 #include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/numbers.hpp"
+#include "runtime/cpu/tensor_core.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {
@@ -68,24 +69,10 @@ struct Matrices {
   std::array<T, kMaxM * kMaxN> c;
 };
 
-template <class T>
-T sum_of_products(const T* a, const T* b, int k) {
-  T sum{};
-  for (int i = 0; i < k; ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-/// Double precision is rounded at each step, in order of k.
-template <class T>
-T fused_sum(const T* a, const T* b, T sum, int k) {
-  for (int i = 0; i < k; ++i) {
-    if constexpr (std::is_floating_point_v<T>) sum = std::fma(a[i], b[i], sum);
-  }
-  return sum;
-}
-
-template <class T, class DecodeA, class DecodeB, class DecodeC, class Finish>
-void multiply(Warp& warp, const Site& site, DecodeA decode_a, DecodeB decode_b, DecodeC decode_c, Finish finish) {
+/// `product` turns the gathered C into the result.
+template <class T, class DecodeA, class DecodeB, class DecodeC, class Product, class Finish>
+void multiply(Warp& warp, const Site& site, DecodeA decode_a, DecodeB decode_b, DecodeC decode_c, Product product,
+              Finish finish) {
   const int m = site.result_bytes;
   const int k = site.bytes;
   const auto bits = [](int format) { return facts(static_cast<Format>(format)).bits; };
@@ -96,14 +83,7 @@ void multiply(Warp& warp, const Site& site, DecodeA decode_a, DecodeB decode_b, 
   gather(warp, table, slot, k * kMaxN, bits(site.kind), matrices.b.data(), decode_b);
   const std::uint16_t* const result_table = table;
   gather(warp, table, slot, m * kMaxN, bits(site.to), matrices.c.data(), decode_c);
-  for (int row = 0; row < m; ++row) {
-    for (int column = 0; column < kMaxN; ++column) {
-      T& c = matrices.c[static_cast<std::size_t>(row * kMaxN + column)];
-      const T* const a = matrices.a.data() + row * k;
-      const T* const b = matrices.b.data() + column * k;
-      c = static_cast<Format>(site.to) == Format::f64 ? fused_sum(a, b, c, k) : c + sum_of_products(a, b, k);
-    }
-  }
+  product(matrices);
   const int result_bits = bits(site.to);
   const int values = m * kMaxN / kLanes;
   table = result_table;
@@ -119,6 +99,18 @@ void multiply(Warp& warp, const Site& site, DecodeA decode_a, DecodeB decode_b, 
       std::uint32_t word = 0;
       for (int i = 0; i < per_register; ++i) word |= finish(matrices.c[*table++]) << (i * result_bits);
       result<std::uint32_t>(warp, r).set(lane, word);
+    }
+  }
+}
+
+template <class T, class Step>
+void sum_in_order(Matrices<T>& matrices, int m, int k, Step step) {
+  for (int row = 0; row < m; ++row) {
+    for (int column = 0; column < kMaxN; ++column) {
+      T& sum = matrices.c[static_cast<std::size_t>(row * kMaxN + column)];
+      const T* const a = matrices.a.data() + row * k;
+      const T* const b = matrices.b.data() + column * k;
+      for (int i = 0; i < k; ++i) sum = step(a[i], b[i], sum);
     }
   }
 }
@@ -178,18 +170,33 @@ void multiply_matrices(Warp& warp, Mask mask, const Site& site) {
   const auto a = static_cast<Format>(site.from);
   const auto b = static_cast<Format>(site.kind);
   const auto c = static_cast<Format>(site.to);
-  const auto decoder = [](Format format) { return [format](std::uint64_t bits) { return decode(format, bits); }; };
-  if (!is_integer(a)) {
-    return multiply<double>(warp, site, decoder(a), decoder(b), decoder(c), [c](double value) {
-      return static_cast<std::uint32_t>(encode(c, value, Rounding::nearest));
-    });
+  const int m = site.result_bytes;
+  const int k = site.bytes;
+  if (c == Format::f64) {
+    const auto number = [](std::uint64_t bits) { return decode(Format::f64, bits); };
+    const auto fused = [](double x, double y, double sum) { return std::fma(x, y, sum); };
+    return multiply<double>(
+        warp, site, number, number, number, [&](Matrices<double>& matrices) { sum_in_order(matrices, m, k, fused); },
+        [](double) { return 0U; });
   }
-  const auto integer = [](Format format) {
-    return [format](std::uint64_t bits) { return static_cast<std::int64_t>(decode(format, bits)); };
-  };
-  multiply<std::int64_t>(warp, site, integer(a), integer(b), integer(c), [&](std::int64_t value) {
-    return static_cast<std::uint32_t>(site.flag ? saturated(value) : value);
-  });
+  if (is_integer(a)) {
+    const auto integer = [](Format format) {
+      return [format](std::uint64_t bits) { return static_cast<std::int64_t>(decode(format, bits)); };
+    };
+    const auto added = [](std::int64_t x, std::int64_t y, std::int64_t sum) { return sum + x * y; };
+    return multiply<std::int64_t>(
+        warp, site, integer(a), integer(b), integer(c),
+        [&](Matrices<std::int64_t>& matrices) { sum_in_order(matrices, m, k, added); },
+        [&](std::int64_t value) { return static_cast<std::uint32_t>(site.flag ? saturated(value) : value); });
+  }
+  const auto bits = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
+  multiply<std::uint32_t>(
+      warp, site, bits, bits, bits,
+      [&](Matrices<std::uint32_t>& matrices) {
+        multiply_add(tensor_core(site.form, a), {a, b, c, m, k}, matrices.a.data(), matrices.b.data(),
+                     matrices.c.data());
+      },
+      [](std::uint32_t value) { return value; });
 }
 
 }  // namespace cubit::runtime::cpu::helpers

@@ -51,17 +51,6 @@ Window window_of(Warp& warp, ptx::Space space, int lane) {
   return {const_cast<std::byte*>(warp.parameters), cta.parameter_bytes, "the kernel's parameters"};
 }
 
-/// The space a generic address lies in; leaves the offset in it.
-ptx::Space space_of(std::uint64_t& address) {
-  const std::uint64_t window = address & kWindowMask;
-  if (window == kSharedWindow || window == kLocalWindow || window == kParameterWindow) {
-    address -= window;
-    if (window == kSharedWindow) return ptx::Space::shared;
-    return window == kLocalWindow ? ptx::Space::local : ptx::Space::param;
-  }
-  return ptx::Space::global;
-}
-
 /// Performs the copies of `lane` for which `is_due(copy)`.
 template <class IsDue>
 void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
@@ -104,6 +93,16 @@ std::byte* resolve_global(Warp& warp, const Site& site, std::uint64_t address, s
 
 }  // namespace
 
+ptx::Space space_of(std::uint64_t& address) {
+  const std::uint64_t window = address & kWindowMask;
+  if (window == kSharedWindow || window == kLocalWindow || window == kParameterWindow) {
+    address -= window;
+    if (window == kSharedWindow) return ptx::Space::shared;
+    return window == kLocalWindow ? ptx::Space::local : ptx::Space::param;
+  }
+  return ptx::Space::global;
+}
+
 std::uint64_t watched_address(const Warp& warp, std::uint64_t address) {
   const std::uint64_t part = address >> kRankShift;
   return (part == 0 ? warp.cta->rank : part - 1) << kRankShift | (address & kSharedOffsetMask);
@@ -135,7 +134,7 @@ std::byte* resolve_range(Warp& warp, const Site& site, ptx::Space space, bool ge
                          std::uint64_t bytes, int lane) {
   if (generic) space = space_of(address);
   if (space == ptx::Space::global || space == ptx::Space::constant) {
-    return resolve_global(warp, site, address, bytes, lane);
+    return resolve_global(warp, site, address, static_cast<std::uint64_t>(bytes), lane);
   }
   Window window{};
   if (space == ptx::Space::shared) {

@@ -1,0 +1,85 @@
+// What the CPU device and a GPU are both asked: small PTX kernels, their input and how their results are compared.
+//
+// A case is one instruction with its modifiers, over corner values, seeded random ones or its whole domain. The table is
+// made by the same code in conformance_record, which runs it on a GPU, and in conformance_test, which runs it on the CPU
+// device; Case::identity() ties a recorded result to the kernel and the input that it belongs to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cubit::conformance {
+
+/// How far a result may be from the recorded one.
+struct Rule {
+  enum class Kind {
+    exact,   ///< bit for bit
+    number,  ///< any NaN for a NaN, otherwise bit for bit
+    near,    ///< `ulps` units in the last place, or `absolute`, or `relative`: the widest, and half a unit for the
+             ///< rounding of the CPU device, which computes exactly; any NaN for a NaN
+    matrix,  ///< bit for bit, and within sum_bound() of the exact product: see runtime/cpu/tensor_core.hpp
+  };
+  Kind kind = Kind::exact;
+  std::string_view format = {};  ///< of each result: "f16", "bf16", "f32", "f64"
+  double ulps = 0;
+  double absolute = 0;
+  double relative = 0;
+};
+
+/// Of mma: what its operands are, to compute the exact product and the bound.
+struct MatrixFacts {
+  std::string shape = {};  ///< "m16n8k16"
+  std::string a = {};      ///< "f16", "e4m3", "s8"
+  std::string b = {};
+  std::string c = {};
+  int registers[3] = {};  ///< of A, B, C
+};
+
+struct Case {
+  std::string name = {};    ///< "cvt.rn.bf16x2.f32"
+  std::string kernel = {};  ///< PTX, whole; entry point `kernel`(input, output)
+  unsigned threads = 32;
+  unsigned blocks = 1;
+  std::vector<std::byte> input = {};
+  std::size_t output_bytes = 0;
+  Rule rule = {};
+  MatrixFacts matrix = {};
+
+  /// Of the kernel, the launch and the input.
+  std::uint64_t identity() const;
+};
+
+/// FNV-1a.
+std::uint64_t hash(const std::byte* data, std::size_t bytes, std::uint64_t seed = 0xcbf29ce484222325);
+
+/// Bytes that a result's memory holds before the kernel runs.
+inline constexpr std::byte kUnwritten{0xcd};
+
+using Cases = std::vector<Case>;
+
+// One file each. Kinds are what conformance_test has a test for.
+void add_integer(Cases& cases);
+void add_bits(Cases& cases);
+void add_float(Cases& cases);
+void add_half(Cases& cases);
+void add_functions(Cases& cases);
+void add_convert(Cases& cases);
+void add_move(Cases& cases);
+void add_warp(Cases& cases);
+void add_memory(Cases& cases);
+void add_atomic(Cases& cases);
+void add_matrix(Cases& cases);
+
+struct Kind {
+  const char* name;
+  void (*add)(Cases& cases);
+};
+inline constexpr Kind kKinds[] = {{"integer", add_integer}, {"bits", add_bits},           {"float", add_float},
+                                  {"half", add_half},       {"functions", add_functions}, {"convert", add_convert},
+                                  {"move", add_move},       {"warp", add_warp},           {"memory", add_memory},
+                                  {"atomic", add_atomic},   {"matrix", add_matrix}};
+
+}  // namespace cubit::conformance
