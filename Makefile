@@ -17,7 +17,7 @@ endif
 .PHONY: help
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
-	@echo "  PRESET=release|debug|asan|tsan|clang selects the build"
+	@echo "  PRESET=release|debug|asan|tsan|clang|nightly selects the build"
 
 .PHONY: setup
 setup: ## install what this machine lacks: packages, and NVRTC into .deps/

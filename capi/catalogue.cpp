@@ -48,6 +48,8 @@ Json architecture_json(const codegen::Architecture& row) {
           {"fp8_conversion", row.fp8_conversion}};
 }
 
+constexpr const char* kUsualCpuDevice = "cpu:sm_80";  // whose kernels every later family runs
+
 /// A device that cubit has no row for is listed with its trouble instead of hiding the others.
 Json listed_device(int ordinal) {
   const std::string name = fmt::format("cuda:{}", ordinal);
@@ -151,7 +153,9 @@ cubit_status cubit_devices(const char** json) {
     require(json, "cubit_devices: json");
     Json list = Json::array();
     for (int i = 0; i < runtime::cuda_device_count(); ++i) list.push_back(listed_device(i));
-    *json = thread_text(Json{{"devices", std::move(list)}, {"trouble", runtime::cuda_trouble()}});
+    *json = thread_text(Json{{"devices", std::move(list)},
+                             {"trouble", runtime::cuda_trouble()},
+                             {"cpu", {{"name", kUsualCpuDevice}, {"trouble", runtime::cpu_trouble()}}}});
   });
 }
 

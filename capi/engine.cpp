@@ -110,8 +110,8 @@ Json entry_json(const runtime::CacheEntry& entry) {
           {"architecture", artifact.target},
           {"compiler", entry.artifact ? artifact.compiler.text() : ""},
           {"bytes", entry.bytes},
-          {"registers", artifact.resources.registers},
-          {"spill_bytes", artifact.resources.spill_bytes()},
+          {"registers", ptxas_json(artifact, artifact.resources.registers)},
+          {"spill_bytes", ptxas_json(artifact, artifact.resources.spill_bytes())},
           {"damage", entry.damage},
           {"removed", entry.removed}};
 }

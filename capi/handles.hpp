@@ -58,4 +58,9 @@ class Target {
 /// Facts of a device as cubit_devices and cubit_device_describe give them.
 Json device_json(const std::string& name, const runtime::DeviceFacts& facts);
 
+/// A number that ptxas reports; null for PTX, which it never saw.
+inline Json ptxas_json(const runtime::Artifact& artifact, std::int64_t number) {
+  return artifact.code == codegen::Code::ptx ? Json(nullptr) : Json(number);
+}
+
 }  // namespace cubit::capi

@@ -25,6 +25,14 @@ Failure not_cached(const codegen::KernelSource& source) {
           "it is in no cache and this engine may not compile", remedy};
 }
 
+std::string compiled_line(const codegen::KernelSource& source, const Compiled& compiled) {
+  const std::string line =
+      fmt::format("compiled {} for {} in {:.0f} ms", source.descriptor, source.target, compiled.milliseconds);
+  if (source.code == codegen::Code::ptx) return line + ", to PTX";
+  return fmt::format("{}: {} registers, {} bytes spilled", line, compiled.resources.registers,
+                     compiled.resources.spill_store_bytes);
+}
+
 }  // namespace
 
 Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> compiler)
@@ -133,9 +141,7 @@ Artifact Engine::compile(const codegen::KernelSource& source, const RequestKey& 
   }
   count(compiles_);
   Compiled compiled = compiler.compile(source);
-  lines_.keep(LogLevel::info, fmt::format("compiled {} for {} in {:.0f} ms: {} registers, {} bytes spilled",
-                                          source.descriptor, source.target, compiled.milliseconds,
-                                          compiled.resources.registers, compiled.resources.spill_store_bytes));
+  lines_.keep(LogLevel::info, compiled_line(source, compiled));
   Artifact artifact{.key = key,
                     .compiler = compiler.version(),
                     .descriptor = source.descriptor,

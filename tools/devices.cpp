@@ -15,20 +15,11 @@ Examples:
   cubit devices
   cubit devices --json
 
-Exit code: 0, also where there is no device; then the reason is printed.)";
+Exit code: 0, also where there is no device; then the reason is printed. In the JSON, devices are GPUs.)";
 
-int list_devices(bool json) {
-  if (json) {
-    print_json(nlohmann::ordered_json::parse(devices()));
-    return kExitGood;
-  }
-  const Devices found = find_devices();
-  if (found.list.empty()) {
-    fmt::print("no devices: {}\n", found.trouble);
-    return kExitGood;
-  }
+std::string gpu_table(const std::vector<nlohmann::json>& list) {
   std::vector<std::vector<std::string>> rows;
-  for (const auto& device : found.list) {
+  for (const auto& device : list) {
     const auto text = [&](const char* name) { return device.at(name).get<std::string>(); };
     rows.push_back({text("name"), text("description"), text("architecture"),
                     fmt::format("{}", device.at("multiprocessors").get<int>()),
@@ -36,15 +27,35 @@ int list_devices(bool json) {
                     format_bytes(device.at("l2_bytes").get<double>()),
                     fmt::format("{}", device.at("driver_version").get<int>())});
   }
-  fmt::print("{}", format_table({{"device"},
-                                 {"description"},
-                                 {"arch"},
-                                 {"multiprocessors", true},
-                                 {"memory", true},
-                                 {"L2", true},
-                                 {"driver", true}},
-                                rows));
-  if (!found.trouble.empty()) fmt::print("not usable: {}\n", found.trouble);
+  return format_table({{"device"},
+                       {"description"},
+                       {"arch"},
+                       {"multiprocessors", true},
+                       {"memory", true},
+                       {"L2", true},
+                       {"driver", true}},
+                      rows);
+}
+
+int list_devices(bool as_json) {
+  const auto json = nlohmann::ordered_json::parse(devices());
+  if (as_json) {
+    print_json(json);
+    return kExitGood;
+  }
+  const Devices found = find_devices();
+  if (found.list.empty()) {
+    fmt::print("no GPU: {}\n", found.trouble);
+  } else {
+    fmt::print("{}", gpu_table(found.list));
+    if (!found.trouble.empty()) fmt::print("not usable: {}\n", found.trouble);
+  }
+  const auto no_cpu = json.at("cpu").at("trouble").get<std::string>();
+  if (no_cpu.empty()) {
+    fmt::print("cpu: executes any architecture's PTX on this machine's processor (--device cpu --arch sm_90a)\n");
+  } else {
+    fmt::print("no CPU device: {}\n", no_cpu);
+  }
   return kExitGood;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "tools/arguments.hpp"
 #include "tools/context.hpp"
@@ -134,6 +135,13 @@ void print_plan(const nlohmann::ordered_json& plan, bool source) {
   if (source) fmt::print("\nplan.cuh for {}\n{}", cell(plan.at("template")), cell(plan.at("plan_header")));
 }
 
+/// Nothing that was measured contradicts the plan.
+bool plan_holds(const nlohmann::ordered_json& plan) {
+  if (!plan.contains("measured")) return true;
+  const auto& rows = plan.at("measured");
+  return std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at("agrees").template get<bool>(); });
+}
+
 int explain_plan(const ExplainOptions& options, Context& context) {
   require_descriptor_length(options.descriptor, "");
   const std::string architecture = choose_architecture(options);
@@ -145,7 +153,7 @@ int explain_plan(const ExplainOptions& options, Context& context) {
   } else {
     print_plan(plan, options.source);
   }
-  return kExitGood;
+  return plan_holds(plan) ? kExitGood : kExitWorkFailed;
 }
 
 }  // namespace

@@ -28,10 +28,11 @@ Examples:
   cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
       compares with the double-precision reference; exit code 1 if the error is over the tolerance, or NaN
   cubit run gqa_decode:heads_per_kv=8 --random batch=1 --device cpu --arch sm_120 --check-memory --counters
-      executes sm_120's PTX on the CPU, watched: races, unwritten shared memory; bank conflicts and sectors counted
+      executes sm_120's PTX on the CPU, watched: races, unwritten memory; bank conflicts and sectors counted
   cubit run gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1 --set softmax_scale=0.1 --bench --json
 
-Exit code: 0 good; 1 the work failed, or there is no GPU for --output, --check or --bench; 2 bad input.)";
+Exit code: 0 good; 1 the work failed, or nothing runs what --output, --check, --check-memory,
+--counters or --bench ask for; 2 bad input.)";
 
 struct RunOptions {
   ProblemOptions problem;
@@ -55,9 +56,9 @@ void save_outputs(const Problem& problem, const HostTensors& outputs, OutputFile
 
 void print_result(const nlohmann::ordered_json& json) {
   const auto& kernel = json.at("kernel");
-  const auto arch = json.at("arch").get<std::string>();
-  fmt::print("{} on {} ({})", json.at("descriptor").get<std::string>(), json.at("device").get<std::string>(), arch);
-  if (arch.starts_with("cpu:")) {  // registers are for ptxas to hand out
+  fmt::print("{} on {} ({})", json.at("descriptor").get<std::string>(), json.at("device").get<std::string>(),
+             json.at("arch").get<std::string>());
+  if (kernel.at("registers").is_null()) {  // PTX: ptxas has not handed any out
     fmt::print("\n");
   } else {
     fmt::print(": {} registers, {} bytes spilled\n", kernel.at("registers").get<int>(),
@@ -68,7 +69,7 @@ void print_result(const nlohmann::ordered_json& json) {
   }
   if (json.contains("output_file")) fmt::print("written to {}\n", printable(json.at("output_file").get<std::string>()));
   if (json.contains("check")) fmt::print("{}\n", check_text(json.at("check")));
-  if (json.contains("memory")) fmt::print("memory: no race, no read of unwritten shared memory\n");
+  if (json.contains("memory")) fmt::print("memory: no race, no read of unwritten memory\n");
   if (json.contains("bench")) fmt::print("{}", benchmark_text(json.at("bench")));
   if (json.contains("counters")) fmt::print("{}", counters_text(json.at("counters")));
 }
@@ -121,6 +122,8 @@ std::string missing_results(const RunOptions& options) {
   if (options.output) text += fmt::format(", {} was not written", *options.output);
   if (options.check) text += ", nothing was checked";
   if (options.bench) text += ", nothing was timed";
+  if (options.check_memory) text += ", no memory was watched";
+  if (options.counters) text += ", nothing was counted";
   return text;
 }
 
@@ -140,7 +143,9 @@ int run_without_device(const RunOptions& options, const std::string& trouble, Co
   const int exit_code = report_failures(results, context);
   context.console.say(fmt::format("no GPU: {}; {}; the report on standard output is of the compiled kernels", trouble,
                                   missing_results(options)));
-  return options.output || options.check || options.bench ? kExitWorkFailed : exit_code;
+  const bool wants_a_launch =
+      options.output || options.check || options.bench || options.check_memory || options.counters;
+  return wants_a_launch ? kExitWorkFailed : exit_code;
 }
 
 int run(const RunOptions& options, Context& context) {
@@ -149,6 +154,10 @@ int run(const RunOptions& options, Context& context) {
   const Problem problem = options.problem.make();
   std::optional<OutputFile> file;
   if (options.output) file.emplace(*options.output);
+  if (options.bench && (options.check_memory || options.counters || options.problem.device == "cpu")) {
+    throw BadInput("--bench", "the CPU device, which --device cpu, --check-memory and --counters mean, is not timed",
+                   "leave one of them out");
+  }
   ChosenDevice chosen = choose_device(options.problem);
   if (!chosen.device && !options.bench) {
     const std::string trouble = std::exchange(chosen, choose_cpu_device(options.problem)).trouble;
@@ -168,7 +177,7 @@ void add_run(CLI::App& app, Context& context) {
   command->add_option("--output", options->output, "Write the output tensors to this safetensors file");
   command->add_flag("--check", options->check, "Compare with the double-precision reference");
   command->add_flag("--check-memory", options->check_memory,
-                    "On the CPU device: end with an error at the first race or read of unwritten shared memory");
+                    "On the CPU device: end with an error at the first race, or read of memory that nobody wrote");
   command->add_flag("--counters", options->counters,
                     "On the CPU device: count instructions, bank conflicts and sectors");
   command->add_flag("--bench", options->bench, "Time the kernel, and a plain read of the same bytes");

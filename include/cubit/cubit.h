@@ -73,7 +73,9 @@ CUBIT_API cubit_status cubit_operators(const char** json);
  * nothing says what will run the kernels. */
 CUBIT_API cubit_status cubit_architectures(const char** json);
 /* {devices: [{name: "cuda:0", description, architecture, multiprocessors, memory_bytes, l2_bytes, driver_version}],
- *  trouble: "" or why there are none} */
+ *  trouble: "" or why there are none, cpu: {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under
+ * the name of one of the architectures that it executes, which are all; its trouble is "" or why there is none. To know,
+ * the call opens libcubit_cpu. */
 CUBIT_API cubit_status cubit_devices(const char** json);
 
 /* The canonical text of a descriptor: fields in order, defaults left out. */
@@ -113,9 +115,11 @@ CUBIT_API cubit_status cubit_device_upload(cubit_device* device, void* dst, cons
 CUBIT_API cubit_status cubit_device_download(cubit_device* device, void* dst, const void* src, size_t bytes,
                                              cubit_stream stream);
 CUBIT_API cubit_status cubit_device_synchronise(cubit_device* device, cubit_stream stream);
-/* What the launches from now on are watched for, CUBIT_WATCH_… added up; 0 at first. Only CPU devices can watch. */
-#define CUBIT_WATCH_MEMORY 1u /* races between warps, shared memory that is read and was never written: device errors */
-#define CUBIT_WATCH_COUNTERS 2u /* instructions, bank conflicts, sectors: see cubit_device_counters */
+/* What the launches from now on are watched for, added up; 0 at first. Only CPU devices can watch. Watched memory: a race
+ * between warps and a read of memory that nobody wrote are device errors; what of global memory was written is known for
+ * memory that is allocated while this is on. Counters: see cubit_device_counters. */
+#define CUBIT_WATCH_MEMORY 1u
+#define CUBIT_WATCH_COUNTERS 2u
 CUBIT_API cubit_status cubit_device_watch(cubit_device* device, unsigned what);
 /* The watched launches since the last call, in order: [{kernel, blocks, warps, barriers, instructions: {"ld.global": n},
  * shared: [{opcode, ptx_line, places, requests, wavefronts, ideal_wavefronts}], global: [{opcode, ptx_line, places,
@@ -220,7 +224,8 @@ CUBIT_API cubit_status cubit_engine_prepare(cubit_engine* engine, const char* co
 /* ---- disk cache ----------------------------------------------------------------------------------------------- */
 
 /* {folder, readable, writable, trouble, entries: [{id, descriptor, architecture, compiler, bytes, registers,
- *  spill_bytes, damage, removed}]} ; damage is "" for a good entry, removed is false. */
+ *  spill_bytes, damage, removed}]} ; damage is "" for a good entry, removed is false, and registers and spill_bytes are null
+ * for PTX, which CPU devices execute. */
 CUBIT_API cubit_status cubit_cache_list(cubit_engine* engine, const char** json);
 /* As cubit_cache_list, of the entries that are not good. A damaged one is deleted: `removed` says whether that worked.
  * One that cannot be read now (too many open files, a failing disk) may be good and stays. */
@@ -231,14 +236,15 @@ CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);
 /* ---- kernels -------------------------------------------------------------------------------------------------- */
 
 /* {descriptor, architecture, request_key, artifact_id, compiler, registers, spill_bytes, stack_bytes, threads,
- *  static_shared_memory, dynamic_shared_memory, cubin_bytes, compile_milliseconds}. Valid until this thread's next
- * string. */
+ *  static_shared_memory, dynamic_shared_memory, cubin_bytes, compile_milliseconds}. Of a CPU device's kernel, which is PTX
+ * and has not been through ptxas, registers, spill_bytes, stack_bytes and static_shared_memory are null. Valid until this
+ * thread's next string. */
 CUBIT_API cubit_status cubit_kernel_describe(cubit_kernel* kernel, const char** json);
 CUBIT_API void cubit_kernel_retain(cubit_kernel* kernel);
 /* Keep a kernel while launches of it are in flight and as long as graphs that hold them: its code leaves the device
  * with its last handle, unless an engine that gave it is alive. */
 CUBIT_API void cubit_kernel_release(cubit_kernel* kernel);
-/* The kernel's code, an ELF file. Lives as long as the kernel. */
+/* The kernel's code, an ELF file, or the PTX text of a CPU device's kernel. Lives as long as the kernel. */
 CUBIT_API cubit_status cubit_kernel_cubin(cubit_kernel* kernel, const void** bytes, size_t* size);
 /* Loads the kernel on `device` (NULL: the current CUDA context's). Allowed while streams are captured. */
 CUBIT_API cubit_status cubit_kernel_prepare(cubit_kernel* kernel, cubit_device* device);

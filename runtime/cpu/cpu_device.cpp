@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -122,20 +123,28 @@ struct CpuStream {
   std::vector<Work> steps;
 };
 
+/// 1 for each byte that has a value. Launches on several threads may mark and read it at once.
+using WrittenBytes = std::vector<std::uint8_t>;
+
 /// The memory of a device, by address. Of memory that is allocated while memory is watched it knows which bytes have a
 /// value.
 class Allocations {
  public:
+  /// What a launch sees: it stays while the launch runs, whatever is released or no longer watched meanwhile.
+  struct Snapshot {
+    std::vector<CubitCpuRange> ranges;
+    std::vector<std::shared_ptr<WrittenBytes>> written;
+  };
+
   void watch(bool on) {
     const std::lock_guard lock(mutex_);
     watches_ = on;
-    for (auto& [first, entry] : entries_) {
-      if (!on) entry.written.clear();  // the launches to come tell nothing
-    }
+    if (on) return;
+    for (auto& [first, entry] : entries_) entry.written.reset();  // the launches to come tell nothing
   }
   void add(void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    entries_[address(memory)] = {bytes, std::vector<std::uint8_t>(watches_ ? bytes : 0)};
+    entries_[address(memory)] = {bytes, watches_ ? std::make_shared<WrittenBytes>(bytes) : nullptr};
   }
   void remove(void* memory) {
     const std::lock_guard lock(mutex_);
@@ -145,24 +154,26 @@ class Allocations {
   void mark(void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto entry = entries_.upper_bound(address(memory));
-    if (entry == entries_.begin()) return;
-    --entry;
-    std::vector<std::uint8_t>& written = entry->second.written;
+    if (entry == entries_.begin() || !(--entry)->second.written) return;
+    WrittenBytes& written = *entry->second.written;
     const std::size_t first = std::min<std::size_t>(address(memory) - entry->first, written.size());
-    std::fill_n(written.begin() + static_cast<std::ptrdiff_t>(first), std::min(bytes, written.size() - first), 1);
+    const std::size_t last = first + std::min(bytes, written.size() - first);
+    for (std::size_t i = first; i < last; ++i) std::atomic_ref(written[i]).store(1, std::memory_order_relaxed);
   }
-  std::vector<CubitCpuRange> ranges() {
+  Snapshot snapshot() {
     const std::lock_guard lock(mutex_);
-    std::vector<CubitCpuRange> ranges;
-    for (auto& [first, entry] : entries_)
-      ranges.push_back({first, first + entry.bytes, entry.written.empty() ? nullptr : entry.written.data()});
-    return ranges;
+    Snapshot seen;
+    for (auto& [first, entry] : entries_) {
+      seen.ranges.push_back({first, first + entry.bytes, entry.written ? entry.written->data() : nullptr});
+      seen.written.push_back(entry.written);
+    }
+    return seen;
   }
 
  private:
   struct Entry {
     std::size_t bytes = 0;
-    std::vector<std::uint8_t> written;  ///< 1 for each byte that has a value; empty: not watched
+    std::shared_ptr<WrittenBytes> written;  ///< null: not watched
   };
   static std::uint64_t address(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
 
@@ -299,15 +310,15 @@ class CpuDevice final : public Device {
   void run(Stream stream, Work work) { capturing(stream) ? of(stream).steps.push_back(std::move(work)) : work(); }
 
   void execute(const CpuKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters) {
-    const std::vector<CubitCpuRange> memory = allocations_.ranges();
+    const Allocations::Snapshot memory = allocations_.snapshot();
     const Watched watched = watched_;
     const CubitCpuLaunch launch = {.grid = {shape.grid[0], shape.grid[1], shape.grid[2]},
                                    .threads = shape.threads,
                                    .dynamic_shared_memory = shape.dynamic_shared_memory,
                                    .parameters = parameters.data(),
                                    .parameter_bytes = parameters.size(),
-                                   .memory = memory.data(),
-                                   .memory_count = memory.size(),
+                                   .memory = memory.ranges.data(),
+                                   .memory_count = memory.ranges.size(),
                                    .check = watched.memory ? 1 : 0,
                                    .counted = watched.counters ? Reported::take_counters : nullptr};
     Reported reported;

@@ -27,10 +27,13 @@ class PreparedCache {
   PreparedCache& operator=(const PreparedCache&) = delete;
   ~PreparedCache() { std::filesystem::remove_all(folder_); }
 
-  void add(const std::string& descriptor, const std::string& architecture = "sm_90a") const {
+  void add(const std::string& descriptor, const std::string& architecture = "sm_90a",
+           codegen::Code code = codegen::Code::cubin) const {
     const auto specialisation =
         ops::find_operator(descriptor).specialise(descriptor, codegen::find_architecture(architecture));
-    add(specialisation->source());
+    codegen::KernelSource source = specialisation->source();
+    source.code = code;
+    add(source);
   }
   void add(const codegen::KernelSource& source) const {
     runtime::Artifact artifact;
@@ -39,7 +42,8 @@ class PreparedCache {
     artifact.descriptor = source.descriptor;
     artifact.target = source.target;
     artifact.entry_point = source.entry_point;
-    artifact.resources.registers = 42;
+    artifact.code = source.code;
+    artifact.resources.registers = source.code == codegen::Code::ptx ? 0 : 42;
     artifact.cubin.resize(64);
     ASSERT_TRUE(runtime::DiskCache(folder_, {}).store(artifact));
   }

@@ -5,28 +5,14 @@
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "tests/support/gqa_descriptors.hpp"
 
 namespace cubit::ops {
 namespace {
 
-std::vector<GqaDecode> all_descriptors() {
-  std::vector<GqaDecode> all;
-  for (const int head_dim : {64, 128})
-    for (int heads = 1; heads <= 16; ++heads)
-      for (const KvFormat kv : {KvFormat::bf16, KvFormat::fp16, KvFormat::int4_rows})
-        for (const int groups : {1, 2, 4, 8})
-          for (const Element query : {Element::bf16, Element::fp16})
-            for (const Element output : {Element::bf16, Element::fp16})
-              for (const int alignment : {16, 8, 4}) {
-                const bool legal = kv == KvFormat::int4_rows ? head_dim / groups % 16 == 0 : groups == 1;
-                if (legal) all.push_back({head_dim, heads, kv, groups, query, output, alignment});
-              }
-  return all;
-}
-
 TEST(GqaDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   std::set<std::string> texts;
-  for (const GqaDecode& descriptor : all_descriptors()) {
+  for (const GqaDecode& descriptor : tests::all_gqa_descriptors()) {
     const std::string text = descriptor.text();
     EXPECT_TRUE(texts.insert(text).second) << text << " stands for two values";
     EXPECT_EQ(gqa_decode::parse(text), descriptor) << text;

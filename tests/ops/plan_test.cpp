@@ -58,6 +58,23 @@ TEST(GqaPlan, GivesAReasonForEveryDecision) {
   }
 }
 
+/// Where shared memory is largest, and where it is smallest.
+TEST(GqaPlan, EveryDescriptorHasOne) {
+  const std::vector<GqaDecode> descriptors = tests::all_gqa_descriptors();
+  for (const char* name : {"sm_80", "sm_86"}) {
+    const auto& architecture = codegen::find_architecture(name);
+    std::vector<std::string> troubles(descriptors.size());
+    parallel_for(static_cast<std::int64_t>(descriptors.size()), [&](std::int64_t i) {
+      try {
+        gqa_decode::make_plan(descriptors[i], architecture);
+      } catch (const Failure& failure) {
+        troubles[i] = failure.what();
+      }
+    });
+    for (const std::string& trouble : troubles) EXPECT_EQ(trouble, "");
+  }
+}
+
 TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
   try {
     find_operator("gqa_decode").specialise("gqa_decode", codegen::find_architecture("sm_75"));

@@ -1,4 +1,4 @@
-// The descriptors of gqa_decode that tests cover: every pair of values of every two fields.
+// The descriptors of gqa_decode that tests cover: all, or every pair of values of every two fields.
 #pragma once
 
 #include <cubit/gqa_decode.hpp>
@@ -8,6 +8,22 @@
 #include "tests/support/pairwise.hpp"
 
 namespace cubit::tests {
+
+/// Every legal value.
+inline std::vector<GqaDecode> all_gqa_descriptors() {
+  std::vector<GqaDecode> all;
+  for (const int head_dim : {64, 128})
+    for (int heads = 1; heads <= 16; ++heads)
+      for (const KvFormat kv : {KvFormat::bf16, KvFormat::fp16, KvFormat::int4_rows})
+        for (const int groups : {1, 2, 4, 8})
+          for (const Element query : {Element::bf16, Element::fp16})
+            for (const Element output : {Element::bf16, Element::fp16})
+              for (const int alignment : {16, 8, 4}) {
+                const bool legal = kv == KvFormat::int4_rows ? head_dim / groups % 16 == 0 : groups == 1;
+                if (legal) all.push_back({head_dim, heads, kv, groups, query, output, alignment});
+              }
+  return all;
+}
 
 /// `dense_only`: only those whose unpadded rows satisfy their alignment, so that dense tensors can be launched.
 inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {

@@ -1,10 +1,8 @@
 // Pairwise cover: a short list of combinations in which every pair of values of every two fields occurs.
 #pragma once
 
+#include <cstddef>
 #include <functional>
-#include <set>
-#include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,44 +11,80 @@ namespace cubit::tests {
 /// A combination: one value index per field.
 using Combination = std::vector<int>;
 
-/// Greedy cover of all pairs that some `legal` combination has. Deterministic. `counts`: number of values per field.
-inline std::vector<Combination> pairwise_cover(const std::vector<int>& counts,
-                                               const std::function<bool(const Combination&)>& legal) {
-  using Pair = std::tuple<int, int, int, int>;  // field, value, later field, value
-  const auto pairs_of = [](const Combination& combination) {
-    std::vector<Pair> pairs;
-    for (int i = 0; i < static_cast<int>(combination.size()); ++i) {
-      for (int j = i + 1; j < static_cast<int>(combination.size()); ++j) {
-        pairs.emplace_back(i, combination[i], j, combination[j]);
-      }
+/// A set of pairs (value of a field, value of a later field).
+class PairSet {
+ public:
+  explicit PairSet(const std::vector<int>& counts) {
+    for (const int count : counts) {
+      firsts_.push_back(values_);
+      values_ += static_cast<std::size_t>(count);
     }
-    return pairs;
-  };
-  std::vector<Combination> candidates;
-  std::set<Pair> uncovered;
+    members_.resize(values_ * values_);
+  }
+  std::size_t size() const { return size_; }
+  void insert(const Combination& combination) { set(combination, 1); }
+  void erase(const Combination& combination) { set(combination, 0); }
+  /// How many of the combination's pairs are members.
+  std::size_t count(const Combination& combination) const {
+    std::size_t found = 0;
+    for_pairs(combination, [&](std::size_t pair) { found += members_[pair]; });
+    return found;
+  }
+
+ private:
+  template <class Body>
+  void for_pairs(const Combination& combination, Body body) const {
+    for (std::size_t i = 0; i < combination.size(); ++i) {
+      const std::size_t row = (firsts_[i] + static_cast<std::size_t>(combination[i])) * values_;
+      for (std::size_t j = i + 1; j < combination.size(); ++j)
+        body(row + firsts_[j] + static_cast<std::size_t>(combination[j]));
+    }
+  }
+  void set(const Combination& combination, unsigned char present) {
+    for_pairs(combination, [&](std::size_t pair) {
+      size_ += present;
+      size_ -= members_[pair];
+      members_[pair] = present;
+    });
+  }
+
+  std::vector<std::size_t> firsts_;  ///< the number of each field's first value
+  std::size_t values_ = 0;           ///< of all fields
+  std::vector<unsigned char> members_;
+  std::size_t size_ = 0;
+};
+
+/// All combinations that are legal, the first field fastest. `counts`: number of values per field.
+inline std::vector<Combination> all_combinations(const std::vector<int>& counts,
+                                                 const std::function<bool(const Combination&)>& legal) {
+  std::vector<Combination> all;
   Combination current(counts.size(), 0);
   while (true) {
-    if (legal(current)) {
-      candidates.push_back(current);
-      for (const Pair& pair : pairs_of(current)) uncovered.insert(pair);
-    }
+    if (legal(current)) all.push_back(current);
     std::size_t field = 0;
     while (field < counts.size() && ++current[field] == counts[field]) current[field++] = 0;
-    if (field == counts.size()) break;
+    if (field == counts.size()) return all;
   }
+}
+
+/// Greedy cover of all pairs that some `legal` combination has. Deterministic.
+inline std::vector<Combination> pairwise_cover(const std::vector<int>& counts,
+                                               const std::function<bool(const Combination&)>& legal) {
+  const std::vector<Combination> candidates = all_combinations(counts, legal);
+  PairSet uncovered(counts);
+  for (const Combination& candidate : candidates) uncovered.insert(candidate);
   std::vector<Combination> cover;
-  while (!uncovered.empty()) {
+  while (uncovered.size() > 0) {
     const Combination* best = nullptr;
     std::size_t best_new = 0;
     for (const Combination& candidate : candidates) {
-      std::size_t fresh = 0;
-      for (const Pair& pair : pairs_of(candidate)) fresh += uncovered.count(pair);
+      const std::size_t fresh = uncovered.count(candidate);
       if (fresh > best_new) {
         best_new = fresh;
         best = &candidate;
       }
     }
-    for (const Pair& pair : pairs_of(*best)) uncovered.erase(pair);
+    uncovered.erase(*best);
     cover.push_back(*best);
   }
   return cover;

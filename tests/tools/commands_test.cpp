@@ -63,10 +63,12 @@ TEST(Devices, ListsThemOrSaysWhyThereAreNone) {
   EXPECT_EQ(text.exit_code, 0);
   if (json.at("devices").empty()) {
     EXPECT_NE(json.at("trouble"), "");
-    EXPECT_THAT(text.out, HasSubstr("no devices: "));
+    EXPECT_THAT(text.out, HasSubstr("no GPU: "));
   } else {
     EXPECT_THAT(text.out, HasSubstr("cuda:0"));
   }
+  const bool has_cpu = json.at("cpu").at("trouble") == "";
+  EXPECT_THAT(text.out, HasSubstr(has_cpu ? "\ncpu: executes" : "no CPU device: "));
 }
 
 TEST(Explain, ShowsEveryDecisionProofAndRejection) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/memory_map.hpp"
 
@@ -114,7 +116,8 @@ bool Checker::is_written(const Warp& warp, std::uint64_t address, std::uint8_t m
   const MemoryMap* const memory = warp.cta->memory;
   for (std::uint64_t i = 0; i < kWordBytes && memory != nullptr; ++i) {
     const MemoryMap::Range* const range = (mask >> i & 1) == 0 ? nullptr : memory->find(address + i, 1);
-    if (range != nullptr && range->written != nullptr && range->written[address + i - range->first] == 0) return false;
+    if (range == nullptr || range->written == nullptr) continue;
+    if (std::atomic_ref(range->written[address + i - range->first]).load(std::memory_order_relaxed) == 0) return false;
   }
   return true;
 }
@@ -123,7 +126,8 @@ void Checker::mark_written(const Warp& warp, std::uint64_t address, std::uint8_t
   const MemoryMap* const memory = warp.cta->memory;
   for (std::uint64_t i = 0; i < kWordBytes && memory != nullptr; ++i) {
     const MemoryMap::Range* const range = (mask >> i & 1) == 0 ? nullptr : memory->find(address + i, 1);
-    if (range != nullptr && range->written != nullptr) range->written[address + i - range->first] = 1;
+    if (range == nullptr || range->written == nullptr) continue;
+    std::atomic_ref(range->written[address + i - range->first]).store(1, std::memory_order_relaxed);
   }
 }
 

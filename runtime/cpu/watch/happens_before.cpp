@@ -39,12 +39,14 @@ HappensBefore::Moment HappensBefore::now(const Warp& warp) const {
   return {own.agent, own.knowledge.clock.at(own.agent)};
 }
 
+/// Two strong accesses make order where the scope of each holds the other: what was released to its block reaches every
+/// acquire in that block, and an acquire of its block takes nothing from another one.
 void HappensBefore::acquire(const Warp& warp, const Order& order, const Published& published) {
   History& own = history(warp);
-  // Both ends of an order must include each other: inside a block any scope does, across blocks only the device's.
-  const bool is_own_block = published.block == warp.cta->number();
-  own.seen[kDevice].join(is_own_block ? published.to_block : published.to_device);
-  if (is_own_block) own.seen[kBlock].join(published.to_block);
+  own.seen[kDevice].join(published.to_device);
+  if (published.block == warp.cta->number()) {
+    for (Knowledge& seen : own.seen) seen.join(published.to_block);
+  }
   if (order.acquires) own.knowledge.join(own.seen[order.scope]);
 }
 
@@ -52,7 +54,7 @@ void HappensBefore::acquire(const Warp& warp, const Order& order, const Publishe
 void HappensBefore::release(const Warp& warp, const Order& order, Published& published, bool keeps) {
   History& own = history(warp);
   if (!keeps) published = {};
-  if (published.block != warp.cta->number()) published.to_block = published.to_device;
+  if (published.block != warp.cta->number()) published.to_block = {};
   published.block = warp.cta->number();
   published.to_block.join(order.releases ? own.knowledge : own.fenced[kBlock]);
   published.to_device.join(order.releases && order.scope == kDevice ? own.knowledge : own.fenced[kDevice]);

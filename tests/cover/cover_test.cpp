@@ -1,0 +1,233 @@
+// Every operator on the CPU device, over a pairwise cover of its fields (CUBIT_FULL_COVER: over all descriptors). Of each
+// kernel it proves, on small made-up problems (ragged lengths, an empty sequence, several splits, padded rows, hard data):
+//
+//   - it computes the double-precision reference within the operator's tolerance, and touches nothing around its tensors;
+//   - it breaks no rule of memory that the checker knows: CUBIT_WATCH_MEMORY;
+//   - each shared-memory access that the plan has proved is executed, and meets the banks as the proof says.
+//
+// Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
+// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 81 descriptors
+// of gqa_decode and 3 of stream_read as 126 kernels, which hold all 357 pairs. Skipped where there is no NVRTC.
+#include <cubit/gqa_decode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "tests/cover/descriptors.hpp"
+#include "tests/gpu/gpu_case.hpp"
+#include "tools/counters.hpp"
+
+namespace cubit::tests {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_120"};
+constexpr std::size_t kSpread = 4;  ///< of the architectures whose families are covered: each takes one in so many
+constexpr bool kFull = CUBIT_FULL_COVER != 0;
+constexpr int kShards = kFull ? 200 : 24;
+constexpr std::size_t kMostKernels = 150;  ///< of the pairwise cover
+
+std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
+
+/// Small cases that together reach every part of a kernel: which of gqa_decode's is split depends on the plan. Tokens and
+/// bytes are multiples of nothing that a kernel has tiles of.
+std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index) {
+  const auto pattern = static_cast<double>(index % 6);
+  static const Problem::Numbers kRagged = {{"batch", 3}, {"context", 487}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}};
+  static const Problem::Numbers kEqual = {{"batch", 2}, {"context", 263}, {"kv_heads", 2}};
+  if (operator_of(descriptor) == "stream_read") return {{{"bytes", 50000 * 16 + 48}}};
+  if (operator_of(descriptor) != "gqa_decode") throw std::runtime_error("cases_of() has no case for " + descriptor);
+  std::vector<Problem::Numbers> cases = {kRagged, kEqual};
+  for (auto& numbers : cases) numbers.emplace_back("pattern", pattern);
+  return cases;
+}
+
+struct Item {
+  std::size_t index;
+  std::string descriptor;
+  std::string architecture;
+  Json plan;
+};
+
+const Cover& cover() {
+  static const Cover instance = kFull ? all_descriptors() : pairwise_descriptors();
+  return instance;
+}
+
+/// The kernels of one descriptor.
+std::vector<Item> items_of(std::size_t index) {
+  const std::string& descriptor = cover().descriptors[index];
+  std::vector<Item> items;
+  std::set<std::string> families;
+  for (std::size_t i = 0; i < std::size(kArchitectures); ++i) {
+    Json plan = Json::parse(explain(descriptor, kArchitectures[i]));
+    if (families.insert(plan.at("family")).second || index % kSpread == i)
+      items.push_back({index, descriptor, kArchitectures[i], std::move(plan)});
+  }
+  return items;
+}
+
+std::size_t alignment_of(const std::string& descriptor) {
+  const std::size_t field = descriptor.find("alignment=");
+  return field == std::string::npos ? 16 : std::stoul(descriptor.substr(field + 10));
+}
+
+/// The same data, which no alignment changes, for a descriptor whose dense rows may be launched.
+Problem problem_of(const Item& item, const Problem::Numbers& numbers) {
+  std::string text = item.descriptor;
+  if (operator_of(text) == "gqa_decode") {
+    const std::size_t field = text.find("alignment=");
+    if (field != std::string::npos) text.resize(field - 1);
+    text = canonical(text + (text.find(':') == std::string::npos ? ":" : ",") + "alignment=4");
+  }
+  return Problem::random(text, numbers, item.index);
+}
+
+/// The arguments of a case; gqa_decode's caches with rows that are padded, with NaN, to the descriptor's alignment.
+class PaddedCaches {
+ public:
+  PaddedCaches(const Device& device, const Problem& problem, const std::string& descriptor, const void* dense)
+      : dense_(dense) {
+    if (operator_of(descriptor) != "gqa_decode") return;
+    const auto inputs = problem.inputs();
+    cubit_gqa_decode_arguments& padded = padded_.emplace(*static_cast<const cubit_gqa_decode_arguments*>(dense));
+    padded.key = pad(device, inputs[1], alignment_of(descriptor), padded.key_strides);
+    padded.value = pad(device, inputs[2], alignment_of(descriptor), padded.value_strides);
+  }
+  const void* arguments() const { return padded_ ? &*padded_ : dense_; }
+
+ private:
+  const void* pad(const Device& device, const cubit_tensor& cache, std::size_t alignment, std::int64_t* strides) {
+    const std::size_t element = type_bytes(cache.type);
+    const std::size_t row = element * static_cast<std::size_t>(cache.shape[3]);
+    const std::size_t pitch = (row + alignment - 1) / alignment * alignment;
+    const std::size_t rows = tensor_bytes(cache) / row;
+    std::vector<char> host(rows * pitch, '\xff');
+    for (std::size_t i = 0; i < rows; ++i)
+      std::memcpy(host.data() + i * pitch, static_cast<const char*>(cache.data) + i * row, row);
+    buffers_.push_back(std::make_unique<GuardedBuffer>(device, host.size(), 0));
+    device.upload(buffers_.back()->data(), host.data(), host.size());
+    strides[2] = static_cast<std::int64_t>(pitch / element);
+    strides[1] = strides[2] * cache.shape[2];
+    strides[0] = strides[1] * cache.shape[1];
+    return buffers_.back()->data();
+  }
+
+  const void* dense_;
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers_;
+  std::optional<cubit_gqa_decode_arguments> padded_;
+};
+
+const Engine& engine() {
+  static const Engine instance([] {
+    EngineOptions options;
+    options.cache_dir = "";
+    return options;
+  }());
+  return instance;
+}
+
+bool can_compile() {
+  try {
+    engine().get("stream_read", "cpu:sm_80");
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != CUBIT_COMPILER_UNAVAILABLE) throw;
+    return false;
+  }
+}
+
+/// Whether the launch was split: it needed a workspace.
+bool launch(const Device& device, const Kernel& kernel, const void* arguments) {
+  GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
+  kernel.launch(arguments, {.device = &device,
+                            .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                            .workspace_bytes = workspace.bytes()});
+  EXPECT_TRUE(workspace.guards_intact());
+  return workspace.bytes() > 0;
+}
+
+bool run_case(const Device& device, const Kernel& kernel, const Item& item, const Problem::Numbers& numbers) {
+  const Problem problem = problem_of(item, numbers);
+  const DeviceCase on_device(device, problem);
+  const PaddedCaches padded(device, problem, item.descriptor, on_device.arguments());
+  const bool is_split = launch(device, kernel, padded.arguments());
+  on_device.expect_guards_intact();
+  const auto result = on_device.compare(problem);
+  EXPECT_LE(result.error, result.tolerance) << result.worst;
+  return is_split;
+}
+
+void expect_proofs_hold(const Item& item, const Device& device) {
+  for (const Json& row : tools::compare_with_plan(item.plan, Json::parse(device.counters()))) {
+    EXPECT_GT(row.at("counted_requests"), 0) << row.at("access") << " was never executed";
+    EXPECT_TRUE(row.at("agrees")) << row.dump();
+  }
+}
+
+void expect_good(const Item& item) {
+  const Device device("cpu:" + item.architecture);
+  device.watch(CUBIT_WATCH_MEMORY | CUBIT_WATCH_COUNTERS);
+  const Kernel kernel = engine().get(item.descriptor, "cpu:" + item.architecture);
+  bool is_split = false;
+  for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index))
+    is_split = run_case(device, kernel, item, numbers) || is_split;
+  EXPECT_EQ(is_split, operator_of(item.descriptor) == "gqa_decode");
+  expect_proofs_hold(item, device);
+}
+
+class CoverShard : public ::testing::TestWithParam<int> {};
+
+TEST_P(CoverShard, ComputesTheReferenceByTheRulesAndAsProved) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  for (std::size_t index = static_cast<std::size_t>(GetParam()); index < cover().descriptors.size(); index += kShards) {
+    for (const Item& item : items_of(index)) {
+      SCOPED_TRACE(item.descriptor + " for " + item.architecture);
+      EXPECT_NO_THROW(expect_good(item));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, CoverShard, ::testing::Range(0, kShards));
+
+/// What the shards hold together, in the log.
+TEST(CoverList, HoldsEveryPairInFewKernelsOfEveryFamily) {
+  std::map<std::string, std::size_t> kernels;
+  std::set<std::string> families;
+  std::size_t total = 0;
+  for (std::size_t index = 0; index < cover().descriptors.size(); ++index) {
+    for (const Item& item : items_of(index)) {
+      ++total;
+      ++kernels[item.architecture];
+      families.insert(item.plan.at("family"));
+    }
+  }
+  std::printf("%zu descriptors, %zu kernels, %zu of %zu pairs\n", cover().descriptors.size(), total, cover().pairs,
+              cover().legal_pairs);
+  for (const auto& [architecture, count] : kernels) std::printf("%s: %zu kernels\n", architecture.c_str(), count);
+  EXPECT_EQ(cover().pairs, cover().legal_pairs);
+  if (!kFull) {
+    EXPECT_LE(total, kMostKernels);
+  }
+  // No architecture that cubit knows has a family that is left out.
+  for (const Json& row : Json::parse(architectures())) {
+    for (const Json& listed : Json::parse(operators())) {
+      try {
+        const Json plan = Json::parse(explain(listed.at("name"), row.at("name")));
+        EXPECT_TRUE(families.contains(plan.at("family"))) << plan.at("family") << " for " << row.at("name");
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), CUBIT_UNSUPPORTED) << error.what();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cubit::tests

@@ -1,0 +1,123 @@
+// The command line on the CPU device: what the watched runs print, and that nobody is told that something was watched
+// which was not. Skipped without NVRTC, or without libcubit_cpu.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/program.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::Program;
+using test::Result;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+
+constexpr const char* kSmall = "gqa_decode:head_dim=64";
+
+class OnTheCpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto trouble = program_.run({"devices", "--json"}).json().at("cpu").at("trouble").get<std::string>();
+    if (!trouble.empty()) GTEST_SKIP() << trouble;
+    if (!program_.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+  }
+  Result run(std::vector<std::string> more) const {
+    std::vector<std::string> words = {"run", kSmall, "--random", "batch=2,context=40", "--device", "cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return program_.run(words);
+  }
+
+  Program program_;
+};
+
+std::vector<std::string> names_of(const nlohmann::json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names;
+}
+
+TEST_F(OnTheCpu, RegistersAreNotKnownAndNotClaimed) {
+  const Result json = run({"--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const nlohmann::json kernel = json.json().at("kernel");
+  for (const char* name : {"registers", "spill_bytes", "stack_bytes", "static_shared_memory"})
+    EXPECT_TRUE(kernel.at(name).is_null()) << name;
+  EXPECT_GT(kernel.at("cubin_bytes"), 0);
+  const Result text = run({});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("cpu:sm_80"), Not(HasSubstr("registers")), Not(HasSubstr("memory:"))));
+  const nlohmann::json entries = program_.run({"cache", "list", "--json"}).json().at("entries");
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_TRUE(entries[0].at("registers").is_null());
+  EXPECT_EQ(program_.run({"cache", "list"}).exit_code, 0);
+}
+
+TEST_F(OnTheCpu, CheckMemorySaysThatItDid) {
+  const Result json = run({"--check-memory", "--check", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_EQ(json.json().at("memory"), "checked");
+  EXPECT_EQ(json.json().at("check").at("good"), true);
+  EXPECT_FALSE(json.json().contains("counters"));
+  EXPECT_THAT(run({"--check-memory"}).out, HasSubstr("memory: no race, no read of unwritten memory"));
+}
+
+// Scripts read these.
+TEST_F(OnTheCpu, CountersOfTheLaunch) {
+  const Result json = run({"--counters", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_FALSE(json.json().contains("memory"));
+  const nlohmann::json launches = json.json().at("counters");
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_THAT(names_of(launches[0]),
+              UnorderedElementsAre("kernel", "blocks", "warps", "barriers", "instructions", "shared", "global"));
+  EXPECT_GT(launches[0].at("instructions").at("mma"), 0);
+  ASSERT_FALSE(launches[0].at("shared").empty());
+  EXPECT_THAT(names_of(launches[0].at("shared")[0]),
+              UnorderedElementsAre("opcode", "ptx_line", "places", "requests", "wavefronts", "ideal_wavefronts"));
+  ASSERT_FALSE(launches[0].at("global").empty());
+  EXPECT_THAT(names_of(launches[0].at("global")[0]), IsSupersetOf({"sectors", "ideal_sectors"}));
+  EXPECT_THAT(run({"--counters"}).out, AllOf(HasSubstr("Shared memory"), HasSubstr("Global memory"), HasSubstr("mma")));
+}
+
+TEST_F(OnTheCpu, BothWatchesAtOnce) {
+  const auto json = run({"--counters", "--check-memory", "--json"}).json();
+  EXPECT_EQ(json.at("memory"), "checked");
+  EXPECT_EQ(json.at("counters").size(), 1u);
+}
+
+TEST_F(OnTheCpu, ExplainMeasuresEveryProof) {
+  const std::vector<std::string> words = {"explain", kSmall, "--arch", "sm_80", "--measure"};
+  const Result text = program_.run(words);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("counted_wavefronts"));
+  auto with_json = words;
+  with_json.push_back("--json");
+  const auto plan = program_.run(with_json).json();
+  ASSERT_EQ(plan.at("measured").size(), plan.at("proofs").size());
+  for (const auto& row : plan.at("measured")) {
+    EXPECT_GT(row.at("counted_requests"), 0) << row;
+    EXPECT_EQ(row.at("agrees"), true) << row;
+  }
+  EXPECT_FALSE(program_.run({"explain", kSmall, "--arch", "sm_80", "--json"}).json().contains("measured"));
+}
+
+/// Where nothing ran, nothing was watched: two architectures give a report of two compiled kernels.
+TEST_F(OnTheCpu, AWatchWithoutALaunchIsAFailure) {
+  if (!program_.run({"devices", "--json"}).json().at("devices").empty()) GTEST_SKIP() << "this machine has a GPU";
+  const std::vector<std::string> words = {"run", "stream_read", "--random", "bytes=4096", "--arch", "sm_80,sm_90a"};
+  EXPECT_EQ(program_.run(words).exit_code, 0);
+  for (const auto& [flag, sentence] :
+       {std::pair{"--check-memory", "no memory was watched"}, std::pair{"--counters", "nothing was counted"}}) {
+    auto watched = words;
+    watched.push_back(flag);
+    const Result result = program_.run(watched);
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr(sentence));
+  }
+}
+
+}  // namespace
+}  // namespace cubit::tools
