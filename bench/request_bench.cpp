@@ -81,10 +81,12 @@ void memory_hit(benchmark::State& state) {
 BENCHMARK(memory_hit)->Unit(benchmark::kNanosecond);
 
 /// Text, plan, layout search and source without the engine: what a cold get does before it asks for a key.
-void explain(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(cubit::explain(kDescriptor, kArchitecture));
+void explain(benchmark::State& state, const std::string& descriptor) {
+  for (auto _ : state) benchmark::DoNotOptimize(cubit::explain(descriptor, kArchitecture));
 }
-BENCHMARK(explain)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(explain, usual, kDescriptor)->Unit(benchmark::kMillisecond);
+// No layout is free of conflicts, so the search looks at all of them.
+BENCHMARK_CAPTURE(explain, whole_search, "gqa_decode:kv=int4_rows,groups=1,alignment=4")->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -109,6 +109,9 @@ int blocks_by_shared_memory(const Architecture& architecture, int shared_memory)
   return per_block == 0 ? architecture.blocks_per_sm : architecture.shared_memory_per_sm / per_block;
 }
 
+/// Jetson Orin and Jetson Thor, in NVIDIA's list of GPUs by compute capability.
+bool is_tegra(int capability) { return capability == 87 || capability == 110; }
+
 }  // namespace
 
 bool Architecture::has_mma(const MmaShape& shape) const {
@@ -141,7 +144,8 @@ const Architecture& architecture_of_device(int major, int minor) {
 }
 
 bool runs_on(const Architecture& code, const Architecture& device) {
-  if (code.variant == 'a') return code.capability == device.capability;
+  if (code.capability == device.capability) return true;
+  if (code.variant == 'a' || is_tegra(code.capability) || is_tegra(device.capability)) return false;
   return code.capability / 10 == device.capability / 10 && code.capability <= device.capability;
 }
 

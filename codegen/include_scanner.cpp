@@ -32,6 +32,7 @@ bool is_word(char c) {
 }
 
 void refuse_word(std::string_view word, std::string_view name, int line) {
+  if (!word.starts_with("__")) return;
   constexpr std::array<std::string_view, 3> kClock = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
   if (std::find(kClock.begin(), kClock.end(), word) != kClock.end()) {
     refuse(word, name, line, "a kernel is what its source says, whenever it is compiled",
@@ -45,7 +46,12 @@ void refuse_word(std::string_view word, std::string_view name, int line) {
 
 class LineReader {
  public:
-  LineReader(std::string_view name, std::string_view text) : name_(name), text_(text) { skip_splices(); }
+  LineReader(std::string_view name, std::string_view text)
+      : name_(name),
+        text_(text),
+        has_splices_(text.find("\\\n") != std::string_view::npos || text.find("\\\r\n") != std::string_view::npos) {
+    skip_splices();
+  }
 
   std::vector<Line> run() {
     while (!done()) step();
@@ -59,6 +65,7 @@ class LineReader {
   /// Length of the line splice at `at`, 0 if there is none. The compiler takes no blanks between the two, and CR LF
   /// for a newline.
   std::size_t splice(std::size_t at) const {
+    if (!has_splices_) return 0;
     const std::string_view rest = text_.substr(std::min(at, text_.size()));
     return rest.starts_with("\\\n") ? 2 : rest.starts_with("\\\r\n") ? 3 : 0;
   }
@@ -88,7 +95,26 @@ class LineReader {
     skip();
   }
 
+  /// At the begin of a line of nothing but code: skips it, for a directive, a comment, a literal or a word that is
+  /// refused would hold one of these.
+  bool skip_plain_line() {
+    if (has_splices_ || !line_.text.empty() || !restarts_.empty()) return false;
+    const auto remarkable = [&](std::size_t at) {
+      const char c = text_[at];
+      return c == '#' || c == '%' || c == '?' || c == '/' || c == '"' || c == '\'' ||
+             (c == '_' && at + 1 < text_.size() && text_[at + 1] == '_');
+    };
+    std::size_t end = next_;
+    while (end < text_.size() && text_[end] != '\n') {
+      if (remarkable(end++)) return false;
+    }
+    next_ = end;
+    if (!done()) end_line();
+    return true;
+  }
+
   void step() {
+    if (skip_plain_line()) return;
     const char c = peek();
     if (c == '\n') return end_line();
     if (c == '/' && peek(1) == '/') return skip_line_comment();
@@ -112,6 +138,10 @@ class LineReader {
   }
 
   void skip_line_comment() {
+    if (!has_splices_) {
+      next_ = std::min(text_.find('\n', next_), text_.size());
+      return;
+    }
     while (!done() && peek() != '\n') skip();
   }
 
@@ -139,10 +169,21 @@ class LineReader {
     }
   }
 
+  std::string take_word() {
+    std::string word;
+    if (has_splices_) {
+      for (; !done() && is_word(peek()); skip()) word += peek();
+      return word;
+    }
+    const std::size_t first = next_;
+    while (!done() && is_word(text_[next_])) ++next_;
+    word = text_.substr(first, next_ - first);
+    return word;
+  }
+
   void copy_word() {
     const int line = number_;
-    std::string word;
-    for (; !done() && is_word(peek()); skip()) word += peek();
+    const std::string word = take_word();
     refuse_word(word, name_, line);
     line_.text += word;
     constexpr std::array<std::string_view, 5> kRaw = {"R", "LR", "uR", "UR", "u8R"};
@@ -177,6 +218,7 @@ class LineReader {
 
   std::string_view name_;
   std::string_view text_;
+  bool has_splices_;  ///< hardly any text has: without, lines, comments and words are taken whole
   std::size_t next_ = 0;
   int number_ = 1;
   Line line_;

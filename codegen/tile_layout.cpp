@@ -7,7 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <limits>
+#include <cstdint>
 
 #include "base/error.hpp"
 #include "codegen/identifier.hpp"
@@ -109,7 +109,7 @@ class Phase {
     ++total_;
   }
 
-  std::array<std::array<int, kLanes>, kBanks> words_{};  // a lane adds at most one word to a bank
+  std::array<std::array<int, kLanes>, kBanks> words_;  // a lane adds at most one word to a bank; count_ says how many
   std::array<int, kBanks> count_{};
   int total_ = 0;
 };
@@ -147,15 +147,80 @@ ConflictProof prove_trace(const TileLayout& layout, const Trace& trace) {
   return proof;
 }
 
-/// Over all accesses; given up, with a part of the sum, once it reaches `limit`.
-Cost total_cost(const TileLayout& layout, std::span<const Trace> traces, int limit) {
+/// What the lanes of one phase touch, each piece once: the lanes' places if they differ, so that in any layout they are
+/// different words.
+struct PhaseTrace {
+  std::vector<TileByte> places;
+  int log2_bytes = 2;    ///< of a piece, at least a word
+  int ideal = 0;         ///< wavefronts that no layout can save
+  int conflicts = 0;     ///< wavefronts beyond those in the first candidate
+  int ideal_beyond = 0;  ///< sum of the ideals of the phases behind it
+};
+
+/// The search's own form of the accesses. It holds for layouts with rows on a boundary of `unit` bytes, which every
+/// access respects, and swizzles that keep such units whole: then the words of a piece lie side by side, and counting
+/// pieces by the place of their first word is counting words by bank.
+std::vector<PhaseTrace> phases_of(std::span<const Trace> traces) {
+  std::vector<PhaseTrace> phases;
+  for (const Trace& trace : traces) {
+    const auto step = static_cast<std::size_t>(lanes_per_phase(*trace.access));
+    const int bytes = std::max(trace.access->bytes_per_lane, kBankBytes);
+    for (std::size_t start = 0; start < trace.lanes.size(); start += step) {
+      PhaseTrace phase;
+      phase.log2_bytes = std::bit_width(static_cast<unsigned>(bytes)) - 1;
+      for (std::size_t index = start; index < start + step; ++index) {
+        if (!trace.lanes[index]) continue;
+        const TileByte at{trace.lanes[index]->row, trace.lanes[index]->byte & ~(bytes - 1)};
+        const auto same = [&](const TileByte& other) { return other.row == at.row && other.byte == at.byte; };
+        if (std::none_of(phase.places.begin(), phase.places.end(), same)) phase.places.push_back(at);
+      }
+      phase.ideal = (static_cast<int>(phase.places.size()) * bytes + kBanks * kBankBytes - 1) / (kBanks * kBankBytes);
+      if (phase.ideal > 0) phases.push_back(std::move(phase));
+    }
+  }
+  return phases;
+}
+
+int wavefronts(const TileLayout& layout, const PhaseTrace& phase) {
+  std::array<std::uint8_t, kBanks> count{};
+  const int columns = (kBanks * kBankBytes) >> phase.log2_bytes;
+  std::uint8_t most = 0;
+  for (const TileByte& at : phase.places) {
+    const int column = (layout.address(at) >> phase.log2_bytes) & (columns - 1);
+    most = std::max(most, ++count[static_cast<std::size_t>(column)]);
+  }
+  return most;
+}
+
+/// The phases with the most conflicts in `first` come first: where a layout is worse, it shows at once.
+void order_by_conflicts(std::vector<PhaseTrace>& phases, const TileLayout& first) {
+  for (PhaseTrace& phase : phases) phase.conflicts = wavefronts(first, phase) - phase.ideal;
+  const auto more = [](const PhaseTrace& left, const PhaseTrace& right) { return left.conflicts > right.conflicts; };
+  std::stable_sort(phases.begin(), phases.end(), more);
+  int beyond = 0;
+  for (auto phase = phases.rbegin(); phase != phases.rend(); ++phase) {
+    phase->ideal_beyond = beyond;
+    beyond += phase->ideal;
+  }
+}
+
+/// Over all phases; `limit` or more once it is certain that the sum is not below it.
+int total_wavefronts(const TileLayout& layout, std::span<const PhaseTrace> phases, int limit) {
+  int total = 0;
+  for (const PhaseTrace& phase : phases) {
+    total += wavefronts(layout, phase);
+    if (total + phase.ideal_beyond >= limit) return limit;
+  }
+  return total;
+}
+
+Cost total_cost(const TileLayout& layout, std::span<const Trace> traces) {
   Cost total;
   for (const Trace& trace : traces) {
     for (std::size_t first = 0; first < trace.lanes.size(); first += kLanes) {
       const Cost cost = instance_cost(layout, trace, first);
       total.wavefronts += cost.wavefronts;
       total.ideal += cost.ideal;
-      if (total.wavefronts >= limit) return total;
     }
   }
   return total;
@@ -176,9 +241,12 @@ void add_swizzles(std::vector<TileLayout>& candidates, const TileLayout& plain, 
   }
 }
 
-/// Every layout worth a look, simplest first: plain, swizzled, padded, padded and swizzled.
-std::vector<TileLayout> candidates_of(int rows, int row_bytes, int alignment, int unit) {
-  TileLayout plain{.rows = rows, .row_bytes = row_bytes, .pitch = round_up(row_bytes, alignment), .swizzle = {}};
+TileLayout plain_layout(int rows, int row_bytes, int alignment) {
+  return {.rows = rows, .row_bytes = row_bytes, .pitch = round_up(row_bytes, alignment), .swizzle = {}};
+}
+
+/// Every other layout worth a look, simplest first: swizzled, padded, padded and swizzled.
+std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment, int unit) {
   std::vector<TileLayout> swizzled;
   add_swizzles(swizzled, plain, unit);
   std::vector<TileLayout> padded;
@@ -191,7 +259,7 @@ std::vector<TileLayout> candidates_of(int rows, int row_bytes, int alignment, in
     padded.push_back(wider);
     add_swizzles(both, wider, unit);
   }
-  std::vector<TileLayout> candidates = {plain};
+  std::vector<TileLayout> candidates;
   for (std::vector<TileLayout>* group : {&swizzled, &padded, &both}) {
     const auto smaller = [](const TileLayout& left, const TileLayout& right) { return left.size() < right.size(); };
     std::stable_sort(group->begin(), group->end(), smaller);
@@ -233,16 +301,27 @@ TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const
   }
   std::vector<Trace> traces;
   for (const TileAccess& access : accesses) traces.push_back(trace(access));
-  TileLayout best;
-  int fewest = std::numeric_limits<int>::max();
-  for (const TileLayout& candidate : candidates_of(rows, row_bytes, alignment, widest_unit(alignment, accesses))) {
+  const int unit = widest_unit(alignment, accesses);
+  TileLayout best = plain_layout(rows, row_bytes, alignment);
+  check(best);
+  const Cost plain = total_cost(best, traces);  // and every access is inside and aligned
+  int fewest = plain.wavefronts;
+  // With rows on word boundaries the ideal is the same for every layout, so none can be better.
+  if (alignment % kBankBytes == 0 && fewest == plain.ideal) return best;
+  const bool by_pieces = alignment == unit;
+  std::vector<PhaseTrace> phases;
+  if (by_pieces) {
+    phases = phases_of(traces);
+    order_by_conflicts(phases, best);
+  }
+  for (const TileLayout& candidate : candidates_after(best, alignment, unit)) {
     check(candidate);
-    const Cost cost = total_cost(candidate, traces, fewest);
+    const Cost cost =
+        by_pieces ? Cost{total_wavefronts(candidate, phases, fewest), plain.ideal} : total_cost(candidate, traces);
     if (cost.wavefronts >= fewest) continue;
     best = candidate;
     fewest = cost.wavefronts;
-    // With rows on word boundaries the ideal is the same for every layout, so none can be better.
-    if (cost.wavefronts == cost.ideal && alignment % kBankBytes == 0) break;
+    if (alignment % kBankBytes == 0 && fewest == cost.ideal) break;
   }
   return best;
 }

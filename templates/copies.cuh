@@ -95,6 +95,13 @@ __device__ __forceinline__ void store_shared_word(uint32 address, uint32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
 
+/// One instruction for certain: the compiler may split a float4 that is stored through a pointer.
+__device__ __forceinline__ void store_shared(uint32 address, float4 value) {
+  asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(address), "f"(value.x), "f"(value.y), "f"(value.z),
+               "f"(value.w)
+               : "memory");
+}
+
 /// kWords words of read-only global memory, in the widest pieces that an alignment of kAlignment bytes allows.
 template <int kWords, int kAlignment>
 __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* src) {

@@ -18,9 +18,28 @@ struct Place {
   int byte;
 };
 
-/// Copies: piece `index` of a stage, rows of `pieces` pieces; byte counts from the row's start in the cache.
-CUBIT_LANES Place copied_piece(int index, int pieces, int copy_bytes) {
-  return {index / pieces, index % pieces * copy_bytes};
+/// Copies: what a lane takes with the i-th of row_bytes / copy_bytes copies of a tile; byte counts from the row's start in
+/// the cache. Whole rows in order, so that lanes read consecutive bytes.
+///
+/// Not so for narrow copies of rows with a header, whose number of pieces is no power of two: there first come the words,
+/// a power of two per row, then the headers. Then a copy's rows are the lane's row plus a constant, and nothing has to be
+/// divided by 17. Rows of words that are copied together are 4, 2, 1 apart (the lane's bits reversed): at a pitch of 80
+/// or 48 bytes they fall into different banks.
+CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes) {
+  const int pieces = row_bytes / copy_bytes;
+  if (header_bytes == 0 || copy_bytes == 16) {
+    return {(i * kWarpSize + lane) / pieces, (i * kWarpSize + lane) % pieces * copy_bytes};
+  }
+  const int header = header_bytes / copy_bytes;
+  const int words = pieces - header;
+  if (i >= words) {
+    const int first = (i - words) * (kWarpSize / header);
+    return {first + lane / header, lane % header * copy_bytes};
+  }
+  const int steps = words / 4;  // copies of 8 rows
+  const int at = lane / words;
+  const int reversed = (at & 1) * 4 + (at & 2) + at / 4;
+  return {i / steps * 8 + i % steps + reversed, header_bytes + lane % words * copy_bytes};
 }
 
 /// ldmatrix.x4 of 16 key rows × 16 columns: matrices a0 … a3 of the A operand.

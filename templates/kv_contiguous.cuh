@@ -21,9 +21,10 @@ class ContiguousCache {
  public:
   static __device__ __forceinline__ ContiguousCache rows(const GqaDecodeArguments& args, int batch, int kv_head) {
     ContiguousCache cache;
-    cache.key_ = static_cast<const char*>(args.key) + batch * args.key_batch_stride + kv_head * args.key_head_stride;
-    cache.value_ =
-        static_cast<const char*>(args.value) + batch * args.value_batch_stride + kv_head * args.value_head_stride;
+    cache.key_ =
+        settled(static_cast<const char*>(args.key) + batch * args.key_batch_stride + kv_head * args.key_head_stride);
+    cache.value_ = settled(static_cast<const char*>(args.value) + batch * args.value_batch_stride +
+                           kv_head * args.value_head_stride);
     cache.key_stride_ = args.key_token_stride;
     cache.value_stride_ = args.value_token_stride;
     return cache;

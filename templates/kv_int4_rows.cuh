@@ -57,6 +57,12 @@ struct Int4Rows {
     float scale_limit = 5.9604645e-8f;  // 2^-24, the smallest fp16
   };
 
+  /// Headers of a tile's values: (scale, shift) of rows r and r + 8, and the largest |scale| of those.
+  struct ValueScales {
+    uint32 pairs[2][kGroups];
+    float peak;
+  };
+
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) {
     return row_byte < kHeaderBytes ? row_byte : row_byte + (kWordsStart - kHeaderBytes);
   }
@@ -64,42 +70,43 @@ struct Int4Rows {
   /// Zeroes what copies never write: the shift products read whole 16-byte headers.
   static __device__ __forceinline__ void clear_padding(uint32 stage) {
     constexpr int kPaddingWords = (kWordsStart - kHeaderBytes) / 4;
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-    if (lane / 8 >= kPaddingWords) return;
+    if constexpr (kPaddingWords > 0) {
+      const int lane = lane_index();
+      if (lane / 8 >= kPaddingWords) return;
 #pragma unroll
-    for (int row = 0; row < 2 * kTileRows; row += 8) {
-      const uint32 at = stage + address(lanes::int4_padding(lane, row, kHeaderBytes));
-      store_shared_word(at, 0);  // access: zeros beside headers
+      for (int row = 0; row < 2 * kTileRows; row += 8) {
+        const uint32 at = stage + address(lanes::int4_padding(lane, row, kHeaderBytes));
+        store_shared_word(at, 0);  // access: zeros beside headers
+      }
     }
   }
 
   static __device__ __forceinline__ void load_query(Query& query, const char* src, int64 head_stride, float factor) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-    const int c = lane % 4;
+    const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
-      const int head = 8 * tile + lane / 4;
-      float channels[kMatrices][8];
-      float peak = 0.f;
+      // Beyond the last head: the last one again, whose results are not stored.
+      const int head = min(8 * tile + lane / 4, kHeads - 1);
+      const char* const row = src + head * head_stride + 16 * (lane % 4);
+      uint32 raw[kMatrices][4];
+      uint32 peaks = 0;
+#pragma unroll
+      for (int matrix = 0; matrix < kMatrices; ++matrix) load_global<4, kAlignment>(raw[matrix], row + 64 * matrix);
 #pragma unroll
       for (int matrix = 0; matrix < kMatrices; ++matrix) {
-        uint32 raw[4] = {0, 0, 0, 0};
-        if (head < kHeads) load_global<4, kAlignment>(raw, src + head * head_stride + 64 * matrix + 16 * c);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          channels[matrix][2 * i] = Pair<QueryElement>::low(raw[i]);
-          channels[matrix][2 * i + 1] = Pair<QueryElement>::high(raw[i]);
-          peak = maximum(peak, maximum(fabsf(channels[matrix][2 * i]), fabsf(channels[matrix][2 * i + 1])));
-        }
+        for (int i = 0; i < 4; ++i) peaks = Pair<QueryElement>::larger_magnitudes(peaks, raw[matrix][i]);
       }
+      const float peak = maximum(Pair<QueryElement>::low(peaks), Pair<QueryElement>::high(peaks));
       const int exponent = query_exponent(peak_of_head(peak));
-      pack_query(query, tile, channels, power_of_two(exponent));
+      pack_query(query.words[tile], raw, power_of_two(exponent));
+      sum_query(query.sums[tile], query.words[tile]);
       spread_to_score_lanes(query.factor[tile], factor * kSubnormal * power_of_two(-exponent));
     }
   }
 
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, float (&scores)[kHeadTiles][4]) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    const int lane = lane_index();
     shift_scores(query, stage, scores);
     uint32 pairs[2][kGroups];       // (scale, shift) of rows r and r + 8
     load_headers(pairs, stage, 0);  // access: loads of key scales
@@ -144,17 +151,15 @@ struct Int4Rows {
   }
 
   static __device__ __forceinline__ void accumulate(Accumulator& output, OnlineSoftmax<kHeadTiles>& softmax,
-                                                    uint32 stage, const float (&weights)[kHeadTiles][4]) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-    uint32 pairs[2][kGroups];
-    load_headers(pairs, stage, kTileRows);  // access: loads of value scales
-    raise_scale_limit(output, pairs);
+                                                    uint32 stage, const ValueScales& scales,
+                                                    const float (&weights)[kHeadTiles][4]) {
+    const int lane = lane_index();
     uint32 words[kMatrices][2];
     load_words<true>(words, stage, lane);
 
     float rounded[kHeadTiles][4];
     shift_outputs(output, softmax, stage, weights, rounded);
-    const float inverse_limit = 1.f / output.scale_limit;  // a power of two: exact
+    const float inverse_limit = reciprocal_of_power(output.scale_limit);
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
@@ -162,8 +167,8 @@ struct Int4Rows {
     }
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      const float scale_low = Pair<Half>::low(pairs[0][group]);
-      const float scale_high = Pair<Half>::low(pairs[1][group]);
+      const float scale_low = Pair<Half>::low(scales.pairs[0][group]);
+      const float scale_high = Pair<Half>::low(scales.pairs[1][group]);
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {
         const float(&w)[4] = rounded[tile];
@@ -192,13 +197,40 @@ struct Int4Rows {
     }
   }
 
-  static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
+  static __device__ __forceinline__ void load_value_scales(ValueScales& scales, uint32 stage) {
+    load_headers(scales.pairs, stage, kTileRows);  // access: loads of value scales
+    scales.peak = 0.f;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        scales.peak = maximum(scales.peak, fabsf(Pair<Half>::low(scales.pairs[row][group])));
+      }
+    }
+  }
+
+  static __device__ __forceinline__ bool exceeds(const Accumulator& output, const ValueScales& scales) {
+    return scales.peak > output.scale_limit;
+  }
+
+  /// For new references of the softmax, and a new limit where the warp's rows exceed it.
+  static __device__ __forceinline__ void rescale(Accumulator& output, const ValueScales& scales,
+                                                 const float (&factors)[kHeadTiles][2]) {
+    float peak = scales.peak;
+#pragma unroll
+    for (int distance = 4; distance < kWarpSize; distance *= 2) {
+      peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, distance));
+    }
+    const float old = output.scale_limit;
+    output.scale_limit = peak > old ? power_of_two(exponent_of(peak) + 2) : old;
+    const float by_limit = old * reciprocal_of_power(output.scale_limit);  // 1 where the limit holds
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
+        const float factor = factors[tile][i & 1] * by_limit;
 #pragma unroll
-        for (int block = 0; block < 2 * kMatrices; ++block) output.blocks[tile][block][i] *= factors[tile][i & 1];
+        for (int block = 0; block < 2 * kMatrices; ++block) output.blocks[tile][block][i] *= factor;
         output.shifts[tile][i] *= factors[tile][i & 1];
       }
     }
@@ -206,29 +238,34 @@ struct Int4Rows {
 
   /// dst[head * pitch + channel] for heads below kHeads; pitch is a multiple of 4 and dst is 16-byte aligned.
   static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    const int lane = lane_index();
     const float even = kSubnormal * output.scale_limit;
     const float odd = even / 16.f;
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
-      for (int matrix = 0; matrix < kMatrices; ++matrix) {
-        const int group = lanes::int4_channel(lane, matrix) / kGroupChannels;
-        // Row 2 * group + 1 of the shift accumulator: rows below 8 in elements 0 and 1, the others in 2 and 3.
-        const int source = (2 * group + 1) % 8 * 4 + lane % 4;
+      for (int i = 0; i < 2; ++i) {
+        float shifts[kMatrices];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int matrix = 0; matrix < kMatrices; ++matrix) {
+          const int group = lanes::int4_channel(lane, matrix) / kGroupChannels;
+          // Row 2 * group + 1 of the shift accumulator: rows below 8 in elements 0 and 1, the others in 2 and 3.
+          const int source = (2 * group + 1) % 8 * 4 + lane % 4;
           const float first = __shfl_sync(kFullWarp, output.shifts[tile][i], source);
           const float second = kGroups > 4 ? __shfl_sync(kFullWarp, output.shifts[tile][i + 2], source) : 0.f;
-          const float shift = group < 4 ? first : second;
-          const int head = lanes::accumulator_head(lane, tile, i);
-          if (head >= kHeads) continue;
+          shifts[matrix] = group < 4 ? first : second;
+        }
+        const int head = lanes::accumulator_head(lane, tile, i);
+        if (head >= kHeads) continue;
+#pragma unroll
+        for (int matrix = 0; matrix < kMatrices; ++matrix) {
           const float(&a)[4] = output.blocks[tile][2 * matrix];
           const float(&b)[4] = output.blocks[tile][2 * matrix + 1];
+          const float shift = shifts[matrix];
           const float4 four =
               make_float4(a[i] * even + shift, a[i + 2] * odd + shift, b[i] * even + shift, b[i + 2] * odd + shift);
-          float* const at = dst + head * pitch + lanes::int4_channel(lane, matrix);
-          *reinterpret_cast<float4*>(at) = four;  // access: stores of warps' outputs
+          const int at = head * pitch + lanes::int4_channel(lane, matrix);
+          store_shared(shared_address(dst) + 4 * at, four);  // access: stores of warps' outputs
         }
       }
     }
@@ -237,45 +274,50 @@ struct Int4Rows {
  private:
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
 
-  static __device__ __forceinline__ void pack_query(Query& query, int tile, const float (&channels)[kMatrices][8],
+  /// Channels in the order in which the words' nibbles come along k, the odd ones divided by 16.
+  static __device__ __forceinline__ void pack_query(uint32 (&words)[kMatrices][4], const uint32 (&raw)[kMatrices][4],
                                                     float scale) {
-    const int c = static_cast<int>(threadIdx.x) % 4;
-    float sums[kGroups] = {};
+    using Source = Pair<QueryElement>;
 #pragma unroll
     for (int matrix = 0; matrix < kMatrices; ++matrix) {
-      float q[8];
-      float sum = 0.f;
+      const uint32(&q)[4] = raw[matrix];
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        q[i] = channels[matrix][i] * scale;
-        sum += q[i];
+      for (int i = 0; i < 2; ++i) {
+        words[matrix][2 * i] = Pair<Half>::pack(Source::low(q[i]) * scale, Source::low(q[i + 2]) * scale);
+        words[matrix][2 * i + 1] =
+            Pair<Half>::pack(Source::high(q[i]) * (scale / 16), Source::high(q[i + 2]) * (scale / 16));
       }
-      uint32(&words)[4] = query.words[tile][matrix];
-      words[0] = Pair<Half>::pack(q[0], q[4]);
-      words[1] = Pair<Half>::pack(q[1] / 16, q[5] / 16);
-      words[2] = Pair<Half>::pack(q[2], q[6]);
-      words[3] = Pair<Half>::pack(q[3] / 16, q[7] / 16);
+    }
+  }
+
+  /// The group sums, by tensor cores: row 2g + 1 of A selects the channels of group g, so the product is the B operand
+  /// of the shift term, as an accumulator.
+  static __device__ __forceinline__ void sum_query(uint32 (&sums)[2][kHeaderChunks],
+                                                   const uint32 (&words)[kMatrices][4]) {
+    const int lane = lane_index();
+    float rows[4] = {};
 #pragma unroll
-      for (int group = 0; group < kGroupsPerMatrix; ++group) {
-        const bool mine = kGroupsPerMatrix == 1 || c / 2 == group;
-        sums[32 * matrix / kGroupChannels + group] += mine ? sum : 0.f;
+    for (int matrix = 0; matrix < kMatrices; ++matrix) {
+      const int group = kGroupsPerMatrix == 2 ? 2 * matrix + lane % 4 / 2 : 32 * matrix / kGroupChannels;
+      const bool mine = lane / 4 == (2 * group + 1) % 8;
+      const uint32 even = mine ? 0x3c003c00u : 0u;  // ones
+      const uint32 odd = mine ? 0x4c004c00u : 0u;   // sixteens
+      // Groups from 4 on are rows 8 … 15.
+      const bool below = 32 * matrix / kGroupChannels < 4;
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {
+        mma_m16n8k16<Half>(rows, below ? even : 0, below ? 0 : even, below ? odd : 0, below ? 0 : odd,
+                           words[matrix][2 * step], words[matrix][2 * step + 1]);
       }
     }
 #pragma unroll
     for (int chunk = 0; chunk < kHeaderChunks; ++chunk) {
-      float mine = 0.f;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int group = 4 * chunk + i;
-        if (group >= kGroups) continue;
-        float sum = sums[group];
-        sum += __shfl_xor_sync(kFullWarp, sum, 1);
-        sum += __shfl_xor_sync(kFullWarp, sum, 2);
-        if (c == i) mine = sum;
-      }
-      const uint32 high = Pair<Half>::pack(0.f, mine);
-      query.sums[tile][0][chunk] = high;
-      query.sums[tile][1][chunk] = Pair<Half>::pack(0.f, mine - Pair<Half>::high(high));
+      const float low = rows[2 * chunk];
+      const float high = rows[2 * chunk + 1];
+      const uint32 rounded = Pair<Half>::pack(low, high);
+      sums[0][chunk] = transpose_8x8(rounded);
+      sums[1][chunk] =
+          transpose_8x8(Pair<Half>::pack(low - Pair<Half>::low(rounded), high - Pair<Half>::high(rounded)));
     }
   }
 
@@ -300,7 +342,7 @@ struct Int4Rows {
   }
 
   static __device__ __forceinline__ void load_headers(uint32 (&pairs)[2][kGroups], uint32 stage, int first_row) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    const int lane = lane_index();
     constexpr int kPiece = kGroups < 4 ? kGroups : 4;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -317,7 +359,7 @@ struct Int4Rows {
   /// Headers as a 16-bit matrix, 8 values of 16 rows per chunk: plain for K, transposed for V.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_header_matrices(uint32 (&headers)[kHeaderChunks][2], uint32 stage) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    const int lane = lane_index();
 #pragma unroll
     for (int chunk = 0; chunk < kHeaderChunks; ++chunk) {
       const uint32 row = stage + address(lanes::int4_header_matrices(lane, chunk, kTransposed ? kTileRows : 0));
@@ -366,31 +408,6 @@ struct Int4Rows {
       const uint32 second_high = kHeaderChunks == 2 ? headers[kHeaderChunks - 1][1] : 0;
       mma_m16n8k16<Half>(output.shifts[tile], headers[0][0], second_low, headers[0][1], second_high, transpose_8x8(low),
                          transpose_8x8(high));
-    }
-  }
-
-  static __device__ __forceinline__ void raise_scale_limit(Accumulator& output, const uint32 (&pairs)[2][kGroups]) {
-    float peak = 0.f;
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-#pragma unroll
-      for (int group = 0; group < kGroups; ++group) peak = maximum(peak, fabsf(Pair<Half>::low(pairs[row][group])));
-    }
-    if (!__any_sync(kFullWarp, peak > output.scale_limit)) return;
-#pragma unroll
-    for (int distance = 4; distance < kWarpSize; distance *= 2) {
-      peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, distance));
-    }
-    const float limit = power_of_two(exponent_of(peak) + 2);
-    const float factor = output.scale_limit / limit;
-    output.scale_limit = limit;
-#pragma unroll
-    for (int tile = 0; tile < kHeadTiles; ++tile) {
-#pragma unroll
-      for (int block = 0; block < 2 * kMatrices; ++block) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) output.blocks[tile][block][i] *= factor;
-      }
     }
   }
 };

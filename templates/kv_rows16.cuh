@@ -20,6 +20,7 @@ template <class QueryElement, class Element, int kHeadDim, int kHeads, int (*kAd
 struct Rows16 {
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
   static constexpr int kSteps = kHeadDim / 16;
+  static constexpr int kHeaderBytes = 0;
   static constexpr int kRowBytes = 2 * kHeadDim;
   // An fp16 query has more bits than bf16 holds: it becomes a sum of two bf16 terms.
   static constexpr int kTerms = kSameType<Element, Bfloat16> && kSameType<QueryElement, Half> ? 2 : 1;
@@ -37,12 +38,14 @@ struct Rows16 {
     float blocks[kHeadTiles][kSteps][4] = {};
   };
 
+  struct ValueScales {};
+
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
   static __device__ __forceinline__ void clear_padding(uint32) {}
 
   /// `src`: the first head of the KV head; `factor` is the softmax scale in base 2.
   static __device__ __forceinline__ void load_query(Query& query, const char* src, int64 head_stride, float factor) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       const int head = 8 * tile + lane / 4;
@@ -72,7 +75,7 @@ struct Rows16 {
   }
 
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, float (&scores)[kHeadTiles][4]) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
@@ -100,8 +103,9 @@ struct Rows16 {
   }
 
   static __device__ __forceinline__ void accumulate(Accumulator& output, OnlineSoftmax<kHeadTiles>& softmax,
-                                                    uint32 stage, const float (&weights)[kHeadTiles][4]) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+                                                    uint32 stage, const ValueScales&,
+                                                    const float (&weights)[kHeadTiles][4]) {
+    const int lane = lane_index();
     uint32 b[kHeadTiles][kWeightTerms][2];
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
@@ -142,7 +146,11 @@ struct Rows16 {
     }
   }
 
-  static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
+  static __device__ __forceinline__ void load_value_scales(ValueScales&, uint32) {}
+  static __device__ __forceinline__ bool exceeds(const Accumulator&, const ValueScales&) { return false; }
+
+  static __device__ __forceinline__ void rescale(Accumulator& output, const ValueScales&,
+                                                 const float (&factors)[kHeadTiles][2]) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
@@ -155,7 +163,7 @@ struct Rows16 {
 
   /// dst[head * pitch + channel] for heads below kHeads.
   static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll

@@ -28,11 +28,11 @@ class OnlineSoftmax {
     }
   }
 
-  /// Turns scores into weights in place. Where the ceiling must move, calls rescale(factors): what has been accumulated
-  /// with the old weights is to be multiplied by factors[tile][head of the pair].
+  /// Turns scores into weights in place. Where the ceiling must move, or some lane's `above` is set, calls
+  /// rescale(factors): what has been accumulated with the old weights is to be multiplied by
+  /// factors[tile][head of the pair].
   template <class Rescale>
-  __device__ __forceinline__ void weigh(float (&scores)[kHeadTiles][4], Rescale&& rescale) {
-    bool above = false;
+  __device__ __forceinline__ void weigh(float (&scores)[kHeadTiles][4], bool above, Rescale&& rescale) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll

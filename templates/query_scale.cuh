@@ -25,7 +25,7 @@ __device__ __forceinline__ float peak_of_head(float peak) {
 /// Per-head factors move from the lanes that hold a head's channels (head = lane / 4) to those that hold its scores
 /// (heads 2c, 2c+1 with c = lane % 4).
 __device__ __forceinline__ void spread_to_score_lanes(float (&dst)[2], float per_head) {
-  const int c = static_cast<int>(threadIdx.x) % 4;
+  const int c = lane_index() % 4;
   dst[0] = __shfl_sync(kFullWarp, per_head, 8 * c);
   dst[1] = __shfl_sync(kFullWarp, per_head, 8 * c + 4);
 }

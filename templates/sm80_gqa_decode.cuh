@@ -31,11 +31,14 @@
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
 //   plan::Format  number format (kv_rows16.cuh, kv_int4_rows.cuh); all functions are called by whole warps:
 //     kHeadTiles                    tiles of 8 heads
-//     kRowBytes, stage_byte(byte)   bytes of a row in the cache, and where one of them goes in a stage's row
+//     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with, and
+//                                   where one of them goes in a stage's row
 //     Query, load_query(query, first head, stride, scale)   the B operand of a group of heads, scaled as the format needs
 //     clear_padding(stage)          once per stage, before the first copy
 //     scores(query, stage, scores)  [head tile][accumulator element], in base 2
-//     Accumulator, accumulate(output, softmax, stage, weights), rescale(output, factors)
+//     ValueScales, load_value_scales(scales, stage)   what accumulate needs to know of a tile's values beforehand
+//     exceeds(output, scales)       whether, for some lane, the output must be rescaled before those values are added
+//     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, scales, factors)
 //     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
 // Which lane touches which byte: gqa_decode_lanes.h, shared with the plan's proofs.
 //
@@ -62,86 +65,90 @@ constexpr int kChunkTokens = kTileTokens * plan::kWarps;
 constexpr int kStageBytes = plan::kKvStageBytes;
 constexpr int kMergePitch = lanes::merge_pitch(plan::kHeadDim);
 
-/// Copies tiles of 16 tokens, keys then values, row after row in pieces of kCopyBytes. Piece i · 32 + lane is this
-/// lane's.
+/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece.
 class Fetcher {
  public:
   __device__ __forceinline__ Fetcher(const plan::Cache& cache, int length) : cache_(cache), length_(length) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    if constexpr (plan::kKeepOffsets) {
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) offsets_[i] = plan::kKeepOffsets ? offset_of(i, i * kWarpSize + lane) : 0;
+      for (int i = 0; i < kPieces; ++i) offsets_[i] = offset(place_of(i, lane_index()), strides());
+    }
+    if constexpr (kKeepSlots) {
+#pragma unroll
+      for (int i = 0; i < plan::kSlotPeriod; ++i) slots_[i] = settled(static_cast<uint32>(slot_of(i, lane_index())));
+    }
   }
 
   /// Starts the copies of tokens first … first + 15; rows at or beyond the length become zeros.
   __device__ __forceinline__ void fetch(uint32 stage, int first) const {
     const char* keys = cache_.keys(first).first;
     const char* values = cache_.values(first).first;
-    int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-    if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
     if (first + kTileTokens <= length_) {
+      int lane = lane_index();
+      if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
 #pragma unroll(kUnrolledPieces)
       for (int i = 0; i < kPieces; ++i) {
-        const int index = i * kWarpSize + lane;
-        const int offset = plan::kKeepOffsets ? offsets_[i] : offset_of(i, index);
-        const char* src = (is_value(i, index) ? values : keys) + offset;
-        copy_async<plan::kCopyBytes>(stage + slot_of(index), src);  // access: cp.async of rows
+        const lanes::Place place = place_of(i, lane);
+        const char* src = is_value(i, place) ? values : keys;
+        src += plan::kKeepOffsets ? offsets_[i] : offset(place, strides());
+        // A kept slot, and a distance that is a constant.
+        const int kept = i % plan::kSlotPeriod;
+        const uint32 slot = kKeepSlots ? slots_[kept] + (slot_of(i, 0) - slot_of(kept, 0)) : slot_of(i, lane);
+        copy_async<plan::kCopyBytes>(stage + slot, src);  // access: cp.async of rows
       }
       return;
     }
-    const CacheRows key_rows = cache_.keys(first);
-    const CacheRows value_rows = cache_.values(first);
 #pragma unroll 1
-    for (int index = lane; index < kPieces * kWarpSize; index += kWarpSize) {
-      const int row = place_of(index).row % kTileTokens;
-      const char* src = (index < kKeyPieces ? key_rows.row(row) : value_rows.row(row)) + place_of(index).byte;
-      copy_async<plan::kCopyBytes>(stage + slot_of(index), src, first + row < length_);  // access: cp.async of rows
+    for (int i = 0; i < kPieces; ++i) {
+      const lanes::Place place = place_of(i, lane_index());
+      const char* src = (place.row >= kTileTokens ? values : keys) + offset(place, strides());
+      const bool valid = first + place.row % kTileTokens < length_;
+      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane_index()), src, valid);  // access: cp.async of rows
     }
   }
 
  private:
   static_assert(Format::kRowBytes % plan::kCopyBytes == 0);
   static constexpr int kPieces = Format::kRowBytes / plan::kCopyBytes;  // of a row, and per lane of a tile
-  static constexpr int kKeyPieces = kTileTokens * kPieces;
   static constexpr int kUnrolledPieces =
       kPieces <= 24 ? kPieces : 8;  // narrow copies of wide rows would fill registers
 
-  static constexpr __device__ lanes::Place place_of(int index) {
-    return lanes::copied_piece(index, kPieces, plan::kCopyBytes);
+  // More would fill registers; where rows are padded and not swizzled, the compiler finds the constants itself.
+  static constexpr bool kKeepSlots = plan::kSlotPeriod <= 4;
+
+  struct Strides {
+    int key;
+    int value;
+  };
+  __device__ __forceinline__ Strides strides() const { return {cache_.keys(0).stride, cache_.values(0).stride}; }
+
+  static constexpr __device__ lanes::Place place_of(int i, int lane) {
+    return lanes::copied_piece(i, lane, Format::kHeaderBytes, Format::kRowBytes, plan::kCopyBytes);
   }
-  static constexpr __device__ int general_slot_of(int index) {
-    return plan::kv_stage(place_of(index).row, Format::stage_byte(place_of(index).byte));
+  /// Where a piece goes in a stage.
+  static constexpr __device__ int slot_of(int i, int lane) {
+    return plan::kv_stage(place_of(i, lane).row, Format::stage_byte(place_of(i, lane).byte));
   }
-  static constexpr __device__ bool is_dense() {
-    for (int index = 0; index < kPieces * kWarpSize; ++index) {
-      if (general_slot_of(index) != index * plan::kCopyBytes) return false;
-    }
-    return true;
-  }
-  /// Where a piece goes in a stage. In a stage without gaps and swizzle that is a constant beside the lane.
-  static constexpr __device__ int slot_of(int index) {
-    constexpr bool kDense = is_dense();
-    return kDense ? index * plan::kCopyBytes : general_slot_of(index);
-  }
-  /// Only the instruction in whose middle the keys end has both; for the others this is a constant.
-  static __device__ __forceinline__ bool is_value(int i, int index) {
-    if ((i + 1) * kWarpSize <= kKeyPieces) return false;
-    return i * kWarpSize >= kKeyPieces || index >= kKeyPieces;
+  /// A constant, but for a copy that takes both keys and values.
+  static constexpr __device__ bool is_value(int i, lanes::Place place) {
+    if (place_of(i, 0).row >= kTileTokens) return true;
+    return place_of(i, kWarpSize - 1).row >= kTileTokens && place.row >= kTileTokens;
   }
 
   /// From a tile's first row to a piece.
-  __device__ __forceinline__ int offset_of(int i, int index) const {
-    const int stride = is_value(i, index) ? cache_.values(0).stride : cache_.keys(0).stride;
-    return place_of(index).row % kTileTokens * stride + place_of(index).byte;
+  static __device__ __forceinline__ int offset(lanes::Place place, Strides stride) {
+    return place.row % kTileTokens * (place.row >= kTileTokens ? stride.value : stride.key) + place.byte;
   }
 
   plan::Cache cache_;
   int length_;
-  int offsets_[kPieces];
+  int offsets_[plan::kKeepOffsets ? kPieces : 1];
+  uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
 
 /// Scores of tokens at or beyond the length become minus infinity.
 __device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first, int length) {
-  const int row = static_cast<int>(threadIdx.x) % kWarpSize / 4;
+  const int row = lane_index() / 4;
 #pragma unroll
   for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
 #pragma unroll
@@ -156,38 +163,40 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
                                      const Format::Query& query, uint32 stages, Softmax& softmax,
                                      Format::Accumulator& output) {
   const Fetcher fetcher(cache, length);
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int warp = warp_index();
   const auto token_of = [&](int chunk) { return chunk * kChunkTokens + warp * kTileTokens; };
 #pragma unroll
   for (int stage = 0; stage < plan::kStages; ++stage) Format::clear_padding(stages + stage * kStageBytes);
   // One loop fills and drains the ring: tile `ahead` is fetched while tile `ahead - (kStages - 1)` is used.
   int fill = 0;
-  int use = 1;  // kStages - 1 iterations later it has come round to 0
-  for (int ahead = share.first; ahead < share.last + plan::kStages - 1; ++ahead) {
+  int ahead = share.first;
+  do {  // at least once, so that nothing needs a value from before the loop
     wait_copies<plan::kStages - 2>();
     __syncwarp();
     if (ahead < share.last) fetcher.fetch(stages + fill * kStageBytes, token_of(ahead));
     commit_copies();
 
+    fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
     const int chunk = ahead - (plan::kStages - 1);
     const int first = token_of(chunk);
     if (chunk >= share.first && first < length) {  // the same for the whole warp; the last chunk may lack its tokens
-      const uint32 stage = stages + use * kStageBytes;
+      const uint32 stage = stages + fill * kStageBytes;
       float scores[Format::kHeadTiles][4];
       Format::scores(query, stage, scores);
       if (first + kTileTokens > length) mask_scores(scores, first, length);
-      softmax.weigh(scores, [&](const Softmax::Factors& factors) { Format::rescale(output, factors); });
-      Format::accumulate(output, softmax, stage, scores);
+      Format::ValueScales scales;
+      Format::load_value_scales(scales, stage);
+      softmax.weigh(scores, Format::exceeds(output, scales),
+                    [&](const Softmax::Factors& factors) { Format::rescale(output, scales, factors); });
+      Format::accumulate(output, softmax, stage, scales, scores);
     }
-    fill = fill + 1 == plan::kStages ? 0 : fill + 1;
-    use = use + 1 == plan::kStages ? 0 : use + 1;
-  }
+  } while (++ahead < share.last + plan::kStages - 1);
   wait_copies<0>();
 }
 
 /// A warp's references and sums, [heads_per_kv].
 __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int lane = lane_index();
   if (lane >= 4) return;  // every lane of a column has its totals
 #pragma unroll
   for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
@@ -201,10 +210,11 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
 }
 
 /// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A
-/// sequence without tokens has sum 0: its output is zero and its log-sum-exp minus infinity.
+/// sequence without tokens has sum 0: its output is zero and its log-sum-exp minus infinity. Any other sum is above 1:
+/// its largest weight is.
 __device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, int head, int channel,
                                        const Combined& result) {
-  const float inverse = result.sum == 0.f ? 0.f : 1.f / result.sum;
+  const float inverse = reciprocal_fast(maximum(result.sum, 1e-30f));
   char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride + head * args.output_head_stride;
   using Output = Pair<plan::Output>;
   store_global<plan::kAlignment>(row + 2 * channel, Output::pack(result.output.x * inverse, result.output.y * inverse),
@@ -224,15 +234,19 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Shar
   const int64 first_split = static_cast<int64>(sequence) * args.splits;
   float4* partial = reinterpret_cast<float4*>(args.partial) + first_split * kItems;
   float2* partial_stats = reinterpret_cast<float2*>(args.partial_stats) + first_split * plan::kHeadsPerKv;
-  Parts parts{reinterpret_cast<const float4*>(warp_outputs), warp_stats,      plan::kWarps,
-              plan::kHeadsPerKv * kMergePitch / 4,           kMergePitch / 4, plan::kHeadsPerKv};
+  Parts parts{reinterpret_cast<const char*>(warp_outputs),
+              reinterpret_cast<const char*>(warp_stats),
+              plan::kWarps,
+              4 * plan::kHeadsPerKv * kMergePitch,
+              4 * kMergePitch,
+              8 * plan::kHeadsPerKv};
   uint32* arrived = reinterpret_cast<uint32*>(warp_stats + plan::kWarps * plan::kHeadsPerKv);
   bool is_result = share.active == 1;
   while (true) {
 #pragma unroll 1
-    for (int item = threadIdx.x; item < kItems; item += plan::kWarps * kWarpSize) {
-      const int head = item / kQuads;
-      const int quad = item % kQuads;
+    for (uint32 item = threadIdx.x; item < kItems; item += plan::kWarps * kWarpSize) {
+      const int head = static_cast<int>(item / kQuads);
+      const int quad = static_cast<int>(item % kQuads);
       const Combined combined = combine(parts, head, quad);
       if (is_result) {
         finish(args, batch, kv_head * plan::kHeadsPerKv + head, 4 * quad, combined);
@@ -242,7 +256,12 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Shar
       if (quad == 0) partial_stats[split * plan::kHeadsPerKv + head] = make_float2(combined.reference, combined.sum);
     }
     if (is_result || !last_block(args.counters + sequence, share.active, arrived)) return;
-    parts = {partial, partial_stats, share.active, kItems, kQuads, plan::kHeadsPerKv};
+    parts = {reinterpret_cast<const char*>(partial),
+             reinterpret_cast<const char*>(partial_stats),
+             share.active,
+             16 * kItems,
+             16 * kQuads,
+             8 * plan::kHeadsPerKv};
     is_result = true;
   }
 }
@@ -257,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int sequence = static_cast<int>(blockIdx.x / args.splits);  // batch · kv_heads + kv_head
   const int kv_head = sequence % args.kv_heads;
   const int batch = sequence / args.kv_heads;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int warp = warp_index();
 
   int length = args.max_length;
   if (args.lengths != nullptr) length = max(0, min(length, args.lengths[batch]));
@@ -273,7 +292,8 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
                         kv_head * plan::kHeadsPerKv * args.query_head_stride;
     Format::load_query(query, heads, args.query_head_stride, args.scale_log2);
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
-    walk(share, length, cache, query, shared_address(shared) + warp * plan::kStages * kStageBytes, softmax, output);
+    walk(share, length, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
+         output);
   }
   softmax.finish();
 

@@ -25,8 +25,8 @@ __device__ __forceinline__ Share share_of(int chunks, int splits, int split) {
   const int active = max(1, min(chunks, splits));  // an empty sequence still has one block, which stores its zeros
   if (split >= active) return {0, 0, active};
   // The first chunks % active blocks take one chunk more.
-  const int least = chunks / active;
-  const int extra = chunks % active;
+  const int least = static_cast<int>(static_cast<uint32>(chunks) / static_cast<uint32>(active));
+  const int extra = chunks - least * active;
   const int first = split * least + min(split, extra);
   return {first, first + least + (split < extra ? 1 : 0), active};
 }
@@ -46,7 +46,7 @@ __device__ __forceinline__ bool last_block(uint32* counter, int active, volatile
 }
 
 /// Loads of partial results, in shared memory or stored by other blocks: past the L1 cache, which is not coherent.
-__device__ __forceinline__ float4 load_partial(const float4* src) {
+__device__ __forceinline__ float4 load_partial4(const char* src) {
   float4 value;
   asm volatile("ld.volatile.v4.f32 {%0,%1,%2,%3}, [%4];"
                : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
@@ -54,20 +54,20 @@ __device__ __forceinline__ float4 load_partial(const float4* src) {
                : "memory");
   return value;
 }
-__device__ __forceinline__ float2 load_partial(const float2* src) {
+__device__ __forceinline__ float2 load_partial2(const char* src) {
   float2 value;
   asm volatile("ld.volatile.v2.f32 {%0,%1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(src) : "memory");
   return value;
 }
 
-/// Unnormalised results of the same heads: of the warps of a block, or of the blocks of a sequence.
+/// Unnormalised results of the same heads: of the warps of a block, or of the blocks of a sequence. Strides in bytes.
 struct Parts {
-  const float4* outputs;  // [count][heads][quads of channels]
-  const float2* stats;    // [count][heads] reference exponent and sum of weights
-  int count;
-  int part_stride;   // quads
-  int head_stride;   // quads
-  int stats_stride;  // from part to part
+  const char* outputs;  // [count][heads][quads of channels] float4
+  const char* stats;    // [count][heads] float2: reference exponent and sum of weights
+  int count;            // at least 1
+  uint32 part_stride;
+  uint32 head_stride;
+  uint32 stats_stride;  // from part to part
 };
 
 struct Combined {
@@ -76,49 +76,51 @@ struct Combined {
   float sum;
 };
 
-/// Loads of this many parts are in flight together: the last block waits for memory once per batch of them.
-constexpr int kPartsAtOnce = 8;
-
-/// What a part counts for beside a reference that is at least its own. A part without tokens has reference -inf and sum
-/// 0; -inf - -inf must not reach exp2.
-__device__ __forceinline__ float weight_of(float own, float reference) {
-  return own == negative_infinity() ? 0.f : exp2_fast(own - reference);
+__device__ __forceinline__ void scale(Combined& result, float factor) {
+  result.sum *= factor;
+  result.output.x *= factor;
+  result.output.y *= factor;
+  result.output.z *= factor;
+  result.output.w *= factor;
 }
 
-__device__ __forceinline__ void add_weighted(Combined& result, float4 value, float sum, float weight) {
-  result.sum += weight * sum;
-  result.output.x += weight * value.x;
-  result.output.y += weight * value.y;
-  result.output.z += weight * value.z;
-  result.output.w += weight * value.w;
-}
-
+/// One pass: the sum so far is rescaled where the next parts have a larger reference.
 __device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
-  const float2* stats = parts.stats + head;
-  const float4* outputs = parts.outputs + head * parts.head_stride + quad;
-  Combined result{make_float4(0.f, 0.f, 0.f, 0.f), negative_infinity(), 0.f};
+  constexpr int kAtOnce = 4;  // parts whose loads are in flight together
+  const char* stats = parts.stats + head * static_cast<int>(sizeof(float2));
+  const char* outputs = parts.outputs + head * parts.head_stride + quad * static_cast<int>(sizeof(float4));
+  // Below every score, yet finite: a part without tokens has reference -inf and sum 0, and -inf - -inf must not reach
+  // exp2.
+  Combined result{make_float4(0.f, 0.f, 0.f, 0.f), -3e38f, 0.f};
+  int first = 0;
 #pragma unroll 1
-  for (int first = 0; first < parts.count; first += kPartsAtOnce) {
-    float2 stat[kPartsAtOnce];
-    float4 value[kPartsAtOnce];
+  do {
+    float2 stat[kAtOnce];
+    float4 value[kAtOnce];
     float reference = result.reference;
 #pragma unroll
-    for (int i = 0; i < kPartsAtOnce; ++i) {
-      const int part = min(first + i, parts.count - 1);             // beyond the last: the last again, with weight 0
-      stat[i] = load_partial(stats + part * parts.stats_stride);    // access: loads of warps' sums
-      value[i] = load_partial(outputs + part * parts.part_stride);  // access: loads of warps' outputs
+    for (int i = 0; i < kAtOnce; ++i) {
+      // What would be past the last part is the last one again, with a weight of zero.
+      const uint64 part = static_cast<uint32>(min(first + i, parts.count - 1));
+      stat[i] = load_partial2(stats + part * parts.stats_stride);    // access: loads of warps' sums
+      value[i] = load_partial4(outputs + part * parts.part_stride);  // access: loads of warps' outputs
+      if (first + i >= parts.count) stat[i].x = negative_infinity();
     }
 #pragma unroll
-    for (int i = 0; i < kPartsAtOnce; ++i) reference = maximum(reference, stat[i].x);
-    const Combined before = result;
-    result = {make_float4(0.f, 0.f, 0.f, 0.f), reference, 0.f};
-    add_weighted(result, before.output, before.sum, weight_of(before.reference, reference));
+    for (int i = 0; i < kAtOnce; ++i) reference = maximum(reference, stat[i].x);
+    scale(result, exp2_fast(result.reference - reference));
+    result.reference = reference;
 #pragma unroll
-    for (int i = 0; i < kPartsAtOnce; ++i) {
-      const bool is_part = first + i < parts.count;
-      add_weighted(result, value[i], stat[i].y, is_part ? weight_of(stat[i].x, reference) : 0.f);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float weight = exp2_fast(stat[i].x - reference);
+      result.sum += weight * stat[i].y;
+      result.output.x += weight * value[i].x;
+      result.output.y += weight * value[i].y;
+      result.output.z += weight * value[i].z;
+      result.output.w += weight * value[i].w;
     }
-  }
+    first += kAtOnce;
+  } while (first < parts.count);
   return result;
 }
 

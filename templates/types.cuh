@@ -32,6 +32,11 @@ struct Pair<Half> {
   }
   static __device__ __forceinline__ float low(uint32 pair) { return widen(static_cast<uint16>(pair)); }
   static __device__ __forceinline__ float high(uint32 pair) { return widen(static_cast<uint16>(pair >> 16)); }
+  /// (max(|a0|, |b0|), max(|a1|, |b1|)); `a` is not negative.
+  static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
+    asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b & 0x7fff7fffu));
+    return a;
+  }
 
  private:
   static __device__ __forceinline__ float widen(uint16 bits) {
@@ -50,6 +55,10 @@ struct Pair<Bfloat16> {
   }
   static __device__ __forceinline__ float low(uint32 pair) { return __uint_as_float(pair << 16); }
   static __device__ __forceinline__ float high(uint32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+  static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
+    asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b & 0x7fff7fffu));
+    return a;
+  }
 };
 
 template <class First, class Second>
@@ -60,10 +69,33 @@ inline constexpr bool kSameType<Type, Type> = true;
 inline constexpr uint32 kFullWarp = 0xffffffffu;
 inline constexpr int kWarpSize = 32;
 
+/// threadIdx.x, which the compiler would read from the special register anew in every block of a loop that uses it.
+__device__ __forceinline__ uint32 thread_index() {
+  uint32 result;
+  asm("mov.u32 %0, %%tid.x;" : "=r"(result));
+  return result;
+}
+
+/// This thread's lane and warp. Masked and shifted as unsigned: the compiler then knows the range, and divisions and
+/// remainders by powers of two stay single instructions.
+__device__ __forceinline__ int lane_index() { return static_cast<int>(thread_index() % 32u); }
+__device__ __forceinline__ int warp_index() { return static_cast<int>(thread_index() / 32u); }
+
 /// The same value, but what is computed from it is computed anew at each use of this call: trades instructions for
 /// registers where a loop has many invariants.
 __device__ __forceinline__ int recomputed(int value) {
   asm volatile("" : "+r"(value));
+  return value;
+}
+
+/// The same value, computed here once: the compiler would otherwise compute cheap invariants anew inside a loop, once per
+/// branch that uses them.
+__device__ __forceinline__ uint32 settled(uint32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+__device__ __forceinline__ const char* settled(const char* value) {
+  asm volatile("" : "+l"(value));
   return value;
 }
 

@@ -22,13 +22,14 @@ int header_bytes(const GqaDecode& descriptor) {
 
 int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
 
-/// fetch_tile: consecutive lanes copy consecutive pieces, row after row, keys then values.
+/// Fetcher.
 TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
-  const int pieces = descriptor.row_bytes() / copy_bytes;
+  const int row_bytes = descriptor.row_bytes();
   const int header = header_bytes(descriptor);
   const int gap = padded_header_bytes(descriptor) - header;
-  return {"cp.async of rows", AccessKind::store, copy_bytes, pieces, [=](int instance, int lane) -> MaybeByte {
-            const auto [row, byte] = lanes::copied_piece(instance * 32 + lane, pieces, copy_bytes);
+  return {"cp.async of rows", AccessKind::store, copy_bytes, row_bytes / copy_bytes,
+          [=](int instance, int lane) -> MaybeByte {
+            const auto [row, byte] = lanes::copied_piece(instance, lane, header, row_bytes, copy_bytes);
             return TileByte{row, byte < header ? byte : byte + gap};
           }};
 }
@@ -99,6 +100,27 @@ std::vector<TileAccess> stage_accesses(const GqaDecode& descriptor, int copy_byt
     add_rows16(descriptor, accesses);
   }
   return accesses;
+}
+
+int slot_period(const codegen::TileLayout& stage, const TileAccess& copies) {
+  std::vector<int> slots;
+  for (int i = 0; i < copies.instances; ++i) {
+    for (int lane = 0; lane < lanes::kWarpSize; ++lane) slots.push_back(stage.address(copies.at(i, lane).value()));
+  }
+  const auto repeats = [&](int i, int period) {
+    const auto* const slot = &slots[static_cast<std::size_t>(i) * lanes::kWarpSize];
+    const auto* const earlier = &slots[static_cast<std::size_t>(i % period) * lanes::kWarpSize];
+    for (int lane = 1; lane < lanes::kWarpSize; ++lane) {
+      if (slot[lane] - slot[0] != earlier[lane] - earlier[0]) return false;
+    }
+    return true;
+  };
+  for (int period = 1; period < copies.instances; ++period) {
+    bool all = true;
+    for (int i = period; i < copies.instances && all; ++i) all = repeats(i, period);
+    if (all) return period;
+  }
+  return copies.instances;
 }
 
 int merge_bytes(const GqaDecode& descriptor, int warps) {

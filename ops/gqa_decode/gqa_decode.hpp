@@ -36,7 +36,8 @@ struct Plan {
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 0;
-  bool keep_offsets = true;   ///< where a lane's copies come from, relative to a tile: in registers or computed anew
+  bool keep_offsets = true;  ///< where a lane's copies come from, relative to a tile: in registers or computed anew
+  int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
   int counted_registers = 0;  ///< that the loop keeps live, per thread
   codegen::TileLayout stage;  ///< 16 rows of keys, then 16 rows of values
   int shared_memory = 0;
@@ -63,6 +64,9 @@ int stage_row_bytes(const GqaDecode& descriptor);
 std::vector<codegen::TileAccess> stage_accesses(const GqaDecode& descriptor, int copy_bytes);
 /// Proofs of the accesses after the loop, where the warps' results are merged.
 std::vector<codegen::ConflictProof> merge_proofs(const GqaDecode& descriptor, int warps);
+/// The smallest n for which copy i of a lane goes where its copy i % n goes, plus a distance that is the same for all
+/// lanes.
+int slot_period(const codegen::TileLayout& stage, const codegen::TileAccess& copies);
 int merge_bytes(const GqaDecode& descriptor, int warps);
 
 /// Throws Failure(invalid_argument) for what is not a finite number of reasonable size.

@@ -13,7 +13,9 @@ namespace cubit::ops::gqa_decode {
 namespace {
 
 constexpr int kMostStages = 6;
-constexpr int kFewestStages = 3;  // one in use, one landed or landing, one on its way
+constexpr int kMostKeptOffsets = 24;
+constexpr int kMostRegistersBesideOffsets = 192;  // of 255; with more, some architecture's compiler spilled
+constexpr int kFewestStages = 3;                  // one in use, one landed or landing, one on its way
 
 std::string why_not_sm80(const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
@@ -55,11 +57,11 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
 }
 
 /// Registers that the loop keeps live, by counting its arrays. Blocks per SM are chosen so that each thread is allowed at
-/// least these; the compiler may use all that it is then allowed, and its report says what it does.
-int count_registers(const GqaDecode& descriptor, int copy_bytes) {
+/// least these; the compiler may use all that it is then allowed, and its report says what it does. `copies`: whose
+/// offsets are kept.
+int count_registers(const GqaDecode& descriptor, int copies) {
   constexpr int kAddressesAndTemporaries = 52;
   const int head_tiles = (descriptor.heads_per_kv + 7) / 8;
-  const int copies = descriptor.row_bytes() / copy_bytes;
   const int outputs = descriptor.head_dim / 4;
   const bool two_terms = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::fp16;
   const int query = descriptor.head_dim / 8 * (two_terms ? 2 : 1);
@@ -107,10 +109,13 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
   plan.copy_bytes = choose_copy_bytes(plan);
-  plan.stage = codegen::search_layout(32, stage_row_bytes(descriptor), 16, stage_accesses(descriptor, plan.copy_bytes));
+  const auto accesses = stage_accesses(descriptor, plan.copy_bytes);
+  plan.stage = codegen::search_layout(32, stage_row_bytes(descriptor), 16, accesses);
+  const int copies = descriptor.row_bytes() / plan.copy_bytes;
   // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
-  plan.counted_registers = std::min(count_registers(descriptor, plan.copy_bytes), architecture.registers_per_thread);
-  plan.keep_offsets = descriptor.heads_per_kv <= 8 && plan.copy_bytes == 16;
+  plan.counted_registers = std::min(count_registers(descriptor, copies), architecture.registers_per_thread);
+  plan.keep_offsets = copies <= kMostKeptOffsets && count_registers(descriptor, 0) <= kMostRegistersBesideOffsets;
+  plan.slot_period = slot_period(plan.stage, accesses.front());
   choose_stages(plan, architecture);
   write_report(plan, architecture);
   return plan;
@@ -129,6 +134,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kBlocksPerSm", plan.blocks_per_sm)
       .constant("kCopyBytes", plan.copy_bytes)
       .flag("kKeepOffsets", plan.keep_offsets)
+      .constant("kSlotPeriod", plan.slot_period)
       .layout("kv_stage", plan.stage)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))

@@ -8,10 +8,10 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/gqa_decode/problem.hpp"
-#include "ops/parallel.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {

@@ -42,9 +42,10 @@ Decision copy_decision(const Plan& plan) {
 Decision offset_decision(const Plan& plan) {
   if (plan.keep_offsets) {
     return {"copy offsets", "kept in registers",
-            "fewer instructions per tile, and one tile of heads leaves the registers"};
+            "fewer instructions per tile, and a register for each copy is at hand"};
   }
-  return {"copy offsets", "computed for every tile", "two tiles of heads, or narrow copies, fill the registers"};
+  return {"copy offsets", "computed for every tile",
+          "two tiles of heads with many groups, or narrow copies of wide rows, leave too few registers"};
 }
 
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
@@ -62,8 +63,9 @@ void explain_conflicts(Plan& plan) {
     if (proof.degree == 1) continue;
     plan.report.decisions.push_back(
         {"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree),
-         fmt::format("headers are padded to 16 bytes for ldmatrix, so 32 copies of {} bytes span more than 32 banks",
-                     plan.copy_bytes)});
+         fmt::format(
+             "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
+             plan.copy_bytes)});
   }
 }
 

@@ -15,6 +15,7 @@ constexpr int kStages = 4;
 constexpr int kBlocksPerSm = 4;
 constexpr int kCopyBytes = 16;
 constexpr bool kKeepOffsets = true;
+constexpr int kSlotPeriod = 1;
 constexpr int kKvStagePitch = 80;
 constexpr int kKvStageBytes = 2560;
 constexpr __device__ int kv_stage(int row, int byte) { return row * 80 + byte; }

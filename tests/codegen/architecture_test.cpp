@@ -107,6 +107,9 @@ TEST(Architecture, CodeRunsUpwardWithinItsMajorCapabilityAndAnAVariantOnItsOwnOn
   EXPECT_TRUE(runs("sm_100f", "sm_103a"));
   EXPECT_FALSE(runs("sm_100a", "sm_103a"));
   EXPECT_FALSE(runs("sm_100", "sm_110a"));
+  EXPECT_FALSE(runs("sm_86", "sm_87"));
+  EXPECT_FALSE(runs("sm_87", "sm_89"));
+  EXPECT_TRUE(runs("sm_87", "sm_87"));
   for (const Architecture& code : architectures()) {
     for (const Architecture& device : architectures()) {
       if (!runs_on(code, device)) continue;

@@ -35,7 +35,7 @@ typedef struct cubit_gqa_decode_arguments {
   int32_t batch;             /* 0: nothing is launched; batch * kv_heads at most 8388607 */
   int32_t kv_heads;          /* at least 1 */
   int32_t max_length;        /* bound of every length, at most 2147479551; grid and workspace depend on it */
-  float softmax_scale;       /* usually 1 / sqrt(head_dim); magnitude at most 1e30 */
+  float softmax_scale;       /* usually 1 / sqrt(head_dim); magnitude at most 1e30, and times a query below 2^100 */
 } cubit_gqa_decode_arguments;
 
 #ifdef __cplusplus
