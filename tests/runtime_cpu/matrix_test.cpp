@@ -147,8 +147,8 @@ TEST(Mma, FourBitProductsAreExact) {
         for (auto& x : row) x = drawn(types[0]);
       for (auto& row : b)
         for (auto& x : row) x = drawn(types[3]);
-      const auto table = [&](const char* operand) -> const FragmentMap& {
-        return codegen::find_fragment(std::string("mma.") + shape + operand);
+      const auto table = [name = std::string("mma.") + shape](const char* operand) -> const FragmentMap& {
+        return codegen::find_fragment(name + operand);
       };
       const auto nibble = [](std::int32_t x) { return static_cast<std::uint32_t>(x) & 15; };
       const Words results =
@@ -156,9 +156,9 @@ TEST(Mma, FourBitProductsAreExact) {
                   fragment(table(" A, 4-bit"), [&](Element e) { return nibble(a[e.row][e.column]); }),
                   fragment(table(" B, 4-bit"), [&](Element e) { return nibble(b[e.row][e.column]); }),
                   fragment(table(" C, 32-bit"), [](Element e) { return static_cast<std::uint32_t>(e.row); }));
-      EXPECT_EQ(results, fragment(table(" C, 32-bit"), [&](Element e) {
+      EXPECT_EQ(results, fragment(table(" C, 32-bit"), [&, depth = k](Element e) {
                   std::int32_t sum = e.row;
-                  for (int i = 0; i < k; ++i) sum += a[e.row][i] * b[i][e.column];
+                  for (int i = 0; i < depth; ++i) sum += a[e.row][i] * b[i][e.column];
                   return static_cast<std::uint32_t>(sum);
                 }));
     }
@@ -173,8 +173,8 @@ TEST(Mma, DoublePrecisionInEveryShape) {
     const auto a = [](Element e) { return 3.0 * e.row - 7.0 * e.column + 1; };
     const auto b = [](Element e) { return 5.0 * e.row + 11.0 * e.column - 20; };
     const auto c = [](Element e) { return 100.0 * e.row + e.column; };
-    const auto table = [&](const char* operand) -> const FragmentMap& {
-      return codegen::find_fragment(std::string("mma.") + shape + operand);
+    const auto table = [name = std::string("mma.") + shape](const char* operand) -> const FragmentMap& {
+      return codegen::find_fragment(name + operand);
     };
     const FragmentMap& table_a = table(" A, 64-bit");
     const FragmentMap& table_b = table(" B, 64-bit");
