@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -17,8 +18,6 @@
 #include <vector>
 
 #include "cubit_commit.hpp"
-
-extern char** environ;
 
 namespace {
 
