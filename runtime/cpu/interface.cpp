@@ -2,6 +2,7 @@
 #include "runtime/cpu/interface.h"
 
 #include <exception>
+#include <optional>
 
 #include "base/error.hpp"
 #include "runtime/cpu/memory_map.hpp"
@@ -44,7 +45,8 @@ int execute_program(const CubitCpuProgram* program, const CubitCpuLaunch* launch
     for (std::size_t i = 0; i < launch->memory_count; ++i)
       ranges.push_back({launch->memory[i].first, launch->memory[i].last, launch->memory[i].written});
     const MemoryMap memory(std::move(ranges));
-    Counters counters(*program_of(program));
+    std::optional<Counters> counters;
+    if (launch->counted != nullptr) counters.emplace(*program_of(program));
     execute(*program_of(program),
             {.grid = {launch->grid[0], launch->grid[1], launch->grid[2]},
              .block = {launch->threads, 1, 1},
@@ -52,8 +54,8 @@ int execute_program(const CubitCpuProgram* program, const CubitCpuLaunch* launch
              .parameters = {static_cast<const std::byte*>(launch->parameters), launch->parameter_bytes},
              .memory = &memory,
              .check = launch->check != 0,
-             .counters = launch->counted == nullptr ? nullptr : &counters});
-    if (launch->counted != nullptr) launch->counted(context, counters.json().c_str());
+             .counters = counters ? &*counters : nullptr});
+    if (counters) launch->counted(context, counters->json().c_str());
     return 1;
   });
 }
