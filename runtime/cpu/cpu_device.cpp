@@ -246,6 +246,7 @@ class CpuDevice final : public Device {
   }
 
   void watch(Watched what) override {
+    const std::lock_guard lock(mutex_);
     watched_ = what;
     allocations_.watch(what.memory);
   }
@@ -307,11 +308,16 @@ class CpuDevice final : public Device {
  private:
   static CpuStream& of(Stream stream) { return *static_cast<CpuStream*>(stream); }
 
+  Watched watched() {
+    const std::lock_guard lock(mutex_);
+    return watched_;
+  }
+
   void run(Stream stream, Work work) { capturing(stream) ? of(stream).steps.push_back(std::move(work)) : work(); }
 
   void execute(const CpuKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters) {
     const Allocations::Snapshot memory = allocations_.snapshot();
-    const Watched watched = watched_;
+    const Watched watched = this->watched();
     const CubitCpuLaunch launch = {.grid = {shape.grid[0], shape.grid[1], shape.grid[2]},
                                    .threads = shape.threads,
                                    .dynamic_shared_memory = shape.dynamic_shared_memory,
@@ -331,8 +337,8 @@ class CpuDevice final : public Device {
   const CubitCpuInterface& functions_;
   DeviceFacts facts_;
   Allocations allocations_;
-  std::atomic<Watched> watched_{};
-  std::mutex mutex_;
+  std::mutex mutex_;  ///< of what follows
+  Watched watched_;
   std::vector<std::string> counted_;
 };
 
