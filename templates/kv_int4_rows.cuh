@@ -11,7 +11,7 @@
 // Scores:   per group  S += scale · (K words · Qᵀ),  and once per tile  S += headers · (0, group sum of Q) pairs
 // Outputs:  per group  Oᵀ += (V words)ᵀ · (P · scale)ᵀ,  and once per tile  shifts += headersᵀ · Pᵀ
 //
-// Interface of a number format: see sm80_gqa_decode.cuh.
+// Interface of a number format: see gqa_decode_block.cuh.
 #pragma once
 
 #include "copies.cuh"

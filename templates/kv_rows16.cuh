@@ -3,7 +3,7 @@
 // Scores:   S (tokens × heads) = K (A operand, ldmatrix) · Qᵀ (B operand, registers)
 // Outputs:  Oᵀ (channels × heads) = Vᵀ (A operand, ldmatrix.trans) · Pᵀ (B operand, P transposed in registers)
 //
-// Interface of a number format: see sm80_gqa_decode.cuh.
+// Interface of a number format: see gqa_decode_block.cuh.
 #pragma once
 
 #include "copies.cuh"

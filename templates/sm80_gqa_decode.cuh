@@ -27,19 +27,7 @@
 //
 // Rows at or beyond the length are not read: they arrive as zeros, and their scores are masked before the maximum.
 //
-// Roles that the plan chooses, each a header with a fixed interface:
-//   plan::Cache   cache addressing, see kv_contiguous.cuh
-//   plan::Format  number format (kv_rows16.cuh, kv_int4_rows.cuh); all functions are called by whole warps:
-//     kHeadTiles                    tiles of 8 heads
-//     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with, and
-//                                   where one of them goes in a stage's row
-//     Query, load_query(query, first head, stride, scale)   the B operand of a group of heads, scaled as the format needs
-//     clear_padding(stage)          once per stage, before the first copy
-//     scores(query, stage, scores)  [head tile][accumulator element], in base 2
-//     ValueScales, load_value_scales(scales, stage)   what accumulate needs to know of a tile's values beforehand
-//     exceeds(output, scales)       whether, for some lane, the output must be rescaled before those values are added
-//     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, scales, factors)
-//     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
+// Roles that the plan chooses, and what follows the loop: gqa_decode_block.cuh.
 // Which lane touches which byte: gqa_decode_lanes.h, shared with the plan's proofs.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "movmatrix", "Matrix fragments for mma.m16n8k16 with floating
@@ -48,22 +36,12 @@
 
 #include "copies.cuh"
 #include "gqa_decode_arguments.h"
+#include "gqa_decode_block.cuh"
 #include "gqa_decode_lanes.h"
-#include "kv_contiguous.cuh"
-#include "math.cuh"
-#include "online_softmax.cuh"
 #include "split_kv.cuh"
 #include "types.cuh"
 
 namespace cubit {
-
-using Format = plan::Format;
-using Softmax = OnlineSoftmax<Format::kHeadTiles>;
-
-constexpr int kTileTokens = lanes::kTileRows;
-constexpr int kChunkTokens = kTileTokens * plan::kWarps;
-constexpr int kStageBytes = plan::kKvStageBytes;
-constexpr int kMergePitch = lanes::merge_pitch(plan::kHeadDim);
 
 /// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece.
 class Fetcher {
@@ -146,18 +124,6 @@ class Fetcher {
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
 
-/// Scores of tokens at or beyond the length become minus infinity.
-__device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first, int length) {
-  const int row = lane_index() / 4;
-#pragma unroll
-  for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (first + row + i / 2 * 8 >= length) scores[tile][i] = negative_infinity();
-    }
-  }
-}
-
 /// One warp's part of chunks [share.first, share.last).
 __device__ __forceinline__ void walk(const Share& share, int length, const plan::Cache& cache,
                                      const Format::Query& query, uint32 stages, Softmax& softmax,
@@ -194,78 +160,6 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
   wait_copies<0>();
 }
 
-/// A warp's references and sums, [heads_per_kv].
-__device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst) {
-  const int lane = lane_index();
-  if (lane >= 4) return;  // every lane of a column has its totals
-#pragma unroll
-  for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int head = lanes::accumulator_head(lane, tile, i);
-      if (head >= plan::kHeadsPerKv) continue;
-      dst[head] = make_float2(softmax.reference(tile, i), softmax.sum(tile, i));  // access: stores of warps' sums
-    }
-  }
-}
-
-/// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A
-/// sequence without tokens has sum 0: its output is zero and its log-sum-exp minus infinity. Any other sum is above 1:
-/// its largest weight is.
-__device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, int head, int channel,
-                                       const Combined& result) {
-  const float inverse = reciprocal_fast(maximum(result.sum, 1e-30f));
-  char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride + head * args.output_head_stride;
-  using Output = Pair<plan::Output>;
-  store_global<plan::kAlignment>(row + 2 * channel, Output::pack(result.output.x * inverse, result.output.y * inverse),
-                                 Output::pack(result.output.z * inverse, result.output.w * inverse));
-  if (channel == 0 && args.lse != nullptr) {
-    const int heads = args.kv_heads * plan::kHeadsPerKv;
-    args.lse[static_cast<int64>(batch) * heads + head] = (result.reference + log2_fast(result.sum)) * kLn2;
-  }
-}
-
-/// Merges the warps' results, then, in the block that is last, the splits': four channels of one head per thread and step.
-__device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Share& share, int batch, int kv_head,
-                                      int split, const float* warp_outputs, float2* warp_stats) {
-  constexpr int kQuads = plan::kHeadDim / 4;
-  constexpr int kItems = plan::kHeadsPerKv * kQuads;
-  const int sequence = batch * args.kv_heads + kv_head;
-  const int64 first_split = static_cast<int64>(sequence) * args.splits;
-  float4* partial = reinterpret_cast<float4*>(args.partial) + first_split * kItems;
-  float2* partial_stats = reinterpret_cast<float2*>(args.partial_stats) + first_split * plan::kHeadsPerKv;
-  Parts parts{reinterpret_cast<const char*>(warp_outputs),
-              reinterpret_cast<const char*>(warp_stats),
-              plan::kWarps,
-              4 * plan::kHeadsPerKv * kMergePitch,
-              4 * kMergePitch,
-              8 * plan::kHeadsPerKv};
-  uint32* arrived = reinterpret_cast<uint32*>(warp_stats + plan::kWarps * plan::kHeadsPerKv);
-  bool is_result = share.active == 1;
-  while (true) {
-#pragma unroll 1
-    for (uint32 item = threadIdx.x; item < kItems; item += plan::kWarps * kWarpSize) {
-      const int head = static_cast<int>(item / kQuads);
-      const int quad = static_cast<int>(item % kQuads);
-      const Combined combined = combine(parts, head, quad);
-      if (is_result) {
-        finish(args, batch, kv_head * plan::kHeadsPerKv + head, 4 * quad, combined);
-        continue;
-      }
-      partial[split * kItems + item] = combined.output;
-      if (quad == 0) partial_stats[split * plan::kHeadsPerKv + head] = make_float2(combined.reference, combined.sum);
-    }
-    if (is_result || !last_block(args.counters + sequence, share.active, arrived)) return;
-    parts = {reinterpret_cast<const char*>(partial),
-             reinterpret_cast<const char*>(partial_stats),
-             share.active,
-             16 * kItems,
-             16 * kQuads,
-             8 * plan::kHeadsPerKv};
-    is_result = true;
-  }
-}
-
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPerSm)
@@ -297,12 +191,10 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   }
   softmax.finish();
 
-  __syncthreads();
-  float* merged = reinterpret_cast<float*>(shared);
-  float2* stats = reinterpret_cast<float2*>(merged + plan::kWarps * plan::kHeadsPerKv * kMergePitch);
-  Format::store(output, merged + warp * plan::kHeadsPerKv * kMergePitch, kMergePitch);
-  store_stats(softmax, stats + warp * plan::kHeadsPerKv);
+  __syncthreads();  // warps write where others' stages were
+  const WarpResults results = results_in(shared);
+  store_results(output, softmax, results, warp);
   __syncthreads();
 
-  merge(args, share, batch, kv_head, split, merged, stats);
+  merge(args, share, batch, kv_head, split, results);
 }

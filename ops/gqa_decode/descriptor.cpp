@@ -32,6 +32,9 @@ std::vector<Field<GqaDecode>> make_fields() {
                                      &GqaDecode::output, elements),
       number_field<GqaDecode>({"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                               &GqaDecode::alignment, {16, 8, 4}),
+      word_field<GqaDecode, Family>(
+          {"family", "auto, sm80, sm90", "auto", "kernel family; auto is the architecture's own"}, &GqaDecode::family,
+          {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
   };
 }
 
@@ -69,6 +72,16 @@ void validate(const GqaDecode& descriptor) {
                        descriptor.groups, descriptor.head_dim / descriptor.groups),
            fmt::format("at most {} groups for this head_dim", descriptor.head_dim / 16));
   }
+  if (descriptor.family == Family::sm90) {
+    const std::string why = why_not_bulk_copies(descriptor);
+    if (!why.empty()) reject(descriptor, "family=sm90 copies rows in bulk: " + why, "family=sm80, or leave family out");
+  }
+}
+
+std::string why_not_bulk_copies(const GqaDecode& descriptor) {
+  if (descriptor.alignment < 16) return "every pointer and stride must be a multiple of 16 bytes";
+  if (descriptor.row_bytes() % 16 == 0) return "";
+  return fmt::format("rows must be a multiple of 16 bytes, and these are {}", descriptor.row_bytes());
 }
 
 std::string_view element_type(Element element) { return element == Element::bf16 ? "BF16" : "F16"; }

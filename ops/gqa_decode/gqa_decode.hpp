@@ -25,6 +25,9 @@ GqaDecode parse(std::string_view text);
 /// Rules between fields; parse() has applied them. Throws Failure(invalid_argument).
 void validate(const GqaDecode& descriptor);
 
+/// Why no bulk copy can move the descriptor's rows; empty if one can. PTX ISA, "cp.async.bulk": 16-byte units.
+std::string why_not_bulk_copies(const GqaDecode& descriptor);
+
 std::string_view element_type(Element element);            ///< "BF16", as safetensors spells it
 std::string_view cache_type(const GqaDecode& descriptor);  ///< "BF16", "F16" or "U8"
 int cache_element_bytes(const GqaDecode& descriptor);
@@ -32,6 +35,7 @@ int cache_element_bytes(const GqaDecode& descriptor);
 /// Everything that is decided before a batch is known.
 struct Plan {
   GqaDecode descriptor;
+  Family family = Family::automatic;  ///< chosen: never automatic
   int warps = 4;
   int stages = 0;
   int blocks_per_sm = 0;

@@ -17,43 +17,55 @@ constexpr int kMostKeptOffsets = 24;
 constexpr int kMostRegistersBesideOffsets = 192;  // of 255; with more, some architecture's compiler spilled
 constexpr int kFewestStages = 3;                  // one in use, one landed or landing, one on its way
 
-std::string why_not_sm80(const codegen::Architecture& architecture) {
+std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
   if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
   if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16})) return "it needs mma.sync m16n8k16";
   return "";
 }
 
-std::string why_not_sm90(const codegen::Architecture& architecture) {
-  if (!architecture.bulk_copy) return "it needs cp.async.bulk, which sm_90 brought";
+std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  if (!architecture.bulk_copy || !architecture.clusters)
+    return "it needs cp.async.bulk and clusters, which sm_90 brought";
+  const std::string why = why_not_bulk_copies(descriptor);
+  return why.empty() ? "this version of cubit has no kernel of it yet" : why;
+}
+
+std::string why_not_sm75(const GqaDecode&, const codegen::Architecture&) {
   return "this version of cubit has no kernel of it yet";
 }
 
-std::string why_not_sm75(const codegen::Architecture&) { return "this version of cubit has no kernel of it yet"; }
-
-/// A kernel family; why_not is empty where it can be chosen. The first such family is.
-struct Family {
+/// A kernel family; why_not is empty where it can be chosen.
+struct FamilyFacts {
+  Family family;
   std::string_view name;
-  std::string (*why_not)(const codegen::Architecture&);
+  std::string (*why_not)(const GqaDecode&, const codegen::Architecture&);
 };
-constexpr Family kFamilies[] = {
-    {"sm90_gqa_decode", why_not_sm90}, {"sm80_gqa_decode", why_not_sm80}, {"sm75_gqa_decode", why_not_sm75}};
+/// Without a family in the descriptor the first that fits is chosen. sm90 comes after sm80 until a device has shown that
+/// it is the faster one.
+constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", why_not_sm80},
+                                     {Family::sm90, "sm90_gqa_decode", why_not_sm90},
+                                     {Family::automatic, "sm75_gqa_decode", why_not_sm75}};
 
-/// Sets the report's family and rejections; throws if every family is rejected.
+/// Sets the plan's family and the rejections; throws if every family is rejected.
 void choose_family(Plan& plan, const codegen::Architecture& architecture) {
+  const Family wanted = plan.descriptor.family;
   std::string reasons;
-  for (const Family& family : kFamilies) {
-    const std::string why = family.why_not(architecture);
+  for (const FamilyFacts& candidate : kFamilies) {
+    std::string why = candidate.why_not(plan.descriptor, architecture);
+    if (why.empty() && wanted != Family::automatic && wanted != candidate.family) why = "the descriptor names another";
     if (why.empty() && plan.report.family.empty()) {
-      plan.report.family = family.name;
+      plan.family = candidate.family;
+      plan.report.family = candidate.name;
     } else {
-      plan.report.rejections.push_back({std::string(family.name), why.empty() ? "an earlier family fits" : why});
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", family.name, why);
+      plan.report.rejections.push_back({std::string(candidate.name), why.empty() ? "an earlier family fits" : why});
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.name, why);
     }
   }
   if (!plan.report.family.empty()) return;
   throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-                fmt::format("no kernel family runs there ({})", reasons), "accepted: sm_80 and later");
+                fmt::format("no kernel family runs there ({})", reasons),
+                wanted == Family::sm90 ? "accepted: sm_90 and later" : "accepted: sm_80 and later");
 }
 
 /// Registers that the loop keeps live, by counting its arrays. Blocks per SM are chosen so that each thread is allowed at

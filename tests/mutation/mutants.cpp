@@ -24,10 +24,10 @@ constexpr const char* kNoMbarriers = "none: racecheck takes the healthy pipeline
 constexpr Mutant kMutants[] = {
     {"healthy_rows", kRows, "batch=2,context=300", "", "", "", "", "all: nothing is found"},
     {"missing_barrier", kRows, "batch=1,context=100", "sm80_gqa_decode.cuh",
-     "store_stats(softmax, stats + warp * plan::kHeadsPerKv);\n  __syncthreads();",
-     "store_stats(softmax, stats + warp * plan::kHeadsPerKv);", "nobody has written", "racecheck"},
+     "store_results(output, softmax, results, warp);\n  __syncthreads();",
+     "store_results(output, softmax, results, warp);", "nobody has written", "racecheck"},
     {"ring_used_again_too_early", kRows, "batch=1,context=300", "sm80_gqa_decode.cuh",
-     "  softmax.finish();\n\n  __syncthreads();", "  softmax.finish();\n", "race in shared memory", "racecheck"},
+     "  __syncthreads();  // warps write where others' stages were\n", "", "race in shared memory", "racecheck"},
     {"copy_not_waited_for", kRows, "batch=1,context=300", "sm80_gqa_decode.cuh", "wait_copies<plan::kStages - 2>();",
      "wait_copies<plan::kStages - 1>();", "while an asynchronous copy to it is under way", "racecheck"},
     {"wrong_stage", kRows, "batch=1,context=300", "sm80_gqa_decode.cuh",
@@ -46,7 +46,7 @@ constexpr Mutant kMutants[] = {
      "atom.acq_rel.cta.global.add.u32", "race in global memory", "none: racecheck watches shared memory only"},
     {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
      "", "none: that is for a profiler"},
-    {"element_not_stored", kRows, "batch=1,context=1024", "sm80_gqa_decode.cuh", "if (quad == 0) partial_stats",
+    {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad == 0) partial_stats",
      "if (quad == 0 && head != 3) partial_stats", "nobody has written", "initcheck"},
 
     {"healthy_pipeline", kPipeline, "", "", "", "", "", kNoMbarriers},

@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"mha:x=1", "descriptor \"mha:x=1\": there is no operator \"mha\"; accepted: gqa_decode, stream_read"},
         Refused{"gqa_decode:speed=9",
                 "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
-                "heads_per_kv, kv, groups, query, output, alignment"},
+                "heads_per_kv, kv, groups, query, output, alignment, family"},
         Refused{"gqa_decode:head_dim=100",
                 "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 128"},
         Refused{"gqa_decode:kv=int4_rows,groups=3",

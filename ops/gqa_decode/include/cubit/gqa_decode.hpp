@@ -17,6 +17,13 @@ enum class KvFormat {
 
 enum class Element { bf16, fp16 };
 
+/// Which kernel: named after the first architecture that has its instructions. Later ones run it too.
+enum class Family {
+  automatic,  ///< the architecture's own, see `cubit explain`
+  sm80,       ///< cp.async, ldmatrix, mma.sync
+  sm90,       ///< bulk copies, transaction barriers, clusters
+};
+
 /// Attention of one new token per sequence over a KV cache.
 /// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)
 struct GqaDecode {
@@ -27,6 +34,7 @@ struct GqaDecode {
   Element query = Element::bf16;
   Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
   int alignment = 16;              ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
+  Family family = Family::automatic;
 
   auto operator<=>(const GqaDecode&) const = default;
 
@@ -47,6 +55,7 @@ struct GqaDecode {
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
+    if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
     return "gqa_decode" + fields;
   }
 };
