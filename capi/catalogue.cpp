@@ -43,7 +43,7 @@ Json architecture_json(const codegen::Architecture& row) {
           {"stmatrix", row.stmatrix},
           {"cp_async", row.cp_async},
           {"bulk_copy", row.bulk_copy},
-          {"clusters", row.clusters},
+          {"cluster_blocks", row.cluster_blocks},
           {"wgmma", row.wgmma},
           {"fp8_conversion", row.fp8_conversion}};
 }

@@ -20,6 +20,7 @@ struct Header {
 struct LaunchFacts {
   int threads = 0;                ///< per block
   int dynamic_shared_memory = 0;  ///< bytes; above 48 KiB the loader raises the function's limit
+  int cluster_blocks = 1;         ///< at most; above 8 the loader allows the function a size that is not portable
 };
 
 /// What the compiler makes: a cubin for a GPU, or PTX, with line information, for the CPU device.

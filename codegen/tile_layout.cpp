@@ -245,10 +245,10 @@ TileLayout plain_layout(int rows, int row_bytes, int alignment) {
   return {.rows = rows, .row_bytes = row_bytes, .pitch = round_up(row_bytes, alignment), .swizzle = {}};
 }
 
-/// Every other layout worth a look, simplest first: swizzled, padded, padded and swizzled.
-std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment, int unit) {
+/// Every other layout worth a look, simplest first: swizzled, padded, padded and swizzled; of whole rows padded ones.
+std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment, int unit, bool whole_rows) {
   std::vector<TileLayout> swizzled;
-  add_swizzles(swizzled, plain, unit);
+  if (!whole_rows) add_swizzles(swizzled, plain, unit);
   std::vector<TileLayout> padded;
   std::vector<TileLayout> both;
   // Banks repeat every 128 bytes, so does the effect of padding.
@@ -257,7 +257,7 @@ std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment,
     TileLayout wider = plain;
     wider.pitch += step * alignment;
     padded.push_back(wider);
-    add_swizzles(both, wider, unit);
+    if (!whole_rows) add_swizzles(both, wider, unit);
   }
   std::vector<TileLayout> candidates;
   for (std::vector<TileLayout>* group : {&swizzled, &padded, &both}) {
@@ -295,7 +295,8 @@ std::vector<ConflictProof> prove(const TileLayout& layout, std::span<const TileA
   return proofs;
 }
 
-TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses) {
+TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses,
+                         bool whole_rows) {
   if (alignment < 1 || alignment > kBanks * kBankBytes || !std::has_single_bit(static_cast<unsigned>(alignment))) {
     throw bug(fmt::format("row alignment {}", alignment), "a power of two from 1 to 128");
   }
@@ -314,7 +315,7 @@ TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const
     phases = phases_of(traces);
     order_by_conflicts(phases, best);
   }
-  for (const TileLayout& candidate : candidates_after(best, alignment, unit)) {
+  for (const TileLayout& candidate : candidates_after(best, alignment, unit, whole_rows)) {
     check(candidate);
     const Cost cost =
         by_pieces ? Cost{total_wavefronts(candidate, phases, fewest), plain.ideal} : total_cost(candidate, traces);

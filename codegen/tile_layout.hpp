@@ -72,7 +72,9 @@ std::vector<ConflictProof> prove(const TileLayout& layout, std::span<const TileA
 
 /// The simplest layout with the fewest wavefronts over all accesses: no swizzle and no padding before a swizzle before
 /// padding, smallest size first. `alignment` is that of every row start (16 for ldmatrix and 16-byte copies).
-TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses);
+/// `whole_rows`: no swizzle, for rows that arrive in one piece, as those of bulk copies do.
+TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses,
+                         bool whole_rows = false);
 
 /// Text of a constexpr device function `int name(int row, int byte)` that computes layout.address.
 std::string layout_function(const std::string& name, const TileLayout& layout);

@@ -31,6 +31,7 @@ struct LaunchShape {
   std::array<unsigned, 3> grid{1, 1, 1};
   unsigned threads = 0;
   unsigned dynamic_shared_memory = 0;
+  unsigned cluster_blocks = 1;  ///< along x; grid[0] is a multiple of it
 };
 
 using Stream = void*;  ///< a CUstream; nullptr is the legacy default stream

@@ -321,6 +321,7 @@ class CpuDevice final : public Device {
     const CubitCpuLaunch launch = {.grid = {shape.grid[0], shape.grid[1], shape.grid[2]},
                                    .threads = shape.threads,
                                    .dynamic_shared_memory = shape.dynamic_shared_memory,
+                                   .cluster_blocks = shape.cluster_blocks,
                                    .parameters = parameters.data(),
                                    .parameter_bytes = parameters.size(),
                                    .memory = memory.ranges.data(),

@@ -1,6 +1,7 @@
 // libcubit_cpu's one export: load and execute behind a C table.
 #include "runtime/cpu/interface.h"
 
+#include <array>
 #include <exception>
 #include <optional>
 
@@ -47,9 +48,12 @@ int execute_program(const CubitCpuProgram* program, const CubitCpuLaunch* launch
     const MemoryMap memory(std::move(ranges));
     std::optional<Counters> counters;
     if (launch->counted != nullptr) counters.emplace(*program_of(program));
+    std::array<std::uint32_t, 3> cluster{};  // zeros: as the kernel's PTX says
+    if (launch->cluster_blocks > 1) cluster = {launch->cluster_blocks, 1, 1};
     execute(*program_of(program),
             {.grid = {launch->grid[0], launch->grid[1], launch->grid[2]},
              .block = {launch->threads, 1, 1},
+             .cluster = cluster,
              .dynamic_shared_bytes = launch->dynamic_shared_memory,
              .parameters = {static_cast<const std::byte*>(launch->parameters), launch->parameter_bytes},
              .memory = &memory,

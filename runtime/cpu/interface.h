@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define CUBIT_CPU_INTERFACE_VERSION 2
+#define CUBIT_CPU_INTERFACE_VERSION 3
 #define CUBIT_CPU_INTERFACE_SYMBOL "cubit_cpu_interface"
 
 struct CubitCpuProgram;
@@ -28,6 +28,7 @@ struct CubitCpuLaunch {
   uint32_t grid[3];
   uint32_t threads;
   uint32_t dynamic_shared_memory;
+  uint32_t cluster_blocks; /* along x */
   const void* parameters;
   size_t parameter_bytes;
   const struct CubitCpuRange* memory; /* all that the kernel may touch */

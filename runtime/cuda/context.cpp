@@ -9,6 +9,7 @@ namespace {
 /// What a launch may use of shared memory, static and dynamic together, before the function's limit is raised
 /// (CUDA C++ Programming Guide, "Shared Memory", every architecture).
 constexpr int kSharedMemoryWithoutOptIn = 48 * 1024;
+constexpr int kPortableClusterBlocks = 8;
 
 DriverStream driver_stream(Stream stream) { return static_cast<DriverStream>(stream); }
 Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
@@ -33,6 +34,9 @@ class ContextKernel final : public LoadedKernel {
   }
   void allow_dynamic_shared_memory(int bytes) {
     check(driver_, driver_.cuFuncSetAttribute(function_, kMaxDynamicSharedSizeBytes, bytes), "cuFuncSetAttribute");
+  }
+  void allow_large_clusters() {
+    check(driver_, driver_.cuFuncSetAttribute(function_, kNonPortableClusterSizeAllowed, 1), "cuFuncSetAttribute");
   }
   Function function() const { return function_; }
 
@@ -108,6 +112,7 @@ std::unique_ptr<LoadedKernel> ContextDevice::load(const Artifact& artifact, cons
   if (launch.dynamic_shared_memory + artifact.resources.static_shared_memory > kSharedMemoryWithoutOptIn) {
     kernel->allow_dynamic_shared_memory(launch.dynamic_shared_memory);
   }
+  if (launch.cluster_blocks > kPortableClusterBlocks) kernel->allow_large_clusters();
   return kernel;
 }
 
@@ -115,10 +120,24 @@ void ContextDevice::launch(const LoadedKernel& kernel, const LaunchShape& shape,
                            Stream stream) {
   // The kernel's one argument is a struct by value: the driver copies it before the call returns.
   void* arguments[] = {const_cast<std::byte*>(parameters.data())};
-  const Result result = driver_.cuLaunchKernel(
-      static_cast<const ContextKernel&>(kernel).function(), shape.grid[0], shape.grid[1], shape.grid[2], shape.threads,
-      1, 1, shape.dynamic_shared_memory, driver_stream(stream), parameters.empty() ? nullptr : arguments, nullptr);
+  void** const given = parameters.empty() ? nullptr : arguments;
+  const Function function = static_cast<const ContextKernel&>(kernel).function();
+  if (shape.cluster_blocks > 1) return launch_clusters(function, shape, given, driver_stream(stream));
+  const Result result = driver_.cuLaunchKernel(function, shape.grid[0], shape.grid[1], shape.grid[2], shape.threads, 1,
+                                               1, shape.dynamic_shared_memory, driver_stream(stream), given, nullptr);
   check(driver_, result, "cuLaunchKernel");
+}
+
+void ContextDevice::launch_clusters(Function function, const LaunchShape& shape, void** parameters,
+                                    DriverStream stream) {
+  LaunchAttribute cluster{.id = kClusterDimension, .value = {shape.cluster_blocks, 1, 1}};
+  const LaunchConfig config{.grid = {shape.grid[0], shape.grid[1], shape.grid[2]},
+                            .block = {shape.threads, 1, 1},
+                            .shared_bytes = shape.dynamic_shared_memory,
+                            .stream = stream,
+                            .attributes = &cluster,
+                            .attribute_count = 1};
+  check(driver_, driver_.cuLaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
 }
 
 bool ContextDevice::capturing(Stream stream) {

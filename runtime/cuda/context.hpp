@@ -60,6 +60,8 @@ class ContextDevice final : public Device {
   double replay(Graph& graph, Stream stream) override;
 
  private:
+  void launch_clusters(Function function, const LaunchShape& shape, void** parameters, DriverStream stream);
+
   const Driver& driver_;
   Context context_;
   unsigned long long id_;

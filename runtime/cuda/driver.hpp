@@ -35,6 +35,26 @@ inline constexpr int kCapabilityMinor = 76;
 
 /// CUfunction_attribute
 inline constexpr int kMaxDynamicSharedSizeBytes = 8;
+inline constexpr int kNonPortableClusterSizeAllowed = 14;
+
+/// CUlaunchAttributeID
+inline constexpr int kClusterDimension = 4;
+
+/// CUlaunchAttribute; the value is a union of 64 bytes, of which a cluster's size takes three words.
+struct LaunchAttribute {
+  alignas(8) int id = 0;
+  alignas(8) unsigned value[16] = {};
+};
+
+/// CUlaunchConfig
+struct LaunchConfig {
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  DriverStream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
 
 /// CUstreamCaptureMode
 inline constexpr int kCaptureThreadLocal = 1;
@@ -77,6 +97,7 @@ inline constexpr unsigned long long kLegacyStream = 1;
   X(cuLaunchKernel, 4000,                                                                                      \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
      unsigned block_z, unsigned shared_bytes, DriverStream stream, void** parameters, void** extra))           \
+  X(cuLaunchKernelEx, 11060, (const LaunchConfig* config, Function function, void** parameters, void** extra)) \
   X(cuMemAlloc, 3020, (Address * memory, std::size_t bytes))                                                   \
   X(cuMemFree, 3020, (Address memory))                                                                         \
   X(cuMemsetD8Async, 3020, (Address memory, unsigned char value, std::size_t bytes, DriverStream stream))      \

@@ -56,25 +56,27 @@ TEST(ArchitectureNvrtc, EveryTargetOfThisCompilerHasARow) {
 
 struct Feature {
   const char* name;
-  bool Architecture::*flag;
+  bool (*has)(const Architecture&);
   const char* body;
 };
 
 constexpr std::array kFeatures = {
-    Feature{"ldmatrix", &Architecture::ldmatrix,
+    Feature{"ldmatrix", [](const Architecture& row) { return row.ldmatrix; },
             R"(asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(p[0]) : "r"(p[1]));)"},
-    Feature{"movmatrix", &Architecture::movmatrix,
+    Feature{"movmatrix", [](const Architecture& row) { return row.movmatrix; },
             R"(asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(p[0]) : "r"(p[1]));)"},
-    Feature{"stmatrix", &Architecture::stmatrix,
+    Feature{"stmatrix", [](const Architecture& row) { return row.stmatrix; },
             R"(asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" :: "r"(p[0]), "r"(p[1]));)"},
-    Feature{"cp_async", &Architecture::cp_async,
+    Feature{"cp_async", [](const Architecture& row) { return row.cp_async; },
             R"(asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(p[0]), "l"(p));)"},
-    Feature{"bulk_copy", &Architecture::bulk_copy,
+    Feature{"bulk_copy", [](const Architecture& row) { return row.bulk_copy; },
             R"(asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 16, [%2];")"
             R"(:: "r"(p[0]), "l"(p), "r"(p[1]));)"},
-    Feature{"clusters", &Architecture::clusters, R"(asm volatile("barrier.cluster.arrive;");)"},
-    Feature{"wgmma", &Architecture::wgmma, R"(asm volatile("wgmma.fence.sync.aligned;");)"},
-    Feature{"fp8_conversion", &Architecture::fp8_conversion,
+    Feature{"clusters", [](const Architecture& row) { return row.cluster_blocks > 0; },
+            R"(asm volatile("barrier.cluster.arrive;");)"},
+    Feature{"wgmma", [](const Architecture& row) { return row.wgmma; },
+            R"(asm volatile("wgmma.fence.sync.aligned;");)"},
+    Feature{"fp8_conversion", [](const Architecture& row) { return row.fp8_conversion; },
             R"(asm volatile("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(p[0]) : "h"((short)p[1]));)"},
 };
 
@@ -83,7 +85,7 @@ TEST(ArchitectureNvrtc, AFlagIsSetExactlyWhereItsInstructionCompiles) {
   for (const Architecture* row : rows_of(*probe)) {
     for (const Feature& feature : kFeatures) {
       const NvrtcProbe::Result result = probe->compile(kernel(feature.body), row->name);
-      EXPECT_EQ(result.compiled, row->*feature.flag) << row->name << " " << feature.name << "\n" << result.log;
+      EXPECT_EQ(result.compiled, feature.has(*row)) << row->name << " " << feature.name << "\n" << result.log;
     }
   }
 }

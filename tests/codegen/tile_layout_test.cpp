@@ -277,6 +277,17 @@ TEST(SearchLayout, EveryRowLengthBecomesFreeOfConflicts) {
   }
 }
 
+TEST(SearchLayout, WholeRowsArePaddedAndNotSwizzled) {
+  for (int row_bytes = 16; row_bytes <= 512; row_bytes += 16) {
+    const std::vector<TileAccess> accesses = {ldmatrix(32, row_bytes)};
+    const TileLayout found = search_layout(32, row_bytes, 16, accesses, true);
+    EXPECT_EQ(found.swizzle, Swizzle{}) << row_bytes;
+    EXPECT_EQ(degree(found, accesses[0]), 1) << row_bytes;
+    const bool needs_padding = degree(plain(32, row_bytes), accesses[0]) > 1;
+    EXPECT_EQ(found.pitch, needs_padding ? row_bytes + 16 : row_bytes);
+  }
+}
+
 TEST(SearchLayout, NarrowAccessesMayBeSwizzledInNarrowUnits) {
   const std::vector<TileAccess> accesses = {fragment_load()};
   const TileLayout found = search_layout(8, 16, 4, accesses);

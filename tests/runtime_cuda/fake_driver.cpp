@@ -44,6 +44,7 @@ struct FakeStream {
 struct FakeFunction {
   unsigned long long context = 0;
   int shared_limit = kDefaultShared;
+  bool large_clusters = false;
 };
 
 struct State final : Controls {
@@ -243,8 +244,12 @@ Result cuKernelGetFunction(Function* function, KernelHandle) {
   return kSuccess;
 }
 Result cuFuncSetAttribute(Function function, int attribute, int value) {
-  if (attribute != kMaxDynamicSharedSizeBytes) return kInvalidValue;
   auto& target = *reinterpret_cast<FakeFunction*>(function);
+  if (attribute == kNonPortableClusterSizeAllowed) {
+    target.large_clusters = value != 0;
+    return kSuccess;
+  }
+  if (attribute != kMaxDynamicSharedSizeBytes) return kInvalidValue;
   target.shared_limit = value;
   state().limit_log.push_back({target.context, value});
   return kSuccess;
@@ -259,6 +264,17 @@ Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsig
   if (parameters != nullptr) std::memcpy(&record.first_parameter, parameters[0], sizeof record.first_parameter);
   state().launch_log.push_back(record);
   return kSuccess;
+}
+Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters, void** extra) {
+  if (config->attribute_count != 1 || config->attributes->id != kClusterDimension) return kInvalidValue;
+  const unsigned blocks = config->attributes->value[0];
+  const unsigned most = reinterpret_cast<FakeFunction*>(function)->large_clusters ? 16 : 8;
+  if (blocks > most || config->grid[0] % blocks != 0) return kInvalidValue;
+  const Result result =
+      cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2], config->block[0], config->block[1],
+                     config->block[2], config->shared_bytes, config->stream, parameters, extra);
+  if (result == kSuccess) state().launch_log.back().cluster_blocks = blocks;
+  return result;
 }
 Result cuMemAlloc(Address* memory, std::size_t bytes) {
   if (current() == nullptr) return kInvalidContext;

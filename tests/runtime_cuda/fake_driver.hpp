@@ -18,6 +18,7 @@ struct LaunchRecord {
   unsigned shared_bytes = 0;
   int first_parameter = 0;  ///< the first four bytes of the argument struct; 0 without one
   bool captured = false;
+  unsigned cluster_blocks = 1;
 };
 
 struct LimitRecord {

@@ -177,6 +177,20 @@ TEST_F(Residency, FailedLoadIsNotRememberedAndLeaksNothing) {
   EXPECT_THAT(driver_.launches(), SizeIs(1));
 }
 
+TEST_F(Residency, ClustersAreALaunchsOwn) {
+  const auto launch_clusters = [&](int most, unsigned blocks) {
+    Kernel kernel(artifact(), {128, kShared, most});
+    kernel.launch(current_cuda_device(), {{32, 1, 1}, 128, kShared, blocks}, parameters(), nullptr);
+  };
+  launch_clusters(8, 8);
+  EXPECT_EQ(driver_.launches().back().cluster_blocks, 8U);
+  launch_clusters(16, 16);
+  EXPECT_EQ(driver_.launches().back().cluster_blocks, 16U);
+  launch_clusters(16, 1);
+  EXPECT_EQ(driver_.launches().back().cluster_blocks, 1U);
+  EXPECT_EQ(fake::failure_of([&] { launch_clusters(8, 16); }).given(), "cuLaunchKernelEx");
+}
+
 TEST_F(Residency, LaunchErrorNamesTheCall) {
   driver_.fail("cuLaunchKernel", 719);
   EXPECT_EQ(fake::failure_of([&] { launch(nullptr); }).given(), "cuLaunchKernel");
