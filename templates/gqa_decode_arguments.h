@@ -31,6 +31,7 @@ struct GqaDecodeArguments {
   int max_length;
   int splits;
   float scale_log2;  // softmax scale times log2(e)
+  int clustered;     // family sm90: the splits of a sequence are a cluster, and no workspace is used
 };
 
 }  // namespace cubit

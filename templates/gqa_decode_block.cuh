@@ -98,6 +98,15 @@ __device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch
   }
 }
 
+__device__ __forceinline__ Parts parts_of(const WarpResults& results) {
+  return {reinterpret_cast<const char*>(results.outputs),
+          reinterpret_cast<const char*>(results.stats),
+          plan::kWarps,
+          4 * plan::kHeadsPerKv * kMergePitch,
+          4 * kMergePitch,
+          8 * plan::kHeadsPerKv};
+}
+
 /// Merges the warps' results, then, in the block that is last, the splits': four channels of one head per thread and step.
 __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Share& share, int batch, int kv_head,
                                       int split, const WarpResults& results) {
@@ -107,12 +116,7 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Shar
   const int64 first_split = static_cast<int64>(sequence) * args.splits;
   float4* partial = reinterpret_cast<float4*>(args.partial) + first_split * kItems;
   float2* partial_stats = reinterpret_cast<float2*>(args.partial_stats) + first_split * plan::kHeadsPerKv;
-  Parts parts{reinterpret_cast<const char*>(results.outputs),
-              reinterpret_cast<const char*>(results.stats),
-              plan::kWarps,
-              4 * plan::kHeadsPerKv * kMergePitch,
-              4 * kMergePitch,
-              8 * plan::kHeadsPerKv};
+  Parts parts = parts_of(results);
   uint32* arrived = reinterpret_cast<uint32*>(results.stats + plan::kWarps * plan::kHeadsPerKv);
   bool is_result = share.active == 1;
   while (true) {

@@ -34,6 +34,14 @@ TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
           }};
 }
 
+/// BulkRing::wait: a lane's row, where it is beyond the length.
+TileAccess missing_rows(const GqaDecode& descriptor) {
+  return {"zeros beyond the length", AccessKind::store, 16, descriptor.row_bytes() / 16,
+          [](int instance, int lane) -> MaybeByte {
+            return TileByte{lane, 16 * instance};
+          }};
+}
+
 /// Rows16::scores and Rows16::accumulate.
 void add_rows16(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
   const int steps = descriptor.head_dim / 16;
@@ -92,8 +100,11 @@ int stage_row_bytes(const GqaDecode& descriptor) {
   return descriptor.row_bytes() - header_bytes(descriptor) + padded_header_bytes(descriptor);
 }
 
-std::vector<TileAccess> stage_accesses(const GqaDecode& descriptor, int copy_bytes) {
-  std::vector<TileAccess> accesses = {copies(descriptor, copy_bytes)};
+std::vector<TileAccess> stage_accesses(const Plan& plan) {
+  const GqaDecode& descriptor = plan.descriptor;
+  std::vector<TileAccess> accesses;
+  // Bulk copies write whole rows and meet no banks that lanes would share.
+  accesses.push_back(plan.family == Family::sm90 ? missing_rows(descriptor) : copies(descriptor, plan.copy_bytes));
   if (descriptor.kv == KvFormat::int4_rows) {
     add_int4_rows(descriptor, accesses);
   } else {
@@ -123,12 +134,22 @@ int slot_period(const codegen::TileLayout& stage, const TileAccess& copies) {
   return copies.instances;
 }
 
-int merge_bytes(const GqaDecode& descriptor, int warps) {
+int merge_bytes(const Plan& plan) {
   constexpr int kArrivedWord = 16;  // of last_block; padded so that the sum stays a multiple of 16
-  return warps * descriptor.heads_per_kv * (merge_pitch(descriptor) + 8) + kArrivedWord;
+  const GqaDecode& descriptor = plan.descriptor;
+  // In a cluster the block's own sums follow the warps'.
+  const int own_sums = plan.cluster_blocks > 1 ? (8 * descriptor.heads_per_kv + 15) / 16 * 16 : 0;
+  const int results = plan.warps * descriptor.heads_per_kv * (merge_pitch(descriptor) + 8);
+  return results + std::max(kArrivedWord, own_sums);
 }
 
-std::vector<codegen::ConflictProof> merge_proofs(const GqaDecode& descriptor, int warps) {
+int Plan::barriers_at(int stage_count) const {
+  return (std::max(warps * stage_count * stage.size(), merge_bytes(*this)) + 15) / 16 * 16;
+}
+
+std::vector<codegen::ConflictProof> merge_proofs(const Plan& plan) {
+  const GqaDecode& descriptor = plan.descriptor;
+  const int warps = plan.warps;
   const int heads = descriptor.heads_per_kv;
   const int tiles = (heads + 7) / 8;
   const int quads = descriptor.head_dim / 4;
@@ -170,7 +191,13 @@ std::vector<codegen::ConflictProof> merge_proofs(const GqaDecode& descriptor, in
                                 if (item >= items) return std::nullopt;
                                 return TileByte{item / quads, 0};
                               }};
-  return {prove(outputs, stores), prove(outputs, loads), prove(stats, stat_stores), prove(stats, stat_loads)};
+  std::vector<codegen::ConflictProof> proofs = {prove(outputs, stores), prove(outputs, loads),
+                                                prove(stats, stat_stores), prove(stats, stat_loads)};
+  if (plan.cluster_blocks > 1) {
+    const TileAccess own_stores{"stores of the block's outputs", AccessKind::store, 16, loads.instances, loads.at};
+    proofs.push_back(prove(outputs, own_stores));
+  }
+  return proofs;
 }
 
 }  // namespace cubit::ops::gqa_decode

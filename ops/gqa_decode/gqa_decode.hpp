@@ -45,9 +45,13 @@ struct Plan {
   int counted_registers = 0;  ///< that the loop keeps live, per thread
   codegen::TileLayout stage;  ///< 16 rows of keys, then 16 rows of values
   int shared_memory = 0;
+  int cluster_blocks = 1;  ///< family sm90: the most splits of a sequence that can be one cluster
   PlanReport report;
 
   int chunk_tokens() const { return 16 * warps; }
+  /// Behind the stages, and behind the results that take their place after the loop: family sm90 keeps a barrier per
+  /// warp and stage there.
+  int barriers_at(int stage_count) const;
   int row_header_bytes() const { return descriptor.kv == KvFormat::int4_rows ? 4 * descriptor.groups : 0; }
 };
 
@@ -65,18 +69,24 @@ void write_report(Plan& plan, const codegen::Architecture& architecture);
 /// Bytes of one row in a stage: the header is padded to whole 16-byte matrix rows.
 int stage_row_bytes(const GqaDecode& descriptor);
 /// The shared-memory accesses of the loop, by which the stage's layout is searched and proved.
-std::vector<codegen::TileAccess> stage_accesses(const GqaDecode& descriptor, int copy_bytes);
+std::vector<codegen::TileAccess> stage_accesses(const Plan& plan);
 /// Proofs of the accesses after the loop, where the warps' results are merged.
-std::vector<codegen::ConflictProof> merge_proofs(const GqaDecode& descriptor, int warps);
+std::vector<codegen::ConflictProof> merge_proofs(const Plan& plan);
 /// The smallest n for which copy i of a lane goes where its copy i % n goes, plus a distance that is the same for all
 /// lanes.
 int slot_period(const codegen::TileLayout& stage, const codegen::TileAccess& copies);
-int merge_bytes(const GqaDecode& descriptor, int warps);
+int merge_bytes(const Plan& plan);
 
 /// Throws Failure(invalid_argument) for what is not a finite number of reasonable size.
 void check_softmax_scale(double scale);
 
-/// Blocks per (sequence, KV head), from host-side bounds and the device alone.
+/// How the blocks of a (sequence, KV head) are made, from host-side bounds and the device alone.
+struct Split {
+  int splits = 1;
+  bool clustered = false;  ///< they are a cluster, and need no workspace
+};
+Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
+/// Family sm80's part of it.
 int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device);
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,

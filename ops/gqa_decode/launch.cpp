@@ -28,8 +28,9 @@ std::size_t stats_bytes(const Plan& plan, std::int64_t sequences, int splits) {
   return align256(sequences * splits * plan.descriptor.heads_per_kv * 2 * sizeof(float));
 }
 
-std::size_t workspace_for(const Plan& plan, std::int64_t sequences, int splits) {
-  if (splits == 1) return 0;
+std::size_t workspace_for(const Plan& plan, std::int64_t sequences, const Split& split) {
+  const int splits = split.splits;
+  if (splits == 1 || split.clustered) return 0;
   const std::size_t outputs =
       align256(sequences * splits * plan.descriptor.heads_per_kv * plan.descriptor.head_dim * sizeof(float));
   return kWorkspaceCounterBytes + stats_bytes(plan, sequences, splits) + outputs;
@@ -68,7 +69,8 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
 }
 
-GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, int splits, char* workspace) {
+GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
+  const int splits = split.splits;
   const GqaDecode& descriptor = plan.descriptor;
   const int cache_bytes = cache_element_bytes(descriptor);
   const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
@@ -82,7 +84,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.counters = nullptr;
   result.partial = nullptr;
   result.partial_stats = nullptr;
-  if (splits > 1) {
+  if (splits > 1 && !split.clustered) {
     result.counters = reinterpret_cast<unsigned*>(workspace);
     result.partial_stats = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
     result.partial =
@@ -102,6 +104,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.max_length = arguments.max_length;
   result.splits = splits;
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
+  result.clustered = split.clustered ? 1 : 0;
   return result;
 }
 
@@ -153,7 +156,7 @@ std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, cons
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
   check_bounds(arguments);
   const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
-  return workspace_for(plan, sequences, choose_splits(plan, sequences, arguments.max_length, device));
+  return workspace_for(plan, sequences, choose_split(plan, arguments, device));
 }
 
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
@@ -165,13 +168,14 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
   const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
-  const int splits = choose_splits(plan, sequences, arguments.max_length, device);
-  require_workspace(workspace, given, workspace_for(plan, sequences, splits));
-  const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, splits, static_cast<char*>(workspace));
+  const Split split = choose_split(plan, arguments, device);
+  require_workspace(workspace, given, workspace_for(plan, sequences, split));
+  const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace));
   static_assert(sizeof parameters <= sizeof launch.parameters);
-  launch.shape.grid = {static_cast<unsigned>(sequences * splits), 1, 1};
+  launch.shape.grid = {static_cast<unsigned>(sequences * split.splits), 1, 1};
   launch.shape.threads = static_cast<unsigned>(32 * plan.warps);
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
+  launch.shape.cluster_blocks = split.clustered ? static_cast<unsigned>(split.splits) : 1;
   launch.parameter_bytes = sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
   return launch;

@@ -25,10 +25,10 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
 }
 
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (!architecture.bulk_copy || !architecture.clusters)
+  if (!architecture.bulk_copy || architecture.cluster_blocks == 0) {
     return "it needs cp.async.bulk and clusters, which sm_90 brought";
-  const std::string why = why_not_bulk_copies(descriptor);
-  return why.empty() ? "this version of cubit has no kernel of it yet" : why;
+  }
+  return why_not_bulk_copies(descriptor);
 }
 
 std::string why_not_sm75(const GqaDecode&, const codegen::Architecture&) {
@@ -84,12 +84,14 @@ int count_registers(const GqaDecode& descriptor, int copies) {
 }
 
 int shared_memory_for(const Plan& plan, int stages) {
-  return std::max(plan.warps * stages * plan.stage.size(), merge_bytes(plan.descriptor, plan.warps));
+  return plan.barriers_at(stages) + (plan.family == Family::sm90 ? 8 * plan.warps * stages : 0);
 }
 
-/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages.
+/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where not
+/// even one block fits.
 void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
   int best_in_flight = -1;
+  plan.stages = plan.blocks_per_sm = 0;
   for (int stages = kFewestStages; stages <= kMostStages; ++stages) {
     const int shared = shared_memory_for(plan, stages);
     const int blocks = resident_blocks(architecture, 32 * plan.warps, plan.counted_registers, shared);
@@ -101,15 +103,38 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
     plan.blocks_per_sm = blocks;
     plan.shared_memory = shared;
   }
-  if (plan.stages == 0) {
-    throw Failure(Status::internal, plan.descriptor.text(), fmt::format("no stage count fits {}", architecture.name));
-  }
 }
 
 /// The widest copy that the caller's alignment and the format's parts allow.
 int choose_copy_bytes(const Plan& plan) {
   return std::gcd(plan.descriptor.alignment,
                   std::gcd(16, std::gcd(plan.row_header_bytes(), plan.descriptor.row_bytes())));
+}
+
+void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
+  const GqaDecode& descriptor = plan.descriptor;
+  plan.copy_bytes = choose_copy_bytes(plan);
+  const auto accesses = stage_accesses(plan);
+  plan.stage = codegen::search_layout(32, stage_row_bytes(descriptor), 16, accesses);
+  const int copies = descriptor.row_bytes() / plan.copy_bytes;
+  // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
+  plan.counted_registers = std::min(count_registers(descriptor, copies), architecture.registers_per_thread);
+  plan.keep_offsets = copies <= kMostKeptOffsets && count_registers(descriptor, 0) <= kMostRegistersBesideOffsets;
+  plan.slot_period = slot_period(plan.stage, accesses.front());
+  choose_stages(plan, architecture);
+}
+
+/// As many warps as still give an SM two blocks: the fewer blocks share a sequence, the more often they are one cluster,
+/// and while one block begins or ends the other copies.
+void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
+  plan.cluster_blocks = architecture.cluster_blocks;
+  plan.stage = codegen::search_layout(32, stage_row_bytes(plan.descriptor), 16, stage_accesses(plan), true);
+  plan.counted_registers = std::min(count_registers(plan.descriptor, 0), architecture.registers_per_thread);
+  for (const int warps : {8, 4, 2}) {
+    plan.warps = warps;
+    choose_stages(plan, architecture);
+    if (plan.blocks_per_sm >= 2) return;
+  }
 }
 
 std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
@@ -120,15 +145,14 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
   Plan plan;
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
-  plan.copy_bytes = choose_copy_bytes(plan);
-  const auto accesses = stage_accesses(descriptor, plan.copy_bytes);
-  plan.stage = codegen::search_layout(32, stage_row_bytes(descriptor), 16, accesses);
-  const int copies = descriptor.row_bytes() / plan.copy_bytes;
-  // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
-  plan.counted_registers = std::min(count_registers(descriptor, copies), architecture.registers_per_thread);
-  plan.keep_offsets = copies <= kMostKeptOffsets && count_registers(descriptor, 0) <= kMostRegistersBesideOffsets;
-  plan.slot_period = slot_period(plan.stage, accesses.front());
-  choose_stages(plan, architecture);
+  if (plan.family == Family::sm90) {
+    choose_bulk_copies(plan, architecture);
+  } else {
+    choose_copies(plan, architecture);
+  }
+  if (plan.stages == 0) {
+    throw Failure(Status::internal, plan.descriptor.text(), fmt::format("no stage count fits {}", architecture.name));
+  }
   write_report(plan, architecture);
   return plan;
 }
@@ -143,11 +167,15 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kAlignment", descriptor.alignment)
       .constant("kWarps", plan.warps)
       .constant("kStages", plan.stages)
-      .constant("kBlocksPerSm", plan.blocks_per_sm)
-      .constant("kCopyBytes", plan.copy_bytes)
-      .flag("kKeepOffsets", plan.keep_offsets)
-      .constant("kSlotPeriod", plan.slot_period)
-      .layout("kv_stage", plan.stage)
+      .constant("kBlocksPerSm", plan.blocks_per_sm);
+  if (plan.family == Family::sm90) {
+    header.constant("kBarriersAt", plan.barriers_at(plan.stages));
+  } else {
+    header.constant("kCopyBytes", plan.copy_bytes)
+        .flag("kKeepOffsets", plan.keep_offsets)
+        .constant("kSlotPeriod", plan.slot_period);
+  }
+  header.layout("kv_stage", plan.stage)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))
       .alias("Cache", "cubit::ContiguousCache");
@@ -158,8 +186,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.alias("Element", descriptor.kv == KvFormat::bf16 ? "cubit::Bfloat16" : "cubit::Half")
         .alias("Format", "cubit::Rows16<Query, Element, kHeadDim, kHeadsPerKv, kv_stage>");
   }
-  return codegen::assemble(descriptor.text(), templates::find("sm80_gqa_decode.cuh"), header.text(), architecture,
-                           "gqa_decode", {32 * plan.warps, plan.shared_memory}, templates::embedded());
+  return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,
+                           "gqa_decode", {32 * plan.warps, plan.shared_memory, plan.cluster_blocks},
+                           templates::embedded());
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -84,16 +84,39 @@ double quotient(double difference, double scale) {
 
 }  // namespace
 
-GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, double softmax_scale, bool with_lse,
+LaunchNumbers::LaunchNumbers(const GqaDecode& descriptor) : softmax_scale(1 / std::sqrt(descriptor.head_dim)) {}
+
+bool LaunchNumbers::set(std::string_view name, double value) {
+  const auto whole = [&](std::int32_t& number) {
+    if (value != std::floor(value) || std::fabs(value) > std::numeric_limits<std::int32_t>::max()) {
+      reject(fmt::format("{} = {}", name, value), "it is not a whole number");
+    }
+    number = static_cast<std::int32_t>(value);
+  };
+  if (name == "softmax_scale") {
+    softmax_scale = value;
+  } else if (name == "lse") {
+    with_lse = value != 0;
+  } else if (name == "splits") {
+    whole(splits);
+  } else if (name == "merge") {
+    whole(merge);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
                        std::vector<std::unique_ptr<char[]>> storage)
-    : descriptor_(descriptor), inputs_(std::move(inputs)), storage_(std::move(storage)), softmax_scale_(softmax_scale) {
+    : descriptor_(descriptor), inputs_(std::move(inputs)), storage_(std::move(storage)), numbers_(numbers) {
   check();
   Tensor output = query();
   output.name = "output";
   output.type = element_type(descriptor_.output);
   output.data = nullptr;
   outputs_.push_back(output);
-  if (with_lse) outputs_.push_back({"lse", "F32", {batch(), query_heads()}, {query_heads(), 1}, nullptr});
+  if (numbers_.with_lse) outputs_.push_back({"lse", "F32", {batch(), query_heads()}, {query_heads(), 1}, nullptr});
 }
 
 void GqaProblem::check() const {
@@ -116,7 +139,7 @@ void GqaProblem::check() const {
   }
   if (tokens() > std::numeric_limits<std::int32_t>::max() - 4096) reject(shape_text(key()), "too many tokens");
   if (lengths() != nullptr) check_lengths(*lengths(), batch(), tokens());
-  check_softmax_scale(softmax_scale_);
+  check_softmax_scale(numbers_.softmax_scale);
 }
 
 int GqaProblem::length(std::int64_t sequence) const {
@@ -160,7 +183,9 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.batch = static_cast<std::int32_t>(batch());
   arguments.kv_heads = static_cast<std::int32_t>(kv_heads());
   arguments.max_length = static_cast<std::int32_t>(tokens());
-  arguments.softmax_scale = static_cast<float>(softmax_scale_);
+  arguments.softmax_scale = static_cast<float>(numbers_.softmax_scale);
+  arguments.splits = numbers_.splits;
+  arguments.merge = numbers_.merge;
   std::vector<std::byte> bytes(sizeof arguments);
   std::memcpy(bytes.data(), &arguments, sizeof arguments);
   return bytes;
@@ -178,7 +203,7 @@ double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> 
   const std::int64_t offset = (sequence * tokens() * kv_heads() + head / descriptor_.heads_per_kv) * row;
   const ReferenceHead reference = reference_head(descriptor_, q.data(), static_cast<const char*>(key().data) + offset,
                                                  static_cast<const char*>(value().data) + offset, kv_heads() * row,
-                                                 length(sequence), softmax_scale_);
+                                                 length(sequence), numbers_.softmax_scale);
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
   std::vector<double> difference(channels);
   for (int channel = 0; channel < channels; ++channel) {
@@ -215,16 +240,11 @@ Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const 
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const GqaDecode descriptor = parse(text);
-  double softmax_scale = 1 / std::sqrt(descriptor.head_dim);
-  bool with_lse = false;
+  LaunchNumbers launch(descriptor);
   for (const auto& [name, value] : numbers) {
-    if (name == "softmax_scale") {
-      softmax_scale = value;
-    } else if (name == "lse") {
-      with_lse = value != 0;
-    } else {
-      reject(fmt::format("number {}", name), "gqa_decode has no such launch argument", "accepted: softmax_scale, lse");
-    }
+    if (launch.set(name, value)) continue;
+    reject(fmt::format("number {}", name), "gqa_decode has no such launch argument",
+           fmt::format("accepted: {}", LaunchNumbers::kNames));
   }
   constexpr std::string_view kNames[] = {"query", "key", "value", "lengths"};
   std::vector<Tensor> ordered;
@@ -246,7 +266,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     if (input->bytes() > 0) std::memcpy(storage.back().get(), input->data, input->bytes());
     ordered.back().data = storage.back().get();
   }
-  return std::make_unique<GqaProblem>(descriptor, std::move(ordered), softmax_scale, with_lse, std::move(storage));
+  return std::make_unique<GqaProblem>(descriptor, std::move(ordered), launch, std::move(storage));
 }
 
 }  // namespace cubit::ops::gqa_decode

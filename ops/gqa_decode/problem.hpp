@@ -5,10 +5,23 @@
 
 namespace cubit::ops::gqa_decode {
 
+/// What a launch takes beside tensors: see cubit_gqa_decode_arguments.
+struct LaunchNumbers {
+  double softmax_scale = 0;
+  bool with_lse = false;
+  std::int32_t splits = 0;
+  std::int32_t merge = 0;
+
+  static constexpr const char* kNames = "softmax_scale, lse, splits, merge";
+  explicit LaunchNumbers(const GqaDecode& descriptor);
+  /// False if there is no number of this name.
+  bool set(std::string_view name, double value);
+};
+
 class GqaProblem final : public Problem {
  public:
   /// Checks everything; throws Failure(invalid_argument). `storage` owns the inputs' data.
-  GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, double softmax_scale, bool with_lse,
+  GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
              std::vector<std::unique_ptr<char[]>> storage);
 
   const std::vector<Tensor>& inputs() const override { return inputs_; }
@@ -36,7 +49,7 @@ class GqaProblem final : public Problem {
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
   std::vector<std::unique_ptr<char[]>> storage_;
-  double softmax_scale_;
+  LaunchNumbers numbers_;
 };
 
 }  // namespace cubit::ops::gqa_decode

@@ -105,14 +105,12 @@ struct Sizes {
   std::int64_t context = 1024;
   std::int64_t kv_heads = 1;
   bool ragged = false;
-  bool lse = false;
   Pattern pattern = Pattern::normal;
-  double softmax_scale = 0;
+  LaunchNumbers launch;
 };
 
 Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
-  Sizes sizes;
-  sizes.softmax_scale = 1 / std::sqrt(descriptor.head_dim);
+  Sizes sizes{.launch = LaunchNumbers(descriptor)};
   for (const auto& [name, value] : numbers) {
     if (name == "batch") {
       sizes.batch = whole_number(name, value, 0, 1 << 20);
@@ -122,15 +120,11 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
       sizes.kv_heads = whole_number(name, value, 1, 4096);
     } else if (name == "ragged") {
       sizes.ragged = whole_number(name, value, 0, 1) != 0;
-    } else if (name == "lse") {
-      sizes.lse = whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
-    } else if (name == "softmax_scale") {
-      sizes.softmax_scale = value;
-    } else {
+    } else if (!sizes.launch.set(name, value)) {
       throw Failure(Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
-                    "accepted: batch, context, kv_heads, ragged, lse, pattern, softmax_scale");
+                    fmt::format("accepted: batch, context, kv_heads, ragged, pattern, {}", LaunchNumbers::kNames));
     }
   }
   const double kv_rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
@@ -173,8 +167,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
         make_cache(descriptor, rows, sizes.pattern, is_key, random));
   }
   if (sizes.ragged) add("lengths", "I32", {sizes.batch}, make_ragged_lengths(sizes.batch, sizes.context, random));
-  return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.softmax_scale, sizes.lse,
-                                      std::move(storage));
+  return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch, std::move(storage));
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -34,9 +34,35 @@ Decision operand_decision(const GqaDecode& descriptor) {
 
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
+  if (plan.family == Family::sm90) {
+    if (plan.stage.pitch == descriptor.row_bytes()) {
+      return {"copy", "bulk, a tile's keys or values at once",
+              "rows follow one another in a stage; where they do not in the cache, a row at a time"};
+    }
+    return {"copy", "bulk, a row at a time", "rows that followed one another in a stage would share banks"};
+  }
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
                       plan.row_header_bytes(), descriptor.row_bytes() - plan.row_header_bytes())};
+}
+
+Decision warp_decision(const Plan& plan) {
+  if (plan.family == Family::sm90) {
+    return {"warps", std::to_string(plan.warps),
+            "each walks its own tiles, so the loop has no barrier of the block; the most that leave an SM two blocks, "
+            "so that few share a sequence"};
+  }
+  return {"warps", std::to_string(plan.warps),
+          "one per scheduler of an SM; each walks its own tiles, so the loop has no barrier of the block"};
+}
+
+Decision split_decision(const Plan& plan) {
+  if (plan.family == Family::sm90) {
+    return {"split_kv", fmt::format("chosen at launch; up to {} splits are a cluster", plan.cluster_blocks),
+            "blocks of a cluster merge through each other's shared memory; more of them through the workspace"};
+  }
+  return {"split_kv", "chosen at launch, from bounds and device alone",
+          "enough blocks to fill whole waves of the device; the merge of many splits costs time as well"};
 }
 
 Decision offset_decision(const Plan& plan) {
@@ -74,14 +100,12 @@ void explain_conflicts(Plan& plan) {
 void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   PlanReport& report = plan.report;
-  report.proofs = prove(plan.stage, stage_accesses(descriptor, plan.copy_bytes));
-  for (auto& proof : merge_proofs(descriptor, plan.warps)) report.proofs.push_back(std::move(proof));
+  report.proofs = prove(plan.stage, stage_accesses(plan));
+  for (auto& proof : merge_proofs(plan)) report.proofs.push_back(std::move(proof));
   report.decisions = {tile_decision(descriptor),
                       operand_decision(descriptor),
-                      {"warps", std::to_string(plan.warps),
-                       "one per scheduler of an SM; each walks its own tiles, so the loop has no barrier of the block"},
+                      warp_decision(plan),
                       copy_decision(plan),
-                      offset_decision(plan),
                       {"stage",
                        fmt::format("{} bytes, {} from row to row, {}", plan.stage.size(), plan.stage.pitch,
                                    swizzle_text(plan.stage.swizzle)),
@@ -91,8 +115,8 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                                    plan.blocks_per_sm * plan.warps * (plan.stages - 1) * plan.stage.size() / 1024,
                                    kBytesInFlight / 1024, plan.blocks_per_sm)},
                       block_decision(plan, architecture),
-                      {"split_kv", "chosen at launch, from bounds and device alone",
-                       "enough blocks to fill whole waves of the device; the merge of many splits costs time as well"}};
+                      split_decision(plan)};
+  if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
   explain_conflicts(plan);
   const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";
   const char* const transposed = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";

@@ -36,11 +36,17 @@ constexpr std::size_t kMostKernels = 150;  ///< of the pairwise cover
 
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 
-/// Small cases that together reach every part of a kernel: which of gqa_decode's is split depends on the plan. Tokens and
-/// bytes are multiples of nothing that a kernel has tiles of.
+/// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and that through
+/// clusters where the family has it. Tokens and bytes are multiples of nothing that a kernel has tiles of.
 std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index) {
   const auto pattern = static_cast<double>(index % 6);
-  static const Problem::Numbers kRagged = {{"batch", 3}, {"context", 487}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}};
+  static const Problem::Numbers kRagged = {{"batch", 3},
+                                           {"context", 487},
+                                           {"kv_heads", 2},
+                                           {"ragged", 1},
+                                           {"lse", 1},
+                                           {"splits", 3},
+                                           {"merge", CUBIT_MERGE_WORKSPACE}};
   static const Problem::Numbers kEqual = {{"batch", 2}, {"context", 263}, {"kv_heads", 2}};
   if (operator_of(descriptor) == "stream_read") return {{{"bytes", 50000 * 16 + 48}}};
   if (operator_of(descriptor) != "gqa_decode") throw std::runtime_error("cases_of() has no case for " + descriptor);
@@ -61,15 +67,26 @@ const Cover& cover() {
   return instance;
 }
 
+/// None where the descriptor names a family that the architecture cannot run.
+std::optional<Json> plan_of(const std::string& descriptor, const char* architecture) {
+  try {
+    return Json::parse(explain(descriptor, architecture));
+  } catch (const Error& error) {
+    if (error.code() != CUBIT_UNSUPPORTED) throw;
+    return std::nullopt;
+  }
+}
+
 /// The kernels of one descriptor.
 std::vector<Item> items_of(std::size_t index) {
   const std::string& descriptor = cover().descriptors[index];
   std::vector<Item> items;
   std::set<std::string> families;
   for (std::size_t i = 0; i < std::size(kArchitectures); ++i) {
-    Json plan = Json::parse(explain(descriptor, kArchitectures[i]));
-    if (families.insert(plan.at("family")).second || index % kSpread == i)
-      items.push_back({index, descriptor, kArchitectures[i], std::move(plan)});
+    std::optional<Json> plan = plan_of(descriptor, kArchitectures[i]);
+    if (!plan) continue;
+    if (families.insert(plan->at("family")).second || index % kSpread == i)
+      items.push_back({index, descriptor, kArchitectures[i], std::move(*plan)});
   }
   return items;
 }
@@ -83,7 +100,8 @@ std::size_t alignment_of(const std::string& descriptor) {
 Problem problem_of(const Item& item, const Problem::Numbers& numbers) {
   std::string text = item.descriptor;
   if (operator_of(text) == "gqa_decode") {
-    const std::size_t field = text.find("alignment=");
+    // The last fields of the text, and the only ones that the data does not depend on.
+    const std::size_t field = std::min(text.find("alignment="), text.find("family="));
     if (field != std::string::npos) text.resize(field - 1);
     text = canonical(text + (text.find(':') == std::string::npos ? ":" : ",") + "alignment=4");
   }

@@ -18,6 +18,11 @@ constexpr const char* kPipeline = "pipeline";
 constexpr const char* kRows = "gqa_decode:heads_per_kv=8";
 constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4";
 
+constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
+constexpr const char* kSplit = "batch=1,context=3995,splits=4,merge=2";
+
+constexpr const char* kNotSeen = "not run yet";
+
 /// Seen on an H200 with CUDA 13.0.
 constexpr const char* kNoMbarriers = "none: racecheck takes the healthy pipeline for a race";
 
@@ -48,6 +53,20 @@ constexpr Mutant kMutants[] = {
      "", "none: that is for a profiler"},
     {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad == 0) partial_stats",
      "if (quad == 0 && head != 3) partial_stats", "nobody has written", "initcheck"},
+
+    {"healthy_bulk", kBulk, kSplit, "", "", "", "", kNotSeen},
+    {"bulk_not_waited_for", kBulk, kSplit, "sm90_gqa_decode.cuh", "wait_barrier(barrier(stage), parity);", ";",
+     "while an asynchronous copy to it is under way", kNotSeen},
+    {"bulk_wrong_stage", kBulk, kSplit, "sm90_gqa_decode.cuh", "ring.fetch(slot, tiles",
+     "ring.fetch((slot + 1) % plan::kStages, tiles", "mbarrier", kNotSeen},
+    {"bulk_too_few_bytes", kBulk, kSplit, "sm90_gqa_decode.cuh", "2 * rows * Format::kRowBytes",
+     "(2 * rows - 1) * Format::kRowBytes", "bytes", kNotSeen},
+    {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh", "if (rows >= kTileTokens) return;",
+     "if (true) return;", "nobody has written", kNotSeen},
+    {"cluster_not_waited_for", kBulk, kSplit, "cluster_merge.cuh", "  cluster_barrier();\n  const uint32 slice",
+     "  const uint32 slice", "race in shared memory", kNotSeen},
+    {"cluster_left_too_early", kBulk, kSplit, "cluster_merge.cuh", "  cluster_barrier();  // nobody leaves", "  //",
+     "which has ended", kNotSeen},
 
     {"healthy_pipeline", kPipeline, "", "", "", "", "", kNoMbarriers},
     {"wrong_phase", kPipeline, "", "pipeline.cuh", "wait(full + 8 * stage, phase);",

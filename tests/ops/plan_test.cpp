@@ -83,7 +83,7 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
   std::map<std::string, codegen::TileLayout> known;  // heads and element types do not matter to a stage
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
-    const auto accesses = gqa_decode::stage_accesses(descriptor, plan.copy_bytes);
+    const auto accesses = gqa_decode::stage_accesses(plan);
     const bool int4 = descriptor.kv == KvFormat::int4_rows;
     const std::string key = fmt::format("{} {} {} {}", int4, descriptor.head_dim, descriptor.groups, plan.copy_bytes);
     if (!known.contains(key)) {

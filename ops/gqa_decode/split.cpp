@@ -1,0 +1,112 @@
+// How many blocks take a sequence of family sm90, and whether they are one cluster.
+//
+// The model: an SM takes bytes at a fixed rate, whoever of its blocks asks for them, so the busiest SM decides; what is
+// not bytes is latency, counted as the bytes that it costs. The rate and the latencies are estimates for an H200
+// (docs/performance/gqa_decode.md), and only their order of magnitude matters.
+#include <cubit/gqa_decode.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "ops/argument_checks.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+constexpr double kBytesPerMicrosecond = 35e3;                  // of one SM: 4.7 TB/s over 132 of them
+constexpr double kStart = 1.0 * kBytesPerMicrosecond;          // a wave of blocks begins: query, first tiles
+constexpr double kClusterMerge = 2.0 * kBytesPerMicrosecond;   // two barriers of the cluster, one load of a peer's memory
+constexpr double kWorkspaceMerge = 4.0 * kBytesPerMicrosecond; // stores, a fence, an atomic, loads
+constexpr int kMostSplits = 256;
+constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
+
+class Model {
+ public:
+  Model(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device)
+      : plan_(plan),
+        sequences_(sequences),
+        chunks_((max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens()),
+        processors_(device.multiprocessors) {}
+
+  int chunks() const { return chunks_; }
+  /// The most splits with which no SM has more than `per_processor` blocks.
+  std::int64_t splits_for(int per_processor) const { return per_processor * processors_ / sequences_; }
+
+  double cost(const Split& split) const {
+    const std::int64_t busiest = (sequences_ * split.splits + processors_ - 1) / processors_;
+    const std::int64_t waves = (busiest + plan_.blocks_per_sm - 1) / plan_.blocks_per_sm;
+    const int share = (chunks_ + split.splits - 1) / split.splits;
+    const double chunk_bytes = 2.0 * plan_.chunk_tokens() * plan_.descriptor.row_bytes();
+    const double bytes = static_cast<double>(busiest) * share * chunk_bytes;
+    return bytes + static_cast<double>(waves) * kStart + merge(split);
+  }
+
+ private:
+  double merge(const Split& split) const {
+    if (split.splits == 1) return 0;
+    if (split.clustered) return kClusterMerge;
+    return kWorkspaceMerge + 4.0 * plan_.descriptor.heads_per_kv * plan_.descriptor.head_dim * split.splits;
+  }
+
+  const Plan& plan_;
+  std::int64_t sequences_;
+  int chunks_;
+  std::int64_t processors_;
+};
+
+void check_request(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
+  const bool clusters = plan.cluster_blocks > 1;
+  require_argument(arguments.splits >= 0 && arguments.splits <= kMostSplits, "splits", "it must be from 0 to 256",
+                   arguments.splits);
+  require_argument(arguments.merge >= CUBIT_MERGE_AUTO && arguments.merge <= CUBIT_MERGE_CLUSTER, "merge",
+                   "it must be CUBIT_MERGE_AUTO, _WORKSPACE or _CLUSTER", arguments.merge);
+  if (arguments.merge != CUBIT_MERGE_CLUSTER) return;
+  require_argument(clusters, "merge", "this kernel's family has no clusters", arguments.merge);
+  require_argument(std::has_single_bit(static_cast<unsigned>(std::max(arguments.splits, 1))) &&
+                       arguments.splits <= plan.cluster_blocks,
+                   "splits", "of a cluster it must be a power of two, and at most what `cubit explain` says",
+                   arguments.splits);
+}
+
+Split cheapest(const Plan& plan, const cubit_gqa_decode_arguments& arguments, std::int64_t sequences,
+               const runtime::DeviceFacts& device) {
+  const Model model(plan, sequences, arguments.max_length, device);
+  Split best;
+  double best_cost = std::numeric_limits<double>::infinity();
+  const auto consider = [&](const Split& split) {
+    const double cost = model.cost(split);
+    if (cost >= best_cost) return;
+    best = split;
+    best_cost = cost;
+  };
+  consider({});
+  const int most_clustered = arguments.merge == CUBIT_MERGE_WORKSPACE ? 1 : plan.cluster_blocks;
+  for (int splits = 2; splits <= std::min(most_clustered, model.chunks()); splits *= 2) consider({splits, true});
+  const bool has_counters = sequences <= kCounters && arguments.merge != CUBIT_MERGE_CLUSTER;
+  const int most = has_counters ? std::min(model.chunks(), kMostSplits) : 1;
+  for (int per_processor = 1; per_processor <= plan.blocks_per_sm; ++per_processor) {
+    const auto splits = static_cast<int>(std::min<std::int64_t>(model.splits_for(per_processor), most));
+    if (splits > 1) consider({splits, false});
+  }
+  return best;
+}
+
+}  // namespace
+
+Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device) {
+  check_request(plan, arguments);
+  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  if (arguments.splits > 0) {
+    const bool clustered = arguments.merge == CUBIT_MERGE_CLUSTER && arguments.splits > 1;
+    require_argument(clustered || arguments.splits == 1 || sequences <= kCounters, "splits",
+                     "more than one needs a counter per sequence and KV head, of which there are 4096", arguments.splits);
+    return {arguments.splits, clustered};
+  }
+  if (plan.family != Family::sm90) return {choose_splits(plan, sequences, arguments.max_length, device), false};
+  if (sequences == 0) return {};
+  return cheapest(plan, arguments, sequences, device);
+}
+
+}  // namespace cubit::ops::gqa_decode
