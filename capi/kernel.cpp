@@ -120,9 +120,10 @@ cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, co
     const cubit_launch where = versioned(*launch, "cubit_launch");
     const ops::Specialisation& specialisation = operator_of(handle);
     const Target target(where.device);
-    const ops::Launch encoded =
+    ops::Launch encoded =
         specialisation.encode(arguments, where.workspace, where.workspace_bytes, target.device().facts());
     if (encoded.empty) return;
+    encoded.shape.overlap = where.overlap != 0 && handle.kernel->launch_facts().waits_for_previous;
     handle.kernel->launch(target.device(), encoded.shape, std::span(encoded.parameters).first(encoded.parameter_bytes),
                           where.stream);
   });

@@ -18,9 +18,10 @@ struct Header {
 
 /// What a launch of the kernel may assume; known before it is compiled, not part of the compiler's input.
 struct LaunchFacts {
-  int threads = 0;                ///< per block
-  int dynamic_shared_memory = 0;  ///< bytes; above 48 KiB the loader raises the function's limit
-  int cluster_blocks = 1;         ///< at most; above 8 the loader allows the function a size that is not portable
+  int threads = 0;                  ///< per block
+  int dynamic_shared_memory = 0;    ///< bytes; above 48 KiB the loader raises the function's limit
+  int cluster_blocks = 1;           ///< at most; above 8 the loader allows the function a size that is not portable
+  bool waits_for_previous = false;  ///< it runs griddepcontrol.wait before it touches memory
 };
 
 /// What the compiler makes: a cubin for a GPU, or PTX, with line information, for the CPU device.

@@ -32,6 +32,7 @@ struct LaunchShape {
   unsigned threads = 0;
   unsigned dynamic_shared_memory = 0;
   unsigned cluster_blocks = 1;  ///< along x; grid[0] is a multiple of it
+  bool overlap = false;         ///< begin before the kernel ahead in the stream has ended; the kernel itself waits
 };
 
 using Stream = void*;  ///< a CUstream; nullptr is the legacy default stream

@@ -1,11 +1,17 @@
-// Bulk copies from global to shared memory, and the transaction barriers that say when they have arrived. sm_90.
+// What sm_90 brought: bulk copies from global to shared memory, the transaction barriers that say when they have arrived,
+// and kernels that begin while others end.
 //
-// PTX ISA: "cp.async.bulk", "mbarrier", "Asynchronous proxy".
+// PTX ISA: "cp.async.bulk", "mbarrier", "Asynchronous proxy", "griddepcontrol".
 #pragma once
 
 #include "types.cuh"
 
 namespace cubit {
+
+/// The next kernel in the stream may be set up while this one runs, if its launch says so.
+__device__ __forceinline__ void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;"); }
+/// Until the kernels before have finished and what they wrote can be read.
+__device__ __forceinline__ void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 /// One thread makes the barrier, for one arrival per phase; the fence shows it to the asynchronous proxy.
 __device__ __forceinline__ void init_barrier(uint32 barrier) {

@@ -15,6 +15,8 @@
 // stage s is over when the warp's tile s + n · kStages has arrived. A stage is filled again after a __syncwarp, when every
 // lane has read it. No barrier of the block in the loop.
 //
+// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
+//
 // Rows at or beyond the length are not read: a warp writes zeros in their place. They are in a sequence's last tile, after
 // which nothing is copied any more.
 //
@@ -142,6 +144,8 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int batch = sequence / args.kv_heads;
   const int warp = warp_index();
 
+  allow_next_kernel();
+  wait_for_previous_kernel();
   int length = args.max_length;
   if (args.lengths != nullptr) length = max(0, min(length, args.lengths[batch]));
   const Share share = share_of((length + kChunkTokens - 1) / kChunkTokens, args.splits, split);

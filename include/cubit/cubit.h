@@ -256,6 +256,10 @@ typedef struct cubit_launch {
   cubit_stream stream;
   void* workspace; /* device memory, 256-byte aligned, zeroed once before its first use; one per launch in flight */
   size_t workspace_bytes;
+  /* 1: the kernel may start while the one before it in the stream still runs ("programmatic dependent launch"): it sets
+   * up, then waits until the other has finished before it touches memory. Nothing else changes: kernels that cannot,
+   * and devices before sm_90, start in order. */
+  int overlap;
 } cubit_launch;
 
 /* `arguments` is the operator's public struct, e.g. cubit_gqa_decode_arguments of <cubit/gqa_decode.h>; it is read during

@@ -174,9 +174,11 @@ struct LaunchOptions {
   cubit_stream stream = nullptr;
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
+  bool overlap = false;  ///< begin while the kernel before in the stream ends
 
   cubit_launch c() const {
-    return {sizeof(cubit_launch), device == nullptr ? nullptr : device->handle(), stream, workspace, workspace_bytes};
+    return {sizeof(cubit_launch), device == nullptr ? nullptr : device->handle(), stream, workspace, workspace_bytes,
+            overlap ? 1 : 0};
   }
 };
 

@@ -186,9 +186,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.alias("Element", descriptor.kv == KvFormat::bf16 ? "cubit::Bfloat16" : "cubit::Half")
         .alias("Format", "cubit::Rows16<Query, Element, kHeadDim, kHeadsPerKv, kv_stage>");
   }
-  return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,
-                           "gqa_decode", {32 * plan.warps, plan.shared_memory, plan.cluster_blocks},
-                           templates::embedded());
+  return codegen::assemble(
+      descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture, "gqa_decode",
+      {32 * plan.warps, plan.shared_memory, plan.cluster_blocks, plan.family == Family::sm90}, templates::embedded());
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -15,10 +15,11 @@
 namespace cubit::ops::gqa_decode {
 namespace {
 
-constexpr double kBytesPerMicrosecond = 35e3;                  // of one SM: 4.7 TB/s over 132 of them
-constexpr double kStart = 1.0 * kBytesPerMicrosecond;          // a wave of blocks begins: query, first tiles
-constexpr double kClusterMerge = 2.0 * kBytesPerMicrosecond;   // two barriers of the cluster, one load of a peer's memory
-constexpr double kWorkspaceMerge = 4.0 * kBytesPerMicrosecond; // stores, a fence, an atomic, loads
+constexpr double kBytesPerMicrosecond = 35e3;          // of one SM: 4.7 TB/s over 132 of them
+constexpr double kStart = 1.0 * kBytesPerMicrosecond;  // a wave of blocks begins: query, first tiles
+constexpr double kClusterMerge =
+    2.0 * kBytesPerMicrosecond;  // two barriers of the cluster, one load of a peer's memory
+constexpr double kWorkspaceMerge = 4.0 * kBytesPerMicrosecond;  // stores, a fence, an atomic, loads
 constexpr int kMostSplits = 256;
 constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 
@@ -101,7 +102,8 @@ Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments
   if (arguments.splits > 0) {
     const bool clustered = arguments.merge == CUBIT_MERGE_CLUSTER && arguments.splits > 1;
     require_argument(clustered || arguments.splits == 1 || sequences <= kCounters, "splits",
-                     "more than one needs a counter per sequence and KV head, of which there are 4096", arguments.splits);
+                     "more than one needs a counter per sequence and KV head, of which there are 4096",
+                     arguments.splits);
     return {arguments.splits, clustered};
   }
   if (plan.family != Family::sm90) return {choose_splits(plan, sequences, arguments.max_length, device), false};

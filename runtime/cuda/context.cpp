@@ -122,21 +122,26 @@ void ContextDevice::launch(const LoadedKernel& kernel, const LaunchShape& shape,
   void* arguments[] = {const_cast<std::byte*>(parameters.data())};
   void** const given = parameters.empty() ? nullptr : arguments;
   const Function function = static_cast<const ContextKernel&>(kernel).function();
-  if (shape.cluster_blocks > 1) return launch_clusters(function, shape, given, driver_stream(stream));
+  if (shape.cluster_blocks > 1 || shape.overlap) {
+    return launch_with_attributes(function, shape, given, driver_stream(stream));
+  }
   const Result result = driver_.cuLaunchKernel(function, shape.grid[0], shape.grid[1], shape.grid[2], shape.threads, 1,
                                                1, shape.dynamic_shared_memory, driver_stream(stream), given, nullptr);
   check(driver_, result, "cuLaunchKernel");
 }
 
-void ContextDevice::launch_clusters(Function function, const LaunchShape& shape, void** parameters,
-                                    DriverStream stream) {
-  LaunchAttribute cluster{.id = kClusterDimension, .value = {shape.cluster_blocks, 1, 1}};
+void ContextDevice::launch_with_attributes(Function function, const LaunchShape& shape, void** parameters,
+                                           DriverStream stream) {
+  LaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (shape.cluster_blocks > 1) attributes[count++] = {kClusterDimension, {shape.cluster_blocks, 1, 1}};
+  if (shape.overlap) attributes[count++] = {kProgrammaticStreamSerialization, {1}};
   const LaunchConfig config{.grid = {shape.grid[0], shape.grid[1], shape.grid[2]},
                             .block = {shape.threads, 1, 1},
                             .shared_bytes = shape.dynamic_shared_memory,
                             .stream = stream,
-                            .attributes = &cluster,
-                            .attribute_count = 1};
+                            .attributes = attributes,
+                            .attribute_count = count};
   check(driver_, driver_.cuLaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
 }
 

@@ -60,7 +60,7 @@ class ContextDevice final : public Device {
   double replay(Graph& graph, Stream stream) override;
 
  private:
-  void launch_clusters(Function function, const LaunchShape& shape, void** parameters, DriverStream stream);
+  void launch_with_attributes(Function function, const LaunchShape& shape, void** parameters, DriverStream stream);
 
   const Driver& driver_;
   Context context_;

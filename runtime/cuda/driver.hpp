@@ -39,8 +39,9 @@ inline constexpr int kNonPortableClusterSizeAllowed = 14;
 
 /// CUlaunchAttributeID
 inline constexpr int kClusterDimension = 4;
+inline constexpr int kProgrammaticStreamSerialization = 6;
 
-/// CUlaunchAttribute; the value is a union of 64 bytes, of which a cluster's size takes three words.
+/// CUlaunchAttribute; the value is a union of 64 bytes, of which a cluster's size takes three words and a flag the first.
 struct LaunchAttribute {
   alignas(8) int id = 0;
   alignas(8) unsigned value[16] = {};

@@ -266,15 +266,27 @@ Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsig
   return kSuccess;
 }
 Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters, void** extra) {
-  if (config->attribute_count != 1 || config->attributes->id != kClusterDimension) return kInvalidValue;
-  const unsigned blocks = config->attributes->value[0];
+  unsigned blocks = 1;
+  bool overlap = false;
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const LaunchAttribute& attribute = config->attributes[i];
+    if (attribute.id == kClusterDimension) {
+      blocks = attribute.value[0];
+    } else if (attribute.id == kProgrammaticStreamSerialization) {
+      overlap = attribute.value[0] == 1;
+    } else {
+      return kInvalidValue;
+    }
+  }
   const unsigned most = reinterpret_cast<FakeFunction*>(function)->large_clusters ? 16 : 8;
   if (blocks > most || config->grid[0] % blocks != 0) return kInvalidValue;
   const Result result =
       cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2], config->block[0], config->block[1],
                      config->block[2], config->shared_bytes, config->stream, parameters, extra);
-  if (result == kSuccess) state().launch_log.back().cluster_blocks = blocks;
-  return result;
+  if (result != kSuccess) return result;
+  state().launch_log.back().cluster_blocks = blocks;
+  state().launch_log.back().overlap = overlap;
+  return kSuccess;
 }
 Result cuMemAlloc(Address* memory, std::size_t bytes) {
   if (current() == nullptr) return kInvalidContext;

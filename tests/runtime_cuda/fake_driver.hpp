@@ -19,6 +19,7 @@ struct LaunchRecord {
   int first_parameter = 0;  ///< the first four bytes of the argument struct; 0 without one
   bool captured = false;
   unsigned cluster_blocks = 1;
+  bool overlap = false;
 };
 
 struct LimitRecord {

@@ -191,6 +191,17 @@ TEST_F(Residency, ClustersAreALaunchsOwn) {
   EXPECT_EQ(fake::failure_of([&] { launch_clusters(8, 16); }).given(), "cuLaunchKernelEx");
 }
 
+TEST_F(Residency, OverlapIsALaunchsOwnWithClustersOrWithout) {
+  for (const unsigned blocks : {1U, 8U}) {
+    for (const bool overlap : {false, true}) {
+      Kernel kernel(artifact(), {128, kShared, 8});
+      kernel.launch(current_cuda_device(), {{32, 1, 1}, 128, kShared, blocks, overlap}, parameters(), nullptr);
+      EXPECT_EQ(driver_.launches().back().cluster_blocks, blocks);
+      EXPECT_EQ(driver_.launches().back().overlap, overlap);
+    }
+  }
+}
+
 TEST_F(Residency, LaunchErrorNamesTheCall) {
   driver_.fail("cuLaunchKernel", 719);
   EXPECT_EQ(fake::failure_of([&] { launch(nullptr); }).given(), "cuLaunchKernel");
