@@ -13,6 +13,7 @@
 #include "codegen/architecture.hpp"
 #include "codegen/kernel_source.hpp"
 #include "runtime/artifact.hpp"
+#include "runtime/tensor_map.hpp"
 
 namespace cubit::runtime {
 
@@ -71,6 +72,9 @@ class Device {
   virtual std::unique_ptr<LoadedKernel> load(const Artifact& artifact, const codegen::LaunchFacts& launch) = 0;
   virtual void launch(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters,
                       Stream stream) = 0;
+  /// The map as this device's kernels read it. Allocates nothing and touches no stream. Throws
+  /// Failure(invalid_argument) for a map that breaks a rule, Failure(unsupported) where there are no tensor maps.
+  virtual EncodedTensorMap encode(const TensorMap& map) = 0;
   /// True while `stream` records a graph.
   virtual bool capturing(Stream stream) = 0;
 

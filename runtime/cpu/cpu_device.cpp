@@ -19,6 +19,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "runtime/cpu/encoded_map.hpp"
 #include "runtime/cpu/interface.h"
 #include "runtime/dynamic_library.hpp"
 #include "runtime/kernel.hpp"
@@ -243,6 +244,11 @@ class CpuDevice final : public Device {
     if (!capturing(stream)) return execute(loaded, shape, parameters);
     std::vector<std::byte> kept(parameters.begin(), parameters.end());
     of(stream).steps.emplace_back([this, &loaded, shape, kept = std::move(kept)] { execute(loaded, shape, kept); });
+  }
+
+  EncodedTensorMap encode(const TensorMap& map) override {
+    validate(map);
+    return cpu::encode(map);
   }
 
   void watch(Watched what) override {

@@ -1,6 +1,8 @@
 // The Device of one CUDA context: loading, launching, memory, streams and graphs through the driver.
 #include "runtime/cuda/context.hpp"
 
+#include <bit>
+
 #include "base/error.hpp"
 
 namespace cubit::runtime::cuda {
@@ -75,6 +77,22 @@ class TimingEvent {
   Event event_ = nullptr;
 };
 
+int tensor_type(int element_bytes) {
+  switch (element_bytes) {
+    case 1:
+      return kTensorUint8;
+    case 2:
+      return kTensorUint16;
+    case 4:
+      return kTensorUint32;
+    default:
+      return kTensorUint64;
+  }
+}
+
+/// 0, 1, 2 … of 0, `first`, twice `first` …: how CUtensorMapSwizzle and CUtensorMapL2promotion count bytes.
+int step(unsigned bytes, unsigned first) { return static_cast<int>(std::bit_width(bytes / first)); }
+
 /// What every call but a launch is wrapped in: the context is current, and captures elsewhere survive the call.
 struct Call {
   explicit Call(ContextDevice& device, const Driver& driver) : current(device), relaxed(driver) {}
@@ -143,6 +161,22 @@ void ContextDevice::launch_with_attributes(Function function, const LaunchShape&
                             .attributes = attributes,
                             .attribute_count = count};
   check(driver_, driver_.cuLaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
+}
+
+EncodedTensorMap ContextDevice::encode(const TensorMap& map) {
+  static constexpr std::uint32_t kEveryElement[TensorMap::kMostDimensions] = {1, 1, 1, 1, 1};
+  validate(map);
+  if (driver_.cuTensorMapEncodeTiled == nullptr) {
+    throw Failure(Status::unsupported, map.text(), "this CUDA driver has no cuTensorMapEncodeTiled",
+                  "install a newer driver, or take a kernel that needs no tensor map");
+  }
+  EncodedTensorMap encoded;
+  const Result result = driver_.cuTensorMapEncodeTiled(
+      encoded.bytes.data(), tensor_type(map.element_bytes), static_cast<unsigned>(map.rank),
+      reinterpret_cast<void*>(map.base), map.sizes.data(), map.strides.data(), map.box.data(), kEveryElement,
+      kNotInterleaved, step(static_cast<unsigned>(map.swizzle), 32), step(map.l2_bytes, 64), kFillWithZeros);
+  check(driver_, result, "cuTensorMapEncodeTiled");
+  return encoded;
 }
 
 bool ContextDevice::capturing(Stream stream) {

@@ -46,6 +46,7 @@ class ContextDevice final : public Device {
   std::unique_ptr<LoadedKernel> load(const Artifact& artifact, const codegen::LaunchFacts& launch) override;
   void launch(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters,
               Stream stream) override;
+  EncodedTensorMap encode(const TensorMap& map) override;
   bool capturing(Stream stream) override;
   void* allocate(std::size_t bytes) override;
   void release(void* memory) override;

@@ -40,16 +40,19 @@ std::string describe(const Driver& driver, Result result) {
 /// Returns the reason of a failure, or empty.
 std::string resolve(Driver& driver, GetProcAddress get_proc_address) {
   std::string missing;
-  const auto find = [&](const char* name, int version) {
+  const auto find = [&](const char* name, int version) -> void* {
     void* address = nullptr;
     int status = 0;
-    const Result result = get_proc_address(name, &address, version, kLegacyStream, &status);
-    if ((result != kSuccess || address == nullptr) && missing.empty()) missing = name;
-    return address;
+    return get_proc_address(name, &address, version, kLegacyStream, &status) == kSuccess ? address : nullptr;
   };
 #define CUBIT_RESOLVE(function, version, parameters) \
   driver.function = reinterpret_cast<Result(*) parameters>(find(#function, version));
-  CUBIT_CUDA_FUNCTIONS(CUBIT_RESOLVE)
+#define CUBIT_REQUIRE(function, version, parameters) \
+  CUBIT_RESOLVE(function, version, parameters)       \
+  if (driver.function == nullptr && missing.empty()) missing = #function;
+  CUBIT_CUDA_FUNCTIONS(CUBIT_REQUIRE)
+  CUBIT_CUDA_OPTIONAL_FUNCTIONS(CUBIT_RESOLVE)
+#undef CUBIT_REQUIRE
 #undef CUBIT_RESOLVE
   return missing.empty() ? "" : fmt::format("the driver has no {} and is too old or damaged", missing);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace cubit::runtime::cuda {
@@ -64,6 +65,16 @@ inline constexpr int kCaptureRelaxed = 2;
 /// CUstreamCaptureStatus
 inline constexpr int kCaptureNone = 0;
 
+/// CUtensorMapDataType, of elements of 1, 2, 4 and 8 bytes. Which type of a size it is matters to reductions only.
+inline constexpr int kTensorUint8 = 0;
+inline constexpr int kTensorUint16 = 1;
+inline constexpr int kTensorUint32 = 2;
+inline constexpr int kTensorUint64 = 4;
+
+/// CUtensorMapInterleave and CUtensorMapFloatOOBfill
+inline constexpr int kNotInterleaved = 0;
+inline constexpr int kFillWithZeros = 0;
+
 /// CUstream_flags: no implicit ordering with the legacy default stream.
 inline constexpr unsigned kStreamNonBlocking = 1;
 
@@ -121,15 +132,23 @@ inline constexpr unsigned long long kLegacyStream = 1;
   X(cuEventSynchronize, 2000, (Event event))                                                                   \
   X(cuEventElapsedTime, 2000, (float* milliseconds, Event begin, Event end))
 
+// Needed by some kernels only: null where the driver lacks it.
+#define CUBIT_CUDA_OPTIONAL_FUNCTIONS(X)                                                                            \
+  X(cuTensorMapEncodeTiled, 12000,                                                                                  \
+    (void* map, int type, unsigned rank, void* base, const std::uint64_t* sizes, const std::uint64_t* strides,      \
+     const std::uint32_t* box, const std::uint32_t* element_strides, int interleave, int swizzle, int l2_promotion, \
+     int fill))
+
 /// The driver's entry points. Never destroyed and never closed: handles may be freed while the process exits.
 struct Driver {
   int version = 0;  ///< 13000 for 13.0
 #define CUBIT_DECLARE(function, version, parameters) Result(*function) parameters = nullptr;
   CUBIT_CUDA_FUNCTIONS(CUBIT_DECLARE)
+  CUBIT_CUDA_OPTIONAL_FUNCTIONS(CUBIT_DECLARE)
 #undef CUBIT_DECLARE
 };
 
-/// Opened and initialised on first use, with every entry point present. Throws Failure(driver_unavailable) with the
+/// Opened and initialised on first use, with every entry point present but the optional ones. Throws Failure(driver_unavailable) with the
 /// reason: no library, older than CUDA 12.0, or cuInit's error.
 const Driver& driver();
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <thread>
@@ -379,6 +380,26 @@ Result cuEventElapsedTime(float* milliseconds, Event, Event) {
   return kSuccess;
 }
 
+Result cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* base, const std::uint64_t* sizes,
+                              const std::uint64_t* strides, const std::uint32_t* box,
+                              const std::uint32_t* element_strides, int interleave, int swizzle, int l2_promotion,
+                              int fill) {
+  if (reinterpret_cast<std::uintptr_t>(map) % 64 != 0) return kInvalidValue;
+  const EncodedMap told{reinterpret_cast<unsigned long long>(base),
+                        sizes[rank - 1],
+                        rank > 1 ? strides[rank - 2] : 0,
+                        box[rank - 1],
+                        static_cast<int>(rank),
+                        type,
+                        static_cast<int>(std::accumulate(element_strides, element_strides + rank, 0u)),
+                        interleave,
+                        swizzle,
+                        l2_promotion,
+                        fill};
+  std::memcpy(map, &told, sizeof told);
+  return kSuccess;
+}
+
 /// What every call meets first.
 Result before(const char* function) {
   if (state().gone) return kDeinitialized;
@@ -408,7 +429,8 @@ const std::map<std::string, EntryPoint>& entry_points() {
   {#function,                                                        \
    {version, (Entry<decltype(function), function>::name = #function, \
               reinterpret_cast<void*>(&Entry<decltype(function), function>::call))}},
-  static const std::map<std::string, EntryPoint> table = {CUBIT_CUDA_FUNCTIONS(CUBIT_FAKE)};
+  static const std::map<std::string, EntryPoint> table = {CUBIT_CUDA_FUNCTIONS(CUBIT_FAKE)
+                                                              CUBIT_CUDA_OPTIONAL_FUNCTIONS(CUBIT_FAKE)};
 #undef CUBIT_FAKE
   return table;
 }

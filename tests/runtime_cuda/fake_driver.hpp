@@ -27,6 +27,21 @@ struct LimitRecord {
   int bytes = 0;
 };
 
+/// What the fake driver makes of a tensor map: what it was told.
+struct EncodedMap {
+  unsigned long long base = 0;
+  unsigned long long outer_size = 0;  ///< of the last dimension
+  unsigned long long outer_stride = 0;
+  unsigned outer_box = 0;
+  int rank = 0;
+  int type = 0;
+  int element_strides = 0;  ///< their sum
+  int interleave = 0;
+  int swizzle = 0;
+  int l2_promotion = 0;
+  int fill = 0;
+};
+
 /// Implemented inside the library; get them by controls().
 class Controls {
  public:
