@@ -76,10 +76,18 @@ void arrive_after_copies(Warp& warp, Mask mask, const Site& site);  ///< `flag`:
 enum class BulkForm { from_global, multicast, between_blocks, to_global };
 /// Sources: target, origin, bytes, mbarrier, blocks. `form`: a BulkForm; `flag`: reduces with `kind`.
 void copy_bulk(Warp& warp, Mask mask, const Site& site);
+void prefetch_bulk(Warp& warp, Mask mask, const Site& site);  ///< sources: origin, bytes; only checks them
 /// Sources: target, mbarrier, values. `flag`: reduces with `kind`.
 void send_value(Warp& warp, Mask mask, const Site& site);
 void commit_bulk(Warp& warp, Mask mask, const Site& site);
 void wait_bulk(Warp& warp, Mask mask, const Site& site);  ///< `kind` groups may be unfinished; `flag`: but read
+
+// tensor.cpp. A map's address is a generic one. Sources kFirstCoordinate …: coordinates, as many as `count`.
+inline constexpr int kFirstCoordinate = 5;
+/// Sources: shared memory, map, -, mbarrier, blocks. `form`: a BulkForm, but between_blocks.
+void copy_tensor(Warp& warp, Mask mask, const Site& site);
+void prefetch_tensor(Warp& warp, Mask mask, const Site& site);  ///< source 1: map; only checks what would be read
+void prefetch_map(Warp& warp, Mask mask, const Site& site);     ///< source 0: map; only checks it
 
 // arithmetic.cpp
 enum class IntegerKind { divide, remainder, permute, find_leading, dot4, dot2, differences };

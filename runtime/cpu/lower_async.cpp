@@ -1,9 +1,25 @@
 // Asynchronous copies in bulk and the mbarriers that they report to. PTX ISA, "mbarrier", "cp.async.mbarrier.arrive",
-// "cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async".
+// "cp.async.bulk", "cp.async.bulk.tensor", "prefetch", "cp.reduce.async.bulk", "st.async", "red.async".
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/lowering.hpp"
 
 namespace cubit::runtime::cpu {
+namespace {
+
+/// 3 of ".3d"; 0: the instruction names no number of dimensions.
+int dimensions_of(const ptx::Instruction& instruction) {
+  for (const std::string_view modifier : instruction.modifiers) {
+    if (modifier.size() == 2 && modifier[1] == 'd' && modifier[0] >= '1' && modifier[0] <= '5')
+      return modifier[0] - '0';
+  }
+  return 0;
+}
+
+}  // namespace
 
 Lowering::Value* Lowering::plain_address(std::size_t index) {
   Site unused;
@@ -65,8 +81,9 @@ void Lowering::arrive_after_copies() {
 
 void Lowering::copy_bulk() {
   using Form = helpers::BulkForm;
-  if (has("tensor") || has("cp_mask") || has("ignore_oob")) unsupported();
-  if (has("prefetch")) return;
+  if (has("cp_mask") || has("ignore_oob")) unsupported();
+  if (has("tensor")) return copy_tensor();
+  if (has("prefetch")) return prefetch_bulk();
   if (has("commit_group")) return call(site(helpers::commit_bulk));
   if (has("wait_group")) {
     Site made = site(helpers::wait_bulk);
@@ -89,6 +106,61 @@ void Lowering::copy_bulk() {
   give(2, read(2, 32));
   if (tells) give(3, plain_address(3));
   if (has("multicast::cluster")) give(4, read(4, 16));
+  call(std::move(made));
+}
+
+void Lowering::prefetch_bulk() {
+  give(0, plain_address(0));
+  give(1, read(1, 32));
+  call(site(helpers::prefetch_bulk));
+}
+
+/// Modifiers are refused unless they are known: the newer ones change what is copied.
+void Lowering::copy_tensor() {
+  using Form = helpers::BulkForm;
+  static constexpr std::string_view kKnown[] = {"async",       "bulk",
+                                                "prefetch",    "tensor",
+                                                "1d",          "2d",
+                                                "3d",          "4d",
+                                                "5d",          "shared::cluster",
+                                                "shared::cta", "global",
+                                                "tile",        "mbarrier::complete_tx::bytes",
+                                                "bulk_group",  "multicast::cluster",
+                                                "L2",          "L2::cache_hint"};
+  for (const std::string_view modifier : now_->modifiers) {
+    if (std::find(std::begin(kKnown), std::end(kKnown), modifier) == std::end(kKnown))
+      unsupported(fmt::format("the CPU device copies no tensor with .{}", modifier));
+  }
+  const bool tells = has("mbarrier::complete_tx::bytes");
+  if (!tells && !has("bulk_group") && !has("prefetch")) unsupported();
+  Site made = site(has("prefetch") ? helpers::prefetch_tensor : helpers::copy_tensor);
+  made.cluster = has("shared::cluster");
+  made.form = static_cast<int>(!tells                      ? Form::to_global
+                               : has("multicast::cluster") ? Form::multicast
+                                                           : Form::from_global);
+  tensor_operand(tells ? 1 : 0, made);
+  if (!has("prefetch")) give(0, plain_address(tells ? 0 : 1));
+  if (tells) give(3, plain_address(2));
+  if (has("multicast::cluster")) give(4, read(3, 16));
+  call(std::move(made));
+}
+
+/// `[map, {x, y}]`
+void Lowering::tensor_operand(std::size_t index, Site& made) {
+  const auto* const place = std::get_if<ptx::AddressOperand>(&operand(index));
+  made.count = dimensions_of(*now_);
+  if (place == nullptr || place->coordinates.size() != static_cast<std::size_t>(made.count))
+    unsupported("it lacks a tensor map with as many coordinates as it has dimensions");
+  give(1, builder_.CreateAdd(base_address(*place), splat(static_cast<std::uint64_t>(place->offset), 64)));
+  for (int i = 0; i < made.count; ++i)
+    give(helpers::kFirstCoordinate + i, read_scalar(place->coordinates[static_cast<std::size_t>(i)], 32));
+}
+
+/// Only a prefetch of a tensor map can go wrong.
+void Lowering::prefetch() {
+  if (!has("tensormap")) return;
+  Site made = site(helpers::prefetch_map);
+  memory_kind(made, 0);
   call(std::move(made));
 }
 

@@ -176,7 +176,7 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"membar", &L::fence},
       {"fence", &L::fence},
       {"nanosleep", &L::nothing},
-      {"prefetch", &L::nothing},
+      {"prefetch", &L::prefetch},
       {"prefetchu", &L::nothing},
       {"discard", &L::nothing},
       {"applypriority", &L::nothing},

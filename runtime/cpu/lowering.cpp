@@ -294,15 +294,19 @@ std::uint64_t Lowering::address_of(const ptx::SymbolOperand& symbol) const {
   return layout_.parameters[index] + offset;
 }
 
+Lowering::Value* Lowering::base_address(const ptx::AddressOperand& place) {
+  if (const auto* reg = std::get_if<ptx::RegisterOperand>(&place.base))
+    return resize(read_register(reg->index), 64, false);
+  if (const auto* symbol = std::get_if<ptx::SymbolOperand>(&place.base)) return splat(address_of(*symbol), 64);
+  return splat(std::get<ptx::IntegerOperand>(place.base).bits, 64);
+}
+
 Lowering::Value* Lowering::address(const ptx::Operand& source, Site& site) {
   const auto* const place = std::get_if<ptx::AddressOperand>(&source);
   if (place == nullptr) unsupported("an address is expected");
-  if (!place->coordinates.empty()) unsupported("tensor coordinates are not executed");
+  if (!place->coordinates.empty()) unsupported("only copies of tensors take coordinates");
   site.offset = place->offset;
-  if (const auto* reg = std::get_if<ptx::RegisterOperand>(&place->base))
-    return resize(read_register(reg->index), 64, false);
-  if (const auto* symbol = std::get_if<ptx::SymbolOperand>(&place->base)) return splat(address_of(*symbol), 64);
-  return splat(std::get<ptx::IntegerOperand>(place->base).bits, 64);
+  return base_address(*place);
 }
 
 // ---- results ----

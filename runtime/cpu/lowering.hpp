@@ -67,6 +67,7 @@ class Lowering {
   Value* resize(Value* value, unsigned bits, bool sign_extend);
   std::uint64_t address_of(const ptx::SymbolOperand& symbol) const;
   const ptx::Variable& variable_of(const ptx::SymbolOperand& symbol) const;
+  Value* base_address(const ptx::AddressOperand& place);
   Value* address(const ptx::Operand& source, Site& site);  ///< <32 x i64>; its constant part goes into the site
 
   void write(std::size_t index, Value* value, bool sign_extend = false) { write(operand(index), value, sign_extend); }
@@ -179,6 +180,10 @@ class Lowering {
   void mbarrier_wait();
   void arrive_after_copies();
   void copy_bulk();
+  void prefetch_bulk();
+  void copy_tensor();
+  void tensor_operand(std::size_t index, Site& made);
+  void prefetch();
   void send_value();
   Value* plain_address(std::size_t index);  ///< with its constant part
   void reduction_kind(Site& made);

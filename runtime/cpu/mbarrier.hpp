@@ -43,6 +43,13 @@ std::string apply(Cluster& cluster, std::byte* object, const MbarrierChange& cha
 /// Whether the phase of `parity` is over.
 bool is_over(const std::byte* object, bool parity);
 
+/// Bytes of a tensor's box that lie together in global and in shared memory.
+struct Strip {
+  std::byte* global = nullptr;  ///< null: outside the tensor, where zeros are read and nothing is written
+  std::uint64_t offset = 0;     ///< from the box's first byte in shared memory
+  std::uint64_t bytes = 0;
+};
+
 /// A copy, a reduction or an arrival that is under way.
 struct Delivery {
   enum class Kind : std::uint8_t { copy, reduce, arrival };
@@ -51,6 +58,7 @@ struct Delivery {
   std::byte* dst = nullptr;
   const std::byte* src = nullptr;
   std::vector<std::byte> read = {};  ///< what was read of src already; then src is null
+  std::vector<Strip> strips = {};    ///< of a tensor copy: its global side, of which dst and src know nothing
   std::size_t bytes = 0;
   bool reads_shared = false;  ///< `src` is in shared memory
   Warp* warp = nullptr;       ///< that started it

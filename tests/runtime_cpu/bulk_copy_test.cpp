@@ -96,9 +96,6 @@ TEST(BulkCopy, MisuseIsAnErrorAtTheCopy) {
   EXPECT_THAT(failure("[%r1], [%in], 120, [%r8]"), HasSubstr("120 bytes of a bulk copy are not a multiple of 16"));
   EXPECT_THAT(failure("[%r1+496], [%in], 32, [%r8]"), HasSubstr("beyond shared memory"));
   EXPECT_THAT(failure("[%r1], [%in], 32, [%r8+4]"), HasSubstr("is not a multiple of 8"));
-  EXPECT_THAT(failure_of({.body = "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], "
-                                  "[%in, {%r2}], [%r3];"}),
-              HasSubstr("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes (PTX line 16)"));
 }
 
 TEST(BulkCopy, GoesToEveryBlockOfItsMask) {
@@ -202,9 +199,13 @@ TEST(BulkCopy, ReducesIntoGlobalMemory) {
   EXPECT_EQ(sum("add.noftz.bf16", 0x40003f80, 0x3f803f80), 0x40404000u);
 }
 
-TEST(BulkCopy, PrefetchesDoNothing) {
+TEST(BulkCopy, PrefetchesOnlyCheck) {
   EXPECT_EQ(run({.body = "cp.async.bulk.prefetch.L2.global [%in], 128; st.global.u32 [%out], 1;"}, counted(32), 1),
             Words{1});
+  EXPECT_THAT(failure_of({.body = "cp.async.bulk.prefetch.L2.global [%in+4], 128;"}, counted(32)),
+              HasSubstr("of a bulk copy is not a multiple of 16; cp.async.bulk.prefetch"));
+  EXPECT_THAT(failure_of({.body = "mov.u64 %d0, 16; cp.async.bulk.prefetch.L2.global [%d0], 128;"}),
+              HasSubstr("are in no allocation"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "runtime/cpu/encoded_map.hpp"
 #include "runtime/cpu/memory_map.hpp"
 #include "tests/runtime_cpu/harness.hpp"
 
@@ -17,9 +18,11 @@ using runtime::cpu::MemoryMap;
 /// Most kinds of instruction, with operands of every sort.
 constexpr const char* kDeclarations = R"(.shared .align 16 .b8 tile[1024];
 .shared .align 8 .b64 barrier_object;
+.shared .align 128 .b8 box[128];
 .global .align 4 .b32 table[4] = {1, 2, 3, 4};)";
 constexpr const char* kBody = R"(
   .local .align 4 .b8 stack[32];
+  mov.u32 %r30, 2;
   ld.global.v4.b32 {%r0, %r1, %r2, %r3}, [%in];
   cvt.u64.u32 %d4, %t;
   mov.u64 %d5, tile;
@@ -66,8 +69,15 @@ L2:
   setp.eq.u32 %p5, %t, 0;
   @!%p5 bra L3;
   mbarrier.init.shared::cta.b64 [barrier_object], 1;
-  mbarrier.arrive.shared::cta.b64 _, [barrier_object];
+  add.s64 %d9, %out, 128;
+  prefetch.tensormap [%d9];
+  cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d9, {%r30, -2}];
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [barrier_object], 128;
+  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [box], [%d9, {1, %r30}], [barrier_object], %d8;
   mbarrier.try_wait.parity.shared::cta.b64 %p4, [barrier_object], 0;
+  cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d9, {-1, 1}], [box];
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group 0;
   st.global.b32 [%out+4], %r24;
 L3:
 )";
@@ -93,9 +103,10 @@ std::vector<std::string> tokens_of(const std::string& text) {
 /// One to three words in the place of others.
 std::string mutate(std::vector<std::string> tokens, std::mt19937& random) {
   static const std::vector<std::string> kOthers = {
-      "99999999999", "-1",  "4294967295", "0",    "%r31", "%d9",      "%p5",    "%f9",    "%s3",    "b64",
-      "f32",         "f64", "u16",        "pred", "v8",   "x1",       "m8n8k4", "shared", "global", "generic",
-      "cta",         "_",   "{",          "}",    "%tid", "%clock64", ".b128",  "tile",   "stack",  "L1"};
+      "99999999999", "-1",      "4294967295", "0",   "%r31", "%d9", "%p5",   "%f9",      "%s3",
+      "b64",         "f32",     "f64",        "u16", "pred", "v8",  "x1",    "m8n8k4",   "shared",
+      "global",      "generic", "cta",        "_",   "{",    "}",   "%tid",  "%clock64", ".b128",
+      "tile",        "stack",   "L1",         "box", "1d",   "5d",  "tensor"};
   for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
     std::string& token = tokens[random() % tokens.size()];
     switch (random() % 4) {
@@ -114,6 +125,18 @@ std::string mutate(std::vector<std::string> tokens, std::mt19937& random) {
   return text;
 }
 
+/// Four rows of 32 bytes in the input, beyond what the kernel's other instructions read.
+void put_map(std::byte* dst, std::uint64_t base) {
+  const auto map = runtime::cpu::encode({.base = base,
+                                         .element_bytes = 4,
+                                         .rank = 2,
+                                         .sizes = {8, 4},
+                                         .strides = {32},
+                                         .box = {8, 4},
+                                         .swizzle = runtime::TensorSwizzle::span32});
+  std::memcpy(dst, map.bytes.data(), sizeof map);
+}
+
 /// How it ends: "" if well.
 std::string end_of(const std::string& text) {
   try {
@@ -122,6 +145,7 @@ std::string end_of(const std::string& text) {
     const auto output = runtime::cpu::allocate_aligned(256);
     const auto first = reinterpret_cast<std::uint64_t>(input.get());
     const auto second = reinterpret_cast<std::uint64_t>(output.get());
+    put_map(output.get() + 128, first + 128);
     const MemoryMap memory({{first, first + 256}, {second, second + 256}});
     std::vector<std::byte> parameters(program->layout.parameter_bytes);
     const std::array<std::uint64_t, 2> addresses = {first, second};

@@ -6,7 +6,7 @@
 
 #include "runtime/cpu/cluster.hpp"
 #include "runtime/cpu/helpers.hpp"
-#include "runtime/cpu/mbarrier.hpp"
+#include "runtime/cpu/helpers/bulk.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu {
@@ -22,16 +22,32 @@ std::uint64_t watched_place(const Cluster& cluster, const std::byte* place) {
   return 0;
 }
 
+/// `place`: of a copy that has no strips.
+void watch_global(Checker& checker, const Delivery& delivery, RequestKind kind, const std::byte* place) {
+  const auto request = [&](const std::byte* first, std::uint64_t bytes) {
+    Request made{.site = delivery.site, .kind = kind, .bytes = bytes};
+    made.add({delivery.lane, ptx::Space::global, reinterpret_cast<std::uint64_t>(first)});
+    checker.request(*delivery.warp, made);
+  };
+  if (delivery.strips.empty()) return request(place, delivery.bytes);
+  for (const Strip& strip : delivery.strips) {
+    if (strip.global != nullptr) request(strip.global, strip.bytes);
+  }
+}
+
+void watch_shared(Checker& checker, const Delivery& delivery, RequestKind kind, const std::byte* place) {
+  Request made{.site = delivery.site, .kind = kind, .bytes = delivery.bytes};
+  made.add({delivery.lane, ptx::Space::shared, watched_place(*delivery.warp->cta->cluster, place)});
+  checker.request(*delivery.warp, made);
+}
+
 void watch_landing(const Cluster& cluster, const Delivery& delivery) {
   Checker* const checker = checker_of(*delivery.warp);
   if (checker == nullptr) return;
   if (delivery.reads_shared && delivery.src != nullptr)
     checker->end_reading(*delivery.warp, watched_place(cluster, delivery.src), delivery.bytes);
-  if (delivery.object == nullptr) {  // what goes to global memory is written when its lane has waited for it
-    Request made{.site = delivery.site, .kind = RequestKind::write, .bytes = delivery.bytes};
-    made.add({delivery.lane, ptx::Space::global, reinterpret_cast<std::uint64_t>(delivery.dst)});
-    return checker->request(*delivery.warp, made);
-  }
+  // What goes to global memory is written when its lane has waited for it.
+  if (delivery.object == nullptr) return watch_global(*checker, delivery, RequestKind::write, delivery.dst);
   if (delivery.kind == Delivery::Kind::arrival) {
     checker->order.arrive_mbarrier(*delivery.warp, delivery.object);
   } else {
@@ -40,23 +56,33 @@ void watch_landing(const Cluster& cluster, const Delivery& delivery) {
 }
 
 /// One lane's copy: what it writes, and what it reads.
-void watch_start(Warp& warp, const Delivery& delivery) {
-  Checker* const checker = checker_of(warp);
-  if (checker == nullptr || warp.failure) return;
-  const Cluster& cluster = *warp.cta->cluster;
-  const auto request = [&](RequestKind kind, ptx::Space space, const std::byte* place) {
-    Request made{.site = delivery.site, .kind = kind, .bytes = delivery.bytes};
-    const bool shared = space == ptx::Space::shared;
-    made.add({delivery.lane, space, shared ? watched_place(cluster, place) : reinterpret_cast<std::uint64_t>(place)});
-    checker->request(warp, made);
-  };
-  if (delivery.object != nullptr) request(RequestKind::bulk_copy, ptx::Space::shared, delivery.dst);
-  if (delivery.src == nullptr) return;
-  if (delivery.reads_shared) {
-    request(RequestKind::bulk_read, ptx::Space::shared, delivery.src);
-  } else {
-    request(RequestKind::read, ptx::Space::global, delivery.src);
+void watch_start(const Delivery& delivery) {
+  Checker* const checker = checker_of(*delivery.warp);
+  if (checker == nullptr || delivery.warp->failure) return;
+  if (delivery.object != nullptr) watch_shared(*checker, delivery, RequestKind::bulk_copy, delivery.dst);
+  if (delivery.reads_shared) return watch_shared(*checker, delivery, RequestKind::bulk_read, delivery.src);
+  const bool reads = delivery.src != nullptr || !delivery.strips.empty();
+  if (reads) watch_global(*checker, delivery, RequestKind::read, delivery.src);
+}
+
+/// Zeros where the box lies outside of the tensor.
+void copy_strips(const Delivery& delivery, const std::byte* src) {
+  for (const Strip& strip : delivery.strips) {
+    if (delivery.object == nullptr) {
+      if (strip.global != nullptr) std::memcpy(strip.global, src + strip.offset, strip.bytes);
+    } else if (strip.global != nullptr) {
+      std::memcpy(delivery.dst + strip.offset, strip.global, strip.bytes);
+    } else {
+      std::memset(delivery.dst + strip.offset, 0, strip.bytes);
+    }
   }
+}
+
+void move_bytes(const Delivery& delivery) {
+  const std::byte* const src = delivery.src != nullptr ? delivery.src : delivery.read.data();
+  if (!delivery.strips.empty()) return copy_strips(delivery, src);
+  if (delivery.kind == Delivery::Kind::copy) std::memcpy(delivery.dst, src, delivery.bytes);
+  if (delivery.kind == Delivery::Kind::reduce) helpers::reduce_range(*delivery.site, delivery.dst, src, delivery.bytes);
 }
 
 }  // namespace
@@ -65,9 +91,7 @@ void land(Cluster& cluster, Delivery& delivery) {
   Warp& warp = *delivery.warp;
   const bool is_arrival = delivery.kind == Delivery::Kind::arrival;
   if (is_arrival) helpers::finish_copies(warp, *delivery.site, delivery.lane, delivery.serial);
-  const std::byte* const src = delivery.src != nullptr ? delivery.src : delivery.read.data();
-  if (delivery.kind == Delivery::Kind::copy) std::memcpy(delivery.dst, src, delivery.bytes);
-  if (delivery.kind == Delivery::Kind::reduce) helpers::reduce_range(*delivery.site, delivery.dst, src, delivery.bytes);
+  move_bytes(delivery);
   ++cluster.changes;
   watch_landing(cluster, delivery);
   if (delivery.object == nullptr) return;
@@ -120,21 +144,15 @@ namespace {
 
 constexpr std::uint64_t kUnit = 16;
 
-struct Ends {
-  std::uint64_t dst;
-  std::uint64_t src;
-  std::uint64_t object;
-  std::uint32_t bytes;
-};
-
-bool is_aligned(Warp& warp, const Site& site, int lane, const Ends& ends) {
-  for (const std::uint64_t address : {ends.dst, ends.src}) {
+bool is_aligned(Warp& warp, const Site& site, int lane, std::initializer_list<std::uint64_t> addresses,
+                std::uint64_t bytes) {
+  for (const std::uint64_t address : addresses) {
     if (address % kUnit == 0) continue;
     warp.fail(site, lane, fmt::format("address {:#x} of a bulk copy is not a multiple of {}", address, kUnit));
     return false;
   }
-  if (ends.bytes % kUnit == 0) return true;
-  warp.fail(site, lane, fmt::format("{} bytes of a bulk copy are not a multiple of {}", ends.bytes, kUnit));
+  if (bytes % kUnit == 0) return true;
+  warp.fail(site, lane, fmt::format("{} bytes of a bulk copy are not a multiple of {}", bytes, kUnit));
   return false;
 }
 
@@ -143,33 +161,40 @@ std::uint64_t rank_part(const Warp& warp, std::uint64_t address) {
   return part == 0 ? warp.cta->rank + 1 : part;
 }
 
+}  // namespace
+
 std::byte* shared_place(Warp& warp, const Site& site, int lane, std::uint64_t address, std::uint64_t bytes) {
   return resolve_range(warp, site, ptx::Space::shared, false, address, bytes, lane);
 }
 
-/// Into the shared memory of one block, whose mbarrier is told.
-void send_to_block(Warp& warp, const Site& site, int lane, const Ends& ends, Delivery delivery) {
-  if (rank_part(warp, ends.dst) != rank_part(warp, ends.object))
-    return warp.fail(site, lane, "the mbarrier is not in the block that the bytes go to");
-  delivery.dst = shared_place(warp, site, lane, ends.dst, delivery.bytes);
-  delivery.object =
-      resolve(warp, site, ptx::Space::shared, false, ends.object, static_cast<int>(sizeof(std::uint64_t)), lane);
-  if (delivery.dst == nullptr || delivery.object == nullptr) return;
-  watch_start(warp, delivery);
-  warp.cta->cluster->deliveries.push_back(std::move(delivery));
+void send(Delivery delivery) {
+  watch_start(delivery);
+  delivery.warp->cta->cluster->deliveries.push_back(std::move(delivery));
 }
 
-void send_to_blocks(Warp& warp, const Site& site, int lane, const Ends& ends, const Delivery& delivery) {
+void send_to_block(const Target& target, Delivery delivery) {
+  Warp& warp = *delivery.warp;
+  const Site& site = *delivery.site;
+  const int lane = delivery.lane;
+  if (rank_part(warp, target.dst) != rank_part(warp, target.object))
+    return warp.fail(site, lane, "the mbarrier is not in the block that the bytes go to");
+  delivery.dst = shared_place(warp, site, lane, target.dst, delivery.bytes);
+  delivery.object =
+      resolve(warp, site, ptx::Space::shared, false, target.object, static_cast<int>(sizeof(std::uint64_t)), lane);
+  if (delivery.dst != nullptr && delivery.object != nullptr) send(std::move(delivery));
+}
+
+void send_to_blocks(const Target& target, const Delivery& delivery) {
+  Warp& warp = *delivery.warp;
+  const Site& site = *delivery.site;
+  const int lane = delivery.lane;
   const std::uint32_t blocks = source<std::uint16_t>(warp, 4)[lane];
   const auto count = static_cast<int>(warp.cta->cluster->ctas.size());
   if (blocks >> count != 0)
     return warp.fail(site, lane, fmt::format("blocks {:#x} of a cluster that has {}", blocks, count));
   for_lanes(blocks, [&](int rank) {
     const std::uint64_t part = static_cast<std::uint64_t>(rank + 1) << kRankShift;
-    Ends there = ends;
-    there.dst = (ends.dst & kSharedOffsetMask) | part;
-    there.object = (ends.object & kSharedOffsetMask) | part;
-    send_to_block(warp, site, lane, there, delivery);
+    send_to_block({(target.dst & kSharedOffsetMask) | part, (target.object & kSharedOffsetMask) | part}, delivery);
   });
 }
 
@@ -181,27 +206,32 @@ Delivery begun(Warp& warp, const Site& site, int lane, bool reduces) {
           .group = warp.bulk_groups[static_cast<std::size_t>(lane)]};
 }
 
-}  // namespace
-
 void copy_bulk(Warp& warp, Mask mask, const Site& site) {
   const auto form = static_cast<BulkForm>(site.form);
   for_lanes(mask, [&](int lane) {
-    const Ends ends{source<std::uint64_t>(warp, 0)[lane], source<std::uint64_t>(warp, 1)[lane],
-                    source<std::uint64_t>(warp, 3)[lane], source<std::uint32_t>(warp, 2)[lane]};
-    if (!is_aligned(warp, site, lane, ends)) return;
+    const Target target{source<std::uint64_t>(warp, 0)[lane], source<std::uint64_t>(warp, 3)[lane]};
+    const std::uint64_t origin = source<std::uint64_t>(warp, 1)[lane];
     Delivery delivery = begun(warp, site, lane, site.flag);
-    delivery.bytes = ends.bytes;
+    delivery.bytes = source<std::uint32_t>(warp, 2)[lane];
+    if (!is_aligned(warp, site, lane, {target.dst, origin}, delivery.bytes)) return;
     delivery.reads_shared = form != BulkForm::from_global && form != BulkForm::multicast;
     delivery.src = !delivery.reads_shared
-                       ? resolve_range(warp, site, ptx::Space::global, false, ends.src, ends.bytes, lane)
-                       : shared_place(warp, site, lane, ends.src, ends.bytes);
+                       ? resolve_range(warp, site, ptx::Space::global, false, origin, delivery.bytes, lane)
+                       : shared_place(warp, site, lane, origin, delivery.bytes);
     if (delivery.src == nullptr) return;
-    if (form == BulkForm::multicast) return send_to_blocks(warp, site, lane, ends, delivery);
-    if (form != BulkForm::to_global) return send_to_block(warp, site, lane, ends, std::move(delivery));
-    delivery.dst = resolve_range(warp, site, ptx::Space::global, false, ends.dst, ends.bytes, lane);
-    if (delivery.dst == nullptr) return;
-    watch_start(warp, delivery);
-    warp.cta->cluster->deliveries.push_back(std::move(delivery));
+    if (form == BulkForm::multicast) return send_to_blocks(target, delivery);
+    if (form != BulkForm::to_global) return send_to_block(target, std::move(delivery));
+    delivery.dst = resolve_range(warp, site, ptx::Space::global, false, target.dst, delivery.bytes, lane);
+    if (delivery.dst != nullptr) send(std::move(delivery));
+  });
+}
+
+void prefetch_bulk(Warp& warp, Mask mask, const Site& site) {
+  for_lanes(mask, [&](int lane) {
+    const std::uint64_t origin = source<std::uint64_t>(warp, 0)[lane];
+    const std::uint64_t bytes = source<std::uint32_t>(warp, 1)[lane];
+    if (is_aligned(warp, site, lane, {origin}, bytes))
+      resolve_range(warp, site, ptx::Space::global, false, origin, bytes, lane);
   });
 }
 
@@ -209,9 +239,9 @@ void send_value(Warp& warp, Mask mask, const Site& site) {
   const auto value_bytes = static_cast<std::size_t>(site.bytes);
   const auto bytes = value_bytes * static_cast<std::size_t>(site.count);
   for_lanes(mask, [&](int lane) {
-    const Ends ends{source<std::uint64_t>(warp, 0)[lane], 0, source<std::uint64_t>(warp, 1)[lane], 0};
-    if (ends.dst % bytes != 0)
-      return warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", ends.dst, bytes));
+    const Target target{source<std::uint64_t>(warp, 0)[lane], source<std::uint64_t>(warp, 1)[lane]};
+    if (target.dst % bytes != 0)
+      return warp.fail(site, lane, fmt::format("address {:#x} is not a multiple of {}", target.dst, bytes));
     Delivery delivery = begun(warp, site, lane, site.flag);
     delivery.bytes = bytes;
     delivery.read.resize(bytes);
@@ -219,7 +249,7 @@ void send_value(Warp& warp, Mask mask, const Site& site) {
       std::memcpy(delivery.read.data() + value_bytes * static_cast<std::size_t>(i),
                   warp.sources[2 + i] + value_bytes * static_cast<std::size_t>(lane), value_bytes);
     }
-    send_to_block(warp, site, lane, ends, std::move(delivery));
+    send_to_block(target, std::move(delivery));
   });
 }
 
