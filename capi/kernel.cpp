@@ -124,8 +124,7 @@ cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, co
         specialisation.encode(arguments, where.workspace, where.workspace_bytes, target.device().facts());
     if (encoded.empty) return;
     encoded.shape.overlap = where.overlap != 0 && handle.kernel->launch_facts().waits_for_previous;
-    handle.kernel->launch(target.device(), encoded.shape, std::span(encoded.parameters).first(encoded.parameter_bytes),
-                          where.stream);
+    ops::launch(*handle.kernel, target.device(), encoded, where.stream);
   });
 }
 

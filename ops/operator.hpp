@@ -16,7 +16,9 @@
 #include "codegen/architecture.hpp"
 #include "codegen/kernel_source.hpp"
 #include "codegen/tile_layout.hpp"
+#include "ops/map_parameters.hpp"
 #include "runtime/device.hpp"
+#include "runtime/kernel.hpp"
 
 namespace cubit::ops {
 
@@ -43,13 +45,18 @@ struct PlanReport {
   std::string spills_allowed_because;  ///< empty: the kernel must not spill
 };
 
-/// A launch as pure data: where it goes is the runtime's business.
+/// A launch as pure data: where it goes is the runtime's business. `launch` below takes it there.
 struct Launch {
   runtime::LaunchShape shape;
   std::size_t parameter_bytes = 0;
-  alignas(16) std::array<std::byte, 512> parameters;  ///< the kernel's one argument struct
-  bool empty = false;                                 ///< nothing to do (batch 0)
+  alignas(runtime::EncodedTensorMap) std::array<std::byte, 1024> parameters;  ///< the kernel's one argument struct
+  MapParameters maps;                                                         ///< members of it
+  bool empty = false;                                                         ///< nothing to do (batch 0)
 };
+
+/// Encodes the launch's tensor maps for `device` into its parameters, and launches it. Allocates nothing. Throws as
+/// Kernel::launch and Device::encode do.
+void launch(runtime::Kernel& kernel, runtime::Device& device, Launch& made, runtime::Stream stream);
 
 /// An operator with its descriptor and architecture fixed. Immutable, thread-safe.
 class Specialisation {

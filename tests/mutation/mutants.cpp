@@ -145,14 +145,13 @@ ops::Numbers numbers_of(std::string_view text) {
   return numbers;
 }
 
-void launch(runtime::Engine& engine, runtime::Device& device, codegen::KernelSource source, const Mutant& mutant,
-            const runtime::LaunchShape& shape, std::span<const std::byte> parameters) {
+std::shared_ptr<runtime::Kernel> prepared(runtime::Engine& engine, runtime::Device& device,
+                                          codegen::KernelSource source, const Mutant& mutant) {
   mutate(source, mutant);
   source.code = device.facts().code;
-  const auto kernel = engine.get(source);
+  auto kernel = engine.get(source);
   kernel->prepare(device);
-  kernel->launch(device, shape, parameters, nullptr);
-  device.synchronise(nullptr);
+  return kernel;
 }
 
 void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device& device) {
@@ -176,9 +175,9 @@ void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device
   const Memory workspace(device, bytes);
   // Only the counters at its beginning have to be zero: what the kernel has to write itself stays as it is.
   device.fill_zero(workspace.data(), std::min<std::size_t>(bytes, 16 << 10), nullptr);
-  const ops::Launch made = specialisation->encode(arguments.data(), workspace.data(), bytes, device.facts());
-  launch(engine, device, specialisation->source(), mutant, made.shape,
-         std::span(made.parameters).first(made.parameter_bytes));
+  ops::Launch made = specialisation->encode(arguments.data(), workspace.data(), bytes, device.facts());
+  ops::launch(*prepared(engine, device, specialisation->source(), mutant), device, made, nullptr);
+  device.synchronise(nullptr);
 }
 
 void run_pipeline(const Mutant& mutant, runtime::Engine& engine, runtime::Device& device) {
@@ -197,8 +196,9 @@ void run_pipeline(const Mutant& mutant, runtime::Engine& engine, runtime::Device
   const codegen::KernelSource source =
       codegen::assemble(kPipeline, {"pipeline.cuh", kPipelineKernel}, "", *device.facts().architecture, kPipeline,
                         {.threads = 96, .dynamic_shared_memory = 0}, {});
-  launch(engine, device, source, mutant, {.grid = {1, 1, 1}, .threads = 96, .dynamic_shared_memory = 0},
-         std::as_bytes(std::span(&arguments, 1)));
+  prepared(engine, device, source, mutant)
+      ->launch(device, {.grid = {1, 1, 1}, .threads = 96, .dynamic_shared_memory = 0},
+               std::as_bytes(std::span(&arguments, 1)), nullptr);
   std::vector<float> output(kTileBytes / sizeof(float));
   device.copy_to_host(output.data(), out.data(), kTileBytes, nullptr);
   device.synchronise(nullptr);
