@@ -33,15 +33,37 @@ struct Rejection {
   std::string why;
 };
 
+/// A tile in shared memory and the accesses that its layout was made for.
+struct Tile {
+  std::string name;  ///< "stage: 16 rows of keys, then 16 of values"
+  codegen::TileLayout layout;
+  std::vector<codegen::TileAccess> accesses;
+};
+
+/// Bytes of a block's dynamic shared memory and what they hold during one phase of the kernel. Regions of one phase do not
+/// overlap; those of different phases may.
+struct MemoryRegion {
+  std::string phase;  ///< "loop"
+  std::string owner;  ///< "warp 0", or "block"
+  std::string name;   ///< "stage 2"
+  int offset = 0;
+  int bytes = 0;
+};
+
 /// What `cubit explain` prints: everything the generator decided, with its reason.
 struct PlanReport {
   std::string family;  ///< "sm80_gqa_decode"
   std::vector<Decision> decisions;
-  std::vector<codegen::ConflictProof> proofs;  ///< one per shared-memory access of the kernel
+  std::vector<Tile> tiles;                     ///< with every shared-memory access of the kernel
+  std::vector<codegen::ConflictProof> proofs;  ///< one per access of the tiles, in order
+  std::vector<MemoryRegion> memory;            ///< dynamic shared memory, phase by phase, by ascending offset
   std::vector<std::string> fragments;          ///< names of the fragment maps it rests on
   std::vector<Rejection> rejections;
   std::string spills_allowed_because;  ///< empty: the kernel must not spill
 };
+
+/// Adds a tile, and the proof of each of its accesses.
+void add_tile(PlanReport& report, Tile tile);
 
 /// A launch as pure data: where it goes is the runtime's business.
 struct Launch {

@@ -86,6 +86,14 @@ CUBIT_API cubit_status cubit_descriptor_canonical(const char* descriptor, const 
  * request_key, template, plan_header, threads, dynamic_shared_memory}. Needs neither compiler nor device. */
 CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* architecture, const char** json);
 
+/* What pictures of that plan are drawn from: {fragments: [{name, section, rows, columns, element_bits, elements}], tiles:
+ * [{name, layout, rows, row_bytes, pitch, bytes, words, accesses: [{name, kind, bytes_per_lane, lanes_per_phase, degree,
+ * wavefronts, ideal, addresses}]}], memory: {bytes, regions: [{phase, owner, name, offset, bytes}]}}.
+ * elements[lane][value] is [row, column]. words[row][i] is the address in the tile of bytes 4i … 4i + 3 of that row;
+ * addresses[instance][lane] that of the first byte which the lane touches, or null if it takes no part; ldmatrix and
+ * stmatrix touch the 16 bytes that each lane points at. */
+CUBIT_API cubit_status cubit_explain_layouts(const char* descriptor, const char* architecture, const char** json);
+
 /* ---- devices: memory, streams and graphs for programs that have no CUDA runtime of their own --------------------- */
 
 typedef struct cubit_device cubit_device; /* owned */

@@ -66,6 +66,9 @@ inline std::string canonical(const std::string& descriptor) {
 inline std::string explain(const std::string& descriptor, const std::string& architecture) {
   return detail::text(cubit_explain, descriptor.c_str(), architecture.c_str());
 }
+inline std::string explain_layouts(const std::string& descriptor, const std::string& architecture) {
+  return detail::text(cubit_explain_layouts, descriptor.c_str(), architecture.c_str());
+}
 
 class Device;
 

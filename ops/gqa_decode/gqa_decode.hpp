@@ -70,8 +70,8 @@ void write_report(Plan& plan, const codegen::Architecture& architecture);
 int stage_row_bytes(const GqaDecode& descriptor);
 /// The shared-memory accesses of the loop, by which the stage's layout is searched and proved.
 std::vector<codegen::TileAccess> stage_accesses(const Plan& plan);
-/// Proofs of the accesses after the loop, where the warps' results are merged.
-std::vector<codegen::ConflictProof> merge_proofs(const Plan& plan);
+/// What shared memory holds after the loop, where the warps' results are merged: outputs, then sums, side by side.
+std::vector<Tile> merge_tiles(const Plan& plan);
 /// The smallest n for which copy i of a lane goes where its copy i % n goes, plus a distance that is the same for all
 /// lanes.
 int slot_period(const codegen::TileLayout& stage, const codegen::TileAccess& copies);
