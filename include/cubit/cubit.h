@@ -67,13 +67,15 @@ CUBIT_API int cubit_version(void);
 
 /* ---- what there is (JSON text, owned by the library until this thread's next string result) -------------------- */
 
-/* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random}] */
+/* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random, bench: [{group, name, descriptor, sizes,
+ * target_microseconds, target_share}]}]. `bench`: the operator's benchmark; sizes are those of made-up data, targets null
+ * where there is none, microseconds of an NVIDIA H200 and shares of the read floor in the same run. */
 CUBIT_API cubit_status cubit_operators(const char** json);
 /* [{name, capability, usual, shared_memory_per_sm, …}] in ascending order; `usual`: one of those to compile for where
  * nothing says what will run the kernels. */
 CUBIT_API cubit_status cubit_architectures(const char** json);
-/* {devices: [{name: "cuda:0", description, architecture, multiprocessors, memory_bytes, l2_bytes, driver_version}],
- *  trouble: "" or why there are none, cpu: {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under
+/* {devices: [{name: "cuda:0", description, architecture, multiprocessors, memory_bytes, l2_bytes, clock_khz,
+ *  tensor_operations_per_second, driver_version}], trouble: "" or why there are none, cpu: {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under
  * the name of one of the architectures that it executes, which are all; its trouble is "" or why there is none. To know,
  * the call opens libcubit_cpu. */
 CUBIT_API cubit_status cubit_devices(const char** json);
@@ -313,6 +315,8 @@ CUBIT_API cubit_status cubit_problem_input(const cubit_problem* problem, size_t 
 CUBIT_API cubit_status cubit_problem_output(const cubit_problem* problem, size_t index, cubit_tensor* tensor);
 /* Bytes that any implementation must read and write. */
 CUBIT_API cubit_status cubit_problem_traffic(const cubit_problem* problem, size_t* bytes_read, size_t* bytes_written);
+/* Multiplications and additions that any implementation must do, each counted. */
+CUBIT_API cubit_status cubit_problem_operations(const cubit_problem* problem, double* operations);
 /* The operator's argument struct for tensors at these device addresses (inputs, then outputs). The result lives until
  * this thread's next call of this function; `bytes` may be NULL. */
 CUBIT_API cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* device_data, size_t count,

@@ -97,6 +97,9 @@ void quantise_int4_row(const float* src, int head_dim, int groups, std::uint8_t*
 /// One cache row as doubles.
 void dequantise_row(const GqaDecode& descriptor, const void* src, double* dst);
 
+/// The table of docs/performance/gqa_decode.md.
+std::vector<BenchCase> bench_cases();
+
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
 

@@ -19,7 +19,7 @@ TEST(Catalogue, OperatorsExplainTheirFields) {
   const json list = json::parse(cubit::operators());
   ASSERT_GE(list.size(), 2U);
   for (const json& op : list) {
-    expect_fields(op, {"name", "summary", "fields", "tensors", "random"});
+    expect_fields(op, {"name", "summary", "fields", "tensors", "random", "bench"});
     for (const json& field : op["fields"]) expect_fields(field, {"name", "accepts", "default", "meaning"});
   }
 }
