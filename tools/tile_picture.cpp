@@ -17,14 +17,14 @@ using nlohmann::json;
 constexpr int kBanks = 32;
 constexpr int kWordBytes = 4;
 constexpr int kLineBytes = kBanks * kWordBytes;
-constexpr int kMostLines = 64;  // of memory in the first panel; layouts repeat long before
-constexpr int kMatrixRowBytes = 16;
+constexpr int kMostLines = 64;   // of memory in the first panel; layouts repeat long before
+constexpr int kPieceBytes = 16;  // the widest access, and what swizzles move
 
 constexpr double kCellWidth = 24;
 constexpr double kCellHeight = 15;
 constexpr double kLeft = 70;
 constexpr double kMargin = 20;
-constexpr double kHead = 86;        // the picture's title
+constexpr double kHead = 103;       // the picture's title
 constexpr double kPanelHead = 42;   // a panel's title and the numbers of the banks
 constexpr double kPanelSpace = 26;  // below a panel
 
@@ -100,11 +100,11 @@ class Panel {
       svg.text({kLeft - 8, box.y + 11}, fmt::format("{}", line * kLineBytes), {9, Anchor::end, "#777777"});
     }
   }
-  void word(int address, ShapeStyle style, const std::string& label) {
+  void word(int address, const ShapeStyle& style, const std::string& label, double size = 9) {
     const Box box{kLeft + address / kWordBytes % kBanks * kCellWidth,
                   top_ + (address / kLineBytes - first_) * kCellHeight, kCellWidth, kCellHeight};
     svg_.rectangle(box, style);
-    svg_.label(box, label, {.size = 9});
+    svg_.label(box, label, {.size = size});
   }
 
  private:
@@ -120,24 +120,27 @@ void panel_title(Svg& svg, double top, const std::string& title, const std::stri
   svg.text({kMargin + 1.08 * text_width(title, 13) + 14, top + 16}, remark, {.size = 11.5, .fill = "#555555"});
 }
 
+/// A row's colour, darker from piece to piece, so that a swizzle within the row shows. The golden angle sets neighbours
+/// apart.
+ShapeStyle row_style(int row, double part_of_row) {
+  return {.fill = hsl(137.5 * row, 0.5, 0.93 - 0.16 * part_of_row), .stroke = "#ffffff", .kind = "word"};
+}
+
 void draw_layout(Svg& svg, double top, const json& tile, int lines) {
   const int all_lines = (tile.at("bytes").get<int>() + kLineBytes - 1) / kLineBytes;
-  panel_title(svg, top, "Where rows lie",
-              lines < all_lines ? fmt::format("the first {} of {} lines; each word shows its row", lines, all_lines)
-                                : "each word shows its row; grey: padding");
+  const std::string part = lines < all_lines ? fmt::format("the first {} of {} lines; ", lines, all_lines) : "";
+  panel_title(svg, top, "Where rows lie", part + "each word shows its row and which 16 bytes of it; grey: padding");
   Panel panel(svg, top, 0, lines - 1);
+  const int row_bytes = tile.at("row_bytes").get<int>();
   int row = 0;
   for (const json& words : tile.at("words")) {
     int byte = 0;
     for (const json& word : words) {
       const int address = word.get<int>();
       if (address < lines * kLineBytes) {
-        panel.word(address,
-                   {.fill = hsl(137.5 * row, 0.5, 0.87),  // the golden angle: neighbours differ
-                    .stroke = "#ffffff",
-                    .kind = "word",
-                    .tooltip = fmt::format("row {}, byte {} at {}", row, byte, address)},
-                   fmt::format("{}", row));
+        ShapeStyle style = row_style(row, static_cast<double>(byte) / row_bytes);
+        style.tooltip = fmt::format("row {}, byte {} at {}", row, byte, address);
+        panel.word(address, style, fmt::format("{}.{}", row, byte / kPieceBytes), 7.5);
       }
       byte += kWordBytes;
     }
@@ -202,9 +205,12 @@ std::string tile_picture(const json& tile, const std::string& subject) {
   svg.text({kMargin, 30}, name, {.size = 17, .bold = true});
   svg.text({kMargin, 49}, subject, {.size = 11.5, .fill = "#555555"});
   svg.text({kMargin, 66},
-           fmt::format("{}; {} bytes. Numbers below: lanes, + where several share the word; red: waits for its bank.",
-                       tile.at("layout").get<std::string>(), tile.at("bytes").get<int>()),
+           fmt::format("{}; {} bytes", tile.at("layout").get<std::string>(), tile.at("bytes").get<int>()),
            {.size = 11.5, .fill = "#555555"});
+  svg.text(
+      {kMargin, 83},
+      "Below, by lane: the words that one instruction touches; + where several share one; red: waits for its bank.",
+      {.size = 11.5, .fill = "#555555"});
   double top = kHead;
   draw_layout(svg, top, tile, lines);
   top += panel_height(lines);

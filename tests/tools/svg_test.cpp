@@ -49,6 +49,7 @@ json tile_with_load(int bytes, int phase_lanes, int stride, int lanes) {
   return {{"name", "tile"},
           {"layout", "rows"},
           {"bytes", 4096},
+          {"row_bytes", 128},
           {"words", json::array()},
           {"accesses", json::array({access})}};
 }
