@@ -46,12 +46,8 @@ json tile_with_load(int bytes, int phase_lanes, int stride, int lanes) {
                        {"wavefronts", 2},
                        {"ideal", 1},
                        {"addresses", json::array({addresses})}};
-  return {{"name", "tile"},
-          {"layout", "rows"},
-          {"bytes", 4096},
-          {"row_bytes", 128},
-          {"words", json::array()},
-          {"accesses", json::array({access})}};
+  return {{"name", "tile"},   {"layout", "rows"},       {"bytes", 4096},
+          {"row_bytes", 128}, {"words", json::array()}, {"accesses", json::array({access})}};
 }
 
 TEST(TilePicture, OutlinesTheWordsThatWait) {
