@@ -16,7 +16,10 @@ constexpr double kMargin = 20;
 constexpr double kNarrowest = 620;  // for the lines of text above a small matrix
 
 /// Lanes of a group of four are shades of one hue.
-std::string lane_fill(int lane) { return hsl(45.0 * (lane / 4), 0.6, 0.9 - 0.055 * (lane % 4)); }
+std::string lane_fill(int lane) {
+  const int group = lane / 4;
+  return hsl(45.0 * group, 0.6, 0.9 - 0.055 * (lane % 4));
+}
 
 /// "r1.0": the low part of register 1; "r1" where an element fills it; "r2-3" where it takes two.
 std::string register_label(int value, int element_bits) {

@@ -61,19 +61,19 @@ std::string hsl(double hue, double saturation, double lightness) {
 }
 
 Svg::Svg(double width, double height, std::string_view title)
-    : body_(fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 "
-                        "{0:.0f} {1:.0f}\" "
+    : body_(fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 )"
+                        R"({0:.0f} {1:.0f}" )"
                         "font-family=\"Helvetica, Arial, DejaVu Sans, sans-serif\">\n<title>{2}</title>\n"
                         "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
                         width, height, xml_escaped(title))) {}
 
 void Svg::shape(std::string_view element, const std::string& attributes, const ShapeStyle& style) {
-  body_ += fmt::format("<{} {} fill=\"{}\"", element, attributes, style.fill);
+  body_ += fmt::format(R"(<{} {} fill="{}")", element, attributes, style.fill);
   if (style.stroke != "none") {
-    body_ += fmt::format(" stroke=\"{}\" stroke-width=\"{:.4g}\"", style.stroke, style.stroke_width);
+    body_ += fmt::format(R"( stroke="{}" stroke-width="{:.4g}")", style.stroke, style.stroke_width);
   }
-  if (style.dashed) body_ += " stroke-dasharray=\"4 3\"";
-  if (!style.kind.empty()) body_ += fmt::format(" class=\"{}\"", xml_escaped(style.kind));
+  if (style.dashed) body_ += R"( stroke-dasharray="4 3")";
+  if (!style.kind.empty()) body_ += fmt::format(R"( class="{}")", xml_escaped(style.kind));
   if (style.tooltip.empty()) {
     body_ += "/>\n";
   } else {
@@ -82,28 +82,27 @@ void Svg::shape(std::string_view element, const std::string& attributes, const S
 }
 
 void Svg::rectangle(const Box& box, const ShapeStyle& style) {
-  shape(
-      "rect",
-      fmt::format("x=\"{:.6g}\" y=\"{:.6g}\" width=\"{:.6g}\" height=\"{:.6g}\"", box.x, box.y, box.width, box.height),
-      style);
+  shape("rect",
+        fmt::format(R"(x="{:.6g}" y="{:.6g}" width="{:.6g}" height="{:.6g}")", box.x, box.y, box.width, box.height),
+        style);
 }
 
 void Svg::circle(Point centre, double radius, const ShapeStyle& style) {
-  shape("circle", fmt::format("cx=\"{:.6g}\" cy=\"{:.6g}\" r=\"{:.4g}\"", centre.x, centre.y, radius), style);
+  shape("circle", fmt::format(R"(cx="{:.6g}" cy="{:.6g}" r="{:.4g}")", centre.x, centre.y, radius), style);
 }
 
 void Svg::line(const std::vector<Point>& points, const ShapeStyle& style) {
   std::string path;
   for (const Point& point : points) path += fmt::format("{}{:.6g},{:.6g}", path.empty() ? "" : " ", point.x, point.y);
-  shape("polyline", "points=\"" + path + "\"", style);
+  shape("polyline", R"(points=")" + path + R"(")", style);
 }
 
 void Svg::text(Point at, std::string_view content, const TextStyle& style) {
   if (content.empty()) return;
-  body_ += fmt::format("<text x=\"{:.6g}\" y=\"{:.6g}\" font-size=\"{:.4g}\" fill=\"{}\"", at.x, at.y, style.size,
-                       style.fill);
-  if (style.anchor != Anchor::start) body_ += fmt::format(" text-anchor=\"{}\"", anchor_name(style.anchor));
-  if (style.bold) body_ += " font-weight=\"bold\"";
+  body_ +=
+      fmt::format(R"(<text x="{:.6g}" y="{:.6g}" font-size="{:.4g}" fill="{}")", at.x, at.y, style.size, style.fill);
+  if (style.anchor != Anchor::start) body_ += fmt::format(R"( text-anchor="{}")", anchor_name(style.anchor));
+  if (style.bold) body_ += R"( font-weight="bold")";
   body_ += fmt::format(">{}</text>\n", xml_escaped(content));
 }
 

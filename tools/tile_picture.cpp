@@ -81,8 +81,9 @@ Instance worst_instance(const json& access) {
 /// A phase's lanes are shades of one hue; where all 32 are one phase, hues go round by lane.
 std::string lane_fill(int lane, int phase_lanes) {
   if (phase_lanes == kBanks) return hsl(11.25 * lane, 0.65, 0.84);
+  const int phase = lane / phase_lanes;
   const double within = static_cast<double>(lane % phase_lanes) / phase_lanes;
-  return hsl(40 + 360.0 * phase_lanes / kBanks * (lane / phase_lanes), 0.6, 0.9 - 0.22 * within);
+  return hsl(40 + 360.0 * phase_lanes / kBanks * phase, 0.6, 0.9 - 0.22 * within);
 }
 
 /// Lines of memory first … last with their address and the banks above them.
@@ -101,8 +102,9 @@ class Panel {
     }
   }
   void word(int address, const ShapeStyle& style, const std::string& label, double size = 9) {
-    const Box box{kLeft + address / kWordBytes % kBanks * kCellWidth,
-                  top_ + (address / kLineBytes - first_) * kCellHeight, kCellWidth, kCellHeight};
+    const int bank = address / kWordBytes % kBanks;
+    const int line = address / kLineBytes - first_;
+    const Box box{kLeft + bank * kCellWidth, top_ + line * kCellHeight, kCellWidth, kCellHeight};
     svg_.rectangle(box, style);
     svg_.label(box, label, {.size = size});
   }
