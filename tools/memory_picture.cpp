@@ -105,7 +105,10 @@ void draw_band(Svg& svg, const Band& band, double top, double scale) {
   std::string remark = fmt::format("{}", band.end());
   const std::string narrow = not_labelled(band, scale);
   if (!narrow.empty()) remark = narrow + "; end " + remark;
-  svg.text({end, top + kBandBytes + 10}, remark, {.size = 9, .anchor = Anchor::end, .fill = "#777777"});
+  // Beside a band that is too short to have it below.
+  const bool is_short = text_width(remark, 9) > end - kLeft;
+  const Point at = is_short ? Point{end + 8, top + 18} : Point{end, top + kBandBytes + 10};
+  svg.text(at, remark, {.size = 9, .anchor = is_short ? Anchor::start : Anchor::end, .fill = "#777777"});
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST(Catalogue, MemoryMapsDoNotOverlap) {
   const std::pair<const char*, const char*> kernels[] = {{"gqa_decode", "sm_86"},
                                                          {"gqa_decode:heads_per_kv=16", "sm_86"},
                                                          {"gqa_decode:kv=int4_rows,groups=8", "sm_86"},
-                                                         {"gqa_decode:kv=int4_rows,groups=4", "sm_90a"}};
+                                                         {"gqa_decode:kv=int4_rows,groups=4,family=sm90", "sm_90a"}};
   for (const auto& [descriptor, architecture] : kernels) {
     const json memory = json::parse(cubit::explain_layouts(descriptor, architecture))["memory"];
     ASSERT_FALSE(memory["regions"].empty());

@@ -20,9 +20,9 @@ WIDE = "gqa_decode:heads_per_kv=8"  # rows of 256 bytes, swizzled
 program = ""
 
 
-def draw(folder, descriptor):
+def draw(folder, descriptor, architecture="sm_80"):
     environment = dict(os.environ, CUBIT_COMPILE="never", CUBIT_CACHE_DIR=folder + "/cache")
-    command = [program, "explain", descriptor, "--arch", "sm_90a", "--svg", folder + "/pictures"]
+    command = [program, "explain", descriptor, "--arch", architecture, "--svg", folder + "/pictures"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return {path.name: ElementTree.parse(path).getroot() for path in Path(folder, "pictures").glob("*.svg")}, done
@@ -121,6 +121,13 @@ class Pictures(unittest.TestCase):
         total = int(texts(root)[0].split(": ")[1].split()[0])
         ends = [int(region.split(":")[0].split(" … ")[1]) + 1 for region in regions]
         self.assertEqual(max(ends), total)
+
+    def test_barriers_lie_behind_the_stages(self):
+        root = draw(self.folder.name, INT4 + ",family=sm90", "sm_90a")[0]["shared-memory.svg"]
+        regions = [region.find(SVG + "title").text for region in of_class(root, "region")]
+        stages = [region for region in regions if ": stage " in region]
+        barriers = [region for region in regions if ": barriers: " in region]
+        self.assertEqual([region.split(": ")[2] for region in barriers], [f"{8 * len(stages)} bytes"])
 
     def test_a_plan_without_layouts_says_so(self):
         pictures, done = draw(self.folder.name, "stream_read")
