@@ -90,9 +90,11 @@ std::string why_not(const Json& one) {
 
 /// Adds the measurement to the case, or why there is none. False for a failure that should not have been.
 bool measure_case(Json& one, Run& run) {
-  one["skipped"] = why_not(one);
-  if (one.at("skipped") != "") return true;
-  one.erase("skipped");
+  const std::string why = why_not(one);
+  if (!why.empty()) {
+    one["skipped"] = why;
+    return true;
+  }
   try {
     const std::string descriptor = canonical(one.at("descriptor"));
     one.update(run.measure(descriptor, Problem::random(descriptor, case_sizes(one), 1)));
