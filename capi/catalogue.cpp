@@ -13,17 +13,27 @@
 namespace cubit::capi {
 namespace {
 
+Json bench_case_json(const ops::BenchCase& one) {
+  const auto target = [](double value) { return value > 0 ? Json(value) : Json(); };
+  return {{"group", one.group},
+          {"name", one.name},
+          {"descriptor", one.descriptor},
+          {"sizes", one.sizes},
+          {"target_microseconds", target(one.target_microseconds)},
+          {"target_share", target(one.target_share)}};
+}
+
 Json operator_json(const ops::Operator& op) {
   Json fields = Json::array();
   for (const ops::FieldHelp& field : op.fields()) {
     fields.push_back(
         {{"name", field.name}, {"accepts", field.accepts}, {"default", field.standard}, {"meaning", field.meaning}});
   }
-  return {{"name", op.name()},
-          {"summary", op.summary()},
-          {"fields", std::move(fields)},
-          {"tensors", op.tensors_help()},
-          {"random", op.random_help()}};
+  Json bench = Json::array();
+  for (const ops::BenchCase& one : op.bench_cases()) bench.push_back(bench_case_json(one));
+  return {{"name", op.name()},           {"summary", op.summary()},
+          {"fields", std::move(fields)}, {"tensors", op.tensors_help()},
+          {"random", op.random_help()},  {"bench", std::move(bench)}};
 }
 
 Json architecture_json(const codegen::Architecture& row) {
@@ -116,12 +126,15 @@ Json explain_json(const ops::Specialisation& specialisation) {
 }  // namespace
 
 Json device_json(const std::string& name, const runtime::DeviceFacts& facts) {
+  const int per_clock = facts.architecture == nullptr ? 0 : codegen::tensor_operations_per_clock(*facts.architecture);
   return {{"name", name},
           {"description", facts.name},
           {"architecture", facts.architecture == nullptr ? std::string_view{} : facts.architecture->name},
           {"multiprocessors", facts.multiprocessors},
           {"memory_bytes", facts.memory_bytes},
           {"l2_bytes", facts.l2_bytes},
+          {"clock_khz", facts.clock_khz},
+          {"tensor_operations_per_second", 1e3 * facts.clock_khz * facts.multiprocessors * per_clock},
           {"driver_version", facts.driver_version}};
 }
 

@@ -146,6 +146,14 @@ cubit_status cubit_problem_traffic(const cubit_problem* problem, size_t* bytes_r
   });
 }
 
+cubit_status cubit_problem_operations(const cubit_problem* problem, double* operations) {
+  return guarded([&] {
+    require(problem, "cubit_problem_operations: problem");
+    require(operations, "cubit_problem_operations: operations");
+    *operations = problem->problem->operations();
+  });
+}
+
 cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* device_data, size_t count,
                                      const void** arguments, size_t* bytes) {
   return guarded([&] {

@@ -143,6 +143,18 @@ const Architecture& architecture_of_device(int major, int minor) {
   return *best;
 }
 
+int tensor_operations_per_clock(const Architecture& architecture) {
+  struct Rate {
+    int capability;
+    int operations;
+  };
+  constexpr Rate kRates[] = {{75, 1024}, {80, 2048}, {86, 1024}, {89, 1024}, {90, 4096}, {100, 8192}, {120, 1024}};
+  for (const Rate& rate : kRates) {
+    if (rate.capability == architecture.capability) return rate.operations;
+  }
+  return 0;
+}
+
 bool runs_on(const Architecture& code, const Architecture& device) {
   if (code.capability == device.capability) return true;
   if (code.variant == 'a' || is_tegra(code.capability) || is_tegra(device.capability)) return false;

@@ -55,6 +55,11 @@ std::span<const Architecture> architectures();
 /// The row named `name` ("sm_90a"). Throws Failure(unsupported) that lists the accepted names.
 const Architecture& find_architecture(std::string_view name);
 
+/// Multiplications and additions, each counted, of one SM's tensor cores per clock: fp16 operands, dense, the faster
+/// accumulator; 0 where no source says. Sources: NVIDIA's whitepapers on the Turing, A100, GA102, H100, Ada and
+/// Blackwell architectures.
+int tensor_operations_per_clock(const Architecture& architecture);
+
 /// The best row for a device of compute capability major.minor: the "a" variant where one exists. Throws as above.
 const Architecture& architecture_of_device(int major, int minor);
 

@@ -24,12 +24,6 @@ constexpr int round_up(int value, int unit) { return (value + unit - 1) / unit *
 
 bool is_matrix(AccessKind kind) { return kind == AccessKind::ldmatrix || kind == AccessKind::stmatrix; }
 
-/// Lanes that the hardware serves together.
-int lanes_per_phase(const TileAccess& access) {
-  if (is_matrix(access.kind) || access.bytes_per_lane == 16) return 8;
-  return access.bytes_per_lane == 8 ? 16 : kLanes;
-}
-
 Failure bug(std::string given, std::string rule) {
   return Failure(Status::internal, std::move(given), std::move(rule));
 }
@@ -282,6 +276,11 @@ int TileLayout::size() const {
   if (swizzle.bits == 0) return extent;
   // The XOR permutes blocks of 2^(base + bits) bytes within themselves, so a whole number of them holds every address.
   return round_up(extent, 1 << (swizzle.base + swizzle.bits));
+}
+
+int lanes_per_phase(const TileAccess& access) {
+  if (is_matrix(access.kind) || access.bytes_per_lane == 16) return 8;
+  return access.bytes_per_lane == 8 ? 16 : kLanes;
 }
 
 ConflictProof prove(const TileLayout& layout, const TileAccess& access) {

@@ -54,6 +54,9 @@ struct TileAccess {
   std::function<std::optional<TileByte>(int instance, int lane)> at;
 };
 
+/// Lanes that the hardware serves together: 8, 16 or all 32, in order.
+int lanes_per_phase(const TileAccess& access);
+
 /// How an access meets the banks. `degree` is wavefronts over the fewest possible, rounded up, worst instance: 1 is
 /// free of conflicts. `wavefronts` and `ideal` sum over all instances.
 struct ConflictProof {

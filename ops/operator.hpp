@@ -35,15 +35,37 @@ struct Rejection {
   std::string why;
 };
 
+/// A tile in shared memory and the accesses that its layout was made for.
+struct Tile {
+  std::string name;  ///< "stage: 16 rows of keys, then 16 of values"
+  codegen::TileLayout layout;
+  std::vector<codegen::TileAccess> accesses;
+};
+
+/// Bytes of a block's dynamic shared memory and what they hold during one phase of the kernel. Regions of one phase do not
+/// overlap; those of different phases may.
+struct MemoryRegion {
+  std::string phase;  ///< "loop"
+  std::string owner;  ///< "warp 0", or "block"
+  std::string name;   ///< "stage 2"
+  int offset = 0;
+  int bytes = 0;
+};
+
 /// What `cubit explain` prints: everything the generator decided, with its reason.
 struct PlanReport {
   std::string family;  ///< "sm80_gqa_decode"
   std::vector<Decision> decisions;
-  std::vector<codegen::ConflictProof> proofs;  ///< one per shared-memory access of the kernel
+  std::vector<Tile> tiles;                     ///< with every shared-memory access of the kernel
+  std::vector<codegen::ConflictProof> proofs;  ///< one per access of the tiles, in order
+  std::vector<MemoryRegion> memory;            ///< dynamic shared memory, phase by phase, by ascending offset
   std::vector<std::string> fragments;          ///< names of the fragment maps it rests on
   std::vector<Rejection> rejections;
   std::string spills_allowed_because;  ///< empty: the kernel must not spill
 };
+
+/// Adds a tile, and the proof of each of its accesses.
+void add_tile(PlanReport& report, Tile tile);
 
 /// A launch as pure data: where it goes is the runtime's business. `launch` below takes it there.
 struct Launch {
@@ -97,6 +119,8 @@ class Problem {
   /// Bytes that any implementation must read and write, scales included: the benchmark's floor.
   virtual std::size_t bytes_read() const = 0;
   virtual std::size_t bytes_written() const = 0;
+  /// Multiplications and additions that any implementation must do, each counted.
+  virtual double operations() const { return 0; }
   /// The public argument struct for tensors at these device addresses (inputs, then outputs, in order).
   virtual std::vector<std::byte> arguments(std::span<void* const> device_data) const = 0;
   /// Computes the outputs in double precision on the dequantised inputs and compares: the largest error over all
@@ -118,6 +142,16 @@ struct FieldHelp {
   std::string meaning;
 };
 
+/// One row of an operator's benchmark, and what it shall reach.
+struct BenchCase {
+  std::string group;  ///< rows that are read together: "32 query heads, 8 KV heads"
+  std::string name;   ///< "B=1 T=8192"
+  std::string descriptor;
+  Numbers sizes;                   ///< as Operator::random takes them
+  double target_microseconds = 0;  ///< at most, on an NVIDIA H200; 0: not said
+  double target_share = 0;         ///< of the read floor in the same run, at least; 0: not said
+};
+
 class Operator {
  public:
   virtual ~Operator() = default;
@@ -126,6 +160,8 @@ class Operator {
   virtual std::vector<FieldHelp> fields() const = 0;
   virtual std::string tensors_help() const = 0;  ///< one line per input and output
   virtual std::string random_help() const = 0;   ///< what `random` accepts
+  /// What `cubit bench` measures where it is given the operator alone. A descriptor may be one of a later version.
+  virtual std::vector<BenchCase> bench_cases() const { return {}; }
 
   /// `text` is the whole descriptor, "name:field=value,…"; all throw Failure(invalid_argument) or (unsupported).
   virtual std::string canonical(std::string_view text) const = 0;

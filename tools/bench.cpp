@@ -1,21 +1,33 @@
-// cubit bench: the time of one kernel beside the time of a plain read of the same bytes.
+// cubit bench: the time of one kernel, or of an operator's whole table, beside the time of a plain read of the same bytes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <new>
 
+#include "tools/bench_table.hpp"
 #include "tools/benchmark.hpp"
 #include "tools/error.hpp"
 #include "tools/problem_options.hpp"
+#include "tools/roofline.hpp"
+#include "tools/safetensors.hpp"
 
 namespace cubit::tools {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr const char* kHelp =
     R"(Times a kernel on a GPU: CUDA-graph replays of at least 8 launches over copies of the inputs that exceed the L2
-cache, the median of 15; and in the same run the read floor, a plain read of the same number of bytes.)";
+cache, the median of 15; and in the same run the read floor, a plain read of the same number of bytes.
+Given an operator alone, times the operator's table of cases and shows what each shall reach.)";
 
 constexpr const char* kExamples = R"(
 Examples:
+  cubit bench gqa_decode --json results.json --svg roofline.svg
+  cubit bench gqa_decode --dry-run
+  cubit bench gqa_decode --only ragged --set batch=2,context=64 --device cpu
+      cases made small, on the CPU device: shows that all works, the times say nothing
   cubit bench gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1
   cubit bench gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --random batch=512,context=8192,kv_heads=1 --json
   cubit bench gqa_decode:heads_per_kv=8 --input case.safetensors --device cuda:1
@@ -24,24 +36,124 @@ Exit code: 0 good, 1 it failed or there is no GPU, 2 bad input.)";
 
 struct BenchOptions {
   ProblemOptions problem;
-  bool json = false;
+  std::optional<std::string> json;  ///< a file, or "": print it
+  std::optional<std::string> svg;
+  std::string only;  ///< cases whose group, name or descriptor contains this
+  bool dry_run = false;
 };
+
+/// The cases of the operator that is given alone and without data; none where one kernel is to be timed.
+Json table_of(const BenchOptions& options) {
+  const ProblemOptions& problem = options.problem;
+  if (problem.descriptor.find(':') != std::string::npos || problem.input || problem.random) return Json::array();
+  Json cases = with_sizes(bench_cases(Json::parse(operators()), problem.descriptor), problem.join_numbers());
+  if (cases.empty() || options.only.empty()) return cases;
+  Json chosen = matching(cases, options.only);
+  if (chosen.empty()) throw BadInput("--only " + options.only, "no case of the table has it", "see --dry-run");
+  return chosen;
+}
+
+/// What the device is needed for throughout, with its floors.
+class Run {
+ public:
+  Run(const BenchOptions& options, Context& context)
+      : options_(options.problem),
+        chosen_(choose_device(options.problem)),
+        engine_(context.engine()),
+        benchmark_(device(), chosen_.facts, engine_) {}
+
+  Json measure(const std::string& descriptor, const Problem& problem) {
+    return benchmark_.measure(descriptor, problem, engine_.get(descriptor, run_architecture(options_, chosen_.facts)));
+  }
+
+ private:
+  const Device& device() const {
+    if (chosen_.device) return *chosen_.device;
+    throw WorkFailed("no GPU", chosen_.trouble, "cubit bench needs one; nothing was timed");
+  }
+
+  const ProblemOptions& options_;
+  ChosenDevice chosen_;
+  Engine engine_;
+  Benchmark benchmark_;
+};
+
+/// Why a case of the table cannot be had from this version; "" where it can.
+std::string why_not(const Json& one) {
+  try {
+    canonical(one.at("descriptor"));
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// Adds the measurement to the case, or why there is none. False for a failure that should not have been.
+bool measure_case(Json& one, Run& run) {
+  const std::string why = why_not(one);
+  if (!why.empty()) {
+    one["skipped"] = why;
+    return true;
+  }
+  try {
+    const std::string descriptor = canonical(one.at("descriptor"));
+    one.update(run.measure(descriptor, Problem::random(descriptor, case_sizes(one), 1)));
+    return true;
+  } catch (const Error& error) {
+    one["skipped"] = error.what();
+  } catch (const std::bad_alloc&) {
+    one["skipped"] = "it needs more memory than this machine has";
+  }
+  return false;
+}
+
+/// Measures every case, or with --dry-run none. One that fails does not cost the others.
+bool measure_table(Json& cases, const BenchOptions& options, Context& context) {
+  if (options.dry_run) {
+    for (Json& one : cases) one["skipped"] = why_not(one);
+    return true;
+  }
+  Run run(options, context);
+  bool good = true;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    context.console.progress(i, cases.size(), cases[i].at("descriptor").get<std::string>());
+    good = measure_case(cases[i], run) && good;
+  }
+  context.console.progress(cases.size(), cases.size(), "");
+  return good;
+}
+
+Json measure_one(const BenchOptions& options, Context& context) {
+  if (options.dry_run) throw BadInput("--dry-run", "lists an operator's table", "give the operator alone");
+  const Problem problem = options.problem.make();
+  return Run(options, context).measure(canonical(options.problem.descriptor), problem);
+}
+
+/// Opened before the work, so that a folder that cannot be written shows at once.
+std::unique_ptr<OutputFile> open_output(const std::optional<std::string>& path) {
+  return path && !path->empty() ? std::make_unique<OutputFile>(*path) : nullptr;
+}
 
 int bench(const BenchOptions& options, Context& context) {
   if (options.problem.architectures) parse_architectures(*options.problem.architectures);
-  const Problem problem = options.problem.make();
-  const ChosenDevice chosen = choose_device(options.problem);
-  if (!chosen.device) throw WorkFailed("no GPU", chosen.trouble, "cubit bench needs one; nothing was timed");
-  const std::string descriptor = canonical(options.problem.descriptor);
-  const Engine engine = context.engine();
-  const Kernel kernel = engine.get(descriptor, run_architecture(options.problem, chosen.facts));
-  const auto json = benchmark(descriptor, *chosen.device, chosen.facts, problem, kernel, engine);
-  if (options.json) {
-    print_json(json);
+  Json results = table_of(options);
+  const bool is_table = !results.empty();
+  const auto json_file = open_output(options.json);
+  const auto svg_file = open_output(options.svg);
+  bool good = true;
+  if (is_table) {
+    good = measure_table(results, options, context);
   } else {
-    fmt::print("{}", benchmark_text(json));
+    results = measure_one(options, context);
   }
-  return kExitGood;
+  if (json_file) json_file->commit_text(results.dump(2) + "\n");
+  if (svg_file) svg_file->commit_text(roofline_picture(is_table ? results : Json::array({results})));
+  if (options.json && !json_file) {
+    print_json(results);
+  } else {
+    fmt::print("{}", is_table ? bench_table_text(results) : benchmark_text(results));
+  }
+  return good ? kExitGood : kExitWorkFailed;
 }
 
 }  // namespace
@@ -50,7 +162,10 @@ void add_bench(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("bench", kHelp);
   auto options = std::make_shared<BenchOptions>();
   options->problem.add_to(*command);
-  command->add_flag("--json", options->json, "Print JSON");
+  command->add_option("--json", options->json, "Write JSON to this file; without one, print it")->expected(0, 1);
+  command->add_option("--svg", options->svg, "Write a roofline picture to this file");
+  command->add_option("--only", options->only, "Of the operator's table, the cases whose text contains this");
+  command->add_flag("--dry-run", options->dry_run, "List the operator's table and time nothing");
   command->footer(kExamples);
   command->final_callback(
       [options, &context] { context.action = [options, &context] { return bench(*options, context); }; });

@@ -32,27 +32,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-struct Floor {
-  double microseconds = 0;
-  std::string descriptor;
-};
-
 /// stream_read takes whole 16-byte words.
 std::size_t whole_words(std::size_t bytes) { return std::max<std::size_t>((bytes + 15) / 16, 1) * 16; }
-
-/// The best plain read of `bytes`: 2, 4 or 8 blocks per multiprocessor.
-Floor read_floor(const Device& device, const nlohmann::json& facts, std::size_t bytes, const Engine& engine) {
-  Floor best{std::numeric_limits<double>::infinity(), {}};
-  // The case is the same for all three: only the kernel's code differs.
-  const Problem problem = Problem::random("stream_read", {{"bytes", static_cast<double>(whole_words(bytes))}}, 1);
-  for (const int blocks : {2, 4, 8}) {
-    const std::string descriptor = canonical(fmt::format("stream_read:blocks_per_sm={}", blocks));
-    const Kernel kernel = engine.get(descriptor, facts.at("architecture").get<std::string>());
-    const Timing timing = time_kernel(device, facts, problem, kernel);
-    if (timing.microseconds < best.microseconds) best = {timing.microseconds, descriptor};
-  }
-  return best;
-}
 
 }  // namespace
 
@@ -87,15 +68,30 @@ Timing time_kernel(const Device& device, const nlohmann::json& facts, const Prob
   return timing;
 }
 
-nlohmann::ordered_json benchmark(const std::string& descriptor, const Device& device, const nlohmann::json& facts,
-                                 const Problem& problem, const Kernel& kernel, const Engine& engine) {
-  const Timing timing = time_kernel(device, facts, problem, kernel);
-  const Floor floor = read_floor(device, facts, problem.bytes_read(), engine);
+/// The best plain read of `bytes`: 2, 4 or 8 blocks per multiprocessor.
+const Benchmark::Floor& Benchmark::read_floor(std::size_t bytes) {
+  const std::size_t whole = whole_words(bytes);
+  const auto known = floors_.find(whole);
+  if (known != floors_.end()) return known->second;
+  Floor best{std::numeric_limits<double>::infinity(), {}};
+  // The case is the same for all three: only the kernel's code differs.
+  const Problem problem = Problem::random("stream_read", {{"bytes", static_cast<double>(whole)}}, 1);
+  for (const int blocks : {2, 4, 8}) {
+    const std::string descriptor = canonical(fmt::format("stream_read:blocks_per_sm={}", blocks));
+    const Timing timing = time_kernel(device_, facts_, problem, engine_.get(descriptor, kernel_target(facts_)));
+    if (timing.microseconds < best.microseconds) best = {timing.microseconds, descriptor};
+  }
+  return floors_.emplace(whole, best).first->second;
+}
+
+nlohmann::ordered_json Benchmark::measure(const std::string& descriptor, const Problem& problem, const Kernel& kernel) {
+  const Timing timing = time_kernel(device_, facts_, problem, kernel);
+  const Floor& floor = read_floor(problem.bytes_read());
   const auto described = nlohmann::json::parse(kernel.describe());
   return {{"descriptor", descriptor},
           {"case", describe_tensors(problem.inputs())},
-          {"device", facts.at("description")},
-          {"driver", facts.at("driver_version")},
+          {"device", facts_.at("description")},
+          {"driver", facts_.at("driver_version")},
           {"compiler", described.at("compiler")},
           {"cubit", fmt::format("{}.{}.{}", CUBIT_VERSION_MAJOR, CUBIT_VERSION_MINOR, CUBIT_VERSION_PATCH)},
           {"commit", kCommit},
@@ -107,6 +103,8 @@ nlohmann::ordered_json benchmark(const std::string& descriptor, const Device& de
           {"floor_kernel", floor.descriptor},
           {"bytes", problem.bytes_read()},
           {"bytes_written", problem.bytes_written()},
+          {"operations", problem.operations()},
+          {"tensor_operations_per_second", facts_.at("tensor_operations_per_second")},
           {"replays", timing.replays},
           {"launches", timing.launches},
           {"copies", timing.copies},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cubit/cubit.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -24,10 +25,30 @@ int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, st
 /// CUDA-graph replays of at least 8 launches.
 Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel);
 
-/// The whole measurement, as `cubit bench --json` prints it.
-nlohmann::ordered_json benchmark(const std::string& descriptor, const Device& device, const nlohmann::json& facts,
-                                 const Problem& problem, const Kernel& kernel, const Engine& engine);
+/// Measurements on one device in one run: each beside the read floor of its bytes.
+class Benchmark {
+ public:
+  /// `facts` as Device::describe gives them. All three outlive the object.
+  Benchmark(const Device& device, const nlohmann::json& facts, const Engine& engine)
+      : device_(device), facts_(facts), engine_(engine) {}
 
+  /// One measurement, as `cubit bench --json` prints it. `descriptor` is canonical.
+  nlohmann::ordered_json measure(const std::string& descriptor, const Problem& problem, const Kernel& kernel);
+
+ private:
+  struct Floor {
+    double microseconds = 0;
+    std::string descriptor;
+  };
+  const Floor& read_floor(std::size_t bytes);
+
+  const Device& device_;
+  const nlohmann::json& facts_;
+  const Engine& engine_;
+  std::map<std::size_t, Floor> floors_;  ///< by bytes: kernels that read the same share a floor
+};
+
+/// As measure gives it, for people.
 std::string benchmark_text(const nlohmann::ordered_json& json);
 
 }  // namespace cubit::tools

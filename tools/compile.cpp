@@ -4,13 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <thread>
 
 #include "tools/compile_jobs.hpp"
 #include "tools/error.hpp"
+#include "tools/output_folder.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -53,12 +52,6 @@ std::vector<DescriptorText> gather(const CompileOptions& options) {
   return all;
 }
 
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw BadInput("--output " + folder, "cannot be made a folder: " + error.message());
-}
-
 /// "gqa_decode-sm_90a-<first digits of the key>.cubin": short, and different for different code.
 std::string cubin_name(const CompileResult& result) {
   const std::string& descriptor = result.job.descriptor;
@@ -69,11 +62,7 @@ std::string cubin_name(const CompileResult& result) {
 void write_cubins(const std::string& folder, const std::vector<CompileResult>& results) {
   for (const CompileResult& result : results) {
     if (!result.error.empty()) continue;
-    const std::filesystem::path path = std::filesystem::path(folder) / cubin_name(result);
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(result.cubin.data()), static_cast<std::streamsize>(result.cubin.size()));
-    file.close();
-    if (!file) throw WorkFailed(path.string(), "cannot be written");
+    write_file(folder, cubin_name(result), {reinterpret_cast<const char*>(result.cubin.data()), result.cubin.size()});
   }
 }
 
@@ -103,7 +92,7 @@ int report_unstored(const std::vector<CompileResult>& results, Context& context)
 
 int compile(const CompileOptions& options, Context& context) {
   const std::vector<CompileJob> jobs = plan_jobs(gather(options), options.architectures, true);
-  if (options.output) make_folder(*options.output);
+  if (options.output) make_folder(*options.output, "--output");
   const int threads =
       options.jobs > 0 ? options.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const std::vector<CompileResult> results = compile_all(jobs, threads, context);

@@ -10,6 +10,8 @@
 #include "tools/counters.hpp"
 #include "tools/device_case.hpp"
 #include "tools/error.hpp"
+#include "tools/output_folder.hpp"
+#include "tools/plan_pictures.hpp"
 #include "tools/text.hpp"
 
 namespace cubit::tools {
@@ -26,11 +28,14 @@ Examples:
       also prints the plan header that the template is compiled with
   cubit explain gqa_decode:heads_per_kv=8 --arch sm_90a --measure
       also runs a small case on the CPU device, and shows the bank conflicts that it counted beside the plan's
+  cubit explain gqa_decode:kv=int4_rows,groups=4 --arch sm_90a --svg pictures
+      also draws fragments, tiles with the words that each access touches, and the shared-memory map
   cubit explain gqa_decode --arch sm_86 --json)";
 
 struct ExplainOptions {
   std::string descriptor;
   std::optional<std::string> architecture;
+  std::optional<std::string> svg;
   bool json = false;
   bool source = false;
   bool measure = false;
@@ -135,6 +140,16 @@ void print_plan(const nlohmann::ordered_json& plan, bool source) {
   if (source) fmt::print("\nplan.cuh for {}\n{}", cell(plan.at("template")), cell(plan.at("plan_header")));
 }
 
+/// Writes the pictures, and says on standard error what there is: standard output may be JSON.
+void draw(const ExplainOptions& options, const std::string& architecture, Context& context) {
+  const auto layouts = nlohmann::json::parse(explain_layouts(options.descriptor, architecture));
+  const auto pictures = plan_pictures(layouts, fmt::format("{} for {}", canonical(options.descriptor), architecture));
+  make_folder(*options.svg, "--svg");
+  for (const Picture& picture : pictures) write_file(*options.svg, picture.file, picture.svg);
+  context.console.say(pictures.empty() ? "nothing to draw: the plan has no fragments, tiles or dynamic shared memory"
+                                       : fmt::format("{} pictures in {}", pictures.size(), *options.svg));
+}
+
 /// Nothing that was measured contradicts the plan.
 bool plan_holds(const nlohmann::ordered_json& plan) {
   if (!plan.contains("measured")) return true;
@@ -148,6 +163,7 @@ int explain_plan(const ExplainOptions& options, Context& context) {
   auto plan = nlohmann::ordered_json::parse(explain(options.descriptor, architecture));
   add_resources(plan, options, architecture, context);
   if (options.measure) plan["measured"] = measure(plan, options, architecture, context);
+  if (options.svg) draw(options, architecture, context);
   if (options.json) {
     print_json(plan);
   } else {
@@ -166,6 +182,7 @@ void add_explain(CLI::App& app, Context& context) {
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--measure", options->measure, "Also count bank conflicts on the CPU device, beside the plan's");
   command->add_flag("--source", options->source, "Also print the plan header");
+  command->add_option("--svg", options->svg, "Also write pictures of the plan into this folder");
   command->footer(kExamples);
   command->final_callback(
       [options, &context] { context.action = [options, &context] { return explain_plan(*options, context); }; });

@@ -33,13 +33,13 @@ Problem random_problem(const std::string& descriptor, const std::string& text, c
   return Problem::random(descriptor, random.sizes, random.seed);
 }
 
-Numbers join_numbers(const std::vector<std::string>& parts) {
+}  // namespace
+
+Numbers ProblemOptions::join_numbers() const {
   std::string all;
-  for (const std::string& part : parts) all += (all.empty() ? "" : ",") + part;
+  for (const std::string& part : numbers) all += (all.empty() ? "" : ",") + part;
   return all.empty() ? Numbers{} : parse_numbers(all, "--set");
 }
-
-}  // namespace
 
 void ProblemOptions::add_to(CLI::App& command) {
   command.add_option("DESCRIPTOR", descriptor, "operator:field=value,...")->required();
@@ -58,7 +58,7 @@ Problem ProblemOptions::make() const {
   if (!input && !random) {
     throw BadInput("no data", "a case needs tensors", "give --input case.safetensors or --random batch=2,...");
   }
-  const Numbers launch_numbers = join_numbers(numbers);
+  const Numbers launch_numbers = join_numbers();
   return input ? problem_from_file(text, *input, launch_numbers) : random_problem(text, *random, launch_numbers);
 }
 
@@ -122,12 +122,15 @@ ChosenDevice choose_device(const ProblemOptions& options) {
   return open_device(name);
 }
 
-std::string run_architecture(const ProblemOptions& options, const nlohmann::json& device) {
+std::string kernel_target(const nlohmann::json& device) {
   const auto name = device.at("name").get<std::string>();
-  const bool is_cpu = name.starts_with(kCpuPrefix);
-  const std::string architecture =
-      options.architectures ? one_architecture(*options.architectures) : device.at("architecture").get<std::string>();
-  return is_cpu ? std::string(kCpuPrefix) + architecture : architecture;
+  return name.starts_with(kCpuPrefix) ? name : device.at("architecture").get<std::string>();
+}
+
+std::string run_architecture(const ProblemOptions& options, const nlohmann::json& device) {
+  if (!options.architectures) return kernel_target(device);
+  const bool is_cpu = device.at("name").get<std::string>().starts_with(kCpuPrefix);
+  return (is_cpu ? std::string(kCpuPrefix) : "") + one_architecture(*options.architectures);
 }
 
 }  // namespace cubit::tools

@@ -24,6 +24,8 @@ struct ProblemOptions {
   void add_to(CLI::App& command);
   /// Throws BadInput or cubit::Error.
   Problem make() const;
+  /// Those of all --set together. Throws BadInput.
+  std::vector<std::pair<std::string, double>> join_numbers() const;
 };
 
 /// {name: {type, shape}} of the inputs: the sizes of the case.
@@ -44,5 +46,7 @@ ChosenDevice choose_cpu_device(const ProblemOptions& options);
 /// What to ask an engine for, to run on `device`: the architecture of --arch, else the device's; "cpu:sm_80" for the CPU
 /// device of that name.
 std::string run_architecture(const ProblemOptions& options, const nlohmann::json& device);
+/// The same without --arch.
+std::string kernel_target(const nlohmann::json& device);
 
 }  // namespace cubit::tools

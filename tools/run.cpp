@@ -109,7 +109,8 @@ int run_on_device(const RunOptions& options, const Problem& problem, const Chose
   if (options.check_memory) json["memory"] = "checked";
   if (options.counters) json["counters"] = nlohmann::ordered_json::parse(chosen.device->counters());
   if (options.check) json["check"] = check_outputs(problem, outputs);
-  if (options.bench) json["bench"] = benchmark(descriptor, *chosen.device, chosen.facts, problem, kernel, engine);
+  if (options.bench)
+    json["bench"] = Benchmark(*chosen.device, chosen.facts, engine).measure(descriptor, problem, kernel);
   options.json ? print_json(json) : print_result(json);
   if (!options.check || json.at("check").at("good").get<bool>()) return kExitGood;
   context.console.say(descriptor + ": " + check_text(json.at("check")));

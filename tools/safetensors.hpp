@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cubit::tools {
@@ -62,10 +63,12 @@ class OutputFile {
 
   /// Writes, syncs and renames. Throws WorkFailed.
   void commit(std::span<const TensorView> tensors);
+  void commit_text(std::string_view content);  ///< the same of a file of any other kind
   const std::string& path() const { return path_; }
 
  private:
   void write(const void* data, std::size_t bytes);
+  void publish();
 
   std::string path_;
   std::string temporary_;

@@ -111,6 +111,15 @@ void OutputFile::commit(std::span<const TensorView> tensors) {
   const std::string header = safetensors_header(tensors);
   write(header.data(), header.size());
   for (const TensorView& tensor : tensors) write(tensor.data.data(), tensor.data.size());
+  publish();
+}
+
+void OutputFile::commit_text(std::string_view content) {
+  write(content.data(), content.size());
+  publish();
+}
+
+void OutputFile::publish() {
   if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw WorkFailed(path_, "cannot be replaced: " + system_error());

@@ -67,13 +67,15 @@ CUBIT_API int cubit_version(void);
 
 /* ---- what there is (JSON text, owned by the library until this thread's next string result) -------------------- */
 
-/* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random}] */
+/* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random, bench: [{group, name, descriptor, sizes,
+ * target_microseconds, target_share}]}]. `bench`: the operator's benchmark; sizes are those of made-up data, targets null
+ * where there is none, microseconds of an NVIDIA H200 and shares of the read floor in the same run. */
 CUBIT_API cubit_status cubit_operators(const char** json);
 /* [{name, capability, usual, shared_memory_per_sm, …}] in ascending order; `usual`: one of those to compile for where
  * nothing says what will run the kernels. */
 CUBIT_API cubit_status cubit_architectures(const char** json);
-/* {devices: [{name: "cuda:0", description, architecture, multiprocessors, memory_bytes, l2_bytes, driver_version}],
- *  trouble: "" or why there are none, cpu: {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under
+/* {devices: [{name: "cuda:0", description, architecture, multiprocessors, memory_bytes, l2_bytes, clock_khz,
+ *  tensor_operations_per_second, driver_version}], trouble: "" or why there are none, cpu: {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under
  * the name of one of the architectures that it executes, which are all; its trouble is "" or why there is none. To know,
  * the call opens libcubit_cpu. */
 CUBIT_API cubit_status cubit_devices(const char** json);
@@ -85,6 +87,14 @@ CUBIT_API cubit_status cubit_descriptor_canonical(const char* descriptor, const 
  * proofs: [{access, degree, wavefronts, ideal, places}], fragments: [], rejections: [{family, why}], spills_allowed_because,
  * request_key, template, plan_header, threads, dynamic_shared_memory}. Needs neither compiler nor device. */
 CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* architecture, const char** json);
+
+/* What pictures of that plan are drawn from: {fragments: [{name, section, rows, columns, element_bits, elements}], tiles:
+ * [{name, layout, rows, row_bytes, pitch, bytes, words, accesses: [{name, kind, bytes_per_lane, lanes_per_phase, degree,
+ * wavefronts, ideal, addresses}]}], memory: {bytes, regions: [{phase, owner, name, offset, bytes}]}}.
+ * elements[lane][value] is [row, column]. words[row][i] is the address in the tile of bytes 4i … 4i + 3 of that row;
+ * addresses[instance][lane] that of the first byte which the lane touches, or null if it takes no part; ldmatrix and
+ * stmatrix touch the 16 bytes that each lane points at. */
+CUBIT_API cubit_status cubit_explain_layouts(const char* descriptor, const char* architecture, const char** json);
 
 /* ---- devices: memory, streams and graphs for programs that have no CUDA runtime of their own --------------------- */
 
@@ -305,6 +315,8 @@ CUBIT_API cubit_status cubit_problem_input(const cubit_problem* problem, size_t 
 CUBIT_API cubit_status cubit_problem_output(const cubit_problem* problem, size_t index, cubit_tensor* tensor);
 /* Bytes that any implementation must read and write. */
 CUBIT_API cubit_status cubit_problem_traffic(const cubit_problem* problem, size_t* bytes_read, size_t* bytes_written);
+/* Multiplications and additions that any implementation must do, each counted. */
+CUBIT_API cubit_status cubit_problem_operations(const cubit_problem* problem, double* operations);
 /* The operator's argument struct for tensors at these device addresses (inputs, then outputs). The result lives until
  * this thread's next call of this function; `bytes` may be NULL. */
 CUBIT_API cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* device_data, size_t count,

@@ -66,6 +66,9 @@ inline std::string canonical(const std::string& descriptor) {
 inline std::string explain(const std::string& descriptor, const std::string& architecture) {
   return detail::text(cubit_explain, descriptor.c_str(), architecture.c_str());
 }
+inline std::string explain_layouts(const std::string& descriptor, const std::string& architecture) {
+  return detail::text(cubit_explain_layouts, descriptor.c_str(), architecture.c_str());
+}
 
 class Device;
 
@@ -339,6 +342,11 @@ class Problem {
   }
   std::size_t bytes_read() const { return traffic().first; }
   std::size_t bytes_written() const { return traffic().second; }
+  double operations() const {
+    double operations = 0;
+    detail::check(cubit_problem_operations(handle_.get(), &operations));
+    return operations;
+  }
   /// Valid until this thread's next call.
   const void* arguments(std::span<void* const> device_data) const {
     const void* result = nullptr;

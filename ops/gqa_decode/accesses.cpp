@@ -147,7 +147,7 @@ int Plan::barriers_at(int stage_count) const {
   return (std::max(warps * stage_count * stage.size(), merge_bytes(*this)) + 15) / 16 * 16;
 }
 
-std::vector<codegen::ConflictProof> merge_proofs(const Plan& plan) {
+std::vector<Tile> merge_tiles(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   const int warps = plan.warps;
   const int heads = descriptor.heads_per_kv;
@@ -191,13 +191,11 @@ std::vector<codegen::ConflictProof> merge_proofs(const Plan& plan) {
                                 if (item >= items) return std::nullopt;
                                 return TileByte{item / quads, 0};
                               }};
-  std::vector<codegen::ConflictProof> proofs = {prove(outputs, stores), prove(outputs, loads),
-                                                prove(stats, stat_stores), prove(stats, stat_loads)};
+  std::vector<TileAccess> output_accesses = {stores, loads};
   if (plan.cluster_blocks > 1) {
-    const TileAccess own_stores{"stores of the block's outputs", AccessKind::store, 16, loads.instances, loads.at};
-    proofs.push_back(prove(outputs, own_stores));
+    output_accesses.push_back({"stores of the block's outputs", AccessKind::store, 16, loads.instances, loads.at});
   }
-  return proofs;
+  return {{"warps' outputs", outputs, std::move(output_accesses)}, {"warps' sums", stats, {stat_stores, stat_loads}}};
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -70,8 +70,8 @@ void write_report(Plan& plan, const codegen::Architecture& architecture);
 int stage_row_bytes(const GqaDecode& descriptor);
 /// The shared-memory accesses of the loop, by which the stage's layout is searched and proved.
 std::vector<codegen::TileAccess> stage_accesses(const Plan& plan);
-/// Proofs of the accesses after the loop, where the warps' results are merged.
-std::vector<codegen::ConflictProof> merge_proofs(const Plan& plan);
+/// What shared memory holds after the loop, where the warps' results are merged: outputs, then sums, side by side.
+std::vector<Tile> merge_tiles(const Plan& plan);
 /// The smallest n for which copy i of a lane goes where its copy i % n goes, plus a distance that is the same for all
 /// lanes.
 int slot_period(const codegen::TileLayout& stage, const codegen::TileAccess& copies);
@@ -96,6 +96,9 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
 void quantise_int4_row(const float* src, int head_dim, int groups, std::uint8_t* dst);
 /// One cache row as doubles.
 void dequantise_row(const GqaDecode& descriptor, const void* src, double* dst);
+
+/// The table of docs/performance/gqa_decode.md.
+std::vector<BenchCase> bench_cases();
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);

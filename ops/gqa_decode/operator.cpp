@@ -51,6 +51,7 @@ class GqaDecodeOperator final : public Operator {
     return "batch, context (tokens), kv_heads, ragged (1: log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
            "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), splits, merge";
   }
+  std::vector<BenchCase> bench_cases() const override { return gqa_decode::bench_cases(); }
   std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {

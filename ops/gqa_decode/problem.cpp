@@ -147,10 +147,14 @@ int GqaProblem::length(std::int64_t sequence) const {
   return static_cast<const std::int32_t*>(lengths()->data)[sequence];
 }
 
-std::size_t GqaProblem::bytes_read() const {
+std::size_t GqaProblem::cached_rows() const {
   std::size_t rows = 0;
   for (std::int64_t sequence = 0; sequence < batch(); ++sequence) rows += length(sequence);
-  std::size_t bytes = 2 * rows * kv_heads() * descriptor_.row_bytes() + query().bytes();
+  return rows * kv_heads();
+}
+
+std::size_t GqaProblem::bytes_read() const {
+  std::size_t bytes = 2 * cached_rows() * descriptor_.row_bytes() + query().bytes();
   if (lengths() != nullptr) bytes += lengths()->bytes();
   return bytes;
 }
@@ -159,6 +163,11 @@ std::size_t GqaProblem::bytes_written() const {
   std::size_t bytes = 0;
   for (const Tensor& output : outputs_) bytes += output.bytes();
   return bytes;
+}
+
+/// Two products, query with keys and weights with values, of head_dim multiplications and additions per row and head.
+double GqaProblem::operations() const {
+  return 4.0 * static_cast<double>(cached_rows()) * descriptor_.heads_per_kv * descriptor_.head_dim;
 }
 
 std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data) const {

@@ -28,6 +28,7 @@ class GqaProblem final : public Problem {
   const std::vector<Tensor>& outputs() const override { return outputs_; }
   std::size_t bytes_read() const override;
   std::size_t bytes_written() const override;
+  double operations() const override;
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override;
   Comparison compare(std::span<const void* const> got) const override;
 
@@ -41,6 +42,7 @@ class GqaProblem final : public Problem {
   std::int64_t tokens() const { return key().shape[1]; }
   std::int64_t kv_heads() const { return key().shape[2]; }
   int length(std::int64_t sequence) const;
+  std::size_t cached_rows() const;  ///< of keys, or of values, over all sequences and KV heads
   void check() const;
   /// The error of (sequence, head) number `item`.
   double compare_head(std::int64_t item, std::span<const void* const> got) const;

@@ -83,6 +83,31 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
               plan.shared_memory, allowed, plan.counted_registers)};
 }
 
+/// As the templates lay it out: a ring of stages per warp, with family sm90 and its barriers behind, and over the same
+/// bytes, after the loop, what the warps hand to each other.
+std::vector<MemoryRegion> memory_map(const Plan& plan) {
+  std::vector<MemoryRegion> map;
+  for (int i = 0; i < plan.warps * plan.stages; ++i) {
+    map.push_back({"loop", fmt::format("warp {}", i / plan.stages), fmt::format("stage {}", i % plan.stages),
+                   i * plan.stage.size(), plan.stage.size()});
+  }
+  const int barriers_at = plan.barriers_at(plan.stages);
+  if (plan.shared_memory > barriers_at) {
+    map.push_back({"loop", "block", "barriers", barriers_at, plan.shared_memory - barriers_at});
+  }
+  int offset = 0;
+  const auto add = [&](std::string name, int bytes) {
+    map.push_back({"merge", "block", std::move(name), offset, bytes});
+    offset += bytes;
+  };
+  // Whole rows: the padding behind the last one is reserved as well.
+  for (const Tile& tile : merge_tiles(plan)) {
+    add(tile.name, tile.layout.rows * tile.layout.pitch);
+  }
+  add(plan.cluster_blocks > 1 ? "block's sums, or last block's word" : "last block's word", merge_bytes(plan) - offset);
+  return map;
+}
+
 /// Copies that cannot avoid conflicts, and why; nothing where there is none.
 void explain_conflicts(Plan& plan) {
   for (const codegen::ConflictProof& proof : plan.report.proofs) {
@@ -100,8 +125,9 @@ void explain_conflicts(Plan& plan) {
 void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   PlanReport& report = plan.report;
-  report.proofs = prove(plan.stage, stage_accesses(plan));
-  for (auto& proof : merge_proofs(plan)) report.proofs.push_back(std::move(proof));
+  add_tile(report, {"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)});
+  for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
+  report.memory = memory_map(plan);
   report.decisions = {tile_decision(descriptor),
                       operand_decision(descriptor),
                       warp_decision(plan),

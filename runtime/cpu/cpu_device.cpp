@@ -366,6 +366,7 @@ DeviceFacts cpu_device_facts(const codegen::Architecture& architecture) {
           .multiprocessors = cpu::kMultiprocessors,
           .memory_bytes = cpu::memory_bytes(),
           .l2_bytes = cpu::kCacheBytes,
+          .clock_khz = 0,
           .driver_version = 0,
           .code = codegen::Code::ptx};
 }

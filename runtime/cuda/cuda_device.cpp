@@ -28,6 +28,7 @@ DeviceFacts facts_of(const Driver& driver, DeviceHandle device) {
   facts.architecture = &codegen::architecture_of_device(attribute(driver, kCapabilityMajor, device),
                                                         attribute(driver, kCapabilityMinor, device));
   facts.multiprocessors = attribute(driver, kMultiprocessorCount, device);
+  facts.clock_khz = attribute(driver, kClockRate, device);
   facts.l2_bytes = static_cast<std::size_t>(attribute(driver, kL2CacheSize, device));
   check(driver, driver.cuDeviceTotalMem(&facts.memory_bytes, device), "cuDeviceTotalMem");
   facts.driver_version = driver.version;

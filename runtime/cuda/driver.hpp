@@ -29,6 +29,7 @@ inline constexpr Result kDeinitialized = 4;
 inline constexpr Result kStreamCaptureImplicit = 906;
 
 /// CUdevice_attribute
+inline constexpr int kClockRate = 13;
 inline constexpr int kMultiprocessorCount = 16;
 inline constexpr int kL2CacheSize = 38;
 inline constexpr int kCapabilityMajor = 75;

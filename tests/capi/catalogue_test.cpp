@@ -19,7 +19,7 @@ TEST(Catalogue, OperatorsExplainTheirFields) {
   const json list = json::parse(cubit::operators());
   ASSERT_GE(list.size(), 2U);
   for (const json& op : list) {
-    expect_fields(op, {"name", "summary", "fields", "tensors", "random"});
+    expect_fields(op, {"name", "summary", "fields", "tensors", "random", "bench"});
     for (const json& field : op["fields"]) expect_fields(field, {"name", "accepts", "default", "meaning"});
   }
 }
@@ -55,6 +55,54 @@ TEST(Catalogue, ExplainTellsThePlan) {
   EXPECT_EQ(plan["architecture"], "sm_80");
   EXPECT_EQ(plan["request_key"].get<std::string>().size(), 64U);
   EXPECT_THAT(plan["plan_header"].get<std::string>(), HasSubstr("namespace plan"));
+}
+
+TEST(Catalogue, LayoutsAgreeWithThePlan) {
+  const std::string descriptor = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4";
+  const json plan = json::parse(cubit::explain(descriptor, "sm_80"));
+  const json layouts = json::parse(cubit::explain_layouts(descriptor, "sm_80"));
+  ASSERT_EQ(layouts["fragments"].size(), plan["fragments"].size());
+  for (const json& fragment : layouts["fragments"]) {
+    expect_fields(fragment, {"name", "section", "rows", "columns", "element_bits", "elements"});
+    EXPECT_EQ(fragment["elements"].size(), 32U);
+  }
+  std::vector<std::string> accesses;
+  for (const json& tile : layouts["tiles"]) {
+    expect_fields(tile, {"name", "layout", "rows", "row_bytes", "pitch", "bytes", "words", "accesses"});
+    for (const json& access : tile["accesses"]) {
+      accesses.push_back(access["name"]);
+      const json& proof = plan["proofs"].at(accesses.size() - 1);
+      EXPECT_EQ(access["name"], proof["access"]);
+      EXPECT_EQ(access["wavefronts"], proof["wavefronts"]);
+      EXPECT_EQ(access["degree"], proof["degree"]);
+    }
+  }
+  EXPECT_EQ(accesses.size(), plan["proofs"].size());
+  EXPECT_EQ(layouts["memory"]["bytes"], plan["dynamic_shared_memory"]);
+}
+
+// Regions of one phase follow one another, inside the block's shared memory.
+TEST(Catalogue, MemoryMapsDoNotOverlap) {
+  const std::pair<const char*, const char*> kernels[] = {{"gqa_decode", "sm_86"},
+                                                         {"gqa_decode:heads_per_kv=16", "sm_86"},
+                                                         {"gqa_decode:kv=int4_rows,groups=8", "sm_86"},
+                                                         {"gqa_decode:kv=int4_rows,groups=4,family=sm90", "sm_90a"}};
+  for (const auto& [descriptor, architecture] : kernels) {
+    const json memory = json::parse(cubit::explain_layouts(descriptor, architecture))["memory"];
+    ASSERT_FALSE(memory["regions"].empty());
+    std::string phase;
+    int end = 0;
+    int most = 0;
+    for (const json& region : memory["regions"]) {
+      if (region["phase"] != phase) end = 0;
+      phase = region["phase"];
+      EXPECT_GE(region["offset"].get<int>(), end) << descriptor << ": " << region.dump();
+      EXPECT_GT(region["bytes"].get<int>(), 0);
+      end = region["offset"].get<int>() + region["bytes"].get<int>();
+      most = std::max(most, end);
+    }
+    EXPECT_EQ(memory["bytes"], most) << descriptor;
+  }
 }
 
 TEST(Errors, HaveThreePartsOfOneSentence) {

@@ -180,5 +180,25 @@ TEST(Occupancy, ABlockThatDoesNotFitCountsZero) {
   EXPECT_EQ(resident_blocks(hopper, 128, 16, -1), 0);
 }
 
+// What NVIDIA states for whole parts at their boost clocks, dense, fp16: TFLOP/s by SMs and MHz.
+TEST(Architecture, TensorRatesGiveTheNumbersOfDataSheets) {
+  struct Part {
+    const char* architecture;
+    int multiprocessors;
+    double megahertz;
+    double teraflops;
+  };
+  constexpr Part kParts[] = {{"sm_80", 108, 1410, 312},     // A100
+                             {"sm_89", 128, 2520, 330.3},   // GeForce RTX 4090, fp16 accumulation
+                             {"sm_90a", 132, 1830, 989.4},  // H100 SXM
+                             {"sm_120", 170, 2407, 419}};   // GeForce RTX 5090, fp16 accumulation
+  for (const Part& part : kParts) {
+    const double rate = tensor_operations_per_clock(find_architecture(part.architecture));
+    EXPECT_NEAR(rate * part.multiprocessors * part.megahertz * 1e-6, part.teraflops, 0.005 * part.teraflops)
+        << part.architecture;
+  }
+  EXPECT_EQ(tensor_operations_per_clock(find_architecture("sm_110")), 0);  // nothing stated that we know of
+}
+
 }  // namespace
 }  // namespace cubit::codegen

@@ -84,6 +84,7 @@ TEST(GqaProblem, CountsTheBytesOfTheTrueLengths) {
   const Case one;
   const auto problem = find_operator(kInt4).problem(kInt4, one.tensors, {});
   EXPECT_EQ(problem->bytes_read(), 2u * 13 * 2 * 80 + 2 * 16 * 128 * 2 + 2 * 4);
+  EXPECT_EQ(problem->operations(), 4.0 * 13 * 16 * 128);
   EXPECT_EQ(problem->bytes_written(), 2u * 16 * 128 * 2);
 }
 

@@ -28,6 +28,7 @@ TEST_F(CudaDevice, FactsComeFromTheDriver) {
   EXPECT_EQ(facts.multiprocessors, 132);
   EXPECT_EQ(facts.memory_bytes, std::size_t{1} << 34);
   EXPECT_EQ(facts.l2_bytes, std::size_t{1} << 20);
+  EXPECT_EQ(facts.clock_khz, 1980000);
   EXPECT_EQ(facts.driver_version, 13000);
 }
 

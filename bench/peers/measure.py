@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Times the peers of gqa_decode on the cases of `cubit bench gqa_decode`, and cubit itself in the same run.
+
+  bench/peers/measure.py path/to/cubit --output results.json [--only TEXT] [--without-cubit]
+
+CUDA-graph replays of at least 8 launches over copies of the inputs that exceed the L2 cache, the median of 15; beside each
+the time of a plain copy that moves the same number of bytes. Needs torch; other peers where they are installed. The JSON
+is that of `cubit bench --json`, with a field "peer"; compare.py prints it.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from types import SimpleNamespace
+
+import results
+from peers import PEERS, Unsupported
+
+
+def time_launches(torch, launches, count):
+    """Microseconds per launch of `count` launches in rotation, recorded as one graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # which the inputs were made on
+    with torch.cuda.stream(stream):
+        for launch in launches:
+            launch()  # compiles, tunes and allocates what must not be captured
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for i in range(count):
+            launches[i % len(launches)]()
+    samples = []
+    for i in range(3 + results.REPLAYS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        if i >= 3:
+            samples.append(begin.elapsed_time(end) * 1000 / count)
+    return results.median(samples)
+
+
+def make_cache(torch, case):
+    """[batch, context, kv_heads, row] of made-up rows; what they hold does not matter to their time."""
+    shape = (case.batch, case.context, case.kv_heads)
+    if case.kv != "int4_rows":
+        return torch.randn(*shape, results.HEAD_DIM, dtype=torch.bfloat16, device="cuda")
+    rows = torch.randint(0, 256, (*shape, case.row_bytes()), dtype=torch.uint8, device="cuda")
+    header = torch.tensor([0.25, -2.0], dtype=torch.float16, device="cuda").view(torch.uint8)
+    rows[..., : 4 * case.groups] = header.repeat(case.groups)
+    return rows
+
+
+def make_tensors(torch, case, lengths):
+    query = torch.randn(case.batch, case.query_heads(), results.HEAD_DIM, dtype=torch.bfloat16, device="cuda")
+    return SimpleNamespace(query=query, key=make_cache(torch, case), value=make_cache(torch, case), lengths=lengths)
+
+
+def copy_floor(torch, bytes_read, copies):
+    """A plain copy that reads half of the bytes and writes as many."""
+    half = max(bytes_read // 2 // 16 * 16, 16)
+    buffers = [torch.zeros(2, half, dtype=torch.uint8, device="cuda") for _ in range(copies)]
+    launches = [lambda buffer=buffer: buffer[1].copy_(buffer[0]) for buffer in buffers]
+    return time_launches(torch, launches, results.launches_for(copies))
+
+
+def first_line(error):
+    return (str(error) or repr(error)).splitlines()[0]
+
+
+def measure_case(torch, case, facts):
+    """One entry per peer."""
+    lengths = results.lengths_of(case, random.Random(1).random)
+    bytes_read = case.bytes_read(lengths)
+    stored = 2 * case.batch * case.context * case.kv_heads * case.row_bytes()
+    copies = results.copies_for(bytes_read, stored, facts["l2_bytes"], facts["memory_bytes"])
+    tensors = [make_tensors(torch, case, lengths) for _ in range(copies)]
+    floor = copy_floor(torch, bytes_read, copies)
+    entries = []
+    for name, prepare in PEERS.items():
+        try:
+            variants = zip(*(prepare(torch, case, each) for each in tensors))
+            microseconds = min(time_launches(torch, launches, results.launches_for(copies)) for launches in variants)
+            entries.append(results.measured(case, name, facts, lengths, microseconds, floor, copies))
+        except ImportError:
+            entries.append(results.skipped(case, name, "not installed"))
+        except Unsupported as reason:
+            entries.append(results.skipped(case, name, str(reason)))
+        except Exception as error:  # a peer that fails must not cost the others
+            entries.append(results.skipped(case, name, f"failed: {first_line(error)}"))
+    return entries
+
+
+def facts_of(torch):
+    properties = torch.cuda.get_device_properties(0)
+    return {"device": properties.name, "l2_bytes": properties.L2_cache_size, "memory_bytes": properties.total_memory,
+            "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+
+
+def cubit_entries(program, only):
+    """cubit's own, as its program writes them. Its exit code does not matter: a failed case is an entry."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = [program, "bench", "gqa_decode", "--json", file.name] + (["--only", only] if only else [])
+        subprocess.run(command, stdout=subprocess.DEVNULL)
+        text = open(file.name, encoding="utf-8").read()
+    return json.loads(text) if text else []
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="the program cubit")
+    parser.add_argument("--output", required=True, help="the JSON file to write")
+    parser.add_argument("--only", default="", help="cases whose group, name or descriptor contains this")
+    parser.add_argument("--without-cubit", action="store_true", help="time the peers alone")
+    options = parser.parse_args()
+    try:
+        import torch
+    except ImportError:
+        sys.exit("measure.py: torch is not installed; the peers are timed through it")
+    if not torch.cuda.is_available():
+        sys.exit("measure.py: torch sees no GPU; nothing was timed")
+    facts = facts_of(torch)
+    entries = [] if options.without_cubit else cubit_entries(options.program, options.only)
+    for case in results.cases_of(options.program):
+        if not any(options.only in text for text in (case.group, case.name, case.descriptor)):
+            continue
+        entries += measure_case(torch, case, facts)
+        torch.cuda.empty_cache()
+    with open(options.output, "w", encoding="utf-8") as file:
+        json.dump(entries, file, indent=2)
+    print(results.table(entries))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What needs no GPU of comparing gqa_decode with its peers: the cases, the statistics, the entries, the table.
+
+An entry is what `cubit bench --json` writes, with a field "peer"; one that was not measured has "skipped", which says why.
+"""
+
+import json
+import subprocess
+from dataclasses import dataclass
+
+LAUNCHES = 8  # fewer, and the start of a graph shows in the time per launch
+REPLAYS = 15
+ROTATION_PER_L2 = 4
+MOST_COPIES = 64
+HEAD_DIM = 128
+ROW_BYTES = {"bf16": lambda groups: 2 * HEAD_DIM, "fp16": lambda groups: 2 * HEAD_DIM,
+             "int4_rows": lambda groups: 4 * groups + HEAD_DIM // 2}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the operator's benchmark. Sizes as `cubit operators gqa_decode --json` gives them."""
+
+    group: str
+    name: str
+    descriptor: str
+    heads_per_kv: int
+    kv: str
+    groups: int
+    batch: int
+    context: int
+    kv_heads: int
+    ragged: bool
+
+    def row_bytes(self) -> int:
+        return ROW_BYTES[self.kv](self.groups)
+
+    def query_heads(self) -> int:
+        return self.heads_per_kv * self.kv_heads
+
+    def bytes_read(self, lengths) -> int:
+        """Keys, values, the query in 16 bits, and the lengths where they differ."""
+        query = 2 * self.batch * self.query_heads() * HEAD_DIM
+        return 2 * sum(lengths) * self.kv_heads * self.row_bytes() + query + (4 * self.batch if self.ragged else 0)
+
+    def operations(self, lengths) -> float:
+        return 4.0 * sum(lengths) * self.query_heads() * HEAD_DIM
+
+
+def case_of(row: dict) -> Case:
+    fields = dict(part.split("=") for part in row["descriptor"].partition(":")[2].split(",") if part)
+    if int(fields.get("head_dim", HEAD_DIM)) != HEAD_DIM:
+        raise ValueError(f"{row['descriptor']}: only head_dim {HEAD_DIM} is compared")
+    sizes = row["sizes"]
+    return Case(row["group"], row["name"], row["descriptor"], int(fields.get("heads_per_kv", 1)),
+                fields.get("kv", "bf16"), int(fields.get("groups", 1)), int(sizes["batch"]), int(sizes["context"]),
+                int(sizes.get("kv_heads", 1)), bool(sizes.get("ragged", 0)))
+
+
+def cases_of(program: str) -> list:
+    """The cases of the program itself, so that no second list of them exists."""
+    text = subprocess.run([program, "operators", "gqa_decode", "--json"], check=True, capture_output=True, text=True)
+    return [case_of(row) for row in json.loads(text.stdout)[0]["bench"]]
+
+
+def lengths_of(case: Case, uniform) -> list:
+    """As cubit makes them: log-uniform in 1 … context, one empty and one full. `uniform` gives numbers in [0, 1)."""
+    if not case.ragged:
+        return [case.context] * case.batch
+    lengths = [int(case.context ** uniform()) for _ in range(case.batch)]
+    lengths[1:3] = [0, case.context][: len(lengths[1:3])]
+    return lengths
+
+
+def median(values):
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("the median of nothing")
+    return ordered[len(ordered) // 2]
+
+
+def copies_for(bytes_read: int, case_bytes: int, l2_bytes: int, memory_bytes: int) -> int:
+    """How many copies of the inputs rotate: past the L2 cache four times over, within half of the memory."""
+    wanted = (ROTATION_PER_L2 * l2_bytes + bytes_read) // max(bytes_read, 1)
+    return max(1, min(wanted, memory_bytes // 2 // max(case_bytes, 1), MOST_COPIES))
+
+
+def launches_for(copies: int) -> int:
+    """At least LAUNCHES, each copy equally often."""
+    return copies * -(-LAUNCHES // copies)
+
+
+def measured(case, peer, facts, lengths, microseconds, floor_microseconds, copies) -> dict:
+    """`facts`: device, driver and versions, the same for all entries of a run."""
+    bytes_read = case.bytes_read(lengths)
+    return {"group": case.group, "name": case.name, "descriptor": case.descriptor, "peer": peer, **facts,
+            "microseconds": microseconds, "gigabytes_per_second": bytes_read / microseconds / 1000,
+            "floor_microseconds": floor_microseconds, "floor_share": floor_microseconds / microseconds,
+            "floor_kernel": "a copy of half the bytes", "bytes": bytes_read, "operations": case.operations(lengths),
+            "replays": REPLAYS, "launches": launches_for(copies), "copies": copies,
+            "past_l2": copies * bytes_read >= ROTATION_PER_L2 * facts["l2_bytes"]}
+
+
+def skipped(case, peer, why) -> dict:
+    return {"group": case.group, "name": case.name, "descriptor": case.descriptor, "peer": peer, "skipped": why}
+
+
+def _key(entry):
+    return entry["group"], entry["name"], entry["descriptor"]
+
+
+def table(entries) -> str:
+    """One block per case, cubit's row first, the fastest peer before the others, and last who was not measured. Shares
+    are of cubit's read floor of the case where an entry without a peer has one, else of the entry's own floor."""
+    cases = list(dict.fromkeys(_key(entry) for entry in entries))
+    rows = [("case", "kernel", "us", "GB/s", "of floor")]
+    for key in cases:
+        of_case = [entry for entry in entries if _key(entry) == key]
+        own = [entry for entry in of_case if "peer" not in entry and "microseconds" in entry]
+        floor = own[0]["floor_microseconds"] if own else None
+        of_case.sort(key=lambda entry: ("skipped" in entry, "peer" in entry, entry.get("microseconds", 0)))
+        for number, entry in enumerate(of_case):
+            case = f"{key[1]} {key[2]}" if number == 0 else ""
+            peer = entry.get("peer", "cubit")
+            if "skipped" in entry:
+                rows.append((case, peer, "-", "-", entry["skipped"]))
+                continue
+            share = (floor or entry["floor_microseconds"]) / entry["microseconds"]
+            # A ragged peer reads lengths of its own: its share is of its own bytes.
+            if own and entry["bytes"] != own[0]["bytes"]:
+                share = entry["floor_share"]
+            rows.append((case, peer, f"{entry['microseconds']:.1f}", f"{entry['gigabytes_per_second']:.0f}",
+                         f"{100 * share:.1f}%"))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:>{widths[3]}}  {row[4]}"
+                     .rstrip() for row in rows)

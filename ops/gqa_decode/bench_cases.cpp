@@ -1,0 +1,91 @@
+// What `cubit bench gqa_decode` measures, and what each cell shall reach: the table of docs/performance/gqa_decode.md.
+#include <fmt/format.h>
+
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+/// Rows of 68 bytes are only 4-byte aligned where they are not padded.
+constexpr const char* kOneGroup = "kv=int4_rows,alignment=4";
+constexpr const char* kFourGroups = "kv=int4_rows,groups=4";
+
+std::string descriptor(int heads_per_kv, std::string_view format = {}) {
+  std::string fields = heads_per_kv == 1 ? "" : fmt::format("heads_per_kv={}", heads_per_kv);
+  if (!fields.empty() && !format.empty()) fields += ",";
+  fields += format;
+  return fields.empty() ? "gqa_decode" : "gqa_decode:" + fields;
+}
+
+Numbers sizes(int batch, int context, int kv_heads) {
+  return {{"batch", batch}, {"context", context}, {"kv_heads", kv_heads}};
+}
+
+/// A batch size with the targets of the formats.
+struct Cell {
+  int batch;
+  double bf16;         ///< microseconds of the best peer measured
+  double four_groups;  ///< microseconds
+  double share;        ///< of four groups
+};
+
+/// Batches of sequences of one length with one KV head. One group reads fewer bytes than four, so it shall not be slower.
+void add_batches(std::vector<BenchCase>& cases) {
+  constexpr Cell kCells[] = {{8, 0, 6, 0},           {32, 37.7, 13.2, 0.83}, {64, 67.4, 22.5, 0.89},
+                             {128, 121.8, 41, 0.93}, {256, 236.5, 77, 0.96}, {512, 469.5, 152, 0.96}};
+  const std::string group = "query [B, 1, 8, 128], one KV head, T = 8192";
+  const auto add = [&](const Cell& cell, std::string_view format, double microseconds, double share) {
+    cases.push_back({group, fmt::format("B={}", cell.batch), descriptor(8, format), sizes(cell.batch, 8192, 1),
+                     microseconds, share});
+  };
+  for (const Cell& cell : kCells) add(cell, {}, cell.bf16, 0);
+  for (const Cell& cell : kCells) add(cell, kFourGroups, cell.four_groups, cell.share);
+  for (const Cell& cell : kCells) add(cell, kOneGroup, cell.four_groups, 0);
+}
+
+void add_many_heads(std::vector<BenchCase>& cases) {
+  struct Shape {
+    int batch;
+    int context;
+    double bf16;
+    double four_groups;
+  };
+  constexpr Shape kShapes[] = {{1, 8192, 13, 8}, {1, 131072, 125.5, 46}, {16, 8192, 121, 44}};
+  const auto add = [&](const Shape& shape, std::string_view format, double microseconds) {
+    cases.push_back({"32 query heads, 8 KV heads", fmt::format("B={} T={}", shape.batch, shape.context),
+                     descriptor(4, format), sizes(shape.batch, shape.context, 8), microseconds, 0});
+  };
+  for (const Shape& shape : kShapes) add(shape, {}, shape.bf16);
+  for (const Shape& shape : kShapes) add(shape, kFourGroups, shape.four_groups);
+}
+
+void add_ragged(std::vector<BenchCase>& cases) {
+  for (const std::string_view format : {"", kFourGroups}) {
+    Numbers ragged = sizes(64, 32768, 1);
+    ragged["ragged"] = 1;
+    cases.push_back({"64 sequences, lengths log-uniform in 1 to 32768, one KV head", "ragged", descriptor(8, format),
+                     std::move(ragged), 0, 0.85});
+  }
+}
+
+void add_head_counts(std::vector<BenchCase>& cases) {
+  for (const int heads : {1, 64}) {
+    for (const std::string_view format : {"", kFourGroups}) {
+      cases.push_back({"B = 128, one KV head, T = 8192", fmt::format("{} head{}", heads, heads == 1 ? "" : "s"),
+                       descriptor(heads, format), sizes(128, 8192, 1), 0, 0.85});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<BenchCase> bench_cases() {
+  std::vector<BenchCase> cases;
+  add_batches(cases);
+  add_many_heads(cases);
+  add_ragged(cases);
+  add_head_counts(cases);
+  return cases;
+}
+
+}  // namespace cubit::ops::gqa_decode

@@ -1,0 +1,150 @@
+"""The part of bench/peers that needs neither torch nor a GPU: peers_test.py <source root> <cubit>.
+
+The cases are read from the real program; each statistic has the value that a person works out; the peers themselves run
+against a torch that is not there, so that what is missing is an entry and no failure.
+"""
+
+import itertools
+import sys
+import types
+import unittest
+from pathlib import Path
+
+ROOT = Path(sys.argv[1])
+PROGRAM = sys.argv[2] if len(sys.argv) > 2 else None
+sys.path.insert(0, str(ROOT / "bench/peers"))
+import measure  # noqa: E402
+import peers  # noqa: E402
+import results  # noqa: E402
+
+ROW = {"group": "g", "name": "B=2", "descriptor": "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
+       "sizes": {"batch": 2.0, "context": 16.0, "kv_heads": 3.0}}
+BF16 = dict(ROW, descriptor="gqa_decode", sizes={"batch": 2, "context": 16})
+RAGGED = dict(ROW, sizes={"batch": 4, "context": 1024, "kv_heads": 1, "ragged": 1})
+FACTS = {"device": "a GPU", "l2_bytes": 1000, "memory_bytes": 10**9}
+
+
+class Cases(unittest.TestCase):
+    def test_a_row_becomes_sizes_and_format(self):
+        case = results.case_of(ROW)
+        self.assertEqual((case.batch, case.context, case.kv_heads, case.query_heads()), (2, 16, 3, 24))
+        self.assertEqual((case.kv, case.groups, case.row_bytes(), case.ragged), ("int4_rows", 4, 80, False))
+        self.assertEqual(results.case_of(BF16).row_bytes(), 256)
+
+    def test_bytes_and_operations_by_hand(self):
+        case = results.case_of(ROW)
+        self.assertEqual(case.bytes_read([16, 16]), 2 * 32 * 3 * 80 + 2 * 2 * 24 * 128)
+        self.assertEqual(case.operations([16, 16]), 4 * 32 * 24 * 128)
+        self.assertEqual(results.case_of(RAGGED).bytes_read([1, 0, 2, 3]), 2 * 6 * 80 + 2 * 4 * 8 * 128 + 16)
+
+    def test_other_head_dims_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "only head_dim 128"):
+            results.case_of(dict(ROW, descriptor="gqa_decode:head_dim=64"))
+
+    def test_ragged_lengths_have_an_empty_and_a_full_sequence(self):
+        lengths = results.lengths_of(results.case_of(RAGGED), itertools.cycle([0.0, 0.5, 0.25, 0.999]).__next__)
+        self.assertEqual(lengths, [1, 0, 1024, int(1024**0.999)])
+        self.assertEqual(results.lengths_of(results.case_of(ROW), None), [16, 16])
+
+    @unittest.skipUnless(PROGRAM, "without the program")
+    def test_the_programs_own_table_is_understood(self):
+        cases = results.cases_of(PROGRAM)
+        self.assertEqual(len(cases), len({(case.group, case.name, case.descriptor) for case in cases}))
+        self.assertTrue(any(case.ragged for case in cases))
+        self.assertEqual({case.kv for case in cases}, {"bf16", "int4_rows"})
+
+
+class Statistics(unittest.TestCase):
+    def test_median(self):
+        self.assertEqual(results.median([5, 1, 3]), 3)
+        self.assertEqual(results.median([9.0]), 9.0)
+        with self.assertRaises(ValueError):
+            results.median([])
+
+    def test_copies_pass_the_cache_within_half_of_the_memory(self):
+        self.assertEqual(results.copies_for(100, 100, 100, 10**6), 5)
+        self.assertEqual(results.copies_for(10**6, 10**6, 100, 10**9), 1)
+        self.assertEqual(results.copies_for(100, 100, 100, 600), 3)
+        self.assertEqual(results.copies_for(1, 1, 10**6, 10**9), results.MOST_COPIES)
+        self.assertEqual(results.copies_for(100, 10**9, 100, 1), 1)
+
+    def test_every_copy_is_launched_equally_often(self):
+        for copies in range(1, 65):
+            launches = results.launches_for(copies)
+            self.assertGreaterEqual(launches, results.LAUNCHES)
+            self.assertEqual(launches % copies, 0)
+            self.assertLess(launches, results.LAUNCHES + copies)
+
+
+class Entries(unittest.TestCase):
+    def test_an_entry_has_the_fields_of_cubit_bench(self):
+        case = results.case_of(ROW)
+        entry = results.measured(case, "peer", FACTS, [16, 16], 20.0, 10.0, 4)
+        self.assertEqual(entry["bytes"], case.bytes_read([16, 16]))
+        self.assertAlmostEqual(entry["gigabytes_per_second"], entry["bytes"] / 20e3)
+        self.assertEqual((entry["floor_share"], entry["launches"], entry["past_l2"]), (0.5, 8, True))
+        for field in ("group", "name", "descriptor", "device", "microseconds", "floor_microseconds", "operations"):
+            self.assertIn(field, entry)
+
+    def test_the_table_judges_all_by_cubits_floor(self):
+        case = results.case_of(ROW)
+        slow = results.measured(case, "slow", FACTS, [16, 16], 40.0, 30.0, 4)
+        fast = results.measured(case, "fast", FACTS, [16, 16], 20.0, 30.0, 4)
+        own = {key: value for key, value in fast.items() if key != "peer"} | {"microseconds": 12.5,
+                                                                              "floor_microseconds": 10.0}
+        text = results.table([slow, results.skipped(case, "absent", "not installed"), fast, own])
+        lines = text.splitlines()
+        self.assertEqual([line.split()[-1] for line in lines[1:4]], ["80.0%", "50.0%", "25.0%"])
+        self.assertIn("cubit", lines[1])
+        self.assertTrue(lines[4].endswith("not installed"))
+        alone = results.table([slow]).splitlines()[1]
+        self.assertTrue(alone.endswith("75.0%"), alone)
+
+    def test_shares_of_other_bytes_are_of_their_own_floor(self):
+        case = results.case_of(RAGGED)
+        peer = results.measured(case, "peer", FACTS, [1, 0, 2, 3], 20.0, 10.0, 4)
+        own = {key: value for key, value in peer.items() if key != "peer"} | {"bytes": 1, "floor_microseconds": 1.0}
+        self.assertTrue(results.table([peer, own]).splitlines()[2].endswith("50.0%"))
+
+
+class Measuring(unittest.TestCase):
+    """measure_case with a clock that always says 7 and tensors that are names."""
+
+    def setUp(self):
+        self.saved = (measure.time_launches, measure.make_tensors, measure.copy_floor, dict(peers.PEERS))
+        measure.time_launches = lambda torch, launches, count: launches[0]()
+        measure.make_tensors = lambda torch, case, lengths: types.SimpleNamespace(lengths=lengths)
+        measure.copy_floor = lambda torch, bytes_read, copies: 5.0
+        peers.PEERS.clear()
+
+    def tearDown(self):
+        measure.time_launches, measure.make_tensors, measure.copy_floor, known = self.saved
+        peers.PEERS.clear()
+        peers.PEERS.update(known)
+
+    def test_the_fastest_variant_counts_and_nothing_that_fails_stops_the_rest(self):
+        def absent(torch, case, tensors):
+            raise ImportError("no module")
+
+        def unable(torch, case, tensors):
+            raise peers.Unsupported("it takes no lengths")
+
+        def broken(torch, case, tensors):
+            raise RuntimeError("CUDA error\nand more")
+
+        peers.PEERS.update({"absent": absent, "unable": unable, "broken": broken,
+                            "good": lambda torch, case, tensors: [lambda: 9.0, lambda: 7.0, lambda: 8.0]})
+        entries = measure.measure_case(None, results.case_of(ROW), FACTS)
+        self.assertEqual([entry.get("skipped") for entry in entries],
+                         ["not installed", "it takes no lengths", "failed: CUDA error", None])
+        self.assertEqual((entries[3]["microseconds"], entries[3]["floor_microseconds"]), (7.0, 5.0))
+
+    def test_every_peer_refuses_what_it_cannot_do_before_it_needs_a_gpu(self):
+        peers.PEERS.update(self.saved[3])
+        for name, prepare in peers.PEERS.items():
+            with self.subTest(name), self.assertRaises((ImportError, peers.Unsupported)):
+                prepare(None, results.case_of(RAGGED), types.SimpleNamespace(lengths=[1, 0, 2, 3]))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

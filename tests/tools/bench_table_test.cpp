@@ -1,0 +1,124 @@
+// Proves what the table of an operator's benchmark and its roofline show of entries that are made up here.
+#include "tools/bench_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tools/error.hpp"
+#include "tools/roofline.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Json one_case() {
+  return {{"group", "one KV head"},    {"name", "B=8"},      {"descriptor", "copy:rows=2"}, {"sizes", {{"batch", 8}}},
+          {"target_microseconds", 20}, {"target_share", 0.5}};
+}
+
+/// The case, measured on `device`: 2000 bytes and 16000 operations.
+Json measured(double microseconds, double floor, const char* device = "NVIDIA H200") {
+  Json entry = one_case();
+  entry.update(Json{{"device", device},
+                    {"microseconds", microseconds},
+                    {"floor_microseconds", floor},
+                    {"floor_share", floor / microseconds},
+                    {"gigabytes_per_second", 2.0 / microseconds},
+                    {"bytes", 2000},
+                    {"operations", 16000},
+                    {"tensor_operations_per_second", 1e12}});
+  return entry;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(BenchTable, ATargetIsMetWhenAllOfItIs) {
+  EXPECT_EQ(target_met(measured(20, 10)), "yes");
+  EXPECT_EQ(target_met(measured(20.1, 15)), "no");  // too slow
+  EXPECT_EQ(target_met(measured(19, 9)), "no");     // below its share
+  EXPECT_EQ(target_met(one_case()), "");            // not measured
+  Json without = measured(20, 10);
+  without["target_microseconds"] = without["target_share"] = nullptr;
+  EXPECT_EQ(target_met(without), "");
+}
+
+TEST(BenchTable, MicrosecondsOfAnotherDeviceAreNotJudged) {
+  EXPECT_EQ(target_met(measured(900, 600, "a small GPU")), "yes");
+  EXPECT_EQ(target_met(measured(900, 100, "a small GPU")), "no");
+}
+
+TEST(BenchTable, ShowsWhatWasMeasuredAndWhyTheRestWasNot) {
+  Json skipped = one_case();
+  skipped["name"] = "B=9";
+  skipped["skipped"] = "a later version";
+  const std::string text = bench_table_text(Json::array({measured(20, 10), skipped}));
+  EXPECT_THAT(text, AllOf(HasSubstr("one KV head\n"), HasSubstr("20.0 us, 50%"), HasSubstr("50.0%  20.0 us"),
+                          HasSubstr("B=9, copy:rows=2: not measured: a later version\n")));
+}
+
+TEST(BenchTable, CasesAloneShowTheirSizes) {
+  const std::string text = bench_table_text(Json::array({one_case()}));
+  EXPECT_THAT(text, AllOf(HasSubstr("batch=8"), HasSubstr("20.0 us, 50%"), Not(HasSubstr("floor us"))));
+}
+
+TEST(BenchTable, OtherSizesHaveNoTarget) {
+  const Json changed = with_sizes(Json::array({one_case()}), {{"batch", 2}, {"context", 16}});
+  EXPECT_EQ(changed[0]["sizes"], (Json{{"batch", 2}, {"context", 16}}));
+  EXPECT_TRUE(changed[0]["target_microseconds"].is_null());
+  EXPECT_TRUE(changed[0]["target_share"].is_null());
+  EXPECT_EQ(with_sizes(Json::array({one_case()}), {})[0], one_case());
+}
+
+TEST(BenchTable, CasesAreChosenByAnyOfTheirTexts) {
+  const Json cases = Json::array({one_case()});
+  for (const char* part : {"KV head", "B=8", "rows=2"}) EXPECT_EQ(matching(cases, part).size(), 1u) << part;
+  EXPECT_TRUE(matching(cases, "B=9").empty());
+}
+
+TEST(BenchTable, UnknownOperatorsAreBadInput) {
+  const Json operators = Json::array({{{"name", "copy"}, {"bench", Json::array({one_case()})}}});
+  EXPECT_EQ(bench_cases(operators, "copy").size(), 1u);
+  EXPECT_THROW(bench_cases(operators, "cop"), BadInput);
+}
+
+TEST(Roofline, HasAPointAndAFloorForEveryMeasurement) {
+  Json skipped = one_case();
+  skipped["skipped"] = "a later version";
+  const std::string svg = roofline_picture(Json::array({skipped, measured(20, 10), measured(40, 10)}));
+  EXPECT_EQ(count(svg, "class=\"point\""), 2);
+  EXPECT_EQ(count(svg, "class=\"floor\""), 2);
+  EXPECT_EQ(count(svg, "class=\"limit\""), 2);
+  EXPECT_EQ(count(svg, "class=\"key\""), 1);
+  EXPECT_THAT(svg, AllOf(HasSubstr("Roofline: NVIDIA H200"), HasSubstr(">B=8 50%<"), HasSubstr(">B=8 25%<"),
+                         HasSubstr("tensor cores, fp16: 1 Top/s"), HasSubstr("read floor: 200 MB/s")));
+}
+
+TEST(Roofline, WithoutATensorLimitOnlyTheMemoryLineIsDrawn) {
+  Json entry = measured(20, 10);
+  entry["tensor_operations_per_second"] = 0;
+  EXPECT_EQ(count(roofline_picture(Json::array({entry})), "class=\"limit\""), 1);
+}
+
+TEST(Roofline, OfNothingSaysSo) {
+  EXPECT_THAT(roofline_picture(Json::array({one_case()})), HasSubstr("Nothing was measured"));
+}
+
+// A kernel at its floor, many times over: every label finds a place, none is lost.
+TEST(Roofline, LabelsOfPointsInOnePlaceAreAllThere) {
+  Json entries = Json::array();
+  for (int i = 0; i < 12; ++i) entries.push_back(measured(10, 10));
+  EXPECT_EQ(count(roofline_picture(entries), ">B=8 100%<"), 12);
+}
+
+}  // namespace
+}  // namespace cubit::tools

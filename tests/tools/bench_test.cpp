@@ -1,0 +1,85 @@
+// Proves that `cubit bench` with an operator alone goes through its table: listed anywhere, measured on the CPU device.
+// Times and floors of a GPU are for tests/gpu and bench/results.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/program.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::Program;
+using test::Result;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Bench, DryRunListsTheOperatorsTable) {
+  const Program program;
+  const Result text = program.run({"bench", "gqa_decode", "--dry-run"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("B=512"), HasSubstr("152.0 us, 96%"), HasSubstr("ragged=1")));
+  const auto cases = program.run({"bench", "gqa_decode", "--dry-run", "--json"}).json();
+  const auto operators = program.run({"operators", "gqa_decode", "--json"}).json();
+  ASSERT_EQ(cases.size(), operators[0].at("bench").size());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_EQ(cases[i].at("descriptor"), operators[0].at("bench")[i].at("descriptor"));
+    EXPECT_FALSE(cases[i].contains("microseconds"));
+  }
+}
+
+TEST(Bench, WithoutAGpuTheTableIsOneSentence) {
+  const Program program;
+  if (!program.run({"devices", "--json"}).json().at("devices").empty()) GTEST_SKIP() << "this machine has a GPU";
+  const std::string file = program.folder().path("results.json");
+  const Result result = program.run({"bench", "gqa_decode", "--json", file});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("cubit: no GPU: "), HasSubstr("nothing was timed\n")));
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST(Bench, SmallCasesRunOnTheCpuDevice) {
+  const Program program;
+  if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+  const std::string json_file = program.folder().path("results.json");
+  const std::string svg_file = program.folder().path("roofline.svg");
+  const Result result = program.run({"bench", "gqa_decode", "--only", "1 head", "--set", "batch=1,context=16",
+                                     "--device", "cpu", "--json", json_file, "--svg", svg_file});
+  if (result.err.find("libcubit_cpu") != std::string::npos) GTEST_SKIP() << result.err;
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("floor us"), HasSubstr("gqa_decode:kv=int4_rows,groups=4")));
+  const auto entries = nlohmann::json::parse(test::read_file(json_file));
+  ASSERT_EQ(entries.size(), 2u);
+  for (const auto& entry : entries) {
+    for (const char* field : {"group", "name", "descriptor", "device", "driver", "compiler", "commit", "arch"}) {
+      EXPECT_TRUE(entry.contains(field)) << field;
+    }
+    EXPECT_EQ(entry.at("operations"), 4 * 16 * 128);
+    EXPECT_GT(entry.at("microseconds"), 0);
+    EXPECT_GT(entry.at("floor_microseconds"), 0);
+  }
+  EXPECT_THAT(test::read_file(svg_file), HasSubstr("class=\"point\""));
+}
+
+TEST(Bench, RefusesWhatATableCannotBe) {
+  const Program program;
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string sentence;
+  };
+  const Case cases[] = {
+      {{"bench", "stream_read"}, "a case needs tensors"},
+      {{"bench", "no_such_operator"}, "is not an operator"},
+      {{"bench", "gqa_decode", "--only", "no such case"}, "no case of the table has it"},
+      {{"bench", "stream_read", "--random", "bytes=64", "--dry-run"}, "give the operator alone"},
+      {{"bench", "gqa_decode", "--dry-run", "--svg", "/no/such/folder/x.svg"}, "cannot be written"},
+  };
+  for (const Case& one : cases) {
+    const Result result = program.run(one.arguments);
+    EXPECT_EQ(result.exit_code, 2) << one.sentence;
+    EXPECT_THAT(result.err, HasSubstr(one.sentence));
+  }
+}
+
+}  // namespace
+}  // namespace cubit::tools

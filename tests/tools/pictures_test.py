@@ -1,0 +1,140 @@
+"""The pictures of `cubit explain --svg`: pictures_test.py <cubit>. Python's standard library only.
+
+Every file is well-formed XML that states its size, holds exactly the cells of what it shows, and fragments are labelled as
+the PTX ISA writes them down: its formulas stand here once more, apart from the tables that the picture was drawn from.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+SVG = "{http://www.w3.org/2000/svg}"
+INT4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4"  # rows of 80 bytes, 16 of them header
+NARROW = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4"  # rows of 68 bytes, padded; copies with conflicts
+WIDE = "gqa_decode:heads_per_kv=8"  # rows of 256 bytes, swizzled
+program = ""
+
+
+def draw(folder, descriptor, architecture="sm_80"):
+    environment = dict(os.environ, CUBIT_COMPILE="never", CUBIT_CACHE_DIR=folder + "/cache")
+    command = [program, "explain", descriptor, "--arch", architecture, "--svg", folder + "/pictures"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {path.name: ElementTree.parse(path).getroot() for path in Path(folder, "pictures").glob("*.svg")}, done
+
+
+def of_class(root, name):
+    return [element for element in root.iter(SVG + "rect") if name in element.get("class", "").split()]
+
+
+def texts(root):
+    return [element.text for element in root.iter(SVG + "text")]
+
+
+def labels_of(root):
+    """{(row, column): "lane 5, r1.0"} by the cells' tooltips."""
+    found = {}
+    for cell in of_class(root, "cell"):
+        place, holder = cell.find(SVG + "title").text.split(": ")
+        row, column = (int(part.split()[1]) for part in place.split(", "))
+        assert (row, column) not in found, place
+        found[row, column] = holder
+    return found
+
+
+def m16n8k16(operand, lane, i):
+    """PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type": (row, column) of element i of a lane."""
+    group, thread = lane >> 2, lane % 4
+    if operand == "A":
+        return (group + (8 if i & 2 else 0), 2 * thread + (i & 1) + (8 if i >= 4 else 0))
+    if operand == "B":
+        return (2 * thread + (i & 1) + (8 if i >= 2 else 0), group)
+    return (group + (8 if i >= 2 else 0), 2 * thread + (i & 1))
+
+
+class Pictures(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def draw(self, descriptor):
+        return draw(self.folder.name, descriptor)[0]
+
+    def test_every_picture_says_its_size_and_stays_inside(self):
+        for name, root in self.draw(NARROW).items():
+            width, height = float(root.get("width")), float(root.get("height"))
+            self.assertEqual(root.get("viewBox"), f"0 0 {width:.0f} {height:.0f}")
+            boxes = [box for box in root.iter(SVG + "rect") if box.get("x")]
+            self.assertTrue(boxes, name)
+            for box in boxes:
+                self.assertLessEqual(float(box.get("x")) + float(box.get("width")), width + 0.01, name)
+                self.assertLessEqual(float(box.get("y")) + float(box.get("height")), height + 0.01, name)
+
+    def test_fragments_are_labelled_as_the_manual_says(self):
+        pictures = self.draw(INT4)
+        for operand, elements, bits in (("A", 8, 16), ("B", 4, 16), ("C", 4, 32)):
+            root = pictures[f"fragment-mma.m16n8k16-{operand}-{bits}-bit.svg"]
+            wanted = {}
+            for lane in range(32):
+                for i in range(elements):
+                    register = f"r{i}" if bits == 32 else f"r{i // 2}.{i % 2}"
+                    wanted[m16n8k16(operand, lane, i)] = f"lane {lane}, {register}"
+            self.assertEqual(len(of_class(root, "cell")), 32 * elements)
+            self.assertEqual(labels_of(root), wanted)
+            shown = Counter(texts(root))
+            for lane in range(32):
+                self.assertEqual(shown[f"T{lane}"], elements)
+
+    def test_a_stage_shows_each_word_once(self):
+        for descriptor, rows, row_bytes in ((INT4, 32, 80), (NARROW, 32, 80), (WIDE, 32, 256)):
+            words = of_class(self.draw(descriptor)["tile-stage.svg"], "word")
+            self.assertEqual(len(words), rows * row_bytes // 4, descriptor)
+            self.assertEqual(len({(word.get("x"), word.get("y")) for word in words}), len(words), descriptor)
+
+    def test_an_access_shows_every_word_that_its_lanes_touch(self):
+        # 32 lanes of 16 bytes: copies, key words and value words; 16 lanes: the headers of keys and values; 16 bytes of
+        # four groups per row, shared by the four lanes that hold it: scales of 8 rows, for keys and values.
+        stage = self.draw(INT4)["tile-stage.svg"]
+        self.assertEqual(len(of_class(stage, "touch")), 3 * 32 * 4 + 2 * 16 * 4 + 2 * 8 * 4)
+        self.assertEqual(of_class(stage, "waits"), [])
+
+    def test_conflicts_are_outlined_and_named(self):
+        # Headers of one word, 80 bytes apart, 32 rows: eight banks serve four rows each, and three of them wait.
+        stage = self.draw(NARROW)["tile-stage.svg"]
+        self.assertEqual(len(of_class(stage, "waits")), 24)
+        remarks = [text for text in texts(stage) if "conflict degree" in text]
+        self.assertEqual(len(remarks), 1)
+        self.assertIn("conflict degree 4", remarks[0])
+
+    def test_the_memory_map_has_a_box_for_every_stage_of_every_warp(self):
+        root = self.draw(INT4)["shared-memory.svg"]
+        regions = [region.find(SVG + "title").text for region in of_class(root, "region")]
+        stages = [region for region in regions if ": stage " in region]
+        self.assertEqual(len(stages) % 4, 0)
+        self.assertEqual([owner for owner in texts(root) if owner.startswith("warp ")],
+                         ["warp 0", "warp 1", "warp 2", "warp 3"])
+        total = int(texts(root)[0].split(": ")[1].split()[0])
+        ends = [int(region.split(":")[0].split(" … ")[1]) + 1 for region in regions]
+        self.assertEqual(max(ends), total)
+
+    def test_barriers_lie_behind_the_stages(self):
+        root = draw(self.folder.name, INT4 + ",family=sm90", "sm_90a")[0]["shared-memory.svg"]
+        regions = [region.find(SVG + "title").text for region in of_class(root, "region")]
+        stages = [region for region in regions if ": stage " in region]
+        barriers = [region for region in regions if ": barriers: " in region]
+        self.assertEqual([region.split(": ")[2] for region in barriers], [f"{8 * len(stages)} bytes"])
+
+    def test_a_plan_without_layouts_says_so(self):
+        pictures, done = draw(self.folder.name, "stream_read")
+        self.assertEqual(pictures, {})
+        self.assertIn("nothing to draw", done.stderr)
+
+
+if __name__ == "__main__":
+    program = sys.argv.pop(1)
+    unittest.main()

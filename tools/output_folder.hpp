@@ -1,0 +1,15 @@
+// Files that a command makes by the dozen, in a folder that is made for them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace cubit::tools {
+
+/// Where it is missing. `option` ("--output") is named in what is thrown: BadInput.
+void make_folder(const std::string& folder, const std::string& option);
+
+/// Replaces the file. Throws WorkFailed.
+void write_file(const std::string& folder, const std::string& name, std::string_view content);
+
+}  // namespace cubit::tools
