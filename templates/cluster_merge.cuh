@@ -53,14 +53,14 @@ __device__ __forceinline__ void add_parts(Combined& part, uint32 blocks) {
   }
 }
 
-/// The cluster's blocks are a sequence's: block `rank` of `blocks`, a power of two. All of them come here, those without
+/// The cluster's blocks are a sequence's and a head group's: block `rank` of `blocks`, a power of two. All of them come here, those without
 /// tokens with sums of zero. The block's own result replaces that of its warp 0, its stats follow those of the warps.
-__device__ __forceinline__ void merge_cluster(const GqaDecodeArguments& args, int batch, int kv_head, uint32 rank,
-                                              uint32 blocks, const WarpResults& results) {
+__device__ __forceinline__ void merge_cluster(const GqaDecodeArguments& args, int batch, int kv_head, int head_group,
+                                              uint32 rank, uint32 blocks, const WarpResults& results) {
   constexpr int kQuads = plan::kHeadDim / 4;
-  constexpr int kItems = plan::kHeadsPerKv * kQuads;
+  constexpr int kItems = plan::kHeadsPerBlock * kQuads;
   constexpr uint32 kThreads = plan::kWarps * kWarpSize;
-  float2* const own_stats = results.stats + plan::kWarps * plan::kHeadsPerKv;
+  float2* const own_stats = results.stats + plan::kWarps * plan::kHeadsPerBlock;
   const Parts warps = parts_of(results);
 #pragma unroll 1
   for (uint32 item = threadIdx.x; item < kItems; item += kThreads) {
@@ -72,7 +72,8 @@ __device__ __forceinline__ void merge_cluster(const GqaDecodeArguments& args, in
     if (quad == 0) own_stats[head] = make_float2(combined.reference, combined.sum);
   }
   cluster_barrier();
-  const uint32 slice = (kItems + blocks - 1) / blocks;
+  const uint32 items = heads_in(head_group) * kQuads;
+  const uint32 slice = (items + blocks - 1) / blocks;
   const uint32 part = threadIdx.x % blocks;
   const uint32 outputs = peer_address(shared_address(results.outputs), part);
   const uint32 stats = peer_address(shared_address(own_stats), part);
@@ -81,14 +82,15 @@ __device__ __forceinline__ void merge_cluster(const GqaDecodeArguments& args, in
   for (uint32 step = 0; step < slice; step += per_step) {  // whole warps: the lanes of an item are neighbours
     const uint32 in_slice = step + threadIdx.x / blocks;
     const uint32 item = rank * slice + in_slice;
-    const bool valid = in_slice < slice && item < kItems;
+    const bool valid = in_slice < slice && item < items;
     const uint32 head = valid ? item / kQuads : 0;
     const uint32 quad = valid ? item % kQuads : 0;
     const float2 stat = load_peer2(stats + 8 * head);
     Combined combined{load_peer4(outputs + 4 * (head * kMergePitch + 4 * quad)), stat.x, stat.y};
     add_parts(combined, blocks);
     if (valid && part == 0) {
-      finish(args, batch, kv_head * plan::kHeadsPerKv + static_cast<int>(head), 4 * static_cast<int>(quad), combined);
+      finish(args, batch, first_head(kv_head, head_group) + static_cast<int>(head), 4 * static_cast<int>(quad),
+             combined);
     }
   }
   cluster_barrier();  // nobody leaves while others read its memory

@@ -11,10 +11,10 @@ struct GqaDecodeArguments {
   void* output;        // as query
   float* lse;          // [batch, kv_heads * heads_per_kv] natural log-sum-exp, or null
 
-  // Workspace, used where splits > 1.
-  unsigned* counters;    // [batch * kv_heads], zero between launches
-  float* partial;        // [batch * kv_heads, splits, heads_per_kv, head_dim] unnormalised outputs
-  float* partial_stats;  // [batch * kv_heads, splits, heads_per_kv, 2] reference exponent and sum
+  // Workspace, used where splits > 1. A head group is the heads of one KV head that a block takes.
+  unsigned* counters;    // [batch * kv_heads * head groups], zero between launches
+  float* partial;        // [batch * kv_heads * head groups, splits, heads per block, head_dim] unnormalised outputs
+  float* partial_stats;  // [batch * kv_heads * head groups, splits, heads per block, 2] reference exponent and sum
 
   long long query_batch_stride;
   long long query_head_stride;

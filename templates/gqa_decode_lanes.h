@@ -24,7 +24,8 @@ struct Place {
 /// Not so for narrow copies of rows with a header, whose number of pieces is no power of two: there first come the words,
 /// a power of two per row, then the headers. Then a copy's rows are the lane's row plus a constant, and nothing has to be
 /// divided by 17. Rows of words that are copied together are 4, 2, 1 apart (the lane's bits reversed): at a pitch of 80
-/// or 48 bytes they fall into different banks.
+/// or 48 bytes they fall into different banks. Of words that are three times a power of two (head_dim 96 and 192) the
+/// last third of every row comes after the others.
 CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes) {
   const int pieces = row_bytes / copy_bytes;
   if (header_bytes == 0 || copy_bytes == 16) {
@@ -36,10 +37,17 @@ CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes,
     const int first = (i - words) * (kWarpSize / header);
     return {first + lane / header, lane % header * copy_bytes};
   }
-  const int steps = words / 4;  // copies of 8 rows
-  const int at = lane / words;
-  const int reversed = (at & 1) * 4 + (at & 2) + at / 4;
-  return {i / steps * 8 + i % steps + reversed, header_bytes + lane % words * copy_bytes};
+  const int most = words % 3 == 0 ? words / 3 * 2 : words;
+  if (i < most) {
+    const int steps = most / 4;  // copies of 8 rows
+    const int at = lane / most;
+    const int reversed = (at & 1) * 4 + (at & 2) + at / 4;
+    return {i / steps * 8 + i % steps + reversed, header_bytes + lane % most * copy_bytes};
+  }
+  const int rest = words - most;
+  const int apart = rest * copy_bytes == 32 ? 2 : 1;  // at a pitch of 112 bytes four neighbours would meet in a bank
+  const int row = (i - most) / apart * (apart * kWarpSize / rest) + (i - most) % apart + lane / rest * apart;
+  return {row, header_bytes + (most + lane % rest) * copy_bytes};
 }
 
 /// ldmatrix.x4 of 16 key rows × 16 columns: matrices a0 … a3 of the A operand.
@@ -53,6 +61,11 @@ CUBIT_LANES Place rows16_values(int lane, int step) {
 /// ldmatrix.x4 of packed words: rows 0-7 and 8-15 of matrix `matrix`, then of the next.
 CUBIT_LANES Place int4_words(int lane, int matrix, int words_start, int first_row) {
   return {first_row + lane % 16, words_start + 16 * (matrix + lane / 16)};
+}
+
+/// ldmatrix.x2 of packed words: rows 0-7 and 8-15 of a matrix without a next; lanes from 16 on repeat the addresses.
+CUBIT_LANES Place int4_last_words(int lane, int matrix, int words_start, int first_row) {
+  return {first_row + lane % 16, words_start + 16 * matrix};
 }
 
 /// ldmatrix.x2 of headers: rows 0-7 and 8-15 of one 16-byte chunk; lanes from 16 on repeat the addresses.

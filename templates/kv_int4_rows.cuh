@@ -29,10 +29,13 @@ struct Int4Rows {
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
   static constexpr int kMatrices = kHeadDim / 32;
   static constexpr int kGroupChannels = kHeadDim / kGroups;
-  static_assert(kGroupChannels % 16 == 0 && kHeadDim % 64 == 0);
-  /// Groups of 16 channels share a matrix: lanes c = 0, 1 hold the one, c = 2, 3 the other.
-  static constexpr int kGroupsPerMatrix = kGroupChannels == 16 ? 2 : 1;
-  static constexpr int kMatricesPerGroup = kGroupChannels == 16 ? 1 : kGroupChannels / 32;
+  static_assert(kGroupChannels % 16 == 0 && kHeadDim % 32 == 0);
+  /// A matrix is two halves of 16 channels: lanes c = 0, 1 hold the one, c = 2, 3 the other. A group is a number of
+  /// halves; where that is odd, groups meet inside a matrix.
+  static constexpr int kHalvesPerGroup = kGroupChannels / 16;
+  static constexpr bool kGroupsShareMatrices = kHalvesPerGroup % 2 == 1;
+  static_assert(kHalvesPerGroup % 2 == 0 || kHalvesPerGroup <= 3);  // as many matrices for every group
+  static constexpr int kMatricesPerGroup = (kHalvesPerGroup + 1) / 2;
   static constexpr int kHeaderBytes = 4 * kGroups;
   static constexpr int kHeaderChunks = (kHeaderBytes + 15) / 16;
   static constexpr int kWordsStart = 16 * kHeaderChunks;
@@ -81,12 +84,13 @@ struct Int4Rows {
     }
   }
 
-  static __device__ __forceinline__ void load_query(Query& query, const char* src, int64 head_stride, float factor) {
+  static __device__ __forceinline__ void load_query(Query& query, const char* src, int heads, int64 head_stride,
+                                                    float factor) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       // Beyond the last head: the last one again, whose results are not stored.
-      const int head = min(8 * tile + lane / 4, kHeads - 1);
+      const int head = min(8 * tile + lane / 4, heads - 1);
       const char* const row = src + head * head_stride + 16 * (lane % 4);
       uint32 raw[kMatrices][4];
       uint32 peaks = 0;
@@ -98,7 +102,7 @@ struct Int4Rows {
         for (int i = 0; i < 4; ++i) peaks = Pair<QueryElement>::larger_magnitudes(peaks, raw[matrix][i]);
       }
       const float peak = maximum(Pair<QueryElement>::low(peaks), Pair<QueryElement>::high(peaks));
-      const int exponent = query_exponent(peak_of_head(peak));
+      const int exponent = query_exponent<kGroupChannels>(peak_of_head(peak));
       pack_query(query.words[tile], raw, power_of_two(exponent));
       sum_query(query.sums[tile], query.words[tile]);
       spread_to_score_lanes(query.factor[tile], factor * kSubnormal * power_of_two(-exponent));
@@ -114,13 +118,12 @@ struct Int4Rows {
     load_words<false>(words, stage, lane);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      // Of two groups that share a matrix, one takes the channels of lanes c = 0, 1, the other those of c = 2, 3.
-      uint32 mine = 0xffffffffu;
-      if constexpr (kGroupsPerMatrix == 2) mine = lane % 4 / 2 == group % 2 ? recomputed(-1) : 0u;
       float products[kHeadTiles][4] = {};
 #pragma unroll
       for (int i = 0; i < kMatricesPerGroup; ++i) {
-        const int matrix = kGroupsPerMatrix == 2 ? group / 2 : group * kMatricesPerGroup + i;
+        const int matrix = first_matrix(group) + i;
+        uint32 mine = 0xffffffffu;
+        if (is_shared(matrix, group)) mine = lane % 4 / 2 == half_of(matrix, group) ? recomputed(-1) : 0u;
         uint32 low = words[matrix][0];
         uint32 high = words[matrix][1];
 #pragma unroll
@@ -176,12 +179,12 @@ struct Int4Rows {
         const uint32 b1 = transpose_8x8(Pair<Half>::pack(w[2] * scale_high, w[3] * scale_high));
 #pragma unroll
         for (int i = 0; i < kMatricesPerGroup; ++i) {
-          const int matrix = kGroupsPerMatrix == 2 ? group / 2 : group * kMatricesPerGroup + i;
+          const int matrix = first_matrix(group) + i;
           uint32 x = words[matrix][0];
           uint32 y = words[matrix][1];
-          if constexpr (kGroupsPerMatrix == 2) {
-            // Transposed, lane / 4 counts 4-channel units: the first 4 are one group, the last 4 the other.
-            const uint32 mine = (lane / 16 == group % 2) ? 0xffffffffu : 0u;
+          if (is_shared(matrix, group)) {
+            // Transposed, lane / 4 counts 4-channel units: the first 4 are one half, the last 4 the other.
+            const uint32 mine = (lane / 16 == half_of(matrix, group)) ? 0xffffffffu : 0u;
             x &= mine;
             y &= mine;
           }
@@ -274,6 +277,15 @@ struct Int4Rows {
  private:
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
 
+  static constexpr __device__ int first_matrix(int group) { return group * kHalvesPerGroup / 2; }
+  /// Whether one half of the matrix is another group's.
+  static constexpr __device__ bool is_shared(int matrix, int group) {
+    return kGroupsShareMatrices &&
+           (2 * matrix < group * kHalvesPerGroup || 2 * matrix + 2 > (group + 1) * kHalvesPerGroup);
+  }
+  /// Of a shared matrix, the group's half.
+  static constexpr __device__ int half_of(int matrix, int group) { return 2 * matrix < group * kHalvesPerGroup; }
+
   /// Channels in the order in which the words' nibbles come along k, the odd ones divided by 16.
   static __device__ __forceinline__ void pack_query(uint32 (&words)[kMatrices][4], const uint32 (&raw)[kMatrices][4],
                                                     float scale) {
@@ -298,7 +310,8 @@ struct Int4Rows {
     float rows[4] = {};
 #pragma unroll
     for (int matrix = 0; matrix < kMatrices; ++matrix) {
-      const int group = kGroupsPerMatrix == 2 ? 2 * matrix + lane % 4 / 2 : 32 * matrix / kGroupChannels;
+      const int half = kGroupsShareMatrices ? 2 * matrix + lane % 4 / 2 : 2 * matrix;
+      const int group = half / kHalvesPerGroup;
       const bool mine = lane / 4 == (2 * group + 1) % 8;
       const uint32 even = mine ? 0x3c003c00u : 0u;  // ones
       const uint32 odd = mine ? 0x4c004c00u : 0u;   // sixteens
@@ -324,11 +337,11 @@ struct Int4Rows {
   /// words[matrix] = the word of rows 0-7 and of rows 8-15 in fragment order: of keys, or transposed of values.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_words(uint32 (&words)[kMatrices][2], uint32 stage, int lane) {
+    constexpr int kFirstRow = kTransposed ? kTileRows : 0;
 #pragma unroll
-    for (int matrix = 0; matrix < kMatrices; matrix += 2) {
+    for (int matrix = 0; matrix + 1 < kMatrices; matrix += 2) {
       uint32 loaded[4];
-      const int first_row = kTransposed ? kTileRows : 0;
-      const uint32 row = stage + address(lanes::int4_words(lane, matrix, kWordsStart, first_row));
+      const uint32 row = stage + address(lanes::int4_words(lane, matrix, kWordsStart, kFirstRow));
       if constexpr (kTransposed) {
         load_matrices_transposed(loaded, row);  // access: ldmatrix.x4.trans of value words
       } else {
@@ -338,6 +351,15 @@ struct Int4Rows {
       words[matrix][1] = loaded[1];
       words[matrix + 1][0] = loaded[2];
       words[matrix + 1][1] = loaded[3];
+    }
+    if constexpr (kMatrices % 2 == 1) {
+      constexpr int kLast = kMatrices - 1;
+      const uint32 row = stage + address(lanes::int4_last_words(lane, kLast, kWordsStart, kFirstRow));
+      if constexpr (kTransposed) {
+        load_matrices_transposed(words[kLast], row);  // access: ldmatrix.x2.trans of the last value words
+      } else {
+        load_matrices(words[kLast], row);  // access: ldmatrix.x2 of the last key words
+      }
     }
   }
 

@@ -43,8 +43,9 @@ struct Rows16 {
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
   static __device__ __forceinline__ void clear_padding(uint32) {}
 
-  /// `src`: the first head of the KV head; `factor` is the softmax scale in base 2.
-  static __device__ __forceinline__ void load_query(Query& query, const char* src, int64 head_stride, float factor) {
+  /// `src`: the first of the block's `heads` heads, at most kHeads; `factor` is the softmax scale in base 2.
+  static __device__ __forceinline__ void load_query(Query& query, const char* src, int heads, int64 head_stride,
+                                                    float factor) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
@@ -57,7 +58,7 @@ struct Rows16 {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           uint32 word[1] = {0};
-          if (head < kHeads) load_global<1, 4>(word, row + 32 * step + 16 * half);
+          if (head < heads) load_global<1, 4>(word, row + 32 * step + 16 * half);
           raw[step][half] = word[0];
           peak =
               maximum(peak, maximum(fabsf(Pair<QueryElement>::low(word[0])), fabsf(Pair<QueryElement>::high(word[0]))));

@@ -4,7 +4,8 @@
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
 //   weight = softmax over t of (scale · query[b, h] · key[b, t, h / heads_per_kv])
 //
-// One block per (sequence, KV head, split). Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each warp
+// One block per (sequence, KV head, split, head group): where registers cannot hold all heads of a KV head, kHeadGroups
+// blocks share them, and each reads the cache. Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each warp
 // owns 16 tokens of a chunk from the copy to the accumulator, so the loop has no barrier of the block.
 //
 // Work of one warp on one tile of 16 tokens:
@@ -19,7 +20,7 @@
 //             +---------+
 //
 // Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …; after the loop the same bytes hold
-// floats [kWarps][kHeadsPerKv][pitch], stats [kWarps][kHeadsPerKv][2] and one word for last_block.
+// floats [kWarps][kHeadsPerBlock][pitch], stats [kWarps][kHeadsPerBlock][2] and one word for last_block.
 //
 // Who waits for whom: a lane's copies are complete after wait_copies, other lanes' after the __syncwarp that follows;
 // the same __syncwarp shows that every lane has finished reading the stage that is filled next. Before the merge: one
@@ -166,8 +167,11 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     gqa_decode(const __grid_constant__ cubit::GqaDecodeArguments args) {
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
-  const int split = static_cast<int>(blockIdx.x % args.splits);
-  const int sequence = static_cast<int>(blockIdx.x / args.splits);  // batch · kv_heads + kv_head
+  // Head groups are neighbours: they read the same tokens at about the same time, so all but one find them in the L2.
+  const int head_group = static_cast<int>(blockIdx.x % plan::kHeadGroups);
+  const uint32 block = blockIdx.x / plan::kHeadGroups;
+  const int split = static_cast<int>(block % args.splits);
+  const int sequence = static_cast<int>(block / args.splits);  // batch · kv_heads + kv_head
   const int kv_head = sequence % args.kv_heads;
   const int batch = sequence / args.kv_heads;
   const int warp = warp_index();
@@ -183,8 +187,8 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   {
     Format::Query query;
     const char* heads = static_cast<const char*>(args.query) + batch * args.query_batch_stride +
-                        kv_head * plan::kHeadsPerKv * args.query_head_stride;
-    Format::load_query(query, heads, args.query_head_stride, args.scale_log2);
+                        first_head(kv_head, head_group) * args.query_head_stride;
+    Format::load_query(query, heads, heads_in(head_group), args.query_head_stride, args.scale_log2);
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
     walk(share, length, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
          output);
@@ -196,5 +200,5 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   store_results(output, softmax, results, warp);
   __syncthreads();
 
-  merge(args, share, batch, kv_head, split, results);
+  merge(args, share, batch, kv_head, head_group, split, results);
 }

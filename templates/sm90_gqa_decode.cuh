@@ -139,7 +139,10 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const int split = static_cast<int>(blockIdx.x % args.splits);
-  const int sequence = static_cast<int>(blockIdx.x / args.splits);  // batch · kv_heads + kv_head
+  // Splits are neighbours, as a cluster wants them, and so are the clusters of the head groups.
+  const uint32 group = blockIdx.x / args.splits;
+  const int head_group = static_cast<int>(group % plan::kHeadGroups);
+  const int sequence = static_cast<int>(group / plan::kHeadGroups);  // batch · kv_heads + kv_head
   const int kv_head = sequence % args.kv_heads;
   const int batch = sequence / args.kv_heads;
   const int warp = warp_index();
@@ -164,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     // The query arrives while the first tiles do.
     Format::Query query;
     const char* heads = static_cast<const char*>(args.query) + batch * args.query_batch_stride +
-                        kv_head * plan::kHeadsPerKv * args.query_head_stride;
-    Format::load_query(query, heads, args.query_head_stride, args.scale_log2);
+                        first_head(kv_head, head_group) * args.query_head_stride;
+    Format::load_query(query, heads, heads_in(head_group), args.query_head_stride, args.scale_log2);
     walk(tiles, length, ring, query, softmax, output);
   }
   softmax.finish();
@@ -176,8 +179,9 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   __syncthreads();
 
   if (args.clustered) {
-    merge_cluster(args, batch, kv_head, static_cast<uint32>(split), static_cast<uint32>(args.splits), results);
+    merge_cluster(args, batch, kv_head, head_group, static_cast<uint32>(split), static_cast<uint32>(args.splits),
+                  results);
   } else {
-    merge(args, share, batch, kv_head, split, results);
+    merge(args, share, batch, kv_head, head_group, split, results);
   }
 }

@@ -51,11 +51,19 @@ void add_rows16(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) 
                       [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_values(lane, step)); }});
 }
 
-TileAccess int4_words(const GqaDecode& descriptor, const char* name, int first_row) {
+/// Two matrices of 32 channels at a time, and the last alone where their number is odd.
+void add_int4_words(const GqaDecode& descriptor, const char* pairs, const char* last, int first_row,
+                    std::vector<TileAccess>& accesses) {
   const int start = padded_header_bytes(descriptor);
-  return {name, AccessKind::ldmatrix, 16, descriptor.head_dim / 64, [=](int instance, int lane) -> MaybeByte {
-            return byte_at(lanes::int4_words(lane, 2 * instance, start, first_row));
-          }};
+  const int matrices = descriptor.head_dim / 32;
+  accesses.push_back({pairs, AccessKind::ldmatrix, 16, matrices / 2, [=](int instance, int lane) -> MaybeByte {
+                        return byte_at(lanes::int4_words(lane, 2 * instance, start, first_row));
+                      }});
+  if (matrices % 2 == 0) return;
+  accesses.push_back({last, AccessKind::ldmatrix, 16, 1, [=](int, int lane) -> MaybeByte {
+                        if (lane >= 16) return std::nullopt;
+                        return byte_at(lanes::int4_last_words(lane, matrices - 1, start, first_row));
+                      }});
 }
 
 /// ldmatrix.x2: 16 row addresses, from the first 16 lanes.
@@ -86,10 +94,11 @@ void add_int4_rows(const GqaDecode& descriptor, std::vector<TileAccess>& accesse
   }
   accesses.push_back(int4_header_matrices(descriptor, "ldmatrix.x2 of key headers", 0));
   accesses.push_back(int4_headers(descriptor, "loads of key scales", 0));
-  accesses.push_back(int4_words(descriptor, "ldmatrix.x4 of key words", 0));
+  add_int4_words(descriptor, "ldmatrix.x4 of key words", "ldmatrix.x2 of the last key words", 0, accesses);
   accesses.push_back(int4_header_matrices(descriptor, "ldmatrix.x2.trans of value headers", lanes::kTileRows));
   accesses.push_back(int4_headers(descriptor, "loads of value scales", lanes::kTileRows));
-  accesses.push_back(int4_words(descriptor, "ldmatrix.x4.trans of value words", lanes::kTileRows));
+  add_int4_words(descriptor, "ldmatrix.x4.trans of value words", "ldmatrix.x2.trans of the last value words",
+                 lanes::kTileRows, accesses);
 }
 
 int merge_pitch(const GqaDecode& descriptor) { return 4 * lanes::merge_pitch(descriptor.head_dim); }
@@ -136,10 +145,9 @@ int slot_period(const codegen::TileLayout& stage, const TileAccess& copies) {
 
 int merge_bytes(const Plan& plan) {
   constexpr int kArrivedWord = 16;  // of last_block; padded so that the sum stays a multiple of 16
-  const GqaDecode& descriptor = plan.descriptor;
   // In a cluster the block's own sums follow the warps'.
-  const int own_sums = plan.cluster_blocks > 1 ? (8 * descriptor.heads_per_kv + 15) / 16 * 16 : 0;
-  const int results = plan.warps * descriptor.heads_per_kv * (merge_pitch(descriptor) + 8);
+  const int own_sums = plan.cluster_blocks > 1 ? (8 * plan.heads_per_block + 15) / 16 * 16 : 0;
+  const int results = plan.warps * plan.heads_per_block * (merge_pitch(plan.descriptor) + 8);
   return results + std::max(kArrivedWord, own_sums);
 }
 
@@ -150,8 +158,8 @@ int Plan::barriers_at(int stage_count) const {
 std::vector<Tile> merge_tiles(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   const int warps = plan.warps;
-  const int heads = descriptor.heads_per_kv;
-  const int tiles = (heads + 7) / 8;
+  const int heads = plan.heads_per_block;
+  const int tiles = plan.head_tiles();
   const int quads = descriptor.head_dim / 4;
   const bool int4 = descriptor.kv == KvFormat::int4_rows;
   const codegen::TileLayout outputs{warps * heads, 4 * descriptor.head_dim, merge_pitch(descriptor), {}};

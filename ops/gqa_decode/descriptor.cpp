@@ -18,9 +18,10 @@ std::vector<int> one_to(int last) {
 std::vector<Field<GqaDecode>> make_fields() {
   const std::vector<std::pair<std::string_view, Element>> elements = {{"bf16", Element::bf16}, {"fp16", Element::fp16}};
   return {
-      number_field<GqaDecode>({"head_dim", "64, 128", "128", "channels per head"}, &GqaDecode::head_dim, {64, 128}),
-      number_field<GqaDecode>({"heads_per_kv", "1 to 16", "1", "query heads that share one KV head"},
-                              &GqaDecode::heads_per_kv, one_to(16)),
+      number_field<GqaDecode>({"head_dim", "64, 96, 128, 192, 256", "128", "channels per head"}, &GqaDecode::head_dim,
+                              {64, 96, 128, 192, 256}),
+      number_field<GqaDecode>({"heads_per_kv", "1 to 64", "1", "query heads that share one KV head"},
+                              &GqaDecode::heads_per_kv, one_to(64)),
       word_field<GqaDecode, KvFormat>(
           {"kv", "bf16, fp16, int4_rows", "bf16", "format of the KV cache"}, &GqaDecode::kv,
           {{"bf16", KvFormat::bf16}, {"fp16", KvFormat::fp16}, {"int4_rows", KvFormat::int4_rows}}),
@@ -66,11 +67,11 @@ GqaDecode parse(std::string_view text) {
 }
 
 void validate(const GqaDecode& descriptor) {
-  if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim / descriptor.groups % 16 != 0) {
+  if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim % (16 * descriptor.groups) != 0) {
     reject(descriptor,
            fmt::format("{} channels in {} groups are {} per group, not a multiple of 16", descriptor.head_dim,
                        descriptor.groups, descriptor.head_dim / descriptor.groups),
-           fmt::format("at most {} groups for this head_dim", descriptor.head_dim / 16));
+           fmt::format("at most {} groups for this head_dim", std::gcd(descriptor.head_dim / 16, 8)));
   }
   if (descriptor.family == Family::sm90) {
     const std::string why = why_not_bulk_copies(descriptor);

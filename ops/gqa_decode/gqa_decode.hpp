@@ -36,6 +36,8 @@ int cache_element_bytes(const GqaDecode& descriptor);
 struct Plan {
   GqaDecode descriptor;
   Family family = Family::automatic;  ///< chosen: never automatic
+  int head_groups = 1;                ///< blocks that share the heads of a KV head; each reads the cache
+  int heads_per_block = 1;            ///< of a head group; the last may have fewer
   int warps = 4;
   int stages = 0;
   int blocks_per_sm = 0;
@@ -49,6 +51,7 @@ struct Plan {
   PlanReport report;
 
   int chunk_tokens() const { return 16 * warps; }
+  int head_tiles() const { return (heads_per_block + 7) / 8; }
   /// Behind the stages, and behind the results that take their place after the loop: family sm90 keeps a barrier per
   /// warp and stage there.
   int barriers_at(int stage_count) const;
@@ -80,7 +83,10 @@ int merge_bytes(const Plan& plan);
 /// Throws Failure(invalid_argument) for what is not a finite number of reasonable size.
 void check_softmax_scale(double scale);
 
-/// How the blocks of a (sequence, KV head) are made, from host-side bounds and the device alone.
+/// What is split by itself and has a counter: (sequence, KV head, head group).
+std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments);
+
+/// How the blocks of such a one are made, from host-side bounds and the device alone.
 struct Split {
   int splits = 1;
   bool clustered = false;  ///< they are a cluster, and need no workspace

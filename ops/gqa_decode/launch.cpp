@@ -25,14 +25,14 @@ constexpr std::size_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 std::size_t stats_bytes(const Plan& plan, std::int64_t sequences, int splits) {
-  return align256(sequences * splits * plan.descriptor.heads_per_kv * 2 * sizeof(float));
+  return align256(sequences * splits * plan.heads_per_block * 2 * sizeof(float));
 }
 
 std::size_t workspace_for(const Plan& plan, std::int64_t sequences, const Split& split) {
   const int splits = split.splits;
   if (splits == 1 || split.clustered) return 0;
   const std::size_t outputs =
-      align256(sequences * splits * plan.descriptor.heads_per_kv * plan.descriptor.head_dim * sizeof(float));
+      align256(sequences * splits * plan.heads_per_block * plan.descriptor.head_dim * sizeof(float));
   return kWorkspaceCounterBytes + stats_bytes(plan, sequences, splits) + outputs;
 }
 
@@ -73,7 +73,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   const int splits = split.splits;
   const GqaDecode& descriptor = plan.descriptor;
   const int cache_bytes = cache_element_bytes(descriptor);
-  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  const std::int64_t sequences = count_sequences(plan, arguments);
   GqaDecodeArguments result;
   result.query = arguments.query;
   result.key = arguments.key;
@@ -128,7 +128,7 @@ int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, cons
   const int most = std::min(chunks, kMostSplits);
   if (most <= 1) return 1;
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const double partial_bytes = 4.0 * plan.descriptor.heads_per_kv * plan.descriptor.head_dim;
+  const double partial_bytes = 4.0 * plan.heads_per_block * plan.descriptor.head_dim;
   const double chunk_bytes = 2.0 * plan.chunk_tokens() * plan.descriptor.row_bytes();
   const double combine_chunks = 0.5 * partial_bytes / chunk_bytes;
   int best = 1;
@@ -155,7 +155,7 @@ int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, cons
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
   check_bounds(arguments);
-  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  const std::int64_t sequences = count_sequences(plan, arguments);
   return workspace_for(plan, sequences, choose_split(plan, arguments, device));
 }
 
@@ -167,7 +167,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   launch.empty = arguments.batch == 0;
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
-  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  const std::int64_t sequences = count_sequences(plan, arguments);
   const Split split = choose_split(plan, arguments, device);
   require_workspace(workspace, given, workspace_for(plan, sequences, split));
   const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace));

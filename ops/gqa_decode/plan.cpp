@@ -13,9 +13,8 @@ namespace cubit::ops::gqa_decode {
 namespace {
 
 constexpr int kMostStages = 6;
-constexpr int kMostKeptOffsets = 24;
-constexpr int kMostRegistersBesideOffsets = 192;  // of 255; with more, some architecture's compiler spilled
-constexpr int kFewestStages = 3;                  // one in use, one landed or landing, one on its way
+constexpr int kMostRegistersOfTiles = 216;  // counted without offsets; more heads are another block's
+constexpr int kFewestStages = 3;            // one in use, one landed or landing, one on its way
 
 std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
@@ -71,9 +70,8 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
 /// Registers that the loop keeps live, by counting its arrays. Blocks per SM are chosen so that each thread is allowed at
 /// least these; the compiler may use all that it is then allowed, and its report says what it does. `copies`: whose
 /// offsets are kept.
-int count_registers(const GqaDecode& descriptor, int copies) {
+int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   constexpr int kAddressesAndTemporaries = 52;
-  const int head_tiles = (descriptor.heads_per_kv + 7) / 8;
   const int outputs = descriptor.head_dim / 4;
   const bool two_terms = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::fp16;
   const int query = descriptor.head_dim / 8 * (two_terms ? 2 : 1);
@@ -81,6 +79,24 @@ int count_registers(const GqaDecode& descriptor, int copies) {
   const int format = descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4;
   const int per_tile = outputs + query + format + 12;  // 12: scores, references, sums, factors
   return (kAddressesAndTemporaries + copies + head_tiles * per_tile + 7) / 8 * 8;
+}
+
+/// `counted`: without the offsets. With more of either, some architecture's compiler spilled.
+bool keeps_offsets(int copies, int counted) {
+  return (copies <= 20 && counted <= 192) || (copies <= 24 && counted <= 160);
+}
+
+/// As few blocks per KV head as registers allow, of as many heads each.
+void choose_head_groups(Plan& plan) {
+  const int heads = plan.descriptor.heads_per_kv;
+  const int tiles = (heads + 7) / 8;
+  int tiles_per_block = 1;
+  while (tiles_per_block < tiles && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= kMostRegistersOfTiles) {
+    ++tiles_per_block;
+  }
+  const int blocks = (tiles + tiles_per_block - 1) / tiles_per_block;
+  plan.heads_per_block = (heads + blocks - 1) / blocks;
+  plan.head_groups = (heads + plan.heads_per_block - 1) / plan.heads_per_block;
 }
 
 int shared_memory_for(const Plan& plan, int stages) {
@@ -118,10 +134,16 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.stage = codegen::search_layout(32, stage_row_bytes(descriptor), 16, accesses);
   const int copies = descriptor.row_bytes() / plan.copy_bytes;
   // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
-  plan.counted_registers = std::min(count_registers(descriptor, copies), architecture.registers_per_thread);
-  plan.keep_offsets = copies <= kMostKeptOffsets && count_registers(descriptor, 0) <= kMostRegistersBesideOffsets;
+  plan.counted_registers =
+      std::min(count_registers(descriptor, plan.head_tiles(), copies), architecture.registers_per_thread);
+  plan.keep_offsets = keeps_offsets(copies, count_registers(descriptor, plan.head_tiles(), 0));
   plan.slot_period = slot_period(plan.stage, accesses.front());
-  choose_stages(plan, architecture);
+  // A warp for each scheduler of an SM, or half as many where their stages do not fit.
+  for (const int warps : {4, 2}) {
+    plan.warps = warps;
+    choose_stages(plan, architecture);
+    if (plan.stages > 0) return;
+  }
 }
 
 /// As many warps as still give an SM two blocks: the fewer blocks share a sequence, the more often they are one cluster,
@@ -129,7 +151,8 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.cluster_blocks = architecture.cluster_blocks;
   plan.stage = codegen::search_layout(32, stage_row_bytes(plan.descriptor), 16, stage_accesses(plan), true);
-  plan.counted_registers = std::min(count_registers(plan.descriptor, 0), architecture.registers_per_thread);
+  plan.counted_registers =
+      std::min(count_registers(plan.descriptor, plan.head_tiles(), 0), architecture.registers_per_thread);
   for (const int warps : {8, 4, 2}) {
     plan.warps = warps;
     choose_stages(plan, architecture);
@@ -145,6 +168,7 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
   Plan plan;
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
+  choose_head_groups(plan);
   if (plan.family == Family::sm90) {
     choose_bulk_copies(plan, architecture);
   } else {
@@ -164,6 +188,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   header.include(int4 ? "kv_int4_rows.cuh" : "kv_rows16.cuh").include("kv_contiguous.cuh").include("types.cuh");
   header.constant("kHeadDim", descriptor.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
+      .constant("kHeadGroups", plan.head_groups)
+      .constant("kHeadsPerBlock", plan.heads_per_block)
       .constant("kAlignment", descriptor.alignment)
       .constant("kWarps", plan.warps)
       .constant("kStages", plan.stages)
@@ -181,10 +207,10 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .alias("Cache", "cubit::ContiguousCache");
   if (int4) {
     header.constant("kGroups", descriptor.groups)
-        .alias("Format", "cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerKv, kAlignment, kv_stage>");
+        .alias("Format", "cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, kv_stage>");
   } else {
     header.alias("Element", descriptor.kv == KvFormat::bf16 ? "cubit::Bfloat16" : "cubit::Half")
-        .alias("Format", "cubit::Rows16<Query, Element, kHeadDim, kHeadsPerKv, kv_stage>");
+        .alias("Format", "cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, kv_stage>");
   }
   return codegen::assemble(
       descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture, "gqa_decode",

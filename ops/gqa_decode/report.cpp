@@ -14,9 +14,21 @@ std::string swizzle_text(const codegen::Swizzle& swizzle) {
   return fmt::format("swizzle of {} bits, from bit {} onto bit {}", swizzle.bits, swizzle.shift_from, swizzle.base);
 }
 
-Decision tile_decision(const GqaDecode& descriptor) {
-  return {"tile", fmt::format("16 tokens x {} heads", 8 * ((descriptor.heads_per_kv + 7) / 8)),
-          "tokens are the M of mma.m16n8k16 and heads its N: one tile of heads per 8 query heads of a KV head"};
+Decision tile_decision(const Plan& plan) {
+  return {"tile", fmt::format("16 tokens x {} heads", 8 * plan.head_tiles()),
+          "tokens are the M of mma.m16n8k16 and heads its N: one tile of heads per 8 query heads of a block"};
+}
+
+Decision head_group_decision(const Plan& plan) {
+  const int heads = plan.descriptor.heads_per_kv;
+  if (plan.head_groups == 1) {
+    return {"head_groups", "1", fmt::format("{} heads fit the registers of one block: the cache is read once", heads)};
+  }
+  return {
+      "head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
+      fmt::format("registers hold no more heads at head_dim={}; every group's block reads the cache, at best all but "
+                  "one from the L2, which {} times the bytes cross",
+                  plan.descriptor.head_dim, plan.head_groups)};
 }
 
 Decision operand_decision(const GqaDecode& descriptor) {
@@ -46,14 +58,16 @@ Decision copy_decision(const Plan& plan) {
                       plan.row_header_bytes(), descriptor.row_bytes() - plan.row_header_bytes())};
 }
 
-Decision warp_decision(const Plan& plan) {
+Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
+  std::string why = "one per scheduler of an SM";
   if (plan.family == Family::sm90) {
-    return {"warps", std::to_string(plan.warps),
-            "each walks its own tiles, so the loop has no barrier of the block; the most that leave an SM two blocks, "
-            "so that few share a sequence"};
+    why = "the most that leave an SM two blocks, so that few share a sequence, or the fewest";
+  } else if (plan.warps < 4) {
+    why = fmt::format("the stages of one per scheduler, {} bytes each, do not fit {} bytes of shared memory",
+                      plan.stage.size(), architecture.shared_memory_per_block);
   }
   return {"warps", std::to_string(plan.warps),
-          "one per scheduler of an SM; each walks its own tiles, so the loop has no barrier of the block"};
+          "each walks its own tiles, so the loop has no barrier of the block; " + why};
 }
 
 Decision split_decision(const Plan& plan) {
@@ -71,7 +85,8 @@ Decision offset_decision(const Plan& plan) {
             "fewer instructions per tile, and a register for each copy is at hand"};
   }
   return {"copy offsets", "computed for every tile",
-          "two tiles of heads with many groups, or narrow copies of wide rows, leave too few registers"};
+          fmt::format("{} of them beside what else the loop keeps would leave too few registers",
+                      plan.descriptor.row_bytes() / plan.copy_bytes)};
 }
 
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
@@ -128,9 +143,10 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   add_tile(report, {"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)});
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
   report.memory = memory_map(plan);
-  report.decisions = {tile_decision(descriptor),
+  report.decisions = {tile_decision(plan),
+                      head_group_decision(plan),
                       operand_decision(descriptor),
-                      warp_decision(plan),
+                      warp_decision(plan, architecture),
                       copy_decision(plan),
                       {"stage",
                        fmt::format("{} bytes, {} from row to row, {}", plan.stage.size(), plan.stage.pitch,

@@ -48,7 +48,7 @@ class Model {
   double merge(const Split& split) const {
     if (split.splits == 1) return 0;
     if (split.clustered) return kClusterMerge;
-    return kWorkspaceMerge + 4.0 * plan_.descriptor.heads_per_kv * plan_.descriptor.head_dim * split.splits;
+    return kWorkspaceMerge + 4.0 * plan_.heads_per_block * plan_.descriptor.head_dim * split.splits;
   }
 
   const Plan& plan_;
@@ -96,13 +96,17 @@ Split cheapest(const Plan& plan, const cubit_gqa_decode_arguments& arguments, st
 
 }  // namespace
 
+std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
+  return std::int64_t{arguments.batch} * arguments.kv_heads * plan.head_groups;
+}
+
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device) {
   check_request(plan, arguments);
-  const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
+  const std::int64_t sequences = count_sequences(plan, arguments);
   if (arguments.splits > 0) {
     const bool clustered = arguments.merge == CUBIT_MERGE_CLUSTER && arguments.splits > 1;
     require_argument(clustered || arguments.splits == 1 || sequences <= kCounters, "splits",
-                     "more than one needs a counter per sequence and KV head, of which there are 4096",
+                     "more than one needs a counter per sequence, KV head and head group, of which there are 4096",
                      arguments.splits);
     return {arguments.splits, clustered};
   }

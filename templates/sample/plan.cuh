@@ -9,6 +9,8 @@ namespace plan {
 
 constexpr int kHeadDim = 128;
 constexpr int kHeadsPerKv = 8;
+constexpr int kHeadGroups = 1;
+constexpr int kHeadsPerBlock = 8;
 constexpr int kAlignment = 16;
 constexpr int kWarps = 4;
 constexpr int kStages = 4;
@@ -23,6 +25,6 @@ using Query = cubit::Bfloat16;
 using Output = cubit::Bfloat16;
 using Cache = cubit::ContiguousCache;
 constexpr int kGroups = 4;
-using Format = cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerKv, kAlignment, kv_stage>;
+using Format = cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, kv_stage>;
 
 }  // namespace plan

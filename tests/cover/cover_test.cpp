@@ -1,4 +1,5 @@
-// Every operator on the CPU device, over a pairwise cover of its fields (CUBIT_FULL_COVER: over all descriptors). Of each
+// Every operator on the CPU device, over a pairwise cover of its fields (CUBIT_FULL_COVER: over all combinations; of a
+// range of numbers a choice, see descriptors.cpp). Of each
 // kernel it proves, on small made-up problems (ragged lengths, an empty sequence, several splits, padded rows, hard data):
 //
 //   - it computes the double-precision reference within the operator's tolerance, and touches nothing around its tensors;
@@ -6,8 +7,8 @@
 //   - each shared-memory access that the plan has proved is executed, and meets the banks as the proof says.
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
-// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 81 descriptors
-// of gqa_decode and 3 of stream_read as 126 kernels, which hold all 357 pairs. Skipped where there is no NVRTC.
+// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 84 descriptors
+// of gqa_decode and 3 of stream_read as 127 kernels, which hold all 546 pairs. Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 

@@ -12,13 +12,25 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// "64, 128" or "1 to 16".
+/// Of a range, which is a size that is divided into tiles: its ends, powers of two, one more, and three quarters.
+bool is_telling(int value, int first, int last) {
+  if (value == first || value == last) return true;
+  for (int power = 1; power <= last; power *= 2) {
+    if (value - power == 0 || value - power == 1 || 4 * value == 3 * power) return true;
+  }
+  return false;
+}
+
+/// Of "64, 128" all, of "1 to 64" those that tell something.
 std::vector<std::string> accepted_values(const std::string& accepts) {
   std::vector<std::string> values;
   const std::size_t range = accepts.find(" to ");
   if (range != std::string::npos) {
+    const int first = std::stoi(accepts);
     const int last = std::stoi(accepts.substr(range + 4));
-    for (int value = std::stoi(accepts); value <= last; ++value) values.push_back(std::to_string(value));
+    for (int value = first; value <= last; ++value) {
+      if (is_telling(value, first, last)) values.push_back(std::to_string(value));
+    }
     return values;
   }
   std::istringstream words(accepts);

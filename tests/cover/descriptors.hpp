@@ -15,7 +15,7 @@ struct Cover {
 /// Short lists in which every legal pair of values occurs, operator after operator.
 Cover pairwise_descriptors();
 
-/// Every descriptor there is.
+/// Every descriptor there is; of a field that is a range, only some values, here and above.
 Cover all_descriptors();
 
 }  // namespace cubit::tests

@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kPipeline = "pipeline";
 constexpr const char* kRows = "gqa_decode:heads_per_kv=8";
 constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4";
+constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17";  // 9 and 8
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kSplit = "batch=1,context=3995,splits=4,merge=2";
@@ -49,6 +50,9 @@ constexpr Mutant kMutants[] = {
      "atom.relaxed.gpu.global.add.u32", "race in global memory", "none: racecheck watches shared memory only"},
     {"release_to_the_block_only", kRows, "batch=1,context=1024", "split_kv.cuh", "atom.acq_rel.gpu.global.add.u32",
      "atom.acq_rel.cta.global.add.u32", "race in global memory", "none: racecheck watches shared memory only"},
+    {"heads_beyond_the_last_group", kHeadGroups, "batch=1,context=100", "gqa_decode_block.cuh",
+     "min(plan::kHeadsPerBlock, plan::kHeadsPerKv - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
+     "are in no allocation", "memcheck"},
     {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
      "", "none: that is for a profiler"},
     {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad == 0) partial_stats",

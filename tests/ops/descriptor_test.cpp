@@ -18,7 +18,8 @@ TEST(GqaDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
     EXPECT_EQ(gqa_decode::parse(text), descriptor) << text;
     EXPECT_EQ(find_operator(text).canonical(text), text);
   }
-  EXPECT_EQ(texts.size(), 2u * 16 * 2 * 2 * 3 * 2 + 16u * 2 * 2 * 3 * (3 + 4));
+  const unsigned int4_caches = 3 + 2 + 4 + 3 + 4;  // group counts of head_dim 64, 96, 128, 192 and 256
+  EXPECT_EQ(texts.size(), 64u * 2 * 2 * 3 * (5 * 2 + int4_caches));
 }
 
 TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
@@ -57,17 +58,18 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"gqa_decode:speed=9",
                 "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
                 "heads_per_kv, kv, groups, query, output, alignment, family"},
-        Refused{"gqa_decode:head_dim=100",
-                "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 128"},
+        Refused{
+            "gqa_decode:head_dim=100",
+            "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 96, 128, 192, 256"},
         Refused{"gqa_decode:kv=int4_rows,groups=3",
                 "descriptor \"gqa_decode:kv=int4_rows,groups=3\": 3 is not a value of groups; accepted: 1, 2, 4, 8"},
         Refused{"gqa_decode:heads_per_kv=99999999999999999999",
                 "descriptor \"gqa_decode:heads_per_kv=99999999999999999999\": 99999999999999999999 is not a value of "
-                "heads_per_kv; accepted: 1 to 16"},
+                "heads_per_kv; accepted: 1 to 64"},
         Refused{"gqa_decode:heads_per_kv=0",
-                "descriptor \"gqa_decode:heads_per_kv=0\": 0 is not a value of heads_per_kv; accepted: 1 to 16"},
+                "descriptor \"gqa_decode:heads_per_kv=0\": 0 is not a value of heads_per_kv; accepted: 1 to 64"},
         Refused{"gqa_decode:heads_per_kv=8x",
-                "descriptor \"gqa_decode:heads_per_kv=8x\": 8x is not a value of heads_per_kv; accepted: 1 to 16"},
+                "descriptor \"gqa_decode:heads_per_kv=8x\": 8x is not a value of heads_per_kv; accepted: 1 to 64"},
         Refused{"gqa_decode:groups=1",
                 "descriptor \"gqa_decode:groups=1\": the field groups applies to kv=int4_rows only; "
                 "leave groups out or ask for kv=int4_rows"},
@@ -75,6 +77,15 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"gqa_decode:head_dim=64,kv=int4_rows,groups=8\": 64 channels in 8 groups are 8 per group, "
                 "not a "
                 "multiple of 16; at most 4 groups for this head_dim"},
+        Refused{"gqa_decode:heads_per_kv=65",
+                "descriptor \"gqa_decode:heads_per_kv=65\": 65 is not a value of heads_per_kv; accepted: 1 to 64"},
+        Refused{
+            "gqa_decode:head_dim=96,kv=int4_rows,groups=4",
+            "descriptor \"gqa_decode:head_dim=96,kv=int4_rows,groups=4\": 96 channels in 4 groups are 24 per group, "
+            "not a multiple of 16; at most 2 groups for this head_dim"},
+        Refused{"gqa_decode:head_dim=192,kv=int4_rows,groups=8",
+                "descriptor \"gqa_decode:head_dim=192,kv=int4_rows,groups=8\": 192 channels in 8 groups are 24 per "
+                "group, not a multiple of 16; at most 4 groups for this head_dim"},
         Refused{"gqa_decode:kv=bf16,kv=fp16",
                 "descriptor \"gqa_decode:kv=bf16,kv=fp16\": the field kv is given twice; give "
                 "each field once"},

@@ -98,6 +98,27 @@ TEST(GqaLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
   }
 }
 
+TEST(GqaLaunch, HeadGroupsAreSplitEachByItself) {
+  const auto plan = plan_of("gqa_decode:heads_per_kv=35");
+  ASSERT_EQ(plan.head_groups, 3);
+  ASSERT_EQ(plan.heads_per_block, 12);
+  auto arguments = arguments_of(4, 2, 8192);
+  const std::size_t bytes = gqa_decode::workspace_bytes(plan, &arguments, h200());
+  auto* base = static_cast<char*>(address(0x100000));
+  const Launch launch = gqa_decode::encode(plan, &arguments, base, bytes, h200());
+  const auto parameters = parameters_of(launch);
+  ASSERT_GT(parameters.splits, 1);
+  const std::int64_t blocks = std::int64_t{4} * 2 * 3 * parameters.splits;
+  EXPECT_EQ(launch.shape.grid[0], static_cast<unsigned>(blocks));
+  EXPECT_GE(reinterpret_cast<char*>(parameters.partial),
+            reinterpret_cast<char*>(parameters.partial_stats) + blocks * 12 * 8);
+  EXPECT_LE(reinterpret_cast<char*>(parameters.partial) + blocks * 12 * 128 * 4, base + bytes);
+  // Each group has a counter of its own: more than there are means no splits.
+  arguments.batch = static_cast<int>(kWorkspaceCounterBytes / sizeof(unsigned)) / 2 / 3 + 1;
+  arguments.max_length = 1 << 20;
+  EXPECT_EQ(gqa_decode::workspace_bytes(plan, &arguments, h200()), 0u);
+}
+
 TEST(GqaLaunch, StridesBecomeBytes) {
   const auto plan = plan_of("gqa_decode:heads_per_kv=8");
   auto arguments = arguments_of(4, 2, 16);

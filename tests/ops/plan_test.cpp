@@ -148,6 +148,37 @@ TEST(GqaPlan, EveryDescriptorHasOne) {
   }
 }
 
+/// Every head is some block's, no block is empty, and one more tile of heads would not fit.
+TEST(GqaPlan, HeadGroupsShareTheHeadsEvenly) {
+  const auto& architecture = codegen::find_architecture("sm_86");
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
+    for (int heads = 1; heads <= 64; ++heads) {
+      const auto plan = gqa_decode::make_plan({.head_dim = head_dim, .heads_per_kv = heads}, architecture);
+      const int before_last = (plan.head_groups - 1) * plan.heads_per_block;
+      EXPECT_TRUE(before_last < heads && heads <= before_last + plan.heads_per_block) << head_dim << ' ' << heads;
+      const int tiles = (heads + 7) / 8;
+      const int most = head_dim == 64 ? 4 : head_dim == 96 ? 3 : head_dim == 128 ? 2 : 1;
+      EXPECT_EQ(plan.head_groups, (tiles + most - 1) / most) << head_dim << ' ' << heads;
+      EXPECT_NE(reason_of(plan, "head_groups"), "");
+    }
+  }
+}
+
+TEST(GqaPlan, TakesFewerWarpsWhereTheirStagesDoNotFit) {
+  const auto warps = [](const GqaDecode& descriptor, const char* architecture) {
+    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
+    EXPECT_LE(plan.shared_memory, codegen::find_architecture(architecture).shared_memory_per_block);
+    EXPECT_EQ(reason_of(plan, "warps").find("do not fit") != std::string::npos, plan.warps < 4);
+    return plan.warps;
+  };
+  const GqaDecode wide{.head_dim = 256};
+  const GqaDecode packed{.head_dim = 256, .kv = KvFormat::int4_rows, .groups = 8};
+  EXPECT_EQ(warps(wide, "sm_90a"), 4);
+  EXPECT_EQ(warps(wide, "sm_80"), 2);
+  EXPECT_EQ(warps(wide, "sm_120"), 2);
+  EXPECT_EQ(warps(packed, "sm_120"), 4);
+}
+
 TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
   try {
     find_operator("gqa_decode").specialise("gqa_decode", codegen::find_architecture("sm_75"));

@@ -9,30 +9,31 @@
 
 namespace cubit::tests {
 
-/// Every legal value.
+/// Every legal value; the architecture chooses the family.
 inline std::vector<GqaDecode> all_gqa_descriptors() {
   std::vector<GqaDecode> all;
-  for (const int head_dim : {64, 128})
-    for (int heads = 1; heads <= 16; ++heads)
+  for (const int head_dim : {64, 96, 128, 192, 256})
+    for (int heads = 1; heads <= 64; ++heads)
       for (const KvFormat kv : {KvFormat::bf16, KvFormat::fp16, KvFormat::int4_rows})
         for (const int groups : {1, 2, 4, 8})
           for (const Element query : {Element::bf16, Element::fp16})
             for (const Element output : {Element::bf16, Element::fp16})
               for (const int alignment : {16, 8, 4}) {
-                const bool legal = kv == KvFormat::int4_rows ? head_dim / groups % 16 == 0 : groups == 1;
+                const bool legal = kv == KvFormat::int4_rows ? head_dim % (16 * groups) == 0 : groups == 1;
                 if (legal) all.push_back({head_dim, heads, kv, groups, query, output, alignment});
               }
   return all;
 }
 
+/// Of the 64 numbers of heads: one to three tiles of 8 heads, full and not; head groups of equal and unequal size.
 /// `dense_only`: only those whose unpadded rows satisfy their alignment, so that dense tensors can be launched.
 inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   struct Cache {
     KvFormat kv;
     int groups;
   };
-  static const std::vector<int> head_dims = {64, 128};
-  static const std::vector<int> heads = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  static const std::vector<int> head_dims = {64, 96, 128, 192, 256};
+  static const std::vector<int> heads = {1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33, 48, 63, 64};
   static const std::vector<Cache> caches = {{KvFormat::bf16, 1},      {KvFormat::fp16, 1},
                                             {KvFormat::int4_rows, 1}, {KvFormat::int4_rows, 2},
                                             {KvFormat::int4_rows, 4}, {KvFormat::int4_rows, 8}};
@@ -51,11 +52,11 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   };
   const auto legal = [&](const Combination& c) {
     const GqaDecode descriptor = make(c);
-    if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim / descriptor.groups % 16 != 0) return false;
+    if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim % (16 * descriptor.groups) != 0) return false;
     return !dense_only || descriptor.row_bytes() % descriptor.alignment == 0;
   };
   std::vector<GqaDecode> descriptors;
-  for (const Combination& c : pairwise_cover({2, 16, 6, 2, 2, 3}, legal)) descriptors.push_back(make(c));
+  for (const Combination& c : pairwise_cover({5, 18, 6, 2, 2, 3}, legal)) descriptors.push_back(make(c));
   return descriptors;
 }
 

@@ -27,8 +27,8 @@ enum class Family {
 /// Attention of one new token per sequence over a KV cache.
 /// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)
 struct GqaDecode {
-  int head_dim = 128;    ///< channels per head: 64 or 128
-  int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 16
+  int head_dim = 128;    ///< channels per head: 64, 96, 128, 192 or 256
+  int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 64
   KvFormat kv = KvFormat::bf16;
   int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
   Element query = Element::bf16;
