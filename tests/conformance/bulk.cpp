@@ -56,13 +56,15 @@ void arrivals(Cases& cases) {
               "createpolicy.fractional.L2::evict_first.b64 %d9, 1.0;\n  " + expect(512) +
                   copy(form + ".L2::cache_hint", 0, 512, ", %d9") + wait(0),
               128);
-  add_arrival(cases, "cp.async.bulk, four to one phase",
-              expect(512) + copy(form, 0, 16) + copy(form, 16, 112) + copy(form, 128, 256) + copy(form, 384, 128) +
-                  wait(0),
-              128);
+  add_arrival(
+      cases, "cp.async.bulk, four to one phase",
+      expect(512) + copy(form, 0, 16) + copy(form, 16, 112) + copy(form, 128, 256) + copy(form, 384, 128) + wait(0),
+      128);
   add_arrival(cases, "cp.async.bulk before its expect_tx", copy(form, 0, 256) + expect(256) + wait(0), 64);
-  add_arrival(cases, "cp.async.bulk in two phases",
-              expect(256) + copy(form, 0, 256) + wait(0) + "bar.sync 0;\n  " + expect(256) + copy(form, 256, 256) + wait(1), 128);
+  add_arrival(
+      cases, "cp.async.bulk in two phases",
+      expect(256) + copy(form, 0, 256) + wait(0) + "bar.sync 0;\n  " + expect(256) + copy(form, 256, 256) + wait(1),
+      128);
   add_arrival(cases, "cp.async.bulk.prefetch.L2.global",
               "@%p0 cp.async.bulk.prefetch.L2.global [%in], 512;\n  " + expect(128) + copy(form, 0, 128) + wait(0), 32);
 }
@@ -84,9 +86,9 @@ void departures(Cases& cases) {
   const std::string commit = " @%p0 cp.async.bulk.commit_group;";
   const std::string wait_all = " @%p0 cp.async.bulk.wait_group 0;";
   add_departure(form, fmt::format("@%p0 {} [%d0], [%r1], 512;", form) + commit + wait_all);
-  add_departure(form + ".L2::cache_hint",
-                "createpolicy.fractional.L2::evict_first.b64 %d9, 1.0; " +
-                    fmt::format("@%p0 {}.L2::cache_hint [%d0], [%r1], 512, %d9;", form) + commit + wait_all);
+  add_departure(form + ".L2::cache_hint", "createpolicy.fractional.L2::evict_first.b64 %d9, 1.0; " +
+                                              fmt::format("@%p0 {}.L2::cache_hint [%d0], [%r1], 512, %d9;", form) +
+                                              commit + wait_all);
   add_departure("cp.async.bulk.wait_group of two groups",
                 fmt::format("@%p0 {0} [%d0], [%r1], 256;{1} @%p0 {0} [%d0+256], [%r1+256], 256;{1}"
                             " @%p0 cp.async.bulk.wait_group 1;",
@@ -148,8 +150,9 @@ void reduced(Cases& cases) {
     // The reduction reads what threads have written: fences of both spaces.
     add(cases, {.name = opcode,
                 .declarations = kShared,
-                .body = kStart + "and.b32 %r4, %t, 1; setp.ne.u32 %p1, %r4, 0; mov.u64 %d0, place; "
-                                 "mad.wide.u32 %d1, %t, 4, %d0; " +
+                .body = kStart +
+                        "and.b32 %r4, %t, 1; setp.ne.u32 %p1, %r4, 0; mov.u64 %d0, place; "
+                        "mad.wide.u32 %d1, %t, 4, %d0; " +
                         store("st.shared.u32 [%r2]", given.with) + store("st.global.u32 [%d1]", given.before) +
                         fmt::format("fence.proxy.async; bar.sync 0;\n  @%p0 {} [%d0], [%r1], 256; "
                                     "@%p0 cp.async.bulk.commit_group; @%p0 cp.async.bulk.wait_group 0; bar.sync 0; "
@@ -163,21 +166,21 @@ void reduced(Cases& cases) {
 /// Block 1 of three sends to the blocks of a mask.
 void multicast(Cases& cases) {
   const std::vector<std::uint32_t> input = numbered(32);
-  const std::string opcode =
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster";
+  const std::string opcode = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster";
   const auto is_member = [](unsigned block) { return block != 1; };
-  add(cases, {.name = opcode,
-              .declarations = kShared,
-              .body = kStart + "st.shared.u32 [%r2], 0x55555555; fence.proxy.async.shared::cta; " + expect(128) +
-                      kClusterSync +
-                      fmt::format("mov.u32 %r4, %cluster_ctarank; setp.eq.and.u32 %p2, %r4, 1, %p0; mov.u16 %s0, 5;\n"
-                                  "  @%p2 {} [%r1], [%in], 128, [%r8], %s0; setp.eq.u32 %p3, %r4, 1; @%p3 bra over;\n  ",
-                                  opcode) +
-                      wait(0) + "over: ld.shared.u32 %z0, [%r2];\n  " + kClusterSync,
-              .directives = "\n.reqnctapercluster 3, 1, 1",
-              .blocks = 3,
-              .input = input,
-              .model = [=](unsigned thread, int) { return is_member(thread / 32) ? input[thread % 32] : 0x55555555U; }});
+  add(cases,
+      {.name = opcode,
+       .declarations = kShared,
+       .body = kStart + "st.shared.u32 [%r2], 0x55555555; fence.proxy.async.shared::cta; " + expect(128) +
+               kClusterSync +
+               fmt::format("mov.u32 %r4, %cluster_ctarank; setp.eq.and.u32 %p2, %r4, 1, %p0; mov.u16 %s0, 5;\n"
+                           "  @%p2 {} [%r1], [%in], 128, [%r8], %s0; setp.eq.u32 %p3, %r4, 1; @%p3 bra over;\n  ",
+                           opcode) +
+               wait(0) + "over: ld.shared.u32 %z0, [%r2];\n  " + kClusterSync,
+       .directives = "\n.reqnctapercluster 3, 1, 1",
+       .blocks = 3,
+       .input = input,
+       .model = [=](unsigned thread, int) { return is_member(thread / 32) ? input[thread % 32] : 0x55555555U; }});
 }
 
 }  // namespace

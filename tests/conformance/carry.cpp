@@ -91,8 +91,8 @@ void chains(Cases& cases) {
   const std::string split =
       "mov.b64 {%r0, %r1}, %a0; mov.b64 {%r2, %r3}, %a1; mov.b64 {%r4, %r5}, %a2; mov.b64 {%r6, %r7}, %a3;\n  ";
   const auto add_chain = [&](const std::string& name, const std::string& body, std::function<Row(const Row&)> model) {
-    add(cases,
-        {.name = name, .body = body, .sources = {8, 8, 8, 8}, .results = {8, 8}, .model = std::move(model)}, rows);
+    add(cases, {.name = name, .body = body, .sources = {8, 8, 8, 8}, .results = {8, 8}, .model = std::move(model)},
+        rows);
   };
   for (const char* root : {"add", "sub"}) {
     const bool adds = root[0] == 'a';
@@ -110,10 +110,11 @@ void chains(Cases& cases) {
   add_chain("mad.lo.cc.u64, madc.hi.u64", "mad.lo.cc.u64 %z0, %a0, %a1, %a2; madc.hi.u64 %z1, %a0, %a1, %a3;",
             [](const Row& row) { return parted(Wide{row[0]} * row[1] + joined(row, 2)); });
   add_chain("mul of 64 bits by mad.cc of 32",
-            split + "mul.lo.u32 %r8, %r0, %r2; mul.hi.u32 %r9, %r0, %r2; mad.lo.cc.u32 %r9, %r0, %r3, %r9; "
-                    "madc.hi.u32 %r10, %r0, %r3, 0; mad.lo.cc.u32 %r9, %r1, %r2, %r9; madc.hi.cc.u32 %r10, %r1, %r2, "
-                    "%r10; addc.u32 %r11, 0, 0; mad.lo.cc.u32 %r10, %r1, %r3, %r10; madc.hi.u32 %r11, %r1, %r3, %r11; "
-                    "mov.b64 %z0, {%r8, %r9}; mov.b64 %z1, {%r10, %r11};",
+            split +
+                "mul.lo.u32 %r8, %r0, %r2; mul.hi.u32 %r9, %r0, %r2; mad.lo.cc.u32 %r9, %r0, %r3, %r9; "
+                "madc.hi.u32 %r10, %r0, %r3, 0; mad.lo.cc.u32 %r9, %r1, %r2, %r9; madc.hi.cc.u32 %r10, %r1, %r2, "
+                "%r10; addc.u32 %r11, 0, 0; mad.lo.cc.u32 %r10, %r1, %r3, %r10; madc.hi.u32 %r11, %r1, %r3, %r11; "
+                "mov.b64 %z0, {%r8, %r9}; mov.b64 %z1, {%r10, %r11};",
             [](const Row& row) { return parted(Wide{row[0]} * row[1]); });
 }
 

@@ -32,7 +32,8 @@ void registers(Cases& cases) {
                 .blocks = 4,
                 .model = [value = row.value](unsigned thread, int) { return value(thread / 32); }});
   }
-  const std::string ask = "mov.pred %p0, %is_explicit_cluster; selp.u32 %z0, 1, 0, %p0; mov.u32 %z1, %cluster_nctarank;";
+  const std::string ask =
+      "mov.pred %p0, %is_explicit_cluster; selp.u32 %z0, 1, 0, %p0; mov.u32 %z1, %cluster_nctarank;";
   add(cases, {.name = "%is_explicit_cluster of a cluster",
               .body = ask,
               .directives = kPair,
@@ -52,7 +53,9 @@ const std::string kStart = fmt::format(R"(mov.u32 %r0, tile; shl.b32 %r1, %t, 4;
                                        kClusterSync);
 
 /// The thread of the same number in the other block of the pair.
-unsigned peer(unsigned thread, unsigned threads) { return thread / threads % 2 == 0 ? thread + threads : thread - threads; }
+unsigned peer(unsigned thread, unsigned threads) {
+  return thread / threads % 2 == 0 ? thread + threads : thread - threads;
+}
 std::uint32_t word_of(unsigned thread, int index) { return thread * 0x10001U + static_cast<std::uint32_t>(index); }
 
 void add_pair(Cases& cases, const std::string& name, const std::string& body, int results,
@@ -68,11 +71,11 @@ void add_pair(Cases& cases, const std::string& name, const std::string& body, in
 }
 
 void barriers(Cases& cases) {
-  for (const char* barrier :
-       {"barrier.cluster.arrive; barrier.cluster.wait;", "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
-        "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;",
-        "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;",
-        "fence.acq_rel.cluster; barrier.cluster.arrive.relaxed; barrier.cluster.wait.acquire;"}) {
+  for (const char* barrier : {"barrier.cluster.arrive; barrier.cluster.wait;",
+                              "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+                              "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;",
+                              "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;",
+                              "fence.acq_rel.cluster; barrier.cluster.arrive.relaxed; barrier.cluster.wait.acquire;"}) {
     // Turn by turn: what the other wrote, and one more.
     add_pair(cases, barrier,
              fmt::format("ld.shared::cluster.u32 %r5, [%r3]; {0} add.u32 %r5, %r5, 1; st.shared.u32 [%r2], %r5; {0} "
@@ -108,17 +111,19 @@ void loads(Cases& cases) {
 
 void stores(Cases& cases) {
   const auto add_store = [&](const std::string& name, const std::string& store, int results) {
-    add_pair(cases, name,
-             store + "\n  " + kClusterSync +
-                 [&] {
-                   std::string loads;
-                   for (int i = 0; i < results; ++i) loads += fmt::format("ld.shared.u32 %z{}, [%r2+{}]; ", i, 4 * i);
-                   return loads;
-                 }(),
-             results, [](unsigned thread, int index) { return word_of(peer(thread, 64), index) * 3; });
+    add_pair(
+        cases, name,
+        store + "\n  " + kClusterSync +
+            [&] {
+              std::string loads;
+              for (int i = 0; i < results; ++i) loads += fmt::format("ld.shared.u32 %z{}, [%r2+{}]; ", i, 4 * i);
+              return loads;
+            }(),
+        results, [](unsigned thread, int index) { return word_of(peer(thread, 64), index) * 3; });
   };
-  const std::string values = "mul.lo.u32 %r5, %r20, 3; mul.lo.u32 %r6, %r21, 3; mul.lo.u32 %r7, %r22, 3; "
-                             "mul.lo.u32 %r8, %r23, 3; mov.b64 %d2, {%r5, %r6}; ";
+  const std::string values =
+      "mul.lo.u32 %r5, %r20, 3; mul.lo.u32 %r6, %r21, 3; mul.lo.u32 %r7, %r22, 3; "
+      "mul.lo.u32 %r8, %r23, 3; mov.b64 %d2, {%r5, %r6}; ";
   for (const char* form : {"st.shared::cluster.u32", "st.volatile.shared::cluster.u32",
                            "st.relaxed.cluster.shared::cluster.u32", "st.release.cluster.shared::cluster.u32"})
     add_store(form, values + fmt::format("{} [%r3], %r5;", form), 1);
@@ -192,7 +197,8 @@ void atomics(Cases& cases) {
              return index < 2 ? word_of(peer(thread, 64), index) : word_of(thread, index % 2) + (index == 2 ? 2 : 1);
            });
   add_pair(cases, "red.relaxed.cluster.shared::cluster.add.u32 of one place",
-           fmt::format("mov.u32 %r5, 0; mapa.shared::cluster.u32 %r6, %r0, %r5; st.shared.u32 [%r0+1024], 0;\n  {0}"
+           fmt::format("mov.u32 %r5, 0; mapa.shared::cluster.u32 %r6, %r0, %r5; setp.eq.u32 %p0, %t, 0; @%p0 "
+                       "st.shared.u32 [%r0+1024], 0;\n  {0}"
                        "red.relaxed.cluster.shared::cluster.add.u32 [%r6+1024], %t;\n  {0}"
                        "ld.shared::cluster.u32 %z0, [%r6+1024];",
                        kClusterSync),
@@ -213,9 +219,8 @@ void sendings(Cases& cases) {
     add_pair(cases, opcode,
              prepare + expect(64 * bytes) + kClusterSync + "mov.b64 %d0, {%r20, %r21}; mov.b64 %d1, {%r22, %r23};\n  " +
                  fmt::format("{} [%r3], {}, [%r10];\n  ", opcode, value) + wait + load,
-             4, [=](unsigned thread, int index) {
-               return word_of(4 * index < bytes ? peer(thread, 64) : thread, index);
-             });
+             4,
+             [=](unsigned thread, int index) { return word_of(4 * index < bytes ? peer(thread, 64) : thread, index); });
   };
   const std::string send = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes";
   add_send(send + ".b32", "%r20", 4);

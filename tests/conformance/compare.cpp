@@ -75,14 +75,18 @@ void comparisons(Cases& cases, const Type& type, const char* flush) {
        .body = single,
        .sources = {2, 2},
        .results = {4},
-       .model = [type](const Row& row) -> Row { return {all_of_halves(type, row, 0), 0, 0, 0}; }},
+       .model = [type](const Row& row) -> Row {
+         return {all_of_halves(type, row, 0), 0, 0, 0};
+       }},
       rows_of(type, false));
   add(cases,
       {.name = fmt::format("setp.*{}.{}x2", flush, type.name),
        .body = pair,
        .sources = {4, 4},
        .results = {4, 4},
-       .model = [type](const Row& row) -> Row { return {all_of_halves(type, row, 0), all_of_halves(type, row, 16), 0, 0}; }},
+       .model = [type](const Row& row) -> Row {
+         return {all_of_halves(type, row, 0), all_of_halves(type, row, 16), 0, 0};
+       }},
       rows_of(type, true));
 }
 

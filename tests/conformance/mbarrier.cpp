@@ -44,9 +44,10 @@ void arrivals(Cases& cases) {
     const char* text;
   };
   for (const Form& form : {
-           Form{"mbarrier.arrive.shared.b64", "mbarrier.arrive.shared.b64 %d0, [bar]; "
-                                              "mbarrier.arrive.shared.b64 %d0, [bar]; @@"
-                                              "mbarrier.arrive.shared.b64 %d0, [bar];"},
+           Form{"mbarrier.arrive.shared.b64",
+                "mbarrier.arrive.shared.b64 %d0, [bar]; "
+                "mbarrier.arrive.shared.b64 %d0, [bar]; @@"
+                "mbarrier.arrive.shared.b64 %d0, [bar];"},
            Form{"mbarrier.arrive.shared.b64 of a count",
                 "mbarrier.arrive.shared.b64 %d0, [bar], 2; @@mbarrier.arrive.shared.b64 %d0, [bar], 1;"},
            Form{"mbarrier.arrive.shared::cta.b64 to _",
@@ -54,12 +55,15 @@ void arrivals(Cases& cases) {
            Form{"mbarrier.arrive.b64 of a generic address",
                 "cvt.u64.u32 %d1, %r8; cvta.shared.u64 %d1, %d1; mbarrier.arrive.b64 %d0, [%d1], 2; "
                 "@@mbarrier.arrive.b64 %d0, [%d1];"},
-           Form{"mbarrier.arrive.release.cta", "mbarrier.arrive.release.cta.shared::cta.b64 %d0, [bar], 2; "
-                                               "@@mbarrier.arrive.release.cta.shared::cta.b64 %d0, [bar];"},
-           Form{"mbarrier.arrive.release.cluster", "mbarrier.arrive.release.cluster.shared::cta.b64 %d0, [bar], 2; "
-                                                   "@@mbarrier.arrive.release.cluster.shared::cta.b64 %d0, [bar];"},
-           Form{"mbarrier.arrive.noComplete", "mbarrier.arrive.noComplete.shared.b64 %d0, [bar], 2; "
-                                              "@@mbarrier.arrive.shared.b64 %d0, [bar];"},
+           Form{"mbarrier.arrive.release.cta",
+                "mbarrier.arrive.release.cta.shared::cta.b64 %d0, [bar], 2; "
+                "@@mbarrier.arrive.release.cta.shared::cta.b64 %d0, [bar];"},
+           Form{"mbarrier.arrive.release.cluster",
+                "mbarrier.arrive.release.cluster.shared::cta.b64 %d0, [bar], 2; "
+                "@@mbarrier.arrive.release.cluster.shared::cta.b64 %d0, [bar];"},
+           Form{"mbarrier.arrive.noComplete",
+                "mbarrier.arrive.noComplete.shared.b64 %d0, [bar], 2; "
+                "@@mbarrier.arrive.shared.b64 %d0, [bar];"},
            Form{"mbarrier.arrive.noComplete.release.cta",
                 "mbarrier.arrive.noComplete.release.cta.shared.b64 %d0, [bar], 2; "
                 "@@mbarrier.arrive.shared.b64 %d0, [bar];"},
@@ -171,9 +175,9 @@ std::string pipeline(const std::string& wait) {
 }
 
 void between_warps(Cases& cases) {
-  for (const char* wait :
-       {"mbarrier.try_wait.parity.shared.b64", "mbarrier.test_wait.parity.shared.b64",
-        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64", "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64"}) {
+  for (const char* wait : {"mbarrier.try_wait.parity.shared.b64", "mbarrier.test_wait.parity.shared.b64",
+                           "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64",
+                           "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64"}) {
     add(cases, {.name = fmt::format("{} between warps", wait),
                 .declarations = kBarriers,
                 .body = pipeline(wait),
@@ -200,8 +204,7 @@ void copies(Cases& cases) {
     {}
     {}
     xor.b32 %r2, %r2, 252; mov.u32 %r1, tile; add.u32 %r1, %r1, %r2; ld.shared.u32 %z0, [%r1];)",
-                                    noinc ? 64 : 1, opcode,
-                                    noinc ? "" : "@%p0 mbarrier.arrive.shared.b64 _, [bar];",
+                                    noinc ? 64 : 1, opcode, noinc ? "" : "@%p0 mbarrier.arrive.shared.b64 _, [bar];",
                                     wait_for_phase("mbarrier.try_wait.parity.shared.b64", "bar", "0")),
                 .threads = 64,
                 .input = words,
