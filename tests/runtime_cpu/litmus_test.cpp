@@ -46,16 +46,19 @@ std::string wait(const std::string& label = "$wait") {
 // ---- mbarrier objects ----
 
 TEST(LitmusMbarrier, IsKnownAfterItsInitialisation) {
-  expect_needed(kNames + "@%p0 mbarrier.init.shared.b64 [bar], 1; <<bar.sync 0;>> @%p2 mbarrier.arrive.shared.b64 _, [bar];",
-                "race in shared memory at 0x0: this read is not ordered after the write by warp 0");
+  expect_needed(
+      kNames + "@%p0 mbarrier.init.shared.b64 [bar], 1; <<bar.sync 0;>> @%p2 mbarrier.arrive.shared.b64 _, [bar];",
+      "race in shared memory at 0x0: this read is not ordered after the write by warp 0");
 }
 
 TEST(LitmusMbarrier, IsNoMemoryWhileItLives) {
-  expect_needed(kInit + "@%p0 mbarrier.arrive.shared.b64 _, [bar]; bar.sync 0; @%p2 <<mbarrier.inval.shared.b64 [bar];\n"
-                        "@%p2>> st.shared.u64 [bar], 0;",
+  expect_needed(kInit +
+                    "@%p0 mbarrier.arrive.shared.b64 _, [bar]; bar.sync 0; @%p2 <<mbarrier.inval.shared.b64 [bar];\n"
+                    "@%p2>> st.shared.u64 [bar], 0;",
                 "8 bytes at shared memory 0x0 are written, where an mbarrier is");
-  expect_needed(kInit + "<<@%p0 mbarrier.inval.shared.b64 [bar]; @%p0 st.shared.u64 [bar], 0; bar.sync 0;>>\n"
-                        "ld.shared.u32 %r0, [bar+4];",
+  expect_needed(kInit +
+                    "<<@%p0 mbarrier.inval.shared.b64 [bar]; @%p0 st.shared.u64 [bar], 0; bar.sync 0;>>\n"
+                    "ld.shared.u32 %r0, [bar+4];",
                 "4 bytes at shared memory 0x4 are read, where an mbarrier is");
 }
 
@@ -66,8 +69,9 @@ TEST(LitmusMbarrier, IsInitialisedOnce) {
 
 /// 2.0f in its upper half looks like an mbarrier to who does not know where they are.
 TEST(LitmusMbarrier, IsWhereItWasInitialised) {
-  expect_needed(kNames + "@%p0 st.shared.u64 [bar], 0x4000000000400002; <<@%p0 mbarrier.init.shared.b64 [bar], 1;>> "
-                         "bar.sync 0; @%p2 mbarrier.arrive.shared.b64 _, [bar];",
+  expect_needed(kNames +
+                    "@%p0 st.shared.u64 [bar], 0x4000000000400002; <<@%p0 mbarrier.init.shared.b64 [bar], 1;>> "
+                    "bar.sync 0; @%p2 mbarrier.arrive.shared.b64 _, [bar];",
                 "there is no mbarrier at 0x0: it was not initialised");
 }
 
@@ -90,9 +94,10 @@ TEST(LitmusMbarrier, FencesAroundRelaxedArrivalsAndWaitsMakeOrder) {
 }
 
 TEST(LitmusCluster, ARelaxedArrivalAtItsBarrierTellsOfWhatIsBehindAFence) {
-  expect_needed(kNames + "@%p0 st.shared.u32 [tile], 1; <<fence.acq_rel.cluster;>> barrier.cluster.arrive.relaxed; "
-                         "barrier.cluster.wait; xor.b32 %r9, %r9, 1; mapa.shared::cluster.u32 %r2, %r1, %r9; "
-                         "ld.shared::cluster.u32 %r3, [%r2]; barrier.cluster.arrive; barrier.cluster.wait;",
+  expect_needed(kNames +
+                    "@%p0 st.shared.u32 [tile], 1; <<fence.acq_rel.cluster;>> barrier.cluster.arrive.relaxed; "
+                    "barrier.cluster.wait; xor.b32 %r9, %r9, 1; mapa.shared::cluster.u32 %r2, %r1, %r9; "
+                    "ld.shared::cluster.u32 %r3, [%r2]; barrier.cluster.arrive; barrier.cluster.wait;",
                 "race in shared memory", {.threads = 32, .blocks = 2, .cluster = {2, 1, 1}});
 }
 
@@ -130,15 +135,17 @@ TEST(LitmusCopy, IsThereAfterAWaitAndABarrier) {
 const std::string kExpect = "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;\n";
 const std::string kBring =
     "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d0], 128, [%r8];\n";
-const std::string kSend = "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%d0], [%r1], 128; "
-                          "@%p0 cp.async.bulk.commit_group;\n";
+const std::string kSend =
+    "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%d0], [%r1], 128; "
+    "@%p0 cp.async.bulk.commit_group;\n";
 const std::string kFill = "shl.b32 %r2, %t, 2; add.u32 %r3, %r1, %r2; st.shared.u32 [%r3], %t;\n";
 
 TEST(LitmusProxy, BulkCopiesReadGlobalMemoryBehindAFence) {
   expect_needed(kInit + "@%p0 st.global.u32 [place], 1; <<@%p0 fence.proxy.async.global;>>\n" + kExpect + kBring +
                     wait() + "ld.shared.u32 %r4, [tile];",
                 "global memory 0x");
-  expect_needed(kInit + "@%p0 st.global.u32 [place], 1; <<@%p0 fence.proxy.async;>>@%p0 fence.proxy.async.shared::cta;\n" +
+  expect_needed(kInit +
+                    "@%p0 st.global.u32 [place], 1; <<@%p0 fence.proxy.async;>>@%p0 fence.proxy.async.shared::cta;\n" +
                     kExpect + kBring + wait() + "ld.shared.u32 %r4, [tile];",
                 "is used by a bulk copy without a fence.proxy.async after the write by warp 0");
 }
@@ -149,19 +156,22 @@ TEST(LitmusProxy, WhatABulkCopyReadsIsNotWritten) {
 }
 
 TEST(LitmusProxy, BulkCopiesWriteGlobalMemoryBehindAFence) {
-  expect_needed(kNames + kFill + "@%p0 st.global.u32 [place], 1; fence.proxy.async.shared::cta; "
-                                 "<<@%p0 fence.proxy.async.global;>> bar.sync 0;\n" +
+  expect_needed(kNames + kFill +
+                    "@%p0 st.global.u32 [place], 1; fence.proxy.async.shared::cta; "
+                    "<<@%p0 fence.proxy.async.global;>> bar.sync 0;\n" +
                     kSend + "@%p0 cp.async.bulk.wait_group 0;",
                 "is used by a bulk copy without a fence.proxy.async after the write by warp 0");
 }
 
 TEST(LitmusProxy, GlobalMemoryIsThereWhenItsGroupIsWaitedFor) {
   const std::string sent = kNames + kFill + "fence.proxy.async.shared::cta; bar.sync 0;\n" + kSend;
-  expect_needed(sent + "<<@%p0 cp.async.bulk.wait_group 0;>> @%p0 ld.global.u32 %r4, [place+4]; "
-                       "@%p0 cp.async.bulk.wait_group.read 0;",
+  expect_needed(sent +
+                    "<<@%p0 cp.async.bulk.wait_group 0;>> @%p0 ld.global.u32 %r4, [place+4]; "
+                    "@%p0 cp.async.bulk.wait_group.read 0;",
                 "while an asynchronous copy to it is under way");
-  expect_needed(sent + "@%p0 cp.async.bulk.wait_group.read 0; <<@%p0 cp.async.bulk.wait_group 0;>> "
-                       "@%p0 ld.global.u32 %r4, [place+4];",
+  expect_needed(sent +
+                    "@%p0 cp.async.bulk.wait_group.read 0; <<@%p0 cp.async.bulk.wait_group 0;>> "
+                    "@%p0 ld.global.u32 %r4, [place+4];",
                 "while an asynchronous copy to it is under way");
   expect_needed(sent + "@%p0 cp.async.bulk.wait_group 0; <<bar.sync 0;>> @%p1 ld.global.u32 %r4, [place+4];",
                 "race in global memory");
@@ -171,46 +181,53 @@ TEST(LitmusProxy, GlobalMemoryIsThereWhenItsGroupIsWaitedFor) {
 
 TEST(LitmusSizes, BytesOfAWordHaveTheirOwnWriters) {
   // The third warp reads what the first wrote; the second has written beside it in between.
-  expect_needed(kNames + "@%p0 st.shared.u8 [tile], 1; @%p0 bar.warp.sync 1;\n setp.eq.u32 %p5, %t, 64;\n"
-                         "setp.lt.u32 %p6, %t, 64; @%p6 bar.sync 1, 64; @%p2 st.shared.u8 [tile+1], 2;\n"
-                         "<<bar.sync 0;>> @%p5 ld.shared.u8 %r4, [tile];",
+  expect_needed(kNames +
+                    "@%p0 st.shared.u8 [tile], 1; @%p0 bar.warp.sync 1;\n setp.eq.u32 %p5, %t, 64;\n"
+                    "setp.lt.u32 %p6, %t, 64; @%p6 bar.sync 1, 64; @%p2 st.shared.u8 [tile+1], 2;\n"
+                    "<<bar.sync 0;>> @%p5 ld.shared.u8 %r4, [tile];",
                 "race in shared memory at 0x10: this read is not ordered after the write by warp 0", {.threads = 96});
 }
 
 TEST(LitmusSizes, ReadersOfOtherBytesAreNotForgotten) {
-  expect_needed(kNames + "@%p0 st.shared.u16 [tile], 1; bar.sync 0; setp.eq.u32 %p5, %t, 64;\n"
-                         "@%p5 ld.shared.u8 %r4, [tile]; @%p0 st.shared.u8 [tile+1], 2;\n"
-                         "<<bar.sync 0;>> @%p2 st.shared.u8 [tile], 3;",
+  expect_needed(kNames +
+                    "@%p0 st.shared.u16 [tile], 1; bar.sync 0; setp.eq.u32 %p5, %t, 64;\n"
+                    "@%p5 ld.shared.u8 %r4, [tile]; @%p0 st.shared.u8 [tile+1], 2;\n"
+                    "<<bar.sync 0;>> @%p2 st.shared.u8 [tile], 3;",
                 "race in shared memory at 0x10: this write is not ordered after the read by warp 2", {.threads = 96});
 }
 
 /// A flag of 64 bits, of which the other side reads a half: not a morally strong pair, and so a race.
 TEST(LitmusSizes, StrongAccessesOverlapCompletelyOrRace) {
-  expect_needed(kNames + "@%p0 st.relaxed.cta.shared.u32 [flag], 1; bar.sync 0; @%p0 st.relaxed.cta.shared.u64 [flag], 2; "
-                         "<<bar.sync 0;>> @%p2 ld.relaxed.cta.shared.u32 %r4, [flag];",
+  expect_needed(kNames +
+                    "@%p0 st.relaxed.cta.shared.u32 [flag], 1; bar.sync 0; @%p0 st.relaxed.cta.shared.u64 [flag], 2; "
+                    "<<bar.sync 0;>> @%p2 ld.relaxed.cta.shared.u32 %r4, [flag];",
                 "race in shared memory");
 }
 
 TEST(LitmusReduction, IsNoOrder) {
   // Relaxed: they do not race with one another, and what was written before them is not published.
-  expect_needed(kNames + "@%p0 st.global.u32 [place], 7; <<@%p0 fence.acq_rel.gpu;>> @%p0 red.relaxed.gpu.global.add.u32 "
-                         "[word], 1;\n bar.warp.sync -1; @%p2 bra $see; bra.uni $end;\n"
-                         "$see: ld.relaxed.gpu.global.u32 %r5, [word]; fence.acq_rel.gpu; ld.global.u32 %r4, [place];\n"
-                         "$end:",
+  expect_needed(kNames +
+                    "@%p0 st.global.u32 [place], 7; <<@%p0 fence.acq_rel.gpu;>> @%p0 red.relaxed.gpu.global.add.u32 "
+                    "[word], 1;\n bar.warp.sync -1; @%p2 bra $see; bra.uni $end;\n"
+                    "$see: ld.relaxed.gpu.global.u32 %r5, [word]; fence.acq_rel.gpu; ld.global.u32 %r4, [place];\n"
+                    "$end:",
                 "race in global memory");
 }
 
 TEST(LitmusReduction, RacesWithAnOrdinaryAccess) {
-  expect_needed(kNames + "@%p0 st.shared.u32 [flag], 0; bar.sync 0; @%p0 red.shared.add.u32 [flag], 1; @%p2 red.shared.add.u32 [flag], 1; <<bar.sync 0;>> "
-                         "@%p0 st.shared.u32 [flag], 5;",
+  expect_needed(kNames +
+                    "@%p0 st.shared.u32 [flag], 0; bar.sync 0; @%p0 red.shared.add.u32 [flag], 1; @%p2 "
+                    "red.shared.add.u32 [flag], 1; <<bar.sync 0;>> "
+                    "@%p0 st.shared.u32 [flag], 5;",
                 "race in shared memory");
 }
 
 TEST(LitmusReduction, InBulkEndsWhenItIsWaitedFor) {
-  expect_needed(kNames + kFill + "@%p0 st.global.u64 [place], 1; fence.proxy.async; bar.sync 0;\n"
-                                 "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d0], [%r1], 16; "
-                                 "@%p0 cp.async.bulk.commit_group; <<@%p0 cp.async.bulk.wait_group 0;>> "
-                                 "@%p0 ld.global.u32 %r4, [place]; @%p0 cp.async.bulk.wait_group.read 0;",
+  expect_needed(kNames + kFill +
+                    "@%p0 st.global.u64 [place], 1; fence.proxy.async; bar.sync 0;\n"
+                    "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d0], [%r1], 16; "
+                    "@%p0 cp.async.bulk.commit_group; <<@%p0 cp.async.bulk.wait_group 0;>> "
+                    "@%p0 ld.global.u32 %r4, [place]; @%p0 cp.async.bulk.wait_group.read 0;",
                 "while an asynchronous copy to it is under way");
 }
 
@@ -260,14 +277,16 @@ TEST(LitmusScopes, RelaxedAccessesOfDifferentBlocksRaceInTheScopeOfOne) {
 // ---- others ----
 
 TEST(LitmusBarrier, AWarpThatHasEndedTellsNobodyAnything) {
-  expect_needed(kNames + "@%p0 st.shared.u32 [tile], 1; <<bar.sync 0;>>\n@!%p1 ret;\n@%p1 bar.sync 1, 32; "
-                         "@%p1 ld.shared.u32 %r4, [tile];",
+  expect_needed(kNames +
+                    "@%p0 st.shared.u32 [tile], 1; <<bar.sync 0;>>\n@!%p1 ret;\n@%p1 bar.sync 1, 32; "
+                    "@%p1 ld.shared.u32 %r4, [tile];",
                 "race in shared memory");
 }
 
 TEST(LitmusReadOnly, MemoryThatALaunchWritesIsNot) {
-  expect_needed(kNames + "@%p0 st.global.u32 [place], 1; bar.sync 0; <<ld.global.u32 %r4, [place]; bra.uni $end;>>\n"
-                         "ld.global.nc.u32 %r4, [place];\n$end:",
+  expect_needed(kNames +
+                    "@%p0 st.global.u32 [place], 1; bar.sync 0; <<ld.global.u32 %r4, [place]; bra.uni $end;>>\n"
+                    "ld.global.nc.u32 %r4, [place];\n$end:",
                 "is read by ld.global.nc, and was written in this launch by warp 0");
 }
 

@@ -11,7 +11,8 @@
 // What it does not see: lanes of one warp are not told apart. Fences of all kinds acquire and release. Of several copies
 // in bulk that read or add to one place, or of several cp.async of a warp, the first that lands ends the watch over the
 // place. What ld.global.nc reads must not have been written before; that it is not written after is a race's matter.
-// Tensor maps and constant memory have proxies that are not watched. Each launch begins with everything before it known.
+// Constant memory has a proxy that is not watched, and so have tensor maps themselves. Each launch begins with everything
+// before it known.
 //
 // A checked launch runs on one thread of the host.
 #pragma once
