@@ -7,9 +7,12 @@
 #include "base/error.hpp"
 #include "capi/border.hpp"
 #include "capi/handles.hpp"
+#include "ops/argument_checks.hpp"
 
 namespace cubit::capi {
 namespace {
+
+static_assert(ops::kWorkspaceCounterBytes == CUBIT_WORKSPACE_ZEROED_BYTES);
 
 Json kernel_json(const ops::OperatorKernel& handle) {
   const runtime::Artifact& artifact = handle.kernel->artifact();

@@ -30,7 +30,8 @@ class DeviceCase {
   /// NaN in every floating-point type, so that an element that no kernel writes shows.
   DeviceCase(const Device& device, const Problem& problem, int copies, cubit_stream stream);
 
-  /// The workspace that `kernel` needs for this case; zeroed.
+  /// The workspace that `kernel` needs for this case; zeroed as far as it has to be, so that a read of anything that the
+  /// kernel has not written itself is found.
   void allocate_workspace(const Kernel& kernel);
   void launch(const Kernel& kernel, int copy) const;
   /// Waits, and gives the outputs of copy 0.

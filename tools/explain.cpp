@@ -79,6 +79,19 @@ nlohmann::ordered_json measure(const nlohmann::ordered_json& plan, const Explain
   return compare_with_plan(plan, nlohmann::ordered_json::parse(device.counters()));
 }
 
+/// Adds "measured", or "measured_unavailable" with the reason.
+void add_measured(nlohmann::ordered_json& plan, const ExplainOptions& options, const std::string& architecture,
+                  Context& context) {
+  try {
+    plan["measured"] = measure(plan, options, architecture, context);
+  } catch (const Error& error) {
+    const bool is_missing = error.code() == CUBIT_COMPILER_UNAVAILABLE || error.code() == CUBIT_NOT_CACHED ||
+                            error.code() == CUBIT_DRIVER_UNAVAILABLE;
+    if (!is_missing) throw;
+    plan["measured_unavailable"] = error.what();
+  }
+}
+
 std::string cell(const nlohmann::ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -128,6 +141,8 @@ void print_plan(const nlohmann::ordered_json& plan, bool source) {
                                                 {"counted_ideal", true},
                                                 {"agrees"}}));
   }
+  if (plan.contains("measured_unavailable"))
+    fmt::print("\nNot counted on the CPU device: {}\n", cell(plan.at("measured_unavailable")));
   std::vector<std::string> fragments;
   for (const auto& fragment : plan.at("fragments")) fragments.push_back(cell(fragment));
   if (!fragments.empty()) fmt::print("\nFragments\n{}\n", fmt::join(fragments, ", "));
@@ -150,8 +165,9 @@ void draw(const ExplainOptions& options, const std::string& architecture, Contex
                                        : fmt::format("{} pictures in {}", pictures.size(), *options.svg));
 }
 
-/// Nothing that was measured contradicts the plan.
+/// What was to be measured was, and does not contradict the plan.
 bool plan_holds(const nlohmann::ordered_json& plan) {
+  if (plan.contains("measured_unavailable")) return false;
   if (!plan.contains("measured")) return true;
   const auto& rows = plan.at("measured");
   return std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at("agrees").template get<bool>(); });
@@ -162,7 +178,7 @@ int explain_plan(const ExplainOptions& options, Context& context) {
   const std::string architecture = choose_architecture(options);
   auto plan = nlohmann::ordered_json::parse(explain(options.descriptor, architecture));
   add_resources(plan, options, architecture, context);
-  if (options.measure) plan["measured"] = measure(plan, options, architecture, context);
+  if (options.measure) add_measured(plan, options, architecture, context);
   if (options.svg) draw(options, architecture, context);
   if (options.json) {
     print_json(plan);

@@ -34,6 +34,9 @@ Examples:
 Exit code: 0 good; 1 the work failed, or nothing runs what --output, --check, --check-memory,
 --counters or --bench ask for; 2 bad input.)";
 
+constexpr const char* kMemoryChecked = "checked";
+constexpr const char* kNothingRan = "nothing was checked: the case is empty, and no kernel ran";
+
 struct RunOptions {
   ProblemOptions problem;
   std::optional<std::string> output;
@@ -69,7 +72,10 @@ void print_result(const nlohmann::ordered_json& json) {
   }
   if (json.contains("output_file")) fmt::print("written to {}\n", printable(json.at("output_file").get<std::string>()));
   if (json.contains("check")) fmt::print("{}\n", check_text(json.at("check")));
-  if (json.contains("memory")) fmt::print("memory: no race, no read of unwritten memory\n");
+  if (json.contains("memory")) {
+    const bool checked = json.at("memory") == kMemoryChecked;
+    fmt::print("memory: {}\n", checked ? "no race, no read of unwritten memory" : kNothingRan);
+  }
   if (json.contains("bench")) fmt::print("{}", benchmark_text(json.at("bench")));
   if (json.contains("counters")) fmt::print("{}", counters_text(json.at("counters")));
 }
@@ -83,9 +89,20 @@ HostTensors compute(const Device& device, const Problem& problem, const Kernel& 
   return on_device.download_outputs();
 }
 
+/// Counters are taken of a checked launch too: they say whether there was one.
 void watch(const Device& device, const RunOptions& options) {
-  const unsigned what = (options.check_memory ? CUBIT_WATCH_MEMORY : 0) | (options.counters ? CUBIT_WATCH_COUNTERS : 0);
-  if (what != 0) device.watch(what);
+  if (!options.check_memory && !options.counters) return;
+  device.watch((options.check_memory ? CUBIT_WATCH_MEMORY : 0) | CUBIT_WATCH_COUNTERS);
+}
+
+/// False if there was no launch to be watched, as of a batch of none.
+bool add_watched(nlohmann::ordered_json& json, const RunOptions& options, const Device& device) {
+  if (!options.check_memory && !options.counters) return true;
+  auto launches = nlohmann::ordered_json::parse(device.counters());
+  const bool any = !launches.empty();
+  if (options.check_memory) json["memory"] = any ? kMemoryChecked : kNothingRan;
+  if (options.counters) json["counters"] = std::move(launches);
+  return any;
 }
 
 int run_on_device(const RunOptions& options, const Problem& problem, const ChosenDevice& chosen,
@@ -106,12 +123,15 @@ int run_on_device(const RunOptions& options, const Problem& problem, const Chose
     save_outputs(problem, outputs, *file);
     json["output_file"] = *options.output;
   }
-  if (options.check_memory) json["memory"] = "checked";
-  if (options.counters) json["counters"] = nlohmann::ordered_json::parse(chosen.device->counters());
+  const bool watched = add_watched(json, options, *chosen.device);
   if (options.check) json["check"] = check_outputs(problem, outputs);
   if (options.bench)
     json["bench"] = Benchmark(*chosen.device, chosen.facts, engine).measure(descriptor, problem, kernel);
   options.json ? print_json(json) : print_result(json);
+  if (!watched) {
+    context.console.say(fmt::format("{}: the case is empty, and no kernel ran that could be watched", descriptor));
+    return kExitWorkFailed;
+  }
   if (!options.check || json.at("check").at("good").get<bool>()) return kExitGood;
   context.console.say(descriptor + ": " + check_text(json.at("check")));
   return kExitWorkFailed;

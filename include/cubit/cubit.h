@@ -259,6 +259,10 @@ CUBIT_API cubit_status cubit_kernel_cubin(cubit_kernel* kernel, const void** byt
 /* Loads the kernel on `device` (NULL: the current CUDA context's). Allowed while streams are captured. */
 CUBIT_API cubit_status cubit_kernel_prepare(cubit_kernel* kernel, cubit_device* device);
 
+/* Of a workspace only these bytes at its beginning, counters, have to be zero before its first use, and launches leave
+ * them so; the rest may hold anything. */
+#define CUBIT_WORKSPACE_ZEROED_BYTES 16384
+
 /* Where and with what a launch runs. */
 typedef struct cubit_launch {
   size_t size;

@@ -53,11 +53,22 @@ std::string reason(const Warp& warp) {
   return "going round in circles";
 }
 
+/// Diverged lanes run one side after the other here; a GPU since Volta lets each of them get on.
+std::string others_of(const Warp& warp) {
+  const Mask running = warp.paths.empty() ? warp.alive : warp.paths.back().mask;
+  const Mask others = warp.alive & ~running;
+  if (others == 0) return "";
+  return fmt::format(
+      ", while its lanes {:#010x} wait until lanes {:#010x} have come to where they meet: if these need those, this is "
+      "a limit of the CPU device, which does not run lanes of a warp in turns as a GPU does",
+      others, running);
+}
+
 }  // namespace
 
 std::string describe(const Warp& warp) {
   if (warp.state == WarpState::done) return name_of(warp) + " has ended";
-  return fmt::format("{} at {}, {}", name_of(warp), position(warp), reason(warp));
+  return fmt::format("{} at {}, {}{}", name_of(warp), position(warp), reason(warp), others_of(warp));
 }
 
 }  // namespace cubit::runtime::cpu

@@ -2,6 +2,7 @@
 //
 // Results of single precision are the ISA's: NaN is 0x7fffffff whatever went in, .ftz flushes operands and results to
 // zero of the same sign. Rounding other than to nearest is done in C++.
+#include <cmath>
 #include <map>
 
 #include "runtime/cpu/helpers.hpp"
@@ -78,16 +79,18 @@ Lowering::Value* Lowering::divisor_in_range(Value* divisor) {
 }
 
 /// a · b + addend rounds to `result`, which .ftz makes zero if it would be below the lowest normal number, were there
-/// numbers of all 24 bits below it: it may be that number as it is. So do GPUs; the PTX ISA leaves it open.
+/// numbers of all 24 bits below it: it may be that number as it is. So do GPUs where they round to nearest; the PTX ISA
+/// leaves it open. Of the other directions only the one away from zero comes to that number from below.
 Lowering::Value* Lowering::flushed_result(Value* result, Value* a, Value* b, Value* addend) {
   const auto exact = [&](Value* value) { return builder_.CreateFPExt(value, floats(64)); };
   Value* sum = builder_.CreateFMul(exact(a), exact(b));
   if (addend != nullptr) sum = builder_.CreateFAdd(sum, exact(addend));
   Value* const magnitude = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, sum);
-  Value* const limit = llvm::ConstantFP::get(floats(64), 0x1p-126 - 0x1p-151);
+  const double last_flushed = rounds_otherwise() ? 0x1p-126 - 0x1p-150 : std::nextafter(0x1p-126 - 0x1p-151, 0);
+  Value* const limit = llvm::ConstantFP::get(floats(64), last_flushed);
   Value* const zero =
       builder_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, llvm::ConstantFP::get(floats(32), 0), result);
-  return builder_.CreateSelect(builder_.CreateFCmpOLT(magnitude, limit), zero, result);
+  return builder_.CreateSelect(builder_.CreateFCmpOLE(magnitude, limit), zero, result);
 }
 
 void Lowering::fused_multiply_add() {
@@ -113,7 +116,13 @@ void Lowering::rounded(int kind, std::size_t operands) {
   for (std::size_t i = 0; i < operands; ++i)
     give(static_cast<int>(i), builder_.CreateBitCast(read_float(i + 1, bits), integers(bits)));
   call(std::move(made));
-  write_float(0, builder_.CreateBitCast(take(0, bits), floats(bits)));
+  Value* result = builder_.CreateBitCast(take(0, bits), floats(bits));
+  const auto which = static_cast<helpers::RoundedKind>(kind);
+  const bool multiplies = which == helpers::RoundedKind::multiply || which == helpers::RoundedKind::fused;
+  if (multiplies && bits == 32 && has("ftz"))
+    result =
+        flushed_result(result, read_float(1, bits), read_float(2, bits), operands == 3 ? read_float(3, bits) : nullptr);
+  write_float(0, result);
 }
 
 /// <32 x i16> of f16 or bf16, exactly; .ftz flushes subnormal f16.

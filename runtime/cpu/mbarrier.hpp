@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/cpu/frame.hpp"
+#include "runtime/cpu/watch/request.hpp"
 
 namespace cubit::runtime::cpu {
 
@@ -67,6 +68,12 @@ struct Delivery {
   std::uint32_t group = 0;
   std::uint64_t serial = 0;  ///< of an arrival: the lane's cp.async with lower ones come first
 };
+
+/// A place of a block's shared memory as the watchers have it, or of global memory.
+std::uint64_t watched_place(const Cluster& cluster, const std::byte* place);
+/// Tells the checker, if there is one, what a lane does to `bytes` from `place` on.
+void watch_range(Warp& warp, const Site& site, int lane, RequestKind kind, ptx::Space space, const std::byte* place,
+                 std::uint64_t bytes);
 
 /// The one place where asynchronous bytes land.
 void land(Cluster& cluster, Delivery& delivery);

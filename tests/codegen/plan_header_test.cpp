@@ -6,20 +6,10 @@
 #include <cstdint>
 #include <string>
 
-#include "base/error.hpp"
+#include "tests/codegen/failure_text.hpp"
 
 namespace cubit::codegen {
 namespace {
-
-std::string failure_text(auto&& action) {
-  try {
-    action();
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::internal);
-    return failure.what();
-  }
-  return "no failure";
-}
 
 PlanHeader example() {
   PlanHeader header("gqa_decode:heads_per_kv=8");

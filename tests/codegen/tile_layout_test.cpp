@@ -10,20 +10,10 @@
 #include <set>
 #include <string>
 
-#include "base/error.hpp"
+#include "tests/codegen/failure_text.hpp"
 
 namespace cubit::codegen {
 namespace {
-
-std::string failure_text(auto&& action) {
-  try {
-    action();
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::internal);
-    return failure.what();
-  }
-  return "no failure";
-}
 
 TileLayout plain(int rows, int pitch) { return {.rows = rows, .row_bytes = pitch, .pitch = pitch, .swizzle = {}}; }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,9 @@ struct Case {
   std::size_t output_bytes = 0;
   Rule rule = {};
   MatrixFacts matrix = {};
+  /// What the PTX ISA says that the output is, computed by a model that shares nothing with the CPU device. Cases that
+  /// were recorded before there were models have none.
+  std::function<std::vector<std::byte>()> model = {};
 
   /// Of the kernel, the launch and the input.
   std::uint64_t identity() const;
@@ -72,14 +76,38 @@ void add_warp(Cases& cases);
 void add_memory(Cases& cases);
 void add_atomic(Cases& cases);
 void add_matrix(Cases& cases);
+void add_carry(Cases& cases);
+void add_directed(Cases& cases);
+void add_compare(Cases& cases);
+void add_int4(Cases& cases);
+void add_double(Cases& cases);
+void add_mbarrier(Cases& cases);
+void add_bulk(Cases& cases);
+void add_cluster(Cases& cases);
 
 struct Kind {
   const char* name;
   void (*add)(Cases& cases);
+  bool has_models = false;
 };
-inline constexpr Kind kKinds[] = {{"integer", add_integer}, {"bits", add_bits},           {"float", add_float},
-                                  {"half", add_half},       {"functions", add_functions}, {"convert", add_convert},
-                                  {"move", add_move},       {"warp", add_warp},           {"memory", add_memory},
-                                  {"atomic", add_atomic},   {"matrix", add_matrix}};
+inline constexpr Kind kKinds[] = {{"integer", add_integer},
+                                  {"bits", add_bits},
+                                  {"float", add_float},
+                                  {"half", add_half},
+                                  {"functions", add_functions},
+                                  {"convert", add_convert},
+                                  {"move", add_move},
+                                  {"warp", add_warp},
+                                  {"memory", add_memory},
+                                  {"atomic", add_atomic},
+                                  {"matrix", add_matrix},
+                                  {"carry", add_carry, true},
+                                  {"directed", add_directed, true},
+                                  {"compare", add_compare, true},
+                                  {"int4", add_int4, true},
+                                  {"double", add_double, true},
+                                  {"mbarrier", add_mbarrier, true},
+                                  {"bulk", add_bulk, true},
+                                  {"cluster", add_cluster, true}};
 
 }  // namespace cubit::conformance

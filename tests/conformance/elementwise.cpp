@@ -62,14 +62,27 @@ std::vector<std::byte> packed(const Elementwise& given, const Rows& rows) {
   return bytes;
 }
 
+/// As stores() lays results out.
+std::vector<std::byte> modelled(const Elementwise& given, const Rows& rows) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < given.results.size(); ++i) {
+    for (const Row& row : rows) {
+      const std::uint64_t value = given.model(row)[i];
+      const auto* const first = reinterpret_cast<const std::byte*>(&value);
+      bytes.insert(bytes.end(), first, first + given.results[i]);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
-std::string kernel_text(std::string_view declarations, std::string_view body) {
+std::string kernel_text(std::string_view declarations, std::string_view body, std::string_view directives) {
   return fmt::format(R"(.version 8.7
 .target sm_90a
 .address_size 64
 {}
-.visible .entry kernel(.param .u64 kernel_input, .param .u64 kernel_output)
+.visible .entry kernel(.param .u64 kernel_input, .param .u64 kernel_output){}
 {{
   .reg .pred %p<16>;
   .reg .b16 %s<16>;
@@ -84,7 +97,7 @@ std::string kernel_text(std::string_view declarations, std::string_view body) {
   ret;
 }}
 )",
-                     declarations, body);
+                     declarations, directives, body);
 }
 
 void add(Cases& cases, const Elementwise& given, const Rows& rows) {
@@ -99,6 +112,7 @@ void add(Cases& cases, const Elementwise& given, const Rows& rows) {
   made.input = packed(given, padded);
   for (const int bytes : given.results) made.output_bytes += static_cast<std::size_t>(bytes) * padded.size();
   made.rule = given.rule;
+  if (given.model) made.model = [given, padded] { return modelled(given, padded); };
   cases.push_back(std::move(made));
 }
 

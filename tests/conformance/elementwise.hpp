@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,11 +25,13 @@ struct Elementwise {
   Rule rule = {};
   std::string declarations = {};  ///< of the module: variables
   unsigned threads = 32;
+  /// The results of a row, in the low bits; null: there is no model (Case::model).
+  std::function<Row(const Row&)> model = {};
 };
 void add(Cases& cases, const Elementwise& given, const Rows& rows);
 
 /// A kernel of the usual frame: %in and %out hold the addresses, %t the thread, %b the block.
-std::string kernel_text(std::string_view declarations, std::string_view body);
+std::string kernel_text(std::string_view declarations, std::string_view body, std::string_view directives = {});
 
 // Rows. Where a list of values is asked for in several operands, every combination, then `random` rows of `draw`.
 using Values = std::vector<std::uint64_t>;

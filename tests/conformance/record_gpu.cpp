@@ -114,7 +114,10 @@ Recording record(const Cases& cases, bool all) {
   Recording recording{.device = driver.device_name, .driver = driver.driver_version};
   for (const Case& given : cases) {
     try {
-      recording.cases[given.name] = recorded(given, driver.run(given), all);
+      const std::vector<std::byte> output = driver.run(given);
+      if (const std::string difference = given.model ? difference_from_model(given, output) : ""; !difference.empty())
+        std::printf("%s: %s\n", given.name.c_str(), difference.c_str());
+      recording.cases[given.name] = recorded(given, output, all);
     } catch (const std::exception& failure) {
       std::printf("%s: %s\n", given.name.c_str(), failure.what());
       recording.cases[given.name] = {.identity = given.identity(), .refused = failure.what()};

@@ -92,6 +92,26 @@ std::vector<std::byte> comparable(const Case& given, std::vector<std::byte> outp
   return output;
 }
 
+std::string difference_from_model(const Case& given, const std::vector<std::byte>& output) {
+  const std::vector<std::byte> expected = comparable(given, given.model());
+  const std::vector<std::byte> bytes = comparable(given, output);
+  if (expected.size() != bytes.size())
+    return std::to_string(bytes.size()) + " bytes of " + std::to_string(expected.size());
+  std::size_t wrong = 0;
+  std::size_t first = 0;
+  for (std::size_t i = bytes.size() / 4; i-- > 0;) {
+    if (std::memcmp(bytes.data() + 4 * i, expected.data() + 4 * i, 4) == 0) continue;
+    ++wrong;
+    first = i;
+  }
+  if (wrong == 0) return "";
+  std::uint32_t words[2];
+  std::memcpy(&words[0], bytes.data() + 4 * first, 4);
+  std::memcpy(&words[1], expected.data() + 4 * first, 4);
+  return std::to_string(wrong) + " words differ from the model, the first is " + std::to_string(first) + ": " +
+         hex(words[0], 8) + " and not " + hex(words[1], 8);
+}
+
 std::vector<std::uint32_t> hashes_of_parts(const std::vector<std::byte>& bytes) {
   std::vector<std::uint32_t> parts;
   for (std::size_t i = 0; i < kParts; ++i) {

@@ -29,6 +29,9 @@ inline constexpr std::size_t kParts = 16;
 std::vector<std::byte> comparable(const Case& given, std::vector<std::byte> output);
 std::vector<std::uint32_t> hashes_of_parts(const std::vector<std::byte>& bytes);
 
+/// Empty, or where the output is not what Case::model gives, which there has to be.
+std::string difference_from_model(const Case& given, const std::vector<std::byte>& output);
+
 /// `all`: bits of every result, to look into differences; such a file is too large to keep.
 Recorded recorded(const Case& given, std::vector<std::byte> output, bool all);
 

@@ -22,6 +22,7 @@
 
 #include "tests/cover/descriptors.hpp"
 #include "tests/gpu/gpu_case.hpp"
+#include "tests/support/cpu_engine.hpp"
 #include "tools/counters.hpp"
 
 namespace cubit::tests {
@@ -143,25 +144,6 @@ class PaddedCaches {
   std::vector<std::unique_ptr<GuardedBuffer>> buffers_;
   std::optional<cubit_gqa_decode_arguments> padded_;
 };
-
-const Engine& engine() {
-  static const Engine instance([] {
-    EngineOptions options;
-    options.cache_dir = "";
-    return options;
-  }());
-  return instance;
-}
-
-bool can_compile() {
-  try {
-    engine().get("stream_read", "cpu:sm_80");
-    return true;
-  } catch (const Error& error) {
-    if (error.code() != CUBIT_COMPILER_UNAVAILABLE) throw;
-    return false;
-  }
-}
 
 /// Whether the launch was split: it needed a workspace.
 bool launch(const Device& device, const Kernel& kernel, const void* arguments) {

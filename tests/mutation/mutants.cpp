@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ops/argument_checks.hpp"
 #include "ops/operator.hpp"
 #include "tests/mutation/pipeline_kernel.hpp"
 
@@ -177,8 +178,8 @@ void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device
   const std::vector<std::byte> arguments = problem->arguments(addresses);
   const std::size_t bytes = specialisation->workspace_bytes(arguments.data(), device.facts());
   const Memory workspace(device, bytes);
-  // Only the counters at its beginning have to be zero: what the kernel has to write itself stays as it is.
-  device.fill_zero(workspace.data(), std::min<std::size_t>(bytes, 16 << 10), nullptr);
+  // What the kernel has to write itself stays as it is.
+  device.fill_zero(workspace.data(), std::min(bytes, ops::kWorkspaceCounterBytes), nullptr);
   ops::Launch made = specialisation->encode(arguments.data(), workspace.data(), bytes, device.facts());
   ops::launch(*prepared(engine, device, specialisation->source(), mutant), device, made, nullptr);
   device.synchronise(nullptr);

@@ -147,6 +147,18 @@ TEST(Barriers, ADeadlockNamesEveryWarpAndItsPlace) {
   EXPECT_THAT(failure, HasSubstr("waiting for barrier 2"));
 }
 
+/// A GPU would run lane 1, which sets what lane 0 waits for.
+TEST(Divergence, LanesThatWaitForLanesOfTheirWarpAreSaidToBeALimit) {
+  const std::string failure =
+      failure_of({.body = "st.shared.u32 [flag], 0; bar.warp.sync -1; setp.eq.u32 %p0, %t, 0; @%p0 bra $wait; "
+                          "st.volatile.shared.u32 [flag], 1; bra.uni $end; "
+                          "$wait: ld.volatile.shared.u32 %r0, [flag]; setp.eq.u32 %p1, %r0, 0; @%p1 bra $wait; $end:",
+                  .declarations = ".shared .align 4 .u32 flag;",
+                  .threads = 2});
+  EXPECT_THAT(failure, HasSubstr("going round in circles, while its lanes 0x00000002 wait until lanes 0x00000001"));
+  EXPECT_THAT(failure, HasSubstr("this is a limit of the CPU device"));
+}
+
 TEST(Barriers, HalfAWarpAtABarrierIsAnError) {
   EXPECT_THAT(failure_of({.body = "setp.ge.u32 %p0, %t, 16; @%p0 bra $end; bar.sync 0; $end:"}),
               HasSubstr("lanes 0x0000ffff of 0xffffffff are at a barrier"));

@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace cubit::tests {
-namespace {
-
-constexpr int kLowest = -320;  ///< exponent of the last bit
-
-}  // namespace
-
 Decoded Layout::decode(std::uint64_t bits) const {
   Decoded number;
   number.is_negative = (bits & sign()) != 0;
@@ -28,7 +22,8 @@ Decoded Layout::decode(std::uint64_t bits) const {
   return number;
 }
 
-void Exact::add_word(std::size_t first, Wide value) {
+template <int Lowest, std::size_t Words>
+void FixedPoint<Lowest, Words>::add_word(std::size_t first, Wide value) {
   std::uint64_t carry = 0;
   for (std::size_t i = first; i < words_.size(); ++i) {
     carry += std::uint64_t{words_[i]} + static_cast<std::uint32_t>(value);
@@ -38,24 +33,36 @@ void Exact::add_word(std::size_t first, Wide value) {
   }
 }
 
-void Exact::add(const Decoded& number, int factor) {
-  const int position = number.exponent - kLowest;
+template <int Lowest, std::size_t Words>
+void FixedPoint<Lowest, Words>::add(const Decoded& number, int factor) {
+  const int position = number.exponent - Lowest;
   add_word(static_cast<std::size_t>(position / 32),
            static_cast<Wide>(number.mantissa) * factor * (Wide{1} << (position % 32)));
 }
 
-void Exact::add_product(const Decoded& a, const Decoded& b) {
-  add({.mantissa = a.mantissa * b.mantissa, .exponent = a.exponent + b.exponent}, 1);
+/// In halves of 27 bits, so that no product of mantissas is longer than a mantissa.
+template <int Lowest, std::size_t Words>
+void FixedPoint<Lowest, Words>::add_product(const Decoded& a, const Decoded& b) {
+  constexpr int kHalf = 27;
+  constexpr std::int64_t kUnit = std::int64_t{1} << kHalf;
+  const std::int64_t parts_of_a[] = {a.mantissa % kUnit, a.mantissa / kUnit};
+  const std::int64_t parts_of_b[] = {b.mantissa % kUnit, b.mantissa / kUnit};
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 2; ++j)
+      add({.mantissa = parts_of_a[i] * parts_of_b[j], .exponent = a.exponent + b.exponent + kHalf * (i + j)}, 1);
+  }
 }
 
-Exact Exact::times(int factor) const {
-  Exact product;
+template <int Lowest, std::size_t Words>
+FixedPoint<Lowest, Words> FixedPoint<Lowest, Words>::times(int factor) const {
+  FixedPoint product;
   for (std::size_t i = 0; i + 1 < words_.size(); ++i) product.add_word(i, Wide{words_[i]} * factor);
   product.add_word(words_.size() - 1, Wide{static_cast<std::int32_t>(words_.back())} * factor);
   return product;
 }
 
-int Exact::sign() const {
+template <int Lowest, std::size_t Words>
+int FixedPoint<Lowest, Words>::sign() const {
   if (words_.back() >> 31 != 0) return -1;
   return std::any_of(words_.begin(), words_.end(), [](std::uint32_t word) { return word != 0; }) ? 1 : 0;
 }
@@ -63,15 +70,17 @@ int Exact::sign() const {
 namespace {
 
 /// Of |value| - the format's number.
-int compared(const Layout& format, Exact magnitude, std::uint64_t bits) {
+template <class Number>
+int compared(const Layout& format, Number magnitude, std::uint64_t bits) {
   magnitude.add(format.decode(bits), -1);
   return magnitude.sign();
 }
 
 /// Whether `magnitude`, between the numbers `low` and the next, goes up. Beyond the largest number the distance between
 /// numbers stays what it was.
-bool is_nearer_above(const Layout& format, const Exact& magnitude, std::uint64_t low) {
-  Exact difference = magnitude.times(2);
+template <class Number>
+bool is_nearer_above(const Layout& format, const Number& magnitude, std::uint64_t low) {
+  Number difference = magnitude.times(2);
   if (low < format.largest()) {
     difference.add(format.decode(low), -1);
     difference.add(format.decode(low + 1), -1);
@@ -85,10 +94,11 @@ bool is_nearer_above(const Layout& format, const Exact& magnitude, std::uint64_t
 
 }  // namespace
 
-std::uint64_t rounded(const Layout& format, const Exact& value, To direction, bool finite) {
+template <int Lowest, std::size_t Words>
+std::uint64_t rounded(const Layout& format, const FixedPoint<Lowest, Words>& value, To direction, bool finite) {
   const int sign = value.sign();
   if (sign == 0) return 0;
-  const Exact magnitude = value.times(sign);
+  const FixedPoint<Lowest, Words> magnitude = value.times(sign);
   std::uint64_t low = 0;  // the largest number that is not above
   std::uint64_t above = format.largest() + 1;
   while (above - low > 1) {
@@ -102,6 +112,11 @@ std::uint64_t rounded(const Layout& format, const Exact& value, To direction, bo
   const std::uint64_t bits = up && !(finite && low == format.largest()) ? low + 1 : low;
   return sign > 0 ? bits : bits | format.sign();
 }
+
+template class FixedPoint<-320, 20>;
+template class FixedPoint<-2240, 140>;
+template std::uint64_t rounded(const Layout&, const Exact&, To, bool);
+template std::uint64_t rounded(const Layout&, const ExactDouble&, To, bool);
 
 Wide rounded_integer(const Decoded& number, To direction, Wide lowest, Wide highest) {
   if (number.exponent > 64) return number.mantissa == 0 ? 0 : number.mantissa < 0 ? lowest : highest;

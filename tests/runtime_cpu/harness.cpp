@@ -80,7 +80,8 @@ std::vector<std::uint32_t> run(const Case& given, std::vector<std::uint32_t> inp
                                    .cluster = given.cluster,
                                    .dynamic_shared_bytes = given.dynamic_shared,
                                    .patience = given.patience,
-                                   .parameters = std::as_bytes(std::span(parameters))});
+                                   .parameters = std::as_bytes(std::span(parameters)),
+                                   .check = given.check});
   std::memcpy(output.data(), output_memory.get(), words * 4);
   return output;
 }

@@ -28,6 +28,7 @@ struct Case {
   std::string directives = {};           ///< of the kernel: ".reqnctapercluster 2, 1, 1"
   std::array<unsigned, 3> cluster = {};  ///< of the launch
   std::chrono::milliseconds patience{60000};
+  bool check = false;  ///< watched by the checker
 };
 
 std::string kernel_text(const Case& given);

@@ -3,32 +3,12 @@
 #include <gmock/gmock.h>
 
 #include "tests/gpu/gpu_case.hpp"
+#include "tests/support/cpu_engine.hpp"
 
 namespace cubit::tests {
 namespace {
 
 using ::testing::HasSubstr;
-
-EngineOptions without_cache() {
-  EngineOptions options;
-  options.cache_dir = "";
-  return options;
-}
-
-const Engine& engine() {
-  static const Engine instance(without_cache());
-  return instance;
-}
-
-bool can_compile() {
-  try {
-    engine().get("stream_read", "cpu:sm_80");
-    return true;
-  } catch (const Error& error) {
-    if (error.code() != CUBIT_COMPILER_UNAVAILABLE) throw;
-    return false;
-  }
-}
 
 class CpuOperators : public ::testing::TestWithParam<const char*> {
  protected:

@@ -222,9 +222,9 @@ TEST_F(WatchOrder, APhaseOfAnMbarrierIsKnownWhenItHasEnded) {
 
 TEST_F(WatchOrder, CopiesRelyOnWhatIsBehindAProxyFence) {
   const auto before = order_.now(warps_[0]);
-  const auto is_proxied = [&] { return order_.of(warps_[0]).proxied.at(before.agent) >= before.time; };
+  const auto is_proxied = [&] { return order_.of(warps_[0]).proxied[kShared].at(before.agent) >= before.time; };
   EXPECT_FALSE(is_proxied());
-  order_.fence_proxies(warps_[0]);
+  order_.fence_proxies(warps_[0], kShared);
   EXPECT_TRUE(is_proxied());
 }
 

@@ -64,6 +64,18 @@ TEST_F(OnTheCpu, CheckMemorySaysThatItDid) {
   EXPECT_THAT(run({"--check-memory"}).out, HasSubstr("memory: no race, no read of unwritten memory"));
 }
 
+TEST_F(OnTheCpu, AnEmptyCaseIsNotCalledChecked) {
+  const std::vector<std::string> words = {"run", kSmall,   "--random", "batch=0",       "--device",
+                                          "cpu", "--arch", "sm_80",    "--check-memory"};
+  const Result text = program_.run(words);
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_THAT(text.out, HasSubstr("memory: nothing was checked: the case is empty, and no kernel ran"));
+  EXPECT_THAT(text.err, HasSubstr("no kernel ran that could be watched"));
+  auto with_json = words;
+  with_json.push_back("--json");
+  EXPECT_NE(program_.run(with_json).json().at("memory"), "checked");
+}
+
 // Scripts read these.
 TEST_F(OnTheCpu, CountersOfTheLaunch) {
   const Result json = run({"--counters", "--json"});
@@ -102,6 +114,19 @@ TEST_F(OnTheCpu, ExplainMeasuresEveryProof) {
     EXPECT_EQ(row.at("agrees"), true) << row;
   }
   EXPECT_FALSE(program_.run({"explain", kSmall, "--arch", "sm_80", "--json"}).json().contains("measured"));
+}
+
+/// The plan is shown, with the reason why nothing was counted.
+TEST_F(OnTheCpu, ExplainSaysWhyItCouldNotMeasure) {
+  const std::string command = "CUBIT_COMPILE=never \"$0\" \"$@\"";
+  const std::vector<std::string> words = {"explain", "gqa_decode:head_dim=64,heads_per_kv=3", "--arch", "sm_80",
+                                          "--measure"};
+  const Result text = program_.run_in_shell(command, words);
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("Decisions"), HasSubstr("Not counted on the CPU device: ")));
+  auto with_json = words;
+  with_json.push_back("--json");
+  EXPECT_TRUE(program_.run_in_shell(command, with_json).json().contains("measured_unavailable"));
 }
 
 /// Where nothing ran, nothing was watched: two architectures give a report of two compiled kernels.

@@ -146,8 +146,11 @@ void arrive_at_cluster(Warp& warp, Mask mask, const Site& site) {
   warp.cluster_arrived |= mask;
   warp.cluster_owed |= mask;
   warp.cluster_generation = warp.cta->cluster->generation;
-  if (Checker* const checker = checker_of(warp); checker != nullptr && !site.instruction->has("relaxed"))
-    checker->order.arrive(warp, HappensBefore::cluster_barrier(warp.cluster_generation));
+  if (Checker* const checker = checker_of(warp)) {
+    const std::uint64_t barrier = HappensBefore::cluster_barrier(warp.cluster_generation);
+    site.instruction->has("relaxed") ? checker->order.arrive_relaxed(warp, barrier)
+                                     : checker->order.arrive(warp, barrier);
+  }
   ++warp.cta->cluster->changes;
   try_to_open(*warp.cta->cluster);
 }

@@ -11,58 +11,74 @@
 
 namespace cubit::runtime::cpu {
 
-namespace {
-
-/// The address of shared memory as the watchers have it.
 std::uint64_t watched_place(const Cluster& cluster, const std::byte* place) {
   for (const Cta* cta : cluster.ctas) {
     if (place >= cta->shared && place < cta->shared + cta->shared_bytes)
       return std::uint64_t{cta->rank} << kRankShift | static_cast<std::uint64_t>(place - cta->shared);
   }
-  return 0;
+  return reinterpret_cast<std::uint64_t>(place);
 }
 
-/// `place`: of a copy that has no strips.
-void watch_global(Checker& checker, const Delivery& delivery, RequestKind kind, const std::byte* place) {
-  const auto request = [&](const std::byte* first, std::uint64_t bytes) {
-    Request made{.site = delivery.site, .kind = kind, .bytes = bytes};
-    made.add({delivery.lane, ptx::Space::global, reinterpret_cast<std::uint64_t>(first)});
-    checker.request(*delivery.warp, made);
-  };
-  if (delivery.strips.empty()) return request(place, delivery.bytes);
+void watch_range(Warp& warp, const Site& site, int lane, RequestKind kind, ptx::Space space, const std::byte* place,
+                 std::uint64_t bytes) {
+  Checker* const checker = checker_of(warp);
+  if (checker == nullptr || warp.failure) return;
+  Request made{.site = &site, .kind = kind, .bytes = bytes};
+  made.add({lane, space, watched_place(*warp.cta->cluster, place)});
+  checker->request(warp, made);
+}
+
+namespace {
+
+constexpr auto kSharedMemory = ptx::Space::shared;
+constexpr auto kGlobalMemory = ptx::Space::global;
+
+/// Calls body(space, place, bytes) for what the copy writes.
+template <class Body>
+void for_targets(const Delivery& delivery, Body body) {
+  if (delivery.object != nullptr) return body(kSharedMemory, delivery.dst, delivery.bytes);
+  if (delivery.strips.empty()) return body(kGlobalMemory, delivery.dst, delivery.bytes);
   for (const Strip& strip : delivery.strips) {
-    if (strip.global != nullptr) request(strip.global, strip.bytes);
+    if (strip.global != nullptr) body(kGlobalMemory, strip.global, strip.bytes);
   }
 }
 
-void watch_shared(Checker& checker, const Delivery& delivery, RequestKind kind, const std::byte* place) {
-  Request made{.site = delivery.site, .kind = kind, .bytes = delivery.bytes};
-  made.add({delivery.lane, ptx::Space::shared, watched_place(*delivery.warp->cta->cluster, place)});
-  checker.request(*delivery.warp, made);
+/// The same for what it reads, or is still to read.
+template <class Body>
+void for_sources(const Delivery& delivery, Body body) {
+  const auto space = delivery.reads_shared ? kSharedMemory : kGlobalMemory;
+  if (delivery.src != nullptr) return body(space, delivery.src, delivery.bytes);
+  for (const Strip& strip : delivery.strips) {
+    if (!delivery.reads_shared && strip.global != nullptr) body(kGlobalMemory, strip.global, strip.bytes);
+  }
 }
 
+/// A warp that has ended waits for nothing: what it has sent to global memory stays under way.
 void watch_landing(const Cluster& cluster, const Delivery& delivery) {
-  Checker* const checker = checker_of(*delivery.warp);
+  const Warp& warp = *delivery.warp;
+  Checker* const checker = checker_of(warp);
   if (checker == nullptr) return;
-  if (delivery.reads_shared && delivery.src != nullptr)
-    checker->end_reading(*delivery.warp, watched_place(cluster, delivery.src), delivery.bytes);
-  // What goes to global memory is written when its lane has waited for it.
-  if (delivery.object == nullptr) return watch_global(*checker, delivery, RequestKind::write, delivery.dst);
-  if (delivery.kind == Delivery::Kind::arrival) {
-    checker->order.arrive_mbarrier(*delivery.warp, delivery.object);
-  } else {
-    checker->land_bulk(watched_place(cluster, delivery.dst), delivery.bytes, delivery.object);
-  }
+  if (delivery.kind == Delivery::Kind::arrival) return checker->order.publish_thread_copies(warp, delivery.object);
+  const bool reports = delivery.object != nullptr;
+  if (!reports && warp.state == WarpState::done) return;
+  const auto now = reports ? checker->order.land(delivery.object) : checker->order.land_group(warp);
+  for_targets(delivery, [&](ptx::Space space, const std::byte* place, std::uint64_t bytes) {
+    checker->land(warp, space, watched_place(cluster, place), bytes, now);
+  });
+  for_sources(delivery, [&](ptx::Space space, const std::byte* place, std::uint64_t bytes) {
+    checker->end_reading(warp, space, watched_place(cluster, place), bytes, now);
+  });
 }
 
-/// One lane's copy: what it writes, and what it reads.
+/// One lane's copy: whom it tells, what it writes, and what it reads.
 void watch_start(const Delivery& delivery) {
-  Checker* const checker = checker_of(*delivery.warp);
-  if (checker == nullptr || delivery.warp->failure) return;
-  if (delivery.object != nullptr) watch_shared(*checker, delivery, RequestKind::bulk_copy, delivery.dst);
-  if (delivery.reads_shared) return watch_shared(*checker, delivery, RequestKind::bulk_read, delivery.src);
-  const bool reads = delivery.src != nullptr || !delivery.strips.empty();
-  if (reads) watch_global(*checker, delivery, RequestKind::read, delivery.src);
+  const auto watch = [&](RequestKind kind, ptx::Space space, const std::byte* place, std::uint64_t bytes) {
+    watch_range(*delivery.warp, *delivery.site, delivery.lane, kind, space, place, bytes);
+  };
+  if (delivery.object != nullptr)
+    watch(RequestKind::mbarrier_use, kSharedMemory, delivery.object, sizeof(std::uint64_t));
+  for_targets(delivery, [&](auto... range) { watch(RequestKind::bulk_copy, range...); });
+  for_sources(delivery, [&](auto... range) { watch(RequestKind::bulk_read, range...); });
 }
 
 /// Zeros where the box lies outside of the tensor.
@@ -114,8 +130,10 @@ bool land_due(Cluster& cluster, IsDue is_due) {
 
 void read_source(const Cluster& cluster, Delivery& delivery) {
   if (delivery.src == nullptr) return;
-  if (Checker* const checker = checker_of(*delivery.warp); checker != nullptr && delivery.reads_shared)
-    checker->end_reading(*delivery.warp, watched_place(cluster, delivery.src), delivery.bytes);
+  if (Checker* const checker = checker_of(*delivery.warp); checker != nullptr && delivery.reads_shared) {
+    checker->end_reading(*delivery.warp, kSharedMemory, watched_place(cluster, delivery.src), delivery.bytes,
+                         checker->order.now(*delivery.warp));
+  }
   delivery.read.assign(delivery.src, delivery.src + delivery.bytes);
   delivery.src = nullptr;
 }

@@ -106,12 +106,24 @@ MbarrierChange change_of(Warp& warp, const Site& site, int lane) {
   return {.arrivals = count, .bytes = bytes, .may_end_phase = !site.flag};
 }
 
+/// False after a report of the checker.
+bool watch_object(Warp& warp, const Site& site, int lane, RequestKind kind, const std::byte* object) {
+  if (Checker* const checker = checker_of(warp); checker != nullptr && kind == RequestKind::mbarrier_init)
+    checker->order.forget_mbarrier(object);
+  watch_range(warp, site, lane, kind, ptx::Space::shared, object, sizeof(std::uint64_t));
+  return !warp.failure;
+}
+
+Scope scope_of(const Site& site) { return site.instruction->has("cluster") ? kCluster : kBlock; }
+
 /// What announces bytes arrives nowhere, and publishes nothing.
 void publish_arrival(const Warp& warp, const Site& site, const std::byte* object) {
   const auto kind = static_cast<MbarrierKind>(site.kind);
   const bool arrives = kind == MbarrierKind::arrive || kind == MbarrierKind::drop;
   Checker* const checker = checker_of(warp);
-  if (arrives && checker != nullptr && !site.instruction->has("relaxed")) checker->order.arrive_mbarrier(warp, object);
+  if (!arrives || checker == nullptr) return;
+  site.instruction->has("relaxed") ? checker->order.arrive_mbarrier_relaxed(warp, object, scope_of(site))
+                                   : checker->order.arrive_mbarrier(warp, object);
 }
 
 }  // namespace
@@ -123,6 +135,8 @@ void init_mbarrier(Warp& warp, Mask mask, const Site& site) {
     const std::uint32_t count = source<std::uint32_t>(warp, 1)[lane];
     if (!site.flag && (count < 1 || count > Mbarrier::kMost))
       return warp.fail(site, lane, fmt::format("an mbarrier is for 1 to {} arrivals, not {}", Mbarrier::kMost, count));
+    if (!watch_object(warp, site, lane, site.flag ? RequestKind::mbarrier_inval : RequestKind::mbarrier_init, object))
+      return;
     const std::uint64_t word = site.flag ? ~std::uint64_t{0} : pack({.expected = count, .missing = count});
     std::memcpy(object, &word, sizeof word);
     ++warp.cta->cluster->changes;
@@ -132,7 +146,7 @@ void init_mbarrier(Warp& warp, Mask mask, const Site& site) {
 void change_mbarrier(Warp& warp, Mask mask, const Site& site) {
   for_lanes(mask, [&](int lane) {
     std::byte* const object = object_of(warp, site, lane);
-    if (object == nullptr) return;
+    if (object == nullptr || !watch_object(warp, site, lane, RequestKind::mbarrier_use, object)) return;
     std::uint64_t before = 0;
     std::memcpy(&before, object, sizeof before);
     publish_arrival(warp, site, object);
@@ -156,7 +170,7 @@ void wait_for_phase(Warp& warp, Mask mask, const Site& site) {
   warp.phases.clear();
   for_lanes(mask, [&](int lane) {
     std::byte* const object = object_of(warp, site, lane);
-    if (object == nullptr) return;
+    if (object == nullptr || !watch_object(warp, site, lane, RequestKind::mbarrier_use, object)) return;
     Mbarrier state;
     if (!read_mbarrier(object, state))
       return warp.fail(site, lane, "there is no mbarrier: it was not initialised, or is overwritten");
@@ -165,8 +179,10 @@ void wait_for_phase(Warp& warp, Mask mask, const Site& site) {
     land_for_phase(*warp.cta->cluster, object, parity);
     if (is_over(object, parity)) {
       over |= Mask{1} << lane;  // here the lane sees that the phase is over
-      Checker* const checker = checker_of(warp);
-      if (checker != nullptr && !site.instruction->has("relaxed")) checker->order.pass_mbarrier(warp, object);
+      if (Checker* const checker = checker_of(warp)) {
+        site.instruction->has("relaxed") ? checker->order.pass_mbarrier_relaxed(warp, object, scope_of(site))
+                                         : checker->order.pass_mbarrier(warp, object);
+      }
     } else {
       const std::uint64_t address = source<std::uint64_t>(warp, 0)[lane] + static_cast<std::uint64_t>(site.offset);
       warp.phases.push_back({object, address, parity});
@@ -183,7 +199,7 @@ void arrive_after_copies(Warp& warp, Mask mask, const Site& site) {
   Cluster& cluster = *warp.cta->cluster;
   for_lanes(mask, [&](int lane) {
     std::byte* const object = object_of(warp, site, lane);
-    if (object == nullptr) return;
+    if (object == nullptr || !watch_object(warp, site, lane, RequestKind::mbarrier_use, object)) return;
     if (const std::string rule = apply(cluster, object, {.more = site.flag ? 0u : 1u, .may_end_phase = false});
         !rule.empty())
       return warp.fail(site, lane, rule);

@@ -52,15 +52,17 @@ Window window_of(Warp& warp, ptx::Space space, int lane) {
   return {const_cast<std::byte*>(warp.parameters), cta.parameter_bytes, "the kernel's parameters"};
 }
 
-/// Performs the copies of `lane` for which `is_due(copy)`.
+/// Performs the copies of `lane` for which `is_due(copy)`; `is_waited_for`: by the lane itself.
 template <class IsDue>
-void arrive(Warp& warp, const Site& site, int lane, IsDue is_due) {
+void arrive(Warp& warp, const Site& site, int lane, bool is_waited_for, IsDue is_due) {
   std::erase_if(warp.copies, [&](const PendingCopy& copy) {
     if (copy.lane != lane || !is_due(copy)) return false;
     std::byte* const dst = resolve(warp, site, ptx::Space::shared, false, copy.dst, copy.bytes, lane);
     if (dst == nullptr) return true;
-    if (Checker* const checker = checker_of(warp))
-      checker->land_copy(warp, lane, watched_address(warp, copy.dst), copy.bytes);
+    if (Checker* const checker = checker_of(warp)) {
+      checker->land(warp, ptx::Space::shared, watched_address(warp, copy.dst), static_cast<std::uint64_t>(copy.bytes),
+                    checker->order.land_thread_copy(warp, is_waited_for));
+    }
     ++warp.cta->cluster->changes;
     std::memset(dst, 0, static_cast<std::size_t>(copy.bytes));
     if (copy.read == 0) return true;
@@ -241,13 +243,13 @@ void commit_copies(Warp& warp, Mask mask, const Site&) {
 void wait_copies(Warp& warp, Mask mask, const Site& site) {
   for_lanes(mask, [&](int lane) {
     const std::int64_t committed = warp.groups[static_cast<std::size_t>(lane)];
-    arrive(warp, site, lane,
+    arrive(warp, site, lane, true,
            [&](const PendingCopy& copy) { return site.kind < 0 || copy.group < committed - site.kind; });
   });
 }
 
 void finish_copies(Warp& warp, const Site& site, int lane, std::uint64_t serial) {
-  arrive(warp, site, lane, [&](const PendingCopy& copy) { return copy.serial < serial; });
+  arrive(warp, site, lane, false, [&](const PendingCopy& copy) { return copy.serial < serial; });
 }
 
 }  // namespace cubit::runtime::cpu::helpers

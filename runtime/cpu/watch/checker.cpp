@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "runtime/cpu/cluster.hpp"
@@ -26,9 +27,25 @@ void for_words(std::uint64_t address, std::uint64_t bytes, Body body) {
     body(word, bytes_in(word, address, last));
 }
 
-bool writes(RequestKind kind) { return kind != RequestKind::read && kind != RequestKind::bulk_read; }
+bool writes(RequestKind kind) {
+  return kind != RequestKind::read && kind != RequestKind::bulk_read && kind != RequestKind::mbarrier_use;
+}
 bool reads(RequestKind kind) { return !writes(kind) || kind == RequestKind::atomic; }
-bool is_bulk(RequestKind kind) { return kind == RequestKind::bulk_copy || kind == RequestKind::bulk_read; }
+bool is_of_mbarrier(RequestKind kind) { return kind >= RequestKind::mbarrier_init; }
+
+/// Copies in bulk work in a proxy of their own; st.async and red.async do not. PTX ISA, "cp.async.bulk".
+bool is_in_async_proxy(const Request& request) {
+  const bool is_bulk = request.kind == RequestKind::bulk_copy || request.kind == RequestKind::bulk_read;
+  return is_bulk && request.site->instruction->root == "cp";
+}
+
+const char* name_of(ptx::Space space) { return space == ptx::Space::shared ? "shared" : "global"; }
+
+/// Two accesses of a scalar overlap completely if they are of one word and have the same extent there.
+std::uint8_t extent_of(const Request& request, std::uint64_t offset) {
+  const auto bytes = static_cast<std::uint64_t>(std::max(request.site->bytes, 1));
+  return static_cast<std::uint8_t>(bytes << 3 | offset % bytes / kWordBytes);
+}
 
 void clear_bits(std::uint8_t& mask, std::uint8_t bits) { mask = static_cast<std::uint8_t>(mask & ~bits); }
 
@@ -48,15 +65,17 @@ std::uint32_t Checker::site_index(const Site& site) const {
   return static_cast<std::uint32_t>(&site - program_.sites.data());
 }
 
-Touch Checker::touch(const Warp& warp, const Request& request, int lane) const {
+Touch Checker::touch(const Warp& warp, const Request& request, const LaneRequest& lane) const {
   const HappensBefore::Moment now = order.now(warp);
   const std::uint32_t index = site_index(*request.site);
+  const bool is_use = request.kind == RequestKind::mbarrier_use;
   return {.agent = now.agent,
           .time = now.time,
           .site = index,
-          .lane = static_cast<std::uint8_t>(lane),
-          .is_strong = orders_[index].is_strong,
-          .is_write = writes(request.kind)};
+          .lane = static_cast<std::uint8_t>(lane.lane),
+          .is_write = writes(request.kind),
+          .is_strong = is_of_mbarrier(request.kind) ? is_use : orders_[index].is_strong,
+          .scope = static_cast<std::uint8_t>(orders_[index].scope & 3)};
 }
 
 void Checker::request(Warp& warp, const Request& request) {
@@ -68,17 +87,19 @@ void Checker::request(Warp& warp, const Request& request) {
 
 void Checker::lane_request(Warp& warp, const Request& request, const LaneRequest& lane) {
   const Order& kind = orders_[site_index(*request.site)];
+  const bool is_ordering = kind.is_strong && !is_of_mbarrier(request.kind);
   PublishedByAddress& published = lane.space == ptx::Space::shared ? shared_published_ : global_published_;
-  if (kind.is_strong && reads(request.kind)) order.acquire(warp, kind, published[lane.address]);
-  const Touch now = touch(warp, request, lane.lane);
+  if (is_ordering && reads(request.kind)) order.acquire(warp, kind, published[lane.address]);
+  const Touch now = touch(warp, request, lane);
   bool good = true;
   for_words(lane.address, request.bytes, [&](std::uint64_t address, std::uint8_t bytes) {
     Touch part = now;
     part.bytes = bytes;
+    part.extent = extent_of(request, std::max(address, lane.address) - lane.address);
     good = good && word_request(warp, request, lane, address, part);
   });
   if (!good || !writes(request.kind)) return;
-  if (kind.is_strong) {
+  if (is_ordering) {
     order.release(warp, kind, published[lane.address], request.kind == RequestKind::atomic);
   } else if (!published.empty()) {
     published.erase(lane.address);
@@ -94,8 +115,8 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
   const Touch* const earlier = now.is_write ? memory.write(address, now, clock) : memory.read(address, now, clock);
   if (rule.empty() && earlier != nullptr) {
     rule = fmt::format("race in {} memory at {:#x}: this {} is not ordered after the {} by {}",
-                       lane.space == ptx::Space::shared ? "shared" : "global", lane.address,
-                       now.is_write ? "write" : "read", earlier->is_write ? "write" : "read", name_of(warp, *earlier));
+                       cpu::name_of(lane.space), lane.address, now.is_write ? "write" : "read",
+                       earlier->is_write ? "write" : "read", name_of(warp, *earlier));
   }
   if (!rule.empty()) {
     warp.fail(*request.site, lane.lane, rule);
@@ -104,10 +125,11 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
   if (now.is_write && lane.space == ptx::Space::global) mark_written(warp, address, now.bytes);
   // From its start on nobody may touch the bytes of a copy, and whoever had to be done with them must be done then.
   Word& word = memory.at(address);
-  // Reductions do not mind one another.
-  const bool is_copy = request.kind == RequestKind::copy || request.kind == RequestKind::bulk_copy;
-  if (is_copy && !now.is_strong) word.arriving |= now.bytes;
+  if (request.kind == RequestKind::copy || request.kind == RequestKind::bulk_copy) word.arriving |= now.bytes;
   if (request.kind == RequestKind::bulk_read) word.leaving |= now.bytes;
+  if (!is_of_mbarrier(request.kind)) return true;
+  word.is_mbarrier = request.kind != RequestKind::mbarrier_inval;
+  if (!word.is_mbarrier) word.written = 0;
   return true;
 }
 
@@ -134,31 +156,52 @@ void Checker::mark_written(const Warp& warp, std::uint64_t address, std::uint8_t
 /// The rules but for races: "" if none is broken.
 std::string Checker::broken_rule(const Warp& warp, const Request& request, const LaneRequest& lane,
                                  std::uint64_t address, const Touch& now) {
-  if (lane.space == ptx::Space::global) {
-    if (!reads(request.kind) || is_written(warp, address, now.bytes)) return "";
-    return fmt::format("{} bytes at {:#x} are read, and nobody has written {:#x}", request.bytes, lane.address,
-                       address);
+  const bool is_shared = lane.space == ptx::Space::shared;
+  const Word& word = shadow(lane.space).at(address);
+  if (is_of_mbarrier(request.kind) || word.is_mbarrier) {
+    if (std::string rule = broken_mbarrier_rule(request, lane, word); !rule.empty()) return rule;
   }
-  const Word& word = shared_.at(address);
-  if ((word.arriving & now.bytes) != 0) {
-    return fmt::format("shared memory {:#x} is used while an asynchronous copy to it is under way, by {}", address,
+  if (std::string rule = broken_copy_rule(warp, request, lane, address, now); !rule.empty()) return rule;
+  if (!reads(request.kind) || is_of_mbarrier(request.kind)) return "";
+  if (is_shared ? (now.bytes & ~word.written) != 0 : !is_written(warp, address, now.bytes)) {
+    return fmt::format("{} bytes at {}{:#x} are read, and nobody has written {:#x}", request.bytes,
+                       is_shared ? "shared memory " : "", lane.address, address);
+  }
+  if (!is_shared && word.write.agent != kNobody && request.site->instruction->has("nc")) {
+    return fmt::format("global memory {:#x} is read by ld.global.nc, and was written in this launch by {}", address,
                        name_of(warp, word.write));
   }
-  if (now.is_write && (word.leaving & now.bytes) != 0) {
-    return fmt::format("shared memory {:#x} is written while a bulk copy from it is under way, by {}", address,
-                       name_of(warp, word.read));
-  }
-  if (reads(request.kind) && (now.bytes & ~word.written) != 0) {
-    return fmt::format("{} bytes at shared memory {:#x} are read, and nobody has written {:#x}", request.bytes,
-                       lane.address, address);
-  }
-  const Touch& write = word.write;
-  const bool ordinary = write.agent != kNobody && !HappensBefore::is_copier(write.agent);
-  if (is_bulk(request.kind) && ordinary && order.of(warp).proxied.at(write.agent) < write.time) {
-    return fmt::format("shared memory {:#x} is used by a bulk copy without a fence.proxy.async after the write by {}",
-                       address, name_of(warp, write));
-  }
   return "";
+}
+
+std::string Checker::broken_mbarrier_rule(const Request& request, const LaneRequest& lane, const Word& word) const {
+  if (request.kind == RequestKind::mbarrier_init && word.is_mbarrier)
+    return fmt::format("the mbarrier at {:#x} is initialised again, without an mbarrier.inval", lane.address);
+  if (request.kind == RequestKind::mbarrier_init) return "";
+  if (is_of_mbarrier(request.kind))
+    return word.is_mbarrier ? "" : fmt::format("there is no mbarrier at {:#x}: it was not initialised", lane.address);
+  return fmt::format("{} bytes at shared memory {:#x} are {}, where an mbarrier is", request.bytes, lane.address,
+                     writes(request.kind) ? "written" : "read");
+}
+
+/// What is under way, and what copies in bulk must not meet. Reductions do not mind one another.
+std::string Checker::broken_copy_rule(const Warp& warp, const Request& request, const LaneRequest& lane,
+                                      std::uint64_t address, const Touch& now) {
+  const Word& word = shadow(lane.space).at(address);
+  const Touch& write = word.write;
+  if ((word.arriving & now.bytes) != 0 && !(now.is_strong && write.is_strong)) {
+    return fmt::format("{} memory {:#x} is used while an asynchronous copy to it is under way, by {}",
+                       cpu::name_of(lane.space), address, name_of(warp, write));
+  }
+  if (now.is_write && (word.leaving & now.bytes) != 0) {
+    return fmt::format("{} memory {:#x} is written while a bulk copy from it is under way, by {}",
+                       cpu::name_of(lane.space), address, name_of(warp, word.read));
+  }
+  if (!is_in_async_proxy(request) || write.agent == kNobody || HappensBefore::is_bulk_copier(write.agent)) return "";
+  const Proxied memory = lane.space == ptx::Space::shared ? kShared : kGlobal;
+  if (order.of(warp).proxied[memory].at(write.agent) >= write.time) return "";
+  return fmt::format("{} memory {:#x} is used by a bulk copy without a fence.proxy.async after the write by {}",
+                     cpu::name_of(lane.space), address, name_of(warp, write));
 }
 
 std::string Checker::name_of(const Warp& warp, const Touch& touch) const {
@@ -169,40 +212,36 @@ std::string Checker::name_of(const Warp& warp, const Touch& touch) const {
   return fmt::format("{}warp {}, lane {} ({})", where, order.warp_of(touch.agent), touch.lane, place);
 }
 
+/// fence.proxy.async is of both memories unless it names one; those of other proxies are not of copies in bulk.
 void Checker::fence(const Warp& warp, const Site& site) {
-  if (site.instruction->has("proxy")) return order.fence_proxies(warp);
-  order.fence(warp, orders_[site_index(site)]);
+  const ptx::Instruction& fence = *site.instruction;
+  if (!fence.has("proxy")) return order.fence(warp, orders_[site_index(site)]);
+  if (!fence.has("async") && !fence.has("async::generic")) return;
+  const bool of_shared = fence.has("shared::cta") || fence.has("shared::cluster");
+  if (!fence.has("global")) order.fence_proxies(warp, kShared);
+  if (!of_shared) order.fence_proxies(warp, kGlobal);
 }
 
 // ---- the ends of asynchronous copies ----
 
-void Checker::land_copy(const Warp& warp, int lane, std::uint64_t dst, int bytes) {
-  const HappensBefore::Moment now = order.now(warp);
-  for_words(dst, static_cast<std::uint64_t>(bytes), [&](std::uint64_t address, std::uint8_t mask) {
-    Word& word = shared_.at(address);
-    clear_bits(word.arriving, mask);
-    word.write.agent = now.agent;
-    word.write.time = now.time;
-    word.write.lane = static_cast<std::uint8_t>(lane);
-  });
-}
-
-void Checker::land_bulk(std::uint64_t dst, std::uint64_t bytes, const std::byte* object) {
-  const HappensBefore::Moment now = order.land(object);
+void Checker::land(const Warp& warp, ptx::Space space, std::uint64_t dst, std::uint64_t bytes,
+                   HappensBefore::Moment now) {
+  const Agent issuer = order.now(warp).agent;
   for_words(dst, bytes, [&](std::uint64_t address, std::uint8_t mask) {
-    Word& word = shared_.at(address);
-    clear_bits(word.arriving, mask);
-    word.write.agent = now.agent;
-    word.write.time = now.time;
+    clear_bits(shadow(space).at(address).arriving, mask);
+    shadow(space).land(address, issuer, now.agent, now.time);
   });
 }
 
-void Checker::end_reading(const Warp& warp, std::uint64_t src, std::uint64_t bytes) {
-  const HappensBefore::Moment now = order.now(warp);
+void Checker::end_reading(const Warp& warp, ptx::Space space, std::uint64_t src, std::uint64_t bytes,
+                          HappensBefore::Moment now) {
+  const Agent reader = order.now(warp).agent;
   for_words(src, bytes, [&](std::uint64_t address, std::uint8_t mask) {
-    Word& word = shared_.at(address);
+    Word& word = shadow(space).at(address);
     clear_bits(word.leaving, mask);
-    if (word.read.agent == now.agent) word.read.time = now.time;
+    if (word.read.agent != reader) return;
+    word.read.agent = now.agent;
+    word.read.time = now.time;
   });
 }
 

@@ -1,15 +1,18 @@
 // The rules of memory that a kernel can break without anybody noticing: reading memory that nobody wrote, races
-// between warps in shared and in global memory, and bulk copies that nothing orders after the writes they read.
+// between warps in shared and in global memory, bulk copies that nothing orders after the writes they read, and
+// mbarriers that are none.
 //
 // A race is two accesses of a word by different warps, at least one of them a write and at least one of them weak, that
 // nothing orders: no barrier, no asynchronous copy that was waited for, no release that was acquired. What the warps of
-// this launch happened to do first does not matter. PTX ISA, "Memory Consistency Model".
+// this launch happened to do first does not matter. Strong accesses that overlap in part, or of which one's scope does
+// not hold the other's thread, count as weak. A warp that has ended takes part in no barrier, and tells nobody anything.
+// PTX ISA, "Memory Consistency Model".
 //
-// What it does not see: lanes of one warp are not told apart. Order is kept by address: a flag must be read in the size
-// in which it is written. mbarrier objects are not watched themselves, and an arrival that follows cp.async publishes
-// what its warp knows when the copies land. Copies and reductions in bulk to global memory are written when they are
-// waited for; the proxies are checked in shared memory only, and every fence.proxy counts as one of all. Scopes are the
-// block and the device. ld.global.nc is taken for an ordinary load. Each launch begins with everything before it known.
+// What it does not see: lanes of one warp are not told apart. Fences of all kinds acquire and release. Of several copies
+// in bulk that read or add to one place, or of several cp.async of a warp, the first that lands ends the watch over the
+// place. What ld.global.nc reads must not have been written before; that it is not written after is a race's matter.
+// Constant memory has a proxy that is not watched, and so have tensor maps themselves. Each launch begins with everything
+// before it known.
 //
 // A checked launch runs on one thread of the host.
 #pragma once
@@ -27,29 +30,33 @@ namespace cubit::runtime::cpu {
 class Checker {
  public:
   explicit Checker(const Program& program);
+  Checker(const Checker&) = delete;  ///< its shadows refer to `order`
+  Checker& operator=(const Checker&) = delete;
 
   void start(const Cluster& cluster);  ///< its shared memory is nobody's yet
   void request(Warp& warp, const Request& request);
   void fence(const Warp& warp, const Site& site);
 
-  /// The end of a cp.async, whose start was a request of kind `copy`: its lane has waited for it.
-  void land_copy(const Warp& warp, int lane, std::uint64_t dst, int bytes);
-  /// The same of one of kind `bulk_copy`, which those see who see the phase of `object` end.
-  void land_bulk(std::uint64_t dst, std::uint64_t bytes, const std::byte* object);
-  /// The end of a request of kind `bulk_read`: its shared memory may be written again.
-  void end_reading(const Warp& warp, std::uint64_t src, std::uint64_t bytes);
+  /// The end of a request of kind `copy` or `bulk_copy` of this warp.
+  void land(const Warp& warp, ptx::Space space, std::uint64_t dst, std::uint64_t bytes, HappensBefore::Moment now);
+  /// The end of a request of kind `bulk_read` of this warp: the memory may be written again.
+  void end_reading(const Warp& warp, ptx::Space space, std::uint64_t src, std::uint64_t bytes,
+                   HappensBefore::Moment now);
 
   HappensBefore order;
 
  private:
   std::uint32_t site_index(const Site& site) const;
-  Touch touch(const Warp& warp, const Request& request, int lane) const;
+  Touch touch(const Warp& warp, const Request& request, const LaneRequest& lane) const;
   Shadow& shadow(ptx::Space space) { return space == ptx::Space::shared ? shared_ : global_; }
 
   void lane_request(Warp& warp, const Request& request, const LaneRequest& lane);
   bool word_request(Warp& warp, const Request& request, const LaneRequest& lane, std::uint64_t address, Touch now);
   std::string broken_rule(const Warp& warp, const Request& request, const LaneRequest& lane, std::uint64_t address,
                           const Touch& now);
+  std::string broken_mbarrier_rule(const Request& request, const LaneRequest& lane, const Word& word) const;
+  std::string broken_copy_rule(const Warp& warp, const Request& request, const LaneRequest& lane, std::uint64_t address,
+                               const Touch& now);
   static bool is_written(const Warp& warp, std::uint64_t address, std::uint8_t mask);
   static void mark_written(const Warp& warp, std::uint64_t address, std::uint8_t mask);
   std::string name_of(const Warp& warp, const Touch& touch) const;
@@ -58,8 +65,8 @@ class Checker {
 
   const Program& program_;
   std::vector<Order> orders_;  ///< by site
-  Shadow shared_;
-  Shadow global_;
+  Shadow shared_{order};
+  Shadow global_{order};
   PublishedByAddress shared_published_;
   PublishedByAddress global_published_;
 };

@@ -1,5 +1,7 @@
 #include "runtime/cpu/watch/happens_before.hpp"
 
+#include <algorithm>
+
 #include "runtime/cpu/cluster.hpp"
 
 namespace cubit::runtime::cpu {
@@ -16,14 +18,16 @@ Order order_of(const ptx::Instruction& instruction) {
   order.releases = both || instruction.has("release");
   order.is_strong = is_atomic || order.acquires || order.releases || instruction.has("relaxed") ||
                     instruction.has("volatile") || instruction.has("mmio");
-  order.scope = instruction.has("cta") ? kBlock : kDevice;
+  order.scope = instruction.has("cta") ? kBlock : instruction.has("cluster") ? kCluster : kDevice;
   return order;
 }
 
 void HappensBefore::start(const Cluster& cluster) {
   histories_.clear();
+  blocks_.clear();
   for (const Cta* cta : cluster.ctas) {
     warps_ = static_cast<std::uint32_t>(cta->warps.size());
+    blocks_.push_back(cta->number());
     for (std::uint32_t i = 0; i < warps_; ++i) {
       History& own = histories_.emplace_back();
       own.agent = cta->number() * warps_ + i;
@@ -39,14 +43,21 @@ HappensBefore::Moment HappensBefore::now(const Warp& warp) const {
   return {own.agent, own.knowledge.clock.at(own.agent)};
 }
 
+Scope HappensBefore::distance(Agent running, Agent other) const {
+  if (is_copier(other) || block_of(running) == block_of(other)) return kBlock;
+  return std::find(blocks_.begin(), blocks_.end(), block_of(other)) != blocks_.end() ? kCluster : kDevice;
+}
+
 /// Two strong accesses make order where the scope of each holds the other: what was released to its block reaches every
 /// acquire in that block, and an acquire of its block takes nothing from another one.
 void HappensBefore::acquire(const Warp& warp, const Order& order, const Published& published) {
   History& own = history(warp);
-  own.seen[kDevice].join(published.to_device);
-  if (published.block == warp.cta->number()) {
-    for (Knowledge& seen : own.seen) seen.join(published.to_block);
-  }
+  const auto see = [&](std::size_t reach) {
+    for (std::size_t scope = reach; scope < kScopes; ++scope) own.seen[scope].join(published.to[reach]);
+  };
+  see(kDevice);
+  if (published.cluster == blocks_.front()) see(kCluster);
+  if (published.block == warp.cta->number()) see(kBlock);
   if (order.acquires) own.knowledge.join(own.seen[order.scope]);
 }
 
@@ -54,10 +65,12 @@ void HappensBefore::acquire(const Warp& warp, const Order& order, const Publishe
 void HappensBefore::release(const Warp& warp, const Order& order, Published& published, bool keeps) {
   History& own = history(warp);
   if (!keeps) published = {};
-  if (published.block != warp.cta->number()) published.to_block = {};
+  if (published.block != warp.cta->number()) published.to[kBlock] = {};
+  if (published.cluster != blocks_.front()) published.to[kCluster] = {};
   published.block = warp.cta->number();
-  published.to_block.join(order.releases ? own.knowledge : own.fenced[kBlock]);
-  published.to_device.join(order.releases && order.scope == kDevice ? own.knowledge : own.fenced[kDevice]);
+  published.cluster = blocks_.front();
+  for (std::size_t reach = 0; reach < kScopes; ++reach)
+    published.to[reach].join(order.releases && reach <= order.scope ? own.knowledge : own.fenced[reach]);
   if (order.releases) tick(own);
 }
 
@@ -68,9 +81,9 @@ void HappensBefore::fence(const Warp& warp, const Order& order) {
   tick(own);
 }
 
-void HappensBefore::fence_proxies(const Warp& warp) {
+void HappensBefore::fence_proxies(const Warp& warp, Proxied memory) {
   Knowledge& knowledge = history(warp).knowledge;
-  knowledge.proxied = knowledge.clock;
+  knowledge.proxied[memory] = knowledge.clock;
   tick(history(warp));
 }
 
@@ -82,6 +95,25 @@ void HappensBefore::arrive(const Warp& warp, std::uint64_t barrier) {
 void HappensBefore::arrive_mbarrier(const Warp& warp, const std::byte* object) {
   mbarriers_[object].pending.join(of(warp));
   tick(history(warp));
+}
+
+HappensBefore::Moment HappensBefore::land_thread_copy(const Warp& warp, bool is_waited_for) {
+  History& own = history(warp);
+  const Moment now{kFirstThreadCopier + own.agent, ++own.landed};
+  if (is_waited_for) own.knowledge.clock.set(now.agent, now.time);
+  return now;
+}
+
+void HappensBefore::publish_thread_copies(const Warp& warp, const std::byte* object) {
+  const History& own = history(warp);
+  mbarriers_[object].pending.clock.set(kFirstThreadCopier + own.agent, own.landed);
+}
+
+HappensBefore::Moment HappensBefore::land_group(const Warp& warp) {
+  History& own = history(warp);
+  if (own.copier == kNobody) own.copier = next_copier_++;
+  own.knowledge.clock.set(own.copier, ++own.landed_groups);
+  return {own.copier, own.landed_groups};
 }
 
 HappensBefore::Moment HappensBefore::land(const std::byte* object) {

@@ -11,8 +11,11 @@
 
 namespace cubit::runtime::cpu {
 
-/// How far an ordering instruction reaches: to the block, or to the device.
-enum Scope : std::uint8_t { kBlock, kDevice, kScopes };
+/// How far an ordering instruction reaches: to the block, the cluster, or the device.
+enum Scope : std::uint8_t { kBlock, kCluster, kDevice, kScopes };
+
+/// The memory that a fence of the asynchronous proxy is for.
+enum Proxied : std::uint8_t { kShared, kGlobal, kProxied };
 
 /// What a memory instruction does to order.
 struct Order {
@@ -25,22 +28,22 @@ Order order_of(const ptx::Instruction& instruction);
 
 /// Of the past of all agents.
 struct Knowledge {
-  Clock clock;    ///< what is over
-  Clock proxied;  ///< what of it is behind a fence between the proxies: bulk copies may rely on it
+  Clock clock;                          ///< what is over
+  std::array<Clock, kProxied> proxied;  ///< what of it is behind a fence.proxy.async: bulk copies may rely on it
 
   void join(const Knowledge& other) {
     clock.join(other.clock);
-    proxied.join(other.proxied);
+    for (std::size_t i = 0; i < kProxied; ++i) proxied[i].join(other.proxied[i]);
   }
 };
 
 class HappensBefore {
  public:
-  /// What strong writes have left at an address: for everybody, and for the block that wrote there last.
+  /// What strong writes have left at an address, by how far it reaches from who wrote there last.
   struct Published {
-    Knowledge to_device;
-    Knowledge to_block;
+    std::array<Knowledge, kScopes> to;
     std::uint32_t block = 0;
+    std::uint32_t cluster = 0;
   };
   struct Moment {
     Agent agent;
@@ -51,18 +54,25 @@ class HappensBefore {
 
   const Knowledge& of(const Warp& warp) const { return histories_[place_of(warp)].knowledge; }
   Moment now(const Warp& warp) const;
-  static bool is_copier(Agent agent) { return agent >= kFirstCopier; }
+  static bool is_copier(Agent agent) { return agent >= kFirstThreadCopier; }
+  static bool is_bulk_copier(Agent agent) { return agent >= kFirstCopier; }
   std::uint32_t block_of(Agent agent) const { return agent / warps_; }
   std::uint32_t warp_of(Agent agent) const { return agent % warps_; }
+  /// The smallest scope that holds both, of which the one belongs to the cluster that runs.
+  Scope distance(Agent running, Agent other) const;
 
   void acquire(const Warp& warp, const Order& order, const Published& published);
   void release(const Warp& warp, const Order& order, Published& published, bool keeps);
   void fence(const Warp& warp, const Order& order);
-  void fence_proxies(const Warp& warp);
+  void fence_proxies(const Warp& warp, Proxied memory);
 
   /// At a barrier of any kind: what a warp has done is known to those who pass after it has arrived. A barrier that is
   /// used again is another one, or has been forgotten.
   void arrive(const Warp& warp, std::uint64_t barrier);
+  /// barrier.cluster.arrive.relaxed: what is behind a fence.
+  void arrive_relaxed(const Warp& warp, std::uint64_t barrier) {
+    barriers_[barrier].join(history(warp).fenced[kCluster]);
+  }
   void pass(const Warp& warp, std::uint64_t barrier) { history(warp).knowledge.join(barriers_[barrier]); }
   void forget(std::uint64_t barrier) { barriers_.erase(barrier); }
   static std::uint64_t block_barrier(const Cta& cta, std::size_t index) {
@@ -72,22 +82,38 @@ class HappensBefore {
 
   /// Arrivals at an mbarrier publish what their warp knows when the phase ends, to those who see that it has.
   void arrive_mbarrier(const Warp& warp, const std::byte* object);
+  void arrive_mbarrier_relaxed(const Warp& warp, const std::byte* object, Scope scope) {
+    mbarriers_[object].pending.join(history(warp).fenced[scope]);
+  }
   void end_phase(const std::byte* object) { mbarriers_[object].ended.join(mbarriers_[object].pending); }
   void pass_mbarrier(const Warp& warp, const std::byte* object) {
     history(warp).knowledge.join(mbarriers_[object].ended);
   }
-  /// The moment of a copy that reports to `object`: known to those who pass its phase.
-  Moment land(const std::byte* object);
+  void pass_mbarrier_relaxed(const Warp& warp, const std::byte* object, Scope scope) {
+    for (std::size_t wider = scope; wider < kScopes; ++wider) history(warp).seen[wider].join(mbarriers_[object].ended);
+  }
+  void forget_mbarrier(const std::byte* object) { mbarriers_.erase(object); }
+
+  // Copies land at moments of their own: known to who has waited for them, in one of these ways.
+  Moment land_thread_copy(const Warp& warp, bool is_waited_for);  ///< a cp.async
+  void publish_thread_copies(const Warp& warp,
+                             const std::byte* object);  ///< cp.async.mbarrier.arrive: those that landed
+  Moment land(const std::byte* object);                 ///< a copy in bulk: to those who pass the phase of `object`
+  Moment land_group(const Warp& warp);                  ///< a copy in bulk whose group the warp has waited for
 
  private:
+  static constexpr Agent kFirstThreadCopier = Agent{1} << 30;  ///< then by warp
   static constexpr Agent kFirstCopier = Agent{1} << 31;
 
   using ByScope = std::array<Knowledge, kScopes>;
   struct History {
     Agent agent = kNobody;
     Knowledge knowledge;
-    ByScope fenced;  ///< what a strong write publishes
-    ByScope seen;    ///< what strong reads have found: known after the next fence
+    ByScope fenced;            ///< what a strong write publishes
+    ByScope seen;              ///< what strong reads have found: known after the next fence
+    std::uint32_t landed = 0;  ///< cp.async
+    Agent copier = kNobody;    ///< of copies in bulk that report to their group
+    std::uint32_t landed_groups = 0;
   };
   struct Mbarrier {
     Knowledge pending;
@@ -102,8 +128,9 @@ class HappensBefore {
   History& history(const Warp& warp) { return histories_[place_of(warp)]; }
   static void tick(History& own) { own.knowledge.clock.set(own.agent, own.knowledge.clock.at(own.agent) + 1); }
 
-  std::uint32_t warps_ = 1;         ///< of a block
-  std::vector<History> histories_;  ///< of the cluster's warps
+  std::uint32_t warps_ = 1;            ///< of a block
+  std::vector<std::uint32_t> blocks_;  ///< of the cluster: their numbers in the grid
+  std::vector<History> histories_;     ///< of the cluster's warps
   std::unordered_map<std::uint64_t, Knowledge> barriers_;
   std::unordered_map<const std::byte*, Mbarrier> mbarriers_;
   Agent next_copier_ = kFirstCopier;

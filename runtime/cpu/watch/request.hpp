@@ -8,8 +8,19 @@
 
 namespace cubit::runtime::cpu {
 
-/// Copies are asynchronous ones into shared memory; a bulk_read is one out of it.
-enum class RequestKind : std::uint8_t { read, write, atomic, copy, bulk_copy, bulk_read };
+/// A copy is a cp.async's write; bulk_copy and bulk_read are what a copy in bulk writes and reads. The last three are
+/// what is done to an mbarrier: mbarrier.init, mbarrier.inval, and everything else.
+enum class RequestKind : std::uint8_t {
+  read,
+  write,
+  atomic,
+  copy,
+  bulk_copy,
+  bulk_read,
+  mbarrier_init,
+  mbarrier_inval,
+  mbarrier_use,
+};
 
 struct LaneRequest {
   int lane;

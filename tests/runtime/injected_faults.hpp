@@ -1,0 +1,73 @@
+// Calls that a file system can fail, with a stand-in for each: the linker wraps them (see CMakeLists.txt). Where the kernel
+// allows it, tests do the real thing too: a full tmpfs, a read-only mount.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <functional>
+
+#include "runtime/disk_cache.hpp"
+#include "runtime/engine.hpp"
+#include "tests/runtime/support.hpp"
+
+// The calls themselves. The linker's --wrap chooses these names.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+extern "C" {
+int __real_rename(const char* from, const char* to);
+int __real_flock(int file, int operation);
+int __real_mkdir(const char* path, mode_t mode);
+int __real_fsync(int file);
+int __real_access(const char* path, int mode);
+int __real_open(const char* path, int flags, ...);
+ssize_t __real_read(int file, void* bytes, std::size_t size);
+int __real_fstat(int file, struct stat* status);
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+
+namespace cubit::runtime {
+
+/// What stands in for a system call; empty calls the real one.
+struct Faults {
+  std::function<int(const char* from, const char* to)> rename;
+  std::function<int(int file, int operation)> flock;
+  std::function<int(const char* path, mode_t mode)> mkdir;
+  std::function<int(int file)> fsync;
+  std::function<int(const char* path, int mode)> access;
+  std::function<int(const char* path)> open;  ///< -1 with errno set refuses; anything else lets the real one open
+  std::function<ssize_t(int file, void* bytes, std::size_t size)> read;
+  std::function<void(struct stat* status)> after_fstat;
+};
+extern Faults faults;
+
+inline int failing(int error) {
+  errno = error;
+  return -1;
+}
+
+/// Skips the test if the child was refused its experiment; fails it if the child complains.
+void expect_well(test::Child child);
+
+class DiskCacheFaultTest : public testing::Test {
+ protected:
+  ~DiskCacheFaultTest() override { faults = {}; }
+
+  std::filesystem::path cache_folder() const { return folder_.path() / "cache"; }
+  std::filesystem::path entry_of(const Artifact& artifact) const {
+    return cache_folder() / "v1" / (artifact_id(artifact.key, artifact.compiler) + ".cubit");
+  }
+  Engine engine(const std::filesystem::path& folder) {
+    return Engine({.cache_dir = folder.string()}, lines_.sink(), compiler_);
+  }
+
+  test::TemporaryFolder folder_;
+  test::Lines lines_;
+  std::shared_ptr<test::CountingCompiler> compiler_ =
+      std::make_shared<test::CountingCompiler>(folder_.path() / "count");
+  codegen::KernelSource source_ = test::small_source();
+  Artifact artifact_ = test::small_artifact(source_);
+};
+
+}  // namespace cubit::runtime

@@ -1,0 +1,30 @@
+// An engine without a disk cache for tests of the CPU device, and whether it can compile.
+#pragma once
+
+#include <cubit/cubit.hpp>
+
+namespace cubit::tests {
+
+inline EngineOptions without_cache() {
+  EngineOptions options;
+  options.cache_dir = "";
+  return options;
+}
+
+inline const Engine& engine() {
+  static const Engine instance(without_cache());
+  return instance;
+}
+
+/// False where there is no NVRTC.
+inline bool can_compile() {
+  try {
+    engine().get("stream_read", "cpu:sm_80");
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != CUBIT_COMPILER_UNAVAILABLE) throw;
+    return false;
+  }
+}
+
+}  // namespace cubit::tests
