@@ -101,7 +101,7 @@ TEST_F(CapiLaunch, RepeatedRequestAndLaunchAllocateNothing) {
   driver_.create_context(0);
   const Engine made = engine();
   const Kernel kernel = made.get("stream_read");
-  const cubit_launch where{sizeof where, nullptr, nullptr, nullptr, 0};
+  const cubit_launch where{sizeof where, nullptr, nullptr, nullptr, 0, 0};
   ASSERT_EQ(cubit_kernel_launch(kernel.handle(), &arguments_, &where), CUBIT_OK);
   cubit_kernel* again = nullptr;
   g_allocations = 0;
@@ -131,7 +131,7 @@ TEST_F(CapiLaunch, OperatorsArgumentErrorsComeThrough) {
 TEST_F(CapiLaunch, LaunchStructSizesAreChecked) {
   driver_.create_context(0);
   const Kernel kernel = engine().get("stream_read");
-  cubit_launch where{offsetof(cubit_launch, workspace), nullptr, nullptr, nullptr, 0};
+  cubit_launch where{offsetof(cubit_launch, workspace), nullptr, nullptr, nullptr, 0, 0};
   EXPECT_EQ(cubit_kernel_launch(kernel.handle(), &arguments_, &where), CUBIT_OK);
   where.size = sizeof where + 8;
   EXPECT_EQ(cubit_kernel_launch(kernel.handle(), &arguments_, &where), CUBIT_INVALID_ARGUMENT);
