@@ -1,6 +1,6 @@
 // Every operator on the CPU device, over a pairwise cover of its fields (CUBIT_FULL_COVER: over all combinations; of a
-// range of numbers a choice, see descriptors.cpp). Of each
-// kernel it proves, on small made-up problems (ragged lengths, an empty sequence, several splits, padded rows, hard data):
+// range of numbers a choice, see descriptors.cpp). Of each kernel it proves, on small made-up problems (ragged lengths, an
+// empty sequence, several splits, padded rows, hard data):
 //
 //   - it computes the double-precision reference within the operator's tolerance, and touches nothing around its tensors;
 //   - it breaks no rule of memory that the checker knows: CUBIT_WATCH_MEMORY;
@@ -40,7 +40,7 @@ std::string operator_of(const std::string& descriptor) { return descriptor.subst
 
 /// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and that through
 /// clusters where the family has it. Tokens and bytes are multiples of nothing that a kernel has tiles of.
-std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index) {
+std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index, bool has_clusters) {
   const auto pattern = static_cast<double>(index % 6);
   static const Problem::Numbers kRagged = {{"batch", 3},
                                            {"context", 487},
@@ -49,10 +49,11 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
                                            {"lse", 1},
                                            {"splits", 3},
                                            {"merge", CUBIT_MERGE_WORKSPACE}};
-  static const Problem::Numbers kEqual = {{"batch", 2}, {"context", 263}, {"kv_heads", 2}};
+  Problem::Numbers equal = {{"batch", 2}, {"context", 263}, {"kv_heads", 2}};
+  if (has_clusters) equal.insert(equal.end(), {{"splits", 4}, {"merge", CUBIT_MERGE_CLUSTER}});
   if (operator_of(descriptor) == "stream_read") return {{{"bytes", 50000 * 16 + 48}}};
   if (operator_of(descriptor) != "gqa_decode") throw std::runtime_error("cases_of() has no case for " + descriptor);
-  std::vector<Problem::Numbers> cases = {kRagged, kEqual};
+  std::vector<Problem::Numbers> cases = {kRagged, equal};
   for (auto& numbers : cases) numbers.emplace_back("pattern", pattern);
   return cases;
 }
@@ -62,6 +63,14 @@ struct Item {
   std::string descriptor;
   std::string architecture;
   Json plan;
+
+  /// Whether the kernel can merge a sequence's splits as a cluster.
+  bool has_clusters() const {
+    for (const Json& decision : plan.at("decisions")) {
+      if (decision.at("name") == "split_kv") return decision.at("value").get<std::string>().ends_with("are a cluster");
+    }
+    return false;
+  }
 };
 
 const Cover& cover() {
@@ -178,7 +187,7 @@ void expect_good(const Item& item) {
   device.watch(CUBIT_WATCH_MEMORY | CUBIT_WATCH_COUNTERS);
   const Kernel kernel = engine().get(item.descriptor, "cpu:" + item.architecture);
   bool is_split = false;
-  for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index))
+  for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.has_clusters()))
     is_split = run_case(device, kernel, item, numbers) || is_split;
   EXPECT_EQ(is_split, operator_of(item.descriptor) == "gqa_decode");
   expect_proofs_hold(item, device);
