@@ -68,8 +68,8 @@ constexpr Mutant kMutants[] = {
      "(2 * rows - 1) * Format::kRowBytes", "bytes", kNotSeen},
     {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh", "if (rows >= kTileTokens) return;",
      "if (true) return;", "nobody has written", kNotSeen},
-    {"cluster_not_waited_for", kBulk, kSplit, "cluster_merge.cuh", "  cluster_barrier();\n  const uint32 slice",
-     "  const uint32 slice", "race in shared memory", kNotSeen},
+    {"cluster_not_waited_for", kBulk, kSplit, "cluster_merge.cuh", "  cluster_barrier();\n  const uint32 items",
+     "  const uint32 items", "race in shared memory", kNotSeen},
     {"cluster_left_too_early", kBulk, kSplit, "cluster_merge.cuh", "  cluster_barrier();  // nobody leaves", "  //",
      "which has ended", kNotSeen},
 
