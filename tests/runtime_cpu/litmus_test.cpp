@@ -231,6 +231,18 @@ TEST(LitmusReduction, InBulkEndsWhenItIsWaitedFor) {
                 "while an asynchronous copy to it is under way");
 }
 
+/// Two that add to one place are in one proxy; other bytes of a word are another matter than the copy's.
+TEST(LitmusReduction, InBulkDoesNotMindItsLike) {
+  const std::string add =
+      "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d0], [%r1], 16; @%p0 "
+      "cp.async.bulk.commit_group;\n";
+  expect_needed(kNames + kFill +
+                    "@%p0 st.global.u64 [place], 1; @%p0 st.global.u64 [place+8], 1; "
+                    "fence.proxy.async.shared::cta; <<fence.proxy.async.global;>> bar.sync 0;\n" +
+                    add + add + "@%p0 cp.async.bulk.wait_group 0;",
+                "without a fence.proxy.async");
+}
+
 // ---- scopes ----
 
 /// `scope` in its place: one block releases, the other acquires.

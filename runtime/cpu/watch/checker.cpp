@@ -197,7 +197,9 @@ std::string Checker::broken_copy_rule(const Warp& warp, const Request& request, 
     return fmt::format("{} memory {:#x} is written while a bulk copy from it is under way, by {}",
                        cpu::name_of(lane.space), address, name_of(warp, word.read));
   }
-  if (!is_in_async_proxy(request) || write.agent == kNobody || HappensBefore::is_bulk_copier(write.agent)) return "";
+  if (!is_in_async_proxy(request) || (write.bytes & now.bytes) == 0 || write.agent == kNobody) return "";
+  const ptx::Instruction& writer = *program_.sites[write.site].instruction;
+  if (writer.root == "cp" && writer.has("bulk")) return "";  // of the same proxy, under way or not
   const Proxied memory = lane.space == ptx::Space::shared ? kShared : kGlobal;
   if (order.of(warp).proxied[memory].at(write.agent) >= write.time) return "";
   return fmt::format("{} memory {:#x} is used by a bulk copy without a fence.proxy.async after the write by {}",

@@ -55,7 +55,6 @@ class HappensBefore {
   const Knowledge& of(const Warp& warp) const { return histories_[place_of(warp)].knowledge; }
   Moment now(const Warp& warp) const;
   static bool is_copier(Agent agent) { return agent >= kFirstThreadCopier; }
-  static bool is_bulk_copier(Agent agent) { return agent >= kFirstCopier; }
   std::uint32_t block_of(Agent agent) const { return agent / warps_; }
   std::uint32_t warp_of(Agent agent) const { return agent % warps_; }
   /// The smallest scope that holds both, of which the one belongs to the cluster that runs.
