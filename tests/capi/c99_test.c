@@ -16,7 +16,7 @@ static void expect(int good, const char* what) {
 
 int main(void) {
   const char* text = NULL;
-  cubit_launch launch = {sizeof(cubit_launch), NULL, NULL, NULL, 0};
+  cubit_launch launch = {sizeof(cubit_launch), NULL, NULL, NULL, 0, 0};
   expect(cubit_version() == CUBIT_VERSION_MAJOR * 10000 + CUBIT_VERSION_MINOR * 100 + CUBIT_VERSION_PATCH, "version");
   expect(cubit_last_error()->status == CUBIT_OK && strcmp(cubit_last_error()->message, "") == 0, "no error at first");
   expect(cubit_architectures(&text) == CUBIT_OK && strstr(text, "\"sm_90a\"") != NULL, "architectures");
