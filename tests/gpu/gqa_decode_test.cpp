@@ -24,23 +24,54 @@ const std::vector<std::string> kFormats = {
     "gqa_decode:head_dim=64,heads_per_kv=4,kv=int4_rows,groups=4",
 };
 
-class GqaDecodeGpu : public GpuTest {};
+class GqaDecodeGpu : public GpuTest {
+ protected:
+  /// `texts`, and each of them for family sm90 where that takes it and the device runs it.
+  std::vector<std::string> of_every_family(std::vector<std::string> texts) const {
+    const std::size_t given = texts.size();
+    for (std::size_t i = 0; i < given; ++i) {
+      const std::string text = texts[i] + (texts[i].find(':') == std::string::npos ? ":" : ",") + "family=sm90";
+      if (has_plan(text)) texts.push_back(text);
+    }
+    return texts;
+  }
+  static bool is_sm90(const std::string& text) { return text.find("family=sm90") != std::string::npos; }
+
+ private:
+  bool has_plan(const std::string& text) const {
+    try {
+      explain(text, architecture());
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != CUBIT_INVALID_ARGUMENT && error.code() != CUBIT_UNSUPPORTED) throw;
+      return false;
+    }
+  }
+};
 
 TEST_F(GqaDecodeGpu, EveryPairOfFieldValues) {
   std::vector<std::string> texts;
   for (const GqaDecode& descriptor : pairwise_gqa_descriptors(true)) texts.push_back(descriptor.text());
+  texts = of_every_family(texts);
   engine().prepare(texts, std::vector<Device>{device()});
   for (const std::string& text : texts) {
     expect_good(text, {{"batch", 3}, {"context", 333}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}});
     expect_good(text, {{"batch", 2}, {"context", 1500}, {"kv_heads", 1}});
+    expect_good(text, {{"batch", 2}, {"context", 1500}, {"splits", 5}, {"merge", CUBIT_MERGE_WORKSPACE}});
+    if (!is_sm90(text)) continue;
+    for (const int splits : {2, 8, 16}) {
+      expect_good(text,
+                  {{"batch", 3}, {"context", 1333}, {"ragged", 1}, {"splits", splits}, {"merge", CUBIT_MERGE_CLUSTER}});
+    }
   }
   RecordProperty("kernels", static_cast<int>(texts.size()));
   std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
 }
 
 TEST_F(GqaDecodeGpu, HardData) {
-  engine().prepare(kFormats, std::vector<Device>{device()});
-  for (const std::string& text : kFormats) {
+  const std::vector<std::string> texts = of_every_family(kFormats);
+  engine().prepare(texts, std::vector<Device>{device()});
+  for (const std::string& text : texts) {
     for (int pattern = 0; pattern < 6; ++pattern) {
       SCOPED_TRACE(pattern);
       worst_ = 0;
@@ -70,7 +101,7 @@ Problem with_lengths(const Problem& source, const std::string& descriptor, std::
 TEST_F(GqaDecodeGpu, LengthsThatAreMultiplesOfNothing) {
   std::vector<std::int32_t> lengths = {0,  1,  2,  7,   8,   9,   15,  16,  17,  31, 33,
                                        63, 64, 65, 127, 128, 129, 255, 257, 511, 600};
-  for (const std::string& text : kFormats) {
+  for (const std::string& text : of_every_family(kFormats)) {
     SCOPED_TRACE(text);
     const Problem random = Problem::random(text, {{"batch", static_cast<double>(lengths.size())}, {"context", 600}}, 3);
     const Problem problem = with_lengths(random, text, lengths, {{"lse", 1}});
@@ -82,21 +113,21 @@ TEST_F(GqaDecodeGpu, LengthsThatAreMultiplesOfNothing) {
 }
 
 TEST_F(GqaDecodeGpu, OneTokenGivesThatTokensValue) {
-  for (const std::string& text : kFormats) {
+  for (const std::string& text : of_every_family(kFormats)) {
     expect_good(text, {{"batch", 1}, {"context", 1}});
     expect_good(text, {{"batch", 300}, {"context", 1}, {"kv_heads", 3}});
   }
 }
 
 TEST_F(GqaDecodeGpu, LongContextsAndManySplits) {
-  for (const std::string& text : kFormats) {
+  for (const std::string& text : of_every_family(kFormats)) {
     expect_good(text, {{"batch", 1}, {"context", 70001}});
     expect_good(text, {{"batch", 5}, {"context", 9000}, {"kv_heads", 4}, {"ragged", 1}, {"lse", 1}});
   }
 }
 
 TEST_F(GqaDecodeGpu, RowsBeyondTheLengthAreNotRead) {
-  for (const std::string& text : kFormats) {
+  for (const std::string& text : of_every_family(kFormats)) {
     SCOPED_TRACE(text);
     std::vector<std::int32_t> lengths = {100, 37, 0, 256};
     const Problem random = Problem::random(text, {{"batch", 4}, {"context", 256}}, 9);
@@ -119,7 +150,7 @@ TEST_F(GqaDecodeGpu, RowsBeyondTheLengthAreNotRead) {
 }
 
 TEST_F(GqaDecodeGpu, SameInputsSameBits) {
-  for (const std::string& text : kFormats) {
+  for (const std::string& text : of_every_family(kFormats)) {
     SCOPED_TRACE(text);
     const Problem problem = Problem::random(text, {{"batch", 7}, {"context", 4097}, {"kv_heads", 2}}, 5);
     DeviceCase launched(device(), problem);
