@@ -53,8 +53,9 @@ __device__ __forceinline__ void add_parts(Combined& part, uint32 blocks) {
   }
 }
 
-/// The cluster's blocks are a sequence's and a head group's: block `rank` of `blocks`, a power of two. All of them come here, those without
-/// tokens with sums of zero. The block's own result replaces that of its warp 0, its stats follow those of the warps.
+/// The cluster's blocks are those of a sequence and head group: block `rank` of `blocks`, a power of two. All of them come
+/// here, those without tokens with sums of zero. The block's own result replaces that of its warp 0, its stats follow
+/// those of the warps.
 __device__ __forceinline__ void merge_cluster(const GqaDecodeArguments& args, int batch, int kv_head, int head_group,
                                               uint32 rank, uint32 blocks, const WarpResults& results) {
   constexpr int kQuads = plan::kHeadDim / 4;
