@@ -46,7 +46,4 @@ __device__ __forceinline__ void copy_bulk(uint32 dst, const void* src, uint32 by
                : "memory");
 }
 
-/// This thread's accesses to shared memory so far come before copies that are started after this.
-__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 }  // namespace cubit

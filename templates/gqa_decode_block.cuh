@@ -65,6 +65,32 @@ __device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][
   }
 }
 
+/// Tokens of a sequence: what the device says, within the host's bound.
+__device__ __forceinline__ int length_of(const GqaDecodeArguments& args, int batch) {
+  if (args.lengths == nullptr) return args.max_length;
+  return max(0, min(args.max_length, args.lengths[batch]));
+}
+
+__device__ __forceinline__ void load_block_query(Format::Query& query, const GqaDecodeArguments& args, int batch,
+                                                 int kv_head, int head_group) {
+  const char* heads = static_cast<const char*>(args.query) + batch * args.query_batch_stride +
+                      first_head(kv_head, head_group) * args.query_head_stride;
+  Format::load_query(query, heads, heads_in(head_group), args.query_head_stride, args.scale_log2);
+}
+
+/// One warp's work on a tile of its ring, which begins at token `first`.
+__device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first, int length,
+                                       Softmax& softmax, Format::Accumulator& output) {
+  float scores[Format::kHeadTiles][4];
+  Format::scores(query, stage, scores);
+  if (first + kTileTokens > length) mask_scores(scores, first, length);
+  Format::ValueScales scales;
+  Format::load_value_scales(scales, stage);
+  softmax.weigh(scores, Format::exceeds(output, scales),
+                [&](const Softmax::Factors& factors) { Format::rescale(output, scales, factors); });
+  Format::accumulate(output, softmax, stage, scales, scores);
+}
+
 /// Where the warps of a block leave their unnormalised results.
 struct WarpResults {
   float* outputs;  // [kWarps][kHeadsPerBlock][kMergePitch]

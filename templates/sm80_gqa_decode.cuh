@@ -148,14 +148,7 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
     const int first = token_of(chunk);
     if (chunk >= share.first && first < length) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      float scores[Format::kHeadTiles][4];
-      Format::scores(query, stage, scores);
-      if (first + kTileTokens > length) mask_scores(scores, first, length);
-      Format::ValueScales scales;
-      Format::load_value_scales(scales, stage);
-      softmax.weigh(scores, Format::exceeds(output, scales),
-                    [&](const Softmax::Factors& factors) { Format::rescale(output, scales, factors); });
-      Format::accumulate(output, softmax, stage, scales, scores);
+      attend(query, stage, first, length, softmax, output);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   wait_copies<0>();
@@ -176,8 +169,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int batch = sequence / args.kv_heads;
   const int warp = warp_index();
 
-  int length = args.max_length;
-  if (args.lengths != nullptr) length = max(0, min(length, args.lengths[batch]));
+  const int length = length_of(args, batch);
   const Share share = share_of((length + kChunkTokens - 1) / kChunkTokens, args.splits, split);
 
   if (split >= share.active) return;
@@ -186,9 +178,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   Format::Accumulator output;
   {
     Format::Query query;
-    const char* heads = static_cast<const char*>(args.query) + batch * args.query_batch_stride +
-                        first_head(kv_head, head_group) * args.query_head_stride;
-    Format::load_query(query, heads, heads_in(head_group), args.query_head_stride, args.scale_log2);
+    load_block_query(query, args, batch, kv_head, head_group);
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
     walk(share, length, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
          output);

@@ -115,15 +115,7 @@ __device__ __forceinline__ void walk(const Tiles& tiles, int length, const BulkR
   for (int tile = 0; tile < tiles.count; ++tile) {
     const int first = tiles.token(tile);
     ring.wait(slot, parity, first);
-    const uint32 stage = ring.stage(slot);
-    float scores[Format::kHeadTiles][4];
-    Format::scores(query, stage, scores);
-    if (first + kTileTokens > length) mask_scores(scores, first, length);
-    Format::ValueScales scales;
-    Format::load_value_scales(scales, stage);
-    softmax.weigh(scores, Format::exceeds(output, scales),
-                  [&](const Softmax::Factors& factors) { Format::rescale(output, scales, factors); });
-    Format::accumulate(output, softmax, stage, scales, scores);
+    attend(query, ring.stage(slot), first, length, softmax, output);
     if (tile + plan::kStages < tiles.count) ring.fetch(slot, tiles.token(tile + plan::kStages));
     if (++slot == plan::kStages) {
       slot = 0;
@@ -149,8 +141,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
 
   allow_next_kernel();
   wait_for_previous_kernel();
-  int length = args.max_length;
-  if (args.lengths != nullptr) length = max(0, min(length, args.lengths[batch]));
+  const int length = length_of(args, batch);
   const Share share = share_of((length + kChunkTokens - 1) / kChunkTokens, args.splits, split);
 
   if (split >= share.active && !args.clustered) return;
@@ -166,9 +157,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     for (int tile = 0; tile < min(tiles.count, plan::kStages); ++tile) ring.fetch(tile, tiles.token(tile));
     // The query arrives while the first tiles do.
     Format::Query query;
-    const char* heads = static_cast<const char*>(args.query) + batch * args.query_batch_stride +
-                        first_head(kv_head, head_group) * args.query_head_stride;
-    Format::load_query(query, heads, heads_in(head_group), args.query_head_stride, args.scale_log2);
+    load_block_query(query, args, batch, kv_head, head_group);
     walk(tiles, length, ring, query, softmax, output);
   }
   softmax.finish();

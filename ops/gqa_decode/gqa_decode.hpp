@@ -86,6 +86,8 @@ void check_softmax_scale(double scale);
 /// What is split by itself and has a counter: (sequence, KV head, head group).
 std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments);
 
+inline constexpr int kMostSplits = 256;  ///< of such a one
+
 /// How the blocks of such a one are made, from host-side bounds and the device alone.
 struct Split {
   int splits = 1;

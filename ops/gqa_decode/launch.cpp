@@ -18,9 +18,7 @@ namespace {
 
 using Arguments = cubit_gqa_decode_arguments;
 
-constexpr int kMostSplits = 256;
 constexpr double kLargestSoftmaxScale = 1e30;  // times log2(e) still a float
-constexpr std::size_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 
 std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -115,41 +113,6 @@ void check_softmax_scale(double scale) {
   throw Failure(Status::invalid_argument, fmt::format("softmax_scale = {}", scale),
                 std::isfinite(scale) ? "its magnitude is beyond 1e30" : "it is not a finite number",
                 "usually 1 / sqrt(head_dim)");
-}
-
-/// Time is modelled in chunks: waves of blocks, each of its chunks and a fixed part, then one block that reads all
-/// partial results of its sequence. For a number of waves the best splits are either as many as fit, or fewer where
-/// reading the partial results would cost more than they save; a handful of candidates, because every launch asks.
-int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device) {
-  constexpr double kFixedChunks = 2;
-  constexpr int kMostWaves = 4;
-  if (sequences == 0 || sequences > static_cast<std::int64_t>(kCounters)) return 1;
-  const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
-  const int most = std::min(chunks, kMostSplits);
-  if (most <= 1) return 1;
-  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const double partial_bytes = 4.0 * plan.heads_per_block * plan.descriptor.head_dim;
-  const double chunk_bytes = 2.0 * plan.chunk_tokens() * plan.descriptor.row_bytes();
-  const double combine_chunks = 0.5 * partial_bytes / chunk_bytes;
-  int best = 1;
-  double best_cost = std::numeric_limits<double>::infinity();
-  const auto consider = [&](int splits) {
-    const std::int64_t waves = (sequences * splits + resident - 1) / resident;
-    const int share = (chunks + splits - 1) / splits;
-    const double merge = splits > 1 ? splits * combine_chunks : 0;
-    const double cost = static_cast<double>(waves) * (share + kFixedChunks) + merge;
-    if (cost >= best_cost) return;
-    best = splits;
-    best_cost = cost;
-  };
-  consider(1);
-  for (int waves = 1; waves <= kMostWaves; ++waves) {
-    const auto fit = static_cast<int>(std::clamp<std::int64_t>(waves * resident / sequences, 1, most));
-    consider(fit);
-    consider(std::clamp(static_cast<int>(std::sqrt(waves * chunks / combine_chunks)), 1, fit));
-    if (fit == most) break;
-  }
-  return best;
 }
 
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {

@@ -1,12 +1,13 @@
-// How many blocks take a sequence of family sm90, and whether they are one cluster.
+// How many blocks take a sequence, and whether they are one cluster: from host-side bounds and the device alone.
 //
-// The model: an SM takes bytes at a fixed rate, whoever of its blocks asks for them, so the busiest SM decides; what is
-// not bytes is latency, counted as the bytes that it costs. The rate and the latencies are estimates for an H200
-// (docs/performance/gqa_decode.md), and only their order of magnitude matters.
+// Family sm80's model stands at choose_splits. Family sm90's: an SM takes bytes at a fixed rate, whoever of its blocks
+// asks for them, so the busiest SM decides; what is not bytes is latency, counted as the bytes that it costs. The rate and
+// the latencies are estimates for an H200 that nothing has confirmed yet (docs/performance/gqa_decode.md).
 #include <cubit/gqa_decode.h>
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "ops/argument_checks.hpp"
@@ -15,12 +16,10 @@
 namespace cubit::ops::gqa_decode {
 namespace {
 
-constexpr double kBytesPerMicrosecond = 35e3;          // of one SM: 4.7 TB/s over 132 of them
-constexpr double kStart = 1.0 * kBytesPerMicrosecond;  // a wave of blocks begins: query, first tiles
-constexpr double kClusterMerge =
-    2.0 * kBytesPerMicrosecond;  // two barriers of the cluster, one load of a peer's memory
+constexpr double kBytesPerMicrosecond = 35e3;                   // of one SM: 4.7 TB/s over 132 of them
+constexpr double kStart = 1.0 * kBytesPerMicrosecond;           // a wave of blocks begins: query, first tiles
+constexpr double kClusterMerge = 2.0 * kBytesPerMicrosecond;    // two barriers, one load of a peer's memory
 constexpr double kWorkspaceMerge = 4.0 * kBytesPerMicrosecond;  // stores, a fence, an atomic, loads
-constexpr int kMostSplits = 256;
 constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 
 class Model {
@@ -95,6 +94,41 @@ Split cheapest(const Plan& plan, const cubit_gqa_decode_arguments& arguments, st
 }
 
 }  // namespace
+
+/// Time is modelled in chunks: waves of blocks, each of its chunks and a fixed part, then one block that reads all
+/// partial results of its sequence. For a number of waves the best splits are either as many as fit, or fewer where
+/// reading the partial results would cost more than they save; a handful of candidates, because every launch asks.
+int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device) {
+  constexpr double kFixedChunks = 2;
+  constexpr int kMostWaves = 4;
+  if (sequences == 0 || sequences > kCounters) return 1;
+  const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
+  const int most = std::min(chunks, kMostSplits);
+  if (most <= 1) return 1;
+  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
+  const double partial_bytes = 4.0 * plan.heads_per_block * plan.descriptor.head_dim;
+  const double chunk_bytes = 2.0 * plan.chunk_tokens() * plan.descriptor.row_bytes();
+  const double combine_chunks = 0.5 * partial_bytes / chunk_bytes;
+  int best = 1;
+  double best_cost = std::numeric_limits<double>::infinity();
+  const auto consider = [&](int splits) {
+    const std::int64_t waves = (sequences * splits + resident - 1) / resident;
+    const int share = (chunks + splits - 1) / splits;
+    const double merge = splits > 1 ? splits * combine_chunks : 0;
+    const double cost = static_cast<double>(waves) * (share + kFixedChunks) + merge;
+    if (cost >= best_cost) return;
+    best = splits;
+    best_cost = cost;
+  };
+  consider(1);
+  for (int waves = 1; waves <= kMostWaves; ++waves) {
+    const auto fit = static_cast<int>(std::clamp<std::int64_t>(waves * resident / sequences, 1, most));
+    consider(fit);
+    consider(std::clamp(static_cast<int>(std::sqrt(waves * chunks / combine_chunks)), 1, fit));
+    if (fit == most) break;
+  }
+  return best;
+}
 
 std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
   return std::int64_t{arguments.batch} * arguments.kv_heads * plan.head_groups;
