@@ -53,7 +53,7 @@ constexpr Mutant kMutants[] = {
      "atom.acq_rel.cta.global.add.u32", "race in global memory", "none: racecheck watches shared memory only"},
     {"heads_beyond_the_last_group", kHeadGroups, "batch=1,context=100", "gqa_decode_block.cuh",
      "min(plan::kHeadsPerBlock, plan::kHeadsPerKv - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
-     "are in no allocation", kNotSeen},
+     "are in no allocation", "memcheck"},
     {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
      "", "none: that is for a profiler"},
     {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad == 0) partial_stats",
