@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "codegen/kernel_source.hpp"
 #include "runtime/device.hpp"
 #include "runtime/engine.hpp"
 
@@ -27,6 +28,9 @@ inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.na
 
 std::span<const Mutant> mutants();
 const Mutant& find_mutant(std::string_view name);  ///< throws Failure(invalid_argument)
+
+/// Into the kernel that it is a mutant of. Throws Failure(internal) if its place is not there once.
+void plant(const Mutant& mutant, codegen::KernelSource& source);
 
 /// Compiles and launches it, and waits. Throws what the device throws.
 void run_mutant(const Mutant& mutant, runtime::Engine& engine, runtime::Device& device);
