@@ -68,7 +68,7 @@ Term<Exact> product(const Decoded& a, const Decoded& b) {
   return made;
 }
 
-/// .ftz looks at what the result is with an exponent that has no lower limit: as an H200 does of .rn.
+/// .ftz looks at what the result is with an exponent that has no lower limit: as an H200 does.
 template <class Exact>
 bool is_flushed(const Form& form, const Exact& exact, std::uint64_t bits) {
   if (!form.flushes) return false;
