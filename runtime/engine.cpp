@@ -14,15 +14,18 @@ namespace {
 
 void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-/// The tool makes kernels of descriptors only; a caller's own source is cached by the program that gives it.
+/// The tool compiles descriptors for GPUs only: a caller's own source is cached by the program that gives it, and PTX by
+/// who runs it.
+std::string how_to_cache(const codegen::KernelSource& source) {
+  if (source.callers_own || source.code == codegen::Code::ptx)
+    return "get it once from an engine that may compile and has the same cache folder";
+  return fmt::format("compile it beforehand (cubit compile '{}' --arch {})", source.descriptor, source.target);
+}
+
 Failure not_cached(const codegen::KernelSource& source) {
-  const std::string remedy =
-      source.callers_own
-          ? "get it once from an engine that may compile and has the same cache folder, or allow compilation"
-          : fmt::format("compile it beforehand (cubit compile '{}' --arch {}) or allow compilation", source.descriptor,
-                        source.target);
-  return {Status::not_cached, fmt::format("{} for {}", source.descriptor, source.target),
-          "it is in no cache and this engine may not compile", remedy};
+  const char* device = source.code == codegen::Code::ptx ? "cpu:" : "";
+  return {Status::not_cached, fmt::format("{} for {}{}", source.descriptor, device, source.target),
+          "it is in no cache and this engine may not compile", how_to_cache(source) + ", or allow compilation"};
 }
 
 std::string compiled_line(const codegen::KernelSource& source, const Compiled& compiled) {

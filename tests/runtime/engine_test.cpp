@@ -282,6 +282,17 @@ TEST_F(NeverCompileTest, AMissOfACallersOwnSourceDoesNotNameACommandThatCannotMa
                                     testing::Not(HasSubstr("cubit compile"))));
 }
 
+/// Nor does the tool put PTX into a cache.
+TEST_F(NeverCompileTest, AMissOfTheCpuDevicesCodeDoesNotEither) {
+  auto ptx = test::small_source();
+  ptx.code = codegen::Code::ptx;
+  Engine engine(never(), {}, compiler());
+  EXPECT_THAT(failure_of([&] { engine.get(ptx); }).what(),
+              AllOf(HasSubstr("small:first for cpu:sm_90a"),
+                    HasSubstr("an engine that may compile and has the same cache folder, or allow compilation"),
+                    testing::Not(HasSubstr("cubit compile"))));
+}
+
 TEST_F(NeverCompileTest, WhatIsOnDiskIsServed) {
   const auto counting = compiler();
   Engine(settings(), {}, counting).get(test::small_source());
