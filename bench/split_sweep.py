@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many splits, and which merge: every choice that a launch may ask for, beside the one that cubit makes.
+"""How many splits: what a launch may ask for, beside what cubit chooses.
 
 bench/split_sweep.py PROGRAM [DESCRIPTOR] > sweep.json
 Needs a GPU. Prints a table to standard error. The choice is that of ops/gqa_decode/split.cpp, whose constants this is for;
@@ -13,10 +13,7 @@ import sys
 DESCRIPTOR = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90"
 BATCHES = [1, 8, 16, 32, 64, 128, 256]
 CONTEXT = 8192
-WORKSPACE, CLUSTER = 1, 2
-CHOICES = [{}, {"splits": 1}]
-CHOICES += [{"splits": splits, "merge": CLUSTER} for splits in (2, 4, 8, 16)]
-CHOICES += [{"splits": splits, "merge": WORKSPACE} for splits in (2, 4, 8, 16, 33, 64)]
+CHOICES = [{}] + [{"splits": splits} for splits in (1, 2, 4, 8, 16, 33, 64)]
 
 
 def measure(program, descriptor, batch, choice):
@@ -33,9 +30,7 @@ def measure(program, descriptor, batch, choice):
 
 
 def name_of(choice):
-    if not choice:
-        return "cubit's"
-    return f"{choice['splits']} {({WORKSPACE: 'workspace', CLUSTER: 'cluster'}).get(choice.get('merge'), '')}".strip()
+    return str(choice["splits"]) if choice else "cubit's"
 
 
 def main():

@@ -10,7 +10,7 @@ sample=templates/sample/plan.cuh
 fresh=$(mktemp)
 trap 'rm -f "$fresh"' EXIT
 
-"$program" explain gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --arch sm_90a --json --compile never --cache-dir '' |
+"$program" explain gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80 --arch sm_90a --json --compile never --cache-dir '' |
   python3 -c 'import json, sys; sys.stdout.write(json.load(sys.stdin)["plan_header"])' >"$fresh"
 [ -s "$fresh" ] || { echo "sample_plan: $program gave no plan" >&2; exit 1; }
 if [ $check = no ]; then

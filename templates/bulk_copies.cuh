@@ -13,9 +13,22 @@ __device__ __forceinline__ void allow_next_kernel() { asm volatile("griddepcontr
 /// Until the kernels before have finished and what they wrote can be read.
 __device__ __forceinline__ void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-/// One thread makes the barrier, for one arrival per phase; the fence shows it to the asynchronous proxy.
-__device__ __forceinline__ void init_barrier(uint32 barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+/// True in one lane of the warp, which the compiler knows to be one: uniform registers need no loop over lanes.
+__device__ __forceinline__ bool elect_one() {
+  uint32 elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred one;\n"
+      "elect.sync _|one, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, one;\n"
+      "}"
+      : "=r"(elected));
+  return elected != 0;
+}
+
+/// One thread makes the barrier, for so many arrivals per phase; the fence shows it to the asynchronous proxy.
+__device__ __forceinline__ void init_barrier(uint32 barrier, uint32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -24,6 +37,11 @@ __device__ __forceinline__ void fence_barrier_init() {
 /// The phase's one arrival, and how many bytes its copies bring.
 __device__ __forceinline__ void expect_bytes(uint32 barrier, uint32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+/// One of the phase's arrivals, when all copies by cp.async that this thread has started have arrived.
+__device__ __forceinline__ void arrive_after_copies(uint32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 /// Until the phase of this parity is over: the first has parity 0.
@@ -45,5 +63,8 @@ __device__ __forceinline__ void copy_bulk(uint32 dst, const void* src, uint32 by
                "l"(src), "r"(bytes), "r"(barrier)
                : "memory");
 }
+
+/// This thread's accesses to shared memory so far come before copies that are started after this.
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 }  // namespace cubit

@@ -109,18 +109,18 @@ __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* s
   if constexpr (kWords % 4 == 0 && kAlignment >= 16) {
 #pragma unroll
     for (int i = 0; i < kWords; i += 4) {
-      asm("ld.global.nc.v4.b32 {%0,%1,%2,%3}, [%4];"
-          : "=r"(dst[i]), "=r"(dst[i + 1]), "=r"(dst[i + 2]), "=r"(dst[i + 3])
-          : "l"(words + i));
+      asm volatile("ld.global.nc.v4.b32 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(dst[i]), "=r"(dst[i + 1]), "=r"(dst[i + 2]), "=r"(dst[i + 3])
+                   : "l"(words + i));
     }
   } else if constexpr (kWords % 2 == 0 && kAlignment >= 8) {
 #pragma unroll
     for (int i = 0; i < kWords; i += 2) {
-      asm("ld.global.nc.v2.b32 {%0,%1}, [%2];" : "=r"(dst[i]), "=r"(dst[i + 1]) : "l"(words + i));
+      asm volatile("ld.global.nc.v2.b32 {%0,%1}, [%2];" : "=r"(dst[i]), "=r"(dst[i + 1]) : "l"(words + i));
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) asm("ld.global.nc.b32 %0, [%1];" : "=r"(dst[i]) : "l"(words + i));
+    for (int i = 0; i < kWords; ++i) asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(dst[i]) : "l"(words + i));
   }
 }
 

@@ -1,6 +1,8 @@
 // The one argument of the GQA decode kernels, shared by host and device. Strides in bytes.
 #pragma once
 
+#include "even_share.h"
+
 namespace cubit {
 
 struct GqaDecodeArguments {
@@ -11,10 +13,12 @@ struct GqaDecodeArguments {
   void* output;        // as query
   float* lse;          // [batch, kv_heads * heads_per_kv] natural log-sum-exp, or null
 
-  // Workspace, used where splits > 1. A head group is the heads of one KV head that a block takes.
-  unsigned* counters;    // [batch * kv_heads * head groups], zero between launches
-  float* partial;        // [batch * kv_heads * head groups, splits, heads per block, head_dim] unnormalised outputs
-  float* partial_stats;  // [batch * kv_heads * head groups, splits, heads per block, 2] reference exponent and sum
+  // Workspace. A head group is the heads of one KV head that a block takes.
+  // Family sm80, where splits > 1: a counter per (sequence, KV head, head group), and a slot for each of its splits.
+  // Family sm90: a counter and two slots per block.
+  unsigned* counters;    // zero between launches
+  float* partial;        // [slots, heads per block, head_dim] unnormalised outputs
+  float* partial_stats;  // [slots, heads per block, 2] reference exponent and sum
 
   long long query_batch_stride;
   long long query_head_stride;
@@ -29,9 +33,13 @@ struct GqaDecodeArguments {
   int value_token_stride;
   int kv_heads;
   int max_length;
-  int splits;
-  float scale_log2;  // softmax scale times log2(e)
-  int clustered;     // family sm90: the splits of a sequence are a cluster, and no workspace is used
+  int batch;
+  float scale_log2;   // softmax scale times log2(e)
+  int splits;         // family sm80
+  // Family sm90.
+  Divisor heads;      // kv_heads * head groups
+  Division division;  // where lengths is null, or splits are asked for; else only how many blocks there are at most
+  Divisor units;      // of a sequence, where lengths is null or splits are asked for
 };
 
 }  // namespace cubit

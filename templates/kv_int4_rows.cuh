@@ -1,9 +1,11 @@
 // Number format: int4_rows, a header of kGroups (scale, shift) pairs of fp16, then head_dim nibbles, low nibble first.
 // value = scale · nibble + shift.
 //
-// Nothing is dequantised. `word & 0x000f000f` is a pair of fp16 subnormals n · 2^-24, `word & 0x00f000f0` the same
-// times 16, and tensor cores multiply subnormals exactly. The order of channels along k that this gives is matched by
-// Q's registers; 2^24 is undone on accumulators, 16 on Q or on the stored output.
+// Nothing is dequantised. `word & 0x000f000f` is a pair of fp16 subnormals n0 · 2^-24, `word & 0x00f000f0` the pair
+// 16 · n1 · 2^-24, and tensor cores multiply subnormals exactly. The order of channels along k that this gives is matched by
+// Q's registers; 2^24 is undone on accumulators, 16 on Q. Q's values stay what they are: a difference of two of them would
+// not, which is why only values take the cheaper pair n0 + 16 · n1 (`word & 0x00ff00ff`, or a word's upper bytes as they are)
+// and undo the mixture on the stored output.
 //
 // A stage's row:  | header, padded with zeros to 16 bytes | head_dim / 2 bytes of words |
 // A matrix of ldmatrix is 8 rows × 16 bytes = 32 channels; lane (r, c) gets word c of row r: channels 8c … 8c+7.
@@ -42,6 +44,7 @@ struct Int4Rows {
   static constexpr int kRowBytes = kHeaderBytes + kHeadDim / 2;
   static constexpr uint32 kEven = 0x000f000fu;
   static constexpr uint32 kOdd = 0x00f000f0u;
+  static constexpr uint32 kBoth = 0x00ff00ffu;
   static constexpr float kSubnormal = 16777216.f;  // 2^24
 
   struct Query {
@@ -52,13 +55,14 @@ struct Int4Rows {
   };
 
   struct Accumulator {
-    // Block 2i + h holds channels 32i + 4r + 2h (rows r) and + 1 (rows r + 8, times 16) of matrix i.
+    // Block 2i + h holds channels 32i + 4r + 2h of matrix i (rows r), and those plus 16 times the next (rows r + 8).
     float blocks[kHeadTiles][2 * kMatrices][4] = {};
     // Row 2g + 1 is the sum of weight · shift of group g.
     float shifts[kHeadTiles][4] = {};
-    // Scales of V enter as scale / scale_limit, a power of two that grows: P · scale neither overflows nor vanishes.
-    float scale_limit = 5.9604645e-8f;  // 2^-24, the smallest fp16
   };
+
+  /// Weights are multiplied by scales.
+  static constexpr bool kWeightsAreScaled = true;
 
   /// Headers of a tile's values: (scale, shift) of rows r and r + 8, and the largest |scale| of those.
   struct ValueScales {
@@ -84,26 +88,37 @@ struct Int4Rows {
     }
   }
 
-  static __device__ __forceinline__ void load_query(Query& query, const char* src, int heads, int64 head_stride,
-                                                    float factor) {
+  /// A head's channels 32 · matrix + 8c … 8c + 7 in the lanes r of the head.
+  struct RawQuery {
+    uint32 words[kHeadTiles][kMatrices][4];
+  };
+
+  static __device__ __forceinline__ void fetch_query(RawQuery& raw, const char* src, int heads, int64 head_stride) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       // Beyond the last head: the last one again, whose results are not stored.
       const int head = min(8 * tile + lane / 4, heads - 1);
       const char* const row = src + head * head_stride + 16 * (lane % 4);
-      uint32 raw[kMatrices][4];
-      uint32 peaks = 0;
 #pragma unroll
-      for (int matrix = 0; matrix < kMatrices; ++matrix) load_global<4, kAlignment>(raw[matrix], row + 64 * matrix);
+      for (int matrix = 0; matrix < kMatrices; ++matrix) {
+        load_global<4, kAlignment>(raw.words[tile][matrix], row + 64 * matrix);
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void load_query(Query& query, const RawQuery& raw, float factor) {
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      uint32 peaks = 0;
 #pragma unroll
       for (int matrix = 0; matrix < kMatrices; ++matrix) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) peaks = Pair<QueryElement>::larger_magnitudes(peaks, raw[matrix][i]);
+        for (int i = 0; i < 4; ++i) peaks = Pair<QueryElement>::larger_magnitudes(peaks, raw.words[tile][matrix][i]);
       }
       const float peak = maximum(Pair<QueryElement>::low(peaks), Pair<QueryElement>::high(peaks));
       const int exponent = query_exponent<kGroupChannels>(peak_of_head(peak));
-      pack_query(query.words[tile], raw, power_of_two(exponent));
+      pack_query(query.words[tile], raw.words[tile], power_of_two(exponent));
       sum_query(query.sums[tile], query.words[tile]);
       spread_to_score_lanes(query.factor[tile], factor * kSubnormal * power_of_two(-exponent));
     }
@@ -134,8 +149,8 @@ struct Int4Rows {
             const uint32 b1 = query.words[tile][matrix][2 * step + 1] & mine;
             mma_m16n8k16<Half>(products[tile], low & kEven, high & kEven, low & kOdd, high & kOdd, b0, b1);
           }
-          low >>= 8;
-          high >>= 8;
+          low = upper_bytes(low);
+          high = upper_bytes(high);
         }
       }
       const float scale_low = Pair<Half>::low(pairs[0][group]);
@@ -160,23 +175,14 @@ struct Int4Rows {
     uint32 words[kMatrices][2];
     load_words<true>(words, stage, lane);
 
-    float rounded[kHeadTiles][4];
+    uint32 rounded[kHeadTiles][2];
     shift_outputs(output, softmax, stage, weights, rounded);
-    const float inverse_limit = reciprocal_of_power(output.scale_limit);
-#pragma unroll
-    for (int tile = 0; tile < kHeadTiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) rounded[tile][i] *= inverse_limit;
-    }
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      const float scale_low = Pair<Half>::low(scales.pairs[0][group]);
-      const float scale_high = Pair<Half>::low(scales.pairs[1][group]);
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {
-        const float(&w)[4] = rounded[tile];
-        const uint32 b0 = transpose_8x8(Pair<Half>::pack(w[0] * scale_low, w[1] * scale_low));
-        const uint32 b1 = transpose_8x8(Pair<Half>::pack(w[2] * scale_high, w[3] * scale_high));
+        const uint32 b0 = transpose_8x8(Pair<Half>::multiply_by_low(rounded[tile][0], scales.pairs[0][group]));
+        const uint32 b1 = transpose_8x8(Pair<Half>::multiply_by_low(rounded[tile][1], scales.pairs[1][group]));
 #pragma unroll
         for (int i = 0; i < kMatricesPerGroup; ++i) {
           const int matrix = first_matrix(group) + i;
@@ -190,10 +196,10 @@ struct Int4Rows {
           }
 #pragma unroll
           for (int step = 0; step < 2; ++step) {
-            mma_m16n8k16<Half>(output.blocks[tile][2 * matrix + step], x & kEven, x & kOdd, y & kEven, y & kOdd, b0,
-                               b1);
-            x >>= 8;
-            y >>= 8;
+            mma_m16n8k16<Half>(output.blocks[tile][2 * matrix + step], x & kEven, both(x, step), y & kEven,
+                               both(y, step), b0, b1);
+            x = upper_bytes(x);
+            y = upper_bytes(y);
           }
         }
       }
@@ -202,38 +208,24 @@ struct Int4Rows {
 
   static __device__ __forceinline__ void load_value_scales(ValueScales& scales, uint32 stage) {
     load_headers(scales.pairs, stage, kTileRows);  // access: loads of value scales
-    scales.peak = 0.f;
+    uint32 peaks = 0;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
-        scales.peak = maximum(scales.peak, fabsf(Pair<Half>::low(scales.pairs[row][group])));
+        peaks = Pair<Half>::larger_magnitudes(peaks, scales.pairs[row][group]);
       }
     }
+    scales.peak = Pair<Half>::low(peaks);
   }
 
-  static __device__ __forceinline__ bool exceeds(const Accumulator& output, const ValueScales& scales) {
-    return scales.peak > output.scale_limit;
-  }
-
-  /// For new references of the softmax, and a new limit where the warp's rows exceed it.
-  static __device__ __forceinline__ void rescale(Accumulator& output, const ValueScales& scales,
-                                                 const float (&factors)[kHeadTiles][2]) {
-    float peak = scales.peak;
-#pragma unroll
-    for (int distance = 4; distance < kWarpSize; distance *= 2) {
-      peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, distance));
-    }
-    const float old = output.scale_limit;
-    output.scale_limit = peak > old ? power_of_two(exponent_of(peak) + 2) : old;
-    const float by_limit = old * reciprocal_of_power(output.scale_limit);  // 1 where the limit holds
+  static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float factor = factors[tile][i & 1] * by_limit;
 #pragma unroll
-        for (int block = 0; block < 2 * kMatrices; ++block) output.blocks[tile][block][i] *= factor;
+        for (int block = 0; block < 2 * kMatrices; ++block) output.blocks[tile][block][i] *= factors[tile][i & 1];
         output.shifts[tile][i] *= factors[tile][i & 1];
       }
     }
@@ -242,8 +234,8 @@ struct Int4Rows {
   /// dst[head * pitch + channel] for heads below kHeads; pitch is a multiple of 4 and dst is 16-byte aligned.
   static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
     const int lane = lane_index();
-    const float even = kSubnormal * output.scale_limit;
-    const float odd = even / 16.f;
+    constexpr float even = kSubnormal;
+    constexpr float odd = even / 16.f;
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
@@ -265,8 +257,8 @@ struct Int4Rows {
           const float(&a)[4] = output.blocks[tile][2 * matrix];
           const float(&b)[4] = output.blocks[tile][2 * matrix + 1];
           const float shift = shifts[matrix];
-          const float4 four =
-              make_float4(a[i] * even + shift, a[i + 2] * odd + shift, b[i] * even + shift, b[i + 2] * odd + shift);
+          const float4 four = make_float4(a[i] * even + shift, (a[i + 2] - a[i]) * odd + shift, b[i] * even + shift,
+                                          (b[i + 2] - b[i]) * odd + shift);
           const int at = head * pitch + lanes::int4_channel(lane, matrix);
           store_shared(shared_address(dst) + 4 * at, four);  // access: stores of warps' outputs
         }
@@ -285,6 +277,10 @@ struct Int4Rows {
   }
   /// Of a shared matrix, the group's half.
   static constexpr __device__ int half_of(int matrix, int group) { return 2 * matrix < group * kHalvesPerGroup; }
+
+  /// Pairs (n0 + 16 · n1) of a word's lower bytes (step 0), or of what upper_bytes has left (step 1).
+  static __device__ __forceinline__ uint32 both(uint32 word, int step) { return step == 0 ? word & kBoth : word; }
+  static __device__ __forceinline__ uint32 upper_bytes(uint32 word) { return __byte_perm(word, 0, 0x4341); }
 
   /// Channels in the order in which the words' nibbles come along k, the odd ones divided by 16.
   static __device__ __forceinline__ void pack_query(uint32 (&words)[kMatrices][4], const uint32 (&raw)[kMatrices][4],
@@ -412,20 +408,19 @@ struct Int4Rows {
     }
   }
 
+  /// `rounded`: the weights in fp16, of rows r and of rows r + 8.
   static __device__ __forceinline__ void shift_outputs(Accumulator& output, OnlineSoftmax<kHeadTiles>& softmax,
                                                        uint32 stage, const float (&weights)[kHeadTiles][4],
-                                                       float (&rounded)[kHeadTiles][4]) {
+                                                       uint32 (&rounded)[kHeadTiles][2]) {
     uint32 headers[kHeaderChunks][2];
     load_header_matrices<true>(headers, stage);
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       const uint32 low = Pair<Half>::pack(weights[tile][0], weights[tile][1]);
       const uint32 high = Pair<Half>::pack(weights[tile][2], weights[tile][3]);
-      rounded[tile][0] = Pair<Half>::low(low);
-      rounded[tile][1] = Pair<Half>::high(low);
-      rounded[tile][2] = Pair<Half>::low(high);
-      rounded[tile][3] = Pair<Half>::high(high);
-      softmax.add(tile, rounded[tile][0], rounded[tile][1], rounded[tile][2], rounded[tile][3]);
+      rounded[tile][0] = low;
+      rounded[tile][1] = high;
+      softmax.add(tile, Pair<Half>::low(low), Pair<Half>::high(low), Pair<Half>::low(high), Pair<Half>::high(high));
       const uint32 second_low = kHeaderChunks == 2 ? headers[kHeaderChunks - 1][0] : 0;
       const uint32 second_high = kHeaderChunks == 2 ? headers[kHeaderChunks - 1][1] : 0;
       mma_m16n8k16<Half>(output.shifts[tile], headers[0][0], second_low, headers[0][1], second_high, transpose_8x8(low),

@@ -38,30 +38,49 @@ struct Rows16 {
     float blocks[kHeadTiles][kSteps][4] = {};
   };
 
-  struct ValueScales {};
+  static constexpr bool kWeightsAreScaled = false;
+  struct ValueScales {
+    static constexpr float peak = 0.f;
+  };
 
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
   static __device__ __forceinline__ void clear_padding(uint32) {}
 
-  /// `src`: the first of the block's `heads` heads, at most kHeads; `factor` is the softmax scale in base 2.
-  static __device__ __forceinline__ void load_query(Query& query, const char* src, int heads, int64 head_stride,
-                                                    float factor) {
+  /// The B operands of a head in its lanes r.
+  struct RawQuery {
+    uint32 words[kHeadTiles][kSteps][2];
+  };
+
+  /// `src`: the first of the block's `heads` heads, at most kHeads.
+  static __device__ __forceinline__ void fetch_query(RawQuery& raw, const char* src, int heads, int64 head_stride) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       const int head = 8 * tile + lane / 4;
       const char* row = src + head * head_stride + 4 * (lane % 4);
-      uint32 raw[kSteps][2];
-      float peak = 0.f;
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           uint32 word[1] = {0};
           if (head < heads) load_global<1, 4>(word, row + 32 * step + 16 * half);
-          raw[step][half] = word[0];
-          peak =
-              maximum(peak, maximum(fabsf(Pair<QueryElement>::low(word[0])), fabsf(Pair<QueryElement>::high(word[0]))));
+          raw.words[tile][step][half] = word[0];
+        }
+      }
+    }
+  }
+
+  /// `factor` is the softmax scale in base 2.
+  static __device__ __forceinline__ void load_query(Query& query, const RawQuery& raw, float factor) {
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      float peak = 0.f;
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint32 word = raw.words[tile][step][half];
+          peak = maximum(peak, maximum(fabsf(Pair<QueryElement>::low(word)), fabsf(Pair<QueryElement>::high(word))));
         }
       }
       const int exponent = kScaled ? query_exponent(peak_of_head(peak)) : 0;
@@ -69,7 +88,7 @@ struct Rows16 {
       for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          pack_query(query, tile, step, half, raw[step][half], power_of_two(exponent));
+          pack_query(query, tile, step, half, raw.words[tile][step][half], power_of_two(exponent));
       }
       spread_to_score_lanes(query.factor[tile], factor * power_of_two(-exponent));
     }
@@ -148,10 +167,8 @@ struct Rows16 {
   }
 
   static __device__ __forceinline__ void load_value_scales(ValueScales&, uint32) {}
-  static __device__ __forceinline__ bool exceeds(const Accumulator&, const ValueScales&) { return false; }
 
-  static __device__ __forceinline__ void rescale(Accumulator& output, const ValueScales&,
-                                                 const float (&factors)[kHeadTiles][2]) {
+  static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll

@@ -178,7 +178,9 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   Format::Accumulator output;
   {
     Format::Query query;
-    load_block_query(query, args, batch, kv_head, head_group);
+    Format::RawQuery raw;
+    fetch_block_query(raw, args, batch, kv_head, head_group);
+    Format::load_query(query, raw, args.scale_log2);
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
     walk(share, length, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
          output);
@@ -187,8 +189,12 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
 
   __syncthreads();  // warps write where others' stages were
   const WarpResults results = results_in(shared);
-  store_results(output, softmax, results, warp);
+  Format::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
+  store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
   __syncthreads();
 
-  merge(args, share, batch, kv_head, head_group, split, results);
+  const int sequence_and_group = sequence * plan::kHeadGroups + head_group;  // has a counter, and slots for its splits
+  const int first = sequence_and_group * args.splits;
+  merge(args, {share.active, first + split, first, 0, 1, args.counters + sequence_and_group}, batch, kv_head,
+        head_group, parts_of(results), results.arrived());
 }

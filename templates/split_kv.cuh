@@ -10,10 +10,17 @@
 // the last block orders them before that block's loads.
 #pragma once
 
+#include "gqa_decode_arguments.h"
 #include "math.cuh"
 #include "types.cuh"
 
 namespace cubit {
+
+/// Tokens of a sequence: what the device says, within the host's bound.
+__device__ __forceinline__ int length_of(const GqaDecodeArguments& args, int batch) {
+  if (args.lengths == nullptr) return args.max_length;
+  return max(0, min(args.max_length, args.lengths[batch]));
+}
 
 struct Share {
   int first;   // chunk
@@ -61,13 +68,27 @@ __device__ __forceinline__ float2 load_partial2(const char* src) {
 }
 
 /// Unnormalised results of the same heads: of the warps of a block, or of the blocks of a sequence. Strides in bytes.
+///
+/// What combine takes: the number of parts, at least 1, and load(part, head, quad, stat, value), which gives the part's
+/// reference exponent and sum of weights for a head, and four channels of its output.
 struct Parts {
   const char* outputs;  // [count][heads][quads of channels] float4
-  const char* stats;    // [count][heads] float2: reference exponent and sum of weights
-  int count;            // at least 1
+  const char* stats;    // [count][heads] float2
+  int count;
   uint32 part_stride;
   uint32 head_stride;
   uint32 stats_stride;  // from part to part
+  // The first part lies this much further on.
+  uint32 first_output = 0;
+  uint32 first_stats = 0;
+
+  __device__ __forceinline__ void load(int part, int head, int quad, float2& stat, float4& value) const {
+    const uint64 index = static_cast<uint32>(part);
+    const uint32 stats_at = 8 * head + (part == 0 ? first_stats : 0);
+    const uint32 output_at = head * head_stride + 16 * quad + (part == 0 ? first_output : 0);
+    stat = load_partial2(stats + index * stats_stride + stats_at);     // access: loads of warps' sums
+    value = load_partial4(outputs + index * part_stride + output_at);  // access: loads of warps' outputs
+  }
 };
 
 struct Combined {
@@ -84,11 +105,10 @@ __device__ __forceinline__ void scale(Combined& result, float factor) {
   result.output.w *= factor;
 }
 
-/// One pass: the sum so far is rescaled where the next parts have a larger reference.
-__device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
-  constexpr int kAtOnce = 4;  // parts whose loads are in flight together
-  const char* stats = parts.stats + head * static_cast<int>(sizeof(float2));
-  const char* outputs = parts.outputs + head * parts.head_stride + quad * static_cast<int>(sizeof(float4));
+/// One pass: the sum so far is rescaled where the next parts have a larger reference. The loads of kAtOnce parts are in
+/// flight together.
+template <int kAtOnce, class Source>
+__device__ __forceinline__ Combined combine(const Source& parts, int head, int quad) {
   // Below every score, yet finite: a part without tokens has reference -inf and sum 0, and -inf - -inf must not reach
   // exp2.
   Combined result{make_float4(0.f, 0.f, 0.f, 0.f), -3e38f, 0.f};
@@ -101,9 +121,7 @@ __device__ __forceinline__ Combined combine(const Parts& parts, int head, int qu
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       // What would be past the last part is the last one again, with a weight of zero.
-      const uint64 part = static_cast<uint32>(min(first + i, parts.count - 1));
-      stat[i] = load_partial2(stats + part * parts.stats_stride);    // access: loads of warps' sums
-      value[i] = load_partial4(outputs + part * parts.part_stride);  // access: loads of warps' outputs
+      parts.load(min(first + i, parts.count - 1), head, quad, stat[i], value[i]);
       if (first + i >= parts.count) stat[i].x = negative_infinity();
     }
 #pragma unroll

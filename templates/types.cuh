@@ -37,6 +37,20 @@ struct Pair<Half> {
     asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b & 0x7fff7fffu));
     return a;
   }
+  /// Both of `pair` times the low one of `factors`.
+  static __device__ __forceinline__ uint32 multiply_by_low(uint32 pair, uint32 factors) {
+    uint32 result;
+    asm("{\n"
+        ".reg .b16 low, high;\n"
+        ".reg .b32 twice;\n"
+        "mov.b32 {low, high}, %2;\n"
+        "mov.b32 twice, {low, low};\n"
+        "mul.rn.f16x2 %0, %1, twice;\n"
+        "}"
+        : "=r"(result)
+        : "r"(pair), "r"(factors));
+    return result;
+  }
 
  private:
   static __device__ __forceinline__ float widen(uint16 bits) {

@@ -1,4 +1,4 @@
-// Every shared-memory access of templates/sm80_gqa_decode.cuh and its format headers, as the lanes make it: the places are
+// Every shared-memory access of the GQA decode templates and their format headers, as the lanes make it: the places are
 // those of templates/gqa_decode_lanes.h, which the kernel itself uses. The plan's layout is searched by these accesses, and
 // the proofs that `explain` prints are of these.
 #include <algorithm>
@@ -22,7 +22,7 @@ int header_bytes(const GqaDecode& descriptor) {
 
 int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
 
-/// Fetcher.
+/// Fetcher, and Feed where rows do not follow one another: there of 16 bytes, and 32 rows after 32 rows.
 TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
   const int row_bytes = descriptor.row_bytes();
   const int header = header_bytes(descriptor);
@@ -34,7 +34,7 @@ TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
           }};
 }
 
-/// BulkRing::wait: a lane's row, where it is beyond the length.
+/// clear_missing_rows: a lane's row, where it is beyond the length.
 TileAccess missing_rows(const GqaDecode& descriptor) {
   return {"zeros beyond the length", AccessKind::store, 16, descriptor.row_bytes() / 16,
           [](int instance, int lane) -> MaybeByte {
@@ -112,8 +112,9 @@ int stage_row_bytes(const GqaDecode& descriptor) {
 std::vector<TileAccess> stage_accesses(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   std::vector<TileAccess> accesses;
+  accesses.push_back(copies(descriptor, plan.family == Family::sm90 ? 16 : plan.copy_bytes));
   // Bulk copies write whole rows and meet no banks that lanes would share.
-  accesses.push_back(plan.family == Family::sm90 ? missing_rows(descriptor) : copies(descriptor, plan.copy_bytes));
+  if (plan.family == Family::sm90) accesses.push_back(missing_rows(descriptor));
   if (descriptor.kv == KvFormat::int4_rows) {
     add_int4_rows(descriptor, accesses);
   } else {
@@ -145,14 +146,18 @@ int slot_period(const codegen::TileLayout& stage, const TileAccess& copies) {
 
 int merge_bytes(const Plan& plan) {
   constexpr int kArrivedWord = 16;  // of last_block; padded so that the sum stays a multiple of 16
-  // In a cluster the block's own sums follow the warps'.
-  const int own_sums = plan.cluster_blocks > 1 ? (8 * plan.heads_per_block + 15) / 16 * 16 : 0;
-  const int results = plan.warps * plan.heads_per_block * (merge_pitch(plan.descriptor) + 8);
-  return results + std::max(kArrivedWord, own_sums);
+  return plan.warps * plan.heads_per_block * (merge_pitch(plan.descriptor) + 8) + kArrivedWord;
+}
+
+int Plan::flush_stages() const { return std::max(1, 48 * 1024 / (stage_bytes() * blocks_per_sm)); }
+
+int Plan::results_at(int stage_count) const {
+  return family == Family::sm90 ? (warps * stage_count * stage_bytes() + 15) / 16 * 16 : 0;
 }
 
 int Plan::barriers_at(int stage_count) const {
-  return (std::max(warps * stage_count * stage.size(), merge_bytes(*this)) + 15) / 16 * 16;
+  const int end = std::max(warps * stage_count * stage_bytes(), results_at(stage_count) + merge_bytes(*this));
+  return (end + 15) / 16 * 16;
 }
 
 std::vector<Tile> merge_tiles(const Plan& plan) {
@@ -199,11 +204,7 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
                                 if (item >= items) return std::nullopt;
                                 return TileByte{item / quads, 0};
                               }};
-  std::vector<TileAccess> output_accesses = {stores, loads};
-  if (plan.cluster_blocks > 1) {
-    output_accesses.push_back({"stores of the block's outputs", AccessKind::store, 16, loads.instances, loads.at});
-  }
-  return {{"warps' outputs", outputs, std::move(output_accesses)}, {"warps' sums", stats, {stat_stores, stat_loads}}};
+  return {{"warps' outputs", outputs, {stores, loads}}, {"warps' sums", stats, {stat_stores, stat_loads}}};
 }
 
 }  // namespace cubit::ops::gqa_decode

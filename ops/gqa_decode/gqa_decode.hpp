@@ -9,6 +9,7 @@
 #include "codegen/tile_layout.hpp"
 #include "ops/fields.hpp"
 #include "ops/operator.hpp"
+#include "templates/even_share.h"
 
 namespace cubit::ops {
 
@@ -39,22 +40,30 @@ struct Plan {
   int head_groups = 1;                ///< blocks that share the heads of a KV head; each reads the cache
   int heads_per_block = 1;            ///< of a head group; the last may have fewer
   int warps = 4;
+  int tiles_per_stage = 1;  ///< of 16 tokens: a warp takes them in one step
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 0;
   bool keep_offsets = true;  ///< where a lane's copies come from, relative to a tile: in registers or computed anew
   int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
   int counted_registers = 0;  ///< that the loop keeps live, per thread
-  codegen::TileLayout stage;  ///< 16 rows of keys, then 16 rows of values
+  codegen::TileLayout stage;  ///< of one tile: 16 rows of keys, then 16 rows of values
   int shared_memory = 0;
-  int cluster_blocks = 1;  ///< family sm90: the most splits of a sequence that can be one cluster
   PlanReport report;
 
-  int chunk_tokens() const { return 16 * warps; }
+  int chunk_tokens() const { return 16 * tiles_per_stage * warps; }
+  int stage_tokens() const { return 16 * tiles_per_stage; }
+  /// Of a ring's stage; of several tiles, first the keys of all of them.
+  int stage_bytes() const { return family == Family::sm90 ? tiles_per_stage * 32 * stage.pitch : stage.size(); }
+  /// Family sm90: the stages that an SM could have read in the time that a segment's end takes, 1.4 us on an H200.
+  int flush_stages() const;
+  /// Where the warps' results go: over the stages, or in family sm90, whose copies run on meanwhile, behind them.
+  int results_at(int stage_count) const;
   int head_tiles() const { return (heads_per_block + 7) / 8; }
-  /// Behind the stages, and behind the results that take their place after the loop: family sm90 keeps a barrier per
-  /// warp and stage there.
+  /// Behind all of it family sm90 keeps a barrier per warp and stage, and then the scratch of even_share.cuh.
   int barriers_at(int stage_count) const;
+  int scratch_at(int stage_count) const { return (barriers_at(stage_count) + 8 * warps * stage_count + 15) / 16 * 16; }
+  int scratch_bytes() const { return (4 * (2 * warps + 7 + 6 * (32 * warps + 1) + 8 * 2) + 15) / 16 * 16; }
   int row_header_bytes() const { return descriptor.kv == KvFormat::int4_rows ? 4 * descriptor.groups : 0; }
 };
 
@@ -86,12 +95,13 @@ void check_softmax_scale(double scale);
 /// What is split by itself and has a counter: (sequence, KV head, head group).
 std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments);
 
-inline constexpr int kMostSplits = 256;  ///< of such a one
-
-/// How the blocks of such a one are made, from host-side bounds and the device alone.
+/// How the blocks of a launch share the work, from host-side bounds and the device alone.
 struct Split {
-  int splits = 1;
-  bool clustered = false;  ///< they are a cluster, and need no workspace
+  int splits = 1;           ///< family sm80: of every such one; sm90: as asked for, 0 where cubit decides
+  Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most
+  int units = 0;            ///< family sm90: of a sequence, where the host knows them
+  std::int64_t blocks = 0;  ///< of the grid
+  std::int64_t slots = 0;   ///< of partial results in the workspace; 0: none is needed
 };
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
 /// Family sm80's part of it.

@@ -18,20 +18,19 @@ namespace {
 
 using Arguments = cubit_gqa_decode_arguments;
 
+constexpr std::int64_t kMostSequences = std::numeric_limits<int>::max() / 256;
 constexpr double kLargestSoftmaxScale = 1e30;  // times log2(e) still a float
 
 std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-std::size_t stats_bytes(const Plan& plan, std::int64_t sequences, int splits) {
-  return align256(sequences * splits * plan.heads_per_block * 2 * sizeof(float));
+std::size_t stats_bytes(const Plan& plan, const Split& split) {
+  return align256(split.slots * plan.heads_per_block * 2 * sizeof(float));
 }
 
-std::size_t workspace_for(const Plan& plan, std::int64_t sequences, const Split& split) {
-  const int splits = split.splits;
-  if (splits == 1 || split.clustered) return 0;
-  const std::size_t outputs =
-      align256(sequences * splits * plan.heads_per_block * plan.descriptor.head_dim * sizeof(float));
-  return kWorkspaceCounterBytes + stats_bytes(plan, sequences, splits) + outputs;
+std::size_t workspace_for(const Plan& plan, const Split& split) {
+  if (split.slots == 0) return 0;
+  const std::size_t outputs = align256(split.slots * plan.heads_per_block * plan.descriptor.head_dim * sizeof(float));
+  return kWorkspaceCounterBytes + stats_bytes(plan, split) + outputs;
 }
 
 void check_bounds(const Arguments& arguments) {
@@ -39,8 +38,7 @@ void check_bounds(const Arguments& arguments) {
   require_argument(arguments.kv_heads >= 1, "kv_heads", "it must be at least 1", arguments.kv_heads);
   require_argument(arguments.max_length >= 0, "max_length", "it must not be negative", arguments.max_length);
   const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
-  require_argument(sequences <= std::numeric_limits<int>::max() / kMostSplits, "batch * kv_heads",
-                   "it must be at most 8388607", sequences);
+  require_argument(sequences <= kMostSequences, "batch * kv_heads", "it must be at most 8388607", sequences);
   // Token indices are rounded up to whole chunks in the kernel.
   require_argument(arguments.max_length <= std::numeric_limits<int>::max() - 4096, "max_length",
                    "it must be at most 2147479551", arguments.max_length);
@@ -68,10 +66,8 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
 }
 
 GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
-  const int splits = split.splits;
   const GqaDecode& descriptor = plan.descriptor;
   const int cache_bytes = cache_element_bytes(descriptor);
-  const std::int64_t sequences = count_sequences(plan, arguments);
   GqaDecodeArguments result;
   result.query = arguments.query;
   result.key = arguments.key;
@@ -82,11 +78,10 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.counters = nullptr;
   result.partial = nullptr;
   result.partial_stats = nullptr;
-  if (splits > 1 && !split.clustered) {
+  if (split.slots > 0) {
     result.counters = reinterpret_cast<unsigned*>(workspace);
     result.partial_stats = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
-    result.partial =
-        reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes + stats_bytes(plan, sequences, splits));
+    result.partial = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes + stats_bytes(plan, split));
   }
   result.query_batch_stride = 2 * arguments.query_strides[0];
   result.query_head_stride = 2 * arguments.query_strides[1];
@@ -100,9 +95,12 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.output_head_stride = 2 * arguments.output_strides[1];
   result.kv_heads = arguments.kv_heads;
   result.max_length = arguments.max_length;
-  result.splits = splits;
+  result.batch = arguments.batch;
+  result.splits = split.splits;
+  result.division = split.division;
+  result.heads = divisor(arguments.kv_heads * plan.head_groups);
+  result.units = divisor(std::max(split.units, 1));
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
-  result.clustered = split.clustered ? 1 : 0;
   return result;
 }
 
@@ -118,8 +116,7 @@ void check_softmax_scale(double scale) {
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
   check_bounds(arguments);
-  const std::int64_t sequences = count_sequences(plan, arguments);
-  return workspace_for(plan, sequences, choose_split(plan, arguments, device));
+  return workspace_for(plan, choose_split(plan, arguments, device));
 }
 
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
@@ -130,15 +127,13 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   launch.empty = arguments.batch == 0;
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
-  const std::int64_t sequences = count_sequences(plan, arguments);
   const Split split = choose_split(plan, arguments, device);
-  require_workspace(workspace, given, workspace_for(plan, sequences, split));
+  require_workspace(workspace, given, workspace_for(plan, split));
   const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace));
-  static_assert(sizeof parameters <= sizeof launch.parameters);
-  launch.shape.grid = {static_cast<unsigned>(sequences * split.splits), 1, 1};
+  launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
   launch.shape.threads = static_cast<unsigned>(32 * plan.warps);
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
-  launch.shape.cluster_blocks = split.clustered ? static_cast<unsigned>(split.splits) : 1;
+  static_assert(sizeof parameters <= sizeof launch.parameters);
   launch.parameter_bytes = sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
   return launch;

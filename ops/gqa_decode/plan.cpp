@@ -24,9 +24,7 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
 }
 
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (!architecture.bulk_copy || architecture.cluster_blocks == 0) {
-    return "it needs cp.async.bulk and clusters, which sm_90 brought";
-  }
+  if (!architecture.bulk_copy) return "it needs cp.async.bulk, which sm_90 brought";
   return why_not_bulk_copies(descriptor);
 }
 
@@ -40,19 +38,31 @@ struct FamilyFacts {
   std::string_view name;
   std::string (*why_not)(const GqaDecode&, const codegen::Architecture&);
 };
-/// Without a family in the descriptor the first that fits is chosen. sm90 comes after sm80 until a device has shown that
-/// it is the faster one.
+/// Without a family in the descriptor the first that fits is chosen, unless is_sm90_faster says otherwise.
 constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", why_not_sm80},
                                      {Family::sm90, "sm90_gqa_decode", why_not_sm90},
                                      {Family::automatic, "sm75_gqa_decode", why_not_sm75}};
 
+/// What an H200 has shown (docs/performance/gqa_decode.md): with rows that may follow one another in a stage, and one tile of
+/// heads. 16-bit caches, smaller heads and more of them are still faster in family sm80; of later architectures nothing is
+/// known.
+bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  return architecture.capability == 90 && descriptor.kv == KvFormat::int4_rows && descriptor.heads_per_kv <= 8 &&
+         descriptor.head_dim >= 128 && descriptor.groups <= 4 && why_not_sm90(descriptor, architecture).empty();
+}
+
 /// Sets the plan's family and the rejections; throws if every family is rejected.
 void choose_family(Plan& plan, const codegen::Architecture& architecture) {
-  const Family wanted = plan.descriptor.family;
+  Family wanted = plan.descriptor.family;
+  std::string_view other = "the descriptor names another";
+  if (wanted == Family::automatic && is_sm90_faster(plan.descriptor, architecture)) {
+    wanted = Family::sm90;
+    other = "family sm90 is faster there";
+  }
   std::string reasons;
   for (const FamilyFacts& candidate : kFamilies) {
     std::string why = candidate.why_not(plan.descriptor, architecture);
-    if (why.empty() && wanted != Family::automatic && wanted != candidate.family) why = "the descriptor names another";
+    if (why.empty() && wanted != Family::automatic && wanted != candidate.family) why = other;
     if (why.empty() && plan.report.family.empty()) {
       plan.family = candidate.family;
       plan.report.family = candidate.name;
@@ -100,7 +110,7 @@ void choose_head_groups(Plan& plan) {
 }
 
 int shared_memory_for(const Plan& plan, int stages) {
-  return plan.barriers_at(stages) + (plan.family == Family::sm90 ? 8 * plan.warps * stages : 0);
+  return plan.family == Family::sm90 ? plan.scratch_at(stages) + plan.scratch_bytes() : plan.barriers_at(stages);
 }
 
 /// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where not
@@ -111,7 +121,7 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
   for (int stages = kFewestStages; stages <= kMostStages; ++stages) {
     const int shared = shared_memory_for(plan, stages);
     const int blocks = resident_blocks(architecture, 32 * plan.warps, plan.counted_registers, shared);
-    const int in_flight = std::min(kBytesInFlight, blocks * plan.warps * (stages - 1) * plan.stage.size());
+    const int in_flight = std::min(kBytesInFlight, blocks * plan.warps * (stages - 1) * plan.stage_bytes());
     if (blocks == 0 || in_flight < best_in_flight) continue;
     if (in_flight == best_in_flight && blocks <= plan.blocks_per_sm) continue;
     best_in_flight = in_flight;
@@ -146,18 +156,27 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   }
 }
 
-/// As many warps as still give an SM two blocks: the fewer blocks share a sequence, the more often they are one cluster,
-/// and while one block begins or ends the other copies.
+/// One block per SM, which is resident from beginning to end. Stages of two tiles, where registers allow: their instructions
+/// are independent, and a stage's own cost is shared. Of warps and stages the most that fit: warps first, up to two for each
+/// scheduler of an SM.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
-  plan.cluster_blocks = architecture.cluster_blocks;
   plan.stage = codegen::search_layout(32, stage_row_bytes(plan.descriptor), 16, stage_accesses(plan), true);
   plan.counted_registers =
       std::min(count_registers(plan.descriptor, plan.head_tiles(), 0), architecture.registers_per_thread);
+  plan.blocks_per_sm = 1;
   for (const int warps : {8, 4, 2}) {
-    plan.warps = warps;
-    choose_stages(plan, architecture);
-    if (plan.blocks_per_sm >= 2) return;
+    for (const int tiles : {2, 1}) {
+      if (tiles == 2 && (plan.head_tiles() > 1 || plan.descriptor.head_dim > 192)) continue;  // else it spills
+      for (int stages = 4; stages >= 2; --stages) {
+        plan.warps = warps;
+        plan.tiles_per_stage = tiles;
+        plan.stages = stages;
+        plan.shared_memory = shared_memory_for(plan, stages);
+        if (resident_blocks(architecture, 32 * warps, plan.counted_registers, plan.shared_memory) > 0) return;
+      }
+    }
   }
+  plan.stages = 0;
 }
 
 std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
@@ -192,10 +211,15 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kHeadsPerBlock", plan.heads_per_block)
       .constant("kAlignment", descriptor.alignment)
       .constant("kWarps", plan.warps)
+      .constant("kTilesPerStage", plan.tiles_per_stage)
+      .constant("kStageBytes", plan.stage_bytes())
       .constant("kStages", plan.stages)
       .constant("kBlocksPerSm", plan.blocks_per_sm);
   if (plan.family == Family::sm90) {
-    header.constant("kBarriersAt", plan.barriers_at(plan.stages));
+    header.constant("kResultsAt", plan.results_at(plan.stages))
+        .constant("kBarriersAt", plan.barriers_at(plan.stages))
+        .constant("kScratchAt", plan.scratch_at(plan.stages))
+        .constant("kFlushStages", plan.flush_stages());
   } else {
     header.constant("kCopyBytes", plan.copy_bytes)
         .flag("kKeepOffsets", plan.keep_offsets)
@@ -212,9 +236,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.alias("Element", descriptor.kv == KvFormat::bf16 ? "cubit::Bfloat16" : "cubit::Half")
         .alias("Format", "cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, kv_stage>");
   }
-  return codegen::assemble(
-      descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture, "gqa_decode",
-      {32 * plan.warps, plan.shared_memory, plan.cluster_blocks, plan.family == Family::sm90}, templates::embedded());
+  return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,
+                           "gqa_decode", {32 * plan.warps, plan.shared_memory, 1, plan.family == Family::sm90},
+                           templates::embedded());
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -99,8 +99,6 @@ bool LaunchNumbers::set(std::string_view name, double value) {
     with_lse = value != 0;
   } else if (name == "splits") {
     whole(splits);
-  } else if (name == "merge") {
-    whole(merge);
   } else {
     return false;
   }
@@ -194,7 +192,6 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.max_length = static_cast<std::int32_t>(tokens());
   arguments.softmax_scale = static_cast<float>(numbers_.softmax_scale);
   arguments.splits = numbers_.splits;
-  arguments.merge = numbers_.merge;
   std::vector<std::byte> bytes(sizeof arguments);
   std::memcpy(bytes.data(), &arguments, sizeof arguments);
   return bytes;

@@ -10,9 +10,8 @@ struct LaunchNumbers {
   double softmax_scale = 0;
   bool with_lse = false;
   std::int32_t splits = 0;
-  std::int32_t merge = 0;
 
-  static constexpr const char* kNames = "softmax_scale, lse, splits, merge";
+  static constexpr const char* kNames = "softmax_scale, lse, splits";
   explicit LaunchNumbers(const GqaDecode& descriptor);
   /// False if there is no number of this name.
   bool set(std::string_view name, double value);

@@ -48,10 +48,10 @@ Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   if (plan.family == Family::sm90) {
     if (plan.stage.pitch == descriptor.row_bytes()) {
-      return {"copy", "bulk, a tile's keys or values at once",
-              "rows follow one another in a stage; where they do not in the cache, a row at a time"};
+      return {"copy", "bulk, a stage's keys or values at once",
+              "rows follow one another in a stage; where they do not in the cache, 16 bytes per lane"};
     }
-    return {"copy", "bulk, a row at a time", "rows that followed one another in a stage would share banks"};
+    return {"copy", "16 bytes per lane", "rows that followed one another in a stage would share banks"};
   }
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
@@ -61,10 +61,10 @@ Decision copy_decision(const Plan& plan) {
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
   std::string why = "one per scheduler of an SM";
   if (plan.family == Family::sm90) {
-    why = "the most that leave an SM two blocks, so that few share a sequence, or the fewest";
+    why = "two per scheduler of an SM, or as many as have room";
   } else if (plan.warps < 4) {
     why = fmt::format("the stages of one per scheduler, {} bytes each, do not fit {} bytes of shared memory",
-                      plan.stage.size(), architecture.shared_memory_per_block);
+                      plan.stage_bytes(), architecture.shared_memory_per_block);
   }
   return {"warps", std::to_string(plan.warps),
           "each walks its own tiles, so the loop has no barrier of the block; " + why};
@@ -72,8 +72,10 @@ Decision warp_decision(const Plan& plan, const codegen::Architecture& architectu
 
 Decision split_decision(const Plan& plan) {
   if (plan.family == Family::sm90) {
-    return {"split_kv", fmt::format("chosen at launch; up to {} splits are a cluster", plan.cluster_blocks),
-            "blocks of a cluster merge through each other's shared memory; more of them through the workspace"};
+    return {"split_kv", "an even share of all stages per block, from the lengths on the device",
+            fmt::format("or whole parts of sequences where that is nearly as fast: a segment's end costs as much as {} "
+                        "stages",
+                        plan.flush_stages())};
   }
   return {"split_kv", "chosen at launch, from bounds and device alone",
           "enough blocks to fill whole waves of the device; the merge of many splits costs time as well"};
@@ -104,13 +106,14 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   std::vector<MemoryRegion> map;
   for (int i = 0; i < plan.warps * plan.stages; ++i) {
     map.push_back({"loop", fmt::format("warp {}", i / plan.stages), fmt::format("stage {}", i % plan.stages),
-                   i * plan.stage.size(), plan.stage.size()});
+                   i * plan.stage_bytes(), plan.stage_bytes()});
   }
   const int barriers_at = plan.barriers_at(plan.stages);
   if (plan.shared_memory > barriers_at) {
-    map.push_back({"loop", "block", "barriers", barriers_at, plan.shared_memory - barriers_at});
+    map.push_back({"loop", "block", "barriers", barriers_at, plan.scratch_at(plan.stages) - barriers_at});
+    map.push_back({"loop", "block", "scratch", plan.scratch_at(plan.stages), plan.scratch_bytes()});
   }
-  int offset = 0;
+  int offset = plan.results_at(plan.stages);
   const auto add = [&](std::string name, int bytes) {
     map.push_back({"merge", "block", std::move(name), offset, bytes});
     offset += bytes;
@@ -119,7 +122,7 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   for (const Tile& tile : merge_tiles(plan)) {
     add(tile.name, tile.layout.rows * tile.layout.pitch);
   }
-  add(plan.cluster_blocks > 1 ? "block's sums, or last block's word" : "last block's word", merge_bytes(plan) - offset);
+  add("last block's word", plan.results_at(plan.stages) + merge_bytes(plan) - offset);
   return map;
 }
 
@@ -149,12 +152,12 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       warp_decision(plan, architecture),
                       copy_decision(plan),
                       {"stage",
-                       fmt::format("{} bytes, {} from row to row, {}", plan.stage.size(), plan.stage.pitch,
-                                   swizzle_text(plan.stage.swizzle)),
+                       fmt::format("{} bytes, {} tokens, {} from row to row, {}", plan.stage_bytes(),
+                                   plan.stage_tokens(), plan.stage.pitch, swizzle_text(plan.stage.swizzle)),
                        "the simplest layout with the fewest wavefronts over the accesses below"},
                       {"stages", std::to_string(plan.stages),
                        fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
-                                   plan.blocks_per_sm * plan.warps * (plan.stages - 1) * plan.stage.size() / 1024,
+                                   plan.blocks_per_sm * plan.warps * (plan.stages - 1) * plan.stage_bytes() / 1024,
                                    kBytesInFlight / 1024, plan.blocks_per_sm)},
                       block_decision(plan, architecture),
                       split_decision(plan)};

@@ -39,6 +39,7 @@ __device__ float fmaxf(float a, float b);
 __device__ float __uint_as_float(unsigned bits);
 __device__ unsigned __float_as_uint(float x);
 __device__ unsigned long long __cvta_generic_to_shared(const void* pointer);
+__device__ unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
 __device__ uint4 __ldcs(const uint4* pointer);
 __device__ unsigned atomicXor(unsigned* pointer, unsigned value);
 

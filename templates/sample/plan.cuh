@@ -1,4 +1,4 @@
-// gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4
+// gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80
 #pragma once
 
 #include "kv_int4_rows.cuh"
@@ -13,6 +13,8 @@ constexpr int kHeadGroups = 1;
 constexpr int kHeadsPerBlock = 8;
 constexpr int kAlignment = 16;
 constexpr int kWarps = 4;
+constexpr int kTilesPerStage = 1;
+constexpr int kStageBytes = 2560;
 constexpr int kStages = 4;
 constexpr int kBlocksPerSm = 4;
 constexpr int kCopyBytes = 16;

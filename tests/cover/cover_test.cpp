@@ -38,22 +38,19 @@ constexpr std::size_t kMostKernels = 150;  ///< of the pairwise cover
 
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 
-/// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and that through
-/// clusters where the family has it. Tokens and bytes are multiples of nothing that a kernel has tiles of.
-std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index, bool has_clusters) {
+/// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and where the family
+/// deals out even shares also several segments per block. Tokens and bytes are multiples of nothing that a kernel has tiles
+/// of.
+std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index, bool deals_shares) {
   const auto pattern = static_cast<double>(index % 6);
-  static const Problem::Numbers kRagged = {{"batch", 3},
-                                           {"context", 487},
-                                           {"kv_heads", 2},
-                                           {"ragged", 1},
-                                           {"lse", 1},
-                                           {"splits", 3},
-                                           {"merge", CUBIT_MERGE_WORKSPACE}};
-  Problem::Numbers equal = {{"batch", 2}, {"context", 263}, {"kv_heads", 2}};
-  if (has_clusters) equal.insert(equal.end(), {{"splits", 4}, {"merge", CUBIT_MERGE_CLUSTER}});
+  static const Problem::Numbers kRagged = {{"batch", 3},  {"context", 487}, {"kv_heads", 2},
+                                           {"ragged", 1}, {"lse", 1},       {"splits", 3}};
+  static const Problem::Numbers kEqual = {{"batch", 2}, {"context", 263}, {"kv_heads", 2}};
+  static const Problem::Numbers kSegments = {{"batch", 17}, {"context", 203}, {"kv_heads", 1}, {"ragged", 1}};
   if (operator_of(descriptor) == "stream_read") return {{{"bytes", 50000 * 16 + 48}}};
   if (operator_of(descriptor) != "gqa_decode") throw std::runtime_error("cases_of() has no case for " + descriptor);
-  std::vector<Problem::Numbers> cases = {kRagged, equal};
+  std::vector<Problem::Numbers> cases = {kRagged, kEqual};
+  if (deals_shares) cases.push_back(kSegments);
   for (auto& numbers : cases) numbers.emplace_back("pattern", pattern);
   return cases;
 }
@@ -64,10 +61,11 @@ struct Item {
   std::string architecture;
   Json plan;
 
-  /// Whether the kernel can merge a sequence's splits as a cluster.
-  bool has_clusters() const {
+  /// Whether blocks take even shares of all sequences.
+  bool deals_shares() const {
     for (const Json& decision : plan.at("decisions")) {
-      if (decision.at("name") == "split_kv") return decision.at("value").get<std::string>().ends_with("are a cluster");
+      if (decision.at("name") == "split_kv")
+        return decision.at("value").get<std::string>().starts_with("an even share");
     }
     return false;
   }
@@ -187,7 +185,7 @@ void expect_good(const Item& item) {
   device.watch(CUBIT_WATCH_MEMORY | CUBIT_WATCH_COUNTERS);
   const Kernel kernel = engine().get(item.descriptor, "cpu:" + item.architecture);
   bool is_split = false;
-  for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.has_clusters()))
+  for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.deals_shares()))
     is_split = run_case(device, kernel, item, numbers) || is_split;
   EXPECT_EQ(is_split, operator_of(item.descriptor) == "gqa_decode");
   expect_proofs_hold(item, device);

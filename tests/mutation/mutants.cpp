@@ -21,7 +21,8 @@ constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment
 constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17";  // 9 and 8
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
-constexpr const char* kSplit = "batch=1,context=3995,splits=4,merge=2";
+constexpr const char* kSplit = "batch=1,context=3995,splits=2";
+constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
 /// Seen on an H200: compute_sanitizer_h200.tsv.
 constexpr const char* kNoMbarriers = "none: racecheck takes the healthy pipeline for a race";
@@ -31,8 +32,8 @@ constexpr const char* kGlobalOnly = "none: initcheck watches global memory only"
 constexpr Mutant kMutants[] = {
     {"healthy_rows", kRows, "batch=2,context=300", "", "", "", "", "all: nothing is found"},
     {"missing_barrier", kRows, "batch=1,context=100", "sm80_gqa_decode.cuh",
-     "store_results(output, softmax, results, warp);\n  __syncthreads();",
-     "store_results(output, softmax, results, warp);", "nobody has written", "racecheck"},
+     "  store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);\n  __syncthreads();",
+     "  store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);", "nobody has written", "racecheck"},
     {"ring_used_again_too_early", kRows, "batch=1,context=300", "sm80_gqa_decode.cuh",
      "  __syncthreads();  // warps write where others' stages were\n", "", "race in shared memory", "racecheck"},
     {"copy_not_waited_for", kRows, "batch=1,context=300", "sm80_gqa_decode.cuh", "wait_copies<plan::kStages - 2>();",
@@ -55,22 +56,24 @@ constexpr Mutant kMutants[] = {
      "are in no allocation", "memcheck"},
     {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
      "", "none: that is for a profiler"},
-    {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad == 0) partial_stats",
-     "if (quad == 0 && head != 3) partial_stats", "nobody has written", "initcheck"},
+    {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad > 0) continue;",
+     "if (quad > 0 || head == 3) continue;", "nobody has written", "initcheck"},
 
     {"healthy_bulk", kBulk, kSplit, "", "", "", "", "all: nothing is found"},
-    {"bulk_not_waited_for", kBulk, kSplit, "sm90_gqa_decode.cuh", "wait_barrier(barrier(stage), parity);", ";",
+    {"bulk_not_waited_for", kBulk, kSplit, "sm90_gqa_decode.cuh", "wait_barrier(barrier_at(base, at), parity);", ";",
      "while an asynchronous copy to it is under way", "racecheck"},
-    {"bulk_wrong_stage", kBulk, kSplit, "sm90_gqa_decode.cuh", "ring.fetch(slot, tiles",
-     "ring.fetch((slot + 1) % plan::kStages, tiles", "mbarrier", kHangs},
-    {"bulk_too_few_bytes", kBulk, kSplit, "sm90_gqa_decode.cuh", "2 * rows * Format::kRowBytes",
-     "(2 * rows - 1) * Format::kRowBytes", "bytes", kHangs},
-    {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh", "if (rows >= kTileTokens) return;",
-     "if (true) return;", "nobody has written", kGlobalOnly},
-    {"cluster_not_waited_for", kBulk, kSplit, "cluster_merge.cuh", "  cluster_barrier();\n  const uint32 items",
-     "  const uint32 items", "race in shared memory", "racecheck"},
-    {"cluster_left_too_early", kBulk, kSplit, "cluster_merge.cuh", "  cluster_barrier();  // nobody leaves", "  //",
-     "which has ended", "racecheck"},
+    {"bulk_wrong_stage", kBulk, kSplit, "sm90_gqa_decode.cuh", "feed.fetch(args, walk, ahead, base, at,",
+     "feed.fetch(args, walk, ahead, base, warp * plan::kStages + (slot + 1) % plan::kStages,", "mbarrier", kHangs},
+    {"bulk_too_few_bytes", kBulk, kSplit, "sm90_gqa_decode.cuh", "expect_bytes(barrier, 2 * bytes);",
+     "expect_bytes(barrier, 2 * bytes - 16);", "bytes", kHangs},
+    {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh",
+     "if (first + kStageTokens > length) clear", "if (false) clear", "nobody has written", kGlobalOnly},
+    {"zeros_before_a_copy", kBulk, kSegments, "sm90_gqa_decode.cuh",
+     "  fence_async_proxy();  // the stage's next copy comes after the zeros\n", "", "without a fence.proxy.async",
+     "none: it does not watch proxies"},
+    {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh",
+     "    __syncthreads();  // the segment before is merged, the one after is known\n", "", "nobody has written",
+     "racecheck"},
 
     {"healthy_pipeline", kPipeline, "", "", "", "", "", kNoMbarriers},
     {"wrong_phase", kPipeline, "", "pipeline.cuh", "wait(full + 8 * stage, phase);",

@@ -25,7 +25,7 @@ gqa_decode::Plan plan_of(const char* text) {
   return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
 }
 
-const char* const kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
+const char* const kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80";
 
 void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
 

@@ -1,4 +1,4 @@
-// How many blocks take a sequence of family sm90, and when they are a cluster: from bounds and device alone, or as asked.
+// How the stages of a batch are dealt out to the blocks of family sm90: from bounds and device alone, or as asked.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -10,98 +10,124 @@ namespace {
 
 constexpr const char* kSm90 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kSm80 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80";
+constexpr int kProcessors = 132;
 
 runtime::DeviceFacts h200() {
   runtime::DeviceFacts facts;
   facts.architecture = &codegen::find_architecture("sm_90a");
-  facts.multiprocessors = 132;
+  facts.multiprocessors = kProcessors;
   return facts;
 }
 
 Plan plan_of(const char* text) { return make_plan(parse(text), codegen::find_architecture("sm_90a")); }
 
-cubit_gqa_decode_arguments bounds(int batch, int max_length, int splits = 0, int merge = CUBIT_MERGE_AUTO) {
+cubit_gqa_decode_arguments bounds(int batch, int max_length, int splits = 0) {
   cubit_gqa_decode_arguments arguments{};
   arguments.batch = batch;
   arguments.kv_heads = 1;
   arguments.max_length = max_length;
   arguments.splits = splits;
-  arguments.merge = merge;
   return arguments;
 }
 
-TEST(GqaSplit, ClustersArePowersOfTwoThatTheArchitectureHas) {
-  const Plan plan = plan_of(kSm90);
-  for (const int batch : {1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128, 200, 512, 5000}) {
-    for (const int length : {0, 1, 127, 129, 1000, 8192, 131072}) {
-      const Split split = choose_split(plan, bounds(batch, length), h200());
-      const int chunks = (length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
-      EXPECT_LE(split.splits, std::max(chunks, 1)) << batch << " sequences of " << length;
-      if (split.clustered) {
-        EXPECT_TRUE(split.splits >= 2 && split.splits <= 16 && (split.splits & (split.splits - 1)) == 0);
-      }
-      if (batch > 4096 && !split.clustered) {
-        EXPECT_EQ(split.splits, 1) << "more sequences than counters";
-      }
+Split split_of(const cubit_gqa_decode_arguments& arguments) { return choose_split(plan_of(kSm90), arguments, h200()); }
+
+/// The upper 64 bits of a product, as the kernel takes them; `a` is below 2^33.
+std::uint64_t upper_half(std::uint64_t a, std::uint64_t b) {
+  const std::uint64_t low = b & 0xffffffffu;
+  const std::uint64_t high = b >> 32;
+  // a · low has up to 65 bits: its lowest is lost by halving a, which is even.
+  return (a * high + (a / 2 * low >> 31)) >> 32;
+}
+
+TEST(EvenShare, EveryUnitHasABlockAndNoBlockTwoMoreThanAnother) {
+  for (const int sequences : {1, 2, 3, 7, 64, 100, 131, 132, 133, 200, 512, 5000}) {
+    for (const int longest : {1, 2, 9, 32, 256, 4096}) {
+      const Division division = divide({sequences, sequences * longest, longest}, kProcessors, 9, 0);
+      const int units = division.parts > 0 ? sequences * division.parts : sequences * longest;
+      EXPECT_EQ(division.blocks * division.quotient + division.remainder, units) << sequences << " of " << longest;
+      EXPECT_LT(division.remainder, division.blocks);
+      EXPECT_LE(division.blocks, kProcessors);
+      EXPECT_GE(division.quotient, 1) << "a block without work";
+      EXPECT_LE(division.parts, longest);
     }
   }
 }
 
-TEST(GqaSplit, ManySequencesNeedNoSplitAndFewLongOnesMoreThanACluster) {
-  const Plan plan = plan_of(kSm90);
-  EXPECT_EQ(choose_split(plan, bounds(528, 8192), h200()).splits, 1);
-  const Split middle = choose_split(plan, bounds(32, 8192), h200());
-  EXPECT_TRUE(middle.clustered);
-  EXPECT_GE(middle.splits, 4) << "32 sequences must spread over 132 processors";
-  const Split one = choose_split(plan, bounds(1, 131072), h200());
-  EXPECT_FALSE(one.clustered);
-  EXPECT_GT(one.splits, 100) << "one sequence must spread over the device";
+TEST(EvenShare, WholeSequencesWhereTheyFillTheDevice) {
+  for (const int sequences : {128, 132, 256, 264, 512}) {
+    EXPECT_EQ(divide({sequences, sequences * 256, 256}, kProcessors, 9, 0).parts, 1) << sequences;
+  }
+  EXPECT_EQ(divide({32, 32 * 256, 256}, kProcessors, 9, 0).parts, 4);
+  EXPECT_EQ(divide({8, 8 * 256, 256}, kProcessors, 9, 0).parts, 16);
 }
 
-TEST(GqaSplit, AClusterNeedsNoWorkspace) {
-  const Plan plan = plan_of(kSm90);
-  auto arguments = bounds(32, 8192, 8, CUBIT_MERGE_CLUSTER);
-  arguments.size = sizeof arguments;
-  EXPECT_EQ(workspace_bytes(plan, &arguments, h200()), 0U);
-  arguments.merge = CUBIT_MERGE_WORKSPACE;
-  EXPECT_GT(workspace_bytes(plan, &arguments, h200()), 0U);
+TEST(EvenShare, StagesWhereSequencesDoNotDivideOrDiffer) {
+  EXPECT_EQ(divide({200, 200 * 256, 256}, kProcessors, 9, 0).parts, 0) << "a second round for half of the device";
+  EXPECT_EQ(divide({64, 6300, 1024}, kProcessors, 9, 9).parts, 0) << "one long sequence among short ones";
 }
 
-TEST(GqaSplit, TakesWhatIsAskedFor) {
-  const Plan plan = plan_of(kSm90);
-  for (const int splits : {1, 2, 3, 7, 256}) {
-    EXPECT_EQ(choose_split(plan, bounds(4, 8192, splits), h200()).splits, splits);
-    EXPECT_FALSE(choose_split(plan, bounds(4, 8192, splits, CUBIT_MERGE_WORKSPACE), h200()).clustered);
+TEST(EvenShare, AGapBeforeEverySequenceCounts) {
+  const Division division = divide({64, 6300, 1024}, kProcessors, 9, 9);
+  EXPECT_EQ(division.blocks * division.quotient + division.remainder, 6300 + 64 * 9);
+}
+
+TEST(EvenShare, OneSequenceHasNoMorePartsThanAreWorthIt) {
+  EXPECT_LE(divide({1, 256, 256}, kProcessors, 9, 0).blocks, 32);
+  EXPECT_GT(divide({1, 4096, 4096}, kProcessors, 9, 0).blocks, 64);
+}
+
+TEST(EvenShare, DivisorsDivide) {
+  for (const int value : {1, 2, 3, 5, 7, 8, 100, 132, 65537, 2147483647}) {
+    const Divisor by = divisor(value);
+    for (const int number : {0, 1, 2, 131, 132, 133, 99999, 2147483646, 2147483647}) {
+      EXPECT_EQ(upper_half(std::uint64_t{4} * static_cast<unsigned>(number), by.inverse), number / value)
+          << number << " / " << value;
+    }
   }
-  for (const int splits : {2, 4, 8, 16}) {
-    EXPECT_TRUE(choose_split(plan, bounds(4, 8192, splits, CUBIT_MERGE_CLUSTER), h200()).clustered);
+}
+
+TEST(GqaSplit, WorkspaceFollowsTheBlocksNotTheBatch) {
+  EXPECT_EQ(split_of(bounds(128, 8192)).slots, 0) << "whole sequences leave no partial results";
+  EXPECT_EQ(split_of(bounds(32, 8192)).slots, 2 * 128);
+  const std::int32_t lengths[] = {0};
+  auto ragged = bounds(5000, 8192);
+  ragged.lengths = lengths;  // never read here
+  const Split split = split_of(ragged);
+  EXPECT_EQ(split.blocks, kProcessors);
+  EXPECT_EQ(split.slots, 2 * kProcessors);
+}
+
+TEST(GqaSplit, WhatIsAskedForIsDone) {
+  const std::int32_t lengths[] = {0};
+  for (const int splits : {1, 2, 5, 16, 33, 256}) {
+    auto arguments = bounds(4, 8192, splits);
+    for (const std::int32_t* of : {static_cast<const std::int32_t*>(nullptr), lengths}) {
+      arguments.lengths = of;
+      const Split split = split_of(arguments);
+      EXPECT_EQ(split.division.parts, splits);
+      EXPECT_EQ(split.blocks, std::min(kProcessors, 4 * splits));
+    }
   }
-  EXPECT_TRUE(choose_split(plan, bounds(1, 131072, 0, CUBIT_MERGE_CLUSTER), h200()).clustered);
-  EXPECT_FALSE(choose_split(plan, bounds(32, 8192, 0, CUBIT_MERGE_WORKSPACE), h200()).clustered);
   EXPECT_EQ(choose_split(plan_of(kSm80), bounds(4, 8192, 5), h200()).splits, 5);
 }
 
-struct Refused {
-  const char* text;
-  int splits;
-  int merge;
-  const char* rule;
-};
-
-TEST(GqaSplit, RefusesWhatNoKernelDoes) {
+TEST(GqaSplit, WhatCannotBeIsRefused) {
+  struct Refused {
+    const char* text;
+    cubit_gqa_decode_arguments arguments;
+    const char* why;
+  };
   for (const Refused& refused :
-       {Refused{kSm90, -1, 0, "splits = -1: it must be from 0 to 256"},
-        Refused{kSm90, 257, 0, "splits = 257: it must be from 0 to 256"},
-        Refused{kSm90, 0, 3, "merge = 3: it must be CUBIT_MERGE_AUTO, _WORKSPACE or _CLUSTER"},
-        Refused{kSm90, 3, CUBIT_MERGE_CLUSTER, "splits = 3: of a cluster it must be a power of two"},
-        Refused{kSm90, 32, CUBIT_MERGE_CLUSTER, "splits = 32: of a cluster it must be a power of two"},
-        Refused{kSm80, 8, CUBIT_MERGE_CLUSTER, "merge = 2: this kernel's family has no clusters"}}) {
+       {Refused{kSm90, bounds(1, 100, -1), "splits = -1: it must be from 0 to 256"},
+        Refused{kSm90, bounds(1, 100, 257), "splits = 257: it must be from 0 to 256"},
+        Refused{kSm80, bounds(5000, 100, 2), "splits = 2: more than one needs a counter"},
+        Refused{kSm90, bounds(1000, 2147479551), "max_length = 2147479551: batch * kv_heads * max_length"}}) {
     try {
-      choose_split(plan_of(refused.text), bounds(1, 100, refused.splits, refused.merge), h200());
-      FAIL() << "accepted: " << refused.rule;
+      choose_split(plan_of(refused.text), refused.arguments, h200());
+      ADD_FAILURE() << refused.why;
     } catch (const Failure& failure) {
-      EXPECT_EQ(failure.status(), Status::invalid_argument);
-      EXPECT_NE(std::string(failure.what()).find(refused.rule), std::string::npos) << failure.what();
+      EXPECT_NE(std::string(failure.what()).find(refused.why), std::string::npos) << failure.what();
     }
   }
 }

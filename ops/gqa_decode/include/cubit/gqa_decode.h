@@ -16,11 +16,6 @@
 extern "C" {
 #endif
 
-/* Where the partial results of a sequence's splits become one. */
-#define CUBIT_MERGE_AUTO 0      /* cubit decides */
-#define CUBIT_MERGE_WORKSPACE 1 /* through the workspace, by the block that is last */
-#define CUBIT_MERGE_CLUSTER 2   /* through shared memory: the splits are one cluster; family sm90 */
-
 /* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements of the tensor (bytes
  * for int4_rows caches); the last dimension is contiguous. Every pointer and every stride, in bytes, of query, key,
  * value and output must be a multiple of the descriptor's alignment. */
@@ -41,9 +36,8 @@ typedef struct cubit_gqa_decode_arguments {
   int32_t kv_heads;          /* at least 1 */
   int32_t max_length;        /* bound of every length, at most 2147479551; grid and workspace depend on it */
   float softmax_scale;       /* usually 1 / sqrt(head_dim); magnitude at most 1e30, and times a query below 2^100 */
-  /* For tuning; zeros, cubit's own choice, are right for everybody else. */
-  int32_t splits; /* blocks per sequence and KV head, at most 256; of a cluster a power of two. 0: cubit decides */
-  int32_t merge;  /* CUBIT_MERGE_... */
+  int32_t splits; /* for tuning: parts of equal size per sequence and KV head, at most 256; 0: cubit decides, which is
+                   * right for everybody else */
 } cubit_gqa_decode_arguments;
 
 #ifdef __cplusplus

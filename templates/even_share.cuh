@@ -1,0 +1,277 @@
+// Work split: every block takes an even share of all sequences' stages, in one piece; see even_share.h.
+//
+// Which blocks a sequence has follows from its place among the units by arithmetic. A block holds at most one sequence's
+// end that others have begun, and at most one's beginning that others end: two slots of partial results per block are
+// enough, whatever the batch.
+#pragma once
+
+#include "even_share.h"
+#include "gqa_decode_arguments.h"
+#include "split_kv.cuh"
+#include "types.cuh"
+
+namespace cubit {
+
+/// A block's stages of one sequence.
+struct Segment {
+  int batch;
+  int head;    // kv_head · head groups + head group
+  int length;  // tokens of the sequence
+  int first;   // stage
+  int last;    // one past
+  int begin;   // stages that the block has before it
+  int start;   // the sequence's first unit
+  int units;   // of the sequence
+
+  __device__ __forceinline__ int end() const { return begin + last - first; }
+};
+
+__device__ __forceinline__ int divide_by(int value, const Divisor& divisor) {
+  return static_cast<int>(__umul64hi(static_cast<uint64>(static_cast<uint32>(value)) << 2, divisor.inverse));
+}
+
+/// A sequence without tokens still has a stage, so that somebody stores its zeros.
+template <int kStageTokens>
+__device__ __forceinline__ int stages_of(int length) {
+  return max(1, (length + kStageTokens - 1) / kStageTokens);
+}
+
+/// The sum over the threads before this one and over all, of a value per thread. All threads of the block call it.
+struct BlockSum {
+  uint32 before;
+  uint32 total;
+};
+template <int kWarps>
+__device__ __forceinline__ BlockSum sum_over_block(uint32 value, uint32* scratch) {
+  const uint32 lane = thread_index() % kWarpSize;
+  const uint32 warp = thread_index() / kWarpSize;
+  uint32 sum = value;
+#pragma unroll
+  for (uint32 distance = 1; distance < kWarpSize; distance *= 2) {
+    const uint32 other = __shfl_up_sync(kFullWarp, sum, distance);
+    if (lane >= distance) sum += other;
+  }
+  __syncthreads();  // nobody still reads what was there
+  if (lane == kWarpSize - 1) scratch[warp] = sum;
+  __syncthreads();
+  BlockSum result{sum - value, 0};
+#pragma unroll
+  for (uint32 i = 0; i < kWarps; ++i) {
+    const uint32 of_warp = scratch[i];
+    if (i < warp) result.before += of_warp;
+    result.total += of_warp;
+  }
+  return result;
+}
+
+/// A place between a block's segments. It is kept in shared memory: a loop that carries it needs no registers for it.
+struct Cursor {
+  int next;   // unit
+  int end;    // one past the block's last
+  int batch;  // of the sequence that next is in
+  int head;
+  int start;  // where its gap begins
+  int taken;  // stages so far
+};
+
+/// What a block needs in shared memory from beginning to end.
+template <int kWarps>
+struct alignas(16) ShareScratch {
+  uint32 sums[kWarps];
+  uint32 peaks[kWarps];
+  Division division;  // where the kernel itself has made it
+  int gap;            // units before each sequence
+  int found[2];       // the batch entry in which the share begins, and that entry's first unit
+  // Each thread's own, the same in a warp, for its copies; and the block's, with its segment and the one before.
+  Cursor ahead[kWarps * kWarpSize];
+  Cursor cursor;
+  Segment segments[2];
+};
+
+/// Walks over a block's segments. Two walks of the same block see the same.
+template <int kStageTokens, int kWarps, int kFlushStages>
+class Walker {
+ public:
+  using Scratch = ShareScratch<kWarps>;
+
+  __device__ __forceinline__ Walker(const GqaDecodeArguments& args, Scratch& scratch)
+      : args_(args), scratch_(scratch) {}
+
+  /// Before the block's first segment. All threads of the block call it.
+  __device__ __forceinline__ Cursor begin() const {
+    if (is_known()) {
+      Cursor cursor = place(args_.division);
+      const int sequence = divide_by(cursor.next, args_.units);
+      cursor.start = sequence * args_.units.value;
+      set_sequence(cursor, sequence);
+      return cursor;
+    }
+    divide_lengths();
+    Cursor cursor = place(scratch_.division);
+    find(cursor);
+    return cursor;
+  }
+
+  /// False where there is none left.
+  __device__ __forceinline__ bool next(Cursor& cursor, Segment& segment) const {
+    const int parts = is_known() ? args_.division.parts : scratch_.division.parts;
+    const int gap = is_known() ? 0 : scratch_.gap;
+#pragma unroll 1
+    while (cursor.next < cursor.end) {
+      const int length = length_of(args_, cursor.batch);
+      const int stages = stages_of<kStageTokens>(length);
+      const int units = parts > 0 ? parts : stages;
+      const int start = cursor.start + gap;
+      const int first = max(cursor.next - start, 0);
+      const int last = min(cursor.end - start, units);
+      segment.batch = cursor.batch;
+      segment.head = cursor.head;
+      segment.length = length;
+      segment.start = start;
+      segment.units = units;
+      segment.begin = cursor.taken;
+      cursor.start = cursor.next = start + units;
+      if (++cursor.head == args_.heads.value) {
+        cursor.head = 0;
+        ++cursor.batch;
+      }
+      if (first >= last) continue;  // the block's share ends in the gap
+      segment.first = stage_at(first, stages, parts);
+      segment.last = stage_at(last, stages, parts);
+      cursor.taken += segment.last - segment.first;
+      return true;
+    }
+    return false;
+  }
+
+  /// On to the segment that has `step`, a count of the block's stages; if there is none, one without a batch entry: -1.
+  __device__ __forceinline__ Segment advance(Cursor& kept, int step) const {
+    Cursor cursor = kept;
+    Segment segment;
+    bool found;
+#pragma unroll 1
+    do {
+      found = next(cursor, segment);
+    } while (found && segment.end() <= step);
+    if (!found) segment.batch = -1;
+    kept = cursor;
+    return segment;
+  }
+
+  /// The block in which a segment's sequence begins, and how many it has.
+  struct Owners {
+    int first;
+    int count;
+  };
+  __device__ __forceinline__ Owners owners_of(const Segment& segment) const {
+    const Division division = is_known() ? args_.division : scratch_.division;
+    const int first = owner_of(segment.start, division);
+    return {first, owner_of(segment.start + segment.units - 1, division) - first + 1};
+  }
+
+ private:
+  /// Whether the host has made the division.
+  __device__ __forceinline__ bool is_known() const { return args_.lengths == nullptr || args_.division.parts > 0; }
+
+  /// The stage at which a sequence's unit begins.
+  static __device__ __forceinline__ int stage_at(int unit, int stages, int parts) {
+    if (parts == 0 || unit == 0) return unit;
+    if (unit == parts) return stages;
+    const int least = stages / parts;
+    return unit * least + min(unit, stages - least * parts);
+  }
+
+  static __device__ __forceinline__ int owner_of(int unit, const Division& division) {
+    const int larger = division.remainder * (division.quotient + 1);  // units of the blocks that have one more
+    if (unit < larger) return unit / (division.quotient + 1);
+    return division.remainder + (unit - larger) / division.quotient;
+  }
+
+  __device__ __forceinline__ void set_sequence(Cursor& cursor, int sequence) const {
+    cursor.batch = divide_by(sequence, args_.heads);
+    cursor.head = sequence - cursor.batch * args_.heads.value;
+  }
+
+  static __device__ __forceinline__ Cursor place(const Division& division) {
+    const int block = static_cast<int>(blockIdx.x);
+    Cursor cursor = {};
+    if (block >= division.blocks) return cursor;
+    cursor.next = block * division.quotient + min(block, division.remainder);
+    cursor.end = cursor.next + division.quotient + (block < division.remainder ? 1 : 0);
+    return cursor;
+  }
+
+  /// Every length is read; the division follows.
+  __device__ __forceinline__ void divide_lengths() const {
+    uint32 sum = 0;
+    uint32 longest = 1;
+#pragma unroll 1
+    for (int batch = static_cast<int>(threadIdx.x); batch < args_.batch; batch += kWarps * kWarpSize) {
+      const uint32 stages = stages_of<kStageTokens>(length_of(args_, batch));
+      sum += stages;
+      longest = max(longest, stages);
+    }
+    longest = __reduce_max_sync(kFullWarp, longest);
+    sum = __reduce_add_sync(kFullWarp, sum);
+    if (thread_index() % kWarpSize == 0) {
+      scratch_.sums[thread_index() / kWarpSize] = sum;
+      scratch_.peaks[thread_index() / kWarpSize] = longest;
+    }
+    __syncthreads();
+    if (thread_index() == 0) {
+      sum = 0;
+#pragma unroll
+      for (int warp = 0; warp < kWarps; ++warp) {
+        sum += scratch_.sums[warp];
+        longest = max(longest, scratch_.peaks[warp]);
+      }
+      const int heads = args_.heads.value;
+      const Division division = divide({args_.batch * heads, static_cast<int>(sum) * heads, static_cast<int>(longest)},
+                                       static_cast<int>(gridDim.x), kFlushStages, kFlushStages);
+      scratch_.division = division;
+      scratch_.gap = division.parts == 0 ? kFlushStages : 0;
+    }
+    __syncthreads();
+  }
+
+  /// The sequence in which the block's share begins.
+  __device__ __forceinline__ void find(Cursor& cursor) const {
+    if (cursor.next >= cursor.end) return;  // the same for the whole block
+    const int parts = scratch_.division.parts;
+    const int gap = scratch_.gap;
+    if (parts > 0) {
+      const int sequence = cursor.next / parts;
+      cursor.start = sequence * parts;
+      set_sequence(cursor, sequence);
+      return;
+    }
+    const int heads = args_.heads.value;
+    uint32 before = 0;
+#pragma unroll 1
+    for (int first = 0; first < args_.batch; first += kWarps * kWarpSize) {
+      const int batch = first + static_cast<int>(threadIdx.x);
+      uint32 units = 0;
+      if (batch < args_.batch) units = heads * (stages_of<kStageTokens>(length_of(args_, batch)) + gap);
+      const BlockSum sum = sum_over_block<kWarps>(units, scratch_.sums);
+      const uint32 start = before + sum.before;
+      if (static_cast<uint32>(cursor.next) >= start && static_cast<uint32>(cursor.next) < start + units) {
+        scratch_.found[0] = batch;
+        scratch_.found[1] = static_cast<int>(start);
+      }
+      before += sum.total;
+      if (static_cast<uint32>(cursor.next) < before) break;
+    }
+    __syncthreads();
+    cursor.batch = scratch_.found[0];
+    cursor.start = scratch_.found[1];
+    if (heads == 1) return;
+    const int units = stages_of<kStageTokens>(length_of(args_, cursor.batch)) + gap;
+    cursor.head = (cursor.next - cursor.start) / units;
+    cursor.start += cursor.head * units;
+  }
+
+  const GqaDecodeArguments& args_;
+  Scratch& scratch_;
+};
+
+}  // namespace cubit

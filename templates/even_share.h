@@ -1,0 +1,77 @@
+// How the stages of all sequences are dealt out to blocks; by the host where it knows every length, else by the kernel. A
+// stage is a warp's step, a sequence one KV head's (and head group's) part of a batch entry.
+//
+// Sequences one after another are a row of units, of which block b takes an even share: `quotient` of them, and one more if
+// b < remainder. Either every sequence is cut into the same number of units, `parts`, or (parts = 0) its stages are the units,
+// with a gap before each sequence that stands for the time that its end costs.
+#pragma once
+
+#ifdef __CUDACC__
+#define CUBIT_SHARED_CODE constexpr __host__ __device__
+#else
+#define CUBIT_SHARED_CODE constexpr
+#endif
+
+namespace cubit {
+
+struct Division {
+  int parts;
+  int blocks;  // that have work
+  int quotient;
+  int remainder;
+};
+
+/// A number below 2^31 to divide others below 2^31 by: n / d = n · (2^62 / d rounded up) / 2^62. Made by the host, so that
+/// a kernel begins without divisions.
+struct Divisor {
+  unsigned long long inverse;
+  int value;
+};
+CUBIT_SHARED_CODE Divisor divisor(int value) {
+  return {(1ull << 62) / static_cast<unsigned long long>(value) + 1, value};
+}
+
+/// All sequences: how many, their stages together, and those of the longest. The sum is below 2^31.
+struct Stages {
+  int sequences;
+  int total;
+  int longest;
+};
+
+/// About the square root of a sequence's stages: in more parts, reading the partial results costs more than they save.
+CUBIT_SHARED_CODE int most_parts(int longest) {
+  int parts = 1;
+  while (parts < 128 && 2 * parts * parts < 5 * longest) parts *= 2;
+  return parts;
+}
+
+/// `slots`: blocks that the device holds at once. `flush`: the stages that a block could read in the time in which it
+/// ends a segment; even shares cost five times that, for every block has two segments and a partial result of each. `gap`: the units before a sequence whose units are stages.
+///
+/// Parts of whole sequences are preferred unless they are slower: they need no partial results, or every block has one. A
+/// block alone is faster than its share of the device's memory, by an eighth, so one with more than others costs less than
+/// it seems.
+CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, int gap) {
+  const int most = most_parts(stages.longest);
+  int parts = slots / stages.sequences;
+  parts = parts < most ? parts : most;
+  parts = parts < stages.longest ? parts : stages.longest;
+  parts = parts > 1 ? parts : 1;
+  const int items = stages.sequences * parts;
+  const int rounds = (items + slots - 1) / slots;
+  const int share = stages.total / slots;
+  const int busiest = rounds * ((stages.longest + parts - 1) / parts);
+  const int in_parts = busiest - busiest / 8 > share ? busiest - busiest / 8 : share;
+
+  int blocks = slots < stages.total ? slots : stages.total;
+  const int useful = (stages.total / stages.longest + 1) * most;
+  blocks = blocks < useful ? blocks : useful;
+  const bool even = stages.total / blocks + 5 * flush < in_parts;
+  const int units = even ? stages.total + gap * stages.sequences : items;
+  if (!even) blocks = slots < items ? slots : items;
+  return {even ? 0 : parts, blocks, units / blocks, units % blocks};
+}
+
+}  // namespace cubit
+
+#undef CUBIT_SHARED_CODE
