@@ -34,8 +34,8 @@ struct GqaDecodeArguments {
   int kv_heads;
   int max_length;
   int batch;
-  float scale_log2;   // softmax scale times log2(e)
-  int splits;         // family sm80
+  float scale_log2;  // softmax scale times log2(e)
+  int splits;        // family sm80
   // Family sm90.
   Divisor heads;      // kv_heads * head groups
   Division division;  // where lengths is null, or splits are asked for; else only how many blocks there are at most
