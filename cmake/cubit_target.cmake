@@ -12,13 +12,17 @@ if(CUBIT_SANITIZE)
   target_link_options(cubit_flags INTERFACE -fsanitize=${CUBIT_SANITIZE})
 endif()
 
+# Compiled into every object, so that what is installed needs nothing else at run time; or linked.
+add_library(cubit_fmt INTERFACE)
+target_link_libraries(cubit_fmt INTERFACE $<IF:$<BOOL:${CUBIT_SHARED_FMT}>,fmt::fmt,fmt::fmt-header-only>)
+
 # One layer of the library: a static archive that becomes part of libcubit. Layers see only what they are linked to:
 # tests/layers (a test) rejects an #include that climbs.
 function(cubit_layer name)
   cmake_parse_arguments(LAYER "" "" "SOURCES;LINKS" ${ARGN})
   add_library(${name} STATIC ${LAYER_SOURCES})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(${name} PRIVATE cubit_flags fmt::fmt-header-only PUBLIC ${LAYER_LINKS})
+  target_link_libraries(${name} PRIVATE cubit_flags cubit_fmt PUBLIC ${LAYER_LINKS})
 endfunction()
 
 # One GoogleTest program, registered test by test.
@@ -26,6 +30,6 @@ function(cubit_test name)
   cmake_parse_arguments(TEST "" "LABEL" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE cubit_flags fmt::fmt-header-only ${TEST_LINKS} GTest::gtest_main GTest::gmock)
+  target_link_libraries(${name} PRIVATE cubit_flags cubit_fmt ${TEST_LINKS} GTest::gtest_main GTest::gmock)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${TEST_LABEL}")
 endfunction()
