@@ -1,7 +1,7 @@
-// What sm_90 brought: bulk copies from global to shared memory, the transaction barriers that say when they have arrived,
+// What sm_90 brought: copies of boxes of tensors from global to shared memory, the transaction barriers that say when they have arrived,
 // and kernels that begin while others end.
 //
-// PTX ISA: "cp.async.bulk", "mbarrier", "Asynchronous proxy", "griddepcontrol".
+// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "griddepcontrol".
 #pragma once
 
 #include "types.cuh"
@@ -34,9 +34,14 @@ __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// The phase's one arrival, and how many bytes its copies bring.
+/// One of the phase's arrivals, and how many bytes copies bring in it.
 __device__ __forceinline__ void expect_bytes(uint32 barrier, uint32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+/// Some of the phase's arrivals; what this thread has read or written comes before.
+__device__ __forceinline__ void arrive(uint32 barrier, uint32 arrivals = 1) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
 /// One of the phase's arrivals, when all copies by cp.async that this thread has started have arrived.
@@ -57,11 +62,24 @@ __device__ __forceinline__ void wait_barrier(uint32 barrier, uint32 parity) {
       : "memory");
 }
 
-/// Starts a copy; addresses and size are multiples of 16 bytes.
-__device__ __forceinline__ void copy_bulk(uint32 dst, const void* src, uint32 bytes, uint32 barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
-               "l"(src), "r"(bytes), "r"(barrier)
-               : "memory");
+/// A tensor map as the driver has encoded it: see runtime/tensor_map.hpp.
+struct alignas(64) TensorMap {
+  unsigned char bytes[128];
+};
+
+/// The map will be needed soon.
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// Starts the copy of a box of the tensor's dimensions 0 and 1 from their beginning on, from element y, z, w of the others;
+/// what is outside the tensor becomes zeros.
+__device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y, int z, int w, uint32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, 0, %2, %3, %4}], "
+      "[%5];" ::"r"(dst),
+      "l"(&map), "r"(y), "r"(z), "r"(w), "r"(barrier)
+      : "memory");
 }
 
 /// This thread's accesses to shared memory so far come before copies that are started after this.

@@ -14,16 +14,13 @@ namespace cubit {
 
 /// A block's stages of one sequence.
 struct Segment {
-  int batch;
-  int head;    // kv_head · head groups + head group
+  int batch;   // -1: there is none
+  int head;    // span · head groups + head group
   int length;  // tokens of the sequence
   int first;   // stage
-  int last;    // one past
-  int begin;   // stages that the block has before it
+  int last;    // one past; the same where a sequence has fewer stages than parts
   int start;   // the sequence's first unit
   int units;   // of the sequence
-
-  __device__ __forceinline__ int end() const { return begin + last - first; }
 };
 
 __device__ __forceinline__ int divide_by(int value, const Divisor& divisor) {
@@ -31,9 +28,8 @@ __device__ __forceinline__ int divide_by(int value, const Divisor& divisor) {
 }
 
 /// A sequence without tokens still has a stage, so that somebody stores its zeros.
-template <int kStageTokens>
-__device__ __forceinline__ int stages_of(int length) {
-  return max(1, (length + kStageTokens - 1) / kStageTokens);
+__device__ __forceinline__ int stages_of(int length, int stage_tokens_log2) {
+  return max(1, (length + (1 << stage_tokens_log2) - 1) >> stage_tokens_log2);
 }
 
 /// The sum over the threads before this one and over all, of a value per thread. All threads of the block call it.
@@ -64,32 +60,27 @@ __device__ __forceinline__ BlockSum sum_over_block(uint32 value, uint32* scratch
   return result;
 }
 
-/// A place between a block's segments. It is kept in shared memory: a loop that carries it needs no registers for it.
+/// A place between a block's segments.
 struct Cursor {
   int next;   // unit
   int end;    // one past the block's last
   int batch;  // of the sequence that next is in
   int head;
   int start;  // where its gap begins
-  int taken;  // stages so far
 };
 
-/// What a block needs in shared memory from beginning to end.
+/// What the walk needs in shared memory while the block lasts.
 template <int kWarps>
-struct alignas(16) ShareScratch {
+struct ShareScratch {
   uint32 sums[kWarps];
   uint32 peaks[kWarps];
   Division division;  // where the kernel itself has made it
   int gap;            // units before each sequence
   int found[2];       // the batch entry in which the share begins, and that entry's first unit
-  // Each thread's own, the same in a warp, for its copies; and the block's, with its segment and the one before.
-  Cursor ahead[kWarps * kWarpSize];
-  Cursor cursor;
-  Segment segments[2];
 };
 
-/// Walks over a block's segments. Two walks of the same block see the same.
-template <int kStageTokens, int kWarps, int kFlushStages>
+/// Walks over a block's segments. kWarps: all of the block's.
+template <int kWarps, int kFlushStages>
 class Walker {
  public:
   using Scratch = ShareScratch<kWarps>;
@@ -112,25 +103,22 @@ class Walker {
     return cursor;
   }
 
-  /// False where there is none left.
-  __device__ __forceinline__ bool next(Cursor& cursor, Segment& segment) const {
+  /// The segment after it; if there is none left, one without a batch entry.
+  __device__ __forceinline__ Segment next(Cursor& cursor) const {
     const int parts = is_known() ? args_.division.parts : scratch_.division.parts;
     const int gap = is_known() ? 0 : scratch_.gap;
+    Segment segment = {};
 #pragma unroll 1
     while (cursor.next < cursor.end) {
-      const int length = length_of(args_, cursor.batch);
-      const int stages = stages_of<kStageTokens>(length);
-      const int units = parts > 0 ? parts : stages;
-      const int start = cursor.start + gap;
-      const int first = max(cursor.next - start, 0);
-      const int last = min(cursor.end - start, units);
       segment.batch = cursor.batch;
       segment.head = cursor.head;
-      segment.length = length;
-      segment.start = start;
-      segment.units = units;
-      segment.begin = cursor.taken;
-      cursor.start = cursor.next = start + units;
+      segment.length = length_of(args_, cursor.batch);
+      const int stages = stages_of(segment.length, args_.stage_tokens_log2);
+      segment.units = parts > 0 ? parts : stages;
+      segment.start = cursor.start + gap;
+      const int first = max(cursor.next - segment.start, 0);
+      const int last = min(cursor.end - segment.start, segment.units);
+      cursor.start = cursor.next = segment.start + segment.units;
       if (++cursor.head == args_.heads.value) {
         cursor.head = 0;
         ++cursor.batch;
@@ -138,23 +126,9 @@ class Walker {
       if (first >= last) continue;  // the block's share ends in the gap
       segment.first = stage_at(first, stages, parts);
       segment.last = stage_at(last, stages, parts);
-      cursor.taken += segment.last - segment.first;
-      return true;
+      return segment;
     }
-    return false;
-  }
-
-  /// On to the segment that has `step`, a count of the block's stages; if there is none, one without a batch entry: -1.
-  __device__ __forceinline__ Segment advance(Cursor& kept, int step) const {
-    Cursor cursor = kept;
-    Segment segment;
-    bool found;
-#pragma unroll 1
-    do {
-      found = next(cursor, segment);
-    } while (found && segment.end() <= step);
-    if (!found) segment.batch = -1;
-    kept = cursor;
+    segment.batch = -1;
     return segment;
   }
 
@@ -172,6 +146,10 @@ class Walker {
  private:
   /// Whether the host has made the division.
   __device__ __forceinline__ bool is_known() const { return args_.lengths == nullptr || args_.division.parts > 0; }
+
+  __device__ __forceinline__ int stages_in(int batch) const {
+    return stages_of(length_of(args_, batch), args_.stage_tokens_log2);
+  }
 
   /// The stage at which a sequence's unit begins.
   static __device__ __forceinline__ int stage_at(int unit, int stages, int parts) {
@@ -207,7 +185,7 @@ class Walker {
     uint32 longest = 1;
 #pragma unroll 1
     for (int batch = static_cast<int>(threadIdx.x); batch < args_.batch; batch += kWarps * kWarpSize) {
-      const uint32 stages = stages_of<kStageTokens>(length_of(args_, batch));
+      const uint32 stages = stages_in(batch);
       sum += stages;
       longest = max(longest, stages);
     }
@@ -251,7 +229,7 @@ class Walker {
     for (int first = 0; first < args_.batch; first += kWarps * kWarpSize) {
       const int batch = first + static_cast<int>(threadIdx.x);
       uint32 units = 0;
-      if (batch < args_.batch) units = heads * (stages_of<kStageTokens>(length_of(args_, batch)) + gap);
+      if (batch < args_.batch) units = heads * (stages_in(batch) + gap);
       const BlockSum sum = sum_over_block<kWarps>(units, scratch_.sums);
       const uint32 start = before + sum.before;
       if (static_cast<uint32>(cursor.next) >= start && static_cast<uint32>(cursor.next) < start + units) {
@@ -265,7 +243,7 @@ class Walker {
     cursor.batch = scratch_.found[0];
     cursor.start = scratch_.found[1];
     if (heads == 1) return;
-    const int units = stages_of<kStageTokens>(length_of(args_, cursor.batch)) + gap;
+    const int units = stages_in(cursor.batch) + gap;
     cursor.head = (cursor.next - cursor.start) / units;
     cursor.start += cursor.head * units;
   }

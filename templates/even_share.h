@@ -1,5 +1,5 @@
 // How the stages of all sequences are dealt out to blocks; by the host where it knows every length, else by the kernel. A
-// stage is a warp's step, a sequence one KV head's (and head group's) part of a batch entry.
+// stage is a step of all warps of a block, a sequence one span of KV heads' (and head group's) part of a batch entry.
 //
 // Sequences one after another are a row of units, of which block b takes an even share: `quotient` of them, and one more if
 // b < remainder. Either every sequence is cut into the same number of units, `parts`, or (parts = 0) its stages are the units,
@@ -38,15 +38,16 @@ struct Stages {
   int longest;
 };
 
-/// About the square root of a sequence's stages: in more parts, reading the partial results costs more than they save.
+/// By the square root of a sequence's stages: in more parts, reading the partial results costs more than they save.
 CUBIT_SHARED_CODE int most_parts(int longest) {
   int parts = 1;
-  while (parts < 128 && 2 * parts * parts < 5 * longest) parts *= 2;
+  while (parts < 128 && parts * parts < 20 * longest) parts *= 2;
   return parts;
 }
 
 /// `slots`: blocks that the device holds at once. `flush`: the stages that a block could read in the time in which it
-/// ends a segment; even shares cost five times that, for every block has two segments and a partial result of each. `gap`: the units before a sequence whose units are stages.
+/// ends a segment; even shares cost five times that, for every block has two segments and a partial result of each. `gap`:
+/// the units before a sequence whose units are stages.
 ///
 /// Parts of whole sequences are preferred unless they are slower: they need no partial results, or every block has one. A
 /// block alone is faster than its share of the device's memory, by an eighth, so one with more than others costs less than

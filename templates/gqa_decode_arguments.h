@@ -1,4 +1,4 @@
-// The one argument of the GQA decode kernels, shared by host and device. Strides in bytes.
+// The one argument of the GQA decode kernels, shared by host and device: of family sm90 with tensor maps behind. Strides in bytes.
 #pragma once
 
 #include "even_share.h"
@@ -13,12 +13,12 @@ struct GqaDecodeArguments {
   void* output;        // as query
   float* lse;          // [batch, kv_heads * heads_per_kv] natural log-sum-exp, or null
 
-  // Workspace. A head group is the heads of one KV head that a block takes.
+  // Workspace. A head group is the heads of one KV head that a block takes, a span the KV heads: one in family sm80.
   // Family sm80, where splits > 1: a counter per (sequence, KV head, head group), and a slot for each of its splits.
   // Family sm90: a counter and two slots per block.
   unsigned* counters;    // zero between launches
-  float* partial;        // [slots, heads per block, head_dim] unnormalised outputs
-  float* partial_stats;  // [slots, heads per block, 2] reference exponent and sum
+  float* partial;        // [slots, span, heads per block, head_dim] unnormalised outputs
+  float* partial_stats;  // [slots, span, heads per block, 2] reference exponent and sum
 
   long long query_batch_stride;
   long long query_head_stride;
@@ -36,10 +36,13 @@ struct GqaDecodeArguments {
   int batch;
   float scale_log2;  // softmax scale times log2(e)
   int splits;        // family sm80
-  // Family sm90.
-  Divisor heads;      // kv_heads * head groups
-  Division division;  // where lengths is null, or splits are asked for; else only how many blocks there are at most
-  Divisor units;      // of a sequence, where lengths is null or splits are asked for
+  // Family sm90: see sm90_gqa_decode.cuh.
+  int span_log2;          // of the KV heads that a block takes together
+  int boxes;              // whether the maps describe the cache
+  int stage_tokens_log2;  // of a stage
+  Divisor heads;          // spans * head groups
+  Division division;      // where lengths is null, or splits are asked for; else only how many blocks there are at most
+  Divisor units;          // of a sequence, where lengths is null or splits are asked for
 };
 
 }  // namespace cubit

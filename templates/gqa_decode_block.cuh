@@ -35,8 +35,8 @@ using Format = plan::Format;
 using Softmax = OnlineSoftmax<Format::kHeadTiles>;
 
 constexpr int kTileTokens = lanes::kTileRows;
-constexpr int kTileBytes = kTileTokens * plan::kKvStagePitch;  // 16 rows of keys or of values
-constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;
+constexpr int kTileBytes = kTileTokens * plan::kKvStagePitch;     // 16 rows of keys or of values
+constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // a warp's
 constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 constexpr int kStageBytes = plan::kStageBytes;
 constexpr int kMergePitch = lanes::merge_pitch(plan::kHeadDim);
@@ -150,73 +150,99 @@ __device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch
   }
 }
 
-__device__ __forceinline__ Parts parts_of(const WarpResults& results) {
-  return {reinterpret_cast<const char*>(results.outputs),
-          reinterpret_cast<const char*>(results.stats),
-          plan::kWarps,
-          4 * plan::kHeadsPerBlock * kMergePitch,
-          4 * kMergePitch,
-          8 * plan::kHeadsPerBlock};
-}
+/// What a block ends with: the heads of a head group for each of `span` KV heads from kv_head on, of one batch entry.
+struct Heads {
+  int batch;
+  int kv_head;
+  int span;
+  int head_group;
 
-/// Where a sequence's partial results are in the workspace, and the block's own among them.
-struct Partials {
-  int parts;  // blocks of the sequence; 1: no workspace is used
-  int own;    // slot
-  // Slots of the parts: base + first, base + stride, base + 2 · stride …
+  __device__ __forceinline__ int rows() const { return span * plan::kHeadsPerBlock; }
+};
+
+/// Partial results in the workspace that become one: slots base + first, base + stride, base + 2 · stride …
+struct PartialGroup {
+  int count;
   int base;
   int first;
   int stride;
   uint32* counter;
 };
 
-/// Merges the warps' results, then, in the block that is last, the parts': four channels of one head per thread and step.
-/// `warps`: as combine takes them, or none of them. `arrived`: a word of shared memory.
-template <class Warps>
-__device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, int batch, int kv_head,
-                                      int head_group, const Warps& warps, uint32* arrived) {
-  constexpr int kQuads = plan::kHeadDim / 4;
-  constexpr int kItems = plan::kHeadsPerBlock * kQuads;
-  constexpr uint32 kSlotBytes = 16 * kItems;
-  constexpr uint32 kSlotStats = 8 * plan::kHeadsPerBlock;
-  constexpr int kWarpsAtOnce = plan::kWarps <= 4 ? 4 : 8;
-  const bool is_whole = partials.parts == 1;
-  const uint32 items = heads_in(head_group) * kQuads;
-  const auto finish_item = [&](const Combined& combined, int head, int quad) {
-    finish(args, batch, first_head(kv_head, head_group) + head, 4 * quad, combined);
-  };
+/// A sequence's partial results: the block's own slot, the group of blocks that it is in, and where their results go, of
+/// which the second merge takes all. One group is all there is: its result is the sequence's.
+struct Partials {
+  int parts;  // blocks of the sequence; 1: no workspace is used
+  int own;    // slot
+  PartialGroup group;
+  int group_slot;
+  PartialGroup groups;
+};
+
+constexpr int kQuads = plan::kHeadDim / 4;
+
+/// Warp w has results of KV head w % span: one part per KV head and so many warps.
+__device__ __forceinline__ Parts parts_of(const WarpResults& results, const Heads& heads) {
+  return {reinterpret_cast<const char*>(results.outputs),
+          reinterpret_cast<const char*>(results.stats),
+          plan::kWarps / heads.span,
+          4u * heads.rows() * kMergePitch,
+          4 * kMergePitch,
+          8u * heads.rows()};
+}
+
+__device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const PartialGroup& group,
+                                          const Heads& heads) {
+  const uint32 slot_bytes = 16 * heads.rows() * kQuads;
+  const uint32 slot_stats = 8 * heads.rows();
+  return {reinterpret_cast<const char*>(args.partial) + static_cast<int64>(group.base) * slot_bytes,
+          reinterpret_cast<const char*>(args.partial_stats) + static_cast<int64>(group.base) * slot_stats,
+          group.count,
+          group.stride * slot_bytes,
+          16 * kQuads,
+          group.stride * slot_stats,
+          group.first * slot_bytes,
+          group.first * slot_stats};
+}
+
+/// A barrier of the warps that attend: family sm90 has one more.
+__device__ __forceinline__ void sync_warps() {
+  asm volatile("bar.sync 1, %0;" ::"n"(plan::kWarps * kWarpSize) : "memory");
+}
+
+/// Merges the warps' results, then, in the block that is last, those of its group, then of all groups: four channels of one
+/// head per thread and step.
+__device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, const Heads& heads,
+                                      const WarpResults& results) {
+  const uint32 items = heads.rows() * kQuads;
+  int merges_left = partials.parts == 1 ? 0 : partials.groups.count == 1 ? 1 : 2;
+  int own = partials.own;
+  PartialGroup group = partials.group;
+  Parts parts = parts_of(results, heads);
 #pragma unroll 1
-  for (uint32 item = threadIdx.x; item < items; item += plan::kWarps * kWarpSize) {
-    const int head = static_cast<int>(item / kQuads);
-    const int quad = static_cast<int>(item % kQuads);
-    Combined combined{make_float4(0.f, 0.f, 0.f, 0.f), negative_infinity(), 0.f};
-    if (warps.count > 0) combined = combine<kWarpsAtOnce>(warps, head, quad);
-    if (is_whole) {
-      finish_item(combined, head, quad);
-      continue;
+  while (true) {
+#pragma unroll 1
+    for (uint32 item = threadIdx.x; item < items; item += plan::kWarps * kWarpSize) {
+      const int row = static_cast<int>(item / kQuads);
+      const int quad = static_cast<int>(item % kQuads);
+      const int head = row % plan::kHeadsPerBlock;
+      if (head >= heads_in(heads.head_group)) continue;
+      const Combined combined = combine<8>(parts, row, quad);
+      if (merges_left == 0) {
+        const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
+        finish(args, heads.batch, first_head(kv_head, heads.head_group) + head, 4 * quad, combined);
+        continue;
+      }
+      const int64 slot = static_cast<int64>(own) * heads.rows();
+      reinterpret_cast<float4*>(args.partial)[slot * kQuads + item] = combined.output;
+      if (quad > 0) continue;
+      reinterpret_cast<float2*>(args.partial_stats)[slot + row] = make_float2(combined.reference, combined.sum);
     }
-    float4* const outputs = reinterpret_cast<float4*>(args.partial) + static_cast<int64>(partials.own) * kItems;
-    outputs[item] = combined.output;
-    if (quad > 0) continue;
-    float2* const stats =
-        reinterpret_cast<float2*>(args.partial_stats) + static_cast<int64>(partials.own) * plan::kHeadsPerBlock;
-    stats[head] = make_float2(combined.reference, combined.sum);
-  }
-  if (is_whole || !last_block(partials.counter, partials.parts, arrived)) return;
-  const Parts parts = {
-      reinterpret_cast<const char*>(args.partial) + static_cast<int64>(partials.base) * kSlotBytes,
-      reinterpret_cast<const char*>(args.partial_stats) + static_cast<int64>(partials.base) * kSlotStats,
-      partials.parts,
-      partials.stride * kSlotBytes,
-      16 * kQuads,
-      partials.stride * kSlotStats,
-      partials.first * kSlotBytes,
-      partials.first * kSlotStats};
-#pragma unroll 1
-  for (uint32 item = threadIdx.x; item < items; item += plan::kWarps * kWarpSize) {
-    const int head = static_cast<int>(item / kQuads);
-    const int quad = static_cast<int>(item % kQuads);
-    finish_item(combine<8>(parts, head, quad), head, quad);
+    if (merges_left == 0 || !last_block(group.counter, group.count, results.arrived(), sync_warps)) return;
+    --merges_left;
+    parts = parts_of(args, group, heads);
+    own = partials.group_slot;
+    group = partials.groups;
   }
 }
 

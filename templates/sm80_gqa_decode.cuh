@@ -195,6 +195,6 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
 
   const int sequence_and_group = sequence * plan::kHeadGroups + head_group;  // has a counter, and slots for its splits
   const int first = sequence_and_group * args.splits;
-  merge(args, {share.active, first + split, first, 0, 1, args.counters + sequence_and_group}, batch, kv_head,
-        head_group, parts_of(results), results.arrived());
+  const PartialGroup splits = {share.active, first, 0, 1, args.counters + sequence_and_group};
+  merge(args, {share.active, first + split, splits, 0, {1}}, {batch, kv_head, 1, head_group}, results);
 }

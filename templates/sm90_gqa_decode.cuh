@@ -3,27 +3,39 @@
 //
 // What is computed, the tile and the roles: as in sm80_gqa_decode.cuh and gqa_decode_block.cuh. What differs:
 //
-// - A block takes an even share of all sequences' stages (even_share.cuh), one segment of a sequence after the other. A stage
-//   is one or two tiles of 16 tokens; a block's stages go to its warps in turn, and each is a warp's step.
-// - A stage is two bulk copies that one lane starts, of the keys and of the values, where rows follow one another in the
-//   cache and in a stage; otherwise all lanes copy 16 bytes at a time. Copies run ahead across segments: while the results of
-//   one are merged, stages of the next arrive.
+// - A block takes a span of neighbouring KV heads, whose rows of a token follow one another in the cache. The rows of a
+//   sequence's span are a stream, token after token and head after head; warp w takes every kWarps-th row from row w on, so
+//   it has one head, w % span. A stage is as many rows for each warp as its tiles have.
+// - kCopyWarps more warps do nothing but copy. Where the rows of a stage follow one another, or those for each row of all
+//   warps do, one thread starts two copies of boxes by tensor maps (TMA), of keys and of values. Elsewhere, and for the last
+//   rows of a sequence, they copy 16 bytes per lane at a time.
+// - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
+//   across segments: while the results of one are merged, stages of the next arrive.
 //
-// Shared memory: warp 0 { stage 0 { K rows, V rows }, stage 1 … }, warp 1 …; from kResultsAt on the results of
-// gqa_decode_block.cuh; from kBarriersAt on one barrier per warp and stage; from kScratchAt on ShareScratch.
+//   stage row r:  | row r·kWarps of the stream | the next, for warp 1 | … | row r·kWarps + kWarps - 1 |
 //
-// Who waits for whom: a warp starts the copies of its own stages and waits for them at the stage's barrier: step n of a warp
-// is in stage n % kStages, in phase n / kStages of its barrier. A stage is filled again after a __syncwarp, when every lane
-// has read it. No barrier of the block in the loop; two where a segment ends.
+// Rows of an odd multiple of 128 bytes are swizzled as tensor maps do (16-byte chunks within 128 bytes, by the 128 bytes'
+// number), others padded by what a box has more than the tensor's row: a warp's rows are then in different banks.
+//
+// Shared memory: stage 0 { rows of keys, rows of values }, stage 1 …; from kResultsAt on the results of
+// gqa_decode_block.cuh; from kBarriersAt on two barriers per stage, `full` and `empty`, and two per place of a segment, `told`
+// and `heard`; from kScratchAt on BlockState.
+//
+// Who waits for whom: the copying warps wait until the others have arrived at a stage's `empty`, and they until the copies
+// have at `full`. Likewise a segment is told before its first stage is copied, and heard when its queries are on their way:
+// after its very first stage a block waits for that, because loads that come after many copies end after them. Where
+// a segment ends the warps that attend meet three times: when all results are stored, and before and after the last block's
+// are read.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
-// Rows at or beyond the length are not read: a warp writes zeros in their place before it uses the stage.
+// Rows at or beyond the length are not read: they arrive as zeros.
 //
-// PTX ISA: "cp.async.bulk", "cp.async.mbarrier.arrive", "mbarrier", and those of sm80_gqa_decode.cuh.
+// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", and those of sm80_gqa_decode.cuh.
 #include "plan.cuh"
 
 #include "bulk_copies.cuh"
+#include "copies.cuh"
 #include "even_share.cuh"
 #include "gqa_decode_arguments.h"
 #include "gqa_decode_block.cuh"
@@ -33,228 +45,237 @@
 
 namespace cubit {
 
-using Walk = Walker<kStageTokens, plan::kWarps, plan::kFlushStages>;
+constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
+constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
-__device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
-__device__ __forceinline__ int kv_head_of(const Segment& segment) { return segment.head / plan::kHeadGroups; }
+/// The maps' dimensions: 8 bytes, parts of a row of a stage, those rows, spans, batch.
+struct Arguments : GqaDecodeArguments {
+  TensorMap keys;
+  TensorMap values;
+};
 
-/// The places of all rings: stage `stage` of a warp is place warp · kStages + stage.
-__device__ __forceinline__ uint32 stage_at(uint32 shared, int place) { return shared + place * kStageBytes; }
-__device__ __forceinline__ uint32 barrier_at(uint32 shared, int place) {
-  return shared + plan::kBarriersAt + 8 * place;
-}
+using Walk = Walker<kAllWarps, plan::kFlushStages>;
 
-/// What a warp copies next: steps of a segment.
-class Feed {
- public:
-  __device__ __forceinline__ explicit Feed(const Segment& segment) { set(segment); }
+struct BlockState {
+  Walk::Scratch walk;
+  Segment segments[plan::kSegments];
+};
+static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
-  /// Starts the copies of a step of the warp, if it has it, as far as there are tokens.
-  __device__ __forceinline__ void fetch(const GqaDecodeArguments& args, const Walk& walk, Cursor& cursor, uint32 shared,
-                                        int place, int step) {
-    __syncwarp();  // every lane has read what was in the stage
-    if (step >= end_) set(walk.advance(cursor, step));
-    if (batch_ < 0) return;
-    const plan::Cache cache = plan::Cache::rows(args, batch_, head_ / plan::kHeadGroups);
-    const int first = (step - origin_) * kStageTokens;
-    const int rows = max(0, min(kStageTokens, length_ - first));
-    const uint32 stage = stage_at(shared, place);
-    const uint32 barrier = barrier_at(shared, place);
-    if (are_rows_joined(args)) {
-      if (elect_one()) copy_joined_rows(cache, first, rows, stage, barrier);
-    } else {
-      copy_pieces(cache, first, rows, stage, barrier);
-    }
+/// A place in a ring, and how often it has gone round.
+template <int kCount>
+struct Place {
+  int index = 0;
+  uint32 parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++index < kCount) return;
+    index = 0;
+    parity ^= 1;
   }
+};
+using StagePlace = Place<plan::kStages>;
+using SegmentPlace = Place<plan::kSegments>;
 
-  /// Whether a row begins where the last one ends, also in a stage.
-  static __device__ __forceinline__ bool are_rows_joined(const GqaDecodeArguments& args) {
-    return plan::kKvStagePitch == Format::kRowBytes && args.key_token_stride == Format::kRowBytes &&
-           args.value_token_stride == Format::kRowBytes;
+constexpr uint32 kHalfStage = kStageTokens * plan::kKvStagePitch;  // keys, or values
+
+/// Addresses in shared memory.
+struct Rings {
+  uint32 base;
+
+  __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index * kStageBytes; }
+  __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index); }
+  __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
+  __device__ __forceinline__ uint32 told(SegmentPlace place) const { return barrier(plan::kStages + place.index); }
+  __device__ __forceinline__ uint32 heard(SegmentPlace place) const { return barrier(plan::kStages + place.index) + 8; }
+
+  /// By the first threads of the block, one each.
+  __device__ __forceinline__ void init_barriers() const {
+    const int index = static_cast<int>(threadIdx.x);
+    if (index >= plan::kStages + plan::kSegments) return;
+    init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
+    init_barrier(barrier(index) + 8, plan::kWarps);
+    fence_barrier_init();
   }
 
  private:
-  static_assert(Format::kRowBytes % 16 == 0);
-  static constexpr uint32 kValuesAt = kStageTokens * plan::kKvStagePitch;
-
-  __device__ __forceinline__ void set(const Segment& segment) {
-    batch_ = segment.batch;
-    head_ = segment.head;
-    origin_ = segment.begin - segment.first;
-    end_ = batch_ < 0 ? 0x7fffffff : segment.end();
-    length_ = segment.length;
-  }
-
-  /// By one lane.
-  static __device__ __forceinline__ void copy_joined_rows(const plan::Cache& cache, int first, int rows, uint32 stage,
-                                                          uint32 barrier) {
-    const uint32 bytes = rows * Format::kRowBytes;
-    const int64 at = static_cast<int64>(first) * Format::kRowBytes;
-    expect_bytes(barrier, 2 * bytes);
-    if (bytes == 0) return;
-    copy_bulk(stage, cache.keys(0).first + at, bytes, barrier);
-    copy_bulk(stage + kValuesAt, cache.values(0).first + at, bytes, barrier);
-  }
-
-  /// By all lanes: 16 bytes each at a time, zeros for what is beyond the length.
-  static __device__ __forceinline__ void copy_pieces(const plan::Cache& cache, int first, int rows, uint32 stage,
-                                                     uint32 barrier) {
-    constexpr int kPieces = Format::kRowBytes / 16;
-    constexpr int kCopies = 2 * kStageTokens * kPieces / kWarpSize;
-    const CacheRows keys = cache.keys(first);
-    const CacheRows values = cache.values(first);
-    const int lane = lane_index();
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-      const int piece = i * kWarpSize + lane;
-      const int row = piece / kPieces;
-      const int byte = piece % kPieces * 16;
-      const bool is_value = row >= kStageTokens;
-      const int token = is_value ? row - kStageTokens : row;
-      const char* const src = (is_value ? values : keys).row(token) + byte;
-      const uint32 dst = stage + plan::kv_stage(row, Format::stage_byte(byte));
-      copy_async<16>(dst, src, token < rows);  // access: cp.async of rows
-    }
-    arrive_after_copies(barrier);
-  }
-
-  int batch_;  // -1: there is nothing left
-  int head_;
-  int origin_;  // step of the sequence's first stage
-  int end_;     // one past the segment's last step
-  int length_;
+  __device__ __forceinline__ uint32 barrier(int pair) const { return base + plan::kBarriersAt + 16 * pair; }
 };
 
-/// Zeros in place of rows at or beyond the length.
-__device__ __forceinline__ void clear_missing_rows(uint32 stage, int rows) {
-#pragma unroll 1
-  for (int row = lane_index(); row < 2 * kStageTokens; row += kWarpSize) {
-    if (row % kStageTokens < rows) continue;
-#pragma unroll 1
-    for (int byte = 0; byte < Format::kRowBytes; byte += 16) {
-      const uint32 at = stage + plan::kv_stage(row, byte);
-      store_shared(at, make_float4(0.f, 0.f, 0.f, 0.f));  // access: zeros beyond the length
-    }
+__device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, const Segment& segment) {
+  return segment.head / plan::kHeadGroups << args.span_log2;
+}
+__device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
+
+/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is beyond the length.
+__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const plan::Cache& cache, int first,
+                                            int tokens, uint32 dst) {
+  constexpr int kPieces = Format::kRowBytes / 16;
+  constexpr int kRows = kStageTokens * plan::kWarps;
+  const int rows = tokens << args.span_log2;  // of the stream
+  const CacheRows keys = cache.keys(first);
+  const CacheRows values = cache.values(first);
+  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
+#pragma unroll 4
+  for (int piece = thread; piece < 2 * kRows * kPieces; piece += kCopyThreads) {
+    const int row = piece / kPieces;
+    const int byte = piece % kPieces * 16;
+    const bool is_value = row >= kRows;
+    const int at = row % kRows;
+    const int token = at >> args.span_log2;
+    const int head = at & ((1 << args.span_log2) - 1);
+    const char* const src =
+        is_value ? values.row(token) + head * args.value_head_stride : keys.row(token) + head * args.key_head_stride;
+    const int place = plan::kv_stage(row / plan::kWarps, row % plan::kWarps * Format::kRowBytes + byte);
+    copy_async<16>(dst + place, src + byte, at < rows);  // access: cp.async of rows
   }
-  fence_async_proxy();  // the stage's next copy comes after the zeros
+}
+
+/// The copying warps.
+__device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor,
+                                              Segment (&segments)[plan::kSegments], Rings rings) {
+  const bool is_first = threadIdx.x == plan::kWarps * kWarpSize;
+  StagePlace place;
+  SegmentPlace told;
+  bool has_begun = false;
+#pragma unroll 1
+  while (true) {
+    const Segment segment = walk.next(cursor);
+    if (is_first) {
+      wait_barrier(rings.heard(told), told.parity ^ 1);  // the first time round at once
+      segments[told.index] = segment;
+      arrive(rings.told(told));
+    }
+    if (segment.batch < 0) return;
+    const int kv_head = first_kv_head(args, segment);
+    const plan::Cache cache = plan::Cache::rows(args, segment.batch, kv_head);
+#pragma unroll 1
+    for (int stage = segment.first; stage < segment.last; ++stage) {
+      const int first = stage << args.stage_tokens_log2;
+      const int tokens = max(0, min(segment.length - first, 1 << args.stage_tokens_log2));
+      const uint32 full = rings.full(place);
+      wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
+      if (args.boxes != 0 && tokens == 1 << args.stage_tokens_log2) {
+        if (is_first) {
+          fence_async_proxy();             // what cp.async has written there came before
+          arrive(full, kCopyThreads - 1);  // for all
+          expect_bytes(full, 2 * kHalfStage);
+          const int row = stage * kStageTokens;
+          const int span = kv_head >> args.span_log2;
+          copy_box(rings.stage(place), args.keys, row, span, segment.batch, full);
+          copy_box(rings.stage(place) + kHalfStage, args.values, row, span, segment.batch, full);
+        }
+      } else {
+        if (tokens > 0) copy_pieces(args, cache, first, tokens, rings.stage(place));
+        arrive_after_copies(full);
+      }
+      place.advance();
+      if (!has_begun) wait_barrier(rings.heard(told), told.parity);
+      has_begun = true;
+    }
+    told.advance();
+  }
+}
+
+/// The warps that attend: the block's next segment, and the loads of its queries, after which it is heard.
+__device__ __forceinline__ Segment hear_segment(const GqaDecodeArguments& args,
+                                                const Segment (&segments)[plan::kSegments], Rings rings,
+                                                SegmentPlace& place, Format::RawQuery& raw) {
+  wait_barrier(rings.told(place), place.parity);
+  const Segment segment = segments[place.index];
+  if (segment.batch < 0) return segment;
+  const int kv_head = first_kv_head(args, segment) + (warp_index() & ((1 << args.span_log2) - 1));
+  fetch_block_query(raw, args, segment.batch, kv_head, head_group_of(segment));
   __syncwarp();
+  if (elect_one()) arrive(rings.heard(place));
+  place.advance();
+  return segment;
 }
 
-/// The results of the warps that have had a step of a segment: its last steps are one of each.
-struct StepParts {
-  WarpResults results;
-  int last;   // step
-  int count;  // at most kWarps
-
-  __device__ __forceinline__ void load(int part, int head, int quad, float2& stat, float4& value) const {
-    const uint32 warp = static_cast<uint32>(last - part) % plan::kWarps;
-    const uint32 row = warp * plan::kHeadsPerBlock + head;
-    const char* const sums = reinterpret_cast<const char*>(results.stats + row);
-    const char* const outputs = reinterpret_cast<const char*>(results.outputs + row * kMergePitch + 4 * quad);
-    stat = load_partial2(sums);      // access: loads of warps' sums
-    value = load_partial4(outputs);  // access: loads of warps' outputs
-  }
-};
-
-__device__ __forceinline__ void fetch_query(Format::RawQuery& raw, const GqaDecodeArguments& args,
-                                            const Segment& segment) {
-  fetch_block_query(raw, args, segment.batch, kv_head_of(segment), head_group_of(segment));
+/// Rows of a stage that the warp has, of those up to the length; zero or less: none.
+__device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int length, int stage, int warp) {
+  const int tokens = length - (stage << args.stage_tokens_log2);
+  const int apart_log2 = plan::kWarpsLog2 - args.span_log2;  // tokens from row to row
+  if (tokens >= 1 << args.stage_tokens_log2) return kStageTokens;
+  return (tokens - (warp >> args.span_log2) + (1 << apart_log2) - 1) >> apart_log2;
 }
 
-/// A block's slots: its segment that others have begun takes the even one, the one that others end the odd one.
+/// Slots of two per block, then two for the results of the group that the block is the first of. Of two a sequence that others
+/// have begun takes the even one, the one that others end the odd one: no block has two of either. Counters: one for the
+/// sequence that begins in the block, then two for groups, in the same way.
 __device__ __forceinline__ Partials partials_of(const GqaDecodeArguments& args, const Walk::Owners& owners) {
+  constexpr int kMost = 16;  // in one merge
+  constexpr int kGroup = 12;
   const int block = static_cast<int>(blockIdx.x);
+  const int blocks = static_cast<int>(gridDim.x);
   const int own = 2 * block + (block == owners.first ? 1 : 0);
-  return {owners.count, own, 2 * owners.first, 1, 2, args.counters + owners.first};
+  uint32* const counter = args.counters + owners.first;
+  const PartialGroup all = {owners.count, 2 * owners.first, 1, 2, counter};
+  if (owners.count <= kMost) return {owners.count, own, all, 0, {1}};
+  const int index = (block - owners.first) / kGroup;
+  const int first = owners.first + index * kGroup;
+  const int is_begun = index == 0 ? 1 : 0;
+  const PartialGroup group = {min(kGroup, owners.count - index * kGroup), 2 * first, is_begun, 2,
+                              args.counters + (1 + is_begun) * plan::kMostBlocks + first};
+  const PartialGroup groups = {(owners.count + kGroup - 1) / kGroup, 2 * (blocks + owners.first), 1, 2 * kGroup,
+                               counter};
+  return {owners.count, own, group, 2 * (blocks + first) + is_begun, groups};
 }
 
 }  // namespace cubit
 
-extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPerSm)
-    gqa_decode(const __grid_constant__ cubit::GqaDecodeArguments args) {
+extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlocksPerSm)
+    gqa_decode(const __grid_constant__ cubit::Arguments args) {
   using namespace cubit;
-  extern __shared__ __align__(128) unsigned char shared[];
+  extern __shared__ __align__(1024) unsigned char shared[];
+  BlockState& state = *reinterpret_cast<BlockState*>(shared + plan::kScratchAt);
+  const Rings rings{shared_address(shared)};
   const int warp = warp_index();
-  const uint32 base = shared_address(shared);
-  Format::RawQuery raw;
   allow_next_kernel();
-  wait_for_previous_kernel();
-
-  Walk::Scratch& scratch = *reinterpret_cast<Walk::Scratch*>(shared + plan::kScratchAt);
-  Cursor& ahead = scratch.ahead[threadIdx.x];
-  const Walk walk(args, scratch);
-  Segment first;
-  {
-    Cursor cursor = walk.begin();
-    if (!walk.next(cursor, first)) return;  // the whole block
-    fetch_query(raw, args, first);          // before the copies, behind which it would wait
-    ahead = cursor;
-    if (threadIdx.x == 0) {
-      scratch.cursor = cursor;
-      scratch.segments[0] = first;
-    }
-    if (elect_one()) {
-#pragma unroll
-      for (int stage = 0; stage < plan::kStages; ++stage) {
-        init_barrier(barrier_at(base, warp * plan::kStages + stage), Feed::are_rows_joined(args) ? 1 : kWarpSize);
-      }
-      fence_barrier_init();
-    }
-    __syncwarp();
+  if (threadIdx.x == 0 && args.boxes != 0) {
+    prefetch_map(args.keys);
+    prefetch_map(args.values);
   }
-  Feed feed(first);
-#pragma unroll 1
-  for (int stage = 0; stage < plan::kStages; ++stage) {
-    feed.fetch(args, walk, ahead, base, warp * plan::kStages + stage, warp + stage * plan::kWarps);
-    // All warps' first stages come before all second ones: those who would wait long for their first would end late.
-    __syncthreads();
+  rings.init_barriers();
+  wait_for_previous_kernel();
+  const Walk walk(args, state.walk);
+  const Cursor cursor = walk.begin();
+  __syncthreads();
+  if (warp >= plan::kWarps) {
+    copy_segments(args, walk, cursor, state.segments, rings);
+    return;
   }
 
   const WarpResults results = results_in(shared + plan::kResultsAt);
-  int slot = 0;
-  uint32 parity = 0;
-  int step = warp;
-  int place = 0;  // of the block's segment
+  StagePlace place;
+  SegmentPlace heard;
+  Format::RawQuery raw;
+  Segment next = hear_segment(args, state.segments, rings, heard, raw);
 #pragma unroll 1
-  while (true) {
-    const int end = scratch.segments[place].end();
-    const bool has_steps = step < end;
-    if (threadIdx.x == 0) scratch.segments[1 - place] = walk.advance(scratch.cursor, end);  // long before it is needed
+  while (next.batch >= 0) {
+    const Segment segment = next;
     Softmax softmax;
     Format::Accumulator output;
     {
-      const int length = scratch.segments[place].length;
-      const int origin = scratch.segments[place].begin - scratch.segments[place].first;
       Format::Query query;
       Format::load_query(query, raw, args.scale_log2);
 #pragma unroll 1
-      for (; step < end; step += plan::kWarps) {
-        const int first = (step - origin) * kStageTokens;
-        const int at = warp * plan::kStages + slot;
-        wait_barrier(barrier_at(base, at), parity);
-        if (first + kStageTokens > length) clear_missing_rows(stage_at(base, at), length - first);
-        if (first < length) attend(query, stage_at(base, at), first, length, softmax, output);
-        feed.fetch(args, walk, ahead, base, at, step + plan::kStages * plan::kWarps);
-        if (++slot == plan::kStages) {
-          slot = 0;
-          parity ^= 1;
-        }
+      for (int stage = segment.first; stage < segment.last; ++stage) {
+        wait_barrier(rings.full(place), place.parity);
+        const int rows = rows_of_warp(args, segment.length, stage, warp);
+        if (rows > 0) attend(query, rings.stage(place), 0, rows, softmax, output);
+        __syncwarp();  // every lane has read the stage
+        if (elect_one()) arrive(rings.empty(place));
+        place.advance();
       }
     }
+    next = hear_segment(args, state.segments, rings, heard, raw);
     softmax.finish();
-    __syncthreads();  // the segment before is merged, the one after is known
-    if (has_steps) {
-      Format::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
-      store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
-    }
-    const Segment ended = scratch.segments[place];
-    place = 1 - place;
-    const bool more = scratch.segments[place].batch >= 0;
-    if (more) fetch_query(raw, args, scratch.segments[place]);
-    __syncthreads();
-    const StepParts warps{results, end - 1, min(plan::kWarps, ended.last - ended.first)};
-    merge(args, partials_of(args, walk.owners_of(ended)), ended.batch, kv_head_of(ended), head_group_of(ended), warps,
-          results.arrived());
-    if (!more) return;
+    Format::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
+    store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
+    sync_warps();
+    merge(args, partials_of(args, walk.owners_of(segment)),
+          {segment.batch, first_kv_head(args, segment), 1 << args.span_log2, head_group_of(segment)}, results);
+    sync_warps();  // the results are read
   }
 }

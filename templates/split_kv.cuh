@@ -38,17 +38,19 @@ __device__ __forceinline__ Share share_of(int chunks, int splits, int split) {
   return {first, first + least + (split < extra ? 1 : 0), active};
 }
 
-/// Called by every thread after its partial results are stored; `arrived` is a word of shared memory. True in all threads
-/// of the block that arrives last; the counter is then zero again and combine can read the other blocks' results.
-__device__ __forceinline__ bool last_block(uint32* counter, int active, volatile uint32* arrived) {
-  __syncthreads();
+/// Called by every thread after its partial results are stored; `arrived` is a word of shared memory, `sync` a barrier of
+/// these threads, with the block's first among them. True in all threads of the block that arrives last; the counter is
+/// then zero again and combine can read the other blocks' results.
+template <class Sync>
+__device__ __forceinline__ bool last_block(uint32* counter, int active, volatile uint32* arrived, Sync&& sync) {
+  sync();
   if (threadIdx.x == 0) {
     uint32 before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
     if (before == static_cast<uint32>(active) - 1) *counter = 0;
     *arrived = before;
   }
-  __syncthreads();
+  sync();
   return *arrived == static_cast<uint32>(active) - 1;
 }
 
@@ -68,13 +70,10 @@ __device__ __forceinline__ float2 load_partial2(const char* src) {
 }
 
 /// Unnormalised results of the same heads: of the warps of a block, or of the blocks of a sequence. Strides in bytes.
-///
-/// What combine takes: the number of parts, at least 1, and load(part, head, quad, stat, value), which gives the part's
-/// reference exponent and sum of weights for a head, and four channels of its output.
 struct Parts {
   const char* outputs;  // [count][heads][quads of channels] float4
   const char* stats;    // [count][heads] float2
-  int count;
+  int count;            // at least 1
   uint32 part_stride;
   uint32 head_stride;
   uint32 stats_stride;  // from part to part
@@ -82,6 +81,7 @@ struct Parts {
   uint32 first_output = 0;
   uint32 first_stats = 0;
 
+  /// The part's reference exponent and sum of weights for a head, and four channels of its output.
   __device__ __forceinline__ void load(int part, int head, int quad, float2& stat, float4& value) const {
     const uint64 index = static_cast<uint32>(part);
     const uint32 stats_at = 8 * head + (part == 0 ? first_stats : 0);
@@ -107,8 +107,8 @@ __device__ __forceinline__ void scale(Combined& result, float factor) {
 
 /// One pass: the sum so far is rescaled where the next parts have a larger reference. The loads of kAtOnce parts are in
 /// flight together.
-template <int kAtOnce, class Source>
-__device__ __forceinline__ Combined combine(const Source& parts, int head, int quad) {
+template <int kAtOnce>
+__device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
   // Below every score, yet finite: a part without tokens has reference -inf and sum 0, and -inf - -inf must not reach
   // exp2.
   Combined result{make_float4(0.f, 0.f, 0.f, 0.f), -3e38f, 0.f};
@@ -120,9 +120,9 @@ __device__ __forceinline__ Combined combine(const Source& parts, int head, int q
     float reference = result.reference;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      // What would be past the last part is the last one again, with a weight of zero.
-      parts.load(min(first + i, parts.count - 1), head, quad, stat[i], value[i]);
-      if (first + i >= parts.count) stat[i].x = negative_infinity();
+      stat[i] = make_float2(negative_infinity(), 0.f);
+      value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (first + i < parts.count) parts.load(first + i, head, quad, stat[i], value[i]);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) reference = maximum(reference, stat[i].x);

@@ -22,7 +22,7 @@ int header_bytes(const GqaDecode& descriptor) {
 
 int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
 
-/// Fetcher, and Feed where rows do not follow one another: there of 16 bytes, and 32 rows after 32 rows.
+/// Fetcher.
 TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
   const int row_bytes = descriptor.row_bytes();
   const int header = header_bytes(descriptor);
@@ -34,11 +34,22 @@ TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
           }};
 }
 
-/// clear_missing_rows: a lane's row, where it is beyond the length.
-TileAccess missing_rows(const GqaDecode& descriptor) {
-  return {"zeros beyond the length", AccessKind::store, 16, descriptor.row_bytes() / 16,
-          [](int instance, int lane) -> MaybeByte {
-            return TileByte{lane, 16 * instance};
+/// copy_pieces, where boxes do not do.
+TileAccess pieces(const Plan& plan) {
+  const int row_pieces = plan.warps * plan.descriptor.row_bytes() / 16;
+  return {"cp.async of rows", AccessKind::store, 16, row_pieces, [=](int instance, int lane) -> MaybeByte {
+            const int piece = 32 * instance + lane;
+            return TileByte{piece / row_pieces, piece % row_pieces * 16};
+          }};
+}
+
+/// place_in_own_row: each warp has its part of a stage's rows.
+TileAccess of_all_warps(TileAccess access, int warps, int row_bytes) {
+  return {access.name, access.kind, access.bytes_per_lane, access.instances * warps,
+          [at = access.at, instances = access.instances, row_bytes](int instance, int lane) -> MaybeByte {
+            MaybeByte byte = at(instance % instances, lane);
+            if (byte) byte->byte += instance / instances * row_bytes;
+            return byte;
           }};
 }
 
@@ -112,14 +123,16 @@ int stage_row_bytes(const GqaDecode& descriptor) {
 std::vector<TileAccess> stage_accesses(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   std::vector<TileAccess> accesses;
-  accesses.push_back(copies(descriptor, plan.family == Family::sm90 ? 16 : plan.copy_bytes));
-  // Bulk copies write whole rows and meet no banks that lanes would share.
-  if (plan.family == Family::sm90) accesses.push_back(missing_rows(descriptor));
   if (descriptor.kv == KvFormat::int4_rows) {
     add_int4_rows(descriptor, accesses);
   } else {
     add_rows16(descriptor, accesses);
   }
+  if (plan.family == Family::sm90) {
+    for (TileAccess& access : accesses) access = of_all_warps(std::move(access), plan.warps, descriptor.row_bytes());
+  }
+  // Boxes are written in whole rows and meet no banks that lanes would share.
+  accesses.insert(accesses.begin(), plan.family == Family::sm90 ? pieces(plan) : copies(descriptor, plan.copy_bytes));
   return accesses;
 }
 
@@ -149,14 +162,14 @@ int merge_bytes(const Plan& plan) {
   return plan.warps * plan.heads_per_block * (merge_pitch(plan.descriptor) + 8) + kArrivedWord;
 }
 
-int Plan::flush_stages() const { return std::max(1, 48 * 1024 / (stage_bytes() * blocks_per_sm)); }
+int Plan::flush_stages() const { return std::max(1, 48 * 1024 / stage_bytes()); }
 
 int Plan::results_at(int stage_count) const {
-  return family == Family::sm90 ? (warps * stage_count * stage_bytes() + 15) / 16 * 16 : 0;
+  return family == Family::sm90 ? (ring_bytes(stage_count) + 15) / 16 * 16 : 0;
 }
 
 int Plan::barriers_at(int stage_count) const {
-  const int end = std::max(warps * stage_count * stage_bytes(), results_at(stage_count) + merge_bytes(*this));
+  const int end = std::max(ring_bytes(stage_count), results_at(stage_count) + merge_bytes(*this));
   return (end + 15) / 16 * 16;
 }
 

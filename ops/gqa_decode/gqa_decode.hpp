@@ -39,31 +39,36 @@ struct Plan {
   Family family = Family::automatic;  ///< chosen: never automatic
   int head_groups = 1;                ///< blocks that share the heads of a KV head; each reads the cache
   int heads_per_block = 1;            ///< of a head group; the last may have fewer
-  int warps = 4;
-  int tiles_per_stage = 1;  ///< of 16 tokens: a warp takes them in one step
+  int warps = 4;                      ///< that attend
+  int copy_warps = 0;                 ///< family sm90: that copy for them
+  int tiles_per_stage = 1;            ///< of 16 tokens: a warp takes them in one step
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 0;
   bool keep_offsets = true;  ///< where a lane's copies come from, relative to a tile: in registers or computed anew
   int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
   int counted_registers = 0;  ///< that the loop keeps live, per thread
-  codegen::TileLayout stage;  ///< of one tile: 16 rows of keys, then 16 rows of values
+  /// Of one tile: 16 rows of keys, then 16 rows of values; in family sm90 each with a row of every warp side by side.
+  codegen::TileLayout stage;
   int shared_memory = 0;
   PlanReport report;
 
+  /// Of the block, in one step of its warps.
   int chunk_tokens() const { return 16 * tiles_per_stage * warps; }
-  int stage_tokens() const { return 16 * tiles_per_stage; }
-  /// Of a ring's stage; of several tiles, first the keys of all of them.
+  /// Of a ring's stage: in family sm80 each warp has a ring, in family sm90 the block. Of several tiles, first the keys of all.
   int stage_bytes() const { return family == Family::sm90 ? tiles_per_stage * 32 * stage.pitch : stage.size(); }
+  int ring_bytes(int stage_count) const { return (family == Family::sm90 ? 1 : warps) * stage_count * stage_bytes(); }
+  int threads() const { return 32 * (warps + copy_warps); }
   /// Family sm90: the stages that an SM could have read in the time that a segment's end takes, 1.4 us on an H200.
   int flush_stages() const;
   /// Where the warps' results go: over the stages, or in family sm90, whose copies run on meanwhile, behind them.
   int results_at(int stage_count) const;
   int head_tiles() const { return (heads_per_block + 7) / 8; }
-  /// Behind all of it family sm90 keeps a barrier per warp and stage, and then the scratch of even_share.cuh.
+  /// Behind all of it family sm90 keeps two barriers per stage and per place of a segment, and then its BlockState.
   int barriers_at(int stage_count) const;
-  int scratch_at(int stage_count) const { return (barriers_at(stage_count) + 8 * warps * stage_count + 15) / 16 * 16; }
-  int scratch_bytes() const { return (4 * (2 * warps + 7 + 6 * (32 * warps + 1) + 8 * 2) + 15) / 16 * 16; }
+  static constexpr int kSegments = 4;
+  int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
+  int scratch_bytes() const { return (4 * (2 * (warps + copy_warps) + 7 + 7 * kSegments) + 15) / 16 * 16; }
   int row_header_bytes() const { return descriptor.kv == KvFormat::int4_rows ? 4 * descriptor.groups : 0; }
 };
 
@@ -74,6 +79,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
 /// What a plan wants on its way into an SM: about three times latency times bandwidth of the fastest part measured (an
 /// H200: 4.7 TB/s over 132 SMs at about 0.8 us, 28 KB), because warps start and finish their tiles unevenly.
 inline constexpr int kBytesInFlight = 96 * 1024;
+
+/// Family sm90: blocks of a launch, each with three counters and four slots.
+inline constexpr int kMostBlocks = 1024;
 
 /// Fills in the decisions with their reasons, the proofs and the fragments of a plan whose family is chosen.
 void write_report(Plan& plan, const codegen::Architecture& architecture);
@@ -98,12 +106,21 @@ std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments&
 /// How the blocks of a launch share the work, from host-side bounds and the device alone.
 struct Split {
   int splits = 1;           ///< family sm80: of every such one; sm90: as asked for, 0 where cubit decides
+  int span = 1;             ///< family sm90: KV heads that a block takes together
   Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most
   int units = 0;            ///< family sm90: of a sequence, where the host knows them
   std::int64_t blocks = 0;  ///< of the grid
   std::int64_t slots = 0;   ///< of partial results in the workspace; 0: none is needed
+
+  std::int64_t partial_rows(const Plan& plan) const { return slots * span * plan.heads_per_block; }  ///< one per head
 };
+/// Family sm90: whether the rows of `span` KV heads that make a row of a stage follow one another in the cache, so that boxes
+/// can be copied.
+bool has_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span);
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
+/// Partial results of a launch within these bounds, whatever the strides.
+std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
+                               const runtime::DeviceFacts& device);
 /// Family sm80's part of it.
 int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device);
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);

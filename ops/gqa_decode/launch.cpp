@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -23,14 +24,14 @@ constexpr double kLargestSoftmaxScale = 1e30;  // times log2(e) still a float
 
 std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-std::size_t stats_bytes(const Plan& plan, const Split& split) {
-  return align256(split.slots * plan.heads_per_block * 2 * sizeof(float));
-}
+int log2_of(int power) { return std::countr_zero(static_cast<unsigned>(power)); }
 
-std::size_t workspace_for(const Plan& plan, const Split& split) {
-  if (split.slots == 0) return 0;
-  const std::size_t outputs = align256(split.slots * plan.heads_per_block * plan.descriptor.head_dim * sizeof(float));
-  return kWorkspaceCounterBytes + stats_bytes(plan, split) + outputs;
+std::size_t stats_bytes(std::int64_t partial_rows) { return align256(partial_rows * 2 * sizeof(float)); }
+
+std::size_t workspace_for(const Plan& plan, std::int64_t partial_rows) {
+  if (partial_rows == 0) return 0;
+  const std::size_t outputs = align256(partial_rows * plan.descriptor.head_dim * sizeof(float));
+  return kWorkspaceCounterBytes + stats_bytes(partial_rows) + outputs;
 }
 
 void check_bounds(const Arguments& arguments) {
@@ -81,7 +82,8 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   if (split.slots > 0) {
     result.counters = reinterpret_cast<unsigned*>(workspace);
     result.partial_stats = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
-    result.partial = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes + stats_bytes(plan, split));
+    result.partial =
+        reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes + stats_bytes(split.partial_rows(plan)));
   }
   result.query_batch_stride = 2 * arguments.query_strides[0];
   result.query_head_stride = 2 * arguments.query_strides[1];
@@ -98,10 +100,42 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.batch = arguments.batch;
   result.splits = split.splits;
   result.division = split.division;
-  result.heads = divisor(arguments.kv_heads * plan.head_groups);
+  result.span_log2 = log2_of(split.span);
+  result.boxes = plan.family == Family::sm90 && has_boxes(plan, arguments, split.span) &&
+                 arguments.max_length >= plan.chunk_tokens() / split.span;
+  result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
+  result.heads = divisor(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divisor(std::max(split.units, 1));
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
   return result;
+}
+
+/// Rows of a stage as the tensor's: parts of those of the stream side by side, then row after row, span after span, sequence
+/// after sequence. Swizzled, a part is what the swizzle is within; else a whole row, and a box has the padding of a stage's
+/// row as well, which is outside the tensor.
+runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
+                          const std::int64_t (&strides)[3]) {
+  constexpr int kElement = 8;
+  constexpr int kSwizzled = 128;
+  const bool is_swizzled = plan.stage.swizzle.bits > 0;
+  const int cache_bytes = cache_element_bytes(plan.descriptor);
+  const int tokens_per_row = plan.warps / split.span;
+  const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
+  const auto size = [](int count) { return static_cast<std::uint64_t>(count); };
+  const int part = is_swizzled ? kSwizzled : plan.stage.row_bytes;
+  const int parts = plan.stage.row_bytes / part;
+  runtime::TensorMap map;
+  map.base = reinterpret_cast<std::uintptr_t>(cache);
+  map.element_bytes = kElement;
+  map.rank = 5;
+  map.sizes = {size(part / kElement), size(parts), size(arguments.max_length / tokens_per_row),
+               size(arguments.kv_heads / split.span), size(arguments.batch)};
+  map.strides = {size(part), bytes(strides[1] * tokens_per_row), bytes(strides[2] * split.span),
+                 arguments.batch == 1 ? size(part) : bytes(strides[0])};
+  map.box = {static_cast<std::uint32_t>((is_swizzled ? part : plan.stage.pitch) / kElement),
+             static_cast<std::uint32_t>(parts), static_cast<std::uint32_t>(16 * plan.tiles_per_stage), 1, 1};
+  map.swizzle = is_swizzled ? runtime::TensorSwizzle::span128 : runtime::TensorSwizzle::none;
+  return map;
 }
 
 }  // namespace
@@ -116,7 +150,7 @@ void check_softmax_scale(double scale) {
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
   check_bounds(arguments);
-  return workspace_for(plan, choose_split(plan, arguments, device));
+  return workspace_for(plan, most_partial_rows(plan, arguments, device));
 }
 
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
@@ -128,14 +162,20 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
   const Split split = choose_split(plan, arguments, device);
-  require_workspace(workspace, given, workspace_for(plan, split));
+  require_workspace(workspace, given, workspace_for(plan, split.partial_rows(plan)));
   const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace));
   launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
-  launch.shape.threads = static_cast<unsigned>(32 * plan.warps);
+  launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
-  static_assert(sizeof parameters <= sizeof launch.parameters);
-  launch.parameter_bytes = sizeof parameters;
+  constexpr std::size_t kMapsAt = (sizeof parameters + 63) / 64 * 64;
+  constexpr std::size_t kMapBytes = sizeof(runtime::EncodedTensorMap);
+  static_assert(kMapsAt + 2 * kMapBytes <= sizeof launch.parameters);
+  launch.parameter_bytes = plan.family == Family::sm90 ? kMapsAt + 2 * kMapBytes : sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  if (parameters.boxes != 0) {
+    launch.maps.add(kMapsAt, map_of(plan, arguments, split, arguments.key, arguments.key_strides));
+    launch.maps.add(kMapsAt + kMapBytes, map_of(plan, arguments, split, arguments.value, arguments.value_strides));
+  }
   return launch;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -156,23 +157,34 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   }
 }
 
-/// One block per SM, which is resident from beginning to end. Stages of two tiles, where registers allow: their instructions
-/// are independent, and a stage's own cost is shared. Of warps and stages the most that fit: warps first, up to two for each
-/// scheduler of an SM.
+/// The swizzle that tensor maps have, where it keeps rows of 128-byte parts in different banks, else padding.
+codegen::TileLayout layout_of_boxes(const Plan& plan) {
+  const int row = plan.warps * stage_row_bytes(plan.descriptor);
+  if (row % 256 == 128) return {32, row, row, codegen::Swizzle{3, 4, 7}};
+  return codegen::search_layout(32, row, 16, stage_accesses(plan), true);
+}
+
+/// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where three
+/// stages of them do not fit, and the one that copies. Stages of two tiles, where registers allow: their instructions are
+/// independent, and a stage's own cost is shared. Then as many stages as fit.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
-  plan.stage = codegen::search_layout(32, stage_row_bytes(plan.descriptor), 16, stage_accesses(plan), true);
+  constexpr int kFewestBulkStages = 2;
+  constexpr int kWidestBox = 256 * 8;  // bytes: elements of 8 bytes
   plan.counted_registers =
       std::min(count_registers(plan.descriptor, plan.head_tiles(), 0), architecture.registers_per_thread);
   plan.blocks_per_sm = 1;
-  for (const int warps : {8, 4, 2}) {
-    for (const int tiles : {2, 1}) {
-      if (tiles == 2 && (plan.head_tiles() > 1 || plan.descriptor.head_dim > 192)) continue;  // else it spills
-      for (int stages = 4; stages >= 2; --stages) {
-        plan.warps = warps;
+  plan.copy_warps = 4;
+  for (const int fewest : {kFewestStages, kFewestBulkStages}) {
+    for (plan.warps = 8; plan.warps >= 1; plan.warps /= 2) {
+      plan.stage = layout_of_boxes(plan);
+      if (plan.stage.pitch > kWidestBox) continue;
+      for (const int tiles : {2, 1}) {
+        if (tiles == 2 && (plan.head_tiles() > 1 || plan.descriptor.head_dim > 192)) continue;  // else it spills
         plan.tiles_per_stage = tiles;
-        plan.stages = stages;
-        plan.shared_memory = shared_memory_for(plan, stages);
-        if (resident_blocks(architecture, 32 * warps, plan.counted_registers, plan.shared_memory) > 0) return;
+        for (plan.stages = kMostStages; plan.stages >= fewest; --plan.stages) {
+          plan.shared_memory = shared_memory_for(plan, plan.stages);
+          if (resident_blocks(architecture, plan.threads(), plan.counted_registers, plan.shared_memory) > 0) return;
+        }
       }
     }
   }
@@ -205,6 +217,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const bool int4 = descriptor.kv == KvFormat::int4_rows;
   codegen::PlanHeader header(descriptor.text());
   header.include(int4 ? "kv_int4_rows.cuh" : "kv_rows16.cuh").include("kv_contiguous.cuh").include("types.cuh");
+  if (plan.family == Family::sm90) header.include("warp_rows.cuh");
   header.constant("kHeadDim", descriptor.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
       .constant("kHeadGroups", plan.head_groups)
@@ -219,6 +232,11 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.constant("kResultsAt", plan.results_at(plan.stages))
         .constant("kBarriersAt", plan.barriers_at(plan.stages))
         .constant("kScratchAt", plan.scratch_at(plan.stages))
+        .constant("kScratchBytes", plan.scratch_bytes())
+        .constant("kCopyWarps", plan.copy_warps)
+        .constant("kSegments", Plan::kSegments)
+        .constant("kMostBlocks", kMostBlocks)
+        .constant("kWarpsLog2", std::countr_zero(static_cast<unsigned>(plan.warps)))
         .constant("kFlushStages", plan.flush_stages());
   } else {
     header.constant("kCopyBytes", plan.copy_bytes)
@@ -229,15 +247,22 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))
       .alias("Cache", "cubit::ContiguousCache");
+  // Where the bytes of a warp's rows are.
+  std::string_view place = "kv_stage";
+  if (plan.family == Family::sm90) {
+    header.constant("kKvRowBytes", descriptor.row_bytes());
+    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes>";
+  }
   if (int4) {
     header.constant("kGroups", descriptor.groups)
-        .alias("Format", "cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, kv_stage>");
+        .alias("Format",
+               fmt::format("cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, {}>", place));
   } else {
     header.alias("Element", descriptor.kv == KvFormat::bf16 ? "cubit::Bfloat16" : "cubit::Half")
-        .alias("Format", "cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, kv_stage>");
+        .alias("Format", fmt::format("cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, {}>", place));
   }
   return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,
-                           "gqa_decode", {32 * plan.warps, plan.shared_memory, 1, plan.family == Family::sm90},
+                           "gqa_decode", {plan.threads(), plan.shared_memory, 1, plan.family == Family::sm90},
                            templates::embedded());
 }
 

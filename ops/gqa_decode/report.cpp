@@ -47,11 +47,11 @@ Decision operand_decision(const GqaDecode& descriptor) {
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   if (plan.family == Family::sm90) {
-    if (plan.stage.pitch == descriptor.row_bytes()) {
-      return {"copy", "bulk, a stage's keys or values at once",
-              "rows follow one another in a stage; where they do not in the cache, 16 bytes per lane"};
-    }
-    return {"copy", "16 bytes per lane", "rows that followed one another in a stage would share banks"};
+    return {"copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.pitch, 16 * plan.tiles_per_stage),
+            fmt::format(
+                "{} rows of {} bytes side by side, one for each warp; 16 bytes per lane where they do not follow one "
+                "another in the cache, and at a sequence's end",
+                plan.warps, descriptor.row_bytes())};
   }
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
@@ -59,10 +59,12 @@ Decision copy_decision(const Plan& plan) {
 }
 
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
-  std::string why = "one per scheduler of an SM";
   if (plan.family == Family::sm90) {
-    why = "two per scheduler of an SM, or as many as have room";
-  } else if (plan.warps < 4) {
+    return {"warps", fmt::format("{} and {} that copy", plan.warps, plan.copy_warps),
+            "two per scheduler of an SM, or as many as have room for three stages; a stage has rows for all of them"};
+  }
+  std::string why = "one per scheduler of an SM";
+  if (plan.warps < 4) {
     why = fmt::format("the stages of one per scheduler, {} bytes each, do not fit {} bytes of shared memory",
                       plan.stage_bytes(), architecture.shared_memory_per_block);
   }
@@ -93,20 +95,21 @@ Decision offset_decision(const Plan& plan) {
 
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
   const int allowed = std::min(architecture.registers_per_thread,
-                               architecture.registers_per_sm / (32 * plan.warps * plan.blocks_per_sm) / 8 * 8);
+                               architecture.registers_per_sm / (plan.threads() * plan.blocks_per_sm) / 8 * 8);
   return {"blocks_per_sm", std::to_string(plan.blocks_per_sm),
           fmt::format(
               "{} bytes of shared memory each, and {} registers allowed per thread where the loop keeps about {} live",
               plan.shared_memory, allowed, plan.counted_registers)};
 }
 
-/// As the templates lay it out: a ring of stages per warp, with family sm90 and its barriers behind, and over the same
-/// bytes, after the loop, what the warps hand to each other.
+/// As the templates lay it out: a ring of stages per warp, and over the same bytes, after the loop, what the warps hand to
+/// each other; in family sm90 one ring, and the rest behind it.
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
   std::vector<MemoryRegion> map;
-  for (int i = 0; i < plan.warps * plan.stages; ++i) {
-    map.push_back({"loop", fmt::format("warp {}", i / plan.stages), fmt::format("stage {}", i % plan.stages),
-                   i * plan.stage_bytes(), plan.stage_bytes()});
+  for (int i = 0; i < plan.ring_bytes(plan.stages) / plan.stage_bytes(); ++i) {
+    const std::string owner = plan.family == Family::sm90 ? "block" : fmt::format("warp {}", i / plan.stages);
+    map.push_back(
+        {"loop", owner, fmt::format("stage {}", i % plan.stages), i * plan.stage_bytes(), plan.stage_bytes()});
   }
   const int barriers_at = plan.barriers_at(plan.stages);
   if (plan.shared_memory > barriers_at) {
@@ -146,21 +149,22 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   add_tile(report, {"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)});
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
   report.memory = memory_map(plan);
-  report.decisions = {tile_decision(plan),
-                      head_group_decision(plan),
-                      operand_decision(descriptor),
-                      warp_decision(plan, architecture),
-                      copy_decision(plan),
-                      {"stage",
-                       fmt::format("{} bytes, {} tokens, {} from row to row, {}", plan.stage_bytes(),
-                                   plan.stage_tokens(), plan.stage.pitch, swizzle_text(plan.stage.swizzle)),
-                       "the simplest layout with the fewest wavefronts over the accesses below"},
-                      {"stages", std::to_string(plan.stages),
-                       fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
-                                   plan.blocks_per_sm * plan.warps * (plan.stages - 1) * plan.stage_bytes() / 1024,
-                                   kBytesInFlight / 1024, plan.blocks_per_sm)},
-                      block_decision(plan, architecture),
-                      split_decision(plan)};
+  report.decisions = {
+      tile_decision(plan),
+      head_group_decision(plan),
+      operand_decision(descriptor),
+      warp_decision(plan, architecture),
+      copy_decision(plan),
+      {"stage",
+       fmt::format("{} bytes, {} rows of keys and of values, {} from row to row, {}", plan.stage_bytes(),
+                   16 * plan.tiles_per_stage, plan.stage.pitch, swizzle_text(plan.stage.swizzle)),
+       "the simplest layout with the fewest wavefronts over the accesses below"},
+      {"stages", std::to_string(plan.stages),
+       fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
+                   plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
+                   plan.blocks_per_sm)},
+      block_decision(plan, architecture),
+      split_decision(plan)};
   if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
   explain_conflicts(plan);
   const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";

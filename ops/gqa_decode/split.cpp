@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMostSplits = 256;
 constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
+static_assert(3 * kMostBlocks <= kCounters);
 
 }  // namespace
 
@@ -68,19 +69,46 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
   return split;
 }
 
-Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments, std::int64_t sequences,
+/// KV heads that a block takes together: so many that boxes can be copied, unless the sequences then have so many parts that
+/// merging them costs more. In stages of a block, as an H200 has shown: other copies take twice as long, and the end of a
+/// split sequence the time of three, with more parts and more heads that of up to ten.
+int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int slots) {
+  const std::int64_t heads = count_sequences(plan, arguments);
+  const double stages = static_cast<double>(heads) * arguments.max_length / plan.chunk_tokens() / slots;
+  int best = 1;
+  double best_cost = std::numeric_limits<double>::infinity();
+  for (int span = plan.warps; span >= 1; span /= 2) {
+    if (arguments.kv_heads % span != 0) continue;
+    const std::int64_t parts = std::max<std::int64_t>(slots * span / heads, 1);
+    const double merge = parts == 1 ? 1 : std::min(3 + static_cast<double>(parts * span) / 32, 10.0);
+    const double cost = std::max(stages, 1.0) * (has_boxes(plan, arguments, span) ? 1 : 2) + merge;
+    if (cost >= best_cost) continue;
+    best = span;
+    best_cost = cost;
+  }
+  return best;
+}
+
+int blocks_at_once(const Plan& plan, const runtime::DeviceFacts& device) {
+  return static_cast<int>(
+      std::min<std::int64_t>(std::int64_t{device.multiprocessors} * plan.blocks_per_sm, kMostBlocks));
+}
+
+Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span,
                   const runtime::DeviceFacts& device) {
-  const int longest = std::max(1, (arguments.max_length + plan.stage_tokens() - 1) / plan.stage_tokens());
+  const int slots = blocks_at_once(plan, device);
+  Split split;
+  split.splits = arguments.splits;
+  split.span = span;
+  const std::int64_t sequences = count_sequences(plan, arguments) / split.span;
+  const int stage_tokens = plan.chunk_tokens() / split.span;
+  const int longest = std::max(1, (arguments.max_length + stage_tokens - 1) / stage_tokens);
   const int flush = plan.flush_stages();
   const std::int64_t parts = std::max(arguments.splits, 1);
   require_argument(sequences * (std::max<std::int64_t>(longest, parts) + flush) <= std::numeric_limits<int>::max(),
                    "max_length", "batch * kv_heads * max_length must be below 2^31 stages of the plan",
                    arguments.max_length);
-  const auto slots =
-      static_cast<int>(std::min<std::int64_t>(std::int64_t{device.multiprocessors} * plan.blocks_per_sm, kCounters));
   const auto count = static_cast<int>(sequences);
-  Split split;
-  split.splits = arguments.splits;
   if (arguments.splits > 0) {
     const int units = count * arguments.splits;
     const int blocks = std::min(slots, units);
@@ -93,11 +121,23 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
     split.division.blocks = std::min(slots, count * longest);  // at most; the kernel knows more
   }
   split.blocks = split.division.blocks;
-  split.slots = split.division.parts == 1 ? 0 : 2 * split.blocks;
+  split.slots = split.division.parts == 1 ? 0 : 4 * split.blocks;
   return split;
 }
 
 }  // namespace
+
+bool has_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
+  const std::int64_t row = plan.descriptor.row_bytes() / cache_element_bytes(plan.descriptor);
+  const auto follow = [&](const std::int64_t(&strides)[3]) {
+    const bool heads_follow = span == 1 || strides[2] == row;
+    const bool tokens_follow = span == plan.warps || strides[1] == span * row;
+    // A map's strides are positive.
+    return heads_follow && tokens_follow && strides[1] > 0 && strides[2] > 0 &&
+           (strides[0] > 0 || arguments.batch == 1);
+  };
+  return follow(arguments.key_strides) && follow(arguments.value_strides);
+}
 
 std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
   return std::int64_t{arguments.batch} * arguments.kv_heads * plan.head_groups;
@@ -108,8 +148,20 @@ Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments
                    arguments.splits);
   const std::int64_t sequences = count_sequences(plan, arguments);
   if (sequences == 0) return {};
-  if (plan.family == Family::sm90) return even_shares(plan, arguments, sequences, device);
-  return equal_splits(plan, arguments, sequences, device);
+  if (plan.family != Family::sm90) return equal_splits(plan, arguments, sequences, device);
+  return even_shares(plan, arguments, choose_span(plan, arguments, blocks_at_once(plan, device)), device);
+}
+
+std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
+                               const runtime::DeviceFacts& device) {
+  const Split split = choose_split(plan, arguments, device);
+  if (plan.family != Family::sm90 || split.blocks == 0) return split.slots * plan.heads_per_block;
+  std::int64_t most = 0;
+  for (int span = 1; span <= plan.warps; span *= 2) {
+    if (arguments.kv_heads % span != 0) continue;
+    most = std::max(most, even_shares(plan, arguments, span, device).partial_rows(plan));
+  }
+  return most;
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -3,6 +3,7 @@
 #include <cubit/gqa_decode.hpp>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "tests/gpu/gpu_case.hpp"
@@ -26,12 +27,16 @@ const std::vector<std::string> kFormats = {
 
 class GqaDecodeGpu : public GpuTest {
  protected:
-  /// `texts`, and each of them for family sm90 where that takes it and the device runs it.
-  std::vector<std::string> of_every_family(std::vector<std::string> texts) const {
-    const std::size_t given = texts.size();
-    for (std::size_t i = 0; i < given; ++i) {
-      const std::string text = texts[i] + (texts[i].find(':') == std::string::npos ? ":" : ",") + "family=sm90";
-      if (has_plan(text)) texts.push_back(text);
+  /// Each text for each family that takes it and that the device runs; of CUBIT_TEST_FAMILY alone where that is set.
+  std::vector<std::string> of_every_family(const std::vector<std::string>& given) const {
+    const char* const only = std::getenv("CUBIT_TEST_FAMILY");
+    std::vector<std::string> texts;
+    for (const std::string family : {"sm80", "sm90"}) {
+      if (only != nullptr && family != only) continue;
+      for (const std::string& text : given) {
+        const std::string named = text + (text.find(':') == std::string::npos ? ":" : ",") + "family=" + family;
+        if (has_plan(named)) texts.push_back(named);
+      }
     }
     return texts;
   }
@@ -59,6 +64,8 @@ TEST_F(GqaDecodeGpu, EveryPairOfFieldValues) {
     expect_good(text, {{"batch", 2}, {"context", 1500}, {"kv_heads", 1}});
     expect_good(text, {{"batch", 2}, {"context", 1500}, {"splits", 5}});
     if (!is_sm90(text)) continue;
+    expect_good(text, {{"batch", 2}, {"context", 700}, {"kv_heads", 8}});  // all KV heads in one block
+    expect_good(text, {{"batch", 1}, {"context", 9000}, {"splits", 40}});  // merged in two steps
     expect_good(text, {{"batch", 3}, {"context", 1333}, {"ragged", 1}, {"splits", 16}});
     expect_good(text, {{"batch", 300}, {"context", 200}, {"ragged", 1}, {"lse", 1}});  // several segments per block
     expect_good(text, {{"batch", 60}, {"context", 1500}, {"ragged", 1}});              // shares that end anywhere
@@ -164,17 +171,19 @@ TEST_F(GqaDecodeGpu, SameInputsSameBits) {
 }
 
 TEST_F(GqaDecodeGpu, OneWorkspaceServesAllShapes) {
-  const Kernel decode = kernel(kInt4);
   GuardedBuffer workspace(device(), 64 << 20, 0);
-  for (const double batch : {1, 40, 3, 17, 2, 90}) {
-    const Problem problem = Problem::random(kInt4, {{"batch", batch}, {"context", 2000}}, 6);
-    DeviceCase launched(device(), problem);
-    const void* arguments = launched.arguments();
-    ASSERT_LE(decode.workspace(arguments, &device()), workspace.bytes());
-    launch_with(decode, arguments, workspace);
-    expect_counters_zero(workspace);
-    const auto result = launched.compare(problem);
-    EXPECT_LE(result.error, result.tolerance) << result.worst;
+  for (const std::string& text : of_every_family({kInt4})) {
+    const Kernel decode = kernel(text);
+    for (const double batch : {1, 40, 3, 17, 2, 90}) {
+      const Problem problem = Problem::random(text, {{"batch", batch}, {"context", 2000}}, 6);
+      DeviceCase launched(device(), problem);
+      const void* arguments = launched.arguments();
+      ASSERT_LE(decode.workspace(arguments, &device()), workspace.bytes());
+      launch_with(decode, arguments, workspace);
+      expect_counters_zero(workspace);
+      const auto result = launched.compare(problem);
+      EXPECT_LE(result.error, result.tolerance) << text << ": " << result.worst;
+    }
   }
 }
 

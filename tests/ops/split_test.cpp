@@ -43,7 +43,7 @@ std::uint64_t upper_half(std::uint64_t a, std::uint64_t b) {
 TEST(EvenShare, EveryUnitHasABlockAndNoBlockTwoMoreThanAnother) {
   for (const int sequences : {1, 2, 3, 7, 64, 100, 131, 132, 133, 200, 512, 5000}) {
     for (const int longest : {1, 2, 9, 32, 256, 4096}) {
-      const Division division = divide({sequences, sequences * longest, longest}, kProcessors, 9, 0);
+      const Division division = divide({sequences, sequences * longest, longest}, kProcessors, 1, 0);
       const int units = division.parts > 0 ? sequences * division.parts : sequences * longest;
       EXPECT_EQ(division.blocks * division.quotient + division.remainder, units) << sequences << " of " << longest;
       EXPECT_LT(division.remainder, division.blocks);
@@ -56,25 +56,25 @@ TEST(EvenShare, EveryUnitHasABlockAndNoBlockTwoMoreThanAnother) {
 
 TEST(EvenShare, WholeSequencesWhereTheyFillTheDevice) {
   for (const int sequences : {128, 132, 256, 264, 512}) {
-    EXPECT_EQ(divide({sequences, sequences * 256, 256}, kProcessors, 9, 0).parts, 1) << sequences;
+    EXPECT_EQ(divide({sequences, sequences * 32, 32}, kProcessors, 1, 0).parts, 1) << sequences;
   }
-  EXPECT_EQ(divide({32, 32 * 256, 256}, kProcessors, 9, 0).parts, 4);
-  EXPECT_EQ(divide({8, 8 * 256, 256}, kProcessors, 9, 0).parts, 16);
+  EXPECT_EQ(divide({32, 32 * 32, 32}, kProcessors, 1, 0).parts, 4);
+  EXPECT_EQ(divide({8, 8 * 32, 32}, kProcessors, 1, 0).parts, 16);
 }
 
 TEST(EvenShare, StagesWhereSequencesDoNotDivideOrDiffer) {
-  EXPECT_EQ(divide({200, 200 * 256, 256}, kProcessors, 9, 0).parts, 0) << "a second round for half of the device";
-  EXPECT_EQ(divide({64, 6300, 1024}, kProcessors, 9, 9).parts, 0) << "one long sequence among short ones";
+  EXPECT_EQ(divide({200, 200 * 32, 32}, kProcessors, 1, 0).parts, 0) << "a second round for half of the device";
+  EXPECT_EQ(divide({64, 788, 128}, kProcessors, 1, 1).parts, 0) << "one long sequence among short ones";
 }
 
 TEST(EvenShare, AGapBeforeEverySequenceCounts) {
-  const Division division = divide({64, 6300, 1024}, kProcessors, 9, 9);
-  EXPECT_EQ(division.blocks * division.quotient + division.remainder, 6300 + 64 * 9);
+  const Division division = divide({64, 788, 128}, kProcessors, 1, 1);
+  EXPECT_EQ(division.blocks * division.quotient + division.remainder, 788 + 64);
 }
 
 TEST(EvenShare, OneSequenceHasNoMorePartsThanAreWorthIt) {
-  EXPECT_LE(divide({1, 256, 256}, kProcessors, 9, 0).blocks, 32);
-  EXPECT_GT(divide({1, 4096, 4096}, kProcessors, 9, 0).blocks, 64);
+  EXPECT_LE(divide({1, 32, 32}, kProcessors, 1, 0).blocks, 32);
+  EXPECT_GT(divide({1, 512, 512}, kProcessors, 1, 0).blocks, 64);
 }
 
 TEST(EvenShare, DivisorsDivide) {
@@ -89,13 +89,45 @@ TEST(EvenShare, DivisorsDivide) {
 
 TEST(GqaSplit, WorkspaceFollowsTheBlocksNotTheBatch) {
   EXPECT_EQ(split_of(bounds(128, 8192)).slots, 0) << "whole sequences leave no partial results";
-  EXPECT_EQ(split_of(bounds(32, 8192)).slots, 2 * 128);
+  EXPECT_EQ(split_of(bounds(32, 8192)).slots, 4 * 128) << "two for its segments, two for groups of blocks";
   const std::int32_t lengths[] = {0};
   auto ragged = bounds(5000, 8192);
   ragged.lengths = lengths;  // never read here
   const Split split = split_of(ragged);
   EXPECT_EQ(split.blocks, kProcessors);
-  EXPECT_EQ(split.slots, 2 * kProcessors);
+  EXPECT_EQ(split.slots, 4 * kProcessors);
+}
+
+/// 8 KV heads of 80-byte rows, one after another.
+cubit_gqa_decode_arguments eight_heads(int batch, int max_length) {
+  auto arguments = bounds(batch, max_length);
+  arguments.kv_heads = 8;
+  for (std::int64_t(*strides)[3] : {&arguments.key_strides, &arguments.value_strides}) {
+    (*strides)[0] = std::int64_t{640} * max_length;
+    (*strides)[1] = 640;
+    (*strides)[2] = 80;
+  }
+  return arguments;
+}
+
+TEST(GqaSplit, KvHeadsTogetherWhereThatIsWorthIt) {
+  EXPECT_EQ(split_of(eight_heads(16, 8192)).span, 8);
+  EXPECT_EQ(split_of(eight_heads(1, 131072)).span, 8);
+  EXPECT_EQ(split_of(eight_heads(1, 8192)).span, 1) << "the merge of 128 parts of 64 heads would cost more";
+  auto apart = eight_heads(16, 8192);
+  apart.key_strides[2] = 96;
+  apart.key_strides[1] = 768;
+  EXPECT_EQ(split_of(apart).span, 1) << "their rows do not follow one another";
+}
+
+TEST(GqaSplit, WorkspaceIsEnoughForAnyStrides) {
+  const Plan plan = plan_of(kSm90);
+  for (const int batch : {1, 16}) {
+    auto arguments = eight_heads(batch, 8192);
+    const std::int64_t needed = choose_split(plan, arguments, h200()).partial_rows(plan);
+    for (std::int64_t& stride : arguments.key_strides) stride = 0;
+    EXPECT_GE(most_partial_rows(plan, arguments, h200()), needed) << batch;
+  }
 }
 
 TEST(GqaSplit, WhatIsAskedForIsDone) {
