@@ -13,12 +13,17 @@ struct DivideBy {
 };
 
 struct KvCacheArguments {
-  char* key;  // rows by sequence, token and KV head
+  char* key;
   char* value;
-  long long key_strides[3];
+  long long key_strides[3];  // sequence or page, token, KV head
   long long value_strides[3];
   DivideBy kv_heads;
   int max_length;  // rows of later tokens do not exist
+  // Of a paged cache.
+  int pages;
+  const int* page_table;        // [batch, pages of a sequence]
+  long long page_table_stride;  // from sequence to sequence, in numbers
+  DivideBy page_size;
 };
 
 }  // namespace cubit

@@ -22,6 +22,7 @@ std::vector<Field<KvAppend>> make_fields() {
        "rotary embedding of keys: channels 2i and 2i + 1 are a pair, or i and i + rotary_dim / 2"},
       &KvAppend::rotary,
       {{"none", Rotary::none}, {"interleaved", Rotary::interleaved}, {"half_split", Rotary::half_split}}));
+  table.push_back(kv_cache::addressing_field<KvAppend>());
   return table;
 }
 
@@ -49,7 +50,7 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("positions", arguments.positions, nullptr, 0, 4, 4);
   require_alignment("counts", arguments.counts, nullptr, 0, 4, 4);
-  kv_cache::check_cache(kv_cache::format_of(descriptor), arguments.cache);
+  kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
   check_rotary(descriptor, arguments);
 }
 
@@ -88,10 +89,9 @@ KvAppend parse(std::string_view text) {
 codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
   kv_cache::add_format(header, kv_cache::format_of(descriptor));
-  header.include("rotary.cuh").include("rows_contiguous.cuh").include("types.cuh");
-  header.alias("Rows", "cubit::ContiguousRows")
-      .alias("Input", kv_cache::device_type(descriptor.input))
-      .alias("KeyRotary", rotary_type(descriptor.rotary));
+  kv_cache::add_addressing(header, descriptor.cache);
+  header.include("rotary.cuh").include("types.cuh");
+  header.alias("Input", kv_cache::device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
   return codegen::assemble(descriptor.text(), templates::find("kv_append.cuh"), header.text(), architecture,
                            "kv_append", {kv_cache::kThreads, 0}, templates::embedded());
 }
@@ -99,7 +99,7 @@ codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Arc
 PlanReport make_report(const KvAppend& descriptor) {
   PlanReport report;
   report.family = "kv_append";
-  report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor));
+  report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor), descriptor.cache);
   if (descriptor.rotary == Rotary::none) {
     report.decisions.push_back({"rotary", "none", "as the descriptor asks: keys are stored as they come"});
   } else {

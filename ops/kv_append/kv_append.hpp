@@ -26,7 +26,7 @@ Launch encode(const KvAppend& descriptor, const void* public_arguments);
 void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float* sines, float* row);
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
 
 std::vector<BenchCase> bench_cases();
 

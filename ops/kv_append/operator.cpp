@@ -47,13 +47,18 @@ class KvAppendOperator final : public Operator {
            "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, or U8 rows for int4_rows: given both "
            "or "
            "neither (then zeros), and written\n"
-           "numbers: max_length (where there is no key_cache; default: where the last new token fits)";
+           "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
+           "kv_heads, "
+           "row], or [pages, kv_heads, page_size, row] where hnd=1)\n"
+           "numbers: max_length (default: the cache's, or where the last new token fits); where cache=paged also hnd "
+           "(0 "
+           "or 1), and where there is no key_cache page_size (default 16) and pages";
   }
   std::string random_help() const override {
     return fmt::format(
         "batch, tokens, kv_heads, context (tokens in the cache), rotary_dim, ragged (1: lengths and counts, some "
         "tokens "
-        "beyond the end), scattered (1: positions, some negative), {}",
+        "beyond the end), scattered (1: positions, some negative), page_size and hnd (where cache=paged), {}",
         kv_cache::kPatternsHelp);
   }
   std::vector<BenchCase> bench_cases() const override { return kv_append::bench_cases(); }
@@ -83,9 +88,13 @@ std::vector<BenchCase> kv_append::bench_cases() {
   const Numbers prefill = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
   const Numbers decode = {{"batch", 64}, {"tokens", 1}, {"kv_heads", 8}, {"context", 16}};
   for (const char* format : {"", "kv=fp16,input=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "rotary=half_split",
-                             "kv=int4_rows,groups=4,rotary=half_split"}) {
+                             "kv=int4_rows,groups=4,rotary=half_split", "cache=paged",
+                             "kv=int4_rows,groups=4,rotary=half_split,cache=paged"}) {
     const std::string descriptor = *format == 0 ? "kv_append" : fmt::format("kv_append:{}", format);
     cases.push_back({"8192 tokens, 8 KV heads", "prefill", descriptor, prefill, 0, 0.85});
+  }
+  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+    const std::string descriptor = cases[i].descriptor;
     cases.push_back({"64 sequences, one token each, 8 KV heads", "decode", descriptor, decode, 4, 0});
   }
   return cases;

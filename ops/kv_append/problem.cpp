@@ -15,6 +15,7 @@
 namespace cubit::ops::kv_append {
 namespace {
 
+using kv_cache::CacheNumbers;
 using kv_cache::CacheShape;
 using kv_cache::dense;
 using kv_cache::reject;
@@ -28,13 +29,15 @@ constexpr const char* kDimensions = "[batch, tokens, kv_heads, head_dim]";
 class KvAppendProblem final : public Problem {
  public:
   /// Checks everything; throws Failure(invalid_argument). `caches`: both, as they are before the launch, or none.
-  KvAppendProblem(const KvAppend& descriptor, Tensors inputs, Tensors caches, std::int64_t max_length)
+  KvAppendProblem(const KvAppend& descriptor, Tensors inputs, Tensors caches, const CacheNumbers& numbers)
       : descriptor_(descriptor),
         format_(kv_cache::format_of(descriptor)),
         inputs_(std::move(inputs)),
         caches_(std::move(caches)) {
-    shape_ = {key().shape.empty() ? 0 : key().shape[0], max_length, key().shape.size() == 4 ? key().shape[2] : 0};
-    check();
+    check_rows();
+    shape_ = kv_cache::cache_shape(descriptor_.cache, numbers, batch(), key().shape[2], caches_.find(kCacheNames[0]),
+                                   inputs_.find("page_table"), longest());
+    check_rotary();
     if (caches_.list().empty()) {
       for (const char* name : kCacheNames) {
         Tensor cache = dense(name, format_.type(), shape_.shape(format_), nullptr);
@@ -51,7 +54,7 @@ class KvAppendProblem final : public Problem {
   std::size_t bytes_read() const override {
     std::size_t bytes = 2 * stored_tokens() * shape_.kv_heads * 2 * descriptor_.head_dim;
     if (rotates()) bytes += stored_tokens() * 4 * rotary_dim();
-    for (const char* name : {"lengths", "positions", "counts"}) {
+    for (const char* name : {"lengths", "positions", "counts", "page_table"}) {
       if (const Tensor* tensor = inputs_.find(name)) bytes += tensor->bytes();
     }
     return bytes;
@@ -73,6 +76,7 @@ class KvAppendProblem final : public Problem {
     arguments.cache = shape_.arguments(format_);
     arguments.cache.key = device_data[count];
     arguments.cache.value = device_data[count + 1];
+    arguments.cache.page_table = inputs_.address<const std::int32_t>(device_data, "page_table");
     arguments.lengths = inputs_.address<const std::int32_t>(device_data, "lengths");
     arguments.positions = inputs_.address<const std::int32_t>(device_data, "positions");
     arguments.counts = inputs_.address<const std::int32_t>(device_data, "counts");
@@ -127,15 +131,24 @@ class KvAppendProblem final : public Problem {
     return stored;
   }
 
-  void check() const {
+  /// Where the last new token fits, as lengths or positions have it.
+  std::int64_t longest() const {
+    std::int64_t most = 0;
+    for (std::int64_t item = 0; item < batch() * tokens(); ++item)
+      most = std::max(most, position(item / tokens(), item % tokens()) + 1);
+    const Tensor* cosines = inputs_.find("cosines");
+    return cosines != nullptr && cosines->shape.size() == 2 ? cosines->shape[0] : most;
+  }
+
+  void check_rows() const {
     const std::string_view type = descriptor_.input == Element::bf16 ? "BF16" : "F16";
     for (const char* name : {"key", "value"}) {
       const Tensor& tensor = *inputs_.find(name);
       kv_cache::require_type(tensor, type);
-      if (tensor.shape.size() != 4) kv_cache::require_shape(tensor, {batch(), 1, 1, descriptor_.head_dim}, kDimensions);
-      kv_cache::require_shape(tensor, {batch(), tokens(), shape_.kv_heads, descriptor_.head_dim}, kDimensions);
+      if (tensor.shape.size() != 4) kv_cache::require_shape(tensor, {1, 1, 1, descriptor_.head_dim}, kDimensions);
+      kv_cache::require_shape(tensor, {batch(), tokens(), key().shape[2], descriptor_.head_dim}, kDimensions);
     }
-    if (shape_.kv_heads < 1) reject("a key of no heads", "there must be at least one KV head");
+    if (key().shape[2] < 1) reject("a key of no heads", "there must be at least one KV head");
     for (const char* name : {"lengths", "counts", "positions"}) {
       const Tensor* tensor = inputs_.find(name);
       if (tensor == nullptr) continue;
@@ -146,7 +159,6 @@ class KvAppendProblem final : public Problem {
         kv_cache::require_shape(*tensor, {batch()}, "[batch]");
       }
     }
-    check_rotary();
   }
 
   void check_rotary() const {
@@ -169,7 +181,7 @@ class KvAppendProblem final : public Problem {
   void check_caches() const {
     for (const Tensor& cache : caches_.list()) {
       kv_cache::require_type(cache, format_.type());
-      kv_cache::require_shape(cache, shape_.shape(format_), "[batch, max_length, kv_heads, row]");
+      kv_cache::require_shape(cache, shape_.shape(format_), shape_.dimensions());
     }
   }
 
@@ -216,6 +228,7 @@ struct Sizes {
   bool ragged = false;
   bool scattered = false;
   int pattern = 0;
+  CacheNumbers cache;
 };
 
 Sizes read_sizes(const KvAppend& descriptor, const Numbers& numbers) {
@@ -238,12 +251,16 @@ Sizes read_sizes(const KvAppend& descriptor, const Numbers& numbers) {
       sizes.scattered = whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
       sizes.pattern = static_cast<int>(whole_number(name, value, 0, kv_cache::kPatterns - 1));
-    } else {
-      reject(fmt::format("size {}", name), fmt::format("{} has no such size", descriptor.text()),
-             "accepted: batch, tokens, kv_heads, context, rotary_dim (where it rotates), ragged, scattered, pattern");
+    } else if (name == "max_length" || !sizes.cache.set(descriptor.cache, name, value)) {
+      reject(
+          fmt::format("size {}", name), fmt::format("{} has no such size", descriptor.text()),
+          "accepted: batch, tokens, kv_heads, context, rotary_dim (where it rotates), page_size and hnd (where it is "
+          "paged), ragged, scattered, pattern");
     }
   }
   if (sizes.context == 0) sizes.context = 2 * sizes.tokens;
+  sizes.cache.max_length = sizes.context;
+  if (descriptor.cache == KvAddressing::paged && sizes.cache.page_size < 0) sizes.cache.page_size = 16;
   const double rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
   const double bytes = 4 * descriptor.head_dim * rows * static_cast<double>(sizes.tokens + sizes.context);
   if (bytes > 64.0 * (1ULL << 30)) {
@@ -302,41 +319,12 @@ void add_rotation(Tensors& tensors, const Sizes& sizes) {
     auto* values = reinterpret_cast<float*>(storage.get());
     for (std::int64_t i = 0; i < sizes.context * pairs; ++i) {
       const double exponent = -static_cast<double>(i % pairs) / static_cast<double>(pairs);
-      const double angle = static_cast<double>(i / pairs) * std::pow(10000.0, exponent);
+      const std::int64_t position = i / pairs;
+      const double angle = static_cast<double>(position) * std::pow(10000.0, exponent);
       values[i] = static_cast<float>(is_sine ? std::sin(angle) : std::cos(angle));
     }
     tensors.add(dense(is_sine ? "sines" : "cosines", "F32", {sizes.context, pairs}, nullptr), std::move(storage));
   }
-}
-
-/// Where the last new token fits, if positions and lengths are what is given.
-std::int64_t longest(const Tensors& inputs) {
-  const Tensor& key = *inputs.find("key");
-  const std::int64_t tokens = key.shape.size() == 4 ? key.shape[1] : 0;
-  const Tensor* positions = inputs.find("positions");
-  const Tensor* lengths = positions == nullptr ? inputs.find("lengths") : nullptr;
-  const Tensor* starts = positions == nullptr ? lengths : positions;
-  if (starts == nullptr) return tokens;
-  kv_cache::require_type(*starts, "I32");
-  std::int64_t last = 0;
-  for (std::int64_t i = 0; i < starts->elements(); ++i)
-    last = std::max<std::int64_t>(last, static_cast<const std::int32_t*>(starts->data)[i]);
-  return last + (positions == nullptr ? tokens : 1);
-}
-
-std::int64_t max_length_of(const Tensors& inputs, const Tensors& caches, const Numbers& numbers) {
-  std::int64_t most = -1;
-  for (const auto& [name, value] : numbers) {
-    if (name != "max_length") {
-      reject(fmt::format("number {}", name), "kv_append has no such launch argument", "accepted: max_length");
-    }
-    most = whole_number(name, value, 0, std::numeric_limits<std::int32_t>::max());
-  }
-  if (most >= 0) return most;
-  const Tensor* cache = caches.find(kCacheNames[0]);
-  if (cache != nullptr && cache->shape.size() == 4) return cache->shape[1];
-  const Tensor* cosines = inputs.find("cosines");
-  return cosines != nullptr && cosines->shape.size() == 2 ? cosines->shape[0] : longest(inputs);
 }
 
 }  // namespace
@@ -358,13 +346,20 @@ void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const KvAppend descriptor = parse(text);
-  constexpr std::string_view kNames[] = {"key", "value", "lengths", "positions", "counts", "cosines", "sines"};
+  constexpr std::string_view kNames[] = {"key",    "value",   "lengths", "positions",
+                                         "counts", "cosines", "sines",   "page_table"};
   for (const Tensor& input : inputs) {
     const bool known = std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames) ||
                        input.name == kCacheNames[0] || input.name == kCacheNames[1];
     if (known) continue;
     reject(fmt::format("tensor {}", input.name), "kv_append has no such input",
            fmt::format("accepted: {}, key_cache, value_cache", fmt::join(kNames, ", ")));
+  }
+  CacheNumbers launch;
+  for (const auto& [name, value] : numbers) {
+    if (launch.set(descriptor.cache, name, value)) continue;
+    reject(fmt::format("number {}", name), "kv_append has no such launch argument",
+           fmt::format("accepted: {}", CacheNumbers::names(descriptor.cache)));
   }
   Tensors taken;
   for (const std::string_view name : kNames) taken.take(inputs, name);
@@ -376,8 +371,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   if (caches.list().size() == 1) {
     reject(fmt::format("{} alone", caches.list()[0].name), "a launch writes both caches", "give both, or neither");
   }
-  const std::int64_t max_length = max_length_of(taken, caches, numbers);
-  return std::make_unique<KvAppendProblem>(descriptor, std::move(taken), std::move(caches), max_length);
+  return std::make_unique<KvAppendProblem>(descriptor, std::move(taken), std::move(caches), launch);
 }
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
@@ -398,7 +392,11 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     add_lengths(inputs, sizes, random);
   }
   if (descriptor.rotary != Rotary::none) add_rotation(inputs, sizes);
-  return std::make_unique<KvAppendProblem>(descriptor, std::move(inputs), Tensors{}, sizes.context);
+  if (descriptor.cache == KvAddressing::paged) {
+    kv_cache::add_page_table(inputs, sizes.batch, sizes.context, sizes.cache.page_size, sizes.ragged || sizes.scattered,
+                             random.bits());
+  }
+  return std::make_unique<KvAppendProblem>(descriptor, std::move(inputs), Tensors{}, sizes.cache);
 }
 
 }  // namespace cubit::ops::kv_append

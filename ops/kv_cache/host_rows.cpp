@@ -102,23 +102,6 @@ const Tensor* Tensors::find(std::string_view name) const {
   return found == list_.end() ? nullptr : &*found;
 }
 
-std::int64_t CacheShape::row(std::int64_t sequence, std::int64_t token, std::int64_t head) const {
-  if (token < 0 || token >= max_length) return -1;
-  return (sequence * max_length + token) * kv_heads + head;
-}
-
-cubit_kv_cache CacheShape::arguments(const RowFormat& format) const {
-  cubit_kv_cache cache{};
-  for (std::int64_t* strides : {cache.key_strides, cache.value_strides}) {
-    strides[2] = format.row_elements();
-    strides[1] = kv_heads * strides[2];
-    strides[0] = max_length * strides[1];
-  }
-  cache.kv_heads = static_cast<std::int32_t>(kv_heads);
-  cache.max_length = static_cast<std::int32_t>(max_length);
-  return cache;
-}
-
 void load_row(Element element, const char* src, int channels, float* dst) {
   for (int channel = 0; channel < channels; ++channel) {
     std::uint16_t bits = 0;
@@ -170,7 +153,7 @@ std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int chan
 
 void compare_rows(const char* name, const RowFormat& format, const CacheShape& shape, const char* expected,
                   const void* got, Problem::Comparison& comparison) {
-  const std::int64_t rows = shape.batch * shape.max_length * shape.kv_heads;
+  const std::int64_t rows = shape.rows();
   const std::int64_t row_bytes = format.row_bytes();
   const char* found = static_cast<const char*>(got);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -179,10 +162,8 @@ void compare_rows(const char* name, const RowFormat& format, const CacheShape& s
     if (std::memcmp(wanted, given, row_bytes) == 0) continue;
     if (comparison.error++ > 0) continue;
     const auto byte = std::mismatch(wanted, wanted + row_bytes, given).first - wanted;
-    comparison.worst = fmt::format("{}, sequence {}, token {}, head {}: byte {} is {:#04x}, not {:#04x}", name,
-                                   row / shape.kv_heads / shape.max_length, row / shape.kv_heads % shape.max_length,
-                                   row % shape.kv_heads, byte, static_cast<unsigned char>(given[byte]),
-                                   static_cast<unsigned char>(wanted[byte]));
+    comparison.worst = fmt::format("{}, {}: byte {} is {:#04x}, not {:#04x}", name, shape.describe(row), byte,
+                                   static_cast<unsigned char>(given[byte]), static_cast<unsigned char>(wanted[byte]));
   }
 }
 

@@ -58,7 +58,13 @@ void add_format(codegen::PlanHeader& header, const RowFormat& format) {
   }
 }
 
-std::vector<Decision> row_decisions(const RowFormat& format) {
+void add_addressing(codegen::PlanHeader& header, KvAddressing addressing) {
+  const bool paged = addressing == KvAddressing::paged;
+  header.include(paged ? "rows_paged.cuh" : "rows_contiguous.cuh");
+  header.alias("Rows", paged ? "cubit::PagedRows" : "cubit::ContiguousRows");
+}
+
+std::vector<Decision> row_decisions(const RowFormat& format, KvAddressing addressing) {
   const int lanes = row_lanes(format.head_dim);
   std::string lanes_why = "8 channels each: 16 bytes of 16-bit values in one load or store";
   if (8 * lanes > format.head_dim)
@@ -66,6 +72,9 @@ std::vector<Decision> row_decisions(const RowFormat& format) {
         fmt::format("; {} of them idle, so that a row's lanes are a power of two", lanes - format.head_dim / 8);
   return {{"lanes per row", std::to_string(lanes), std::move(lanes_why)},
           {"format", format_name(format), fmt::format("as the descriptor asks: rows of {} bytes", format.row_bytes())},
+          {"cache", addressing == KvAddressing::paged ? "paged" : "contiguous",
+           addressing == KvAddressing::paged ? "a row's page comes from the table; page size and order are arguments"
+                                             : "a row's place follows from strides"},
           {"threads", std::to_string(kThreads),
            "the fewest that fill an SM's 2048 within its 32 blocks: small launches meet many SMs"},
           {"rows per block", std::to_string(rows_per_block(format.head_dim)), "each once, key and value together"}};
@@ -77,12 +86,21 @@ DivideBy divide_by(std::int64_t divisor) {
   return {static_cast<unsigned>(divisor), static_cast<unsigned>(multiplier), shift};
 }
 
-void check_cache(const RowFormat& format, const cubit_kv_cache& cache) {
+void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_kv_cache& cache) {
   require_argument(cache.max_length >= 0, "cache.max_length", "it must not be negative", cache.max_length);
   require_pointer(cache.key != nullptr || cache.max_length == 0, "cache.key");
   require_pointer(cache.value != nullptr || cache.max_length == 0, "cache.value");
   require_alignment("cache.key", cache.key, cache.key_strides, 3, format.element_bytes(), format.alignment());
   require_alignment("cache.value", cache.value, cache.value_strides, 3, format.element_bytes(), format.alignment());
+  if (addressing == KvAddressing::contiguous) {
+    require_argument(cache.page_size == 0, "cache.page_size", "the descriptor has cache=contiguous", cache.page_size);
+    return;
+  }
+  require_argument(cache.page_size >= 1 && cache.page_size <= 256, "cache.page_size", "it must be from 1 to 256",
+                   cache.page_size);
+  require_argument(cache.pages >= 0, "cache.pages", "it must not be negative", cache.pages);
+  require_pointer(cache.page_table != nullptr || cache.max_length == 0, "cache.page_table");
+  require_alignment("cache.page_table", cache.page_table, &cache.page_table_stride, 1, 4, 4);
 }
 
 std::uint32_t count_rows(int batch, int tokens, int kv_heads) {
@@ -109,6 +127,10 @@ KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cac
   copy_strides(result.value_strides, cache.value_strides, format.element_bytes());
   result.kv_heads = divide_by(cache.kv_heads);
   result.max_length = cache.max_length;
+  result.pages = cache.pages;
+  result.page_table = cache.page_table;
+  result.page_table_stride = cache.page_table_stride;
+  if (cache.page_size > 0) result.page_size = divide_by(cache.page_size);
   return result;
 }
 

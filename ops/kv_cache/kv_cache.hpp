@@ -1,8 +1,8 @@
 // What the operators that write and read rows of a KV cache share: row formats, where rows lie, host caches for problems.
 #pragma once
 
-#include <cubit/kv_cache.h>
 #include <cubit/gqa_decode.hpp>
+#include <cubit/kv_cache.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -62,6 +62,13 @@ Field<Descriptor> element_field(const char* name, const char* meaning, Element D
                                          {{"bf16", Element::bf16}, {"fp16", Element::fp16}});
 }
 
+template <class Descriptor>
+Field<Descriptor> addressing_field() {
+  return word_field<Descriptor, KvAddressing>(
+      {"cache", "contiguous, paged", "contiguous", "one tensor, or pages of 1 to 256 tokens behind a page table"},
+      &Descriptor::cache, {{"contiguous", KvAddressing::contiguous}, {"paged", KvAddressing::paged}});
+}
+
 /// Rules between the fields of a format. `canonical`: the descriptor's text, `text`: as it was given.
 /// Throws Failure(invalid_argument).
 void validate_format(const RowFormat& format, std::string_view text, const std::string& canonical);
@@ -70,13 +77,15 @@ int rows_per_block(int head_dim);
 std::string_view device_type(Element element);
 /// The constants and the alias Format of a plan, and the role headers of the format.
 void add_format(codegen::PlanHeader& header, const RowFormat& format);
-/// Decisions about lanes and the format, the same for every kernel that takes whole rows.
-std::vector<Decision> row_decisions(const RowFormat& format);
+/// The alias Rows of a plan, and its role header.
+void add_addressing(codegen::PlanHeader& header, KvAddressing addressing);
+/// Decisions about lanes, format and addressing, the same for every kernel that takes whole rows.
+std::vector<Decision> row_decisions(const RowFormat& format, KvAddressing addressing);
 
 DivideBy divide_by(std::int64_t divisor);  ///< 1 to 2^31 - 1
 
 /// Throw Failure(invalid_argument) for what <cubit/kv_cache.h> rules out.
-void check_cache(const RowFormat& format, const cubit_kv_cache& cache);
+void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_kv_cache& cache);
 /// batch * tokens * kv_heads, checked.
 std::uint32_t count_rows(int batch, int tokens, int kv_heads);
 KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache);
@@ -120,15 +129,44 @@ struct CacheShape {
   std::int64_t batch = 1;
   std::int64_t max_length = 0;
   std::int64_t kv_heads = 1;
+  // Of a paged cache.
+  std::int64_t page_size = 0;
+  std::int64_t pages = 0;
+  bool heads_outside = false;  ///< a page is [kv_heads, page size, row] ("HND"), not [page size, kv_heads, row]
+  const std::int32_t* table = nullptr;  ///< [batch, columns]
+  std::int64_t columns = 0;
 
-  std::vector<std::int64_t> shape(const RowFormat& format) const {
-    return {batch, max_length, kv_heads, format.row_elements()};
-  }
+  bool is_paged() const { return table != nullptr; }
+  std::int64_t rows() const { return (is_paged() ? pages * page_size : batch * max_length) * kv_heads; }
+  std::vector<std::int64_t> shape(const RowFormat& format) const;
+  const char* dimensions() const;
   /// The number of the row, or -1 for one that does not exist.
   std::int64_t row(std::int64_t sequence, std::int64_t token, std::int64_t head) const;
+  std::string describe(std::int64_t row) const;  ///< "sequence 1, token 3, head 0", or the page
   /// All but the addresses.
   cubit_kv_cache arguments(const RowFormat& format) const;
 };
+
+/// What a launch takes beside tensors, to know a cache's shape.
+struct CacheNumbers {
+  std::int64_t max_length = -1;  ///< -1: not given
+  std::int64_t page_size = -1;
+  std::int64_t pages = -1;
+  bool heads_outside = false;
+
+  static std::string names(KvAddressing addressing);
+  /// False if there is no number of this name.
+  bool set(KvAddressing addressing, std::string_view name, double value);
+};
+
+/// The shape of caches of `batch` sequences. `key_cache` and `page_table` may be null; what neither they nor the numbers say
+/// is `longest` tokens, 16 per page, and the pages that the table names. Throws Failure(invalid_argument).
+CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,
+                       const Tensor* key_cache, const Tensor* page_table, std::int64_t longest);
+
+/// Distinct pages in random order for caches of `context` tokens. `with_gaps`: every sequence's last page is no page.
+void add_page_table(Tensors& tensors, std::int64_t batch, std::int64_t context, std::int64_t page_size, bool with_gaps,
+                    std::uint64_t seed);
 
 /// One row, as formats.md has it: what a kernel must write, bit for bit.
 void quantise_row(const RowFormat& format, const float* src, char* dst);

@@ -14,6 +14,7 @@ using Arguments = cubit_kv_gather_arguments;
 std::vector<Field<KvGather>> make_fields() {
   auto table = kv_cache::format_fields<KvGather>();
   table.push_back(kv_cache::element_field<KvGather>("output", "type of the rows that are written", &KvGather::output));
+  table.push_back(kv_cache::addressing_field<KvGather>());
   return table;
 }
 
@@ -24,7 +25,7 @@ void check_tensors(const KvGather& descriptor, const Arguments& arguments) {
   require_alignment("value", arguments.value, arguments.value_strides, 3, 2, 16);
   require_alignment("from", arguments.from, nullptr, 0, 4, 4);
   require_alignment("to", arguments.to, nullptr, 0, 4, 4);
-  kv_cache::check_cache(kv_cache::format_of(descriptor), arguments.cache);
+  kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
 }
 
 KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& arguments, std::uint32_t rows) {
@@ -57,8 +58,9 @@ KvGather parse(std::string_view text) {
 codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
   kv_cache::add_format(header, kv_cache::format_of(descriptor));
-  header.include("rows_contiguous.cuh").include("types.cuh");
-  header.alias("Rows", "cubit::ContiguousRows").alias("Output", kv_cache::device_type(descriptor.output));
+  kv_cache::add_addressing(header, descriptor.cache);
+  header.include("types.cuh");
+  header.alias("Output", kv_cache::device_type(descriptor.output));
   return codegen::assemble(descriptor.text(), templates::find("kv_gather.cuh"), header.text(), architecture,
                            "kv_gather", {kv_cache::kThreads, 0}, templates::embedded());
 }
@@ -66,7 +68,7 @@ codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Arc
 PlanReport make_report(const KvGather& descriptor) {
   PlanReport report;
   report.family = "kv_gather";
-  report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor));
+  report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor), descriptor.cache);
   return report;
 }
 

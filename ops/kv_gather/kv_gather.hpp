@@ -23,7 +23,7 @@ PlanReport make_report(const KvGather& descriptor);
 Launch encode(const KvGather& descriptor, const void* public_arguments);
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
 
 std::vector<BenchCase> bench_cases();
 

@@ -39,11 +39,18 @@ class KvGatherOperator final : public Operator {
     return "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, or U8 rows for int4_rows\n"
            "from, to [batch] I32 (optional): the tokens of each sequence, the last excluded; default: all\n"
            "key, value [batch, tokens, kv_heads, head_dim]: written; rows of no token are zeros\n"
-           "numbers: tokens (default: as many as the longest sequence gives)";
+           "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
+           "kv_heads, "
+           "row], or [pages, kv_heads, page_size, row] where hnd=1)\n"
+           "numbers: tokens (default: as many as the longest sequence gives), max_length; where cache=paged also hnd "
+           "(0 or "
+           "1)";
   }
   std::string random_help() const override {
-    return fmt::format("batch, tokens, kv_heads, context (tokens in the cache), ragged (1: from and to), {}",
-                       kv_cache::kPatternsHelp);
+    return fmt::format(
+        "batch, tokens, kv_heads, context (tokens in the cache), ragged (1: from and to), page_size and hnd (where "
+        "cache=paged), {}",
+        kv_cache::kPatternsHelp);
   }
   std::vector<BenchCase> bench_cases() const override { return kv_gather::bench_cases(); }
   std::string canonical(std::string_view text) const override { return kv_gather::parse(text).text(); }
@@ -70,7 +77,8 @@ const Operator& kv_gather_operator() {
 std::vector<BenchCase> kv_gather::bench_cases() {
   std::vector<BenchCase> cases;
   const Numbers sizes = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
-  for (const char* format : {"", "kv=fp16,output=fp16", "kv=int4_rows", "kv=int4_rows,groups=4"}) {
+  for (const char* format :
+       {"", "kv=fp16,output=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "kv=int4_rows,groups=4,cache=paged"}) {
     const std::string descriptor = *format == 0 ? "kv_gather" : fmt::format("kv_gather:{}", format);
     cases.push_back({"8192 tokens, 8 KV heads", "all", descriptor, sizes, 0, 0.85});
   }

@@ -13,6 +13,7 @@
 namespace cubit::ops::kv_gather {
 namespace {
 
+using kv_cache::CacheNumbers;
 using kv_cache::CacheShape;
 using kv_cache::dense;
 using kv_cache::reject;
@@ -24,13 +25,18 @@ constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
 constexpr const char* kRowNames[] = {"key", "value"};
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 
+struct LaunchNumbers {
+  std::int64_t tokens = -1;  ///< of the outputs; negative: those of the longest sequence
+  CacheNumbers cache;
+};
+
 class KvGatherProblem final : public Problem {
  public:
-  /// Checks everything; throws Failure(invalid_argument). `tokens`: of the outputs; negative: those of the longest sequence.
-  KvGatherProblem(const KvGather& descriptor, Tensors inputs, std::int64_t tokens)
+  /// Checks everything; throws Failure(invalid_argument).
+  KvGatherProblem(const KvGather& descriptor, Tensors inputs, const LaunchNumbers& numbers)
       : descriptor_(descriptor), format_(kv_cache::format_of(descriptor)), inputs_(std::move(inputs)) {
-    check();
-    tokens_ = tokens < 0 ? longest() : tokens;
+    check(numbers.cache);
+    tokens_ = numbers.tokens < 0 ? longest() : numbers.tokens;
     rows_format_.head_dim = descriptor_.head_dim;
     rows_format_.kv = descriptor_.output == Element::bf16 ? KvFormat::bf16 : KvFormat::fp16;
     rows_shape_ = {shape_.batch, tokens_, shape_.kv_heads};
@@ -46,7 +52,7 @@ class KvGatherProblem final : public Problem {
 
   std::size_t bytes_read() const override {
     std::size_t bytes = 2 * gathered_tokens() * shape_.kv_heads * format_.row_bytes();
-    for (const char* name : {"from", "to"}) {
+    for (const char* name : {"from", "to", "page_table"}) {
       if (const Tensor* tensor = inputs_.find(name)) bytes += tensor->bytes();
     }
     return bytes;
@@ -70,6 +76,7 @@ class KvGatherProblem final : public Problem {
     arguments.cache = shape_.arguments(format_);
     arguments.cache.key = inputs_.address<void>(device_data, kCacheNames[0]);
     arguments.cache.value = inputs_.address<void>(device_data, kCacheNames[1]);
+    arguments.cache.page_table = inputs_.address<const std::int32_t>(device_data, "page_table");
     arguments.from = inputs_.address<const std::int32_t>(device_data, "from");
     arguments.to = inputs_.address<const std::int32_t>(device_data, "to");
     arguments.batch = static_cast<std::int32_t>(shape_.batch);
@@ -103,7 +110,11 @@ class KvGatherProblem final : public Problem {
   }
   std::int64_t gathered_tokens() const {
     std::int64_t sum = 0;
-    for (std::int64_t sequence = 0; sequence < shape_.batch; ++sequence) sum += gathered(sequence, tokens_);
+    for (std::int64_t sequence = 0; sequence < shape_.batch; ++sequence) {
+      const std::int64_t first = number("from", sequence, 0);
+      for (std::int64_t i = 0; i < gathered(sequence, tokens_); ++i)
+        sum += shape_.row(sequence, first + i, 0) >= 0 ? 1 : 0;
+    }
     return sum;
   }
   std::int64_t longest() const {
@@ -113,16 +124,21 @@ class KvGatherProblem final : public Problem {
     return most;
   }
 
-  void check() {
+  void check(const CacheNumbers& numbers) {
     const Tensor& keys = *inputs_.find(kCacheNames[0]);
-    if (keys.shape.size() == 4) shape_ = {keys.shape[0], keys.shape[1], keys.shape[2]};
+    const Tensor* table = inputs_.find("page_table");
+    const bool is_shaped = keys.shape.size() == 4;
+    const bool heads_outside = descriptor_.cache == KvAddressing::paged && numbers.heads_outside;
+    std::int64_t batch = is_shaped ? keys.shape[0] : 0;
+    if (table != nullptr) batch = table->shape.empty() ? 0 : table->shape[0];
+    shape_ = kv_cache::cache_shape(descriptor_.cache, numbers, batch, is_shaped ? keys.shape[heads_outside ? 1 : 2] : 0,
+                                   &keys, table, 0);
     for (const char* name : kCacheNames) {
       const Tensor& cache = *inputs_.find(name);
       kv_cache::require_type(cache, format_.type());
-      kv_cache::require_shape(cache, shape_.shape(format_), "[batch, max_length, kv_heads, row]");
+      kv_cache::require_shape(cache, shape_.shape(format_), shape_.dimensions());
     }
     if (shape_.kv_heads < 1) reject("a key_cache of no heads", "there must be at least one KV head");
-    if (shape_.max_length > kMostTokens) reject(fmt::format("{} tokens", shape_.max_length), "they are too many");
     for (const char* name : {"from", "to"}) {
       const Tensor* tensor = inputs_.find(name);
       if (tensor == nullptr) continue;
@@ -139,6 +155,7 @@ class KvGatherProblem final : public Problem {
       const std::int64_t sequence = item / tokens_;
       if (item % tokens_ >= gathered(sequence, tokens_)) return;
       const std::int64_t token = number("from", sequence, 0) + item % tokens_;
+      if (shape_.row(sequence, token, 0) < 0) return;
       std::vector<float> row(descriptor_.head_dim);
       for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
         kv_cache::dequantise_row(format_, cache + shape_.row(sequence, token, head) * format_.row_bytes(), row.data());
@@ -161,11 +178,11 @@ class KvGatherProblem final : public Problem {
 
 struct Sizes {
   std::int64_t batch = 1;
-  std::int64_t tokens = -1;
   std::int64_t kv_heads = 1;
   std::int64_t context = 64;
   bool ragged = false;
   int pattern = 0;
+  LaunchNumbers launch;
 };
 
 Sizes read_sizes(const KvGather& descriptor, const Numbers& numbers) {
@@ -174,7 +191,7 @@ Sizes read_sizes(const KvGather& descriptor, const Numbers& numbers) {
     if (name == "batch") {
       sizes.batch = whole_number(name, value, 0, 1 << 20);
     } else if (name == "tokens") {
-      sizes.tokens = whole_number(name, value, 1, 1 << 24);
+      sizes.launch.tokens = whole_number(name, value, 1, 1 << 24);
     } else if (name == "kv_heads") {
       sizes.kv_heads = whole_number(name, value, 1, 4096);
     } else if (name == "context") {
@@ -183,13 +200,15 @@ Sizes read_sizes(const KvGather& descriptor, const Numbers& numbers) {
       sizes.ragged = whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
       sizes.pattern = static_cast<int>(whole_number(name, value, 0, kv_cache::kPatterns - 1));
-    } else {
-      reject(fmt::format("size {}", name), "kv_gather has no such size",
-             "accepted: batch, tokens, kv_heads, context, ragged, pattern");
+    } else if (name == "max_length" || !sizes.launch.cache.set(descriptor.cache, name, value)) {
+      reject(fmt::format("size {}", name), fmt::format("{} has no such size", descriptor.text()),
+             "accepted: batch, tokens, kv_heads, context, page_size and hnd (where it is paged), ragged, pattern");
     }
   }
+  sizes.launch.cache.max_length = sizes.context;
+  if (descriptor.cache == KvAddressing::paged && sizes.launch.cache.page_size < 0) sizes.launch.cache.page_size = 16;
   const double rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
-  const auto tokens = static_cast<double>(std::max<std::int64_t>(sizes.tokens, 0) + sizes.context);
+  const auto tokens = static_cast<double>(std::max<std::int64_t>(sizes.launch.tokens, 0) + sizes.context);
   const double bytes = 4 * descriptor.head_dim * rows * tokens;
   if (bytes > 64.0 * (1ULL << 30)) {
     reject(fmt::format("tensors of {:.0f} GiB", bytes / (1ULL << 30)), "made-up data is limited to 64 GiB",
@@ -232,18 +251,20 @@ void add_ends(Tensors& tensors, const Sizes& sizes, Random& random) {
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const KvGather descriptor = parse(text);
-  constexpr std::string_view kNames[] = {kCacheNames[0], kCacheNames[1], "from", "to"};
+  constexpr std::string_view kNames[] = {kCacheNames[0], kCacheNames[1], "from", "to", "page_table"};
   for (const Tensor& input : inputs) {
     if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
     reject(fmt::format("tensor {}", input.name), "kv_gather has no such input",
            fmt::format("accepted: {}", fmt::join(kNames, ", ")));
   }
-  std::int64_t tokens = -1;
+  LaunchNumbers launch;
   for (const auto& [name, value] : numbers) {
-    if (name != "tokens") {
-      reject(fmt::format("number {}", name), "kv_gather has no such launch argument", "accepted: tokens");
+    if (name == "tokens") {
+      launch.tokens = whole_number(name, value, 0, static_cast<double>(kMostTokens));
+    } else if (!launch.cache.set(descriptor.cache, name, value)) {
+      reject(fmt::format("number {}", name), "kv_gather has no such launch argument",
+             fmt::format("accepted: tokens, {}", CacheNumbers::names(descriptor.cache)));
     }
-    tokens = whole_number(name, value, 0, static_cast<double>(kMostTokens));
   }
   Tensors taken;
   for (const std::string_view name : kNames) taken.take(inputs, name);
@@ -251,7 +272,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     if (taken.find(name) != nullptr) continue;
     reject(fmt::format("tensors without {}", name), "kv_gather needs key_cache and value_cache");
   }
-  return std::make_unique<KvGatherProblem>(descriptor, std::move(taken), tokens);
+  return std::make_unique<KvGatherProblem>(descriptor, std::move(taken), launch);
 }
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
@@ -260,13 +281,19 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   const Sizes sizes = read_sizes(descriptor, numbers);
   Random random(seed);
   Tensors inputs;
-  const CacheShape shape{sizes.batch, sizes.context, sizes.kv_heads};
+  const CacheNumbers& cache = sizes.launch.cache;
+  CacheShape shape{.batch = sizes.batch, .max_length = sizes.context, .kv_heads = sizes.kv_heads};
+  if (descriptor.cache == KvAddressing::paged) {
+    kv_cache::add_page_table(inputs, sizes.batch, sizes.context, cache.page_size, sizes.ragged, random.bits());
+    shape = kv_cache::cache_shape(descriptor.cache, cache, sizes.batch, sizes.kv_heads, nullptr,
+                                  inputs.find("page_table"), 0);
+  }
   for (const char* name : kCacheNames) {
     inputs.add(dense(name, format.type(), shape.shape(format), nullptr),
-               random_cache(format, sizes.batch * sizes.context * sizes.kv_heads, sizes.pattern, random.bits()));
+               random_cache(format, shape.rows(), sizes.pattern, random.bits()));
   }
   if (sizes.ragged) add_ends(inputs, sizes, random);
-  return std::make_unique<KvGatherProblem>(descriptor, std::move(inputs), sizes.tokens);
+  return std::make_unique<KvGatherProblem>(descriptor, std::move(inputs), sizes.launch);
 }
 
 }  // namespace cubit::ops::kv_gather

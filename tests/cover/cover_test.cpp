@@ -8,7 +8,7 @@
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
 // run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 84 descriptors
-// of gqa_decode, 62 of the operators of cache rows and 3 of stream_read as 237 kernels, which hold all 757 pairs. Skipped
+// of gqa_decode, 61 of the operators of cache rows and 3 of stream_read as 236 kernels, which hold all 831 pairs. Skipped
 // where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
@@ -57,6 +57,13 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     if (operator_of(descriptor) == "kv_append") cases.push_back(kScattered);
     const bool rotates = descriptor.find("rotary=") != std::string::npos;
     for (auto& numbers : cases) numbers.insert(numbers.end(), {{"tokens", 9}, {"pattern", pattern}});
+    if (descriptor.find("cache=paged") != std::string::npos) {
+      static constexpr double kPageSizes[] = {1, 16, 7, 256, 33};
+      for (auto& numbers : cases) {
+        numbers.emplace_back("page_size", kPageSizes[index % std::size(kPageSizes)]);
+        numbers.emplace_back("hnd", static_cast<double>(index / 2 % 2));
+      }
+    }
     if (rotates) cases.back().emplace_back("rotary_dim", 16 * (1 + static_cast<double>(index % 4)));
     cases.push_back({{"batch", 1}, {"tokens", 17}, {"context", 17}, {"kv_heads", 1}, {"pattern", 3}});
     return cases;

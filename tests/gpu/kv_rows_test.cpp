@@ -18,6 +18,7 @@ std::vector<std::string> append_texts() {
     for (KvAppend& format : formats) {
       format.rotary = static_cast<Rotary>(texts.size() % 3);
       format.input = texts.size() % 2 == 0 ? Element::bf16 : Element::fp16;
+      format.cache = texts.size() / 2 % 2 == 0 ? KvAddressing::contiguous : KvAddressing::paged;
       texts.push_back(format.text());
     }
   }
@@ -30,7 +31,7 @@ std::string gather_text(std::string text) {
   const std::size_t input = text.find("input=");
   if (input != std::string::npos) text.replace(input, std::string("input").size(), "output");
   const std::size_t rotary = text.find("rotary=");
-  if (rotary != std::string::npos) text.resize(rotary - 1);
+  if (rotary != std::string::npos) text.erase(rotary - 1, text.find(',', rotary) - (rotary - 1));
   return text;
 }
 
@@ -50,7 +51,7 @@ TEST_F(KvRowsGpu, EveryFormat) {
 }
 
 TEST_F(KvRowsGpu, ManyRows) {
-  for (const char* fields : {"", ":kv=int4_rows,groups=4"}) {
+  for (const char* fields : {"", ":kv=int4_rows,groups=4", ":kv=int4_rows,groups=4,cache=paged"}) {
     expect_good(std::string("kv_append") + fields, {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}});
     expect_good(std::string("kv_append") + fields, {{"batch", 512}, {"tokens", 1}, {"kv_heads", 8}, {"context", 5}});
     expect_good(std::string("kv_gather") + fields, {{"batch", 3}, {"context", 5000}, {"kv_heads", 8}});

@@ -86,6 +86,11 @@ constexpr Mutant kMutants[] = {
     {"append_rows_beyond_the_last", "kv_append", "batch=1,tokens=3", "kv_append.cuh",
      "const bool stored = index < args.rows && row.exists && has_channels;",
      "const bool stored = row.exists && has_channels;", "race in global memory", kNotRun},
+    {"append_to_a_page_that_is_none", "kv_append:cache=paged", "batch=2,tokens=30,context=40,scattered=1",
+     "rows_paged.cuh", "page >= 0 && page < cache.pages", "true", "are in no allocation", kNotRun},
+    {"page_table_beyond_its_end", "kv_append:cache=paged", "batch=1,tokens=30,context=40,scattered=1", "rows_paged.cuh",
+     "if (position < 0 || position >= cache.max_length) return", "if (position < 0) return", "are in no allocation",
+     kNotRun},
     {"gather_beyond_the_end", "kv_gather", "batch=2,context=7,ragged=1", "kv_gather.cuh", "if (!row.exists) return;",
      "", "are in no allocation", kNotRun},
 

@@ -39,7 +39,8 @@ std::vector<KvAppend> all_appends() {
   for (const auto& format : all_formats())
     for (const Element input : {Element::bf16, Element::fp16})
       for (const Rotary rotary : {Rotary::none, Rotary::interleaved, Rotary::half_split})
-        all.push_back({format.head_dim, format.kv, format.groups, input, rotary});
+        for (const KvAddressing cache : {KvAddressing::contiguous, KvAddressing::paged})
+          all.push_back({format.head_dim, format.kv, format.groups, input, rotary, cache});
   return all;
 }
 
@@ -47,7 +48,8 @@ std::vector<KvGather> all_gathers() {
   std::vector<KvGather> all;
   for (const auto& format : all_formats())
     for (const Element output : {Element::bf16, Element::fp16})
-      all.push_back({format.head_dim, format.kv, format.groups, output});
+      for (const KvAddressing cache : {KvAddressing::contiguous, KvAddressing::paged})
+        all.push_back({format.head_dim, format.kv, format.groups, output, cache});
   return all;
 }
 
@@ -100,10 +102,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "half_split"},
         Refused{"kv_append:output=fp16",
                 "descriptor \"kv_append:output=fp16\": kv_append has no field output; accepted fields: head_dim, kv, "
-                "groups, input, rotary"},
+                "groups, input, rotary, cache"},
         Refused{"kv_gather:rotary=none",
                 "descriptor \"kv_gather:rotary=none\": kv_gather has no field rotary; accepted fields: head_dim, kv, "
-                "groups, output"},
+                "groups, output, cache"},
         Refused{"kv_gather:kv=int3",
                 "descriptor \"kv_gather:kv=int3\": int3 is not a value of kv; accepted: bf16, fp16, int4_rows"}));
 
@@ -187,6 +189,36 @@ TEST(KvRowsLaunch, HasALaneGroupForEveryRow) {
   const auto gather = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 256);
   const Launch wide = kv_gather::encode(kv_gather::parse("kv_gather:head_dim=256"), &gather);
   EXPECT_EQ(wide.shape.grid[0], (3u * 7 * 5 + 3) / 4) << "4 rows of 32 lanes in a block";
+}
+
+TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
+  auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
+  const auto refused = [&](const char* text, const std::string& sentence) {
+    try {
+      kv_append::encode(kv_append::parse(text), &arguments);
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.what(), sentence);
+    }
+  };
+  refused("kv_append:cache=paged", "cache.page_size = 0: it must be from 1 to 256");
+  arguments.cache.page_size = 257;
+  refused("kv_append:cache=paged", "cache.page_size = 257: it must be from 1 to 256");
+  arguments.cache.page_size = 24;
+  refused("kv_append", "cache.page_size = 24: the descriptor has cache=contiguous");
+  arguments.cache.pages = -1;
+  refused("kv_append:cache=paged", "cache.pages = -1: it must not be negative");
+  arguments.cache.pages = 9;
+  refused("kv_append:cache=paged", "cache.page_table = NULL: the tensor is needed");
+  arguments.cache.page_table = static_cast<const std::int32_t*>(address(0x6000));
+  arguments.cache.page_table_stride = 5;
+  const Launch launch = kv_append::encode(kv_append::parse("kv_append:cache=paged"), &arguments);
+  KvAppendArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.cache.page_size.divisor, 24u);
+  EXPECT_EQ(parameters.cache.pages, 9);
+  EXPECT_EQ(parameters.cache.page_table_stride, 5);
+  EXPECT_EQ(parameters.cache.page_table, address(0x6000));
 }
 
 TEST(KvRowsLaunch, OfNothingIsEmptyWhateverThePointers) {
@@ -356,6 +388,70 @@ TEST(KvAppendProblem, WithoutCachesHasOnesOfZerosAsLongAsNeeded) {
   EXPECT_EQ(std::count(bytes, bytes + problem->outputs()[1].bytes(), 0), 2 * 9 * 2 * 128);
 }
 
+/// The same in pages of 2 tokens: sequence 0 has page 2 and one that is none, sequence 1 pages 0 and 1.
+struct PagedCase : Case {
+  std::vector<std::int32_t> table = {2, 7, 0, 1};
+
+  PagedCase() {
+    text = "kv_append:head_dim=64,cache=paged";
+    for (const int i : {2, 3}) tensors[i].shape = {4, 2, 2, 64};
+    tensors.push_back({"page_table", "I32", {2, 2}, {}, table.data()});
+    lengths = {0, 1};
+  }
+};
+
+TEST(KvAppendProblem, FindsRowsThroughThePageTable) {
+  PagedCase one;
+  std::vector<std::uint16_t> expected = one.cache;
+  const auto write = [&](std::size_t first_row, std::size_t rows) {
+    std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(first_row * 64), rows * 64, std::uint16_t{0x3f80});
+  };
+  write(2 * 4, 4);  // sequence 0, tokens 0 and 1: all of page 2; its third token is in page 7, of 4
+  write(2, 2 + 4);  // sequence 1, token 1: the second of page 0; tokens 2 and 3: page 1
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(one.problem()->compare(got).error, 0);
+  EXPECT_EQ(one.problem()->bytes_written(), 2u * 5 * 2 * 128);
+
+  one.numbers["hnd"] = 1;
+  one.text = "kv_append:head_dim=64,cache=paged";
+  expected = one.cache;
+  write(2 * 4, 4);
+  write(1, 1);  // page 0, token 1 of head 0
+  write(3, 1);  // and of head 1
+  write(4, 4);
+  EXPECT_EQ(one.problem()->compare(got).error, 0);
+}
+
+TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
+  const auto refused = [](const std::string& sentence, auto change) {
+    PagedCase one;
+    change(one);
+    try {
+      one.problem();
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
+    }
+  };
+  refused("tensors without page_table: the descriptor has cache=paged", [](Case& c) { c.tensors.pop_back(); });
+  refused("tensor page_table: the descriptor has cache=contiguous", [](Case& c) { c.text = "kv_append:head_dim=64"; });
+  refused("tensor page_table [2]: it must have the dimensions", [](Case& c) { c.tensors.back().shape = {2}; });
+  refused("max_length = 5: the page table has room for 4 tokens", [](Case& c) { c.numbers["max_length"] = 5; });
+  refused("pages of 512 tokens: a page has 1 to 256 tokens", [](Case& c) { c.tensors[2].shape = {0, 512, 2, 64}; });
+  refused("must have the dimensions [pages, page_size, kv_heads, row]", [](Case& c) {
+    c.tensors[3].shape = {3, 2, 2, 64};
+  });
+  refused("accepted: max_length, page_size, pages, hnd", [](Case& c) { c.numbers["speed"] = 1; });
+}
+
+TEST(KvAppendProblem, WithoutPagesHasThoseThatTheTableNames) {
+  PagedCase one;
+  one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{8, 16, 2, 64}));
+  one.numbers = {{"page_size", 4}, {"pages", 20}, {"hnd", 1}};
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{20, 2, 4, 64}));
+}
+
 struct BadCase {
   const char* sentence;
   void (*change)(Case&);
@@ -417,6 +513,20 @@ TEST(KvGatherProblem, GivesTheRowsOfEachSequence) {
   EXPECT_EQ(problem->compare(got).error, 0);
 }
 
+TEST(KvGatherProblem, FindsRowsThroughThePageTable) {
+  PagedCase one;
+  std::fill(one.cache.begin() + 2 * 256, one.cache.begin() + 3 * 256, std::uint16_t{0x3f80});  // page 2 is sequence 0's
+  std::vector<Tensor> tensors = {one.tensors[2], one.tensors[3], one.tensors.back()};
+  const auto problem = find_operator("kv_gather").problem("kv_gather:head_dim=64,cache=paged", tensors, {});
+  ASSERT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 4, 2, 64}));
+  std::vector<std::uint16_t> expected(2 * 4 * 128, 0x4000);
+  std::fill(expected.begin(), expected.begin() + 256, std::uint16_t{0x3f80});
+  std::fill(expected.begin() + 256, expected.begin() + 512, std::uint16_t{0});  // page 7 is none
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+  EXPECT_EQ(problem->bytes_written(), 2u * 6 * 2 * 128);
+}
+
 TEST(KvRowsProblem, SizesThatAreNotKnownAreRefused) {
   for (const Numbers& sizes : {Numbers{{"bach", 1}}, Numbers{{"tokens", 0}}, Numbers{{"rotary_dim", 32}},
                                Numbers{{"pattern", 6}}, Numbers{{"batch", 1 << 20}, {"context", 1 << 27}}}) {
@@ -437,7 +547,7 @@ TEST(KvRowsBench, CasesAreCanonicalAndTheirSizesThoseOfRandomData) {
   }
 }
 
-// Every third descriptor, each for one architecture in turn; tests/cover compiles every pair of field values.
+// Every fifth descriptor, each for one architecture in turn; tests/cover compiles every pair of field values.
 TEST(KvRowsPlan, CompilesForEveryArchitectureWithoutSpills) {
   std::shared_ptr<const runtime::Compiler> compiler;
   try {
@@ -450,8 +560,8 @@ TEST(KvRowsPlan, CompilesForEveryArchitectureWithoutSpills) {
   std::vector<std::string> texts;
   for (const KvAppend& descriptor : all_appends()) texts.push_back(descriptor.text());
   for (const KvGather& descriptor : all_gathers()) texts.push_back(descriptor.text());
-  for (std::size_t i = 0; i < texts.size(); i += 3) {
-    const char* architecture = kArchitectures[i / 3 % std::size(kArchitectures)];
+  for (std::size_t i = 0; i < texts.size(); i += 5) {
+    const char* architecture = kArchitectures[i / 5 % std::size(kArchitectures)];
     SCOPED_TRACE(texts[i] + " for " + architecture);
     const auto specialisation = find_operator(texts[i]).specialise(texts[i], codegen::find_architecture(architecture));
     const auto resources = compiler->compile(specialisation->source()).resources;

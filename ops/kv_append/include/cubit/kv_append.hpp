@@ -3,6 +3,7 @@
 
 #include <cubit/kv_append.h>
 #include <cubit/gqa_decode.hpp>  // Element, KvFormat
+#include <cubit/kv_cache.hpp>
 
 #include <compare>
 #include <string>
@@ -24,6 +25,7 @@ struct KvAppend {
   int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
   Element input = Element::bf16;
   Rotary rotary = Rotary::none;
+  KvAddressing cache = KvAddressing::contiguous;
 
   auto operator<=>(const KvAppend&) const = default;
 
@@ -39,6 +41,7 @@ struct KvAppend {
     if (groups != standard.groups) add("groups", std::to_string(groups));
     if (input != standard.input) add("input", "fp16");
     if (rotary != standard.rotary) add("rotary", rotary == Rotary::interleaved ? "interleaved" : "half_split");
+    if (cache != standard.cache) add("cache", "paged");
     return "kv_append" + fields;
   }
 };

@@ -3,6 +3,7 @@
 
 #include <cubit/kv_gather.h>
 #include <cubit/gqa_decode.hpp>  // Element, KvFormat
+#include <cubit/kv_cache.hpp>
 
 #include <compare>
 #include <string>
@@ -16,6 +17,7 @@ struct KvGather {
   KvFormat kv = KvFormat::bf16;
   int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
   Element output = Element::bf16;
+  KvAddressing cache = KvAddressing::contiguous;
 
   auto operator<=>(const KvGather&) const = default;
 
@@ -30,6 +32,7 @@ struct KvGather {
     if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
     if (groups != standard.groups) add("groups", std::to_string(groups));
     if (output != standard.output) add("output", "fp16");
+    if (cache != standard.cache) add("cache", "paged");
     return "kv_gather" + fields;
   }
 };
