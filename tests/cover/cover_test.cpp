@@ -51,7 +51,7 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
   // Sequences that end beyond the cache, empty ones, tokens that go nowhere: see the operators' random problems.
   static const Problem::Numbers kRows = {{"batch", 5}, {"context", 41}, {"kv_heads", 3}, {"ragged", 1}};
   static const Problem::Numbers kScattered = {{"batch", 3}, {"context", 50}, {"kv_heads", 2}, {"scattered", 1}};
-  if (operator_of(descriptor) == "stream_read") return {{{"bytes", 50000 * 16 + 48}}};
+  if (operator_of(descriptor).starts_with("stream_")) return {{{"bytes", 50000 * 16 + 48}}};
   if (operator_of(descriptor) == "kv_append" || operator_of(descriptor) == "kv_gather") {
     std::vector<Problem::Numbers> cases = {kRows};
     if (operator_of(descriptor) == "kv_append") cases.push_back(kScattered);

@@ -95,6 +95,12 @@ TEST_F(KvRowsGpu, GraphReplaysWithChangedLengths) {
   device().destroy_stream(stream);
 }
 
+TEST_F(KvRowsGpu, StreamCopyCopiesEveryByte) {
+  for (const std::string text : {"stream_copy", "stream_copy:blocks_per_sm=2", "stream_copy:blocks_per_sm=8"}) {
+    for (const double bytes : {16, 32, 4096, 1000000, 12345680, 80000000}) expect_good(text, {{"bytes", bytes}});
+  }
+}
+
 TEST_F(KvRowsGpu, SameInputsSameBits) {
   for (const std::string text : {"kv_append:kv=int4_rows,groups=4,rotary=interleaved", "kv_gather:kv=int4_rows"}) {
     const Problem problem =
