@@ -8,14 +8,41 @@
 // Quantising, per group, in float: lo and hi the extremes, q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) + 1e-8)), 0, 15),
 // scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated to ±65504. A shift of zero is stored as +0.
 //
-// Per lane: 16 minima and maxima, 4 instructions per halving of the group, 2 divisions whose divisor a group shares, and
-// 7 per channel. Interface: see row_16bit.cuh.
+// Per lane: 14 minima and maxima, 4 instructions per halving of the group, one reciprocal, and 6 instructions per channel,
+// of which a division is two. Interface: see row_16bit.cuh.
 #pragma once
 
 #include "row_lanes.cuh"
 #include "types.cuh"
 
 namespace cubit {
+
+/// x / divisor in two instructions: a product with the divisor's reciprocal, which is kept in two parts. Rounded to a whole
+/// number it is what the rounded quotient is, wherever divides_by_reciprocal(divisor): tests/ops tries every quotient from
+/// 0 to 15 that is near enough to a half for the two to differ. By 15 it is the rounded quotient of any x.
+class Reciprocal {
+ public:
+  __device__ __forceinline__ explicit Reciprocal(float divisor)
+      : nearest_(1.f / divisor), rest_(__fmul_rn(__fmaf_rn(-divisor, nearest_, 1.f), nearest_)) {}
+  __device__ __forceinline__ float operator()(float x) const { return __fmaf_rn(x, nearest_, __fmul_rn(x, rest_)); }
+
+ private:
+  float nearest_;
+  float rest_;
+};
+
+/// Not where the second part would be subnormal, nor where the fraction is all ones: its reciprocal is the one that ends
+/// farthest from a float, and a half times 1 + 2^-24 comes out as a half.
+__device__ __forceinline__ bool divides_by_reciprocal(float divisor) {
+  return divisor < 0x1p60f && (__float_as_uint(divisor) & 0x7fffffu) != 0x7fffffu;
+}
+
+/// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed elsewhere,
+/// for the divisor is at least the group's width.
+struct Division {
+  float divisor;
+  __device__ __forceinline__ float operator()(float x) const { return fminf(x / divisor, 15.f); }
+};
 
 template <int kChannels, int kGroups>
 class RowInt4 {
@@ -36,17 +63,19 @@ class RowInt4 {
     const Range range = range_of_group(values, lane);
     const float width = range.highest - range.lowest;
     const float divisor = width + 1e-8f;
-    uint32 word = 0;
-#pragma unroll
-    for (int i = kLaneChannels - 1; i >= 0; --i) {
-      const float steps = fminf((values[i] - range.lowest) * 15.f / divisor, 15.f);
-      // 2^23 · 1.5 leaves no bits for a fraction: the sum rounds to a whole number, ties to even, in its low bits.
-      word = 16 * word + __float_as_uint(steps + kRounder);
+    uint32 word;
+    float scale;
+    if (divides_by_reciprocal(divisor)) {
+      word = nibbles(values, range.lowest, Reciprocal(divisor));
+      scale = Reciprocal(15.f)(width);
+    } else {
+      word = nibbles(values, range.lowest, Division{divisor});
+      scale = width / 15.f;
     }
     if (!stored) return;
-    store_global(row + kHeaderBytes + 4 * lane, word - kRounderNibbles);
+    store_global(row + kHeaderBytes + 4 * lane, word);
     if (lane % kGroupLanes != 0) return;
-    const uint32 pair = Pair<Half>::pack(saturated(width / 15.f), saturated(range.lowest));
+    const uint32 pair = Pair<Half>::pack(saturated(scale), saturated(range.lowest));
     store_global(row + 4 * (lane / kGroupLanes), pair);
   }
 
@@ -72,9 +101,21 @@ class RowInt4 {
     float lowest;
     float highest;
   };
+  /// 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, ties to even, in its low bits.
   static constexpr float kRounder = 12582912.f;
   /// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
   static constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
+
+  template <class DivideBy>
+  static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, DivideBy steps) {
+    uint32 word = 0;
+#pragma unroll
+    for (int i = kLaneChannels - 1; i >= 0; --i) {
+      const float rounded = steps((values[i] - lowest) * 15.f) + kRounder;
+      word = 16 * word + __float_as_uint(rounded);
+    }
+    return word - kRounderNibbles;
+  }
 
   static __device__ __forceinline__ float saturated(float value) { return fminf(fmaxf(value, -65504.f), 65504.f); }
 
