@@ -114,8 +114,9 @@ using Numbers = std::map<std::string, double>;  ///< "softmax_scale" -> 0.0883
 class Problem {
  public:
   virtual ~Problem() = default;
-  virtual const std::vector<Tensor>& inputs() const = 0;   ///< host data, owned by the problem, dense
-  virtual const std::vector<Tensor>& outputs() const = 0;  ///< shapes and types; data is null
+  virtual const std::vector<Tensor>& inputs() const = 0;  ///< host data, owned by the problem, dense
+  /// Shapes and types. `data`: what the launch finds there, where it changes a tensor in part; else null.
+  virtual const std::vector<Tensor>& outputs() const = 0;
   /// Bytes that any implementation must read and write, scales included: the benchmark's floor.
   virtual std::size_t bytes_read() const = 0;
   virtual std::size_t bytes_written() const = 0;

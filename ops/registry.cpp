@@ -5,13 +5,18 @@
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/kv_append/kv_append.hpp"
+#include "ops/kv_gather/kv_gather.hpp"
 #include "ops/operator.hpp"
+#include "ops/stream_copy/stream_copy.hpp"
 #include "ops/stream_read/stream_read.hpp"
 
 namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
-  static const std::array<const Operator*, 2> table = {&gqa_decode_operator(), &stream_read_operator()};
+  static const std::array<const Operator*, 5> table = {&gqa_decode_operator(), &kv_append_operator(),
+                                                       &kv_gather_operator(), &stream_copy_operator(),
+                                                       &stream_read_operator()};
   return table;
 }
 

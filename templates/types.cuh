@@ -19,16 +19,21 @@ struct Bfloat16 {
   uint16 bits;
 };
 
-/// Two 16-bit values in a register, the first in the low half: packing rounds to nearest even.
+/// Two 16-bit values in a register, the first in the low half: packing rounds to nearest even. sm_75 has no instructions
+/// that pack two at once.
 template <class T>
 struct Pair;
 
 template <>
 struct Pair<Half> {
   static __device__ __forceinline__ uint32 pack(float low, float high) {
+#if __CUDA_ARCH__ >= 800
     uint32 result;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
     return result;
+#else
+    return round(low) | round(high) << 16;
+#endif
   }
   static __device__ __forceinline__ float low(uint32 pair) { return widen(static_cast<uint16>(pair)); }
   static __device__ __forceinline__ float high(uint32 pair) { return widen(static_cast<uint16>(pair >> 16)); }
@@ -58,20 +63,37 @@ struct Pair<Half> {
     asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(bits));
     return result;
   }
+  static __device__ __forceinline__ uint32 round(float value) {
+    uint16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
+    return result;
+  }
 };
 
 template <>
 struct Pair<Bfloat16> {
   static __device__ __forceinline__ uint32 pack(float low, float high) {
+#if __CUDA_ARCH__ >= 800
     uint32 result;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
     return result;
+#else
+    return round(low) | round(high) << 16;
+#endif
   }
   static __device__ __forceinline__ float low(uint32 pair) { return __uint_as_float(pair << 16); }
   static __device__ __forceinline__ float high(uint32 pair) { return __uint_as_float(pair & 0xffff0000u); }
   static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
     asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b & 0x7fff7fffu));
     return a;
+  }
+
+ private:
+  /// The one NaN is that of the instruction.
+  static __device__ __forceinline__ uint32 round(float value) {
+    const uint32 bits = __float_as_uint(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffu;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   }
 };
 

@@ -32,7 +32,11 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// stream_read takes whole 16-byte words.
+constexpr std::string_view kReads = "stream_read";
+constexpr std::string_view kCopies = "stream_copy";
+constexpr std::size_t kWritesThatCount = 5;  ///< a fifth of what is read
+
+/// Both take whole 16-byte words.
 std::size_t whole_words(std::size_t bytes) { return std::max<std::size_t>((bytes + 15) / 16, 1) * 16; }
 
 }  // namespace
@@ -68,25 +72,32 @@ Timing time_kernel(const Device& device, const nlohmann::json& facts, const Prob
   return timing;
 }
 
-/// The best plain read of `bytes`: 2, 4 or 8 blocks per multiprocessor.
-const Benchmark::Floor& Benchmark::read_floor(std::size_t bytes) {
-  const std::size_t whole = whole_words(bytes);
-  const auto known = floors_.find(whole);
+FloorKind floor_kind(std::size_t bytes_read, std::size_t bytes_written) {
+  if (kWritesThatCount * bytes_written < bytes_read) return {kReads, bytes_read};
+  return {kCopies, bytes_read + bytes_written};
+}
+
+/// The best plain read or copy: 2, 4 or 8 blocks per multiprocessor.
+const Benchmark::Floor& Benchmark::floor(const FloorKind& kind) {
+  const std::size_t whole = whole_words(kind.kernel == kCopies ? kind.bytes / 2 : kind.bytes);
+  const auto known = floors_.find({kind.kernel, whole});
   if (known != floors_.end()) return known->second;
   Floor best{std::numeric_limits<double>::infinity(), {}};
   // The case is the same for all three: only the kernel's code differs.
-  const Problem problem = Problem::random("stream_read", {{"bytes", static_cast<double>(whole)}}, 1);
+  const std::string kernel(kind.kernel);
+  const Problem problem = Problem::random(kernel, {{"bytes", static_cast<double>(whole)}}, 1);
   for (const int blocks : {2, 4, 8}) {
-    const std::string descriptor = canonical(fmt::format("stream_read:blocks_per_sm={}", blocks));
+    const std::string descriptor = canonical(fmt::format("{}:blocks_per_sm={}", kernel, blocks));
     const Timing timing = time_kernel(device_, facts_, problem, engine_.get(descriptor, kernel_target(facts_)));
     if (timing.microseconds < best.microseconds) best = {timing.microseconds, descriptor};
   }
-  return floors_.emplace(whole, best).first->second;
+  return floors_.emplace(std::pair(kind.kernel, whole), best).first->second;
 }
 
 nlohmann::ordered_json Benchmark::measure(const std::string& descriptor, const Problem& problem, const Kernel& kernel) {
   const Timing timing = time_kernel(device_, facts_, problem, kernel);
-  const Floor& floor = read_floor(problem.bytes_read());
+  const FloorKind kind = floor_kind(problem.bytes_read(), problem.bytes_written());
+  const Floor& best = floor(kind);
   const auto described = nlohmann::json::parse(kernel.describe());
   return {{"descriptor", descriptor},
           {"case", describe_tensors(problem.inputs())},
@@ -97,11 +108,11 @@ nlohmann::ordered_json Benchmark::measure(const std::string& descriptor, const P
           {"commit", kCommit},
           {"arch", described.at("architecture")},
           {"microseconds", timing.microseconds},
-          {"gigabytes_per_second", static_cast<double>(problem.bytes_read()) / timing.microseconds / 1000},
-          {"floor_microseconds", floor.microseconds},
-          {"floor_share", floor.microseconds / timing.microseconds},
-          {"floor_kernel", floor.descriptor},
-          {"bytes", problem.bytes_read()},
+          {"gigabytes_per_second", static_cast<double>(kind.bytes) / timing.microseconds / 1000},
+          {"floor_microseconds", best.microseconds},
+          {"floor_share", best.microseconds / timing.microseconds},
+          {"floor_kernel", best.descriptor},
+          {"bytes", kind.bytes},
           {"bytes_written", problem.bytes_written()},
           {"operations", problem.operations()},
           {"tensor_operations_per_second", facts_.at("tensor_operations_per_second")},
@@ -115,14 +126,15 @@ std::string benchmark_text(const nlohmann::ordered_json& json) {
   const auto number = [&](const char* name) { return json.at(name).get<double>(); };
   const auto text = [&](const char* name) { return json.at(name).get<std::string>(); };
   std::string lines = format_table(
-      {{"kernel"}, {"us", true}, {"GB/s", true}, {"share of the read floor", true}},
+      {{"kernel"}, {"us", true}, {"GB/s", true}, {"share of the floor", true}},
       {{text("descriptor"), fmt::format("{:.1f}", number("microseconds")),
         fmt::format("{:.0f}", number("gigabytes_per_second")), fmt::format("{:.1f}%", 100 * number("floor_share"))},
        {text("floor_kernel"), fmt::format("{:.1f}", number("floor_microseconds")),
         fmt::format("{:.0f}", number("bytes") / number("floor_microseconds") / 1000), "100.0%"}});
-  lines += fmt::format("{} read per launch; median of {} replays of {} launches over {} copies of the inputs; {}, {}\n",
-                       format_bytes(number("bytes")), json.at("replays").get<int>(), json.at("launches").get<int>(),
-                       json.at("copies").get<int>(), text("device"), text("arch"));
+  lines +=
+      fmt::format("{} moved per launch; median of {} replays of {} launches over {} copies of the inputs; {}, {}\n",
+                  format_bytes(number("bytes")), json.at("replays").get<int>(), json.at("launches").get<int>(),
+                  json.at("copies").get<int>(), text("device"), text("arch"));
   if (!json.at("past_l2").get<bool>())
     lines += "The copies do not exceed four times the L2 cache: part of the reads may hit it.\n";
   return lines;

@@ -1,10 +1,12 @@
-// How long a kernel takes, and how long a plain read of the same bytes takes in the same run.
+// How long a kernel takes, and how long a plain read or copy of the same bytes takes in the same run.
 #pragma once
 
 #include <cubit/cubit.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "tools/context.hpp"
 
@@ -25,7 +27,15 @@ int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, st
 /// CUDA-graph replays of at least 8 launches.
 Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel);
 
-/// Measurements on one device in one run: each beside the read floor of its bytes.
+/// What a kernel's floor is: a plain read of what it must read, or, where it must write at least a fifth as much, a plain
+/// copy that moves as many bytes as it reads and writes together.
+struct FloorKind {
+  std::string_view kernel;  ///< "stream_read" or "stream_copy"
+  std::size_t bytes = 0;    ///< that it moves
+};
+FloorKind floor_kind(std::size_t bytes_read, std::size_t bytes_written);
+
+/// Measurements on one device in one run: each beside the floor of its bytes.
 class Benchmark {
  public:
   /// `facts` as Device::describe gives them. All three outlive the object.
@@ -40,12 +50,13 @@ class Benchmark {
     double microseconds = 0;
     std::string descriptor;
   };
-  const Floor& read_floor(std::size_t bytes);
+  const Floor& floor(const FloorKind& kind);
 
   const Device& device_;
   const nlohmann::json& facts_;
   const Engine& engine_;
-  std::map<std::size_t, Floor> floors_;  ///< by bytes: kernels that read the same share a floor
+  /// By kernel and bytes: kernels that move the same share a floor.
+  std::map<std::pair<std::string_view, std::size_t>, Floor> floors_;
 };
 
 /// As measure gives it, for people.

@@ -24,9 +24,11 @@ void DeviceCase::add_copy() {
     if (bytes > 0) device_.upload(addresses.back(), tensor.data, bytes, stream_);
   }
   for (const cubit_tensor& tensor : problem_.outputs()) {
-    const std::vector<std::byte> unwritten(tensor_bytes(tensor), std::byte{0xff});
-    addresses.push_back(buffers_.emplace_back(device_, allocation_bytes(unwritten.size())).data());
-    if (!unwritten.empty()) device_.upload(addresses.back(), unwritten.data(), unwritten.size(), stream_);
+    const std::vector<std::byte> unwritten(tensor.data == nullptr ? tensor_bytes(tensor) : 0, std::byte{0xff});
+    const void* before = tensor.data == nullptr ? unwritten.data() : tensor.data;
+    const std::size_t bytes = tensor_bytes(tensor);
+    addresses.push_back(buffers_.emplace_back(device_, allocation_bytes(bytes)).data());
+    if (bytes > 0) device_.upload(addresses.back(), before, bytes, stream_);
     device_.synchronise(stream_);  // before the host bytes go
   }
   addresses_.push_back(std::move(addresses));

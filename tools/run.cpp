@@ -201,7 +201,7 @@ void add_run(CLI::App& app, Context& context) {
                     "On the CPU device: end with an error at the first race, or read of memory that nobody wrote");
   command->add_flag("--counters", options->counters,
                     "On the CPU device: count instructions, bank conflicts and sectors");
-  command->add_flag("--bench", options->bench, "Time the kernel, and a plain read of the same bytes");
+  command->add_flag("--bench", options->bench, "Time the kernel, and a plain read or copy of the same bytes");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kExamples);
   command->final_callback(

@@ -296,7 +296,8 @@ typedef struct cubit_tensor {
   const char* type; /* as safetensors spells it: "BF16", "F16", "F32", "U8", "I32" */
   int rank;
   int64_t shape[8];
-  void* data; /* dense, row-major, host memory; NULL for outputs */
+  void* data; /* dense, row-major, host memory; of an output what it holds before a launch that changes it in part, or
+                 NULL */
 } cubit_tensor;
 
 typedef struct cubit_number {

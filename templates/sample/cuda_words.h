@@ -36,11 +36,17 @@ __device__ int max(int a, int b);
 __device__ long long max(long long a, long long b);
 __device__ float fabsf(float x);
 __device__ float fmaxf(float a, float b);
+__device__ float fminf(float a, float b);
+__device__ float __fadd_rn(float a, float b);
+__device__ float __fsub_rn(float a, float b);
+__device__ float __fmul_rn(float a, float b);
+__device__ float __fmaf_rn(float a, float b, float c);
 __device__ float __uint_as_float(unsigned bits);
 __device__ unsigned __float_as_uint(float x);
 __device__ unsigned long long __cvta_generic_to_shared(const void* pointer);
 __device__ unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
 __device__ uint4 __ldcs(const uint4* pointer);
+__device__ void __stcs(uint4* pointer, uint4 value);
 __device__ unsigned atomicXor(unsigned* pointer, unsigned value);
 
 __device__ void __syncthreads();

@@ -8,7 +8,8 @@
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
 // run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 84 descriptors
-// of gqa_decode and 3 of stream_read as 127 kernels, which hold all 546 pairs. Skipped where there is no NVRTC.
+// of gqa_decode, 61 of kv_append and kv_gather and 6 of the plain read and copy as 241 kernels, which hold all 834 pairs.
+// Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -30,11 +31,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_120"};
+constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_120", "sm_75"};
 constexpr std::size_t kSpread = 4;  ///< of the architectures whose families are covered: each takes one in so many
 constexpr bool kFull = CUBIT_FULL_COVER != 0;
 constexpr int kShards = kFull ? 200 : 24;
-constexpr std::size_t kMostKernels = 150;  ///< of the pairwise cover
+constexpr std::size_t kMostKernels = 260;  ///< of the pairwise cover
 
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 
@@ -47,7 +48,26 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
                                            {"ragged", 1}, {"lse", 1},       {"splits", 3}};
   static const Problem::Numbers kEqual = {{"batch", 2}, {"context", 263}, {"kv_heads", 2}};
   static const Problem::Numbers kSegments = {{"batch", 17}, {"context", 203}, {"kv_heads", 1}, {"ragged", 1}};
-  if (operator_of(descriptor) == "stream_read") return {{{"bytes", 50000 * 16 + 48}}};
+  // Sequences that end beyond the cache, empty ones, tokens that go nowhere: see the operators' random problems.
+  static const Problem::Numbers kRows = {{"batch", 5}, {"context", 41}, {"kv_heads", 3}, {"ragged", 1}};
+  static const Problem::Numbers kScattered = {{"batch", 3}, {"context", 50}, {"kv_heads", 2}, {"scattered", 1}};
+  if (operator_of(descriptor).starts_with("stream_")) return {{{"bytes", 50000 * 16 + 48}}};
+  if (operator_of(descriptor) == "kv_append" || operator_of(descriptor) == "kv_gather") {
+    std::vector<Problem::Numbers> cases = {kRows};
+    if (operator_of(descriptor) == "kv_append") cases.push_back(kScattered);
+    const bool rotates = descriptor.find("rotary=") != std::string::npos;
+    for (auto& numbers : cases) numbers.insert(numbers.end(), {{"tokens", 9}, {"pattern", pattern}});
+    if (descriptor.find("cache=paged") != std::string::npos) {
+      static constexpr double kPageSizes[] = {1, 16, 7, 256, 33};
+      for (auto& numbers : cases) {
+        numbers.emplace_back("page_size", kPageSizes[index % std::size(kPageSizes)]);
+        numbers.emplace_back("hnd", static_cast<double>(index / 2 % 2));
+      }
+    }
+    if (rotates) cases.back().emplace_back("rotary_dim", 16 * (1 + static_cast<double>(index % 4)));
+    cases.push_back({{"batch", 1}, {"tokens", 17}, {"context", 17}, {"kv_heads", 1}, {"pattern", 3}});
+    return cases;
+  }
   if (operator_of(descriptor) != "gqa_decode") throw std::runtime_error("cases_of() has no case for " + descriptor);
   std::vector<Problem::Numbers> cases = {kRagged, kEqual};
   for (auto& numbers : cases) numbers.emplace_back("pattern", pattern);

@@ -47,7 +47,8 @@ class GuardedBuffer {
   Buffer buffer_;
 };
 
-/// A problem's tensors on a device: inputs uploaded, outputs filled with 0xff (NaN in every float type).
+/// A problem's tensors on a device: inputs uploaded, outputs as they are before the launch, else filled with 0xff (NaN in
+/// every float type).
 class DeviceCase {
  public:
   DeviceCase(const Device& device, const Problem& problem) : device_(device), problem_(&problem) {
@@ -58,6 +59,8 @@ class DeviceCase {
     inputs_ = buffers_.size();
     for (const cubit_tensor& tensor : problem.outputs()) {
       buffers_.push_back(std::make_unique<GuardedBuffer>(device, tensor_bytes(tensor), 0xff));
+      if (tensor.data == nullptr || tensor_bytes(tensor) == 0) continue;
+      device.upload(buffers_.back()->data(), tensor.data, tensor_bytes(tensor));
     }
   }
 

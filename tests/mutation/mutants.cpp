@@ -24,9 +24,12 @@ constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,f
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
+constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
+
 /// Seen on an H200: compute_sanitizer_h200.tsv.
 constexpr const char* kNoMbarriers = "none: racecheck takes the healthy pipeline for a race";
 constexpr const char* kHangs = "none: the GPU hangs";
+constexpr const char* kNotRun = "none: not run on a GPU yet";
 constexpr const char* kGlobalOnly = "none: initcheck watches global memory only";
 
 constexpr Mutant kMutants[] = {
@@ -71,6 +74,22 @@ constexpr Mutant kMutants[] = {
      "nobody has written", kGlobalOnly},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", kNoMbarriers},
+
+    {"healthy_append", kAppend, "batch=2,tokens=7,ragged=1", "", "", "", "", kNotRun},
+    {"append_beyond_the_end", kAppend, "batch=2,tokens=7,ragged=1", "rows_contiguous.cuh",
+     "position >= 0 && position < cache.max_length", "position >= 0", "are in no allocation", kNotRun},
+    {"append_before_the_beginning", "kv_append", "batch=1,tokens=7,scattered=1", "rows_contiguous.cuh",
+     "position >= 0 && position < cache.max_length", "position < cache.max_length", "are in no allocation", kNotRun},
+    {"append_rows_beyond_the_last", "kv_append", "batch=1,tokens=3", "kv_append.cuh",
+     "const bool stored = index < args.rows && row.exists && has_channels;",
+     "const bool stored = row.exists && has_channels;", "race in global memory", kNotRun},
+    {"append_to_a_page_that_is_none", "kv_append:cache=paged", "batch=2,tokens=30,context=40,scattered=1",
+     "rows_paged.cuh", "page >= 0 && page < cache.pages", "true", "are in no allocation", kNotRun},
+    {"page_table_beyond_its_end", "kv_append:cache=paged", "batch=1,tokens=30,context=40,scattered=1", "rows_paged.cuh",
+     "if (position < 0 || position >= cache.max_length) return", "if (position < 0) return", "are in no allocation",
+     kNotRun},
+    {"gather_beyond_the_end", "kv_gather", "batch=2,context=7,ragged=1", "kv_gather.cuh", "if (!row.exists) return;",
+     "", "are in no allocation", kNotRun},
 
     {"healthy_pipeline", kPipeline, "", "", "", "", "", kNoMbarriers},
     {"wrong_phase", kPipeline, "", "pipeline.cuh", "wait(full + 8 * stage, phase);",

@@ -95,7 +95,7 @@ TEST(ComputeSanitizer, FoundWhatTheVerdictsSay) {
   const auto table = sanitizer_table();
   for (const Mutant& mutant : mutants()) {
     const std::string_view verdict = mutant.sanitizer;
-    if (verdict == "none: that is for a profiler") continue;
+    if (verdict == "none: that is for a profiler" || verdict == "none: not run on a GPU yet") continue;
     SCOPED_TRACE(mutant.name);
     ASSERT_TRUE(table.contains(mutant.name));
     const bool is_pipeline = std::string_view(mutant.kernel) == "pipeline";

@@ -173,5 +173,16 @@ TEST(StreamReadProblem, ComparesTheChecksum) {
   EXPECT_EQ(problem->compare({&address, 1}).error, 1);
 }
 
+TEST(StreamCopyProblem, ComparesEveryByte) {
+  const auto problem = find_operator("stream_copy").random("stream_copy", {{"bytes", 4096}}, 1);
+  const auto* source = static_cast<const char*>(problem->inputs()[0].data);
+  std::vector<char> destination(source, source + 4096);
+  const void* address = destination.data();
+  EXPECT_EQ(problem->compare({&address, 1}).error, 0);
+  destination[4095] ^= 1;
+  EXPECT_EQ(problem->compare({&address, 1}).error, 1);
+  EXPECT_THROW(find_operator("stream_copy").random("stream_copy", {{"bytes", 17}}, 1), Failure);
+}
+
 }  // namespace
 }  // namespace cubit::ops

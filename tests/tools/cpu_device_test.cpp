@@ -64,6 +64,24 @@ TEST_F(OnTheCpu, CheckMemorySaysThatItDid) {
   EXPECT_THAT(run({"--check-memory"}).out, HasSubstr("memory: no race, no read of unwritten memory"));
 }
 
+/// Quantised, dequantised and quantised again: fp16 values of 4 bits fall on the same steps, so the files are the same.
+TEST_F(OnTheCpu, ACacheGoesThroughFilesAndBack) {
+  const std::string cache = program_.folder().path("cache.safetensors");
+  const std::string rows = program_.folder().path("rows.safetensors");
+  const std::string again = program_.folder().path("again.safetensors");
+  const auto good = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--device", "cpu", "--check"});
+    const Result result = program_.run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("check passed: error 0"));
+  };
+  good({"run", "kv_append:kv=int4_rows", "--random", "batch=2,tokens=5,context=5,kv_heads=2,pattern=3", "--output",
+        cache});
+  good({"run", "kv_gather:kv=int4_rows,output=fp16", "--input", cache, "--output", rows});
+  good({"run", "kv_append:kv=int4_rows,input=fp16", "--input", rows, "--output", again});
+  EXPECT_EQ(test::read_file(cache), test::read_file(again));
+}
+
 TEST_F(OnTheCpu, AnEmptyCaseIsNotCalledChecked) {
   const std::vector<std::string> words = {"run", kSmall,   "--random", "batch=0",       "--device",
                                           "cpu", "--arch", "sm_80",    "--check-memory"};

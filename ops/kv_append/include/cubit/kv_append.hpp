@@ -1,0 +1,49 @@
+// The descriptor of the operator kv_append as a C++ value, and its text.
+#pragma once
+
+#include <cubit/kv_append.h>
+#include <cubit/gqa_decode.hpp>  // Element, KvFormat
+#include <cubit/kv_cache.hpp>
+
+#include <compare>
+#include <string>
+
+namespace cubit {
+
+/// Which channels of a key make a pair that rotary embedding turns; of the first rotary_dim channels.
+enum class Rotary {
+  none,
+  interleaved,  ///< 2i and 2i + 1
+  half_split,   ///< i and i + rotary_dim / 2
+};
+
+/// New keys and values into a KV cache: rotated where asked for, stored in the cache's format, in one pass.
+/// Text form: kv_append:kv=int4_rows,groups=4,rotary=half_split   (fields at their default are left out)
+struct KvAppend {
+  int head_dim = 128;  ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256
+  KvFormat kv = KvFormat::bf16;
+  int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  Element input = Element::bf16;
+  Rotary rotary = Rotary::none;
+  KvAddressing cache = KvAddressing::contiguous;
+
+  auto operator<=>(const KvAppend&) const = default;
+
+  /// The canonical text, which Engine::get takes.
+  std::string text() const {
+    std::string fields;
+    const auto add = [&](const char* name, const std::string& value) {
+      fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + value;
+    };
+    const KvAppend standard;
+    if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
+    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (groups != standard.groups) add("groups", std::to_string(groups));
+    if (input != standard.input) add("input", "fp16");
+    if (rotary != standard.rotary) add("rotary", rotary == Rotary::interleaved ? "interleaved" : "half_split");
+    if (cache != standard.cache) add("cache", "paged");
+    return "kv_append" + fields;
+  }
+};
+
+}  // namespace cubit

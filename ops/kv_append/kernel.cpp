@@ -1,0 +1,130 @@
+// From the text to the kernel and its launch: descriptor, plan, parameters.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/kv_append/kv_append.hpp"
+#include "templates/embedded.hpp"
+#include "templates/kv_append_arguments.h"
+
+namespace cubit::ops::kv_append {
+namespace {
+
+using Arguments = cubit_kv_append_arguments;
+
+std::vector<Field<KvAppend>> make_fields() {
+  auto table = kv_cache::format_fields<KvAppend>();
+  table.push_back(kv_cache::element_field<KvAppend>("input", "type of the new keys and values", &KvAppend::input));
+  table.push_back(word_field<KvAppend, Rotary>(
+      {"rotary", "none, interleaved, half_split", "none",
+       "rotary embedding of keys: channels 2i and 2i + 1 are a pair, or i and i + rotary_dim / 2"},
+      &KvAppend::rotary,
+      {{"none", Rotary::none}, {"interleaved", Rotary::interleaved}, {"half_split", Rotary::half_split}}));
+  table.push_back(kv_cache::addressing_field<KvAppend>());
+  return table;
+}
+
+std::string_view rotary_type(Rotary rotary) {
+  if (rotary == Rotary::none) return "cubit::NoRotary";
+  return rotary == Rotary::interleaved ? "cubit::InterleavedRotary" : "cubit::HalfSplitRotary";
+}
+
+void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
+  if (descriptor.rotary == Rotary::none) return;
+  require_argument(
+      arguments.rotary_dim >= 16 && arguments.rotary_dim % 16 == 0 && arguments.rotary_dim <= descriptor.head_dim,
+      "rotary_dim", "it must be a multiple of 16 from 16 to head_dim", arguments.rotary_dim);
+  require_pointer(arguments.cosines != nullptr || arguments.cache.max_length == 0, "cosines");
+  require_pointer(arguments.sines != nullptr || arguments.cache.max_length == 0, "sines");
+  require_alignment("cosines", arguments.cosines, &arguments.rotary_stride, 1, 4, 16);
+  require_alignment("sines", arguments.sines, &arguments.rotary_stride, 1, 4, 16);
+}
+
+void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
+  require_pointer(arguments.key != nullptr, "key");
+  require_pointer(arguments.value != nullptr, "value");
+  require_alignment("key", arguments.key, arguments.key_strides, 3, 2, 16);
+  require_alignment("value", arguments.value, arguments.value_strides, 3, 2, 16);
+  require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
+  require_alignment("positions", arguments.positions, nullptr, 0, 4, 4);
+  require_alignment("counts", arguments.counts, nullptr, 0, 4, 4);
+  kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
+  check_rotary(descriptor, arguments);
+}
+
+KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& arguments, std::uint32_t rows) {
+  KvAppendArguments result{};
+  result.key = static_cast<const char*>(arguments.key);
+  result.value = static_cast<const char*>(arguments.value);
+  kv_cache::copy_strides(result.key_strides, arguments.key_strides, 2);
+  kv_cache::copy_strides(result.value_strides, arguments.value_strides, 2);
+  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache);
+  result.lengths = arguments.lengths;
+  result.positions = arguments.positions;
+  result.counts = arguments.counts;
+  result.cosines = reinterpret_cast<const char*>(arguments.cosines);
+  result.sines = reinterpret_cast<const char*>(arguments.sines);
+  result.rotary_stride = 4 * arguments.rotary_stride;
+  result.tokens = kv_cache::divide_by(arguments.tokens);
+  result.rows = rows;
+  result.rotary_lanes = arguments.rotary_dim / 8;
+  return result;
+}
+
+}  // namespace
+
+const std::vector<Field<KvAppend>>& fields() {
+  static const std::vector<Field<KvAppend>> table = make_fields();
+  return table;
+}
+
+KvAppend parse(std::string_view text) {
+  const KvAppend descriptor = parse_fields(text, fields());
+  kv_cache::validate_format(kv_cache::format_of(descriptor), text, descriptor.text());
+  return descriptor;
+}
+
+codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Architecture& architecture) {
+  codegen::PlanHeader header(descriptor.text());
+  kv_cache::add_format(header, kv_cache::format_of(descriptor));
+  kv_cache::add_addressing(header, descriptor.cache);
+  header.include("rotary.cuh").include("types.cuh");
+  header.alias("Input", kv_cache::device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
+  return codegen::assemble(descriptor.text(), templates::find("kv_append.cuh"), header.text(), architecture,
+                           "kv_append", {kv_cache::kThreads, 0}, templates::embedded());
+}
+
+PlanReport make_report(const KvAppend& descriptor) {
+  PlanReport report;
+  report.family = "kv_append";
+  report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor), descriptor.cache);
+  if (descriptor.rotary == Rotary::none) {
+    report.decisions.push_back({"rotary", "none", "as the descriptor asks: keys are stored as they come"});
+  } else {
+    const bool interleaved = descriptor.rotary == Rotary::interleaved;
+    report.decisions.push_back({"rotary", interleaved ? "interleaved" : "half_split",
+                                interleaved ? "both channels of a pair are in one lane"
+                                            : "a pair's channels meet through 4 shuffles of the words as loaded"});
+  }
+  return report;
+}
+
+Launch encode(const KvAppend& descriptor, const void* public_arguments) {
+  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_kv_append_arguments");
+  const std::uint32_t rows = kv_cache::count_rows(arguments.batch, arguments.tokens, arguments.cache.kv_heads);
+  Launch launch;
+  launch.empty = rows == 0;
+  if (launch.empty) return launch;
+  check_tensors(descriptor, arguments);
+  const KvAppendArguments parameters = kernel_arguments(descriptor, arguments, rows);
+  const auto per_block = static_cast<std::uint32_t>(kv_cache::rows_per_block(descriptor.head_dim));
+  launch.shape = {{(rows + per_block - 1) / per_block, 1, 1}, kv_cache::kThreads, 0};
+  static_assert(sizeof parameters <= sizeof launch.parameters);
+  launch.parameter_bytes = sizeof parameters;
+  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  return launch;
+}
+
+}  // namespace cubit::ops::kv_append

@@ -1,0 +1,34 @@
+// The operator kv_append: new keys and values into a KV cache. operator.cpp is its face, problem.cpp its reference.
+#pragma once
+
+#include <cubit/kv_append.hpp>
+
+#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+const Operator& kv_append_operator();
+
+namespace kv_append {
+
+/// Help and parser of every field, in the order of the canonical text.
+const std::vector<Field<KvAppend>>& fields();
+/// Throws Failure(invalid_argument) with the rule that `text` breaks.
+KvAppend parse(std::string_view text);
+
+codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Architecture& architecture);
+PlanReport make_report(const KvAppend& descriptor);
+/// Throws Failure(invalid_argument) for what <cubit/kv_append.h> rules out.
+Launch encode(const KvAppend& descriptor, const void* public_arguments);
+
+/// Turns the first `rotary_dim` channels of a row in place, as <cubit/kv_append.h> says.
+void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float* sines, float* row);
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+
+std::vector<BenchCase> bench_cases();
+
+}  // namespace kv_append
+}  // namespace cubit::ops

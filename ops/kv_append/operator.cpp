@@ -1,0 +1,103 @@
+// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_append` measures.
+#include <fmt/format.h>
+
+#include "ops/kv_append/kv_append.hpp"
+
+namespace cubit::ops {
+namespace {
+
+class KvAppendSpecialisation final : public Specialisation {
+ public:
+  KvAppendSpecialisation(const KvAppend& descriptor, const codegen::Architecture& architecture)
+      : descriptor_(descriptor),
+        source_(kv_append::make_source(descriptor, architecture)),
+        report_(kv_append::make_report(descriptor)) {}
+
+  const codegen::KernelSource& source() const override { return source_; }
+  const PlanReport& report() const override { return report_; }
+  std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
+  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts&) const override {
+    return kv_append::encode(descriptor_, arguments);
+  }
+
+ private:
+  KvAppend descriptor_;
+  codegen::KernelSource source_;
+  PlanReport report_;
+};
+
+class KvAppendOperator final : public Operator {
+ public:
+  std::string_view name() const override { return "kv_append"; }
+  std::string_view summary() const override {
+    return "new keys and values into a KV cache: rotary embedding and quantisation in one pass";
+  }
+  std::vector<FieldHelp> fields() const override {
+    std::vector<FieldHelp> help;
+    for (const auto& field : kv_append::fields()) help.push_back(field.help);
+    return help;
+  }
+  std::string tensors_help() const override {
+    return "key, value [batch, tokens, kv_heads, head_dim] BF16 or F16: the new ones\n"
+           "lengths [batch] I32 (optional): tokens that are in the cache already\n"
+           "positions [batch, tokens] I32 (optional, instead of lengths): where each goes; outside the cache: left "
+           "out\n"
+           "counts [batch] I32 (optional): how many of a sequence's tokens are there\n"
+           "cosines, sines [max_length, rotary_dim / 2] F32 (where rotary is not none)\n"
+           "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, or U8 rows for int4_rows: given both "
+           "or "
+           "neither (then zeros), and written\n"
+           "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
+           "kv_heads, "
+           "row], or [pages, kv_heads, page_size, row] where hnd=1)\n"
+           "numbers: max_length (default: the cache's, or where the last new token fits); where cache=paged also hnd "
+           "(0 "
+           "or 1), and where there is no key_cache page_size (default 16) and pages";
+  }
+  std::string random_help() const override {
+    return fmt::format(
+        "batch, tokens, kv_heads, context (tokens in the cache), rotary_dim, ragged (1: lengths and counts, some "
+        "tokens "
+        "beyond the end), scattered (1: positions, some negative), page_size and hnd (where cache=paged), {}",
+        kv_cache::kPatternsHelp);
+  }
+  std::vector<BenchCase> bench_cases() const override { return kv_append::bench_cases(); }
+  std::string canonical(std::string_view text) const override { return kv_append::parse(text).text(); }
+  std::shared_ptr<const Specialisation> specialise(std::string_view text,
+                                                   const codegen::Architecture& architecture) const override {
+    return std::make_shared<KvAppendSpecialisation>(kv_append::parse(text), architecture);
+  }
+  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
+                                   const Numbers& numbers) const override {
+    return kv_append::make_problem(text, inputs, numbers);
+  }
+  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
+    return kv_append::make_random_problem(text, sizes, seed);
+  }
+};
+
+}  // namespace
+
+const Operator& kv_append_operator() {
+  static const KvAppendOperator instance;
+  return instance;
+}
+
+std::vector<BenchCase> kv_append::bench_cases() {
+  std::vector<BenchCase> cases;
+  const Numbers prefill = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
+  const Numbers decode = {{"batch", 64}, {"tokens", 1}, {"kv_heads", 8}, {"context", 16}};
+  for (const char* format : {"", "kv=fp16,input=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "rotary=half_split",
+                             "kv=int4_rows,groups=4,rotary=half_split", "cache=paged",
+                             "kv=int4_rows,groups=4,rotary=half_split,cache=paged"}) {
+    const std::string descriptor = *format == 0 ? "kv_append" : fmt::format("kv_append:{}", format);
+    cases.push_back({"8192 tokens, 8 KV heads", "prefill", descriptor, prefill, 0, 0.85});
+  }
+  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+    const std::string descriptor = cases[i].descriptor;
+    cases.push_back({"64 sequences, one token each, 8 KV heads", "decode", descriptor, decode, 4, 0});
+  }
+  return cases;
+}
+
+}  // namespace cubit::ops

@@ -1,0 +1,150 @@
+// Where the rows of a problem's caches lie: one tensor, or pages and a table.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/random.hpp"
+
+namespace cubit::ops::kv_cache {
+namespace {
+
+constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kUsualPageSize = 16;
+
+/// Pages, and how many tokens each, from the tensor, the numbers or the table, whichever says so first.
+void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key_cache) {
+  if (key_cache != nullptr && key_cache->shape.size() == 4) {
+    shape.pages = key_cache->shape[0];
+    shape.page_size = key_cache->shape[shape.heads_outside ? 2 : 1];
+  } else {
+    shape.page_size = numbers.page_size < 0 ? kUsualPageSize : numbers.page_size;
+    shape.pages = numbers.pages;
+    if (shape.pages < 0) {
+      const std::int64_t entries = shape.batch * shape.columns;
+      const std::int64_t last = entries == 0 ? -1 : *std::max_element(shape.table, shape.table + entries);
+      shape.pages = std::max<std::int64_t>(last + 1, 0);
+    }
+  }
+  if (shape.page_size < 1 || shape.page_size > 256) {
+    reject(fmt::format("pages of {} tokens", shape.page_size), "a page has 1 to 256 tokens",
+           shape.heads_outside ? "" : "where key_cache is [pages, kv_heads, page_size, row], say so by hnd=1");
+  }
+  if (shape.pages > kMostTokens) reject(fmt::format("{} pages", shape.pages), "they are too many");
+}
+
+}  // namespace
+
+std::vector<std::int64_t> CacheShape::shape(const RowFormat& format) const {
+  if (!is_paged()) return {batch, max_length, kv_heads, format.row_elements()};
+  if (heads_outside) return {pages, kv_heads, page_size, format.row_elements()};
+  return {pages, page_size, kv_heads, format.row_elements()};
+}
+
+const char* CacheShape::dimensions() const {
+  if (!is_paged()) return "[batch, max_length, kv_heads, row]";
+  return heads_outside ? "[pages, kv_heads, page_size, row]" : "[pages, page_size, kv_heads, row]";
+}
+
+std::int64_t CacheShape::row(std::int64_t sequence, std::int64_t token, std::int64_t head) const {
+  if (token < 0 || token >= max_length) return -1;
+  if (!is_paged()) return (sequence * max_length + token) * kv_heads + head;
+  const std::int64_t page = table[sequence * columns + token / page_size];
+  if (page < 0 || page >= pages) return -1;
+  if (heads_outside) return (page * kv_heads + head) * page_size + token % page_size;
+  return (page * page_size + token % page_size) * kv_heads + head;
+}
+
+std::string CacheShape::describe(std::int64_t row) const {
+  const std::int64_t tokens = is_paged() ? page_size : max_length;
+  const bool heads_first = is_paged() && heads_outside;
+  return fmt::format("{} {}, token {}, head {}", is_paged() ? "page" : "sequence", row / kv_heads / tokens,
+                     heads_first ? row % tokens : row / kv_heads % tokens,
+                     heads_first ? row / tokens % kv_heads : row % kv_heads);
+}
+
+cubit_kv_cache CacheShape::arguments(const RowFormat& format) const {
+  cubit_kv_cache cache{};
+  const std::int64_t row = format.row_elements();
+  for (std::int64_t* strides : {cache.key_strides, cache.value_strides}) {
+    strides[2] = heads_outside ? page_size * row : row;
+    strides[1] = heads_outside ? row : kv_heads * row;
+    strides[0] = (is_paged() ? page_size : max_length) * kv_heads * row;
+  }
+  cache.kv_heads = static_cast<std::int32_t>(kv_heads);
+  cache.max_length = static_cast<std::int32_t>(max_length);
+  cache.page_table_stride = columns;
+  cache.page_size = static_cast<std::int32_t>(page_size);
+  cache.pages = static_cast<std::int32_t>(pages);
+  return cache;
+}
+
+std::string CacheNumbers::names(KvAddressing addressing) {
+  return addressing == KvAddressing::paged ? "max_length, page_size, pages, hnd" : "max_length";
+}
+
+bool CacheNumbers::set(KvAddressing addressing, std::string_view name, double value) {
+  if (name == "max_length") {
+    max_length = whole_number(name, value, 0, static_cast<double>(kMostTokens));
+    return true;
+  }
+  if (addressing == KvAddressing::contiguous) return false;
+  if (name == "page_size") {
+    page_size = whole_number(name, value, 1, 256);
+  } else if (name == "pages") {
+    pages = whole_number(name, value, 0, static_cast<double>(kMostTokens));
+  } else if (name == "hnd") {
+    heads_outside = whole_number(name, value, 0, 1) != 0;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,
+                       const Tensor* key_cache, const Tensor* page_table, std::int64_t longest) {
+  CacheShape shape{.batch = batch, .kv_heads = kv_heads};
+  if (addressing == KvAddressing::contiguous) {
+    if (page_table != nullptr)
+      reject("tensor page_table", "the descriptor has cache=contiguous", "ask for cache=paged");
+    const bool is_shaped = key_cache != nullptr && key_cache->shape.size() == 4;
+    shape.max_length = numbers.max_length >= 0 ? numbers.max_length : is_shaped ? key_cache->shape[1] : longest;
+  } else {
+    if (page_table == nullptr) reject("tensors without page_table", "the descriptor has cache=paged");
+    require_type(*page_table, "I32");
+    shape.columns = page_table->shape.size() == 2 ? page_table->shape[1] : 0;
+    require_shape(*page_table, {batch, shape.columns}, "[batch, pages of a sequence]");
+    shape.heads_outside = numbers.heads_outside;
+    shape.table = static_cast<const std::int32_t*>(page_table->data);
+    set_pages(shape, numbers, key_cache);
+    const std::int64_t most = shape.columns * shape.page_size;
+    shape.max_length = numbers.max_length >= 0 ? numbers.max_length : most;
+    if (shape.max_length > most) {
+      reject(fmt::format("max_length = {}", shape.max_length),
+             fmt::format("the page table has room for {} tokens of a sequence", most));
+    }
+  }
+  if (shape.max_length > kMostTokens) reject(fmt::format("{} tokens", shape.max_length), "they are too many");
+  return shape;
+}
+
+void add_page_table(Tensors& tensors, std::int64_t batch, std::int64_t context, std::int64_t page_size, bool with_gaps,
+                    std::uint64_t seed) {
+  const std::int64_t columns = (context + page_size - 1) / page_size;
+  Random random(seed);
+  auto storage = std::make_unique<char[]>(4 * batch * columns);
+  auto* table = reinterpret_cast<std::int32_t*>(storage.get());
+  const std::int64_t entries = batch * columns;
+  std::iota(table, table + entries, 0);
+  for (std::int64_t i = 0; i + 1 < entries; ++i)
+    std::swap(table[i], table[i + static_cast<std::int64_t>(random.bits() % static_cast<std::uint64_t>(entries - i))]);
+  if (with_gaps && columns > 1) {
+    for (std::int64_t sequence = 0; sequence < batch; ++sequence)
+      table[(sequence + 1) * columns - 1] = sequence % 2 == 0 ? -1 : std::numeric_limits<std::int32_t>::min();
+  }
+  tensors.add(dense("page_table", "I32", {batch, columns}, nullptr), std::move(storage));
+}
+
+}  // namespace cubit::ops::kv_cache

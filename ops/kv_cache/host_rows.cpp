@@ -1,0 +1,170 @@
+// Rows and caches in host memory: what a kernel must write, made-up data, and comparison bit by bit.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/random.hpp"
+
+namespace cubit::ops::kv_cache {
+namespace {
+
+Element element_of(const RowFormat& format) { return format.kv == KvFormat::bf16 ? Element::bf16 : Element::fp16; }
+
+GqaDecode gqa_format(const RowFormat& format) {
+  GqaDecode descriptor;
+  descriptor.head_dim = format.head_dim;
+  descriptor.kv = format.kv;
+  descriptor.groups = format.groups;
+  return descriptor;
+}
+
+void fill_row(int pattern, Random& random, std::int64_t index, std::vector<float>& row) {
+  for (float& x : row) x = static_cast<float>(random.normal());
+  switch (pattern) {
+    case 1:
+      for (std::size_t channel = 3; channel < row.size(); channel += 29) row[channel] = row[channel] * 4 - 60;
+      break;
+    case 2:
+      if (index % 3 != 0) row.assign(row.size(), row[0]);
+      break;
+    case 3:  // steps of a group from 0 to 15 are its values: halves are ties; zeros of both signs
+      for (float& x : row) x = 0.5f * static_cast<float>(random.bits() % 31);
+      for (std::size_t channel = 0; channel < row.size(); channel += 16) row[channel + 7] = 15;
+      for (float& x : row) x = x == 0 && random.bits() % 2 == 0 ? -0.f : x;
+      break;
+    case 4:
+      for (float& x : row) x *= 1e-7f;
+      break;
+    case 5:
+      for (float& x : row) x *= index % 4 == 3 ? 1e25f : 20000.f;
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+void reject(std::string given, std::string rule, std::string remedy) {
+  throw Failure(Status::invalid_argument, std::move(given), std::move(rule), std::move(remedy));
+}
+
+Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data) {
+  Tensor tensor{std::move(name), std::string(type), std::move(shape), {}, data};
+  tensor.strides.assign(tensor.shape.size(), 1);
+  for (std::size_t i = tensor.shape.size() - 1; i > 0; --i) tensor.strides[i - 1] = tensor.strides[i] * tensor.shape[i];
+  return tensor;
+}
+
+void require_type(const Tensor& tensor, std::string_view type) {
+  if (tensor.type == type) return;
+  reject(fmt::format("tensor {} of type {}", tensor.name, tensor.type), fmt::format("it must be {}", type));
+}
+
+void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, const char* dimensions) {
+  if (tensor.shape == shape) return;
+  reject(fmt::format("tensor {} [{}]", tensor.name, fmt::join(tensor.shape, ", ")),
+         fmt::format("it must have the dimensions {}", dimensions),
+         fmt::format("accepted beside the other tensors: [{}]", fmt::join(shape, ", ")));
+}
+
+std::int64_t whole_number(std::string_view name, double value, double least, double most) {
+  if (value >= least && value <= most && value == std::floor(value)) return static_cast<std::int64_t>(value);
+  reject(fmt::format("{} = {}", name, value), "it is not a number that is accepted",
+         fmt::format("accepted: whole numbers from {:.0f} to {:.0f}", least, most));
+}
+
+void Tensors::add(Tensor tensor, std::unique_ptr<char[]> storage) {
+  tensor.data = storage.get();
+  list_.push_back(std::move(tensor));
+  storage_.push_back(std::move(storage));
+}
+
+bool Tensors::take(std::span<const Tensor> inputs, std::string_view name) {
+  for (const Tensor& input : inputs) {
+    if (input.name != name) continue;
+    auto storage = std::make_unique<char[]>(input.bytes());
+    if (input.bytes() > 0) std::memcpy(storage.get(), input.data, input.bytes());
+    add(dense(input.name, input.type, input.shape, nullptr), std::move(storage));
+    return true;
+  }
+  return false;
+}
+
+const Tensor* Tensors::find(std::string_view name) const {
+  const auto found =
+      std::find_if(list_.begin(), list_.end(), [&](const Tensor& tensor) { return tensor.name == name; });
+  return found == list_.end() ? nullptr : &*found;
+}
+
+void load_row(Element element, const char* src, int channels, float* dst) {
+  for (int channel = 0; channel < channels; ++channel) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, src + 2 * channel, 2);
+    dst[channel] = static_cast<float>(gqa_decode::to_double(element, bits));
+  }
+}
+
+void store_row(Element element, const float* src, int channels, char* dst) {
+  for (int channel = 0; channel < channels; ++channel) {
+    const std::uint16_t bits = gqa_decode::from_float(element, src[channel]);
+    std::memcpy(dst + 2 * channel, &bits, 2);
+  }
+}
+
+void quantise_row(const RowFormat& format, const float* src, char* dst) {
+  if (format.kv != KvFormat::int4_rows) return store_row(element_of(format), src, format.head_dim, dst);
+  std::vector<float> row(src, src + format.head_dim);
+  for (float& x : row) x += 0.f;  // a shift of zero is stored as +0, whichever zero comes first
+  gqa_decode::quantise_int4_row(row.data(), format.head_dim, format.groups, reinterpret_cast<std::uint8_t*>(dst));
+}
+
+void dequantise_row(const RowFormat& format, const char* src, float* dst) {
+  std::vector<double> row(format.head_dim);
+  gqa_decode::dequantise_row(gqa_format(format), src, row.data());
+  for (int channel = 0; channel < format.head_dim; ++channel) dst[channel] = static_cast<float>(row[channel]);
+}
+
+std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed) {
+  // Distinct rows are made for at most this many. A prime, so that sequences differ.
+  constexpr std::int64_t kDistinctRows = 65521;
+  Random random(seed);
+  const std::int64_t row_bytes = 2 * channels;
+  auto data = std::make_unique<char[]>(rows * row_bytes);
+  std::vector<float> row(channels);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    char* dst = data.get() + i * row_bytes;
+    if (i >= kDistinctRows) {
+      std::memcpy(dst, dst - kDistinctRows * row_bytes, row_bytes);
+      continue;
+    }
+    fill_row(pattern, random, i, row);
+    if (element == Element::fp16)
+      std::for_each(row.begin(), row.end(), [](float& x) { x = std::clamp(x, -65504.f, 65504.f); });
+    store_row(element, row.data(), channels, dst);
+  }
+  return data;
+}
+
+void compare_rows(const char* name, const RowFormat& format, const CacheShape& shape, const char* expected,
+                  const void* got, Problem::Comparison& comparison) {
+  const std::int64_t rows = shape.rows();
+  const std::int64_t row_bytes = format.row_bytes();
+  const char* found = static_cast<const char*>(got);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const char* wanted = expected + row * row_bytes;
+    const char* given = found + row * row_bytes;
+    if (std::memcmp(wanted, given, row_bytes) == 0) continue;
+    if (comparison.error++ > 0) continue;
+    const auto byte = std::mismatch(wanted, wanted + row_bytes, given).first - wanted;
+    comparison.worst = fmt::format("{}, {}: byte {} is {:#04x}, not {:#04x}", name, shape.describe(row), byte,
+                                   static_cast<unsigned char>(given[byte]), static_cast<unsigned char>(wanted[byte]));
+  }
+}
+
+}  // namespace cubit::ops::kv_cache

@@ -1,0 +1,34 @@
+/* Where a KV cache lies: what the launch arguments of kv_append and kv_gather have in common. */
+#ifndef CUBIT_KV_CACHE_H
+#define CUBIT_KV_CACHE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements (bytes for int4_rows);
+ * the row itself is contiguous. Pointers and strides of key and value, in bytes, are multiples of 16, for int4_rows of 4.
+ *
+ * A paged cache holds token t of sequence b in page page_table[b, t / page_size], there at place t % page_size. Its page
+ * table is read on the device: it may change between replays of a CUDA graph. A page number that is negative or not below
+ * `pages` has no rows: they are not touched. */
+typedef struct cubit_kv_cache {
+  void* key;              /* rows of keys: [batch, at least max_length tokens, kv_heads, row]; paged: [pages, page_size,
+                              * kv_heads, row] or, by its strides, [pages, kv_heads, page_size, row] */
+  void* value;            /* as key */
+  int64_t key_strides[3]; /* sequence or page, token, KV head */
+  int64_t value_strides[3];  /* likewise */
+  int32_t kv_heads;          /* at least 1 */
+  int32_t max_length;        /* tokens that a sequence has room for: a row beyond them is not touched */
+  const int32_t* page_table; /* paged: [batch, at least max_length / page_size, rounded up]; else NULL */
+  int64_t page_table_stride; /* paged: from sequence to sequence */
+  int32_t page_size;         /* paged: tokens of a page, 1 to 256; else 0 */
+  int32_t pages;             /* paged: how many there are; else 0 */
+} cubit_kv_cache;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CUBIT_KV_CACHE_H */

@@ -1,0 +1,137 @@
+// Row formats as descriptors and plans know them, and what a launch may be given.
+#include "ops/kv_cache/kv_cache.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "ops/argument_checks.hpp"
+
+namespace cubit::ops::kv_cache {
+namespace {
+
+std::string format_name(const RowFormat& format) {
+  if (format.kv == KvFormat::int4_rows) return fmt::format("int4_rows, {} groups", format.groups);
+  return format.kv == KvFormat::bf16 ? "bf16" : "fp16";
+}
+
+int row_lanes(int head_dim) { return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32; }
+
+}  // namespace
+
+std::string_view RowFormat::type() const {
+  if (kv == KvFormat::int4_rows) return "U8";
+  return kv == KvFormat::bf16 ? "BF16" : "F16";
+}
+
+void validate_format(const RowFormat& format, std::string_view text, const std::string& canonical) {
+  for (const auto& [name, value] : split_fields(text)) {
+    if (name == "groups" && format.kv != KvFormat::int4_rows) {
+      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                    "the field groups applies to kv=int4_rows only", "leave groups out or ask for kv=int4_rows");
+    }
+  }
+  if (format.kv == KvFormat::int4_rows && format.head_dim % (16 * format.groups) != 0) {
+    throw Failure(
+        Status::invalid_argument, fmt::format("descriptor \"{}\"", canonical),
+        fmt::format("{} channels in {} groups are not a multiple of 16 per group", format.head_dim, format.groups),
+        fmt::format("at most {} groups for this head_dim", std::gcd(format.head_dim / 16, 8)));
+  }
+}
+
+int rows_per_block(int head_dim) { return kThreads / row_lanes(head_dim); }
+
+std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
+
+void add_format(codegen::PlanHeader& header, const RowFormat& format) {
+  header.constant("kThreads", kThreads).constant("kHeadDim", format.head_dim);
+  if (format.kv == KvFormat::int4_rows) {
+    header.include("row_int4.cuh").constant("kGroups", format.groups);
+    header.alias("Format", "cubit::RowInt4<kHeadDim, kGroups>");
+  } else {
+    header.include("row_16bit.cuh");
+    header.alias("Format", fmt::format("cubit::Row16<{}>", format.kv == KvFormat::bf16 ? device_type(Element::bf16)
+                                                                                       : device_type(Element::fp16)));
+  }
+}
+
+void add_addressing(codegen::PlanHeader& header, KvAddressing addressing) {
+  const bool paged = addressing == KvAddressing::paged;
+  header.include(paged ? "rows_paged.cuh" : "rows_contiguous.cuh");
+  header.alias("Rows", paged ? "cubit::PagedRows" : "cubit::ContiguousRows");
+}
+
+std::vector<Decision> row_decisions(const RowFormat& format, KvAddressing addressing) {
+  const int lanes = row_lanes(format.head_dim);
+  std::string lanes_why = "8 channels each: 16 bytes of 16-bit values in one load or store";
+  if (8 * lanes > format.head_dim)
+    lanes_why +=
+        fmt::format("; {} of them idle, so that a row's lanes are a power of two", lanes - format.head_dim / 8);
+  return {{"lanes per row", std::to_string(lanes), std::move(lanes_why)},
+          {"format", format_name(format), fmt::format("as the descriptor asks: rows of {} bytes", format.row_bytes())},
+          {"cache", addressing == KvAddressing::paged ? "paged" : "contiguous",
+           addressing == KvAddressing::paged ? "a row's page comes from the table; page size and order are arguments"
+                                             : "a row's place follows from strides"},
+          {"threads", std::to_string(kThreads),
+           "the fewest that fill an SM's 2048 within its 32 blocks: small launches meet many SMs"},
+          {"rows per block", std::to_string(rows_per_block(format.head_dim)), "each once, key and value together"}};
+}
+
+DivideBy divide_by(std::int64_t divisor) {
+  const int shift = 31 + static_cast<int>(std::bit_width(static_cast<std::uint64_t>(divisor - 1)));
+  const std::uint64_t multiplier = ((std::uint64_t{1} << shift) + divisor - 1) / divisor;
+  return {static_cast<unsigned>(divisor), static_cast<unsigned>(multiplier), shift};
+}
+
+void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_kv_cache& cache) {
+  require_argument(cache.max_length >= 0, "cache.max_length", "it must not be negative", cache.max_length);
+  require_pointer(cache.key != nullptr || cache.max_length == 0, "cache.key");
+  require_pointer(cache.value != nullptr || cache.max_length == 0, "cache.value");
+  require_alignment("cache.key", cache.key, cache.key_strides, 3, format.element_bytes(), format.alignment());
+  require_alignment("cache.value", cache.value, cache.value_strides, 3, format.element_bytes(), format.alignment());
+  if (addressing == KvAddressing::contiguous) {
+    require_argument(cache.page_size == 0, "cache.page_size", "the descriptor has cache=contiguous", cache.page_size);
+    return;
+  }
+  require_argument(cache.page_size >= 1 && cache.page_size <= 256, "cache.page_size", "it must be from 1 to 256",
+                   cache.page_size);
+  require_argument(cache.pages >= 0, "cache.pages", "it must not be negative", cache.pages);
+  require_pointer(cache.page_table != nullptr || cache.max_length == 0, "cache.page_table");
+  require_alignment("cache.page_table", cache.page_table, &cache.page_table_stride, 1, 4, 4);
+}
+
+std::uint32_t count_rows(int batch, int tokens, int kv_heads) {
+  require_argument(batch >= 0, "batch", "it must not be negative", batch);
+  require_argument(tokens >= 0, "tokens", "it must not be negative", tokens);
+  require_argument(kv_heads >= 1, "cache.kv_heads", "it must be at least 1", kv_heads);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t in_batch = std::int64_t{batch} * tokens;
+  require_argument(in_batch <= kMost, "batch * tokens", "it must be at most 2147483647", in_batch);
+  require_argument(in_batch * kv_heads <= kMost, "batch * tokens * cache.kv_heads", "it must be at most 2147483647",
+                   in_batch * kv_heads);
+  return static_cast<std::uint32_t>(in_batch * kv_heads);
+}
+
+void copy_strides(long long (&dst)[3], const std::int64_t (&src)[3], int element_bytes) {
+  for (int i = 0; i < 3; ++i) dst[i] = element_bytes * src[i];
+}
+
+KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache) {
+  KvCacheArguments result{};
+  result.key = static_cast<char*>(cache.key);
+  result.value = static_cast<char*>(cache.value);
+  copy_strides(result.key_strides, cache.key_strides, format.element_bytes());
+  copy_strides(result.value_strides, cache.value_strides, format.element_bytes());
+  result.kv_heads = divide_by(cache.kv_heads);
+  result.max_length = cache.max_length;
+  result.pages = cache.pages;
+  result.page_table = cache.page_table;
+  result.page_table_stride = cache.page_table_stride;
+  if (cache.page_size > 0) result.page_size = divide_by(cache.page_size);
+  return result;
+}
+
+}  // namespace cubit::ops::kv_cache

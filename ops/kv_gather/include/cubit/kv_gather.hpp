@@ -1,0 +1,40 @@
+// The descriptor of the operator kv_gather as a C++ value, and its text.
+#pragma once
+
+#include <cubit/kv_gather.h>
+#include <cubit/gqa_decode.hpp>  // Element, KvFormat
+#include <cubit/kv_cache.hpp>
+
+#include <compare>
+#include <string>
+
+namespace cubit {
+
+/// Rows of a KV cache as 16-bit values.
+/// Text form: kv_gather:kv=int4_rows,groups=4,output=fp16   (fields at their default are left out)
+struct KvGather {
+  int head_dim = 128;  ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256
+  KvFormat kv = KvFormat::bf16;
+  int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  Element output = Element::bf16;
+  KvAddressing cache = KvAddressing::contiguous;
+
+  auto operator<=>(const KvGather&) const = default;
+
+  /// The canonical text, which Engine::get takes.
+  std::string text() const {
+    std::string fields;
+    const auto add = [&](const char* name, const std::string& value) {
+      fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + value;
+    };
+    const KvGather standard;
+    if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
+    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (groups != standard.groups) add("groups", std::to_string(groups));
+    if (output != standard.output) add("output", "fp16");
+    if (cache != standard.cache) add("cache", "paged");
+    return "kv_gather" + fields;
+  }
+};
+
+}  // namespace cubit

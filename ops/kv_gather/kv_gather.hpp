@@ -1,0 +1,31 @@
+// The operator kv_gather: rows of a KV cache as 16-bit values. operator.cpp is its face, problem.cpp its reference.
+#pragma once
+
+#include <cubit/kv_gather.hpp>
+
+#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+const Operator& kv_gather_operator();
+
+namespace kv_gather {
+
+/// Help and parser of every field, in the order of the canonical text.
+const std::vector<Field<KvGather>>& fields();
+/// Throws Failure(invalid_argument) with the rule that `text` breaks.
+KvGather parse(std::string_view text);
+
+codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Architecture& architecture);
+PlanReport make_report(const KvGather& descriptor);
+/// Throws Failure(invalid_argument) for what <cubit/kv_gather.h> rules out.
+Launch encode(const KvGather& descriptor, const void* public_arguments);
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+
+std::vector<BenchCase> bench_cases();
+
+}  // namespace kv_gather
+}  // namespace cubit::ops

@@ -1,0 +1,22 @@
+/* A plain copy of a buffer: the launch arguments of the operator stream_copy. */
+#ifndef CUBIT_STREAM_COPY_H
+#define CUBIT_STREAM_COPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cubit_stream_copy_arguments {
+  size_t size;        /* sizeof(cubit_stream_copy_arguments) */
+  const void* source; /* device memory, 16-byte aligned */
+  void* destination;  /* likewise; the two do not overlap */
+  int64_t bytes;      /* a multiple of 16 */
+} cubit_stream_copy_arguments;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CUBIT_STREAM_COPY_H */

@@ -1,0 +1,72 @@
+// New keys and values into a KV cache: each row is read once, rotated where asked for, rounded to the cache's number format
+// and written once. Every architecture from sm_75; no shared memory, no synchronisation but shuffles.
+//
+//   block | rows 0, 1 of warp 0 | rows 2, 3 of warp 1 | …      head_dim 128: 16 lanes, each 8 channels of key and value
+//
+// A row is (sequence, new token, KV head), its key and its value in the same lanes: positions, divisions and addresses are
+// computed once for both, and both loads are under way before the position is known. Rows beyond the last repeat it and store
+// nothing, so that all lanes of a warp shuffle.
+//
+// Bytes of a row and its value, head_dim 128: 512 read; written 512 (bf16, fp16), 160 (int4_rows, 4 groups), 136 (1 group);
+// beside them 4 · rotary_dim of cosines and sines per token, which its heads share through the L1. Warp instructions for two
+// rows and their values, counted in PTX: 78 (bf16), 386 (int4_rows, 4 groups); docs/performance/kv_append.md has all.
+//
+// PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, cvt), "Floating Point Instructions".
+#include "plan.cuh"
+
+#include "kv_append_arguments.h"
+#include "rotary.cuh"
+#include "row_lanes.cuh"
+#include "types.cuh"
+
+namespace {
+
+using namespace cubit;
+
+constexpr int kLanes = kRowLanes<plan::kHeadDim>;
+/// Where in its sequence a new token goes; negative for one that is left out.
+__device__ __forceinline__ int64 position_of(const KvAppendArguments& args, RowPlace place) {
+  if (args.counts != nullptr && place.token >= args.counts[place.sequence]) return -1;
+  if (args.positions != nullptr) {
+    return args.positions[static_cast<int64>(place.sequence) * args.tokens.divisor + place.token];
+  }
+  const int64 length = args.lengths == nullptr ? 0 : args.lengths[place.sequence];
+  return length < 0 ? -1 : length + place.token;
+}
+
+template <class KeyRotary>
+__device__ __forceinline__ void store_key(const KvAppendArguments& args, const CacheRow& row, int64 position, int lane,
+                                          const uint32 (&key)[4], bool stored) {
+  if constexpr (kSameType<KeyRotary, NoRotary>) {
+    plan::Format::template store<plan::Input>(row.key, lane, key, stored);
+  } else {
+    float turned[kLaneChannels];
+    widen<plan::Input>(turned, key);
+    KeyRotary::template turn<plan::Input, kLanes>(turned, key, lane, args.rotary_lanes,
+                                                  args.cosines + position * args.rotary_stride,
+                                                  args.sines + position * args.rotary_stride, row.exists);
+    plan::Format::store(row.key, lane, turned, stored);
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(plan::kThreads) kv_append(const __grid_constant__ KvAppendArguments args) {
+  const int lane = lane_index() % kLanes;
+  const uint32 index = blockIdx.x * (plan::kThreads / kLanes) + thread_index() / kLanes;
+  const RowPlace place = row_place(index < args.rows ? index : args.rows - 1, args.tokens, args.cache.kv_heads);
+
+  const bool has_channels = lane * kLaneChannels < plan::kHeadDim;
+  uint32 key[4] = {};
+  uint32 value[4] = {};
+  if (has_channels) {
+    load_global<4, 16>(key, strided_row(args.key, args.key_strides, place) + 16 * lane);
+    load_global<4, 16>(value, strided_row(args.value, args.value_strides, place) + 16 * lane);
+  }
+
+  const int64 position = position_of(args, place);
+  const CacheRow row = plan::Rows::find(args.cache, place.sequence, position, place.head);
+  const bool stored = index < args.rows && row.exists && has_channels;
+  store_key<plan::KeyRotary>(args, row, position, lane, key, stored);
+  plan::Format::template store<plan::Input>(row.value, lane, value, stored);
+}

@@ -1,0 +1,29 @@
+// A KV cache as a kernel's argument, shared by host and device. Strides in bytes.
+#pragma once
+
+namespace cubit {
+
+/// Division by a number that the host knows: for dividends below 2^31, floor(dividend / divisor) =
+/// dividend * multiplier >> shift with multiplier = ceil(2^shift / divisor) and shift = 31 + ceil(log2(divisor)).
+/// Granlund and Montgomery, "Division by Invariant Integers using Multiplication", theorem 4.2.
+struct DivideBy {
+  unsigned divisor;
+  unsigned multiplier;
+  int shift;
+};
+
+struct KvCacheArguments {
+  char* key;
+  char* value;
+  long long key_strides[3];  // sequence or page, token, KV head
+  long long value_strides[3];
+  DivideBy kv_heads;
+  int max_length;  // rows of later tokens do not exist
+  // Of a paged cache.
+  int pages;
+  const int* page_table;        // [batch, pages of a sequence]
+  long long page_table_stride;  // from sequence to sequence, in numbers
+  DivideBy page_size;
+};
+
+}  // namespace cubit

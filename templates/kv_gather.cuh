@@ -1,0 +1,37 @@
+// Rows of a KV cache as 16-bit values: the inverse of kv_append. Each row is read once and written once. Every architecture
+// from sm_75; no shared memory, no synchronisation.
+//
+//   block | rows 0, 1 of warp 0 | rows 2, 3 of warp 1 | …      head_dim 128: 16 lanes, each 8 channels of key and value
+//
+// A row is (sequence, token, KV head), its key and its value in the same lanes. Bytes of a row and its value, head_dim 128:
+// written 512; read 512 (bf16, fp16), 160 (int4_rows, 4 groups), 136 (1 group).
+//
+// PTX ISA: "Data Movement and Conversion Instructions" (ld, st, cvt), "Floating Point Instructions".
+#include "plan.cuh"
+
+#include "kv_gather_arguments.h"
+#include "row_lanes.cuh"
+#include "types.cuh"
+
+extern "C" __global__ void __launch_bounds__(plan::kThreads)
+    kv_gather(const __grid_constant__ cubit::KvGatherArguments args) {
+  using namespace cubit;
+  constexpr int kLanes = kRowLanes<plan::kHeadDim>;
+  const int lane = lane_index() % kLanes;
+  const uint32 index = blockIdx.x * (plan::kThreads / kLanes) + thread_index() / kLanes;
+  if (index >= args.rows || lane * kLaneChannels >= plan::kHeadDim) return;
+  const RowPlace place = row_place(index, args.tokens, args.cache.kv_heads);
+
+  const int64 first = args.from == nullptr ? 0 : args.from[place.sequence];
+  const int64 position = first + place.token;
+  if (first < 0 || (args.to != nullptr && position >= args.to[place.sequence])) return;
+  const CacheRow row = plan::Rows::find(args.cache, place.sequence, position, place.head);
+  if (!row.exists) return;
+
+  uint32 key[4];
+  uint32 value[4];
+  plan::Format::template load<plan::Output>(key, row.key, lane);
+  plan::Format::template load<plan::Output>(value, row.value, lane);
+  store_global(const_cast<char*>(strided_row(args.key, args.key_strides, place)) + 16 * lane, key);
+  store_global(const_cast<char*>(strided_row(args.value, args.value_strides, place)) + 16 * lane, value);
+}

@@ -1,0 +1,160 @@
+// Number format of whole rows: int4_rows, a header of kGroups (scale, shift) pairs of fp16, then one nibble per channel, low
+// nibble first. value = scale · nibble + shift. A lane's 8 channels are one word; a group is kGroupLanes lanes, of which the
+// first has the header's pair.
+//
+//   lanes      |  0   1 | 2   3 | …          a row of 8 groups: 2 lanes each
+//   row  | pair 0 | pair 1 | … | word 0 | word 1 | …
+//
+// Quantising, per group, in float: lo and hi the extremes, q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) + 1e-8)), 0, 15),
+// scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated to ±65504. A shift of zero is stored as +0.
+//
+// Per lane: 14 minima and maxima, 4 instructions per halving of the group, one reciprocal, and 6 instructions per channel,
+// of which a division is two. Interface: see row_16bit.cuh.
+#pragma once
+
+#include "row_lanes.cuh"
+#include "types.cuh"
+
+namespace cubit {
+
+/// x / divisor in two instructions: a product with the divisor's reciprocal, which is kept in two parts. Rounded to a whole
+/// number it is what the rounded quotient is, wherever divides_by_reciprocal(divisor): tests/ops tries every quotient from
+/// 0 to 15 that is near enough to a half for the two to differ. By 15 it is the rounded quotient of any x.
+class Reciprocal {
+ public:
+  __device__ __forceinline__ explicit Reciprocal(float divisor)
+      : nearest_(1.f / divisor), rest_(__fmul_rn(__fmaf_rn(-divisor, nearest_, 1.f), nearest_)) {}
+  __device__ __forceinline__ float operator()(float x) const { return __fmaf_rn(x, nearest_, __fmul_rn(x, rest_)); }
+
+ private:
+  float nearest_;
+  float rest_;
+};
+
+/// Not where the second part would be subnormal, nor where the fraction is all ones: its reciprocal is the one that ends
+/// farthest from a float, and a half times 1 + 2^-24 comes out as a half.
+__device__ __forceinline__ bool divides_by_reciprocal(float divisor) {
+  return divisor < 0x1p60f && (__float_as_uint(divisor) & 0x7fffffu) != 0x7fffffu;
+}
+
+/// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed elsewhere,
+/// for the divisor is at least the group's width.
+struct Division {
+  float divisor;
+  __device__ __forceinline__ float operator()(float x) const { return fminf(x / divisor, 15.f); }
+};
+
+template <int kChannels, int kGroups>
+class RowInt4 {
+  static constexpr int kLanes = kRowLanes<kChannels>;
+  static constexpr int kGroupLanes = kChannels / kGroups / kLaneChannels;
+  static constexpr int kHeaderBytes = 4 * kGroups;
+  static_assert(kChannels % (16 * kGroups) == 0);
+
+ public:
+  template <class Source>
+  static __device__ __forceinline__ void store(char* row, int lane, const uint32 (&words)[4], bool stored) {
+    float values[kLaneChannels];
+    widen<Source>(values, words);
+    store(row, lane, values, stored);
+  }
+
+  static __device__ __forceinline__ void store(char* row, int lane, const float (&values)[kLaneChannels], bool stored) {
+    const Range range = range_of_group(values, lane);
+    const float width = range.highest - range.lowest;
+    const float divisor = width + 1e-8f;
+    uint32 word;
+    float scale;
+    if (divides_by_reciprocal(divisor)) {
+      word = nibbles(values, range.lowest, Reciprocal(divisor));
+      scale = Reciprocal(15.f)(width);
+    } else {
+      word = nibbles(values, range.lowest, Division{divisor});
+      scale = width / 15.f;
+    }
+    if (!stored) return;
+    store_global(row + kHeaderBytes + 4 * lane, word);
+    if (lane % kGroupLanes != 0) return;
+    const uint32 pair = Pair<Half>::pack(saturated(scale), saturated(range.lowest));
+    store_global(row + 4 * (lane / kGroupLanes), pair);
+  }
+
+  template <class Result>
+  static __device__ __forceinline__ void load(uint32 (&words)[4], const char* row, int lane) {
+    uint32 pair[1];
+    uint32 word[1];
+    load_global<1, 4>(pair, row + 4 * (lane / kGroupLanes));
+    load_global<1, 4>(word, row + kHeaderBytes + 4 * lane);
+    const float scale = Pair<Half>::low(pair[0]);
+    const float shift = Pair<Half>::high(pair[0]);
+    float values[kLaneChannels];
+#pragma unroll
+    for (int i = 0; i < kLaneChannels; ++i) {
+      // The product of 11 and 4 bits is exact: fused or not, the sum is rounded once.
+      values[i] = scale * static_cast<float>(word[0] >> (4 * i) & 15u) + shift;
+    }
+    narrow<Result>(words, values);
+  }
+
+ private:
+  struct Range {
+    float lowest;
+    float highest;
+  };
+  /// 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, ties to even, in its low bits.
+  static constexpr float kRounder = 12582912.f;
+  /// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
+  static constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
+
+  template <class DivideBy>
+  static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, DivideBy steps) {
+    uint32 word = 0;
+#pragma unroll
+    for (int i = kLaneChannels - 1; i >= 0; --i) {
+      const float rounded = steps((values[i] - lowest) * 15.f) + kRounder;
+      word = 16 * word + __float_as_uint(rounded);
+    }
+    return word - kRounderNibbles;
+  }
+
+  static __device__ __forceinline__ float saturated(float value) { return fminf(fmaxf(value, -65504.f), 65504.f); }
+
+  static __device__ __forceinline__ Range range_of_group(const float (&values)[kLaneChannels], int lane) {
+    Range range{values[0], values[0]};
+#pragma unroll
+    for (int i = 1; i < kLaneChannels; ++i) {
+      range.lowest = fminf(range.lowest, values[i]);
+      range.highest = fmaxf(range.highest, values[i]);
+    }
+    range = (kGroupLanes & (kGroupLanes - 1)) == 0 ? by_halves(range) : by_first_lane(range, lane);
+    range.lowest += 0.f;  // -0 becomes +0
+    return range;
+  }
+
+  /// Of 2, 4, 8 … lanes: each ends with the range of all.
+  static __device__ __forceinline__ Range by_halves(Range range) {
+#pragma unroll
+    for (int distance = kGroupLanes / 2; distance > 0; distance /= 2) {
+      range.lowest = fminf(range.lowest, __shfl_xor_sync(kFullWarp, range.lowest, distance, kLanes));
+      range.highest = fmaxf(range.highest, __shfl_xor_sync(kFullWarp, range.highest, distance, kLanes));
+    }
+    return range;
+  }
+
+  /// Of any other number: the first lane gathers the range, and gives it to all.
+  static __device__ __forceinline__ Range by_first_lane(Range range, int lane) {
+    const int first = lane / kGroupLanes * kGroupLanes;
+#pragma unroll
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+      if (distance >= kGroupLanes) continue;
+      const float lowest = __shfl_sync(kFullWarp, range.lowest, lane + distance, kLanes);
+      const float highest = __shfl_sync(kFullWarp, range.highest, lane + distance, kLanes);
+      if (lane - first + distance >= kGroupLanes) continue;
+      range.lowest = fminf(range.lowest, lowest);
+      range.highest = fmaxf(range.highest, highest);
+    }
+    return {__shfl_sync(kFullWarp, range.lowest, first, kLanes), __shfl_sync(kFullWarp, range.highest, first, kLanes)};
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,66 @@
+// Rows of a cache, taken by lanes of a warp: lane i of a row has its channels 8i … 8i+7, that is 16 bytes of 16-bit values
+// or one word of nibbles. A row has a power of two of lanes; those beyond its last channel hold zeros and store nothing.
+#pragma once
+
+#include "copies.cuh"
+#include "kv_cache_arguments.h"
+#include "types.cuh"
+
+namespace cubit {
+
+inline constexpr int kLaneChannels = 8;
+
+/// Of a row of kChannels channels, a multiple of 8 up to 256.
+template <int kChannels>
+inline constexpr int kRowLanes = kChannels <= 64    ? 8
+                                 : kChannels <= 128 ? 16
+                                                    : 32;
+
+__device__ __forceinline__ uint32 quotient(uint32 dividend, DivideBy by) {
+  return static_cast<uint32>(static_cast<uint64>(dividend) * by.multiplier >> by.shift);
+}
+
+/// Row number `index` of [batch, tokens, kv_heads].
+struct RowPlace {
+  int sequence;
+  int token;
+  int head;
+};
+__device__ __forceinline__ RowPlace row_place(uint32 index, DivideBy tokens, DivideBy kv_heads) {
+  const uint32 outer = quotient(index, kv_heads);
+  const uint32 sequence = quotient(outer, tokens);
+  return {static_cast<int>(sequence), static_cast<int>(outer - sequence * tokens.divisor),
+          static_cast<int>(index - outer * kv_heads.divisor)};
+}
+
+__device__ __forceinline__ const char* strided_row(const char* data, const long long (&strides)[3], RowPlace place) {
+  return data + place.sequence * strides[0] + place.token * strides[1] + place.head * strides[2];
+}
+
+/// The pairs of 16-bit values in `words` as floats.
+template <class Element>
+__device__ __forceinline__ void widen(float (&dst)[kLaneChannels], const uint32 (&words)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    dst[2 * i] = Pair<Element>::low(words[i]);
+    dst[2 * i + 1] = Pair<Element>::high(words[i]);
+  }
+}
+
+template <class Element>
+__device__ __forceinline__ void narrow(uint32 (&dst)[4], const float (&values)[kLaneChannels]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) dst[i] = Pair<Element>::pack(values[2 * i], values[2 * i + 1]);
+}
+
+__device__ __forceinline__ void store_global(void* dst, const uint32 (&words)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(dst), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+               "r"(words[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_global(void* dst, uint32 word) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(dst), "r"(word) : "memory");
+}
+
+}  // namespace cubit

@@ -1,0 +1,29 @@
+// Addressing of single rows: pages of a few tokens each, found through a table [batch, pages of a sequence]. The order of
+// tokens and KV heads within a page is a matter of strides: NHD and HND are one kernel. A page number that is none of the
+// pages, such as -1 for one that was never allocated, has no rows.
+//
+// Interface of an addressing role: see rows_contiguous.cuh. One more load than there, in the shadow of the position's.
+#pragma once
+
+#include "row_lanes.cuh"
+#include "rows_contiguous.cuh"
+#include "types.cuh"
+
+namespace cubit {
+
+struct PagedRows {
+  static __device__ __forceinline__ CacheRow find(const KvCacheArguments& cache, int sequence, int64 position,
+                                                  int head) {
+    if (position < 0 || position >= cache.max_length) return {cache.key, cache.value, false};
+    const uint32 token = static_cast<uint32>(position);
+    const uint32 index = quotient(token, cache.page_size);
+    const int64 in_page = token - index * cache.page_size.divisor;
+    const int64 page = cache.page_table[sequence * cache.page_table_stride + index];
+    return {
+        cache.key + page * cache.key_strides[0] + in_page * cache.key_strides[1] + head * cache.key_strides[2],
+        cache.value + page * cache.value_strides[0] + in_page * cache.value_strides[1] + head * cache.value_strides[2],
+        page >= 0 && page < cache.pages};
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,626 @@
+// kv_append and kv_gather as values: texts, what launches refuse, divisions, rotation, and problems whose result can be
+// worked out by hand. What the kernels compute is tests/cover's business.
+#include <cubit/kv_append.h>
+#include <cubit/kv_gather.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "base/error.hpp"
+#include "ops/kv_append/kv_append.hpp"
+#include "ops/kv_gather/kv_gather.hpp"
+#include "ops/random.hpp"
+#include "runtime/nvrtc.hpp"
+#include "runtime/settings.hpp"
+#include "templates/kv_append_arguments.h"
+#include "templates/kv_gather_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+constexpr int kHeadDims[] = {64, 80, 96, 112, 128, 160, 192, 256};
+
+std::vector<kv_cache::RowFormat> all_formats() {
+  std::vector<kv_cache::RowFormat> formats;
+  for (const int head_dim : kHeadDims) {
+    formats.push_back({head_dim, KvFormat::bf16, 1});
+    formats.push_back({head_dim, KvFormat::fp16, 1});
+    for (const int groups : {1, 2, 4, 8})
+      if (head_dim % (16 * groups) == 0) formats.push_back({head_dim, KvFormat::int4_rows, groups});
+  }
+  return formats;
+}
+
+std::vector<KvAppend> all_appends() {
+  std::vector<KvAppend> all;
+  for (const auto& format : all_formats())
+    for (const Element input : {Element::bf16, Element::fp16})
+      for (const Rotary rotary : {Rotary::none, Rotary::interleaved, Rotary::half_split})
+        for (const KvAddressing cache : {KvAddressing::contiguous, KvAddressing::paged})
+          all.push_back({format.head_dim, format.kv, format.groups, input, rotary, cache});
+  return all;
+}
+
+std::vector<KvGather> all_gathers() {
+  std::vector<KvGather> all;
+  for (const auto& format : all_formats())
+    for (const Element output : {Element::bf16, Element::fp16})
+      for (const KvAddressing cache : {KvAddressing::contiguous, KvAddressing::paged})
+        all.push_back({format.head_dim, format.kv, format.groups, output, cache});
+  return all;
+}
+
+TEST(KvRowsDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
+  std::set<std::string> texts;
+  for (const KvAppend& descriptor : all_appends()) {
+    EXPECT_TRUE(texts.insert(descriptor.text()).second) << descriptor.text() << " stands for two values";
+    EXPECT_EQ(kv_append::parse(descriptor.text()), descriptor) << descriptor.text();
+    EXPECT_EQ(find_operator(descriptor.text()).canonical(descriptor.text()), descriptor.text());
+  }
+  for (const KvGather& descriptor : all_gathers()) {
+    EXPECT_TRUE(texts.insert(descriptor.text()).second) << descriptor.text() << " stands for two values";
+    EXPECT_EQ(kv_gather::parse(descriptor.text()), descriptor) << descriptor.text();
+    EXPECT_EQ(find_operator(descriptor.text()).canonical(descriptor.text()), descriptor.text());
+  }
+}
+
+struct Refused {
+  const char* text;
+  const char* sentence;
+};
+
+class RefusedKvRows : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(RefusedKvRows, NamesTheRule) {
+  try {
+    find_operator(GetParam().text).canonical(GetParam().text);
+    FAIL() << GetParam().text << " was accepted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_STREQ(failure.what(), GetParam().sentence);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Texts, RefusedKvRows,
+    ::testing::Values(
+        Refused{"kv_append:head_dim=72",
+                "descriptor \"kv_append:head_dim=72\": 72 is not a value of head_dim; accepted: 64, 80, 96, 112, 128, "
+                "160, 192, 256"},
+        Refused{"kv_append:groups=1",
+                "descriptor \"kv_append:groups=1\": the field groups applies to kv=int4_rows only; leave groups out or "
+                "ask for kv=int4_rows"},
+        Refused{
+            "kv_append:head_dim=80,kv=int4_rows,groups=2",
+            "descriptor \"kv_append:head_dim=80,kv=int4_rows,groups=2\": 80 channels in 2 groups are not a multiple "
+            "of 16 per group; at most 1 groups for this head_dim"},
+        Refused{"kv_append:rotary=neox",
+                "descriptor \"kv_append:rotary=neox\": neox is not a value of rotary; accepted: none, interleaved, "
+                "half_split"},
+        Refused{"kv_append:output=fp16",
+                "descriptor \"kv_append:output=fp16\": kv_append has no field output; accepted fields: head_dim, kv, "
+                "groups, input, rotary, cache"},
+        Refused{"kv_gather:rotary=none",
+                "descriptor \"kv_gather:rotary=none\": kv_gather has no field rotary; accepted fields: head_dim, kv, "
+                "groups, output, cache"},
+        Refused{"kv_gather:kv=int3",
+                "descriptor \"kv_gather:kv=int3\": int3 is not a value of kv; accepted: bf16, fp16, int4_rows"}));
+
+// A row's bytes are what gqa_decode's are: one reads what the other writes.
+TEST(KvRowsFormat, AgreesWithGqaDecode) {
+  for (const auto& format : all_formats()) {
+    GqaDecode decode;
+    decode.head_dim = format.head_dim;
+    decode.kv = format.kv;
+    decode.groups = format.groups;
+    EXPECT_EQ(format.row_bytes(), decode.row_bytes());
+  }
+}
+
+std::uint32_t quotient(std::uint32_t dividend, DivideBy by) {
+  return static_cast<std::uint32_t>(std::uint64_t{dividend} * by.multiplier >> by.shift);
+}
+
+TEST(KvRowsDivision, IsExactForEveryDividendBelow2To31) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  Random random(5);
+  for (int i = 0; i < 200000; ++i) {
+    const std::int64_t divisor =
+        i < 5000 ? i + 1 : 1 + static_cast<std::int64_t>(random.bits() >> (33 + i % 31)) % kMost;
+    const DivideBy by = kv_cache::divide_by(divisor);
+    EXPECT_EQ(by.divisor, divisor);
+    const std::int64_t multiple = kMost / divisor * divisor;
+    for (const std::int64_t dividend : {std::int64_t{0}, divisor - 1, divisor, multiple, multiple - 1, kMost,
+                                        static_cast<std::int64_t>(random.bits() >> 33)}) {
+      ASSERT_EQ(quotient(static_cast<std::uint32_t>(dividend), by), dividend / divisor) << dividend << " / " << divisor;
+    }
+  }
+}
+
+/// Reciprocal of templates/row_int4.cuh.
+float by_reciprocal(float dividend, float divisor) {
+  const float nearest = 1.f / divisor;
+  const float rest = std::fma(-divisor, nearest, 1.f) * nearest;
+  return std::fma(dividend, nearest, dividend * rest);
+}
+
+// Both quotients are rounded sums that differ from the true one by at most 2^-46 of it before the last rounding. So they
+// give another number of steps only where the true quotient is that near to where a float next to a half begins: the middle
+// M · 2^e between a half and its neighbour, M an odd number of 25 bits. With 24-bit dividend T and divisor D that is
+// T · 2^s = M · D + j for a small j, which D alone solves: all of them are tried. Larger j than 8 are farther away.
+TEST(KvRowsQuotient, ByReciprocalIsTheRoundedQuotientNearEveryHalf) {
+  constexpr std::uint64_t kFirst = 1 << 23;  // of 24 bits
+  int tried = 0;
+  for (int steps = 0; steps < 15; ++steps) {
+    std::uint64_t half = 2 * steps + 1;
+    while (half < kFirst) half *= 2;
+    for (const std::uint64_t middle : {2 * half + 1, half == kFirst ? 4 * half - 1 : 2 * half - 1}) {
+      std::uint64_t inverse = middle;  // modulo 2^64, by Newton's iteration
+      for (int i = 0; i < 6; ++i) inverse *= 2 - middle * inverse;
+      for (int s = 23; s <= 26; ++s) {
+        const std::uint64_t mask = (std::uint64_t{1} << s) - 1;
+        for (std::int64_t j = -16; j <= 16; ++j) {
+          for (std::uint64_t divisor = -static_cast<std::uint64_t>(j) * inverse & mask; divisor < 2 * kFirst;
+               divisor += mask + 1) {
+            const std::uint64_t dividend = (middle * divisor + j) >> s;
+            if (divisor < kFirst || dividend < kFirst || dividend >= 2 * kFirst) continue;
+            if (divisor == 2 * kFirst - 1) continue;  // divides_by_reciprocal says no
+            const auto d = static_cast<float>(divisor);
+            const double ratio = (steps + 0.5) * static_cast<double>(divisor) / static_cast<double>(dividend);
+            const float t = std::ldexp(static_cast<float>(dividend), std::ilogb(ratio * 1.01));
+            ++tried;
+            ASSERT_EQ(std::nearbyint(by_reciprocal(t, d)), std::nearbyint(t / d)) << t << " / " << d;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(tried, 300);
+  const float all_ones = 2 * kFirst - 1;
+  EXPECT_NE(std::nearbyint(by_reciprocal(kFirst, all_ones)), std::nearbyint(kFirst / all_ones))
+      << "the one that is left out";
+}
+
+TEST(KvRowsQuotient, ByReciprocalOfFifteenIsTheRoundedQuotientOfEveryFloat) {
+  for (int fraction = 1 << 23; fraction < 1 << 24; ++fraction) {
+    const auto width = static_cast<float>(fraction);
+    ASSERT_EQ(by_reciprocal(width, 15.f), width / 15.f) << width;
+  }
+}
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+template <class Arguments>
+Arguments dense_arguments(int batch, int tokens, int kv_heads, int row_elements) {
+  Arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.key = address(0x1000);
+  arguments.value = address(0x2000);
+  arguments.cache.key = address(0x3000);
+  arguments.cache.value = address(0x4000);
+  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
+    strides[2] = 128;
+    strides[1] = 128 * kv_heads;
+    strides[0] = strides[1] * tokens;
+  }
+  for (std::int64_t* strides : {arguments.cache.key_strides, arguments.cache.value_strides}) {
+    strides[2] = row_elements;
+    strides[1] = std::int64_t{row_elements} * kv_heads;
+    strides[0] = strides[1] * 100;
+  }
+  arguments.cache.kv_heads = kv_heads;
+  arguments.cache.max_length = 100;
+  arguments.batch = batch;
+  arguments.tokens = tokens;
+  return arguments;
+}
+
+TEST(KvRowsLaunch, HasALaneGroupForEveryRow) {
+  auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 80);
+  arguments.rotary_dim = 64;
+  arguments.cosines = arguments.sines = static_cast<const float*>(address(0x5000));
+  arguments.rotary_stride = 32;
+  const Launch launch =
+      kv_append::encode(kv_append::parse("kv_append:kv=int4_rows,groups=4,rotary=half_split"), &arguments);
+  KvAppendArguments parameters;
+  ASSERT_EQ(launch.parameter_bytes, sizeof parameters);
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(launch.shape.threads, 128u);
+  EXPECT_EQ(launch.shape.grid[0], (3u * 7 * 5 + 7) / 8) << "8 rows of 16 lanes in a block";
+  EXPECT_EQ(parameters.rows, 3u * 7 * 5);
+  EXPECT_EQ(parameters.rotary_lanes, 8);
+  EXPECT_EQ(parameters.rotary_stride, 128) << "in bytes";
+  EXPECT_EQ(parameters.key_strides[0], 2 * 128 * 5 * 7);
+  EXPECT_EQ(parameters.cache.key_strides[1], 80 * 5) << "elements of int4_rows are bytes";
+  EXPECT_EQ(parameters.cache.max_length, 100);
+
+  const auto gather = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 256);
+  const Launch wide = kv_gather::encode(kv_gather::parse("kv_gather:head_dim=256"), &gather);
+  EXPECT_EQ(wide.shape.grid[0], (3u * 7 * 5 + 3) / 4) << "4 rows of 32 lanes in a block";
+}
+
+TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
+  auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
+  const auto refused = [&](const char* text, const std::string& sentence) {
+    try {
+      kv_append::encode(kv_append::parse(text), &arguments);
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.what(), sentence);
+    }
+  };
+  refused("kv_append:cache=paged", "cache.page_size = 0: it must be from 1 to 256");
+  arguments.cache.page_size = 257;
+  refused("kv_append:cache=paged", "cache.page_size = 257: it must be from 1 to 256");
+  arguments.cache.page_size = 24;
+  refused("kv_append", "cache.page_size = 24: the descriptor has cache=contiguous");
+  arguments.cache.pages = -1;
+  refused("kv_append:cache=paged", "cache.pages = -1: it must not be negative");
+  arguments.cache.pages = 9;
+  refused("kv_append:cache=paged", "cache.page_table = NULL: the tensor is needed");
+  arguments.cache.page_table = static_cast<const std::int32_t*>(address(0x6000));
+  arguments.cache.page_table_stride = 5;
+  const Launch launch = kv_append::encode(kv_append::parse("kv_append:cache=paged"), &arguments);
+  KvAppendArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.cache.page_size.divisor, 24u);
+  EXPECT_EQ(parameters.cache.pages, 9);
+  EXPECT_EQ(parameters.cache.page_table_stride, 5);
+  EXPECT_EQ(parameters.cache.page_table, address(0x6000));
+}
+
+TEST(KvRowsLaunch, OfNothingIsEmptyWhateverThePointers) {
+  for (const bool no_batch : {true, false}) {
+    cubit_kv_append_arguments append{};
+    append.size = sizeof append;
+    append.cache.kv_heads = 1;
+    append.batch = no_batch ? 0 : 4;
+    append.tokens = no_batch ? 4 : 0;
+    EXPECT_TRUE(kv_append::encode(kv_append::parse("kv_append"), &append).empty);
+    cubit_kv_gather_arguments gather{};
+    gather.size = sizeof gather;
+    gather.cache.kv_heads = 1;
+    gather.batch = no_batch ? 0 : 4;
+    gather.tokens = no_batch ? 4 : 0;
+    EXPECT_TRUE(kv_gather::encode(kv_gather::parse("kv_gather"), &gather).empty);
+  }
+}
+
+using AppendChange = void (*)(cubit_kv_append_arguments&);
+
+struct BadLaunch {
+  const char* sentence;
+  AppendChange change;
+};
+
+class RefusedKvLaunch : public ::testing::TestWithParam<BadLaunch> {};
+
+TEST_P(RefusedKvLaunch, NamesTheRule) {
+  auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
+  arguments.rotary_dim = 64;
+  arguments.cosines = arguments.sines = static_cast<const float*>(address(0x5000));
+  arguments.rotary_stride = 32;
+  const KvAppend descriptor = kv_append::parse("kv_append:rotary=interleaved");
+  EXPECT_FALSE(kv_append::encode(descriptor, &arguments).empty);
+  GetParam().change(arguments);
+  try {
+    kv_append::encode(descriptor, &arguments);
+    FAIL() << "accepted: " << GetParam().sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
+  }
+}
+
+using Given = cubit_kv_append_arguments;
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RefusedKvLaunch,
+    ::testing::Values(BadLaunch{"this library's struct has", [](Given& a) { a.size = 8; }},
+                      BadLaunch{"batch = -1: it must not be negative", [](Given& a) { a.batch = -1; }},
+                      BadLaunch{"tokens = -1: it must not be negative", [](Given& a) { a.tokens = -1; }},
+                      BadLaunch{"cache.kv_heads = 0: it must be at least 1", [](Given& a) { a.cache.kv_heads = 0; }},
+                      BadLaunch{"batch * tokens = 4611686014132420609: it must be at most 2147483647",
+                                [](Given& a) { a.batch = a.tokens = std::numeric_limits<std::int32_t>::max(); }},
+                      BadLaunch{"batch * tokens * cache.kv_heads = 5000000000: it must be at most 2147483647",
+                                [](Given& a) {
+                                  a.batch = 1000;
+                                  a.tokens = 1000000;
+                                }},
+                      BadLaunch{"cache.max_length = -1: it must not be negative",
+                                [](Given& a) { a.cache.max_length = -1; }},
+                      BadLaunch{"key = NULL", [](Given& a) { a.key = nullptr; }},
+                      BadLaunch{"value = NULL", [](Given& a) { a.value = nullptr; }},
+                      BadLaunch{"cache.key = NULL", [](Given& a) { a.cache.key = nullptr; }},
+                      BadLaunch{"cache.value = NULL", [](Given& a) { a.cache.value = nullptr; }},
+                      BadLaunch{"key at 0x1008: the address is not a multiple of 16 bytes",
+                                [](Given& a) { a.key = address(0x1008); }},
+                      BadLaunch{"value stride 1 of 2 bytes: it is not a multiple of 16 bytes",
+                                [](Given& a) { a.value_strides[1] = 1; }},
+                      BadLaunch{"cache.key stride 2 of 260 bytes: it is not a multiple of 16 bytes",
+                                [](Given& a) { a.cache.key_strides[2] = 130; }},
+                      BadLaunch{"lengths at 0x2: the address is not a multiple of 4 bytes",
+                                [](Given& a) { a.lengths = static_cast<const std::int32_t*>(address(2)); }},
+                      BadLaunch{"rotary_dim = 8: it must be a multiple of 16 from 16 to head_dim",
+                                [](Given& a) { a.rotary_dim = 8; }},
+                      BadLaunch{"rotary_dim = 144: it must be a multiple of 16", [](Given& a) { a.rotary_dim = 144; }},
+                      BadLaunch{"cosines = NULL", [](Given& a) { a.cosines = nullptr; }},
+                      BadLaunch{"sines stride 0 of 12 bytes: it is not a multiple of 16 bytes", [](Given& a) {
+                                  a.cosines = nullptr;
+                                  a.cosines = a.sines;
+                                  a.rotary_stride = 3;
+                                }}));
+
+TEST(KvRowsRotation, TurnsThePairsOfEachKindAndNothingElse) {
+  const float cosines[] = {0, 1, -1, 0.5f, 1, 1, 1, 1};
+  const float sines[] = {1, 0, 0, 2, 0, 0, 0, 0};
+  std::vector<float> row(32);
+  for (int i = 0; i < 32; ++i) row[i] = static_cast<float>(i + 1);
+  std::vector<float> interleaved = row;
+  kv_append::rotate_row(Rotary::interleaved, 16, cosines, sines, interleaved.data());
+  EXPECT_EQ(std::vector<float>(interleaved.begin(), interleaved.begin() + 8),
+            (std::vector<float>{-2, 1, 3, 4, -5, -6, 3.5f - 16, 4 + 14}));
+  std::vector<float> half_split = row;
+  kv_append::rotate_row(Rotary::half_split, 16, cosines, sines, half_split.data());
+  EXPECT_EQ(half_split[0], -9);
+  EXPECT_EQ(half_split[8], 1);
+  EXPECT_EQ(half_split[2], -3);
+  EXPECT_EQ(half_split[3], 2 - 24);
+  EXPECT_EQ(half_split[11], 6 + 8);
+  for (int i = 16; i < 32; ++i) EXPECT_EQ(interleaved[i], row[i]);
+  for (int i = 16; i < 32; ++i) EXPECT_EQ(half_split[i], row[i]);
+}
+
+TEST(KvRowsFormat, AShiftOfZeroIsPositiveWhicheverZeroComesFirst) {
+  const kv_cache::RowFormat format{64, KvFormat::int4_rows, 1};
+  std::vector<float> row(64, 0.f);
+  std::vector<char> plus(format.row_bytes());
+  std::vector<char> minus(format.row_bytes());
+  row[1] = 15;
+  kv_cache::quantise_row(format, row.data(), plus.data());
+  row[0] = -0.f;
+  kv_cache::quantise_row(format, row.data(), minus.data());
+  EXPECT_EQ(plus, minus);
+  EXPECT_EQ(plus[3], 0);
+  EXPECT_EQ(plus[4], '\xf0');
+}
+
+/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens.
+struct Case {
+  std::vector<std::uint16_t> rows = std::vector<std::uint16_t>(2 * 3 * 2 * 64, 0x3f80);
+  std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(2 * 4 * 2 * 64, 0x4000);
+  std::vector<std::int32_t> lengths = {2, 0};
+  std::string text = "kv_append:head_dim=64";
+  std::vector<Tensor> tensors;
+  Numbers numbers;
+
+  Case() {
+    for (const char* name : {"key", "value"}) tensors.push_back({name, "BF16", {2, 3, 2, 64}, {}, rows.data()});
+    for (const char* name : {"key_cache", "value_cache"})
+      tensors.push_back({name, "BF16", {2, 4, 2, 64}, {}, cache.data()});
+    tensors.push_back({"lengths", "I32", {2}, {}, lengths.data()});
+  }
+  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+};
+
+TEST(KvAppendProblem, WritesTheRowsThatFitAndNoOther) {
+  const Case one;
+  const auto problem = one.problem();
+  ASSERT_EQ(problem->inputs().size(), 3u) << "caches are no inputs: they are what a launch finds in its outputs";
+  ASSERT_EQ(problem->outputs().size(), 2u);
+  EXPECT_EQ(problem->outputs()[0].name, "key_cache");
+  std::vector<std::uint16_t> expected = one.cache;
+  // Sequence 0: tokens 2 and 3, the third does not fit. Sequence 1: tokens 0 to 2.
+  std::fill(expected.begin() + 2 * 128, expected.begin() + (4 + 3) * 128, 0x3f80);
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+  EXPECT_EQ(problem->bytes_written(), 2u * 5 * 2 * 128);
+  EXPECT_EQ(problem->bytes_read(), 2u * 5 * 2 * 128 + 8);
+
+  std::vector<std::uint16_t> wrong = expected;
+  wrong[(4 + 3) * 128 + 64 + 5] ^= 1;  // sequence 1, token 3, head 1: not to be touched
+  const void* bad[] = {expected.data(), wrong.data()};
+  const auto comparison = problem->compare(bad);
+  EXPECT_EQ(comparison.error, 1);
+  EXPECT_EQ(comparison.worst, "value_cache, sequence 1, token 3, head 1: byte 10 is 0x01, not 0x00");
+}
+
+TEST(KvAppendProblem, WithoutCachesHasOnesOfZerosAsLongAsNeeded) {
+  Case one;
+  one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{2, 5, 2, 64}));
+  one.numbers["max_length"] = 9;
+  const auto problem = one.problem();
+  ASSERT_EQ(problem->outputs()[1].shape, (std::vector<std::int64_t>{2, 9, 2, 64}));
+  const auto* bytes = static_cast<const char*>(problem->outputs()[1].data);
+  EXPECT_EQ(std::count(bytes, bytes + problem->outputs()[1].bytes(), 0), 2 * 9 * 2 * 128);
+}
+
+/// The same in pages of 2 tokens: sequence 0 has page 2 and one that is none, sequence 1 pages 0 and 1.
+struct PagedCase : Case {
+  std::vector<std::int32_t> table = {2, 7, 0, 1};
+
+  PagedCase() {
+    text = "kv_append:head_dim=64,cache=paged";
+    for (const int i : {2, 3}) tensors[i].shape = {4, 2, 2, 64};
+    tensors.push_back({"page_table", "I32", {2, 2}, {}, table.data()});
+    lengths = {0, 1};
+  }
+};
+
+TEST(KvAppendProblem, FindsRowsThroughThePageTable) {
+  PagedCase one;
+  std::vector<std::uint16_t> expected = one.cache;
+  const auto write = [&](std::size_t first_row, std::size_t rows) {
+    std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(first_row * 64), rows * 64, std::uint16_t{0x3f80});
+  };
+  write(2 * 4, 4);  // sequence 0, tokens 0 and 1: all of page 2; its third token is in page 7, of 4
+  write(2, 2 + 4);  // sequence 1, token 1: the second of page 0; tokens 2 and 3: page 1
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(one.problem()->compare(got).error, 0);
+  EXPECT_EQ(one.problem()->bytes_written(), 2u * 5 * 2 * 128);
+
+  one.numbers["hnd"] = 1;
+  one.text = "kv_append:head_dim=64,cache=paged";
+  expected = one.cache;
+  write(2 * 4, 4);
+  write(1, 1);  // page 0, token 1 of head 0
+  write(3, 1);  // and of head 1
+  write(4, 4);
+  EXPECT_EQ(one.problem()->compare(got).error, 0);
+}
+
+TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
+  const auto refused = [](const std::string& sentence, auto change) {
+    PagedCase one;
+    change(one);
+    try {
+      one.problem();
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
+    }
+  };
+  refused("tensors without page_table: the descriptor has cache=paged", [](Case& c) { c.tensors.pop_back(); });
+  refused("tensor page_table: the descriptor has cache=contiguous", [](Case& c) { c.text = "kv_append:head_dim=64"; });
+  refused("tensor page_table [2]: it must have the dimensions", [](Case& c) { c.tensors.back().shape = {2}; });
+  refused("max_length = 5: the page table has room for 4 tokens", [](Case& c) { c.numbers["max_length"] = 5; });
+  refused("pages of 512 tokens: a page has 1 to 256 tokens", [](Case& c) { c.tensors[2].shape = {0, 512, 2, 64}; });
+  refused("must have the dimensions [pages, page_size, kv_heads, row]", [](Case& c) {
+    c.tensors[3].shape = {3, 2, 2, 64};
+  });
+  refused("accepted: max_length, page_size, pages, hnd", [](Case& c) { c.numbers["speed"] = 1; });
+}
+
+TEST(KvAppendProblem, WithoutPagesHasThoseThatTheTableNames) {
+  PagedCase one;
+  one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{8, 16, 2, 64}));
+  one.numbers = {{"page_size", 4}, {"pages", 20}, {"hnd", 1}};
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{20, 2, 4, 64}));
+}
+
+struct BadCase {
+  const char* sentence;
+  void (*change)(Case&);
+};
+
+class RefusedKvProblem : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(RefusedKvProblem, NamesTheRule) {
+  Case one;
+  GetParam().change(one);
+  try {
+    one.problem();
+    FAIL() << "accepted: " << GetParam().sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RefusedKvProblem,
+    ::testing::Values(
+        BadCase{"tensor key of type F32: it must be BF16", [](Case& c) { c.tensors[0].type = "F32"; }},
+        BadCase{"tensor value [2, 3, 64]: it must have the dimensions [batch, tokens, kv_heads, head_dim]",
+                [](Case& c) {
+                  c.tensors[1].shape = {2, 3, 64};
+                }},
+        BadCase{"tensor key [384]: it must have the dimensions", [](Case& c) { c.tensors[0].shape = {384}; }},
+        BadCase{"accepted beside the other tensors: [2, 3, 2, 64]", [](Case& c) { c.tensors[1].shape[1] = 2; }},
+        BadCase{"tensor key_cache [2, 4, 1, 64]: it must have the dimensions",
+                [](Case& c) { c.tensors[2].shape[2] = 1; }},
+        BadCase{"key_cache alone: a launch writes both caches",
+                [](Case& c) { c.tensors.erase(c.tensors.begin() + 3); }},
+        BadCase{"tensors without value: kv_append needs key and value",
+                [](Case& c) { c.tensors.erase(c.tensors.begin() + 1); }},
+        BadCase{"tensor query: kv_append has no such input", [](Case& c) { c.tensors[4].name = "query"; }},
+        BadCase{"tensor lengths of type I64: it must be I32", [](Case& c) { c.tensors[4].type = "I64"; }},
+        BadCase{"tensor positions [2]: it must have the dimensions [batch, tokens]",
+                [](Case& c) { c.tensors[4].name = "positions"; }},
+        BadCase{"a case without cosines and sines: the descriptor rotates",
+                [](Case& c) { c.text += ",rotary=half_split"; }},
+        BadCase{"number speed: kv_append has no such launch argument", [](Case& c) { c.numbers["speed"] = 1; }},
+        BadCase{"max_length = 0.5: it is not a number that is accepted",
+                [](Case& c) { c.numbers["max_length"] = 0.5; }}));
+
+TEST(KvGatherProblem, GivesTheRowsOfEachSequence) {
+  const Case one;
+  std::vector<std::int32_t> from = {1, 3};
+  std::vector<std::int32_t> to = {3, 9};
+  std::vector<Tensor> tensors = {one.tensors[2], one.tensors[3]};
+  tensors.push_back({"from", "I32", {2}, {}, from.data()});
+  tensors.push_back({"to", "I32", {2}, {}, to.data()});
+  const auto problem = find_operator("kv_gather").problem("kv_gather:head_dim=64,output=fp16", tensors, {});
+  ASSERT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 2, 2, 64}));
+  EXPECT_EQ(problem->bytes_read(), 2u * 3 * 2 * 128 + 16);
+  std::vector<std::uint16_t> expected(2 * 2 * 2 * 64, 0x4000);              // 2.0 in both types
+  std::fill(expected.begin() + 3 * 128, expected.end(), std::uint16_t{0});  // of sequence 1 one token is there
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+}
+
+TEST(KvGatherProblem, FindsRowsThroughThePageTable) {
+  PagedCase one;
+  std::fill(one.cache.begin() + 2 * 256, one.cache.begin() + 3 * 256, std::uint16_t{0x3f80});  // page 2 is sequence 0's
+  std::vector<Tensor> tensors = {one.tensors[2], one.tensors[3], one.tensors.back()};
+  const auto problem = find_operator("kv_gather").problem("kv_gather:head_dim=64,cache=paged", tensors, {});
+  ASSERT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 4, 2, 64}));
+  std::vector<std::uint16_t> expected(2 * 4 * 128, 0x4000);
+  std::fill(expected.begin(), expected.begin() + 256, std::uint16_t{0x3f80});
+  std::fill(expected.begin() + 256, expected.begin() + 512, std::uint16_t{0});  // page 7 is none
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+  EXPECT_EQ(problem->bytes_written(), 2u * 6 * 2 * 128);
+}
+
+TEST(KvRowsProblem, SizesThatAreNotKnownAreRefused) {
+  for (const Numbers& sizes : {Numbers{{"bach", 1}}, Numbers{{"tokens", 0}}, Numbers{{"rotary_dim", 32}},
+                               Numbers{{"pattern", 6}}, Numbers{{"batch", 1 << 20}, {"context", 1 << 27}}}) {
+    EXPECT_THROW(find_operator("kv_append").random("kv_append", sizes, 1), Failure);
+    EXPECT_THROW(find_operator("kv_gather").random("kv_gather", sizes, 1), Failure);
+  }
+}
+
+TEST(KvRowsBench, CasesAreCanonicalAndTheirSizesThoseOfRandomData) {
+  for (const Operator* op : {&kv_append_operator(), &kv_gather_operator()}) {
+    for (const BenchCase& one : op->bench_cases()) {
+      EXPECT_EQ(op->canonical(one.descriptor), one.descriptor);
+      Numbers sizes = one.sizes;
+      sizes.at("context") = 16;
+      sizes.at("tokens") = 1;
+      EXPECT_GT(op->random(one.descriptor, sizes, 1)->bytes_written(), 0u) << one.descriptor;
+    }
+  }
+}
+
+// Every seventh descriptor, each for one architecture in turn; tests/cover compiles every pair of field values.
+TEST(KvRowsPlan, CompilesForEveryArchitectureWithoutSpills) {
+  std::shared_ptr<const runtime::Compiler> compiler;
+  try {
+    const auto settings = runtime::Settings::from_environment();
+    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
+  } catch (const Failure& failure) {
+    GTEST_SKIP() << "no compiler: " << failure.what();
+  }
+  constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+  std::vector<std::string> texts;
+  for (const KvAppend& descriptor : all_appends()) texts.push_back(descriptor.text());
+  for (const KvGather& descriptor : all_gathers()) texts.push_back(descriptor.text());
+  for (std::size_t i = 0; i < texts.size(); i += 7) {
+    const char* architecture = kArchitectures[i / 7 % std::size(kArchitectures)];
+    SCOPED_TRACE(texts[i] + " for " + architecture);
+    const auto specialisation = find_operator(texts[i]).specialise(texts[i], codegen::find_architecture(architecture));
+    const auto resources = compiler->compile(specialisation->source()).resources;
+    EXPECT_EQ(resources.spill_load_bytes + resources.spill_store_bytes, 0);
+    EXPECT_LE(resources.registers, 64) << "16 blocks of 128 threads would not fit an SM by half";
+  }
+}
+
+}  // namespace
+}  // namespace cubit::ops
