@@ -7,11 +7,13 @@
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/operator.hpp"
 #include "ops/stream_read/stream_read.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
-  static const std::array<const Operator*, 2> table = {&gqa_decode_operator(), &stream_read_operator()};
+  static const std::array<const Operator*, 3> table = {&gqa_decode_operator(), &stream_read_operator(),
+                                                       &w4a16_gemm_operator()};
   return table;
 }
 

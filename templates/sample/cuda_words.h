@@ -35,6 +35,7 @@ __device__ long long min(long long a, long long b);
 __device__ int max(int a, int b);
 __device__ long long max(long long a, long long b);
 __device__ float fabsf(float x);
+__device__ float erff(float x);
 __device__ float fmaxf(float a, float b);
 __device__ float __uint_as_float(unsigned bits);
 __device__ unsigned __float_as_uint(float x);
