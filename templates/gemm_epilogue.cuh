@@ -29,7 +29,8 @@ struct GemmEpilogue {
       result[i] = Function::apply(result[i]);
       if constexpr (kGated) result[i] *= up[i];
     }
-    if constexpr (kResidual) add(static_cast<const char*>(args.residual) + row * args.residual_stride + byte, result);
+    if constexpr (kResidual)
+      add_residual(static_cast<const char*>(args.residual) + row * args.residual_stride + byte, result);
     char* const dst = static_cast<char*>(args.output) + row * args.output_stride + byte;
     store_global<8>(dst, Pair<Element>::pack(result[0], result[1]), Pair<Element>::pack(result[2], result[3]));
   }
@@ -42,9 +43,20 @@ struct GemmEpilogue {
     if constexpr (kBias) add(static_cast<const char*>(args.bias) + byte, result);
   }
 
+  /// Not by a load of read-only memory: the residual may be the output itself.
+  static __device__ __forceinline__ void add_residual(const char* src, float (&values)[4]) {
+    const float2 words = *reinterpret_cast<const float2*>(src);
+    const uint32 pairs[2] = {__float_as_uint(words.x), __float_as_uint(words.y)};
+    add_pairs(pairs, values);
+  }
+
   static __device__ __forceinline__ void add(const char* src, float (&values)[4]) {
     uint32 pairs[2];
     load_global<2, 8>(pairs, src);
+    add_pairs(pairs, values);
+  }
+
+  static __device__ __forceinline__ void add_pairs(const uint32 (&pairs)[2], float (&values)[4]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       values[2 * i] += Pair<Element>::low(pairs[i]);

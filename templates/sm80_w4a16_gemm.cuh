@@ -25,6 +25,8 @@
 // stores its accumulators; the block that is last at its tile's counter adds all of them in order of their split, so the
 // result does not depend on who was last, and sets the counter back to zero.
 //
+// With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
+//
 // What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
 //
 // Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh.
@@ -38,6 +40,7 @@
 #include "mma.cuh"
 #include "split_kv.cuh"
 #include "types.cuh"
+#include "w4_ordered.cuh"
 #include "w4_values.cuh"
 #include "w4a16_gemm_arguments.h"
 #include "w4a16_gemm_lanes.h"
@@ -51,7 +54,8 @@ constexpr int kThreads = plan::kWarps * kWarpSize;
 constexpr int kRowWarps = plan::kWarps / gemm_lanes::kColumnWarps;
 constexpr int kRowTiles = plan::kTileM / 8 / kRowWarps;  // of 8 rows, per warp
 constexpr bool kWholeK = plan::kGroup == 0;              // one group
-constexpr int kStageGroups = kWholeK ? 1 : gemm_lanes::kStageK / plan::kGroup;
+constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
+constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 // With more rows, the next group's loads beside this one's sums would spill.
 constexpr int kUnrolledGroups = kRowTiles == 1 ? kStageGroups : 1;
@@ -89,7 +93,7 @@ class Fetcher {
   __device__ __forceinline__ void fetch(uint32 stage, int index) const {
     fetch_words(stage, index * gemm_lanes::kStageK / Format::kWordK);
     fetch_activations(stage + plan::kActivationsAt, index * gemm_lanes::kStageK);
-    if constexpr (!kWholeK) {
+    if constexpr (kStagedFactors) {
       fetch_factors(stage + plan::kScalesAt, index * kStageGroups, kStageGroups, args_.k / plan::kGroup);
     }
   }
@@ -221,9 +225,47 @@ struct GroupSums {
   }
 };
 
+/// With activation order: adds the products of stage `index`, whose weights become numbers first. A template, because formats by n have
+/// no such words.
+template <class WordsByK>
+__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint32 stage, WarpPlace warp, int index,
+                                            Sums& sums) {
+  const int lane = lane_index();
+  int columns[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)  // of columns that do not exist, the first one's factors
+    columns[half] = max(0, weight_column(args, 64 * warp.columns + 32 * half + gemm_lanes::first_column(lane)));
+#pragma unroll 1
+  for (int step = 0; step < gemm_lanes::kStageK / gemm_lanes::kStepK; ++step) {
+    typename WordsByK::Weights weights;
+    WordsByK::load_weights(weights, stage, warp.columns, step);
+    int groups[8];
+    const int row = index * WordsByK::kWordRows + gemm_lanes::words_by_k(lane, 0, 0, step).row;
+    load_groups(groups, args, row, args.k / plan::kGroup);
+    uint32 a[2][2][4][4];  // [half][term][tile][pair]
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a[half], weights.words[half], args, groups,
+                                                                 columns[half]);
+#pragma unroll
+    for (int t = 0; t < kRowTiles; ++t) {
+      uint32 b[4];
+      WordsByK::load_activations(b, stage + plan::kActivationsAt, warp.rows + t, step);
+#pragma unroll
+      for (int item = 0; item < 16; ++item) {  // of each tile two products of two terms
+        const int tile = item / 4;
+        const int j = item % 2 * 2;
+        const auto& low = a[0][item / 2 % 2][tile];
+        const auto& high = a[1][item / 2 % 2][tile];
+        mma_m16n8k16<Element>(sums[t][tile], low[j], high[j], low[j + 1], high[j + 1], b[j], b[j + 1]);
+      }
+    }
+  }
+}
+
 /// The block's part of the stages, [first, last).
-__device__ __forceinline__ void walk(const Fetcher& fetcher, uint32 stages, WarpPlace warp, int first, int last,
-                                     Sums& sums) {
+__device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetcher& fetcher, uint32 stages,
+                                     WarpPlace warp, int first, int last, Sums& sums) {
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
   if constexpr (kWholeK) fetcher.fetch_factors(whole_scales, 0, 1, 1);
   GroupSums whole;
@@ -238,7 +280,9 @@ __device__ __forceinline__ void walk(const Fetcher& fetcher, uint32 stages, Warp
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
     if (ahead - (plan::kStages - 1) < first) continue;
     const uint32 stage = stages + fill * plan::kStageBytes;
-    if constexpr (kWholeK) {
+    if constexpr (plan::kActivationOrder) {
+      add_ordered<Format>(args, stage, warp, ahead - (plan::kStages - 1), sums);
+    } else if constexpr (kWholeK) {
       whole.add(stage, warp, 0);
     } else {
 #pragma unroll(kUnrolledGroups)
@@ -322,7 +366,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int split = static_cast<int>(blockIdx.z);
   const Share share = share_of(args.stages, args.splits, split);
   Sums sums = {};
-  walk(Fetcher(args, first_row), settled(shared_address(shared)), warp, share.first, share.last, sums);
+  walk(args, Fetcher(args, first_row), settled(shared_address(shared)), warp, share.first, share.last, sums);
   uint32* const arrived = reinterpret_cast<uint32*>(shared + plan::kArrivedAt);
   if (args.splits > 1 && !merge_splits(args, sums, arrived)) return;
   store_output(args, warp, first_row, sums);

@@ -8,6 +8,7 @@ struct W4a16GemmArguments {
   const void* qweight;      // words: see the number format's header
   const void* qzeros;       // [k / group, n / 8] words; not read where zeros are not stored
   const void* scales;       // [k / group, n] fp16
+  const unsigned* g_idx;    // [k] group of each k; not read where the plan has no activation order
   const void* bias;         // [n]; not read where the plan has none
   const void* residual;     // [m, columns of the output]; likewise
   void* output;

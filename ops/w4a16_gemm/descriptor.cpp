@@ -25,6 +25,9 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
           &Descriptor::tile_m, {8, 16, 32, 64}),
+      word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
+                                    "whether g_idx names the group of each input feature; several times slower"},
+                                   &Descriptor::activation_order, no_or_yes),
       word_field<Descriptor, GemmFunction>(
           {"function", "none, relu, silu, gelu, gelu_tanh, silu_gate", "none",
            "applied to the product and its bias; silu_gate: silu of the first half of the columns times the second"},
@@ -60,8 +63,16 @@ W4a16Gemm parse(std::string_view text) {
                     "the field alignment applies to format=awq only", "leave alignment out or ask for format=awq");
     }
   }
+  if (descriptor.activation_order && (descriptor.format == W4Format::awq || descriptor.group_size == 0)) {
+    throw Failure(
+        Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+        "activation_order=1 needs groups that are not all of k, in a format other than awq, which has none",
+        "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
+  }
   return descriptor;
 }
+
+bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }
 
 std::string_view element_type(Element element) { return element == Element::bf16 ? "BF16" : "F16"; }
 

@@ -70,6 +70,7 @@ void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_pointer(arguments.output != nullptr, "output");
   require_pointer(arguments.bias != nullptr || !descriptor.bias, "bias");
   require_pointer(arguments.residual != nullptr || !descriptor.residual, "residual");
+  require_pointer(arguments.g_idx != nullptr || !descriptor.activation_order, "g_idx");
   check_words(descriptor, arguments);
   require_16_bytes("activations", arguments.activations);
   require_16_bytes("scales", arguments.scales);
@@ -77,6 +78,7 @@ void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_stride("activation_stride", arguments.activation_stride);
   require_stride("output_stride", arguments.output_stride);
   if (descriptor.bias) require_16_bytes("bias", arguments.bias);
+  if (descriptor.activation_order) require_16_bytes("g_idx", arguments.g_idx);
   if (!descriptor.residual) return;
   require_16_bytes("residual", arguments.residual);
   require_stride("residual_stride", arguments.residual_stride);
@@ -88,6 +90,7 @@ W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& spl
   result.qweight = arguments.qweight;
   result.qzeros = arguments.qzeros;
   result.scales = arguments.scales;
+  result.g_idx = reinterpret_cast<const unsigned*>(arguments.g_idx);
   result.bias = arguments.bias;
   result.residual = arguments.residual;
   result.output = arguments.output;

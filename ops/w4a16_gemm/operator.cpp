@@ -41,7 +41,7 @@ class W4a16GemmOperator final : public Operator {
            "qweight [k / 8, n] I32, for awq [k, n / 8]\n"
            "scales [k / group_size, n] F16\n"
            "qzeros [k / group_size, n / 8] I32 (not for symmetric)\n"
-           "g_idx [k] I32 (optional, not for awq): only k / group_size, which is no activation order\n"
+           "g_idx [k] I32 (activation_order=1; else optional, if it is k / group_size)\n"
            "bias [n] (bias=1)\n"
            "residual as output (residual=1)\n"
            "output [m, n]; [m, n / 2] with function=silu_gate\n"

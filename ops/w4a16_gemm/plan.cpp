@@ -39,24 +39,28 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
 }
 
 /// Registers that the loop keeps live, by counting its arrays: sums, products, activations and their sums of each tile of 8
-/// rows; words, operands and factors.
-int count_registers(int row_tiles) {
+/// rows; words, operands and factors. With activation order there are no products, but two terms of all operands of a step.
+int count_registers(const W4a16Gemm& descriptor, int row_tiles) {
   constexpr int kAddressesAndTemporaries = 40;
   constexpr int kWordsOperandsAndFactors = 8 + 4 + 16;
-  return (kAddressesAndTemporaries + kWordsOperandsAndFactors + row_tiles * (16 + 16 + 4 + 4) + 7) / 8 * 8;
+  constexpr int kOrderedOperands = 64;
+  const int operands = kWordsOperandsAndFactors + (descriptor.activation_order ? kOrderedOperands : 0);
+  const int per_tile = descriptor.activation_order ? 16 + 4 : 16 + 16 + 4 + 4;
+  return (kAddressesAndTemporaries + operands + row_tiles * per_tile + 7) / 8 * 8;
 }
 
 void choose_tiles(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const int groups = stage_groups(descriptor);
   plan.warps = descriptor.tile_m > 32 ? 2 * gemm_lanes::kColumnWarps : gemm_lanes::kColumnWarps;
-  plan.counted_registers = count_registers(descriptor.tile_m / 8 * gemm_lanes::kColumnWarps / plan.warps);
+  plan.counted_registers = count_registers(descriptor, descriptor.tile_m / 8 * gemm_lanes::kColumnWarps / plan.warps);
   plan.copy_bytes = descriptor.alignment;
   plan.words.rows = descriptor.format == W4Format::awq ? gemm_lanes::kStageK : gemm_lanes::kStageK / 8;
   plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2 / plan.words.rows;
   plan.words = codegen::search_layout(plan.words.rows, plan.words.row_bytes, 16, word_accesses(plan));
   plan.activations =
       codegen::search_layout(descriptor.tile_m, gemm_lanes::kActivationBytes, 16, activation_accesses(plan));
+  if (descriptor.activation_order) return;
   plan.scales = {groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes, {}};
   if (stores_zeros(descriptor)) plan.zeros = {groups, gemm_lanes::kZeroBytes, gemm_lanes::kZeroBytes, {}};
 }
@@ -110,7 +114,7 @@ int Plan::scales_at() const { return align_region(activations_at() + activations
 int Plan::zeros_at() const { return align_region(scales_at() + scales.size()); }
 
 int Plan::stage_bytes() const {
-  if (descriptor.group_size == 0) return scales_at();
+  if (!stages_factors(descriptor)) return scales_at();
   return stores_zeros(descriptor) ? align_region(zeros_at() + zeros.size()) : zeros_at();
 }
 
@@ -145,6 +149,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kStages", plan.stages)
       .constant("kBlocksPerSm", plan.blocks_per_sm)
       .constant("kCopyBytes", plan.copy_bytes)
+      .flag("kActivationOrder", descriptor.activation_order)
       .flag("kStoredZeros", stores_zeros(descriptor))
       .constant("kZeroOffset", zero_offset(descriptor))
       .constant("kActivationsAt", plan.activations_at())

@@ -51,6 +51,7 @@ bool LaunchNumbers::set(std::string_view name, double value) {
 std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
   std::vector<std::string_view> names = {"activations", "qweight", "scales"};
   if (stores_zeros(descriptor)) names.emplace_back("qzeros");
+  if (descriptor.activation_order) names.emplace_back("g_idx");
   if (descriptor.bias) names.emplace_back("bias");
   if (descriptor.residual) names.emplace_back("residual");
   return names;
@@ -95,11 +96,27 @@ void GemmProblem::check() const {
   check_shape("qweight", "I32", {by_n ? k() : k() / 8, by_n ? n() / 8 : n()});
   check_shape("qzeros", "I32", {groups, n() / 8});
   check_shape("residual", element, {m(), output_columns(descriptor_, n())});
+  check_order();
   const Tensor* const bias = find("bias");
   if (bias == nullptr) return;
   require_rank(*bias, 1, "[n]");
   if (bias->type == element && bias->shape[0] == n()) return;
   reject(fmt::format("{} of type {}", shape_text(*bias), bias->type), fmt::format("it must be {} [{}]", element, n()));
+}
+
+void GemmProblem::check_order() const {
+  const Tensor* const order = find("g_idx");
+  if (order == nullptr) return;
+  if (order->type != "I32" || order->shape != std::vector<std::int64_t>{k()}) {
+    reject(fmt::format("{} of type {}", shape_text(*order), order->type), fmt::format("it must be I32 [{}]", k()));
+  }
+  const auto* const groups = static_cast<const std::int32_t*>(order->data);
+  const int count = groups_of(descriptor_, k());
+  for (int i = 0; i < k(); ++i) {
+    if (groups[i] >= 0 && groups[i] < count) continue;
+    reject(fmt::format("g_idx[{}] = {}", i, groups[i]), fmt::format("there are {} groups", count),
+           fmt::format("accepted: 0 to {}", count - 1));
+  }
 }
 
 std::size_t GemmProblem::bytes_read() const {
@@ -127,6 +144,7 @@ std::vector<std::byte> GemmProblem::arguments(std::span<void* const> device_data
   arguments.qweight = address("qweight");
   arguments.qzeros = address("qzeros");
   arguments.scales = address("scales");
+  arguments.g_idx = static_cast<const std::int32_t*>(address("g_idx"));
   arguments.bias = address("bias");
   arguments.residual = address("residual");
   arguments.output = device_data[inputs_.size()];
@@ -148,10 +166,14 @@ double GemmProblem::element(const Tensor& tensor, std::int64_t index) const {
 
 GemmProblem::Column GemmProblem::multiply_column(const std::vector<double>& activations, int n) const {
   const Tensor* const zeros = find("qzeros");
+  const Tensor* const order = find("g_idx");
   const Tensor* const bias = find("bias");
   const PackedWeights packed{static_cast<const std::uint32_t*>(inputs_[1].data),
                              zeros == nullptr ? nullptr : static_cast<const std::uint32_t*>(zeros->data),
-                             static_cast<const std::uint16_t*>(inputs_[2].data), this->n(), k()};
+                             static_cast<const std::uint16_t*>(inputs_[2].data),
+                             order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data),
+                             this->n(),
+                             k()};
   std::vector<double> weights(k());
   for (int i = 0; i < k(); ++i) weights[i] = weight_at(descriptor_, packed, i, n);
   const double start = bias == nullptr ? 0 : element(*bias, n);
@@ -227,9 +249,8 @@ void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor) {
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const std::int64_t expected = descriptor.group_size == 0 ? 0 : i / descriptor.group_size;
     if (groups[i] == expected) continue;
-    throw Failure(Status::unsupported, fmt::format("g_idx[{}] = {}", i, groups[i]),
-                  "this version of cubit has no kernel for activation order",
-                  "accepted: g_idx[k] = k / group_size, or no g_idx");
+    reject(fmt::format("g_idx[{}] = {}", i, groups[i]), fmt::format("{} takes no activation order", descriptor.text()),
+           "ask for activation_order=1, or give g_idx[k] = k / group_size or none");
   }
 }
 

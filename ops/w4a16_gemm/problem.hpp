@@ -1,5 +1,5 @@
-// The operator's Problem: dense host tensors in the order activations, qweight, scales, then those of qzeros, bias and
-// residual that the descriptor has.
+// The operator's Problem: dense host tensors in the order activations, qweight, scales, then those of qzeros, g_idx,
+// bias and residual that the descriptor has.
 #pragma once
 
 #include <array>
@@ -41,6 +41,7 @@ class GemmProblem final : public Problem {
   int k() const { return static_cast<int>(inputs_[0].shape[1]); }
   int n() const { return static_cast<int>(inputs_[2].shape[1]); }
   void check() const;
+  void check_order() const;
   void check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const;
   double element(const Tensor& tensor, std::int64_t index) const;
   /// Of one column of the weights: the product of every row with its bias, and the sum of its absolute contributions.

@@ -119,6 +119,16 @@ class Maker {
     add(name, element_type(element), std::move(shape), std::move(data));
   }
 
+  /// As many k's for each group, in any order.
+  void groups(std::int64_t count, std::int64_t k) {
+    std::vector<std::int32_t> group(k);
+    for (std::int64_t i = 0; i < k; ++i) group[i] = static_cast<std::int32_t>(i * count / k);
+    for (std::int64_t i = k - 1; i > 0; --i) std::swap(group[i], group[random_.bits() % (i + 1)]);
+    auto data = std::make_unique<char[]>(4 * k);
+    std::memcpy(data.get(), group.data(), 4 * k);
+    add("g_idx", "I32", {k}, std::move(data));
+  }
+
   std::vector<Tensor> inputs;
   std::vector<std::unique_ptr<char[]>> storage;
 
@@ -147,6 +157,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   maker.words("qweight", by_n ? k : k / 8, by_n ? n / 8 : n, &Maker::word);
   maker.halves("scales", Element::fp16, {groups, n}, &Maker::scale);
   if (stores_zeros(descriptor)) maker.words("qzeros", groups, n / 8, &Maker::zeros);
+  if (descriptor.activation_order) maker.groups(groups, k);
   if (descriptor.bias) maker.halves("bias", descriptor.element, {n}, &Maker::addend);
   const std::int64_t columns = output_columns(descriptor, static_cast<int>(n));
   if (descriptor.residual) maker.halves("residual", descriptor.element, {m, columns}, &Maker::addend);

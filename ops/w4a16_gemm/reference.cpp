@@ -28,7 +28,8 @@ double silu(double x) { return x / (1 + std::exp(-x)); }
 
 double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n) {
   const auto columns = static_cast<std::size_t>(weights.n);
-  const int group = descriptor.group_size == 0 ? 0 : k / descriptor.group_size;
+  int group = descriptor.group_size == 0 ? 0 : k / descriptor.group_size;
+  if (descriptor.activation_order) group = weights.g_idx[k];
   int zero = zero_offset(descriptor);
   if (stores_zeros(descriptor)) zero += nibble_by_n(descriptor, weights.qzeros + group * (columns / 8), n);
   const double scale = gqa_decode::to_double(Element::fp16, weights.scales[group * columns + n]);

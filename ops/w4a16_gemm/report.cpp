@@ -30,6 +30,11 @@ Decision tile_m_decision(const Plan& plan) {
 }
 
 Decision operand_decision(const W4a16Gemm& descriptor) {
+  if (descriptor.activation_order) {
+    return {"operands",
+            descriptor.element == Element::fp16 ? "fp16, dequantised in two terms" : "bf16, dequantised in two terms",
+            "neighbouring k's share neither scale nor zero, so neither can wait for the end of a group"};
+  }
   if (descriptor.element == Element::fp16) {
     return {"operands", "fp16, nibbles as subnormals",
             "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
@@ -39,6 +44,10 @@ Decision operand_decision(const W4a16Gemm& descriptor) {
 }
 
 Decision zero_decision(const Plan& plan) {
+  if (plan.descriptor.activation_order) {
+    return {"scales and zeros", "read by every lane from global memory",
+            "a row for each k would be five times the bytes of its words; those of few groups stay in the caches"};
+  }
   return {"zeros", stores_zeros(plan.descriptor) ? fmt::format("stored + {}", zero_offset(plan.descriptor)) : "8",
           "a group's product less the zero times the sum of its activations, which is one more product with ones"};
 }
@@ -86,7 +95,7 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     const std::string stage = fmt::format("stage {}: ", i);
     add(stage + "words", base, plan.words.size());
     add(stage + "activations", base + plan.activations_at(), plan.activations.size());
-    if (!whole) add_factors(stage, base + plan.scales_at());
+    if (stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
   }
   if (whole) add_factors("", plan.stages * plan.stage_bytes());
   add("last block's word", plan.arrived_at(plan.stages), 16);
@@ -105,8 +114,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   PlanReport& report = plan.report;
   add_tile(report, {"words of a stage", plan.words, word_accesses(plan)});
   add_tile(report, {"activations of a stage", plan.activations, activation_accesses(plan)});
-  add_tile(report, {"scales", plan.scales, scale_accesses(plan)});
-  if (stores_zeros(plan.descriptor)) add_tile(report, {"zeros", plan.zeros, zero_accesses(plan)});
+  const bool has_factors = !plan.descriptor.activation_order;
+  if (has_factors) add_tile(report, {"scales", plan.scales, scale_accesses(plan)});
+  if (has_factors && stores_zeros(plan.descriptor)) add_tile(report, {"zeros", plan.zeros, zero_accesses(plan)});
   report.memory = memory_map(plan);
   const char* const searched = "the simplest layout with the fewest wavefronts over the accesses below";
   report.decisions = {

@@ -23,6 +23,7 @@ const std::vector<Field<W4a16Gemm>>& fields();
 /// Throws Failure(invalid_argument) with the rule that `text` breaks.
 W4a16Gemm parse(std::string_view text);
 
+bool stages_factors(const W4a16Gemm& descriptor);   ///< scales and zeros travel with the words of their k's
 std::string_view element_type(Element element);     ///< "BF16", as safetensors spells it
 bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
 int zero_offset(const W4a16Gemm& descriptor);       ///< what a stored zero is less than the zero that is meant
@@ -40,7 +41,7 @@ struct Plan {
   int counted_registers = 0;  ///< that the loop keeps live, per thread
   codegen::TileLayout words;
   codegen::TileLayout activations;
-  codegen::TileLayout scales;  ///< a row per group of a stage
+  codegen::TileLayout scales;  ///< a row per group of a stage; empty with activation order
   codegen::TileLayout zeros;   ///< likewise; empty where none are stored
   int shared_memory = 0;
   PlanReport report;
@@ -103,6 +104,7 @@ struct PackedWeights {
   const std::uint32_t* qweight = nullptr;
   const std::uint32_t* qzeros = nullptr;
   const std::uint16_t* scales = nullptr;
+  const std::int32_t* g_idx = nullptr;  ///< activation order only
   int n = 0;
   int k = 0;
 };

@@ -31,6 +31,7 @@ __device__ float4 make_float4(float x, float y, float z, float w);
 extern const __device__ uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 __device__ int min(int a, int b);
+__device__ unsigned min(unsigned a, unsigned b);
 __device__ long long min(long long a, long long b);
 __device__ int max(int a, int b);
 __device__ long long max(long long a, long long b);

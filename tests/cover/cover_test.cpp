@@ -8,7 +8,7 @@
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
 // run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 84 descriptors
-// of gqa_decode, 3 of stream_read and 27 of w4a16_gemm as 169 kernels, which hold all 831 pairs. Skipped where there is no
+// of gqa_decode, 3 of stream_read and 28 of w4a16_gemm as 171 kernels, which hold all 880 pairs. Skipped where there is no
 // NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>

@@ -16,16 +16,20 @@ std::vector<W4a16Gemm> pairwise_descriptors() {
   static constexpr int kGroups[] = {32, 64, 128, 0};
   static constexpr int kTiles[] = {8, 16, 32, 64};
   std::vector<W4a16Gemm> result;
-  const auto is_legal = [](const Combination& c) { return c[7] == 0 || static_cast<W4Format>(c[0]) == W4Format::awq; };
-  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 6, 2, 2, 2}, is_legal)) {
+  const auto is_legal = [](const Combination& c) {
+    const bool awq = static_cast<W4Format>(c[0]) == W4Format::awq;
+    return awq ? c[4] == 0 : c[8] == 0 && (c[4] == 0 || kGroups[c[1]] != 0);
+  };
+  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 2, 6, 2, 2, 2}, is_legal)) {
     result.push_back({.format = static_cast<W4Format>(c[0]),
                       .group_size = kGroups[c[1]],
                       .element = c[2] == 0 ? Element::fp16 : Element::bf16,
                       .tile_m = kTiles[c[3]],
-                      .function = static_cast<GemmFunction>(c[4]),
-                      .bias = c[5] != 0,
-                      .residual = c[6] != 0,
-                      .alignment = c[7] == 0 ? 16 : 4});
+                      .activation_order = c[4] != 0,
+                      .function = static_cast<GemmFunction>(c[5]),
+                      .bias = c[6] != 0,
+                      .residual = c[7] != 0,
+                      .alignment = c[8] == 0 ? 16 : 4});
   }
   return result;
 }
@@ -57,6 +61,7 @@ TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
 const std::vector<std::string> kFormats = {"w4a16_gemm",
                                            "w4a16_gemm:element=bf16",
                                            "w4a16_gemm:format=gptq_v2,group_size=32,tile_m=8",
+                                           "w4a16_gemm:group_size=64,activation_order=1",
                                            "w4a16_gemm:format=awq,tile_m=64",
                                            "w4a16_gemm:format=awq,element=bf16,tile_m=8",
                                            "w4a16_gemm:format=symmetric,group_size=all,tile_m=32"};

@@ -103,8 +103,8 @@ std::vector<W4a16Gemm> formats() {
 TEST(GemmReference, WeightsAreWhatWasPacked) {
   for (const W4a16Gemm& descriptor : formats()) {
     const Case one(descriptor);
-    const w4a16_gemm::PackedWeights weights{one.packed.qweight.data(), one.packed.qzeros.data(), one.plain.scale[0], kN,
-                                            kK};
+    const w4a16_gemm::PackedWeights weights{
+        one.packed.qweight.data(), one.packed.qzeros.data(), one.plain.scale[0], nullptr, kN, kK};
     for (int k = 0; k < kK; ++k)
       for (int n = 0; n < kN; ++n)
         EXPECT_EQ(w4a16_gemm::weight_at(descriptor, weights, k, n), one.plain.weight(descriptor, k, n))
@@ -117,7 +117,7 @@ TEST(GemmReference, ZerosOfGptqGoUpTo16) {
   const std::uint32_t qweight[8] = {};
   const std::uint32_t qzeros[1] = {0xffffffffu};
   const std::uint16_t scales[8] = {0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00};
-  const w4a16_gemm::PackedWeights weights{qweight, qzeros, scales, 8, 8};
+  const w4a16_gemm::PackedWeights weights{qweight, qzeros, scales, nullptr, 8, 8};
   EXPECT_EQ(w4a16_gemm::weight_at({.group_size = 0}, weights, 0, 3), -16);
   EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::gptq_v2, .group_size = 0}, weights, 0, 3), -15);
 }
@@ -221,23 +221,35 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) { c.numbers["speed"] = 1; }},
         BadCase{"splits = 0.5: it is not a whole number", [](Case& c) { c.numbers["splits"] = 0.5; }}));
 
-// Checkpoints store g_idx even where it says nothing; activation order itself would be wrong without a kernel for it.
-TEST(GemmProblem, TakesAGroupIndexOnlyWhereItIsNoOrder) {
-  Case one({.group_size = kGroup});
-  std::vector<std::int32_t> groups(kK);
-  for (int k = 0; k < kK; ++k) groups[k] = k / kGroup;
-  one.tensors.push_back({"g_idx", "I32", {kK}, {}, groups.data()});
-  EXPECT_EQ(one.problem()->inputs().size(), 4u);
-  std::swap(groups[3], groups[40]);
+std::string refusal_of(const Case& one) {
   try {
     one.problem();
-    FAIL();
   } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::unsupported);
-    EXPECT_STREQ(failure.what(),
-                 "g_idx[3] = 1: this version of cubit has no kernel for activation order; accepted: g_idx[k] = k / "
-                 "group_size, or no g_idx");
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    return failure.what();
   }
+  return "accepted";
+}
+
+// Checkpoints store g_idx even where it says nothing; an order that is overlooked would give wrong numbers.
+TEST(GemmProblem, TakesAnActivationOrderOnlyWhereItIsAskedFor) {
+  Case plain({.group_size = kGroup});
+  Case ordered({.group_size = kGroup, .activation_order = true});
+  EXPECT_EQ(refusal_of(ordered).substr(0, 61), "tensors without g_idx: w4a16_gemm:group_size=32,activation_or");
+  std::vector<std::int32_t> groups(kK);
+  for (int k = 0; k < kK; ++k) groups[k] = k / kGroup;
+  for (Case* one : {&plain, &ordered}) one->tensors.push_back({"g_idx", "I32", {kK}, {}, groups.data()});
+  EXPECT_EQ(plain.problem()->inputs().size(), 4u);
+  EXPECT_EQ(ordered.problem()->inputs().size(), 5u);
+  std::swap(groups[3], groups[40]);
+  EXPECT_EQ(refusal_of(ordered), "accepted");
+  EXPECT_EQ(refusal_of(plain),
+            "g_idx[3] = 1: w4a16_gemm:group_size=32 takes no activation order; ask for activation_order=1, or give "
+            "g_idx[k] = k / group_size or none");
+  groups[5] = 2;
+  EXPECT_EQ(refusal_of(ordered), "g_idx[5] = 2: there are 2 groups; accepted: 0 to 1");
+  ordered.tensors.back().shape = {kK / 2};
+  EXPECT_EQ(refusal_of(ordered), "tensor g_idx [32] of type I32: it must be I32 [64]");
 }
 
 TEST(GemmProblem, RefusesSizesThatItDoesNotKnow) {

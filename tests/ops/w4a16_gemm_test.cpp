@@ -31,13 +31,18 @@ W4a16Gemm make_descriptor(const tests::Combination& c) {
           .group_size = kGroups[c[1]],
           .element = c[2] == 0 ? Element::fp16 : Element::bf16,
           .tile_m = kTiles[c[3]],
-          .function = static_cast<GemmFunction>(c[4]),
-          .bias = c[5] != 0,
-          .residual = c[6] != 0,
-          .alignment = c[7] == 0 ? 16 : 4};
+          .activation_order = c[4] != 0,
+          .function = static_cast<GemmFunction>(c[5]),
+          .bias = c[6] != 0,
+          .residual = c[7] != 0,
+          .alignment = c[8] == 0 ? 16 : 4};
 }
-bool is_legal(const tests::Combination& c) { return c[7] == 0 || make_descriptor(c).format == W4Format::awq; }
-const std::vector<int> kCounts = {4, 4, 2, 4, 6, 2, 2, 2};
+bool is_legal(const tests::Combination& c) {
+  const W4a16Gemm descriptor = make_descriptor(c);
+  const bool awq = descriptor.format == W4Format::awq;
+  return (awq || descriptor.alignment == 16) && !(descriptor.activation_order && (awq || descriptor.group_size == 0));
+}
+const std::vector<int> kCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2};
 
 std::vector<W4a16Gemm> descriptors(bool all) {
   std::vector<W4a16Gemm> result;
@@ -57,7 +62,9 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
     EXPECT_TRUE(texts.insert(text).second) << text << " stands for two values";
     EXPECT_EQ(w4a16_gemm::parse(text), descriptor) << text;
   }
-  EXPECT_EQ(texts.size(), 5u * 4 * 2 * 4 * 6 * 2 * 2);
+  const unsigned by_k = 3 * (3 * 2 + 1);  // formats, groups with activation order or without
+  const unsigned awq = 4 * 2;             // groups, alignments
+  EXPECT_EQ(texts.size(), (by_k + awq) * 2 * 4 * 6 * 2 * 2);
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
             "w4a16_gemm:format=awq,group_size=all");
@@ -82,9 +89,15 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
       sentence("w4a16_gemm:alignment=16"),
       "descriptor \"w4a16_gemm:alignment=16\": the field alignment applies to format=awq only; leave alignment out "
       "or ask for format=awq");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:group_size=all,activation_order=1"),
+      "descriptor \"w4a16_gemm:group_size=all,activation_order=1\": activation_order=1 needs groups that are not all "
+      "of "
+      "k, in a format other than awq, which has none; leave activation_order out, or ask for format=gptq, gptq_v2 or "
+      "symmetric and group_size=32, 64 or 128");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=1"),
             "descriptor \"w4a16_gemm:batch_invariant=1\": w4a16_gemm has no field batch_invariant; accepted fields: "
-            "format, group_size, element, tile_m, function, bias, residual, alignment");
+            "format, group_size, element, tile_m, activation_order, function, bias, residual, alignment");
 }
 
 TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
@@ -92,7 +105,8 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
     for (const char* name : kArchitectures) {
       const auto& architecture = codegen::find_architecture(name);
       const auto plan = w4a16_gemm::make_plan(descriptor, architecture);
-      EXPECT_EQ(plan.report.proofs.size(), descriptor.format == W4Format::symmetric ? 6u : 8u);
+      const bool zeros = descriptor.format != W4Format::symmetric;
+      EXPECT_EQ(plan.report.proofs.size(), descriptor.activation_order ? 4u : zeros ? 8u : 6u);
       for (const auto& proof : plan.report.proofs) EXPECT_EQ(proof.degree, 1) << descriptor.text() << proof.access;
       EXPECT_GE(plan.stages, 2);
       EXPECT_GE(plan.blocks_per_sm, 1);
@@ -139,6 +153,7 @@ TEST(GemmLanes, CopiesTakeEveryByteOnce) {
     };
     expect_once(plan.words, w4a16_gemm::word_accesses(plan)[0]);
     expect_once(plan.activations, w4a16_gemm::activation_accesses(plan)[0]);
+    if (descriptor.activation_order) continue;
     expect_once(plan.scales, w4a16_gemm::scale_accesses(plan)[0]);
     if (w4a16_gemm::stores_zeros(descriptor)) expect_once(plan.zeros, w4a16_gemm::zero_accesses(plan)[0]);
   }
@@ -282,6 +297,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"w4a16_gemm", "activations = NULL", [](Arguments& a) { a.activations = nullptr; }},
         BadArgument{"w4a16_gemm", "qzeros = NULL", [](Arguments& a) { a.qzeros = nullptr; }},
         BadArgument{"w4a16_gemm:bias=1", "bias = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:activation_order=1", "g_idx = NULL", [](Arguments&) {}},
         BadArgument{"w4a16_gemm:residual=1", "residual = NULL", [](Arguments&) {}},
         BadArgument{"w4a16_gemm", "qweight at 0x2008: the address is not a multiple of 16 bytes",
                     [](Arguments& a) { a.qweight = address(0x2008); }},

@@ -1,6 +1,7 @@
 /* Weight-only 4-bit matrix multiplication: the launch arguments of the operator w4a16_gemm.
  *
- *   product[m, n] = sum over k of activations[m, k] * scales[g, n] * (q[k, n] - zero[g, n]),  g = k / group size
+ *   product[m, n] = sum over k of activations[m, k] * scales[g, n] * (q[k, n] - zero[g, n]),
+ *   g = k / group size, or g_idx[k]
  *   output = function(product + bias) + residual
  *
  * Weights are taken as a checkpoint stores them; what the words mean is the descriptor's business: see
@@ -27,14 +28,16 @@ typedef enum cubit_w4a16_decomposition {
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4; qweight:
  * of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other tensors are dense. */
 typedef struct cubit_w4a16_gemm_arguments {
-  size_t size;               /* sizeof(cubit_w4a16_gemm_arguments) */
-  const void* activations;   /* [m, k] */
-  const void* qweight;       /* int32 words of the format, for k x n weights */
-  const void* qzeros;        /* int32 [k / group size, n / 8]; NULL for format=symmetric */
-  const void* scales;        /* fp16 [k / group size, n] */
-  const void* bias;          /* [n] where the descriptor has one, else NULL */
-  const void* residual;      /* as output where the descriptor has one, else NULL */
-  void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */
+  size_t size;             /* sizeof(cubit_w4a16_gemm_arguments) */
+  const void* activations; /* [m, k] */
+  const void* qweight;     /* int32 words of the format, for k x n weights */
+  const void* qzeros;      /* int32 [k / group size, n / 8]; NULL for format=symmetric */
+  const void* scales;      /* fp16 [k / group size, n] */
+  const int32_t* g_idx; /* [k] where the descriptor has activation_order=1: the group of each k, clamped to those that
+                              * there are; read on the device. Else not used */
+  const void* bias;     /* [n] where the descriptor has one, else NULL */
+  const void* residual; /* as output where the descriptor has one, else NULL; may be the output */
+  void* output;         /* [m, n]; with function=silu_gate [m, n / 2] */
   int64_t activation_stride; /* at least 0 */
   int64_t residual_stride;
   int64_t output_stride;
