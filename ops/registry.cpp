@@ -10,13 +10,14 @@
 #include "ops/operator.hpp"
 #include "ops/stream_copy/stream_copy.hpp"
 #include "ops/stream_read/stream_read.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
-  static const std::array<const Operator*, 5> table = {&gqa_decode_operator(), &kv_append_operator(),
-                                                       &kv_gather_operator(), &stream_copy_operator(),
-                                                       &stream_read_operator()};
+  static const std::array<const Operator*, 6> table = {&gqa_decode_operator(),  &kv_append_operator(),
+                                                       &kv_gather_operator(),   &stream_copy_operator(),
+                                                       &stream_read_operator(), &w4a16_gemm_operator()};
   return table;
 }
 

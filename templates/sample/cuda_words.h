@@ -31,10 +31,12 @@ __device__ float4 make_float4(float x, float y, float z, float w);
 extern const __device__ uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 __device__ int min(int a, int b);
+__device__ unsigned min(unsigned a, unsigned b);
 __device__ long long min(long long a, long long b);
 __device__ int max(int a, int b);
 __device__ long long max(long long a, long long b);
 __device__ float fabsf(float x);
+__device__ float erff(float x);
 __device__ float fmaxf(float a, float b);
 __device__ float fminf(float a, float b);
 __device__ float __fadd_rn(float a, float b);

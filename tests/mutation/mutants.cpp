@@ -73,7 +73,7 @@ constexpr Mutant kMutants[] = {
      "copy_async<16>(dst + place, src + byte, at < rows);", "if (at < rows) copy_async<16>(dst + place, src + byte);",
      "nobody has written", kGlobalOnly},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
-     "", "is not ordered", kNoMbarriers},
+     "", "is not ordered", "racecheck"},
 
     {"healthy_append", kAppend, "batch=2,tokens=7,ragged=1", "", "", "", "", kNotRun},
     {"append_beyond_the_end", kAppend, "batch=2,tokens=7,ragged=1", "rows_contiguous.cuh",

@@ -1,5 +1,6 @@
 // Whole operators on the CPU device, through the public surface alone: what NVRTC makes for an architecture computes what
 // the reference computes, and touches nothing around its outputs. Skipped where there is no NVRTC.
+#include <cubit/w4a16_gemm.h>
 #include <gmock/gmock.h>
 
 #include "tests/gpu/gpu_case.hpp"
@@ -57,6 +58,46 @@ TEST_P(CpuOperators, TheOtherFormats) {
 
 INSTANTIATE_TEST_SUITE_P(Architectures, CpuOperators, ::testing::Values("cpu:sm_80", "cpu:sm_90a", "cpu:sm_120"),
                          [](const auto& given) { return std::string(given.param + 4); });
+
+/// Rows with gaps that nobody may touch, and a residual that the output replaces.
+TEST(CpuGemm, RowsApartAndAResidualInPlace) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  constexpr std::int64_t kRows = 5;
+  constexpr std::int64_t kColumns = 40;
+  constexpr std::int64_t kApart = kColumns + 8;
+  const Device device("cpu:sm_80");
+  device.watch(CUBIT_WATCH_MEMORY);
+  const Problem problem = Problem::random("w4a16_gemm:residual=1", {{"m", kRows}, {"n", kColumns}, {"k", 256}}, 9);
+  const auto inputs = problem.inputs();
+  DeviceCase on_device(device, problem);
+  auto arguments = *static_cast<const cubit_w4a16_gemm_arguments*>(on_device.arguments());
+  const auto spread = [&](const cubit_tensor& tensor, std::int64_t columns, std::int64_t apart) {
+    std::vector<std::uint16_t> rows(static_cast<std::size_t>(kRows * apart), 0x7fff);  // NaN between rows
+    for (std::int64_t row = 0; row < kRows; ++row)
+      std::copy_n(static_cast<const std::uint16_t*>(tensor.data) + row * columns, columns, &rows[row * apart]);
+    auto buffer = std::make_unique<GuardedBuffer>(device, 2 * rows.size(), 0);
+    device.upload(buffer->data(), rows.data(), 2 * rows.size());
+    return buffer;
+  };
+  const auto activations = spread(inputs[0], 256, 256 + 8);
+  const auto output = spread(inputs[4], kColumns, kApart);
+  arguments.activations = activations->data();
+  arguments.activation_stride = 256 + 8;
+  arguments.residual = arguments.output = output->data();
+  arguments.residual_stride = arguments.output_stride = kApart;
+  arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
+  engine().get("w4a16_gemm:residual=1", "cpu:sm_80").launch(&arguments, {.device = &device});
+  EXPECT_TRUE(output->guards_intact());
+  const auto bytes = output->download();
+  std::vector<std::uint16_t> dense;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    const auto* const first = reinterpret_cast<const std::uint16_t*>(bytes.data()) + row * kApart;
+    dense.insert(dense.end(), first, first + kColumns);
+    for (std::int64_t i = kColumns; i < kApart; ++i) EXPECT_EQ(first[i], 0x7fff);
+  }
+  const void* const got = dense.data();
+  EXPECT_TRUE(problem.compare(std::vector<const void*>{got}).good());
+}
 
 TEST(CpuDevice, DescribesItself) {
   const std::string facts = Device("cpu:sm_90a").describe();

@@ -1,0 +1,63 @@
+// What `cubit bench w4a16_gemm` measures, and what each cell shall reach: the table of docs/performance/w4a16_gemm.md.
+#include <fmt/format.h>
+
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+struct Shape {
+  int n;
+  int k;
+  double few;    ///< microseconds at most, for 1, 8 and 16 rows
+  double share;  ///< of the read floor at least, likewise
+  double rows_32;
+  double rows_64;
+};
+constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65, 0, 0},
+                             {8192, 8192, 11.2, 0.82, 14, 18},
+                             {28672, 8192, 31.5, 0.90, 38, 50},
+                             {8192, 28672, 31.5, 0.90, 0, 0},
+                             {16384, 16384, 35, 0.91, 0, 0}};
+
+/// The smallest tile that holds the rows: see the plan's decision tile_m.
+int tile_for(int m) {
+  int tile = 8;
+  while (tile < m && tile < 64) tile *= 2;
+  return tile;
+}
+
+BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape, int m) {
+  descriptor.tile_m = tile_for(m);
+  const double target = m <= 16 ? shape.few : m == 32 ? shape.rows_32 : m == 64 ? shape.rows_64 : 0;
+  return {std::move(group),
+          fmt::format("N={} K={} M={}", shape.n, shape.k, m),
+          descriptor.text(),
+          {{"m", m}, {"n", shape.n}, {"k", shape.k}},
+          target,
+          m <= 16 ? shape.share : 0};
+}
+
+}  // namespace
+
+std::vector<BenchCase> bench_cases() {
+  std::vector<BenchCase> cases;
+  for (const Shape& shape : kShapes) {
+    for (const int m : {1, 8, 16, 32, 64, 128}) cases.push_back(make_case("gptq, groups of 128, fp16", {}, shape, m));
+  }
+  const auto add_variant = [&](const char* group, const W4a16Gemm& descriptor) {
+    for (const int m : {1, 16}) {
+      BenchCase one = make_case(group, descriptor, kShapes[1], m);
+      one.target_microseconds = one.target_share = 0;
+      cases.push_back(std::move(one));
+    }
+  };
+  add_variant("other formats and types", {.format = W4Format::gptq_v2});
+  add_variant("other formats and types", {.format = W4Format::symmetric});
+  add_variant("other formats and types", {.format = W4Format::awq});
+  add_variant("other formats and types", {.element = Element::bf16});
+  add_variant("other formats and types", {.group_size = 32});
+  return cases;
+}
+
+}  // namespace cubit::ops::w4a16_gemm

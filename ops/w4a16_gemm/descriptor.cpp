@@ -1,0 +1,90 @@
+// The descriptor: which values each field takes, and the rules between fields.
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+std::vector<Field<W4a16Gemm>> make_fields() {
+  using Descriptor = W4a16Gemm;
+  const std::vector<std::pair<std::string_view, bool>> no_or_yes = {{"0", false}, {"1", true}};
+  return {
+      word_field<Descriptor, W4Format>(
+          {"format", "gptq, gptq_v2, awq, symmetric", "gptq", "how the checkpoint stores weights and zeros"},
+          &Descriptor::format,
+          {{"gptq", W4Format::gptq},
+           {"gptq_v2", W4Format::gptq_v2},
+           {"awq", W4Format::awq},
+           {"symmetric", W4Format::symmetric}}),
+      word_field<Descriptor, int>({"group_size", "32, 64, 128, all", "128", "input features that share a scale"},
+                                  &Descriptor::group_size, {{"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
+      word_field<Descriptor, Element>({"element", "fp16, bf16", "fp16", "type of activations and output"},
+                                      &Descriptor::element, {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
+      number_field<Descriptor>(
+          {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
+          &Descriptor::tile_m, {8, 16, 32, 64}),
+      word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
+                                    "whether g_idx names the group of each input feature; several times slower"},
+                                   &Descriptor::activation_order, no_or_yes),
+      word_field<Descriptor, GemmFunction>(
+          {"function", "none, relu, silu, gelu, gelu_tanh, silu_gate", "none",
+           "applied to the product and its bias; silu_gate: silu of the first half of the columns times the second"},
+          &Descriptor::function,
+          {{"none", GemmFunction::none},
+           {"relu", GemmFunction::relu},
+           {"silu", GemmFunction::silu},
+           {"gelu", GemmFunction::gelu},
+           {"gelu_tanh", GemmFunction::gelu_tanh},
+           {"silu_gate", GemmFunction::silu_gate}}),
+      word_field<Descriptor, bool>({"bias", "0, 1", "0", "whether a bias is added before the function"},
+                                   &Descriptor::bias, no_or_yes),
+      word_field<Descriptor, bool>({"residual", "0, 1", "0", "whether a tensor is added after it"},
+                                   &Descriptor::residual, no_or_yes),
+      number_field<Descriptor>(
+          {"alignment", "16, 4", "16", "bytes that qweight and its rows are a multiple of (awq only)"},
+          &Descriptor::alignment, {16, 4}),
+  };
+}
+
+}  // namespace
+
+const std::vector<Field<W4a16Gemm>>& fields() {
+  static const std::vector<Field<W4a16Gemm>> table = make_fields();
+  return table;
+}
+
+W4a16Gemm parse(std::string_view text) {
+  const W4a16Gemm descriptor = parse_fields(text, fields());
+  for (const auto& [name, value] : split_fields(text)) {
+    if (name == "alignment" && descriptor.format != W4Format::awq) {
+      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                    "the field alignment applies to format=awq only", "leave alignment out or ask for format=awq");
+    }
+  }
+  if (descriptor.activation_order && (descriptor.format == W4Format::awq || descriptor.group_size == 0)) {
+    throw Failure(
+        Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+        "activation_order=1 needs groups that are not all of k, in a format other than awq, which has none",
+        "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
+  }
+  return descriptor;
+}
+
+bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }
+
+std::string_view element_type(Element element) { return element == Element::bf16 ? "BF16" : "F16"; }
+
+bool stores_zeros(const W4a16Gemm& descriptor) { return descriptor.format != W4Format::symmetric; }
+
+int zero_offset(const W4a16Gemm& descriptor) {
+  if (descriptor.format == W4Format::symmetric) return 8;
+  return descriptor.format == W4Format::gptq ? 1 : 0;
+}
+
+int groups_of(const W4a16Gemm& descriptor, int k) { return descriptor.group_size == 0 ? 1 : k / descriptor.group_size; }
+
+int output_columns(const W4a16Gemm& descriptor, int n) { return descriptor.is_gated() ? n / 2 : n; }
+
+}  // namespace cubit::ops::w4a16_gemm

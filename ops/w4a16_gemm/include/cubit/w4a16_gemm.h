@@ -1,0 +1,53 @@
+/* Weight-only 4-bit matrix multiplication: the launch arguments of the operator w4a16_gemm.
+ *
+ *   product[m, n] = sum over k of activations[m, k] * scales[g, n] * (q[k, n] - zero[g, n]),
+ *   g = k / group size, or g_idx[k]
+ *   output = function(product + bias) + residual
+ *
+ * Weights are taken as a checkpoint stores them; what the words mean is the descriptor's business: see
+ * <cubit/w4a16_gemm.hpp>. With function=silu_gate the first n / 2 columns are gates and the others what they are for:
+ * output[m, j] = silu(product[m, j] + bias[j]) * (product[m, n / 2 + j] + bias[n / 2 + j]) + residual[m, j].
+ */
+#ifndef CUBIT_W4A16_GEMM_H
+#define CUBIT_W4A16_GEMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How the blocks of a launch share the work. Every choice gives the same bits at every launch. */
+typedef enum cubit_w4a16_decomposition {
+  CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device */
+  CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace */
+  CUBIT_W4A16_SPLIT_K = 2        /* blocks share k; the last one adds their sums in order */
+} cubit_w4a16_decomposition;
+
+/* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4; qweight:
+ * of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other tensors are dense. */
+typedef struct cubit_w4a16_gemm_arguments {
+  size_t size;               /* sizeof(cubit_w4a16_gemm_arguments) */
+  const void* activations;   /* [m, k] */
+  const void* qweight;       /* int32 words of the format, for k x n weights */
+  const void* qzeros;        /* int32 [k / group size, n / 8]; NULL for format=symmetric */
+  const void* scales;        /* fp16 [k / group size, n] */
+  const int32_t* g_idx;      /* [k] group of each k, clamped, for activation_order=1; else not used */
+  const void* bias;          /* [n] where the descriptor has one, else NULL */
+  const void* residual;      /* as output where the descriptor has one, else NULL; may be the output */
+  void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */
+  int64_t activation_stride; /* at least 0 */
+  int64_t residual_stride;
+  int64_t output_stride;
+  int32_t m;             /* rows of activations, at most 2147483583; 0: nothing is launched */
+  int32_t n;             /* columns of the weights, a multiple of 8; with function=silu_gate of 16; at most 16776960 */
+  int32_t k;             /* a multiple of the group size, of 8 where one group is all of k; at least 1, at most 2^30 */
+  int32_t decomposition; /* a cubit_w4a16_decomposition */
+  int32_t splits;        /* for tuning, with CUBIT_W4A16_SPLIT_K: blocks that share k, at most 256; 0: cubit decides */
+} cubit_w4a16_gemm_arguments;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CUBIT_W4A16_GEMM_H */

@@ -1,0 +1,69 @@
+// The descriptor of the operator w4a16_gemm as a C++ value, and its text.
+#pragma once
+
+#include <cubit/w4a16_gemm.h>
+#include <cubit/gqa_decode.hpp>  // Element
+
+#include <compare>
+#include <string>
+
+namespace cubit {
+
+/// How a checkpoint stores 4-bit weights of k input and n output features, and their zeros.
+enum class W4Format {
+  gptq,     ///< qweight int32 [k / 8, n]: nibble j of word (i, n) is k = 8i + j; stored zeros are one less than meant
+  gptq_v2,  ///< the same, zeros stored as they are meant
+  awq,      ///< qweight int32 [k, n / 8]: nibble j of word (k, i) is n = 8i + order[j], order = 0, 2, 4, 6, 1, 3, 5, 7
+  symmetric,  ///< words as gptq, every zero is 8
+};
+
+/// What is applied to the product and its bias.
+enum class GemmFunction {
+  none,
+  relu,
+  silu,
+  gelu,       ///< exact, by the error function
+  gelu_tanh,  ///< its approximation by tanh
+  silu_gate,  ///< silu of the first half of the columns times the second half
+};
+
+/// Activations times 4-bit weights, as a checkpoint stores them.
+/// Text form: w4a16_gemm:format=awq,group_size=64   (fields at their default are left out)
+struct W4a16Gemm {
+  W4Format format = W4Format::gptq;
+  int group_size = 128;             ///< k's that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
+  Element element = Element::fp16;  ///< of activations, bias, residual and output
+  int tile_m = 16;                  ///< rows that a block computes: 8, 16, 32 or 64; any m is computed with each
+  bool activation_order = false;  ///< g_idx names the group of each k; not of awq, and not where one group is all of k
+  GemmFunction function = GemmFunction::none;
+  bool bias = false;
+  bool residual = false;
+  int alignment = 16;  ///< awq only: bytes that qweight and its rows of n / 2 bytes are a multiple of: 16 or 4
+
+  auto operator<=>(const W4a16Gemm&) const = default;
+
+  bool is_gated() const { return function == GemmFunction::silu_gate; }
+
+  /// The canonical text, which Engine::get takes.
+  std::string text() const {
+    constexpr const char* kFormats[] = {"gptq", "gptq_v2", "awq", "symmetric"};
+    constexpr const char* kFunctions[] = {"none", "relu", "silu", "gelu", "gelu_tanh", "silu_gate"};
+    std::string fields;
+    const auto add = [&](const char* name, const std::string& value) {
+      fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + value;
+    };
+    const W4a16Gemm standard;
+    if (format != standard.format) add("format", kFormats[static_cast<int>(format)]);
+    if (group_size != standard.group_size) add("group_size", group_size == 0 ? "all" : std::to_string(group_size));
+    if (element != standard.element) add("element", "bf16");
+    if (tile_m != standard.tile_m) add("tile_m", std::to_string(tile_m));
+    if (activation_order) add("activation_order", "1");
+    if (function != standard.function) add("function", kFunctions[static_cast<int>(function)]);
+    if (bias) add("bias", "1");
+    if (residual) add("residual", "1");
+    if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
+    return "w4a16_gemm" + fields;
+  }
+};
+
+}  // namespace cubit

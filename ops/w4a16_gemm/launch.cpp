@@ -1,0 +1,157 @@
+// From public arguments to grid, splits, workspace and the kernel's parameters. No device call, no allocation.
+#include <cubit/w4a16_gemm.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <limits>
+
+#include "base/error.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/w4a16_gemm_arguments.h"
+#include "templates/w4a16_gemm_lanes.h"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+using Arguments = cubit_w4a16_gemm_arguments;
+
+constexpr std::int64_t kMostColumns = std::int64_t{65535} * gemm_lanes::kBlockColumns;  // the grid's second dimension
+constexpr std::int64_t kMostK = std::int64_t{1} << 30;
+constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 64;  // row indices are rounded up to whole tiles
+
+std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::size_t workspace_for(const Plan& plan, const Split& split) {
+  if (split.splits == 1) return 0;
+  const std::size_t tile_bytes = sizeof(float) * gemm_lanes::kBlockColumns * plan.descriptor.tile_m;
+  return kWorkspaceCounterBytes + align256(static_cast<std::size_t>(split.tiles()) * split.splits * tile_bytes);
+}
+
+/// Of the launch arguments, which are in 16 bytes whatever the descriptor says.
+void require_16_bytes(const char* name, const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (address % 16 == 0) return;
+  throw Failure(Status::invalid_argument, fmt::format("{} at {:#x}", name, address),
+                "the address is not a multiple of 16 bytes");
+}
+
+void require_stride(const char* name, std::int64_t stride) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  require_argument(stride >= 0 && stride <= kMost && stride % 8 == 0, name,
+                   "it must be a multiple of 8 elements from 0 to 2^30", stride);
+}
+
+void check_words(const W4a16Gemm& descriptor, const Arguments& arguments) {
+  const std::int64_t row_bytes = arguments.n / 2;
+  if (descriptor.format == W4Format::awq && row_bytes % descriptor.alignment != 0) {
+    throw Failure(Status::invalid_argument, fmt::format("n = {}", arguments.n),
+                  fmt::format("rows of qweight are {} bytes apart, not a multiple of alignment={}", row_bytes,
+                              descriptor.alignment),
+                  "ask for alignment=4 in the descriptor");
+  }
+  // Gated, a block's second columns begin n / 2 after its first.
+  if (descriptor.format == W4Format::awq && descriptor.is_gated() && row_bytes / 2 % descriptor.alignment != 0) {
+    throw Failure(Status::invalid_argument, fmt::format("n = {}", arguments.n),
+                  fmt::format("the second half of a row of qweight begins at byte {}, not a multiple of alignment={}",
+                              row_bytes / 2, descriptor.alignment),
+                  "ask for alignment=4 in the descriptor");
+  }
+  require_pointer(arguments.qweight != nullptr, "qweight");
+  require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
+  if (!stores_zeros(descriptor)) return;
+  require_pointer(arguments.qzeros != nullptr, "qzeros");
+  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, 4);
+}
+
+void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
+  require_pointer(arguments.activations != nullptr, "activations");
+  require_pointer(arguments.scales != nullptr, "scales");
+  require_pointer(arguments.output != nullptr, "output");
+  require_pointer(arguments.bias != nullptr || !descriptor.bias, "bias");
+  require_pointer(arguments.residual != nullptr || !descriptor.residual, "residual");
+  require_pointer(arguments.g_idx != nullptr || !descriptor.activation_order, "g_idx");
+  check_words(descriptor, arguments);
+  require_16_bytes("activations", arguments.activations);
+  require_16_bytes("scales", arguments.scales);
+  require_16_bytes("output", arguments.output);
+  require_stride("activation_stride", arguments.activation_stride);
+  require_stride("output_stride", arguments.output_stride);
+  if (descriptor.bias) require_16_bytes("bias", arguments.bias);
+  if (descriptor.activation_order) require_16_bytes("g_idx", arguments.g_idx);
+  if (!descriptor.residual) return;
+  require_16_bytes("residual", arguments.residual);
+  require_stride("residual_stride", arguments.residual_stride);
+}
+
+W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& split, char* workspace) {
+  W4a16GemmArguments result{};
+  result.activations = arguments.activations;
+  result.qweight = arguments.qweight;
+  result.qzeros = arguments.qzeros;
+  result.scales = arguments.scales;
+  result.g_idx = reinterpret_cast<const unsigned*>(arguments.g_idx);
+  result.bias = arguments.bias;
+  result.residual = arguments.residual;
+  result.output = arguments.output;
+  if (split.splits > 1) {
+    result.counters = reinterpret_cast<unsigned*>(workspace);
+    result.partial = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
+  }
+  result.activation_stride = 2 * arguments.activation_stride;
+  result.residual_stride = 2 * arguments.residual_stride;
+  result.output_stride = 2 * arguments.output_stride;
+  result.m = arguments.m;
+  result.n = arguments.n;
+  result.k = arguments.k;
+  result.stages = split.stages;
+  result.splits = split.splits;
+  return result;
+}
+
+}  // namespace
+
+void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k) {
+  require_argument(m >= 0 && m <= kMostRows, "m", "it must be from 0 to 2147483583", m);
+  require_argument(n >= 8 && n <= kMostColumns && n % 8 == 0, "n", "it must be a multiple of 8 from 8 to 16776960", n);
+  require_argument(!descriptor.is_gated() || n % 16 == 0, "n",
+                   "function=silu_gate has gates and as many columns that they are for: it must be a multiple of 16",
+                   n);
+  require_argument(k >= 1 && k <= kMostK, "k", "it must be from 1 to 2^30", k);
+  if (descriptor.group_size == 0) {
+    require_argument(k % 8 == 0, "k", "it must be a multiple of 8", k);
+  } else if (k % descriptor.group_size != 0) {
+    throw Failure(Status::invalid_argument, fmt::format("k = {}", k),
+                  fmt::format("it is not a multiple of group_size={}", descriptor.group_size));
+  }
+}
+
+std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
+  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_w4a16_gemm_arguments");
+  check_sizes(plan.descriptor, arguments.m, arguments.n, arguments.k);
+  return workspace_for(plan, choose_split(plan, arguments, device));
+}
+
+Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
+              const runtime::DeviceFacts& device) {
+  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_w4a16_gemm_arguments");
+  check_sizes(plan.descriptor, arguments.m, arguments.n, arguments.k);
+  const Split split = choose_split(plan, arguments, device);
+  Launch launch;
+  launch.empty = arguments.m == 0;
+  if (launch.empty) return launch;
+  check_tensors(plan.descriptor, arguments);
+  require_workspace(workspace, given, workspace_for(plan, split));
+  const W4a16GemmArguments parameters = kernel_arguments(arguments, split, static_cast<char*>(workspace));
+  // Blocks of the same columns are neighbours: they read the same weights at about the same time.
+  launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),
+                       static_cast<unsigned>(split.splits)};
+  launch.shape.threads = static_cast<unsigned>(plan.threads());
+  launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
+  static_assert(sizeof parameters <= sizeof launch.parameters);
+  launch.parameter_bytes = sizeof parameters;
+  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  return launch;
+}
+
+}  // namespace cubit::ops::w4a16_gemm

@@ -1,0 +1,79 @@
+// The operator's face: what the registry, the command line and `explain` see.
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops {
+namespace {
+
+using w4a16_gemm::Plan;
+
+class GemmSpecialisation final : public Specialisation {
+ public:
+  GemmSpecialisation(Plan plan, codegen::KernelSource source) : plan_(std::move(plan)), source_(std::move(source)) {}
+
+  const codegen::KernelSource& source() const override { return source_; }
+  const PlanReport& report() const override { return plan_.report; }
+  std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const override {
+    return w4a16_gemm::workspace_bytes(plan_, arguments, device);
+  }
+  Launch encode(const void* arguments, void* workspace, std::size_t bytes,
+                const runtime::DeviceFacts& device) const override {
+    return w4a16_gemm::encode(plan_, arguments, workspace, bytes, device);
+  }
+
+ private:
+  Plan plan_;
+  codegen::KernelSource source_;
+};
+
+class W4a16GemmOperator final : public Operator {
+ public:
+  std::string_view name() const override { return "w4a16_gemm"; }
+  std::string_view summary() const override {
+    return "activations times 4-bit weights, as GPTQ and AWQ checkpoints store them";
+  }
+  std::vector<FieldHelp> fields() const override {
+    std::vector<FieldHelp> help;
+    for (const auto& field : w4a16_gemm::fields()) help.push_back(field.help);
+    return help;
+  }
+  std::string tensors_help() const override {
+    return "activations [m, k] F16 or BF16\n"
+           "qweight [k / 8, n] I32, for awq [k, n / 8]\n"
+           "scales [k / group_size, n] F16\n"
+           "qzeros [k / group_size, n / 8] I32 (not for symmetric)\n"
+           "g_idx [k] I32 (activation_order=1; else optional, if it is k / group_size)\n"
+           "bias [n] (bias=1)\n"
+           "residual as output (residual=1)\n"
+           "output [m, n]; [m, n / 2] with function=silu_gate\n"
+           "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K), splits";
+  }
+  std::string random_help() const override {
+    return "m, n, k, pattern (0 normal, 1 activations of 1e-4, 2 extreme scales, 3 extreme zeros, 4 outlier features, "
+           "5 "
+           "activations of one sign), decomposition, splits";
+  }
+  std::vector<BenchCase> bench_cases() const override { return w4a16_gemm::bench_cases(); }
+  std::string canonical(std::string_view text) const override { return w4a16_gemm::parse(text).text(); }
+  std::shared_ptr<const Specialisation> specialise(std::string_view text,
+                                                   const codegen::Architecture& architecture) const override {
+    Plan plan = w4a16_gemm::make_plan(w4a16_gemm::parse(text), architecture);
+    codegen::KernelSource source = w4a16_gemm::make_source(plan, architecture);
+    return std::make_shared<GemmSpecialisation>(std::move(plan), std::move(source));
+  }
+  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
+                                   const Numbers& numbers) const override {
+    return w4a16_gemm::make_problem(text, inputs, numbers);
+  }
+  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
+    return w4a16_gemm::make_random_problem(text, sizes, seed);
+  }
+};
+
+}  // namespace
+
+const Operator& w4a16_gemm_operator() {
+  static const W4a16GemmOperator instance;
+  return instance;
+}
+
+}  // namespace cubit::ops

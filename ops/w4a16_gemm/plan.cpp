@@ -1,0 +1,171 @@
+// From a descriptor and an architecture to tiles, stages, layouts and the kernel's text. Pure: values in, values out.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "codegen/plan_header.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/embedded.hpp"
+#include "templates/w4a16_gemm_lanes.h"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+constexpr int kMostStages = 6;
+constexpr int kFewestStages = 3;  // one in use, one landed or landing, one on its way; 2 where no more have room
+constexpr int kRegion = 128;      // regions of shared memory begin at bank 0
+
+int align_region(int bytes) { return (bytes + kRegion - 1) / kRegion * kRegion; }
+
+std::string why_not_sm80(const codegen::Architecture& architecture) {
+  if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
+  if (!architecture.ldmatrix) return "it needs ldmatrix";
+  if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16})) return "it needs mma.sync m16n8k16";
+  return "";
+}
+
+constexpr const char* kNoKernelYet = "this version of cubit has no kernel of it yet";
+
+/// Sets the family and the rejections; throws if every family is rejected.
+void choose_family(Plan& plan, const codegen::Architecture& architecture) {
+  const std::string why = why_not_sm80(architecture);
+  for (const char* missing : {"sm90_w4a16_gemm", "sm75_w4a16_gemm"})
+    plan.report.rejections.push_back({missing, kNoKernelYet});
+  plan.report.family = "sm80_w4a16_gemm";
+  if (why.empty()) return;
+  throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
+                fmt::format("no kernel family runs there (sm80_w4a16_gemm: {})", why), "accepted: sm_80 and later");
+}
+
+/// Registers that the loop keeps live, by counting its arrays: sums, products, activations and their sums of each tile of 8
+/// rows; words, operands and factors. With activation order there are no products, but two terms of all operands of a step.
+int count_registers(const W4a16Gemm& descriptor, int row_tiles) {
+  constexpr int kAddressesAndTemporaries = 40;
+  constexpr int kWordsOperandsAndFactors = 8 + 4 + 16;
+  constexpr int kOrderedOperands = 64;
+  const int operands = kWordsOperandsAndFactors + (descriptor.activation_order ? kOrderedOperands : 0);
+  const int per_tile = descriptor.activation_order ? 16 + 4 : 16 + 16 + 4 + 4;
+  return (kAddressesAndTemporaries + operands + row_tiles * per_tile + 7) / 8 * 8;
+}
+
+void choose_tiles(Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  const int groups = stage_groups(descriptor);
+  plan.warps = descriptor.tile_m > 32 ? 2 * gemm_lanes::kColumnWarps : gemm_lanes::kColumnWarps;
+  plan.counted_registers = count_registers(descriptor, descriptor.tile_m / 8 * gemm_lanes::kColumnWarps / plan.warps);
+  plan.copy_bytes = descriptor.alignment;
+  plan.words.rows = descriptor.format == W4Format::awq ? gemm_lanes::kStageK : gemm_lanes::kStageK / 8;
+  plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2 / plan.words.rows;
+  plan.words = codegen::search_layout(plan.words.rows, plan.words.row_bytes, 16, word_accesses(plan));
+  plan.activations =
+      codegen::search_layout(descriptor.tile_m, gemm_lanes::kActivationBytes, 16, activation_accesses(plan));
+  if (descriptor.activation_order) return;
+  plan.scales = {groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes, {}};
+  if (stores_zeros(descriptor)) plan.zeros = {groups, gemm_lanes::kZeroBytes, gemm_lanes::kZeroBytes, {}};
+}
+
+/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where not
+/// even one block fits.
+void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fewest) {
+  int best_in_flight = -1;
+  for (int stages = fewest; stages <= kMostStages; ++stages) {
+    const int shared = plan.arrived_at(stages) + 16;
+    const int blocks = resident_blocks(architecture, plan.threads(), plan.counted_registers, shared);
+    const int in_flight = std::min(kBytesInFlight, blocks * (stages - 1) * plan.stage_bytes());
+    if (blocks == 0 || in_flight < best_in_flight) continue;
+    if (in_flight == best_in_flight && blocks <= plan.blocks_per_sm) continue;
+    best_in_flight = in_flight;
+    plan.stages = stages;
+    plan.blocks_per_sm = blocks;
+    plan.shared_memory = shared;
+  }
+}
+
+std::string_view function_type(GemmFunction function) {
+  switch (function) {
+    case GemmFunction::none:
+      return "cubit::Identity";
+    case GemmFunction::relu:
+      return "cubit::Relu";
+    case GemmFunction::gelu:
+      return "cubit::GeluExact";
+    case GemmFunction::gelu_tanh:
+      return "cubit::GeluTanh";
+    case GemmFunction::silu:
+    case GemmFunction::silu_gate:
+      break;
+  }
+  return "cubit::Silu";
+}
+
+}  // namespace
+
+int stage_groups(const W4a16Gemm& descriptor) {
+  return descriptor.group_size == 0 ? 1 : gemm_lanes::kStageK / descriptor.group_size;
+}
+
+int Plan::block_columns() const { return output_columns(descriptor, gemm_lanes::kBlockColumns); }
+
+int Plan::activations_at() const { return align_region(words.size()); }
+
+int Plan::scales_at() const { return align_region(activations_at() + activations.size()); }
+
+int Plan::zeros_at() const { return align_region(scales_at() + scales.size()); }
+
+int Plan::stage_bytes() const {
+  if (!stages_factors(descriptor)) return scales_at();
+  return stores_zeros(descriptor) ? align_region(zeros_at() + zeros.size()) : zeros_at();
+}
+
+int Plan::arrived_at(int stage_count) const {
+  int factors = 0;
+  if (descriptor.group_size == 0) factors = zeros_at() + (stores_zeros(descriptor) ? zeros.size() : 0) - scales_at();
+  return align_region(stage_count * stage_bytes() + factors);
+}
+
+Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  Plan plan;
+  plan.descriptor = descriptor;
+  choose_family(plan, architecture);
+  choose_tiles(plan);
+  choose_stages(plan, architecture, kFewestStages);
+  if (plan.stages == 0) choose_stages(plan, architecture, kFewestStages - 1);
+  if (plan.stages == 0) {
+    throw Failure(Status::internal, descriptor.text(), fmt::format("no stage count fits {}", architecture.name));
+  }
+  write_report(plan, architecture);
+  return plan;
+}
+
+codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  const bool by_n = descriptor.format == W4Format::awq;
+  codegen::PlanHeader header(descriptor.text());
+  header.include(by_n ? "w4_words_by_n.cuh" : "w4_words_by_k.cuh").include("gemm_epilogue.cuh").include("types.cuh");
+  header.constant("kGroup", descriptor.group_size)
+      .constant("kTileM", descriptor.tile_m)
+      .constant("kWarps", plan.warps)
+      .constant("kStages", plan.stages)
+      .constant("kBlocksPerSm", plan.blocks_per_sm)
+      .constant("kCopyBytes", plan.copy_bytes)
+      .flag("kActivationOrder", descriptor.activation_order)
+      .flag("kStoredZeros", stores_zeros(descriptor))
+      .constant("kZeroOffset", zero_offset(descriptor))
+      .constant("kActivationsAt", plan.activations_at())
+      .constant("kScalesAt", plan.scales_at())
+      .constant("kZerosAt", plan.zeros_at())
+      .constant("kStageBytes", plan.stage_bytes())
+      .constant("kArrivedAt", plan.arrived_at(plan.stages))
+      .layout("word_stage", plan.words)
+      .layout("activation_stage", plan.activations)
+      .alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half")
+      .alias("Format", fmt::format("cubit::{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset>",
+                                   by_n ? "W4WordsByN" : "W4WordsByK"))
+      .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
+                                     descriptor.is_gated(), descriptor.bias, descriptor.residual));
+  return codegen::assemble(descriptor.text(), templates::find("sm80_w4a16_gemm.cuh"), header.text(), architecture,
+                           "w4a16_gemm", {plan.threads(), plan.shared_memory, 1, false}, templates::embedded());
+}
+
+}  // namespace cubit::ops::w4a16_gemm

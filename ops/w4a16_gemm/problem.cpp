@@ -1,0 +1,295 @@
+// One concrete case by named tensors: shapes checked against the descriptor, the launch struct, comparison with the
+// reference.
+#include "ops/w4a16_gemm/problem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"  // to_double
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+[[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {}) {
+  throw Failure(Status::invalid_argument, std::move(given), std::move(rule), std::move(remedy));
+}
+
+std::string shape_text(const Tensor& tensor) {
+  return fmt::format("tensor {} [{}]", tensor.name, fmt::join(tensor.shape, ", "));
+}
+
+void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions) {
+  if (tensor.shape.size() == rank) return;
+  reject(shape_text(tensor), fmt::format("it must have the dimensions {}", dimensions));
+}
+
+/// Relative error that is infinite where it is not a number, so that NaN never passes.
+double quotient(double difference, double scale) {
+  if (difference == 0) return 0;
+  const double error = difference / scale;
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
+}  // namespace
+
+bool LaunchNumbers::set(std::string_view name, double value) {
+  std::int32_t* const number = name == "decomposition" ? &decomposition : name == "splits" ? &splits : nullptr;
+  if (number == nullptr) return false;
+  if (value != std::floor(value) || std::fabs(value) > std::numeric_limits<std::int32_t>::max()) {
+    reject(fmt::format("{} = {}", name, value), "it is not a whole number");
+  }
+  *number = static_cast<std::int32_t>(value);
+  return true;
+}
+
+std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
+  std::vector<std::string_view> names = {"activations", "qweight", "scales"};
+  if (stores_zeros(descriptor)) names.emplace_back("qzeros");
+  if (descriptor.activation_order) names.emplace_back("g_idx");
+  if (descriptor.bias) names.emplace_back("bias");
+  if (descriptor.residual) names.emplace_back("residual");
+  return names;
+}
+
+GemmProblem::GemmProblem(W4a16Gemm descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
+                         std::vector<std::unique_ptr<char[]>> storage)
+    : descriptor_(descriptor), inputs_(std::move(inputs)), storage_(std::move(storage)), numbers_(numbers) {
+  check();
+  const std::int64_t columns = output_columns(descriptor_, n());
+  outputs_.push_back({"output", std::string(element_type(descriptor_.element)), {m(), columns}, {columns, 1}, nullptr});
+}
+
+const Tensor* GemmProblem::find(std::string_view name) const {
+  const auto found =
+      std::find_if(inputs_.begin(), inputs_.end(), [&](const Tensor& tensor) { return tensor.name == name; });
+  return found == inputs_.end() ? nullptr : &*found;
+}
+
+void GemmProblem::check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const {
+  const Tensor* const tensor = find(name);
+  if (tensor == nullptr) return;
+  if (tensor->type != type) {
+    reject(fmt::format("tensor {} of type {}", name, tensor->type),
+           fmt::format("the descriptor {} wants {}", descriptor_.text(), type));
+  }
+  if (std::equal(tensor->shape.begin(), tensor->shape.end(), shape.begin(), shape.end())) return;
+  reject(shape_text(*tensor), fmt::format("{} with m = {}, n = {} and k = {} wants [{}, {}]", descriptor_.text(), m(),
+                                          n(), k(), shape[0], shape[1]));
+}
+
+/// m and k are the activations', n is the scales'.
+void GemmProblem::check() const {
+  require_rank(inputs_[0], 2, "[m, k]");
+  require_rank(inputs_[2], 2, "[k / group size, n]");
+  check_sizes(descriptor_, inputs_[0].shape[0], inputs_[2].shape[1], inputs_[0].shape[1]);
+  const std::string_view element = element_type(descriptor_.element);
+  const std::int64_t groups = groups_of(descriptor_, k());
+  const bool by_n = descriptor_.format == W4Format::awq;
+  check_shape("activations", element, {m(), k()});
+  check_shape("scales", "F16", {groups, n()});
+  check_shape("qweight", "I32", {by_n ? k() : k() / 8, by_n ? n() / 8 : n()});
+  check_shape("qzeros", "I32", {groups, n() / 8});
+  check_shape("residual", element, {m(), output_columns(descriptor_, n())});
+  check_order();
+  const Tensor* const bias = find("bias");
+  if (bias == nullptr) return;
+  require_rank(*bias, 1, "[n]");
+  if (bias->type == element && bias->shape[0] == n()) return;
+  reject(fmt::format("{} of type {}", shape_text(*bias), bias->type), fmt::format("it must be {} [{}]", element, n()));
+}
+
+void GemmProblem::check_order() const {
+  const Tensor* const order = find("g_idx");
+  if (order == nullptr) return;
+  if (order->type != "I32" || order->shape != std::vector<std::int64_t>{k()}) {
+    reject(fmt::format("{} of type {}", shape_text(*order), order->type), fmt::format("it must be I32 [{}]", k()));
+  }
+  const auto* const groups = static_cast<const std::int32_t*>(order->data);
+  const int count = groups_of(descriptor_, k());
+  for (int i = 0; i < k(); ++i) {
+    if (groups[i] >= 0 && groups[i] < count) continue;
+    reject(fmt::format("g_idx[{}] = {}", i, groups[i]), fmt::format("there are {} groups", count),
+           fmt::format("accepted: 0 to {}", count - 1));
+  }
+}
+
+std::size_t GemmProblem::bytes_read() const {
+  std::size_t bytes = 0;
+  for (const Tensor& input : inputs_) bytes += input.bytes();
+  return m() == 0 ? 0 : bytes;
+}
+
+std::size_t GemmProblem::bytes_written() const { return outputs_[0].bytes(); }
+
+double GemmProblem::operations() const { return 2.0 * m() * n() * k(); }
+
+std::vector<std::byte> GemmProblem::arguments(std::span<void* const> device_data) const {
+  if (device_data.size() != inputs_.size() + outputs_.size()) {
+    reject(fmt::format("{} device addresses", device_data.size()),
+           fmt::format("this problem has {} inputs and {} output", inputs_.size(), outputs_.size()));
+  }
+  const auto address = [&](std::string_view name) -> const void* {
+    const Tensor* const tensor = find(name);
+    return tensor == nullptr ? nullptr : device_data[tensor - inputs_.data()];
+  };
+  cubit_w4a16_gemm_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.activations = address("activations");
+  arguments.qweight = address("qweight");
+  arguments.qzeros = address("qzeros");
+  arguments.scales = address("scales");
+  arguments.g_idx = static_cast<const std::int32_t*>(address("g_idx"));
+  arguments.bias = address("bias");
+  arguments.residual = address("residual");
+  arguments.output = device_data[inputs_.size()];
+  arguments.activation_stride = k();
+  arguments.residual_stride = arguments.output_stride = outputs_[0].shape[1];
+  arguments.m = m();
+  arguments.n = n();
+  arguments.k = k();
+  arguments.decomposition = numbers_.decomposition;
+  arguments.splits = numbers_.splits;
+  std::vector<std::byte> bytes(sizeof arguments);
+  std::memcpy(bytes.data(), &arguments, sizeof arguments);
+  return bytes;
+}
+
+double GemmProblem::element(const Tensor& tensor, std::int64_t index) const {
+  return gqa_decode::to_double(descriptor_.element, static_cast<const std::uint16_t*>(tensor.data)[index]);
+}
+
+GemmProblem::Column GemmProblem::multiply_column(const std::vector<double>& activations, int n) const {
+  const Tensor* const zeros = find("qzeros");
+  const Tensor* const order = find("g_idx");
+  const Tensor* const bias = find("bias");
+  const PackedWeights packed{static_cast<const std::uint32_t*>(inputs_[1].data),
+                             zeros == nullptr ? nullptr : static_cast<const std::uint32_t*>(zeros->data),
+                             static_cast<const std::uint16_t*>(inputs_[2].data),
+                             order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data),
+                             this->n(),
+                             k()};
+  std::vector<double> weights(k());
+  for (int i = 0; i < k(); ++i) weights[i] = weight_at(descriptor_, packed, i, n);
+  const double start = bias == nullptr ? 0 : element(*bias, n);
+  Column column{std::vector<double>(m(), start), std::vector<double>(m(), std::fabs(start))};
+  for (int row = 0; row < m(); ++row) {
+    const double* const x = activations.data() + static_cast<std::size_t>(row) * k();
+    for (int i = 0; i < k(); ++i) {
+      column.product[row] += x[i] * weights[i];
+      column.contributions[row] += std::fabs(x[i] * weights[i]);
+    }
+  }
+  return column;
+}
+
+void GemmProblem::reference_column(const std::vector<double>& activations, int column, double* reference,
+                                   double* scale) const {
+  const std::int64_t columns = outputs_[0].shape[1];
+  const Tensor* const residual = find("residual");
+  const Column value = multiply_column(activations, column);
+  Column up;
+  if (descriptor_.is_gated()) up = multiply_column(activations, column + n() / 2);
+  for (int row = 0; row < m(); ++row) {
+    const std::int64_t at = row * columns + column;
+    reference[at] = apply_function(descriptor_.function, value.product[row]);
+    scale[at] = value.contributions[row];
+    if (descriptor_.is_gated()) {
+      scale[at] = std::fabs(up.product[row]) * scale[at] + std::fabs(reference[at]) * up.contributions[row];
+      reference[at] *= up.product[row];
+    }
+    if (residual == nullptr) continue;
+    reference[at] += element(*residual, at);
+    scale[at] += std::fabs(element(*residual, at));
+  }
+}
+
+Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const {
+  if (got.size() != 1) reject(fmt::format("{} outputs", got.size()), "w4a16_gemm has one");
+  const std::int64_t columns = outputs_[0].shape[1];
+  std::vector<double> activations(static_cast<std::size_t>(m()) * k());
+  for (std::size_t i = 0; i < activations.size(); ++i) {
+    activations[i] = element(inputs_[0], static_cast<std::int64_t>(i));
+  }
+  std::vector<double> reference(m() * columns);
+  std::vector<double> scale(m() * columns);
+  parallel_for(m() == 0 ? 0 : columns, [&](std::int64_t column) {
+    reference_column(activations, static_cast<int>(column), reference.data(), scale.data());
+  });
+  Comparison result{0, descriptor_.element == Element::fp16 ? 6e-4 : 3e-3, "none"};
+  const auto* const output = static_cast<const std::uint16_t*>(got[0]);
+  for (int row = 0; row < m(); ++row) {
+    double difference = 0;
+    double norm = 0;
+    double contributions = 0;
+    for (std::int64_t at = row * columns; at < (row + 1) * columns; ++at) {
+      difference += std::pow(gqa_decode::to_double(descriptor_.element, output[at]) - reference[at], 2);
+      norm += reference[at] * reference[at];
+      contributions += scale[at] * scale[at];
+    }
+    const double error = quotient(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
+    if (error < result.error || (row > 0 && error == result.error)) continue;
+    result.error = error;
+    result.worst = fmt::format("row {}", row);
+  }
+  return result;
+}
+
+namespace {
+
+/// Checkpoints without activation order often store it nevertheless: then it says nothing new.
+void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor) {
+  if (tensor.type != "I32") reject(fmt::format("tensor g_idx of type {}", tensor.type), "it must be I32");
+  const auto* const groups = static_cast<const std::int32_t*>(tensor.data);
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const std::int64_t expected = descriptor.group_size == 0 ? 0 : i / descriptor.group_size;
+    if (groups[i] == expected) continue;
+    reject(fmt::format("g_idx[{}] = {}", i, groups[i]), fmt::format("{} takes no activation order", descriptor.text()),
+           "ask for activation_order=1, or give g_idx[k] = k / group_size or none");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
+  const W4a16Gemm descriptor = parse(text);
+  const bool may_have_group_index = descriptor.format != W4Format::awq;
+  LaunchNumbers launch;
+  for (const auto& [name, value] : numbers) {
+    if (launch.set(name, value)) continue;
+    reject(fmt::format("number {}", name), "w4a16_gemm has no such launch argument",
+           fmt::format("accepted: {}", LaunchNumbers::kNames));
+  }
+  const std::vector<std::string_view> names = input_names(descriptor);
+  for (const Tensor& input : inputs) {
+    if (std::find(names.begin(), names.end(), input.name) != names.end()) continue;
+    if (input.name == "g_idx" && may_have_group_index) {
+      check_group_index(descriptor, input);
+      continue;
+    }
+    reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", descriptor.text()),
+           fmt::format("accepted: {}", fmt::join(names, ", ")));
+  }
+  std::vector<Tensor> ordered;
+  std::vector<std::unique_ptr<char[]>> storage;
+  for (const std::string_view name : names) {
+    const auto input =
+        std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& tensor) { return tensor.name == name; });
+    if (input == inputs.end()) {
+      reject(fmt::format("tensors without {}", name),
+             fmt::format("{} needs {}", descriptor.text(), fmt::join(names, ", ")));
+    }
+    ordered.push_back(*input);
+    storage.push_back(std::make_unique<char[]>(input->bytes()));
+    if (input->bytes() > 0) std::memcpy(storage.back().get(), input->data, input->bytes());
+    ordered.back().data = storage.back().get();
+  }
+  return std::make_unique<GemmProblem>(descriptor, std::move(ordered), launch, std::move(storage));
+}
+
+}  // namespace cubit::ops::w4a16_gemm

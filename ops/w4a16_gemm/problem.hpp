@@ -1,0 +1,63 @@
+// The operator's Problem: dense host tensors in the order activations, qweight, scales, then those of qzeros, g_idx,
+// bias and residual that the descriptor has.
+#pragma once
+
+#include <array>
+
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops::w4a16_gemm {
+
+/// What a launch takes beside tensors: see cubit_w4a16_gemm_arguments.
+struct LaunchNumbers {
+  std::int32_t decomposition = 0;
+  std::int32_t splits = 0;
+
+  static constexpr const char* kNames = "decomposition, splits";
+  /// False if there is no number of this name.
+  bool set(std::string_view name, double value);
+};
+
+/// The names of a descriptor's inputs, in order.
+std::vector<std::string_view> input_names(const W4a16Gemm& descriptor);
+
+class GemmProblem final : public Problem {
+ public:
+  /// `inputs` as input_names says. Checks everything; throws Failure(invalid_argument). `storage` owns the inputs' data.
+  GemmProblem(W4a16Gemm descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
+              std::vector<std::unique_ptr<char[]>> storage);
+
+  const std::vector<Tensor>& inputs() const override { return inputs_; }
+  const std::vector<Tensor>& outputs() const override { return outputs_; }
+  std::size_t bytes_read() const override;
+  std::size_t bytes_written() const override;
+  double operations() const override;
+  std::vector<std::byte> arguments(std::span<void* const> device_data) const override;
+  Comparison compare(std::span<const void* const> got) const override;
+
+ private:
+  const Tensor* find(std::string_view name) const;
+  int m() const { return static_cast<int>(inputs_[0].shape[0]); }
+  int k() const { return static_cast<int>(inputs_[0].shape[1]); }
+  int n() const { return static_cast<int>(inputs_[2].shape[1]); }
+  void check() const;
+  void check_order() const;
+  void check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const;
+  double element(const Tensor& tensor, std::int64_t index) const;
+  /// Of one column of the weights: the product of every row with its bias, and the sum of its absolute contributions.
+  struct Column {
+    std::vector<double> product;
+    std::vector<double> contributions;
+  };
+  Column multiply_column(const std::vector<double>& activations, int n) const;
+  /// The reference of column `column` of the output, in `reference`, and in `scale` its absolute contributions; [m][columns].
+  void reference_column(const std::vector<double>& activations, int column, double* reference, double* scale) const;
+
+  W4a16Gemm descriptor_;
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> outputs_;
+  std::vector<std::unique_ptr<char[]>> storage_;
+  LaunchNumbers numbers_;
+};
+
+}  // namespace cubit::ops::w4a16_gemm

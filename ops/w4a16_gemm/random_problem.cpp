@@ -1,0 +1,167 @@
+// Made-up cases: ordinary data, and data chosen to be hard. The same seed gives the same bytes on every machine.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"  // from_float
+#include "ops/random.hpp"
+#include "ops/w4a16_gemm/problem.hpp"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+/// What activations, scales and zeros look like; see random_help().
+enum class Pattern { normal, tiny_activations, extreme_scales, extreme_zeros, outlier_features, one_sign };
+constexpr int kPatterns = 6;
+
+std::int64_t whole_number(std::string_view name, double value, double least, double most) {
+  if (value >= least && value <= most && value == std::floor(value)) return static_cast<std::int64_t>(value);
+  throw Failure(Status::invalid_argument, fmt::format("{} = {}", name, value), "it is not a size that is accepted",
+                fmt::format("accepted: whole numbers from {:.0f} to {:.0f}", least, most));
+}
+
+struct Sizes {
+  std::int64_t m = 16;
+  std::int64_t n = 1024;
+  std::int64_t k = 1024;
+  Pattern pattern = Pattern::normal;
+  LaunchNumbers launch;
+};
+
+Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
+  constexpr double kMost = 1 << 24;
+  Sizes sizes;
+  for (const auto& [name, value] : numbers) {
+    if (name == "m") {
+      sizes.m = whole_number(name, value, 0, kMost);
+    } else if (name == "n") {
+      sizes.n = whole_number(name, value, 8, kMost);
+    } else if (name == "k") {
+      sizes.k = whole_number(name, value, 1, kMost);
+    } else if (name == "pattern") {
+      sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
+    } else if (!sizes.launch.set(name, value)) {
+      throw Failure(Status::invalid_argument, fmt::format("size {}", name), "w4a16_gemm has no such size",
+                    fmt::format("accepted: m, n, k, pattern, {}", LaunchNumbers::kNames));
+    }
+  }
+  check_sizes(descriptor, sizes.m, sizes.n, sizes.k);
+  const auto m = static_cast<double>(sizes.m);
+  const auto n = static_cast<double>(sizes.n);
+  const auto k = static_cast<double>(sizes.k);
+  if (2 * m * (n + k) + n * k > 64.0 * (1ULL << 30)) {
+    throw Failure(Status::invalid_argument, fmt::format("m = {}, n = {} and k = {}", sizes.m, sizes.n, sizes.k),
+                  "made-up data is limited to 64 GiB", "ask for smaller sizes");
+  }
+  return sizes;
+}
+
+/// Fills tensors one after another from one stream of random numbers.
+class Maker {
+ public:
+  Maker(const W4a16Gemm& descriptor, Pattern pattern, std::uint64_t seed)
+      : descriptor_(descriptor), pattern_(pattern), random_(seed) {}
+
+  float activation(std::int64_t feature) {
+    const auto x = static_cast<float>(random_.normal());
+    switch (pattern_) {
+      case Pattern::tiny_activations:
+        return 1e-4f * x;
+      case Pattern::outlier_features:
+        return feature % 61 == 7 ? 40 * x + 60 : x;
+      case Pattern::one_sign:
+        return std::fabs(x) + 1;
+      default:
+        return x;
+    }
+  }
+  /// Usual ones are some hundredths; extreme ones from the smallest subnormal to 32, or, so that the output of gates stays
+  /// an fp16 number, to 1/4.
+  float scale(std::int64_t) {
+    const double uniform = random_.uniform();
+    if (pattern_ == Pattern::extreme_scales)
+      return static_cast<float>(std::exp2(-24 + (descriptor_.is_gated() ? 22 : 29) * uniform));
+    return static_cast<float>(0.005 + 0.01 * uniform);
+  }
+  float addend(std::int64_t) { return static_cast<float>(random_.normal()); }
+  std::uint32_t word() { return static_cast<std::uint32_t>(random_.bits()); }
+  /// Eight zeros: usually about the middle; extreme ones 0 or 15.
+  std::uint32_t zeros() {
+    std::uint32_t result = 0;
+    const std::uint64_t bits = random_.bits();
+    for (int i = 0; i < 8; ++i) {
+      const auto some = static_cast<std::uint32_t>(bits >> (3 * i) & 7);
+      result |= (pattern_ == Pattern::extreme_zeros ? some % 2 * 15 : 4 + some) << (4 * i);
+    }
+    return result;
+  }
+
+  void words(const char* name, std::int64_t rows, std::int64_t columns, std::uint32_t (Maker::*next)()) {
+    auto data = std::make_unique<char[]>(4 * rows * columns);
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      const std::uint32_t word = (this->*next)();
+      std::memcpy(data.get() + 4 * i, &word, 4);
+    }
+    add(name, "I32", {rows, columns}, std::move(data));
+  }
+
+  /// `next` gets the index in a row.
+  void halves(const char* name, Element element, std::vector<std::int64_t> shape, float (Maker::*next)(std::int64_t)) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    auto data = std::make_unique<char[]>(2 * count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint16_t bits = gqa_decode::from_float(element, (this->*next)(i % shape.back()));
+      std::memcpy(data.get() + 2 * i, &bits, 2);
+    }
+    add(name, element_type(element), std::move(shape), std::move(data));
+  }
+
+  /// As many k's for each group, in any order.
+  void groups(std::int64_t count, std::int64_t k) {
+    std::vector<std::int32_t> group(k);
+    for (std::int64_t i = 0; i < k; ++i) group[i] = static_cast<std::int32_t>(i * count / k);
+    for (std::int64_t i = k - 1; i > 0; --i) std::swap(group[i], group[random_.bits() % (i + 1)]);
+    auto data = std::make_unique<char[]>(4 * k);
+    std::memcpy(data.get(), group.data(), 4 * k);
+    add("g_idx", "I32", {k}, std::move(data));
+  }
+
+  std::vector<Tensor> inputs;
+  std::vector<std::unique_ptr<char[]>> storage;
+
+ private:
+  void add(const char* name, std::string_view type, std::vector<std::int64_t> shape, std::unique_ptr<char[]> data) {
+    std::vector<std::int64_t> strides(shape.size(), 1);
+    if (shape.size() > 1) strides[0] = shape[1];
+    storage.push_back(std::move(data));
+    inputs.push_back({name, std::string(type), std::move(shape), std::move(strides), storage.back().get()});
+  }
+
+  W4a16Gemm descriptor_;
+  Pattern pattern_;
+  Random random_;
+};
+
+}  // namespace
+
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
+  const W4a16Gemm descriptor = parse(text);
+  const auto [m, n, k, pattern, launch] = read_sizes(descriptor, numbers);
+  const std::int64_t groups = groups_of(descriptor, static_cast<int>(k));
+  const bool by_n = descriptor.format == W4Format::awq;
+  Maker maker(descriptor, pattern, seed);
+  maker.halves("activations", descriptor.element, {m, k}, &Maker::activation);
+  maker.words("qweight", by_n ? k : k / 8, by_n ? n / 8 : n, &Maker::word);
+  maker.halves("scales", Element::fp16, {groups, n}, &Maker::scale);
+  if (stores_zeros(descriptor)) maker.words("qzeros", groups, n / 8, &Maker::zeros);
+  if (descriptor.activation_order) maker.groups(groups, k);
+  if (descriptor.bias) maker.halves("bias", descriptor.element, {n}, &Maker::addend);
+  const std::int64_t columns = output_columns(descriptor, static_cast<int>(n));
+  if (descriptor.residual) maker.halves("residual", descriptor.element, {m, columns}, &Maker::addend);
+  return std::make_unique<GemmProblem>(descriptor, std::move(maker.inputs), launch, std::move(maker.storage));
+}
+
+}  // namespace cubit::ops::w4a16_gemm

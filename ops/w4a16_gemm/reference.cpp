@@ -1,0 +1,56 @@
+// What the operator means, in double precision, weight by weight as the formats define them.
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+
+#include "ops/gqa_decode/gqa_decode.hpp"  // to_double
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+/// Nibble of column n in a row of words that hold 8 columns each.
+int nibble_by_n(const W4a16Gemm& descriptor, const std::uint32_t* row, int n) {
+  constexpr int kAwqNibble[] = {0, 4, 1, 5, 2, 6, 3, 7};  // the inverse of order = 0, 2, 4, 6, 1, 3, 5, 7
+  const int nibble = descriptor.format == W4Format::awq ? kAwqNibble[n % 8] : n % 8;
+  return static_cast<int>(row[n / 8] >> (4 * nibble) & 15);
+}
+
+int weight_nibble(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n) {
+  const auto columns = static_cast<std::size_t>(weights.n);
+  if (descriptor.format == W4Format::awq) return nibble_by_n(descriptor, weights.qweight + k * (columns / 8), n);
+  return static_cast<int>(weights.qweight[k / 8 * columns + n] >> (4 * (k % 8)) & 15);
+}
+
+double silu(double x) { return x / (1 + std::exp(-x)); }
+
+}  // namespace
+
+double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n) {
+  const auto columns = static_cast<std::size_t>(weights.n);
+  int group = descriptor.group_size == 0 ? 0 : k / descriptor.group_size;
+  if (descriptor.activation_order) group = weights.g_idx[k];
+  int zero = zero_offset(descriptor);
+  if (stores_zeros(descriptor)) zero += nibble_by_n(descriptor, weights.qzeros + group * (columns / 8), n);
+  const double scale = gqa_decode::to_double(Element::fp16, weights.scales[group * columns + n]);
+  return (weight_nibble(descriptor, weights, k, n) - zero) * scale;
+}
+
+double apply_function(GemmFunction function, double x) {
+  switch (function) {
+    case GemmFunction::none:
+      break;
+    case GemmFunction::relu:
+      return x < 0 ? 0 : x;
+    case GemmFunction::silu:
+    case GemmFunction::silu_gate:
+      return silu(x);
+    case GemmFunction::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case GemmFunction::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+}  // namespace cubit::ops::w4a16_gemm

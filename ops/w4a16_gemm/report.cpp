@@ -1,0 +1,143 @@
+// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access, the fragments.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/fragments.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/w4a16_gemm_lanes.h"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+std::string layout_text(const codegen::TileLayout& layout) {
+  if (layout.swizzle.bits == 0) return fmt::format("{} from row to row, no swizzle", layout.pitch);
+  return fmt::format("{} from row to row, swizzle of {} bits, from bit {} onto bit {}", layout.pitch,
+                     layout.swizzle.bits, layout.swizzle.shift_from, layout.swizzle.base);
+}
+
+Decision tile_decision(const Plan& plan) {
+  return {
+      "tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
+      "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; wide in columns, "
+      "because each block reads the activations of its rows anew"};
+}
+
+Decision tile_m_decision(const Plan& plan) {
+  return {"tile_m", std::to_string(plan.descriptor.tile_m),
+          "as the descriptor asks: registers and the loop depend on it, so it is no launch argument. Best is the "
+          "smallest that holds the rows, up to 64; more rows are more blocks, which find most weights in the L2"};
+}
+
+Decision operand_decision(const W4a16Gemm& descriptor) {
+  if (descriptor.activation_order) {
+    return {"operands",
+            descriptor.element == Element::fp16 ? "fp16, dequantised in two terms" : "bf16, dequantised in two terms",
+            "neighbouring k's share neither scale nor zero, so neither can wait for the end of a group"};
+  }
+  if (descriptor.element == Element::fp16) {
+    return {"operands", "fp16, nibbles as subnormals",
+            "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
+  }
+  return {"operands", "bf16, 128 + nibble",
+          "exact in the 8 bits of bf16, whose subnormals a product would lose; the 128 joins the zero"};
+}
+
+Decision zero_decision(const Plan& plan) {
+  if (plan.descriptor.activation_order) {
+    return {"scales and zeros", "read by every lane from global memory",
+            "a row for each k would be five times the bytes of its words; those of few groups stay in the caches"};
+  }
+  return {"zeros", stores_zeros(plan.descriptor) ? fmt::format("stored + {}", zero_offset(plan.descriptor)) : "8",
+          "a group's product less the zero times the sum of its activations, which is one more product with ones"};
+}
+
+Decision order_decision(const W4a16Gemm& descriptor) {
+  if (descriptor.format == W4Format::awq) {
+    return {"word order", "ldmatrix.trans puts two k's of four columns side by side",
+            "a nibble of each half is then a pair along k; neighbouring columns are put in order once, at the end"};
+  }
+  return {"word order", "activations are picked in pairs (j, j + 4)",
+          "so a word of 8 k's is an operand after two instructions per pair"};
+}
+
+Decision warp_decision(const Plan& plan) {
+  if (plan.warps == gemm_lanes::kColumnWarps) {
+    return {"warps", std::to_string(plan.warps),
+            "one per scheduler of an SM, each with 64 of the columns and all rows"};
+  }
+  return {"warps", std::to_string(plan.warps),
+          "of each 64 columns two, with half of the rows: more rows would not fit a warp's registers"};
+}
+
+Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
+  const int allowed = std::min(architecture.registers_per_thread,
+                               architecture.registers_per_sm / (plan.threads() * plan.blocks_per_sm) / 8 * 8);
+  return {"blocks_per_sm", std::to_string(plan.blocks_per_sm),
+          fmt::format(
+              "{} bytes of shared memory each, and {} registers allowed per thread where the loop keeps about {} live",
+              plan.shared_memory, allowed, plan.counted_registers)};
+}
+
+std::vector<MemoryRegion> memory_map(const Plan& plan) {
+  std::vector<MemoryRegion> map;
+  const bool whole = plan.descriptor.group_size == 0;
+  const auto add = [&](std::string name, int offset, int bytes) {
+    map.push_back({"loop", "block", std::move(name), offset, bytes});
+  };
+  const auto add_factors = [&](const std::string& prefix, int base) {
+    add(prefix + "scales", base, plan.scales.size());
+    if (!stores_zeros(plan.descriptor)) return;
+    add(prefix + "zeros", base + plan.zeros_at() - plan.scales_at(), plan.zeros.size());
+  };
+  for (int i = 0; i < plan.stages; ++i) {
+    const int base = i * plan.stage_bytes();
+    const std::string stage = fmt::format("stage {}: ", i);
+    add(stage + "words", base, plan.words.size());
+    add(stage + "activations", base + plan.activations_at(), plan.activations.size());
+    if (stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
+  }
+  if (whole) add_factors("", plan.stages * plan.stage_bytes());
+  add("last block's word", plan.arrived_at(plan.stages), 16);
+  return map;
+}
+
+void add_fragments(PlanReport& report, const W4a16Gemm& descriptor) {
+  std::vector<const char*> names = {"mma.m16n8k16 A, 16-bit", "mma.m16n8k16 B, 16-bit", "mma.m16n8k16 C, 32-bit"};
+  if (descriptor.format == W4Format::awq) names.insert(names.end(), {"ldmatrix.x4", "ldmatrix.x4.trans"});
+  for (const char* name : names) report.fragments.emplace_back(codegen::find_fragment(name).name);
+}
+
+}  // namespace
+
+void write_report(Plan& plan, const codegen::Architecture& architecture) {
+  PlanReport& report = plan.report;
+  add_tile(report, {"words of a stage", plan.words, word_accesses(plan)});
+  add_tile(report, {"activations of a stage", plan.activations, activation_accesses(plan)});
+  const bool has_factors = !plan.descriptor.activation_order;
+  if (has_factors) add_tile(report, {"scales", plan.scales, scale_accesses(plan)});
+  if (has_factors && stores_zeros(plan.descriptor)) add_tile(report, {"zeros", plan.zeros, zero_accesses(plan)});
+  report.memory = memory_map(plan);
+  const char* const searched = "the simplest layout with the fewest wavefronts over the accesses below";
+  report.decisions = {
+      tile_decision(plan),
+      tile_m_decision(plan),
+      operand_decision(plan.descriptor),
+      zero_decision(plan),
+      order_decision(plan.descriptor),
+      warp_decision(plan),
+      {"copy of words", fmt::format("{} bytes per thread", plan.copy_bytes),
+       plan.copy_bytes == 16 ? "the widest that cp.async has" : fmt::format("alignment={}", plan.copy_bytes)},
+      {"layout of words", layout_text(plan.words), searched},
+      {"layout of activations", layout_text(plan.activations), searched},
+      {"stages", std::to_string(plan.stages),
+       fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
+                   plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024, kBytesInFlight / 1024,
+                   plan.blocks_per_sm)},
+      block_decision(plan, architecture),
+      {"decomposition", "chosen at launch, from m, n, k and the device alone",
+       "data-parallel where its blocks fill the device, else blocks share k; their sums are added in order"}};
+  add_fragments(report, plan.descriptor);
+}
+
+}  // namespace cubit::ops::w4a16_gemm

@@ -1,0 +1,116 @@
+// Inside the operator w4a16_gemm: text ► descriptor ► plan ► source ► launch, and the reference. See operator.cpp.
+#pragma once
+
+#include <cubit/w4a16_gemm.hpp>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "codegen/tile_layout.hpp"
+#include "ops/fields.hpp"
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+const Operator& w4a16_gemm_operator();
+
+namespace w4a16_gemm {
+
+/// Help and parser of every field, in the order of the canonical text.
+const std::vector<Field<W4a16Gemm>>& fields();
+
+/// Throws Failure(invalid_argument) with the rule that `text` breaks.
+W4a16Gemm parse(std::string_view text);
+
+bool stages_factors(const W4a16Gemm& descriptor);   ///< scales and zeros travel with the words of their k's
+std::string_view element_type(Element element);     ///< "BF16", as safetensors spells it
+bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
+int zero_offset(const W4a16Gemm& descriptor);       ///< what a stored zero is less than the zero that is meant
+int groups_of(const W4a16Gemm& descriptor, int k);  ///< of all of k
+int stage_groups(const W4a16Gemm& descriptor);      ///< whose scales a stage holds, or all stages together
+int output_columns(const W4a16Gemm& descriptor, int n);
+
+/// Everything that is decided before a size is known. A stage is 128 k's of 256 columns and tile_m rows.
+struct Plan {
+  W4a16Gemm descriptor;
+  int warps = 4;
+  int stages = 0;
+  int blocks_per_sm = 0;
+  int copy_bytes = 16;        ///< of words
+  int counted_registers = 0;  ///< that the loop keeps live, per thread
+  codegen::TileLayout words;
+  codegen::TileLayout activations;
+  codegen::TileLayout scales;  ///< a row per group of a stage; empty with activation order
+  codegen::TileLayout zeros;   ///< likewise; empty where none are stored
+  int shared_memory = 0;
+  PlanReport report;
+
+  int threads() const { return 32 * warps; }
+  int block_columns() const;  ///< of the output
+  int activations_at() const;
+  int scales_at() const;  ///< in a stage; of one group that is all of k, behind the stages
+  int zeros_at() const;
+  int stage_bytes() const;
+  int arrived_at(int stage_count) const;  ///< the word of last_block, after everything else
+};
+
+/// Throws Failure(unsupported) for an architecture without the instructions of any family.
+Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
+codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture);
+
+/// What a plan wants on its way into an SM: twice latency times bandwidth of the fastest part measured (see gqa_decode), and
+/// rather a second block, which computes while the first waits at its barrier, than more.
+inline constexpr int kBytesInFlight = 64 * 1024;
+
+/// Fills in the decisions with their reasons, the proofs and the fragments.
+void write_report(Plan& plan, const codegen::Architecture& architecture);
+
+/// The shared-memory accesses of the loop, by which layouts are searched and proved.
+std::vector<codegen::TileAccess> word_accesses(const Plan& plan);
+std::vector<codegen::TileAccess> activation_accesses(const Plan& plan);
+std::vector<codegen::TileAccess> scale_accesses(const Plan& plan);
+std::vector<codegen::TileAccess> zero_accesses(const Plan& plan);
+
+/// How the blocks of a launch share the work, from sizes and the device alone.
+struct Split {
+  std::int64_t row_tiles = 0;
+  std::int64_t column_tiles = 0;
+  int stages = 0;  ///< of all of k
+  int splits = 1;
+
+  std::int64_t tiles() const { return row_tiles * column_tiles; }
+};
+Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device);
+/// The time of a launch by the model that choose_split minimises, in stages of one block.
+double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
+                       const runtime::DeviceFacts& device);
+
+std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
+Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
+              const runtime::DeviceFacts& device);
+
+/// Sizes that the descriptor rules out; throws Failure(invalid_argument). Of launches and of problems.
+void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k);
+
+/// The table of docs/performance/w4a16_gemm.md.
+std::vector<BenchCase> bench_cases();
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+
+/// The weights of a host tensor as doubles, by the formats' definition.
+struct PackedWeights {
+  const std::uint32_t* qweight = nullptr;
+  const std::uint32_t* qzeros = nullptr;
+  const std::uint16_t* scales = nullptr;
+  const std::int32_t* g_idx = nullptr;  ///< activation order only
+  int n = 0;
+  int k = 0;
+};
+double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n);
+
+double apply_function(GemmFunction function, double x);
+
+}  // namespace w4a16_gemm
+}  // namespace cubit::ops

@@ -1,0 +1,27 @@
+// The one argument of the w4a16_gemm kernels, shared by host and device. Strides in bytes.
+#pragma once
+
+namespace cubit {
+
+struct W4a16GemmArguments {
+  const void* activations;  // [m, k]
+  const void* qweight;      // words: see the number format's header
+  const void* qzeros;       // [k / group, n / 8] words; not read where zeros are not stored
+  const void* scales;       // [k / group, n] fp16
+  const unsigned* g_idx;    // [k] group of each k; not read where the plan has no activation order
+  const void* bias;         // [n]; not read where the plan has none
+  const void* residual;     // [m, columns of the output]; likewise
+  void* output;
+  unsigned* counters;  // one per block of columns and rows, zero before and after; unused without splits
+  float* partial;      // [blocks of columns][blocks of rows][splits][accumulators of a block]
+  long long activation_stride;
+  long long residual_stride;
+  long long output_stride;
+  int m;
+  int n;  // columns of the weights
+  int k;
+  int stages;  // of all of k, the last one perhaps in part
+  int splits;  // blocks that share the stages of a tile: gridDim.z
+};
+
+}  // namespace cubit

@@ -1,0 +1,138 @@
+// What w4a16_gemm promises on a GPU: every format and function computes the reference, whatever the sizes and data; blocks
+// that share k give the same bits at every launch; a launch may be captured.
+#include <cubit/w4a16_gemm.hpp>
+
+#include <cstring>
+
+#include "tests/gpu/gpu_case.hpp"
+#include "tests/support/pairwise.hpp"
+
+namespace cubit::tests {
+namespace {
+
+class W4a16GemmGpu : public GpuTest {};
+
+std::vector<W4a16Gemm> pairwise_descriptors() {
+  static constexpr int kGroups[] = {32, 64, 128, 0};
+  static constexpr int kTiles[] = {8, 16, 32, 64};
+  std::vector<W4a16Gemm> result;
+  const auto is_legal = [](const Combination& c) {
+    const bool awq = static_cast<W4Format>(c[0]) == W4Format::awq;
+    return awq ? c[4] == 0 : c[8] == 0 && (c[4] == 0 || kGroups[c[1]] != 0);
+  };
+  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 2, 6, 2, 2, 2}, is_legal)) {
+    result.push_back({.format = static_cast<W4Format>(c[0]),
+                      .group_size = kGroups[c[1]],
+                      .element = c[2] == 0 ? Element::fp16 : Element::bf16,
+                      .tile_m = kTiles[c[3]],
+                      .activation_order = c[4] != 0,
+                      .function = static_cast<GemmFunction>(c[5]),
+                      .bias = c[6] != 0,
+                      .residual = c[7] != 0,
+                      .alignment = c[8] == 0 ? 16 : 4});
+  }
+  return result;
+}
+
+/// The fewest columns that a descriptor takes, of which any n is a multiple.
+int columns_of(const W4a16Gemm& descriptor) {
+  const int columns = descriptor.format == W4Format::awq && descriptor.alignment == 16 ? 32 : 8;
+  return descriptor.is_gated() ? 2 * columns : columns;
+}
+
+int group_of(const W4a16Gemm& descriptor) { return descriptor.group_size == 0 ? 8 : descriptor.group_size; }
+
+TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
+  std::vector<std::string> texts;
+  const std::vector<W4a16Gemm> descriptors = pairwise_descriptors();
+  for (const W4a16Gemm& descriptor : descriptors) texts.push_back(descriptor.text());
+  engine().prepare(texts, std::vector<Device>{device()});
+  for (const W4a16Gemm& descriptor : descriptors) {
+    const int columns = columns_of(descriptor);
+    const int group = group_of(descriptor);
+    const std::string text = descriptor.text();
+    expect_good(text, {{"m", descriptor.tile_m + 3}, {"n", 512 + columns}, {"k", 1024 + group}});
+    expect_good(text, {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}});
+    expect_good(text, {{"m", 100}, {"n", 256 + 3 * columns}, {"k", 4096 + group}, {"decomposition", 2}, {"splits", 7}});
+  }
+  std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
+}
+
+const std::vector<std::string> kFormats = {"w4a16_gemm",
+                                           "w4a16_gemm:element=bf16",
+                                           "w4a16_gemm:format=gptq_v2,group_size=32,tile_m=8",
+                                           "w4a16_gemm:group_size=64,activation_order=1",
+                                           "w4a16_gemm:format=awq,tile_m=64",
+                                           "w4a16_gemm:format=awq,element=bf16,tile_m=8",
+                                           "w4a16_gemm:format=symmetric,group_size=all,tile_m=32"};
+
+TEST_F(W4a16GemmGpu, HardData) {
+  for (const std::string& text : kFormats) {
+    for (int pattern = 0; pattern < 6; ++pattern) {
+      SCOPED_TRACE(pattern);
+      expect_good(text, {{"m", 17}, {"n", 1024}, {"k", 4096}, {"pattern", pattern}});
+    }
+  }
+}
+
+TEST_F(W4a16GemmGpu, RowsFromNoneToMany) {
+  for (const std::string& text : kFormats) {
+    const Problem none = Problem::random(text, {{"m", 0}, {"n", 256}, {"k", 256}}, 1);
+    DeviceCase launched(device(), none);
+    launch(kernel(text), launched);
+    for (const int m : {1, 2, 7, 8, 9, 31, 33, 63, 65, 127, 300})
+      expect_good(text, {{"m", m}, {"n", 320}, {"k", 512}}, static_cast<std::uint64_t>(m));
+  }
+}
+
+TEST_F(W4a16GemmGpu, SplitsGiveTheSameBitsEveryTime) {
+  for (const std::string& text : kFormats) {
+    SCOPED_TRACE(text);
+    const Problem problem = Problem::random(text, {{"m", 9}, {"n", 512}, {"k", 8192}, {"decomposition", 2}}, 3);
+    DeviceCase launched(device(), problem);
+    const Kernel made = kernel(text);
+    launch(made, launched);
+    const auto first = launched.output(0).download();
+    for (int i = 0; i < 20; ++i) {
+      launch(made, launched);
+      ASSERT_EQ(launched.output(0).download(), first) << "launch " << i;
+    }
+  }
+}
+
+TEST_F(W4a16GemmGpu, OneWorkspaceServesAllShapes) {
+  const GuardedBuffer workspace(device(), 64 << 20, 0);
+  for (const std::string& text : kFormats) {
+    for (const int n : {256, 4096}) {
+      const Problem problem =
+          Problem::random(text, {{"m", 16}, {"n", n}, {"k", 4096}, {"decomposition", 2}, {"splits", 5}}, 5);
+      const DeviceCase launched(device(), problem);
+      launch_with(kernel(text), launched.arguments(), workspace);
+      EXPECT_TRUE(launched.compare(problem).good());
+      expect_counters_zero(workspace);
+    }
+  }
+}
+
+TEST_F(W4a16GemmGpu, CapturedLaunchesAreReplayed) {
+  const std::string text = "w4a16_gemm:function=silu_gate";
+  const Problem problem = Problem::random(text, {{"m", 4}, {"n", 1024}, {"k", 4096}}, 6);
+  const DeviceCase launched(device(), problem);
+  const Kernel made = kernel(text);
+  const std::size_t bytes = made.workspace(launched.arguments(), &device());
+  const GuardedBuffer workspace(device(), bytes, 0);
+  cubit_stream stream = device().create_stream();
+  const Graph graph = device().capture(stream, [&] {
+    made.launch(launched.arguments(), {.device = &device(),
+                                       .stream = stream,
+                                       .workspace = bytes == 0 ? nullptr : workspace.data(),
+                                       .workspace_bytes = bytes});
+  });
+  EXPECT_FALSE(launched.compare(problem).good()) << "it ran before the replay";
+  for (int i = 0; i < 3; ++i) device().replay(graph, stream);
+  EXPECT_TRUE(launched.compare(problem).good());
+  device().destroy_stream(stream);
+}
+
+}  // namespace
+}  // namespace cubit::tests

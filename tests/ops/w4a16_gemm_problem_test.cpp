@@ -1,0 +1,280 @@
+// w4a16_gemm's reference and problems: tensors packed here, by the rules of the formats and by nothing of cubit's, mean what
+// they should; named tensors are checked with one clear sentence; the comparison finds what is wrong and only that.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/random.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops {
+namespace {
+
+constexpr int kK = 64;
+constexpr int kN = 24;
+constexpr int kGroup = 32;
+constexpr int kM = 3;
+
+/// Quantised weights as numbers, unpacked.
+struct Plain {
+  int q[kK][kN];
+  int zero[kK / kGroup][kN];  ///< 1 … 15
+  std::uint16_t scale[kK / kGroup][kN];
+
+  explicit Plain(std::uint64_t seed) {
+    Random random(seed);
+    for (auto& row : q)
+      for (int& value : row) value = static_cast<int>(random.bits() % 16);
+    for (auto& row : zero)
+      for (int& value : row) value = 1 + static_cast<int>(random.bits() % 15);
+    for (auto& row : scale)
+      for (auto& value : row) value = gqa_decode::from_float(Element::fp16, static_cast<float>(random.uniform()));
+  }
+  double weight(const W4a16Gemm& descriptor, int k, int n) const {
+    const int z = descriptor.format == W4Format::symmetric ? 8 : zero[k / kGroup][n];
+    return (q[k][n] - z) * gqa_decode::to_double(Element::fp16, scale[k / kGroup][n]);
+  }
+};
+
+/// The published layouts: GPTQ packs 8 k's of a column into a word, AutoAWQ 8 columns of a k in an order of its own.
+struct Packed {
+  std::vector<std::uint32_t> qweight;
+  std::vector<std::uint32_t> qzeros;
+
+  Packed(const Plain& plain, W4Format format) {
+    static constexpr int kOrder[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    if (format == W4Format::awq) {
+      qweight.resize(kK * kN / 8);
+      for (int k = 0; k < kK; ++k)
+        for (int i = 0; i < kN / 8; ++i)
+          for (int j = 0; j < 8; ++j) qweight[k * (kN / 8) + i] |= unsigned(plain.q[k][8 * i + kOrder[j]]) << (4 * j);
+    } else {
+      qweight.resize(kK / 8 * kN);
+      for (int i = 0; i < kK / 8; ++i)
+        for (int n = 0; n < kN; ++n)
+          for (int j = 0; j < 8; ++j) qweight[i * kN + n] |= unsigned(plain.q[8 * i + j][n]) << (4 * j);
+    }
+    if (format == W4Format::symmetric) return;
+    qzeros.resize(kK / kGroup * kN / 8);
+    for (int g = 0; g < kK / kGroup; ++g)
+      for (int i = 0; i < kN / 8; ++i)
+        for (int j = 0; j < 8; ++j) {
+          const int column = 8 * i + (format == W4Format::awq ? kOrder[j] : j);
+          const int stored = plain.zero[g][column] - (format == W4Format::gptq ? 1 : 0);
+          qzeros[g * (kN / 8) + i] |= unsigned(stored) << (4 * j);
+        }
+  }
+};
+
+/// A case by named tensors.
+struct Case {
+  explicit Case(const W4a16Gemm& descriptor) : plain(7), packed(plain, descriptor.format), text(descriptor.text()) {
+    Random random(3);
+    for (std::uint16_t& x : activations)
+      x = gqa_decode::from_float(descriptor.element, static_cast<float>(random.normal()));
+    const bool by_n = descriptor.format == W4Format::awq;
+    tensors = {{"qweight", "I32", {by_n ? kK : kK / 8, by_n ? kN / 8 : kN}, {}, packed.qweight.data()},
+               {"scales", "F16", {kK / kGroup, kN}, {}, plain.scale},
+               {"activations", descriptor.element == Element::fp16 ? "F16" : "BF16", {kM, kK}, {}, activations.data()}};
+    if (!packed.qzeros.empty()) tensors.push_back({"qzeros", "I32", {kK / kGroup, kN / 8}, {}, packed.qzeros.data()});
+  }
+  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+
+  Plain plain;
+  Packed packed;
+  std::vector<std::uint16_t> activations = std::vector<std::uint16_t>(kM * kK);
+  std::vector<Tensor> tensors;
+  Numbers numbers;
+  std::string text;
+};
+
+std::vector<W4a16Gemm> formats() {
+  std::vector<W4a16Gemm> result;
+  for (const W4Format format : {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric})
+    for (const Element element : {Element::fp16, Element::bf16})
+      result.push_back({.format = format, .group_size = kGroup, .element = element});
+  return result;
+}
+
+TEST(GemmReference, WeightsAreWhatWasPacked) {
+  for (const W4a16Gemm& descriptor : formats()) {
+    const Case one(descriptor);
+    const w4a16_gemm::PackedWeights weights{
+        one.packed.qweight.data(), one.packed.qzeros.data(), one.plain.scale[0], nullptr, kN, kK};
+    for (int k = 0; k < kK; ++k)
+      for (int n = 0; n < kN; ++n)
+        EXPECT_EQ(w4a16_gemm::weight_at(descriptor, weights, k, n), one.plain.weight(descriptor, k, n))
+            << k << ' ' << n;
+  }
+}
+
+/// GPTQ stores zero - 1: a stored 15 means 16 and does not wrap.
+TEST(GemmReference, ZerosOfGptqGoUpTo16) {
+  const std::uint32_t qweight[8] = {};
+  const std::uint32_t qzeros[1] = {0xffffffffu};
+  const std::uint16_t scales[8] = {0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00};
+  const w4a16_gemm::PackedWeights weights{qweight, qzeros, scales, nullptr, 8, 8};
+  EXPECT_EQ(w4a16_gemm::weight_at({.group_size = 0}, weights, 0, 3), -16);
+  EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::gptq_v2, .group_size = 0}, weights, 0, 3), -15);
+}
+
+TEST(GemmProblem, AcceptsTheRoundedProductAndFindsOneWrongValue) {
+  for (const W4a16Gemm& descriptor : formats()) {
+    const Case one(descriptor);
+    std::vector<std::uint16_t> output;
+    for (int m = 0; m < kM; ++m) {
+      for (int n = 0; n < kN; ++n) {
+        double sum = 0;
+        for (int k = 0; k < kK; ++k)
+          sum += gqa_decode::to_double(descriptor.element, one.activations[m * kK + k]) *
+                 one.plain.weight(descriptor, k, n);
+        output.push_back(gqa_decode::from_float(descriptor.element, static_cast<float>(sum)));
+      }
+    }
+    const auto problem = one.problem();
+    const void* address = output.data();
+    const auto good = problem->compare({&address, 1});
+    EXPECT_GT(good.error, 0);  // the output's type rounds
+    EXPECT_LE(good.error, good.tolerance);
+    EXPECT_EQ(good.tolerance, descriptor.element == Element::fp16 ? 6e-4 : 3e-3);
+    output[2 * kN + 5] = 0x7fff;  // NaN
+    const auto bad = problem->compare({&address, 1});
+    EXPECT_GT(bad.error, bad.tolerance);
+    EXPECT_EQ(bad.worst, "row 2");
+  }
+}
+
+// Values of PyTorch 2's functions at a few points.
+TEST(GemmReference, FunctionsAreTheFrameworks) {
+  using w4a16_gemm::apply_function;
+  EXPECT_EQ(apply_function(GemmFunction::none, -1.5), -1.5);
+  EXPECT_EQ(apply_function(GemmFunction::relu, -1.5), 0);
+  EXPECT_NEAR(apply_function(GemmFunction::silu, 1), 0.7310585786, 1e-9);
+  EXPECT_NEAR(apply_function(GemmFunction::gelu, -1), -0.1586552539, 1e-9);
+  EXPECT_NEAR(apply_function(GemmFunction::gelu_tanh, -1), -0.1588080094, 1e-9);
+}
+
+TEST(GemmProblem, CountsTheBytesOfAllInputs) {
+  const auto problem = Case({.group_size = kGroup}).problem();
+  EXPECT_EQ(problem->bytes_read(), std::size_t{kK * kN / 2 + 2 * kN * 2 + 2 * kN / 2 + kM * kK * 2});
+  EXPECT_EQ(problem->bytes_written(), std::size_t{kM * kN * 2});
+  EXPECT_EQ(problem->operations(), 2.0 * kM * kN * kK);
+}
+
+TEST(GemmProblem, MadeUpDataIsReproducibleAndOfNoRows) {
+  const auto bytes_of = [](std::uint64_t seed) {
+    std::string all;
+    const std::string text = "w4a16_gemm:bias=1,residual=1,function=silu_gate";
+    const auto problem = find_operator(text).random(text, {{"m", 3}, {"n", 32}, {"k", 128}}, seed);
+    for (const Tensor& tensor : problem->inputs()) all.append(static_cast<const char*>(tensor.data), tensor.bytes());
+    return all;
+  };
+  EXPECT_EQ(bytes_of(1), bytes_of(1));
+  EXPECT_NE(bytes_of(1), bytes_of(2));
+  const auto empty = find_operator("w4a16_gemm").random("w4a16_gemm", {{"m", 0}, {"n", 8}, {"k", 128}}, 1);
+  EXPECT_EQ(empty->bytes_read(), 0u);
+  const void* none = nullptr;
+  EXPECT_EQ(empty->compare({&none, 1}).error, 0);
+}
+
+struct BadCase {
+  const char* sentence;
+  void (*change)(Case&);
+};
+
+class RefusedGemmProblem : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(RefusedGemmProblem, NamesTheRule) {
+  Case one({.group_size = kGroup});
+  GetParam().change(one);
+  try {
+    one.problem();
+    FAIL() << "accepted: " << GetParam().sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RefusedGemmProblem,
+    ::testing::Values(
+        BadCase{"tensors without qzeros: w4a16_gemm:group_size=32 needs activations, qweight, scales, qzeros",
+                [](Case& c) { c.tensors.pop_back(); }},
+        BadCase{"tensor mask: w4a16_gemm:group_size=32 has no such input; accepted: activations, qweight",
+                [](Case& c) { c.tensors[3].name = "mask"; }},
+        BadCase{"tensor qweight of type U8: the descriptor", [](Case& c) { c.tensors[0].type = "U8"; }},
+        BadCase{"tensor qweight [64, 3]: w4a16_gemm:group_size=32 with m = 3, n = 24 and k = 64 wants [8, 24]",
+                [](Case& c) {
+                  c.tensors[0].shape = {64, 3};
+                }},
+        BadCase{"tensor scales [1, 24]: ", [](Case& c) { c.tensors[1].shape[0] = 1; }},
+        BadCase{"n = 20: it must be a multiple of 8", [](Case& c) { c.tensors[1].shape[1] = 20; }},
+        BadCase{"tensor activations [64]: it must have the dimensions [m, k]",
+                [](Case& c) { c.tensors[2].shape = {64}; }},
+        BadCase{"tensor activations of type BF16: the descriptor", [](Case& c) { c.tensors[2].type = "BF16"; }},
+        BadCase{"number speed: w4a16_gemm has no such launch argument; accepted: decomposition, splits",
+                [](Case& c) { c.numbers["speed"] = 1; }},
+        BadCase{"splits = 0.5: it is not a whole number", [](Case& c) { c.numbers["splits"] = 0.5; }}));
+
+std::string refusal_of(const Case& one) {
+  try {
+    one.problem();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    return failure.what();
+  }
+  return "accepted";
+}
+
+// Checkpoints store g_idx even where it says nothing; an order that is overlooked would give wrong numbers.
+TEST(GemmProblem, TakesAnActivationOrderOnlyWhereItIsAskedFor) {
+  Case plain({.group_size = kGroup});
+  Case ordered({.group_size = kGroup, .activation_order = true});
+  EXPECT_EQ(refusal_of(ordered).substr(0, 61), "tensors without g_idx: w4a16_gemm:group_size=32,activation_or");
+  std::vector<std::int32_t> groups(kK);
+  for (int k = 0; k < kK; ++k) groups[k] = k / kGroup;
+  for (Case* one : {&plain, &ordered}) one->tensors.push_back({"g_idx", "I32", {kK}, {}, groups.data()});
+  EXPECT_EQ(plain.problem()->inputs().size(), 4u);
+  EXPECT_EQ(ordered.problem()->inputs().size(), 5u);
+  std::swap(groups[3], groups[40]);
+  EXPECT_EQ(refusal_of(ordered), "accepted");
+  EXPECT_EQ(refusal_of(plain),
+            "g_idx[3] = 1: w4a16_gemm:group_size=32 takes no activation order; ask for activation_order=1, or give "
+            "g_idx[k] = k / group_size or none");
+  groups[5] = 2;
+  EXPECT_EQ(refusal_of(ordered), "g_idx[5] = 2: there are 2 groups; accepted: 0 to 1");
+  ordered.tensors.back().shape = {kK / 2};
+  EXPECT_EQ(refusal_of(ordered), "tensor g_idx [32] of type I32: it must be I32 [64]");
+}
+
+TEST(GemmProblem, RefusesSizesThatItDoesNotKnow) {
+  for (const Numbers& sizes :
+       {Numbers{{"batch", 1}}, Numbers{{"m", -1}}, Numbers{{"n", 12}}, Numbers{{"k", 100}}, Numbers{{"pattern", 6}},
+        Numbers{{"m", 1 << 24}, {"n", 1 << 20}}, Numbers{{"k", std::numeric_limits<double>::quiet_NaN()}}}) {
+    EXPECT_THROW(find_operator("w4a16_gemm").random("w4a16_gemm", sizes, 1), Failure);
+  }
+}
+
+// Every case is canonical and of sizes that made-up data takes, and no target is below the bytes at 4.8 TB/s.
+TEST(GemmBenchCases, CanBeMeasuredAndReached) {
+  const auto cases = find_operator("w4a16_gemm").bench_cases();
+  EXPECT_GE(cases.size(), 30u);
+  for (const BenchCase& one : cases) {
+    EXPECT_EQ(find_operator("w4a16_gemm").canonical(one.descriptor), one.descriptor);
+    const double n = one.sizes.at("n");
+    const double k = one.sizes.at("k");
+    w4a16_gemm::check_sizes(w4a16_gemm::parse(one.descriptor), static_cast<int>(one.sizes.at("m")), static_cast<int>(n),
+                            static_cast<int>(k));
+    if (one.target_microseconds > 0) {
+      EXPECT_GE(one.target_microseconds, n * k * (0.5 + 2.5 / 128) / 4.8e6) << one.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cubit::ops

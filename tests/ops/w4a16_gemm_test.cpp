@@ -1,0 +1,346 @@
+// w4a16_gemm as values: texts that parse back, plans whose accesses meet no bank twice, launches that follow from sizes and
+// device alone and refuse what the argument struct rules out, kernels that compile without spills.
+#include <cubit/w4a16_gemm.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "codegen/fragments.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "runtime/nvrtc.hpp"
+#include "runtime/settings.hpp"
+#include "templates/w4a16_gemm_arguments.h"
+#include "templates/w4a16_gemm_lanes.h"
+#include "tests/support/pairwise.hpp"
+
+namespace cubit::ops {
+namespace {
+
+constexpr const char* kArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+
+W4a16Gemm make_descriptor(const tests::Combination& c) {
+  static constexpr int kGroups[] = {32, 64, 128, 0};
+  static constexpr int kTiles[] = {8, 16, 32, 64};
+  return {.format = static_cast<W4Format>(c[0]),
+          .group_size = kGroups[c[1]],
+          .element = c[2] == 0 ? Element::fp16 : Element::bf16,
+          .tile_m = kTiles[c[3]],
+          .activation_order = c[4] != 0,
+          .function = static_cast<GemmFunction>(c[5]),
+          .bias = c[6] != 0,
+          .residual = c[7] != 0,
+          .alignment = c[8] == 0 ? 16 : 4};
+}
+bool is_legal(const tests::Combination& c) {
+  const W4a16Gemm descriptor = make_descriptor(c);
+  const bool awq = descriptor.format == W4Format::awq;
+  return (awq || descriptor.alignment == 16) && !(descriptor.activation_order && (awq || descriptor.group_size == 0));
+}
+const std::vector<int> kCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2};
+
+std::vector<W4a16Gemm> descriptors(bool all) {
+  std::vector<W4a16Gemm> result;
+  for (const auto& c : all ? tests::all_combinations(kCounts, is_legal) : tests::pairwise_cover(kCounts, is_legal))
+    result.push_back(make_descriptor(c));
+  return result;
+}
+
+w4a16_gemm::Plan plan_of(std::string_view text, const char* architecture = "sm_90a") {
+  return w4a16_gemm::make_plan(w4a16_gemm::parse(text), codegen::find_architecture(architecture));
+}
+
+TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
+  std::set<std::string> texts;
+  for (const W4a16Gemm& descriptor : descriptors(true)) {
+    const std::string text = descriptor.text();
+    EXPECT_TRUE(texts.insert(text).second) << text << " stands for two values";
+    EXPECT_EQ(w4a16_gemm::parse(text), descriptor) << text;
+  }
+  const unsigned by_k = 3 * (3 * 2 + 1);  // formats, groups with activation order or without
+  const unsigned awq = 4 * 2;             // groups, alignments
+  EXPECT_EQ(texts.size(), (by_k + awq) * 2 * 4 * 6 * 2 * 2);
+  EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
+  EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
+            "w4a16_gemm:format=awq,group_size=all");
+}
+
+TEST(GemmDescriptor, RefusalsNameTheRule) {
+  const auto sentence = [](std::string_view text) -> std::string {
+    try {
+      find_operator(text).canonical(text);
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.status(), Status::invalid_argument);
+      return failure.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(sentence("w4a16_gemm:group_size=256"),
+            "descriptor \"w4a16_gemm:group_size=256\": 256 is not a value of group_size; accepted: 32, 64, 128, all");
+  EXPECT_EQ(sentence("w4a16_gemm:format=marlin"),
+            "descriptor \"w4a16_gemm:format=marlin\": marlin is not a value of format; accepted: gptq, gptq_v2, awq, "
+            "symmetric");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:alignment=16"),
+      "descriptor \"w4a16_gemm:alignment=16\": the field alignment applies to format=awq only; leave alignment out "
+      "or ask for format=awq");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:group_size=all,activation_order=1"),
+      "descriptor \"w4a16_gemm:group_size=all,activation_order=1\": activation_order=1 needs groups that are not all "
+      "of "
+      "k, in a format other than awq, which has none; leave activation_order out, or ask for format=gptq, gptq_v2 or "
+      "symmetric and group_size=32, 64 or 128");
+  EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=1"),
+            "descriptor \"w4a16_gemm:batch_invariant=1\": w4a16_gemm has no field batch_invariant; accepted fields: "
+            "format, group_size, element, tile_m, activation_order, function, bias, residual, alignment");
+}
+
+TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
+  for (const W4a16Gemm& descriptor : descriptors(false)) {
+    for (const char* name : kArchitectures) {
+      const auto& architecture = codegen::find_architecture(name);
+      const auto plan = w4a16_gemm::make_plan(descriptor, architecture);
+      const bool zeros = descriptor.format != W4Format::symmetric;
+      EXPECT_EQ(plan.report.proofs.size(), descriptor.activation_order ? 4u : zeros ? 8u : 6u);
+      for (const auto& proof : plan.report.proofs) EXPECT_EQ(proof.degree, 1) << descriptor.text() << proof.access;
+      EXPECT_GE(plan.stages, 2);
+      EXPECT_GE(plan.blocks_per_sm, 1);
+      EXPECT_LE(plan.shared_memory, architecture.shared_memory_per_block);
+      int end = 0;
+      for (const MemoryRegion& region : plan.report.memory) {
+        EXPECT_GE(region.offset, end) << region.name;
+        end = region.offset + region.bytes;
+      }
+      EXPECT_EQ(end, plan.shared_memory);
+    }
+  }
+}
+
+TEST(GemmPlan, GivesAReasonForEveryDecision) {
+  const auto plan = plan_of("w4a16_gemm:format=awq,element=bf16,tile_m=64");
+  EXPECT_GE(plan.report.decisions.size(), 10u);
+  for (const Decision& decision : plan.report.decisions)
+    EXPECT_FALSE(decision.name.empty() || decision.value.empty() || decision.why.empty()) << decision.name;
+  try {
+    plan_of("w4a16_gemm", "sm_75");
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::unsupported);
+    EXPECT_STREQ(failure.what(),
+                 "w4a16_gemm for sm_75: no kernel family runs there (sm80_w4a16_gemm: it needs cp.async, which sm_80 "
+                 "brought); accepted: sm_80 and later");
+  }
+}
+
+// Copies take every byte of a stage's tiles once.
+TEST(GemmLanes, CopiesTakeEveryByteOnce) {
+  for (const W4a16Gemm& descriptor : descriptors(false)) {
+    const auto plan = w4a16_gemm::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    const auto expect_once = [&](const codegen::TileLayout& layout, const codegen::TileAccess& copies) {
+      std::set<std::pair<int, int>> taken;
+      for (int i = 0; i < copies.instances; ++i) {
+        for (int lane = 0; lane < 32; ++lane) {
+          const auto at = copies.at(i, lane).value();
+          EXPECT_TRUE(taken.insert({at.row, at.byte}).second) << copies.name;
+        }
+      }
+      EXPECT_EQ(static_cast<int>(taken.size()) * copies.bytes_per_lane, layout.rows * layout.row_bytes) << copies.name;
+    };
+    expect_once(plan.words, w4a16_gemm::word_accesses(plan)[0]);
+    expect_once(plan.activations, w4a16_gemm::activation_accesses(plan)[0]);
+    if (descriptor.activation_order) continue;
+    expect_once(plan.scales, w4a16_gemm::scale_accesses(plan)[0]);
+    if (w4a16_gemm::stores_zeros(descriptor)) expect_once(plan.zeros, w4a16_gemm::zero_accesses(plan)[0]);
+  }
+}
+
+// Lane (r, c) of an operand has row r and pair c: its words and activations must be of the same k's.
+TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
+  const auto& c_fragment = codegen::find_fragment("mma.m16n8k16 C, 32-bit");
+  for (int lane = 0; lane < 32; ++lane) {
+    const int row = c_fragment.at(lane, 0).row;
+    const auto words = gemm_lanes::words_by_k(lane, 3, 1, 2);
+    const auto activations = gemm_lanes::activations_by_k(lane, 5, 2);
+    EXPECT_EQ(words.byte, 4 * (64 * 3 + 32 + 4 * row));
+    EXPECT_EQ(activations.row, 8 * 5 + row) << "the B operand's column is the lane's r";
+    EXPECT_EQ(8 * words.row, activations.byte / 2) << "both are the 8 k's from here on";
+    EXPECT_EQ(gemm_lanes::first_column(lane), 4 * row);
+    // ldmatrix: lanes 8i … 8i + 7 address the rows of matrix i: k's 0-7 and 8-15 of one half of the columns, then of the other.
+    const auto by_n = gemm_lanes::words_by_n(lane, 3, 5);
+    EXPECT_EQ(by_n.row, 16 * 5 + lane / 8 % 2 * 8 + lane % 8);
+    EXPECT_EQ(by_n.byte, (64 * 3 + 32 * (lane / 16)) / 2);
+    EXPECT_EQ(gemm_lanes::activations_by_n(lane, 5, 2).byte, 2 * (32 * 2 + 8 * (lane / 8)));
+  }
+}
+
+runtime::DeviceFacts h200() {
+  runtime::DeviceFacts facts;
+  facts.architecture = &codegen::find_architecture("sm_90a");
+  facts.multiprocessors = 132;
+  return facts;
+}
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+using Arguments = cubit_w4a16_gemm_arguments;
+
+Arguments arguments_of(int m, int n, int k) {
+  Arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.activations = address(0x1000);
+  arguments.qweight = address(0x2000);
+  arguments.qzeros = address(0x3000);
+  arguments.scales = address(0x4000);
+  arguments.output = address(0x5000);
+  arguments.activation_stride = k;
+  arguments.output_stride = n;
+  arguments.m = m;
+  arguments.n = n;
+  arguments.k = k;
+  return arguments;
+}
+
+TEST(GemmLaunch, SplitsWhereTilesDoNotFillTheDevice) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=8");
+  const auto splits = [&](int n, int k) {
+    const auto arguments = arguments_of(8, n, k);
+    return w4a16_gemm::choose_split(plan, arguments, h200()).splits;
+  };
+  EXPECT_GT(splits(4096, 4096), 4);
+  EXPECT_GT(splits(1024, 28672), 16);
+  EXPECT_EQ(splits(256 * 132 * 16, 128), 1) << "one stage";
+  EXPECT_EQ(splits(16384 * 100, 4096), 1) << "more tiles than counters";
+}
+
+TEST(GemmLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
+  const auto plan = plan_of("w4a16_gemm");
+  for (const int n : {256, 1024, 4096, 8192, 11008, 28672}) {
+    for (const int k : {128, 1024, 4096, 8192, 28672}) {
+      const auto split = w4a16_gemm::choose_split(plan, arguments_of(16, n, k), h200());
+      double best = 1e300;
+      for (int splits = 1; splits <= std::min(256, split.stages); ++splits)
+        best = std::min(best, w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, splits, h200()));
+      const double chosen = w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, split.splits, h200());
+      EXPECT_LE(chosen, 1.1 * best) << n << " x " << k;
+    }
+  }
+}
+
+TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
+  const auto plan = plan_of("w4a16_gemm");
+  auto arguments = arguments_of(33, 1032, 1024);
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 3;
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 3u * 5 * 3 * 16 * 256 * 4);
+  auto* const base = static_cast<char*>(address(0x100000));
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, base, bytes, h200());
+  EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{3, 5, 3}));
+  W4a16GemmArguments parameters;
+  ASSERT_EQ(launch.parameter_bytes, sizeof parameters);
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(reinterpret_cast<char*>(parameters.counters), base);
+  EXPECT_EQ(reinterpret_cast<char*>(parameters.partial), base + kWorkspaceCounterBytes);
+  EXPECT_EQ(parameters.stages, 8);
+  EXPECT_EQ(parameters.activation_stride, 2 * 1024);
+
+  arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
+  arguments.splits = 0;
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u);
+  EXPECT_EQ(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).shape.grid[2], 1u);
+  arguments.m = 0;
+  EXPECT_TRUE(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).empty);
+}
+
+struct BadArgument {
+  const char* text;
+  const char* sentence;
+  void (*change)(Arguments&);
+};
+
+class RefusedGemm : public ::testing::TestWithParam<BadArgument> {};
+
+TEST_P(RefusedGemm, NamesTheRule) {
+  const auto plan = plan_of(GetParam().text);
+  auto arguments = arguments_of(16, 512, 512);
+  GetParam().change(arguments);
+  try {
+    w4a16_gemm::encode(plan, &arguments, address(0x100000), std::size_t{1} << 40, h200());
+    FAIL() << "accepted: " << GetParam().sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RefusedGemm,
+    ::testing::Values(
+        BadArgument{"w4a16_gemm", "m = -1: it must be from 0", [](Arguments& a) { a.m = -1; }},
+        BadArgument{"w4a16_gemm", "n = 20: it must be a multiple of 8 from 8", [](Arguments& a) { a.n = 20; }},
+        BadArgument{"w4a16_gemm", "n = 0: it must be a multiple of 8", [](Arguments& a) { a.n = 0; }},
+        BadArgument{"w4a16_gemm:function=silu_gate", "n = 24: function=silu_gate", [](Arguments& a) { a.n = 24; }},
+        BadArgument{"w4a16_gemm", "k = 0: it must be from 1", [](Arguments& a) { a.k = 0; }},
+        BadArgument{"w4a16_gemm", "k = 192: it is not a multiple of group_size=128", [](Arguments& a) { a.k = 192; }},
+        BadArgument{"w4a16_gemm:group_size=all", "k = 20: it must be a multiple of 8", [](Arguments& a) { a.k = 20; }},
+        BadArgument{"w4a16_gemm:format=awq",
+                    "n = 40: rows of qweight are 20 bytes apart, not a multiple of alignment=16; ask for alignment=4",
+                    [](Arguments& a) { a.n = 40; }},
+        BadArgument{"w4a16_gemm:format=awq,function=silu_gate",
+                    "n = 96: the second half of a row of qweight begins at byte 24, not a multiple of alignment=16",
+                    [](Arguments& a) { a.n = 96; }},
+        BadArgument{"w4a16_gemm", "activations = NULL", [](Arguments& a) { a.activations = nullptr; }},
+        BadArgument{"w4a16_gemm", "qzeros = NULL", [](Arguments& a) { a.qzeros = nullptr; }},
+        BadArgument{"w4a16_gemm:bias=1", "bias = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:activation_order=1", "g_idx = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:residual=1", "residual = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm", "qweight at 0x2008: the address is not a multiple of 16 bytes",
+                    [](Arguments& a) { a.qweight = address(0x2008); }},
+        BadArgument{"w4a16_gemm", "output at 0x5008: the address is not a multiple of 16 bytes",
+                    [](Arguments& a) { a.output = address(0x5008); }},
+        BadArgument{"w4a16_gemm", "activation_stride = 516: it must be a multiple of 8",
+                    [](Arguments& a) { a.activation_stride = 516; }},
+        BadArgument{"w4a16_gemm", "decomposition = 3: it must be 0 (automatic)",
+                    [](Arguments& a) { a.decomposition = 3; }},
+        BadArgument{"w4a16_gemm", "splits = 2: it goes with decomposition 2 (split-K) only",
+                    [](Arguments& a) { a.splits = 2; }},
+        BadArgument{"w4a16_gemm:tile_m=8", "splits = 2: more than one needs a counter",
+                    [](Arguments& a) {
+                      a.m = 1 << 20;
+                      a.decomposition = CUBIT_W4A16_SPLIT_K;
+                      a.splits = 2;
+                    }},
+        BadArgument{"w4a16_gemm", "cubit_w4a16_gemm_arguments.size = 4", [](Arguments& a) { a.size = 4; }}));
+
+// Each descriptor for one architecture, in turn.
+TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
+  std::shared_ptr<const runtime::Compiler> compiler;
+  try {
+    const auto settings = runtime::Settings::from_environment();
+    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
+  } catch (const Failure& failure) {
+    GTEST_SKIP() << "no compiler: " << failure.what();
+  }
+  const std::vector<W4a16Gemm> chosen = descriptors(false);
+  std::vector<std::string> troubles(chosen.size());
+  parallel_for(std::ssize(chosen), [&](std::int64_t i) {
+    const std::string text = chosen[i].text();
+    const char* const architecture = kArchitectures[i % std::size(kArchitectures)];
+    const auto made = find_operator(text).specialise(text, codegen::find_architecture(architecture));
+    const auto compiled = compiler->compile(made->source());
+    const int spills = compiled.resources.spill_load_bytes + compiled.resources.spill_store_bytes;
+    if (spills > 0 || compiled.resources.static_shared_memory > 0) {
+      troubles[i] = fmt::format("{} for {}: {} bytes of spills, {} of static shared memory", text, architecture, spills,
+                                compiled.resources.static_shared_memory);
+    }
+  });
+  for (const std::string& trouble : troubles) EXPECT_EQ(trouble, "");
+}
+
+}  // namespace
+}  // namespace cubit::ops

@@ -1,0 +1,169 @@
+"""4-bit checkpoints through `cubit run w4a16_gemm`, from file to file: w4a16_files_test.py <cubit>. Standard library only.
+
+Files are packed and the expected output is computed here, by the published layouts of GPTQ and AutoAWQ: nothing of cubit's
+own reading of them takes part. On the CPU device; skipped where that or NVRTC is missing.
+"""
+
+import json
+import math
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+M, N, K, GROUP = 5, 64, 96, 32
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
+program = ""
+
+
+def fp16(value):
+    return struct.unpack("<e", struct.pack("<e", value))[0]
+
+
+def words(rows):
+    """Rows of eight nibbles per word, lowest first, as little-endian int32."""
+    return b"".join(struct.pack("<I", sum(nibble << 4 * i for i, nibble in enumerate(word))) for row in rows for word in row)
+
+
+def halves(values):
+    return struct.pack(f"<{len(values)}e", *values)
+
+
+class Layer:
+    """A quantised layer as plain numbers, [k][n] and [group][n]."""
+
+    def __init__(self, seed, zeros=range(1, 16)):
+        source = random.Random(seed)
+        self.numbers = [[source.randrange(16) for _ in range(N)] for _ in range(K)]
+        self.zeros = [[source.choice(zeros) for _ in range(N)] for _ in range(K // GROUP)]
+        self.scales = [[fp16(source.uniform(0.005, 0.02)) for _ in range(N)] for _ in range(K // GROUP)]
+        self.groups = [k // GROUP for k in range(K)]
+        self.activations = [[fp16(source.gauss(0, 1)) for _ in range(K)] for _ in range(M)]
+
+    def product(self):
+        weights = [[(self.numbers[k][n] - self.zeros[g][n]) * self.scales[g][n] for n in range(N)]
+                   for k, g in enumerate(self.groups)]
+        return [[sum(row[k] * weights[k][n] for k in range(K)) for n in range(N)] for row in self.activations]
+
+    def gptq(self, stored_less):
+        by_k = [[[self.numbers[8 * i + j][n] for j in range(8)] for n in range(N)] for i in range(K // 8)]
+        zeros = [[[row[8 * i + j] - stored_less for j in range(8)] for i in range(N // 8)] for row in self.zeros]
+        return dict(self.common(), qweight=("I32", [K // 8, N], words(by_k)),
+                    qzeros=("I32", [K // GROUP, N // 8], words(zeros)))
+
+    def awq(self):
+        def pack(rows):
+            return words([[[row[8 * i + j] for j in AWQ_ORDER] for i in range(N // 8)] for row in rows])
+
+        return dict(self.common(), qweight=("I32", [K, N // 8], pack(self.numbers)),
+                    qzeros=("I32", [K // GROUP, N // 8], pack(self.zeros)))
+
+    def common(self):
+        return {"scales": ("F16", [K // GROUP, N], halves(sum(self.scales, []))),
+                "activations": ("F16", [M, K], halves(sum(self.activations, [])))}
+
+
+def safetensors(content):
+    header, data = {}, b""
+    for name, (kind, shape, payload) in content.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(payload)]}
+        data += payload
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def read_output(path):
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    tensor = json.loads(data[8:8 + length])["output"]
+    rows, columns = tensor["shape"]
+    values = struct.unpack(f"<{rows * columns}e", data[8 + length:])
+    return tensor["dtype"], [list(values[row * columns:(row + 1) * columns]) for row in range(rows)]
+
+
+def ask(*words):
+    return json.loads(subprocess.run([program, *words, "--json"], capture_output=True, text=True, check=True).stdout)
+
+
+def trouble():
+    """Why nothing can be executed here; empty if it can."""
+    on_cpu = ask("devices")["cpu"]["trouble"]
+    return on_cpu or ask("explain", "stream_read", "--arch", "sm_80", "--cache-dir", "").get("resources_unavailable", "")
+
+
+class Files(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if trouble():
+            raise unittest.SkipTest(trouble())
+
+    def run_file(self, descriptor, content):
+        with tempfile.TemporaryDirectory() as folder:
+            source, result = Path(folder, "in.safetensors"), Path(folder, "out.safetensors")
+            source.write_bytes(safetensors(content))
+            command = [program, "run", descriptor, "--input", str(source), "--output", str(result), "--device", "cpu",
+                       "--check", "--cache-dir", ""]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            kind, output = read_output(result)
+            self.assertEqual(kind, "F16")
+            return output
+
+    def expect(self, output, expected):
+        self.assertEqual([len(row) for row in output], [len(row) for row in expected])
+        for got, wanted in zip(output, expected):
+            self.assertLess(math.dist(got, wanted), 6e-4 * math.hypot(*wanted))
+
+    def test_gptq(self):
+        layer = Layer(1, zeros=range(1, 17))  # 16 is stored as 15
+        self.expect(self.run_file("w4a16_gemm:format=gptq,group_size=32", layer.gptq(stored_less=1)), layer.product())
+
+    def test_gptq_with_activation_order(self):
+        layer = Layer(7)
+        random.Random(8).shuffle(layer.groups)
+        content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
+        self.expect(self.run_file("w4a16_gemm:group_size=32,activation_order=1", content), layer.product())
+
+    def test_gptq_v2(self):
+        layer = Layer(2)
+        self.expect(self.run_file("w4a16_gemm:format=gptq_v2,group_size=32", layer.gptq(stored_less=0)), layer.product())
+
+    def test_awq(self):
+        layer = Layer(3)
+        self.expect(self.run_file("w4a16_gemm:format=awq,group_size=32", layer.awq()), layer.product())
+
+    def test_symmetric(self):
+        layer = Layer(4, zeros=[8])
+        content = layer.gptq(stored_less=0)
+        del content["qzeros"]
+        self.expect(self.run_file("w4a16_gemm:format=symmetric,group_size=32", content), layer.product())
+
+    def test_gate_and_up_with_bias(self):
+        layer = Layer(5)
+        bias = [fp16(0.01 * n) for n in range(N)]
+        content = dict(layer.awq(), bias=("F16", [N], halves(bias)))
+        sums = [[value + bias[n] for n, value in enumerate(row)] for row in layer.product()]
+        expected = [[gate / (1 + math.exp(-gate)) * up for gate, up in zip(row[:N // 2], row[N // 2:])] for row in sums]
+        descriptor = "w4a16_gemm:format=awq,group_size=32,function=silu_gate,bias=1"
+        self.expect(self.run_file(descriptor, content), expected)
+
+    def test_a_missing_tensor_is_one_sentence(self):
+        content = Layer(6).awq()
+        del content["qzeros"]
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "in.safetensors")
+            source.write_bytes(safetensors(content))
+            command = [program, "run", "w4a16_gemm:format=awq,group_size=32", "--input", str(source), "--device", "cpu"]
+            done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("tensors without qzeros: w4a16_gemm:format=awq,group_size=32 needs", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+
+if __name__ == "__main__":
+    program = sys.argv.pop(1)
+    unittest.main()
