@@ -114,6 +114,28 @@ TEST(GqaLanes, CopiesTakeEveryByteOnce) {
   }
 }
 
+// A plan of family sm90 proves the accesses of its first and last warp; here are those of all.
+TEST(GqaPlan, NoWarpsRowsMeetInABank) {
+  for (const char* text :
+       {"gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "gqa_decode:family=sm90",
+        "gqa_decode:kv=int4_rows,groups=8,family=sm90", "gqa_decode:head_dim=64,kv=int4_rows,groups=4,family=sm90"}) {
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    auto accesses = gqa_decode::stage_accesses(plan);
+    accesses.erase(accesses.begin());  // copies have no warp's place
+    for (int warp = 0; warp < plan.warps; ++warp) {
+      for (codegen::TileAccess access : accesses) {
+        access.instances /= 2;  // the first warp's
+        access.at = [first = access.at, by = warp * plan.descriptor.row_bytes()](int instance, int lane) {
+          auto byte = first(instance, lane);
+          if (byte) byte->byte += by;
+          return byte;
+        };
+        EXPECT_EQ(codegen::prove(plan.stage, access).degree, 1) << text << ", warp " << warp << ": " << access.name;
+      }
+    }
+  }
+}
+
 TEST(GqaPlan, GivesAReasonForEveryDecision) {
   for (const char* name : kArchitectures) {
     const auto plan =
