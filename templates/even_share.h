@@ -41,7 +41,7 @@ struct Stages {
 /// By the square root of a sequence's stages: in more parts, reading the partial results costs more than they save.
 CUBIT_SHARED_CODE int most_parts(int longest) {
   int parts = 1;
-  while (parts < 128 && parts * parts < 20 * longest) parts *= 2;
+  while (parts < 128 && parts * parts < 20ll * longest) parts *= 2;
   return parts;
 }
 
@@ -65,8 +65,8 @@ CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, in
   const int in_parts = busiest - busiest / 8 > share ? busiest - busiest / 8 : share;
 
   int blocks = slots < stages.total ? slots : stages.total;
-  const int useful = (stages.total / stages.longest + 1) * most;
-  blocks = blocks < useful ? blocks : useful;
+  const long long useful = (stages.total / stages.longest + 1ll) * most;
+  blocks = blocks < useful ? blocks : static_cast<int>(useful);
   const bool even = stages.total / blocks + 5 * flush < in_parts;
   const int units = even ? stages.total + gap * stages.sequences : items;
   if (!even) blocks = slots < items ? slots : items;

@@ -15,7 +15,7 @@ struct GqaDecodeArguments {
 
   // Workspace. A head group is the heads of one KV head that a block takes, a span the KV heads: one in family sm80.
   // Family sm80, where splits > 1: a counter per (sequence, KV head, head group), and a slot for each of its splits.
-  // Family sm90: a counter and two slots per block.
+  // Family sm90: three counters and four slots per block, see partials_of.
   unsigned* counters;    // zero between launches
   float* partial;        // [slots, span, heads per block, head_dim] unnormalised outputs
   float* partial_stats;  // [slots, span, heads per block, 2] reference exponent and sum

@@ -12,7 +12,7 @@
 //                                   where one of them goes in a stage's row
 //     RawQuery, fetch_query(raw, first head, heads, stride)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
-//     clear_padding(stage)          once per stage, before the first copy
+//     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
 //     scores(query, stage, scores)  [head tile][accumulator element], in base 2
 //     ValueScales, load_value_scales(scales, stage)   what accumulate needs to know of a tile's values beforehand, and
 //                                   its `peak`: the largest factor of a weight, where kWeightsAreScaled
@@ -37,7 +37,6 @@ using Softmax = OnlineSoftmax<Format::kHeadTiles>;
 constexpr int kTileTokens = lanes::kTileRows;
 constexpr int kTileBytes = kTileTokens * plan::kKvStagePitch;     // 16 rows of keys or of values
 constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // a warp's
-constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 constexpr int kStageBytes = plan::kStageBytes;
 constexpr int kMergePitch = lanes::merge_pitch(plan::kHeadDim);
 
@@ -74,7 +73,8 @@ __device__ __forceinline__ void fetch_block_query(Format::RawQuery& raw, const G
   Format::fetch_query(raw, heads, heads_in(head_group), args.query_head_stride);
 }
 
-/// One warp's work on a stage of its ring, which begins at token `first`: the keys of its tiles, then their values.
+/// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those at or beyond
+/// `length` are masked.
 __device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first, int length,
                                        Softmax& softmax, Format::Accumulator& output) {
   constexpr int kSteps = plan::kTilesPerStage;
@@ -205,7 +205,7 @@ __device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const 
           group.first * slot_stats};
 }
 
-/// A barrier of the warps that attend: family sm90 has one more.
+/// A barrier of the warps that attend: family sm90 has others.
 __device__ __forceinline__ void sync_warps() {
   asm volatile("bar.sync 1, %0;" ::"n"(plan::kWarps * kWarpSize) : "memory");
 }

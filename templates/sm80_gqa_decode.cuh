@@ -44,6 +44,8 @@
 
 namespace cubit {
 
+constexpr int kChunkTokens = kStageTokens * plan::kWarps;
+
 /// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece.
 class Fetcher {
  public:

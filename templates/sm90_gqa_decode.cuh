@@ -24,8 +24,8 @@
 // Who waits for whom: the copying warps wait until the others have arrived at a stage's `empty`, and they until the copies
 // have at `full`. Likewise a segment is told before its first stage is copied, and heard when its queries are on their way:
 // after its very first stage a block waits for that, because loads that come after many copies end after them. Where
-// a segment ends the warps that attend meet three times: when all results are stored, and before and after the last block's
-// are read.
+// a segment ends the warps that attend meet when all results are stored, before the next are, and twice in each merge with
+// those of other blocks.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -39,8 +39,6 @@
 #include "even_share.cuh"
 #include "gqa_decode_arguments.h"
 #include "gqa_decode_block.cuh"
-#include "gqa_decode_lanes.h"
-#include "split_kv.cuh"
 #include "types.cuh"
 
 namespace cubit {
@@ -48,7 +46,7 @@ namespace cubit {
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
-/// The maps' dimensions: 8 bytes, parts of a row of a stage, those rows, spans, batch.
+/// The maps' dimensions: 8 bytes, parts of a row of a stage, spans, those rows, batch.
 struct Arguments : GqaDecodeArguments {
   TensorMap keys;
   TensorMap values;
@@ -146,7 +144,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
       segments[told.index] = segment;
       arrive(rings.told(told));
     }
-    if (segment.batch < 0) return;
+    if (segment.batch < 0) break;
     const int kv_head = first_kv_head(args, segment);
     const plan::Cache cache = plan::Cache::rows(args, segment.batch, kv_head);
 #pragma unroll 1
@@ -156,14 +154,18 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
       const uint32 full = rings.full(place);
       wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
       if (args.boxes != 0 && tokens == 1 << args.stage_tokens_log2) {
-        if (is_first) {
-          fence_async_proxy();             // what cp.async has written there came before
-          arrive(full, kCopyThreads - 1);  // for all
+        // Every warp arrives, so that none falls two rounds behind and takes one for the other.
+        __syncwarp();
+        if (!is_first) {
+          if (lane_index() == 0) arrive(full, kWarpSize);
+        } else {
+          fence_async_proxy();  // what cp.async has written there came before
+          arrive(full, kWarpSize - 1);
           expect_bytes(full, 2 * kHalfStage);
           const int row = stage * kStageTokens;
           const int span = kv_head >> args.span_log2;
-          copy_box(rings.stage(place), args.keys, row, span, segment.batch, full);
-          copy_box(rings.stage(place) + kHalfStage, args.values, row, span, segment.batch, full);
+          copy_box(rings.stage(place), args.keys, span, row, segment.batch, full);
+          copy_box(rings.stage(place) + kHalfStage, args.values, span, row, segment.batch, full);
         }
       } else {
         if (tokens > 0) copy_pieces(args, cache, first, tokens, rings.stage(place));
@@ -175,6 +177,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
     }
     told.advance();
   }
+  wait_copies<0>();
 }
 
 /// The warps that attend: the block's next segment, and the loads of its queries, after which it is heard.

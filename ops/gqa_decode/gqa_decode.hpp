@@ -118,7 +118,7 @@ struct Split {
 /// can be copied.
 bool has_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span);
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
-/// Partial results of a launch within these bounds, whatever the strides.
+/// Partial results of a launch within these bounds, whatever the strides, with lengths or without.
 std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
                                const runtime::DeviceFacts& device);
 /// Family sm80's part of it.

@@ -40,7 +40,7 @@ void check_bounds(const Arguments& arguments) {
   require_argument(arguments.max_length >= 0, "max_length", "it must not be negative", arguments.max_length);
   const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
   require_argument(sequences <= kMostSequences, "batch * kv_heads", "it must be at most 8388607", sequences);
-  // Token indices are rounded up to whole chunks in the kernel.
+  // Token indices are rounded up to whole chunks or stages in the kernel.
   require_argument(arguments.max_length <= std::numeric_limits<int>::max() - 4096, "max_length",
                    "it must be at most 2147479551", arguments.max_length);
 }
@@ -110,7 +110,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   return result;
 }
 
-/// Rows of a stage as the tensor's: parts of those of the stream side by side, then row after row, span after span, sequence
+/// Rows of a stage as the tensor's: parts of those of the stream side by side, then span after span, row after row, sequence
 /// after sequence. Swizzled, a part is what the swizzle is within; else a whole row, and a box has the padding of a stage's
 /// row as well, which is outside the tensor.
 runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
@@ -128,12 +128,13 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
   map.base = reinterpret_cast<std::uintptr_t>(cache);
   map.element_bytes = kElement;
   map.rank = 5;
-  map.sizes = {size(part / kElement), size(parts), size(arguments.max_length / tokens_per_row),
-               size(arguments.kv_heads / split.span), size(arguments.batch)};
-  map.strides = {size(part), bytes(strides[1] * tokens_per_row), bytes(strides[2] * split.span),
-                 arguments.batch == 1 ? size(part) : bytes(strides[0])};
+  const int spans = arguments.kv_heads / split.span;
+  map.sizes = {size(part / kElement), size(parts), size(spans), size(arguments.max_length / tokens_per_row),
+               size(arguments.batch)};
+  map.strides = {size(part), spans == 1 ? size(part) : bytes(strides[2] * split.span),
+                 bytes(strides[1] * tokens_per_row), arguments.batch == 1 ? size(part) : bytes(strides[0])};
   map.box = {static_cast<std::uint32_t>((is_swizzled ? part : plan.stage.pitch) / kElement),
-             static_cast<std::uint32_t>(parts), static_cast<std::uint32_t>(16 * plan.tiles_per_stage), 1, 1};
+             static_cast<std::uint32_t>(parts), 1, static_cast<std::uint32_t>(16 * plan.tiles_per_stage), 1};
   map.swizzle = is_swizzled ? runtime::TensorSwizzle::span128 : runtime::TensorSwizzle::none;
   return map;
 }

@@ -15,6 +15,7 @@ namespace cubit::ops::gqa_decode {
 namespace {
 
 constexpr int kMostSplits = 256;
+constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // bytes, of a tensor map
 constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 static_assert(3 * kMostBlocks <= kCounters);
 
@@ -129,12 +130,15 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
 
 bool has_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
   const std::int64_t row = plan.descriptor.row_bytes() / cache_element_bytes(plan.descriptor);
+  // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.
+  const auto is_stride = [&](std::int64_t stride, std::int64_t entries) {
+    return entries == 1 || (stride > 0 && stride < kStrideLimit / cache_element_bytes(plan.descriptor));
+  };
   const auto follow = [&](const std::int64_t(&strides)[3]) {
     const bool heads_follow = span == 1 || strides[2] == row;
     const bool tokens_follow = span == plan.warps || strides[1] == span * row;
-    // A map's strides are positive.
-    return heads_follow && tokens_follow && strides[1] > 0 && strides[2] > 0 &&
-           (strides[0] > 0 || arguments.batch == 1);
+    return heads_follow && tokens_follow && strides[1] > 0 && is_stride(strides[2] * span, arguments.kv_heads / span) &&
+           is_stride(strides[0], arguments.batch);
   };
   return follow(arguments.key_strides) && follow(arguments.value_strides);
 }
@@ -156,10 +160,15 @@ std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_argument
                                const runtime::DeviceFacts& device) {
   const Split split = choose_split(plan, arguments, device);
   if (plan.family != Family::sm90 || split.blocks == 0) return split.slots * plan.heads_per_block;
+  static const std::int32_t kAny = 0;
   std::int64_t most = 0;
-  for (int span = 1; span <= plan.warps; span *= 2) {
-    if (arguments.kv_heads % span != 0) continue;
-    most = std::max(most, even_shares(plan, arguments, span, device).partial_rows(plan));
+  for (const std::int32_t* lengths : {static_cast<const std::int32_t*>(nullptr), &kAny}) {
+    cubit_gqa_decode_arguments either = arguments;
+    either.lengths = lengths;
+    for (int span = 1; span <= plan.warps; span *= 2) {
+      if (arguments.kv_heads % span != 0) continue;
+      most = std::max(most, even_shares(plan, either, span, device).partial_rows(plan));
+    }
   }
   return most;
 }
