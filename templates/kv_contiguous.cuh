@@ -1,8 +1,8 @@
 // Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
 //
 // Interface of an addressing role: rows(args, batch, kv_head) gives an object whose keys(first) and values(first)
-// describe 16 rows from a token that is a multiple of 16: the first row's address and the bytes from row to row. Rows
-// at or beyond the sequence's length may not exist; the caller does not read them.
+// describe the rows from a token that is a multiple of 16: the first row's address and the bytes from row to row. Rows at
+// or beyond the sequence's length may not exist; the caller does not read them.
 #pragma once
 
 #include "gqa_decode_arguments.h"
