@@ -46,6 +46,8 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double columns = (is_aligned ? 32 : 8) * (has("silu_gate") ? 2 : 1);
   const double group = has("group_size=all") ? 8 : has("group_size=32") ? 32 : has("group_size=64") ? 64 : 128;
   const double tile_m = has("tile_m=8") ? 8 : has("tile_m=32") ? 32 : has("tile_m=64") ? 64 : 16;
+  // Of activations of 1e-4 a product of two results lies below the smallest numbers of fp16.
+  if (has("silu_gate") && !has("element=bf16") && pattern == 1) pattern = 0;
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
            {"k", 256 + group},
@@ -226,7 +228,8 @@ void expect_good(const Item& item) {
   bool is_split = false;
   for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.deals_shares()))
     is_split = run_case(device, kernel, item, numbers) || is_split;
-  EXPECT_EQ(is_split, operator_of(item.descriptor) != "stream_read");
+  const std::string name = operator_of(item.descriptor);
+  EXPECT_EQ(is_split, name == "gqa_decode" || name == "w4a16_gemm");
   expect_proofs_hold(item, device);
 }
 
