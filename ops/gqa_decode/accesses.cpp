@@ -45,7 +45,7 @@ TileAccess pieces(const Plan& plan) {
 
 /// place_in_own_row: each warp has its part of a stage's rows. The first's and the last's, for a plan is made at every request;
 /// the others meet the banks in the same way, as tests/ops proves for all.
-TileAccess of_outer_warps(TileAccess access, int warps, int row_bytes) {
+TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
   const int last = (warps - 1) * row_bytes;
   return {access.name, access.kind, access.bytes_per_lane, 2 * access.instances,
           [at = access.at, instances = access.instances, last](int instance, int lane) -> MaybeByte {
@@ -131,7 +131,7 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
     add_rows16(descriptor, accesses);
   }
   if (plan.family == Family::sm90) {
-    for (TileAccess& access : accesses) access = of_outer_warps(std::move(access), plan.warps, descriptor.row_bytes());
+    for (TileAccess& access : accesses) access = of_outer_warps(access, plan.warps, descriptor.row_bytes());
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
   accesses.insert(accesses.begin(), plan.family == Family::sm90 ? pieces(plan) : copies(descriptor, plan.copy_bytes));
