@@ -389,11 +389,12 @@ TEST(KvRowsFormat, AShiftOfZeroIsPositiveWhicheverZeroComesFirst) {
   EXPECT_EQ(plus[4], '\xf0');
 }
 
-/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens.
+/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. Twice as many rows and lengths as are
+/// needed: a tensor that is said to be of a wider type still has its bytes.
 struct Case {
-  std::vector<std::uint16_t> rows = std::vector<std::uint16_t>(2 * 3 * 2 * 64, 0x3f80);
+  std::vector<std::uint16_t> rows = std::vector<std::uint16_t>(2 * 2 * 3 * 2 * 64, 0x3f80);
   std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(2 * 4 * 2 * 64, 0x4000);
-  std::vector<std::int32_t> lengths = {2, 0};
+  std::vector<std::int32_t> lengths = {2, 0, 0, 0};
   std::string text = "kv_append:head_dim=64";
   std::vector<Tensor> tensors;
   Numbers numbers;
