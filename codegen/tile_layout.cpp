@@ -30,12 +30,15 @@ Failure bug(std::string given, std::string rule) {
 
 void check(const TileLayout& layout) {
   const Swizzle& swizzle = layout.swizzle;
-  const bool sound = layout.rows > 0 && layout.row_bytes > 0 && layout.pitch >= layout.row_bytes && swizzle.bits >= 0 &&
+  const int part = layout.part_bytes;
+  const bool parts = part == 0 || (part > 0 && layout.row_bytes % part == 0);
+  const bool sound = layout.rows > 0 && layout.row_bytes > 0 && parts &&
+                     layout.pitch >= (part == 0 ? layout.row_bytes : part) && swizzle.bits >= 0 &&
                      (swizzle.bits == 0 || (swizzle.base >= 0 && swizzle.shift_from >= swizzle.base + swizzle.bits));
   if (sound) return;
-  throw bug(fmt::format("a layout of {} rows of {} bytes, pitch {}, swizzle <{}, {}, {}>", layout.rows,
-                        layout.row_bytes, layout.pitch, swizzle.bits, swizzle.base, swizzle.shift_from),
-            "rows, row_bytes >= 1, pitch >= row_bytes, shift_from >= base + bits");
+  throw bug(fmt::format("a layout of {} rows of {} bytes in parts of {}, pitch {}, swizzle <{}, {}, {}>", layout.rows,
+                        layout.row_bytes, part, layout.pitch, swizzle.bits, swizzle.base, swizzle.shift_from),
+            "rows, row_bytes >= 1, whole parts, pitch >= row or part, shift_from >= base + bits");
 }
 
 void check(const TileAccess& access) {
@@ -76,7 +79,8 @@ int checked_address(const TileLayout& layout, const TileAccess& access, TileByte
     throw bug(where(), fmt::format("outside the tile of {} rows of {} bytes", layout.rows, layout.row_bytes));
   }
   const int address = layout.address(at);
-  const bool whole = layout.swizzle.bits == 0 || (1 << layout.swizzle.base) >= bytes;
+  const bool in_part = layout.part_bytes == 0 || at.byte % layout.part_bytes + bytes <= layout.part_bytes;
+  const bool whole = in_part && (layout.swizzle.bits == 0 || (1 << layout.swizzle.base) >= bytes);
   if (address % bytes != 0 || !whole) {
     throw bug(where(), fmt::format("{} bytes at address {} are not aligned and in one piece", bytes, address));
   }
@@ -239,10 +243,10 @@ TileLayout plain_layout(int rows, int row_bytes, int alignment) {
   return {.rows = rows, .row_bytes = row_bytes, .pitch = round_up(row_bytes, alignment), .swizzle = {}};
 }
 
-/// Every other layout worth a look, simplest first: swizzled, padded, padded and swizzled; of whole rows padded ones.
-std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment, int unit, bool whole_rows) {
+/// Every other layout worth a look, simplest first: swizzled, padded, padded and swizzled.
+std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment, int unit) {
   std::vector<TileLayout> swizzled;
-  if (!whole_rows) add_swizzles(swizzled, plain, unit);
+  add_swizzles(swizzled, plain, unit);
   std::vector<TileLayout> padded;
   std::vector<TileLayout> both;
   // Banks repeat every 128 bytes, so does the effect of padding.
@@ -251,7 +255,7 @@ std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment,
     TileLayout wider = plain;
     wider.pitch += step * alignment;
     padded.push_back(wider);
-    if (!whole_rows) add_swizzles(both, wider, unit);
+    add_swizzles(both, wider, unit);
   }
   std::vector<TileLayout> candidates;
   for (std::vector<TileLayout>* group : {&swizzled, &padded, &both}) {
@@ -272,7 +276,8 @@ int widest_unit(int alignment, std::span<const TileAccess> accesses) {
 }  // namespace
 
 int TileLayout::size() const {
-  const int extent = (rows - 1) * pitch + row_bytes;
+  const int extent = part_bytes == 0 ? (rows - 1) * pitch + row_bytes
+                                     : (row_bytes / part_bytes * rows - 1) * pitch + part_bytes;
   if (swizzle.bits == 0) return extent;
   // The XOR permutes blocks of 2^(base + bits) bytes within themselves, so a whole number of them holds every address.
   return round_up(extent, 1 << (swizzle.base + swizzle.bits));
@@ -294,8 +299,7 @@ std::vector<ConflictProof> prove(const TileLayout& layout, std::span<const TileA
   return proofs;
 }
 
-TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses,
-                         bool whole_rows) {
+TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses) {
   if (alignment < 1 || alignment > kBanks * kBankBytes || !std::has_single_bit(static_cast<unsigned>(alignment))) {
     throw bug(fmt::format("row alignment {}", alignment), "a power of two from 1 to 128");
   }
@@ -314,7 +318,7 @@ TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const
     phases = phases_of(traces);
     order_by_conflicts(phases, best);
   }
-  for (const TileLayout& candidate : candidates_after(best, alignment, unit, whole_rows)) {
+  for (const TileLayout& candidate : candidates_after(best, alignment, unit)) {
     check(candidate);
     const Cost cost =
         by_pieces ? Cost{total_wavefronts(candidate, phases, fewest), plain.ideal} : total_cost(candidate, traces);
@@ -330,7 +334,10 @@ std::string layout_function(const std::string& name, const TileLayout& layout) {
   check(layout);
   check_identifier(name, "layout function");
   const std::string head = fmt::format("constexpr __device__ int {}(int row, int byte) {{", name);
-  const std::string affine = fmt::format("row * {} + byte", layout.pitch);
+  const int part = layout.part_bytes;
+  const std::string affine =
+      part == 0 ? fmt::format("row * {} + byte", layout.pitch)
+                : fmt::format("byte / {1} * {2} + row * {0} + byte % {1}", layout.pitch, part, layout.rows * layout.pitch);
   const Swizzle& swizzle = layout.swizzle;
   if (swizzle.bits == 0) return fmt::format("{} return {}; }}\n", head, affine);
   return fmt::format("{}\n  const int address = {};\n  return address ^ (((address >> {}) & {}) << {});\n}}\n", head,

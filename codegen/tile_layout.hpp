@@ -1,6 +1,6 @@
 // Where a tile's bytes lie in shared memory, and the proof of how its accesses meet the 32 banks.
 //
-// A layout is affine, row · pitch + byte, then an optional XOR of address bits. Search proposes, enumeration proves:
+// A layout is affine, row · pitch + byte, or that for part after part of all rows, then an optional XOR of address bits. Search proposes, enumeration proves:
 // every lane and instance of every access of the plan is composed with the layout and distinct words per bank are
 // counted.
 #pragma once
@@ -30,16 +30,24 @@ struct TileByte {
   int byte = 0;
 };
 
-/// rows × row_bytes of payload, `pitch` bytes from row to row.
+/// rows × row_bytes of payload, `pitch` bytes from row to row. Rows may be cut into parts: then come first the first parts
+/// of all rows, `pitch` apart, after them all second ones.
 struct TileLayout {
   int rows = 0;
   int row_bytes = 0;
   int pitch = 0;
   Swizzle swizzle;
+  int part_bytes = 0;  ///< 0: rows are whole
 
-  int address(TileByte at) const { return swizzle.apply(at.row * pitch + at.byte); }
+  int address(TileByte at) const { return swizzle.apply(affine(at)); }
   int size() const;  ///< bytes to reserve: every address is below it
   auto operator<=>(const TileLayout&) const = default;
+
+ private:
+  int affine(TileByte at) const {
+    if (part_bytes == 0) return at.row * pitch + at.byte;
+    return (at.byte / part_bytes * rows + at.row) * pitch + at.byte % part_bytes;
+  }
 };
 
 enum class AccessKind { load, store, ldmatrix, stmatrix };
@@ -75,9 +83,7 @@ std::vector<ConflictProof> prove(const TileLayout& layout, std::span<const TileA
 
 /// The simplest layout with the fewest wavefronts over all accesses: no swizzle and no padding before a swizzle before
 /// padding, smallest size first. `alignment` is that of every row start (16 for ldmatrix and 16-byte copies).
-/// `whole_rows`: no swizzle, for rows that arrive in one piece, as those of bulk copies do.
-TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses,
-                         bool whole_rows = false);
+TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const TileAccess> accesses);
 
 /// Text of a constexpr device function `int name(int row, int byte)` that computes layout.address.
 std::string layout_function(const std::string& name, const TileLayout& layout);

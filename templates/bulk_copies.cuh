@@ -72,13 +72,13 @@ __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Starts the copy of a box of the tensor's dimensions 0 and 1 from their beginning on, from element y, z, w of the others;
-/// what is outside the tensor becomes zeros.
-__device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y, int z, int w, uint32 barrier) {
+/// Starts the copy of a box of the tensor from the beginning of dimension 0 and from element y, z, u, v of the others; what
+/// is outside the tensor becomes zeros.
+__device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y, int z, int u, int v, uint32 barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, 0, %2, %3, %4}], "
-      "[%5];" ::"r"(dst),
-      "l"(&map), "r"(y), "r"(z), "r"(w), "r"(barrier)
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2, %3, %4, %5}], "
+      "[%6];" ::"r"(dst),
+      "l"(&map), "r"(y), "r"(z), "r"(u), "r"(v), "r"(barrier)
       : "memory");
 }
 

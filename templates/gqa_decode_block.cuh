@@ -35,7 +35,7 @@ using Format = plan::Format;
 using Softmax = OnlineSoftmax<Format::kHeadTiles>;
 
 constexpr int kTileTokens = lanes::kTileRows;
-constexpr int kTileBytes = kTileTokens * plan::kKvStagePitch;     // 16 rows of keys or of values
+constexpr int kTileBytes = kTileTokens * plan::kKvStagePitch;     // from one tile to the next, of keys or of values
 constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // a warp's
 constexpr int kStageBytes = plan::kStageBytes;
 constexpr int kMergePitch = lanes::merge_pitch(plan::kHeadDim);
@@ -78,8 +78,6 @@ __device__ __forceinline__ void fetch_block_query(Format::RawQuery& raw, const G
 __device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first, int length,
                                        Softmax& softmax, Format::Accumulator& output) {
   constexpr int kSteps = plan::kTilesPerStage;
-  // A tile's values are 16 rows behind what the format takes for the beginning of a stage.
-  const uint32 values = stage + (kSteps - 1) * kTileBytes;
   float scores[kSteps][Format::kHeadTiles][4];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) Format::scores(query, stage + step * kTileBytes, scores[step]);
@@ -92,15 +90,15 @@ __device__ __forceinline__ void attend(const Format::Query& query, uint32 stage,
   float peak = 0.f;
 #pragma unroll
   for (int step = kSteps - 1; step >= 0; --step) {
-    Format::load_value_scales(scales, values + step * kTileBytes);
+    Format::load_value_scales(scales, stage + step * kTileBytes);
     peak = maximum(peak, scales.peak);
   }
   softmax.weigh<Format::kWeightsAreScaled>(scores, peak,
                                            [&](const Softmax::Factors& factors) { Format::rescale(output, factors); });
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    if (step > 0) Format::load_value_scales(scales, values + step * kTileBytes);
-    Format::accumulate(output, softmax, values + step * kTileBytes, scales, scores[step]);
+    if (step > 0) Format::load_value_scales(scales, stage + step * kTileBytes);
+    Format::accumulate(output, softmax, stage + step * kTileBytes, scales, scores[step]);
   }
 }
 

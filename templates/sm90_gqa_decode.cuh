@@ -14,8 +14,9 @@
 //
 //   stage row r:  | row r·kWarps of the stream | the next, for warp 1 | … | row r·kWarps + kWarps - 1 |
 //
-// Rows of an odd multiple of 128 bytes are swizzled as tensor maps do (16-byte chunks within 128 bytes, by the 128 bytes'
-// number), others padded by what a box has more than the tensor's row: a warp's rows are then in different banks.
+// Rows are swizzled as tensor maps do: 16-byte chunks within parts of 128 bytes, by the 128 bytes' number (within 64 or 32
+// where a row is no multiple of more). With rows of an odd number of parts a warp's rows are then in different banks. Rows
+// of an even number are cut, and the stage has the first parts of all rows, then all second ones.
 //
 // Shared memory: stage 0 { rows of keys, rows of values }, stage 1 …; from kResultsAt on the results of
 // gqa_decode_block.cuh; from kBarriersAt on two barriers per stage, `full` and `empty`, and two per place of a segment, `told`
@@ -46,7 +47,8 @@ namespace cubit {
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
-/// The maps' dimensions: 8 bytes, parts of a row of a stage, spans, those rows, batch.
+/// The maps' dimensions: 8 bytes, parts of a row of a stage and those rows in the order in which the stage has them, spans,
+/// batch.
 struct Arguments : GqaDecodeArguments {
   TensorMap keys;
   TensorMap values;
@@ -75,7 +77,7 @@ struct Place {
 using StagePlace = Place<plan::kStages>;
 using SegmentPlace = Place<plan::kSegments>;
 
-constexpr uint32 kHalfStage = kStageTokens * plan::kKvStagePitch;  // keys, or values
+constexpr uint32 kHalfStage = kStageBytes / 2;  // keys, or values
 
 /// Addresses in shared memory.
 struct Rings {
@@ -124,7 +126,8 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
     const int head = at & ((1 << args.span_log2) - 1);
     const char* const src =
         is_value ? values.row(token) + head * args.value_head_stride : keys.row(token) + head * args.key_head_stride;
-    const int place = plan::kv_stage(row / plan::kWarps, row % plan::kWarps * Format::kRowBytes + byte);
+    const int place = plan::kv_stage(at / plan::kWarps, at % plan::kWarps * Format::kRowBytes + byte) +
+                      (is_value ? kHalfStage : 0);
     copy_async<16>(dst + place, src + byte, at < rows);  // access: cp.async of rows
   }
 }
@@ -162,10 +165,12 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
           fence_async_proxy();  // what cp.async has written there came before
           arrive(full, kWarpSize - 1);
           expect_bytes(full, 2 * kHalfStage);
-          const int row = stage * kStageTokens;
           const int span = kv_head >> args.span_log2;
-          copy_box(rings.stage(place), args.keys, span, row, segment.batch, full);
-          copy_box(rings.stage(place) + kHalfStage, args.values, span, row, segment.batch, full);
+          const int row = stage * kStageTokens;
+          const int y = plan::kRowsInParts ? row : 0;
+          const int z = plan::kRowsInParts ? 0 : row;
+          copy_box(rings.stage(place), args.keys, y, z, span, segment.batch, full);
+          copy_box(rings.stage(place) + kHalfStage, args.values, y, z, span, segment.batch, full);
         }
       } else {
         if (tokens > 0) copy_pieces(args, cache, first, tokens, rings.stage(place));

@@ -37,7 +37,8 @@ TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
 /// copy_pieces, where boxes do not do.
 TileAccess pieces(const Plan& plan) {
   const int row_pieces = plan.warps * plan.descriptor.row_bytes() / 16;
-  return {"cp.async of rows", AccessKind::store, 16, row_pieces, [=](int instance, int lane) -> MaybeByte {
+  const int instances = plan.tiles_per_stage * row_pieces / 2;
+  return {"cp.async of rows", AccessKind::store, 16, instances, [=](int instance, int lane) -> MaybeByte {
             const int piece = 32 * instance + lane;
             return TileByte{piece / row_pieces, piece % row_pieces * 16};
           }};
@@ -50,7 +51,9 @@ TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
   return {access.name, access.kind, access.bytes_per_lane, 2 * access.instances,
           [at = access.at, instances = access.instances, last](int instance, int lane) -> MaybeByte {
             MaybeByte byte = at(instance % instances, lane);
-            if (byte && instance >= instances) byte->byte += last;
+            if (!byte) return byte;
+            byte->row %= lanes::kTileRows;  // values lie as keys do
+            if (instance >= instances) byte->byte += last;
             return byte;
           }};
 }

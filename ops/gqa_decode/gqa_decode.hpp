@@ -48,15 +48,16 @@ struct Plan {
   bool keep_offsets = true;  ///< where a lane's copies come from, relative to a tile: in registers or computed anew
   int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
   int counted_registers = 0;  ///< that the loop keeps live, per thread
-  /// Of one tile: 16 rows of keys, then 16 rows of values; in family sm90 each with a row of every warp side by side.
+  /// Family sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row of every warp side
+  /// by side; behind them are the values in the same way.
   codegen::TileLayout stage;
   int shared_memory = 0;
   PlanReport report;
 
   /// Of the block, in one step of its warps.
   int chunk_tokens() const { return 16 * tiles_per_stage * warps; }
-  /// Of a ring's stage: in family sm80 each warp has a ring, in family sm90 the block. Of several tiles, first the keys of all.
-  int stage_bytes() const { return family == Family::sm90 ? tiles_per_stage * 32 * stage.pitch : stage.size(); }
+  /// Of a ring's stage: in family sm80 each warp has a ring, in family sm90 the block.
+  int stage_bytes() const { return family == Family::sm90 ? 2 * stage.size() : stage.size(); }
   int ring_bytes(int stage_count) const { return (family == Family::sm90 ? 1 : warps) * stage_count * stage_bytes(); }
   int threads() const { return 32 * (warps + copy_warps); }
   /// Family sm90: the stages that an SM could have read in the time that a segment's end takes, 1.4 us on an H200.

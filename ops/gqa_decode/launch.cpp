@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
@@ -110,32 +111,34 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   return result;
 }
 
-/// Rows of a stage as the tensor's: parts of those of the stream side by side, then span after span, row after row, sequence
-/// after sequence. Swizzled, a part is what the swizzle is within; else a whole row, and a box has the padding of a stage's
-/// row as well, which is outside the tensor.
+/// Rows of a stage as the tensor's: parts of those of the stream side by side, in which the swizzle is; row after row, or those
+/// first where the stage has them so; span after span, sequence after sequence.
 runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
                           const std::int64_t (&strides)[3]) {
   constexpr int kElement = 8;
-  constexpr int kSwizzled = 128;
-  const bool is_swizzled = plan.stage.swizzle.bits > 0;
+  const int part = 16 << plan.stage.swizzle.bits;
   const int cache_bytes = cache_element_bytes(plan.descriptor);
   const int tokens_per_row = plan.warps / split.span;
   const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
   const auto size = [](int count) { return static_cast<std::uint64_t>(count); };
-  const int part = is_swizzled ? kSwizzled : plan.stage.row_bytes;
   const int parts = plan.stage.row_bytes / part;
   runtime::TensorMap map;
   map.base = reinterpret_cast<std::uintptr_t>(cache);
   map.element_bytes = kElement;
   map.rank = 5;
   const int spans = arguments.kv_heads / split.span;
-  map.sizes = {size(part / kElement), size(parts), size(spans), size(arguments.max_length / tokens_per_row),
+  map.sizes = {size(part / kElement), size(parts), size(arguments.max_length / tokens_per_row), size(spans),
                size(arguments.batch)};
-  map.strides = {size(part), spans == 1 ? size(part) : bytes(strides[2] * split.span),
-                 bytes(strides[1] * tokens_per_row), arguments.batch == 1 ? size(part) : bytes(strides[0])};
-  map.box = {static_cast<std::uint32_t>((is_swizzled ? part : plan.stage.pitch) / kElement),
-             static_cast<std::uint32_t>(parts), 1, static_cast<std::uint32_t>(16 * plan.tiles_per_stage), 1};
-  map.swizzle = is_swizzled ? runtime::TensorSwizzle::span128 : runtime::TensorSwizzle::none;
+  // Of one entry there is no stride; a map wants one.
+  map.strides = {size(part), bytes(strides[1] * tokens_per_row), spans == 1 ? size(part) : bytes(strides[2] * split.span),
+                 arguments.batch == 1 ? size(part) : bytes(strides[0])};
+  map.box = {static_cast<std::uint32_t>(part / kElement), static_cast<std::uint32_t>(parts), static_cast<std::uint32_t>(plan.stage.rows), 1, 1};
+  map.swizzle = part == 16 ? runtime::TensorSwizzle::none : static_cast<runtime::TensorSwizzle>(part);
+  if (plan.stage.part_bytes != 0) {
+    std::swap(map.sizes[1], map.sizes[2]);
+    std::swap(map.strides[0], map.strides[1]);
+    std::swap(map.box[1], map.box[2]);
+  }
   return map;
 }
 

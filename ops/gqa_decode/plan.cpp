@@ -157,11 +157,17 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   }
 }
 
-/// The swizzle that tensor maps have, where it keeps rows of 128-byte parts in different banks, else padding.
+/// The swizzle that tensor maps have: chunks of 16 bytes change places within 128, 64 or 32 bytes, by the number of 128 bytes
+/// that they are in. It sets eight rows in different banks where a row is an odd number of what it is within; where that
+/// is 128 and the number even, rows are cut into parts of 128 bytes.
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
-  const int row = plan.warps * stage_row_bytes(plan.descriptor);
-  if (row % 256 == 128) return {32, row, row, codegen::Swizzle{3, 4, 7}};
-  return codegen::search_layout(32, row, 16, stage_accesses(plan), true);
+  constexpr int kMost = 128;
+  const int rows = 16 * plan.tiles_per_stage;
+  const int row = plan.warps * plan.descriptor.row_bytes();
+  const int within = std::gcd(row, kMost);
+  const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
+  if (row / within % 2 == 1) return {rows, row, row, swizzle};
+  return {rows, row, within, swizzle, within};
 }
 
 /// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where three
@@ -169,18 +175,16 @@ codegen::TileLayout layout_of_boxes(const Plan& plan) {
 /// independent, and a stage's own cost is shared. Then as many stages as fit.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
-  constexpr int kWidestBox = 256 * 8;  // bytes: elements of 8 bytes
   plan.counted_registers =
       std::min(count_registers(plan.descriptor, plan.head_tiles(), 0), architecture.registers_per_thread);
   plan.blocks_per_sm = 1;
   plan.copy_warps = 4;
   for (const int fewest : {kFewestStages, kFewestBulkStages}) {
     for (plan.warps = 8; plan.warps >= 1; plan.warps /= 2) {
-      plan.stage = layout_of_boxes(plan);
-      if (plan.stage.pitch > kWidestBox) continue;
       for (const int tiles : {2, 1}) {
         if (tiles == 2 && (plan.head_tiles() > 1 || plan.descriptor.head_dim > 192)) continue;  // else it spills
         plan.tiles_per_stage = tiles;
+        plan.stage = layout_of_boxes(plan);
         for (plan.stages = kMostStages; plan.stages >= fewest; --plan.stages) {
           plan.shared_memory = shared_memory_for(plan, plan.stages);
           if (resident_blocks(architecture, plan.threads(), plan.counted_registers, plan.shared_memory) > 0) return;
@@ -250,8 +254,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   // Where the bytes of a warp's rows are.
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {
-    header.constant("kKvRowBytes", descriptor.row_bytes());
-    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes>";
+    header.constant("kKvRowBytes", descriptor.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
+    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>";
   }
   if (int4) {
     header.constant("kGroups", descriptor.groups)

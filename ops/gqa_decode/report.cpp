@@ -47,7 +47,7 @@ Decision operand_decision(const GqaDecode& descriptor) {
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   if (plan.family == Family::sm90) {
-    return {"copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.pitch, 16 * plan.tiles_per_stage),
+    return {"copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
             fmt::format(
                 "{} rows of {} bytes side by side, one for each warp; 16 bytes per lane where they do not follow one "
                 "another in the cache, and at a sequence's end",
@@ -56,6 +56,30 @@ Decision copy_decision(const Plan& plan) {
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
                       plan.row_header_bytes(), descriptor.row_bytes() - plan.row_header_bytes())};
+}
+
+Tile stage_tile(const Plan& plan) {
+  if (plan.family != Family::sm90) {
+    return {"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)};
+  }
+  return {fmt::format("stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
+                      plan.stage.rows, plan.warps),
+          plan.stage, stage_accesses(plan)};
+}
+
+Decision stage_decision(const Plan& plan) {
+  const codegen::TileLayout& stage = plan.stage;
+  const std::string value = fmt::format("{} bytes, {} rows of keys and of values, {} from row to row, {}",
+                                        plan.stage_bytes(), 16 * plan.tiles_per_stage, stage.pitch,
+                                        swizzle_text(stage.swizzle));
+  if (plan.family != Family::sm90) {
+    return {"stage", value, "the simplest layout with the fewest wavefronts over the accesses below"};
+  }
+  if (stage.part_bytes == 0) {
+    return {"stage", value, "the swizzle of tensor maps, which sets rows of an odd number of those parts in different banks"};
+  }
+  return {"stage", fmt::format("{}, in {} parts of {} bytes", value, stage.row_bytes / stage.part_bytes, stage.part_bytes),
+          "the swizzle of tensor maps, in which whole rows of an even number of those parts would not differ"};
 }
 
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
@@ -146,7 +170,7 @@ void explain_conflicts(Plan& plan) {
 void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   PlanReport& report = plan.report;
-  add_tile(report, {"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)});
+  add_tile(report, stage_tile(plan));
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
   report.memory = memory_map(plan);
   report.decisions = {
@@ -155,10 +179,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
       operand_decision(descriptor),
       warp_decision(plan, architecture),
       copy_decision(plan),
-      {"stage",
-       fmt::format("{} bytes, {} rows of keys and of values, {} from row to row, {}", plan.stage_bytes(),
-                   16 * plan.tiles_per_stage, plan.stage.pitch, swizzle_text(plan.stage.swizzle)),
-       "the simplest layout with the fewest wavefronts over the accesses below"},
+      stage_decision(plan),
       {"stages", std::to_string(plan.stages),
        fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
                    plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,

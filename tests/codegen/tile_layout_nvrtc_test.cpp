@@ -46,6 +46,9 @@ TEST(LayoutFunctionNvrtc, GivesEveryAddressOfTheLayout) {
       EXPECT_FALSE(probe->compile(proof(layout, 1), "sm_80").compiled) << "the proof cannot fail";
     }
   }
+  const TileLayout parts{.rows = 16, .row_bytes = 384, .pitch = 128, .swizzle = {3, 4, 7}, .part_bytes = 128};
+  const NvrtcProbe::Result right = probe->compile(proof(parts, 0), "sm_80");
+  EXPECT_TRUE(right.compiled) << right.log;
 }
 
 TEST(PlanHeaderNvrtc, EveryKindOfLineHasItsTypeAndValue) {

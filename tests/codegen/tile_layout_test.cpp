@@ -172,6 +172,10 @@ TEST(TileLayout, ProofAgreesWithAnIndependentSimulator) {
     const int rows = pick(1, 40);
     const int units = pick(1, 24);
     TileLayout layout{.rows = rows, .row_bytes = units * width, .pitch = (units + pick(0, 5)) * width, .swizzle = {}};
+    if (pick(0, 3) == 0 && units % 2 == 0) {
+      layout.part_bytes = layout.row_bytes / 2;
+      layout.pitch -= layout.part_bytes;
+    }
     const int bits = pick(0, 3);
     const int base = pick(width == 16 ? 4 : width == 8 ? 3 : 2, 5);
     layout.swizzle = {.bits = bits, .base = base, .shift_from = base + bits + pick(0, 4)};
@@ -210,6 +214,29 @@ TEST(TileLayout, ASwizzledLayoutIsABijectionThatStaysInside) {
         }
       }
     }
+  }
+}
+
+TEST(TileLayout, RowsInPartsHaveFirstAllFirstParts) {
+  const TileLayout layout{.rows = 5, .row_bytes = 96, .pitch = 48, .swizzle = {}, .part_bytes = 32};
+  EXPECT_EQ(layout.address({0, 31}), 31);
+  EXPECT_EQ(layout.address({1, 0}), 48);
+  EXPECT_EQ(layout.address({0, 32}), 5 * 48);
+  EXPECT_EQ(layout.address({4, 95}), (2 * 5 + 4) * 48 + 31);
+  EXPECT_EQ(layout.size(), layout.address({4, 95}) + 1);
+}
+
+TEST(TileLayout, PartsOfSwizzledRowsAreABijectionThatStaysInside) {
+  for (const int parts : {1, 2, 6, 16}) {
+    const TileLayout layout{
+        .rows = 16, .row_bytes = 128 * parts, .pitch = 128, .swizzle = {3, 4, 7}, .part_bytes = 128};
+    std::set<int> addresses;
+    for (int row = 0; row < layout.rows; ++row) {
+      for (int byte = 0; byte < layout.row_bytes; ++byte) addresses.insert(layout.address({row, byte}));
+    }
+    EXPECT_EQ(std::ssize(addresses), layout.size());
+    EXPECT_EQ(*addresses.rbegin(), layout.size() - 1);
+    EXPECT_EQ(degree(layout, ldmatrix(16, layout.row_bytes)), 1) << parts;
   }
 }
 
@@ -264,17 +291,6 @@ TEST(SearchLayout, EveryRowLengthBecomesFreeOfConflicts) {
     const std::vector<TileAccess> accesses = {ldmatrix(32, row_bytes), row_copy(32, row_bytes)};
     const TileLayout found = search_layout(32, row_bytes, 16, accesses);
     EXPECT_EQ(degree(found, accesses[0]), 1) << row_bytes;
-  }
-}
-
-TEST(SearchLayout, WholeRowsArePaddedAndNotSwizzled) {
-  for (int row_bytes = 16; row_bytes <= 512; row_bytes += 16) {
-    const std::vector<TileAccess> accesses = {ldmatrix(32, row_bytes)};
-    const TileLayout found = search_layout(32, row_bytes, 16, accesses, true);
-    EXPECT_EQ(found.swizzle, Swizzle{}) << row_bytes;
-    EXPECT_EQ(degree(found, accesses[0]), 1) << row_bytes;
-    const bool needs_padding = degree(plain(32, row_bytes), accesses[0]) > 1;
-    EXPECT_EQ(found.pitch, needs_padding ? row_bytes + 16 : row_bytes);
   }
 }
 
@@ -337,6 +353,8 @@ TEST(TileLayoutFailures, SayWhichLaneAndWhy) {
   EXPECT_EQ(
       text(plain(4, 72), single(AccessKind::ldmatrix, 16, {1, 0})),
       "access \"probe\", instance 1, lane 5: row 1, byte 0: 16 bytes at address 72 are not aligned and in one piece");
+  const TileLayout parts{.rows = 4, .row_bytes = 48, .pitch = 32, .swizzle = {}, .part_bytes = 24};
+  EXPECT_THAT(text(parts, single(AccessKind::load, 16, {0, 16})), testing::HasSubstr("not aligned and in one piece"));
   TileLayout torn = plain(4, 64);
   torn.swizzle = {.bits = 1, .base = 2, .shift_from = 12};
   EXPECT_THAT(text(torn, single(AccessKind::load, 8, {0, 0})), testing::HasSubstr("not aligned and in one piece"));
@@ -345,8 +363,12 @@ TEST(TileLayoutFailures, SayWhichLaneAndWhy) {
 TEST(TileLayoutFailures, RejectUnsoundLayoutsAndAccesses) {
   TileLayout narrow{.rows = 2, .row_bytes = 64, .pitch = 32, .swizzle = {}};
   EXPECT_EQ(failure_text([&] { prove(narrow, fragment_load()); }),
-            "a layout of 2 rows of 64 bytes, pitch 32, swizzle <0, 4, 7>: rows, row_bytes >= 1, pitch >= row_bytes, "
-            "shift_from >= base + bits");
+            "a layout of 2 rows of 64 bytes in parts of 0, pitch 32, swizzle <0, 4, 7>: rows, row_bytes >= 1, whole "
+            "parts, pitch >= row or part, shift_from >= base + bits");
+  TileLayout broken{.rows = 2, .row_bytes = 64, .pitch = 64, .swizzle = {}, .part_bytes = 24};
+  EXPECT_THAT(failure_text([&] { prove(broken, fragment_load()); }), testing::HasSubstr("64 bytes in parts of 24"));
+  TileLayout tight{.rows = 2, .row_bytes = 64, .pitch = 16, .swizzle = {}, .part_bytes = 32};
+  EXPECT_THAT(failure_text([&] { prove(tight, fragment_load()); }), testing::HasSubstr("pitch 16"));
   TileLayout overlapping = plain(8, 64);
   overlapping.swizzle = {.bits = 3, .base = 4, .shift_from = 6};
   EXPECT_THAT(failure_text([&] { prove(overlapping, fragment_load()); }), testing::HasSubstr("<3, 4, 6>"));
