@@ -55,6 +55,7 @@ Json architecture_json(const codegen::Architecture& row) {
           {"bulk_copy", row.bulk_copy},
           {"cluster_blocks", row.cluster_blocks},
           {"wgmma", row.wgmma},
+          {"register_transfer", row.register_transfer},
           {"fp8_conversion", row.fp8_conversion}};
 }
 

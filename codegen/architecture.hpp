@@ -43,6 +43,7 @@ struct Architecture {
   bool bulk_copy = false;  ///< cp.async.bulk with transaction barriers
   int cluster_blocks = 0;  ///< most blocks in a cluster, above 8 as a size that is not portable; 0: no clusters
   bool wgmma = false;
+  bool register_transfer = false;        ///< setmaxnreg: from some warps of a block to others
   bool fp8_conversion = false;           ///< cvt between e4m3/e5m2 and f16x2
   std::span<const MmaShape> mma_shapes;  ///< those that are one instruction; what ptxas expands is left out
 

@@ -276,8 +276,8 @@ int widest_unit(int alignment, std::span<const TileAccess> accesses) {
 }  // namespace
 
 int TileLayout::size() const {
-  const int extent = part_bytes == 0 ? (rows - 1) * pitch + row_bytes
-                                     : (row_bytes / part_bytes * rows - 1) * pitch + part_bytes;
+  const int extent =
+      part_bytes == 0 ? (rows - 1) * pitch + row_bytes : (row_bytes / part_bytes * rows - 1) * pitch + part_bytes;
   if (swizzle.bits == 0) return extent;
   // The XOR permutes blocks of 2^(base + bits) bytes within themselves, so a whole number of them holds every address.
   return round_up(extent, 1 << (swizzle.base + swizzle.bits));
@@ -335,9 +335,9 @@ std::string layout_function(const std::string& name, const TileLayout& layout) {
   check_identifier(name, "layout function");
   const std::string head = fmt::format("constexpr __device__ int {}(int row, int byte) {{", name);
   const int part = layout.part_bytes;
-  const std::string affine =
-      part == 0 ? fmt::format("row * {} + byte", layout.pitch)
-                : fmt::format("byte / {1} * {2} + row * {0} + byte % {1}", layout.pitch, part, layout.rows * layout.pitch);
+  const std::string affine = part == 0 ? fmt::format("row * {} + byte", layout.pitch)
+                                       : fmt::format("byte / {1} * {2} + row * {0} + byte % {1}", layout.pitch, part,
+                                                     layout.rows * layout.pitch);
   const Swizzle& swizzle = layout.swizzle;
   if (swizzle.bits == 0) return fmt::format("{} return {}; }}\n", head, affine);
   return fmt::format("{}\n  const int address = {};\n  return address ^ (((address >> {}) & {}) << {});\n}}\n", head,

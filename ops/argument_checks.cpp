@@ -26,24 +26,22 @@ void reject_null_arguments(const char* type) {
 }
 
 void require_alignment(const char* name, const void* data, const std::int64_t* strides, int count, int element_bytes,
-                       int alignment) {
+                       int alignment, const char* alternative) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (address % alignment != 0) {
     throw Failure(Status::invalid_argument, fmt::format("{} at {:#x}", name, address),
-                  fmt::format("the address is not a multiple of {} bytes", alignment),
-                  "align it, or ask for a smaller alignment in the descriptor");
+                  fmt::format("the address is not a multiple of {} bytes", alignment), alternative);
   }
   for (int i = 0; i < count; ++i) {
-    constexpr std::int64_t kMost = std::int64_t{1} << 48;  // elements; products with any index stay within 64 bits
+    constexpr std::int64_t kMost = std::int64_t{1} << 48;  // elements: their bytes fit 64 bits
     if (strides[i] < -kMost || strides[i] > kMost) {
       throw Failure(Status::invalid_argument, fmt::format("{} stride {} = {}", name, i, strides[i]),
-                    "its magnitude is beyond 2^48 elements");
+                    "its magnitude is beyond 2^48 elements", "accepted: -2^48 to 2^48");
     }
     if (strides[i] * element_bytes % alignment == 0) continue;
     throw Failure(Status::invalid_argument,
                   fmt::format("{} stride {} of {} bytes", name, i, strides[i] * element_bytes),
-                  fmt::format("it is not a multiple of {} bytes", alignment),
-                  "pad the rows, or ask for a smaller alignment in the descriptor");
+                  fmt::format("it is not a multiple of {} bytes", alignment), alternative);
   }
 }
 
@@ -53,8 +51,10 @@ void require_workspace(const void* workspace, std::size_t given, std::size_t nee
     throw Failure(Status::invalid_argument, fmt::format("a workspace of {} bytes", workspace == nullptr ? 0 : given),
                   fmt::format("this launch needs {} bytes", needed), "ask for the size with the same bounds");
   }
-  if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0) {
-    throw Failure(Status::invalid_argument, "the workspace's address", "it is not a multiple of 256 bytes");
+  const auto address = reinterpret_cast<std::uintptr_t>(workspace);
+  if (address % 256 != 0) {
+    throw Failure(Status::invalid_argument, fmt::format("a workspace at {:#x}", address),
+                  "the address is not a multiple of 256 bytes", "the driver's allocations are");
   }
 }
 

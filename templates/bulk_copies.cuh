@@ -1,7 +1,7 @@
 // What sm_90 brought: copies of boxes of tensors from global to shared memory, the transaction barriers that say when they have arrived,
-// and kernels that begin while others end.
+// kernels that begin while others end, and registers that change hands.
 //
-// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "griddepcontrol".
+// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "griddepcontrol", "setmaxnreg".
 #pragma once
 
 #include "types.cuh"
@@ -12,6 +12,17 @@ namespace cubit {
 __device__ __forceinline__ void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;"); }
 /// Until the kernels before have finished and what they wrote can be read.
 __device__ __forceinline__ void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+/// Registers per thread from here on, fewer or more than the kernel began with; 0: as before. All warps of a warpgroup (four
+/// warps, from a multiple of four on) call it, those that want more wait until others have given them.
+template <int kCount>
+__device__ __forceinline__ void give_registers() {
+  if constexpr (kCount > 0) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ __forceinline__ void take_registers() {
+  if constexpr (kCount > 0) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
 
 /// True in one lane of the warp, which the compiler knows to be one: uniform registers need no loop over lanes.
 __device__ __forceinline__ bool elect_one() {

@@ -38,8 +38,10 @@ struct GqaDecodeArguments {
   int splits;        // family sm80
   // Family sm90: see sm90_gqa_decode.cuh.
   int span_log2;          // of the KV heads that a block takes together
-  int boxes;              // whether the maps describe the cache
+  int boxes;              // that are the keys of a stage, as its values; 0: the maps do not describe the cache
   int stage_tokens_log2;  // of a stage
+  int row_step_log2;      // tokens from one row of a warp to its next
+  int warp_step_log2;     // tokens from a warp to the next that has the same KV head
   Divisor heads;          // spans * head groups
   Division division;      // where lengths is null, or splits are asked for; else only how many blocks there are at most
   Divisor units;          // of a sequence, where lengths is null or splits are asked for

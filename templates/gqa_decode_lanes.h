@@ -50,6 +50,12 @@ CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes,
   return {row, header_bytes + (most + lane % rest) * copy_bytes};
 }
 
+/// Family sm90, piece `piece` of 16 bytes of the keys of a stage, or of its values, row after row.
+CUBIT_LANES Place bulk_piece(int piece, int row_bytes) {
+  const int pieces = row_bytes / 16;
+  return {piece / pieces, piece % pieces * 16};
+}
+
 /// ldmatrix.x4 of 16 key rows × 16 columns: matrices a0 … a3 of the A operand.
 CUBIT_LANES Place rows16_keys(int lane, int step) { return {lane % 16, 32 * step + 16 * (lane / 16)}; }
 

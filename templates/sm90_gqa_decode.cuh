@@ -3,16 +3,17 @@
 //
 // What is computed, the tile and the roles: as in sm80_gqa_decode.cuh and gqa_decode_block.cuh. What differs:
 //
-// - A block takes a span of neighbouring KV heads, whose rows of a token follow one another in the cache. The rows of a
-//   sequence's span are a stream, token after token and head after head; warp w takes every kWarps-th row from row w on, so
-//   it has one head, w % span. A stage is as many rows for each warp as its tiles have.
-// - kCopyWarps more warps do nothing but copy. Where the rows of a stage follow one another, or those for each row of all
-//   warps do, one thread starts two copies of boxes by tensor maps (TMA), of keys and of values. Elsewhere, and for the last
-//   rows of a sequence, they copy 16 bytes per lane at a time.
+// - A block takes a span of neighbouring KV heads; warp w has one of them, w % span. A stage has as many rows for each warp
+//   as its tiles have.
+// - kCopyWarps more warps do nothing but copy. Where the rows of a span follow one another in the cache, one thread starts
+//   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
+//   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
+//   next that has its head the tokens behind them. Elsewhere, and for the last tokens of a sequence, the warps copy 16 bytes
+//   per lane at a time.
 // - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
 //   across segments: while the results of one are merged, stages of the next arrive.
 //
-//   stage row r:  | row r·kWarps of the stream | the next, for warp 1 | … | row r·kWarps + kWarps - 1 |
+//   row r of a stage:  | row r of warp 0 | row r of warp 1 | … |
 //
 // Rows are swizzled as tensor maps do: 16-byte chunks within parts of 128 bytes, by the 128 bytes' number (within 64 or 32
 // where a row is no multiple of more). With rows of an odd number of parts a warp's rows are then in different banks. Rows
@@ -27,6 +28,8 @@
 // after its very first stage a block waits for that, because loads that come after many copies end after them. Where
 // a segment ends the warps that attend meet when all results are stored, before the next are, and twice in each merge with
 // those of other blocks.
+//
+// The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -47,8 +50,7 @@ namespace cubit {
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
-/// The maps' dimensions: 8 bytes, parts of a row of a stage and those rows in the order in which the stage has them, spans,
-/// batch.
+/// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans, batch.
 struct Arguments : GqaDecodeArguments {
   TensorMap keys;
   TensorMap values;
@@ -107,28 +109,40 @@ __device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, con
 }
 __device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
 
-/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is beyond the length.
+/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is beyond `tokens`.
 __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const plan::Cache& cache, int first,
                                             int tokens, uint32 dst) {
-  constexpr int kPieces = Format::kRowBytes / 16;
-  constexpr int kRows = kStageTokens * plan::kWarps;
-  const int rows = tokens << args.span_log2;  // of the stream
+  constexpr int kPieces = kHalfStage / 16;
   const CacheRows keys = cache.keys(first);
   const CacheRows values = cache.values(first);
   const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
 #pragma unroll 4
-  for (int piece = thread; piece < 2 * kRows * kPieces; piece += kCopyThreads) {
-    const int row = piece / kPieces;
-    const int byte = piece % kPieces * 16;
-    const bool is_value = row >= kRows;
-    const int at = row % kRows;
-    const int token = at >> args.span_log2;
-    const int head = at & ((1 << args.span_log2) - 1);
+  for (int piece = thread; piece < 2 * kPieces; piece += kCopyThreads) {
+    const bool is_value = piece >= kPieces;
+    const lanes::Place at = lanes::bulk_piece(piece % kPieces, plan::kWarps * Format::kRowBytes);
+    const int warp = at.byte / Format::kRowBytes;
+    const int byte = at.byte % Format::kRowBytes;
+    const int token = (at.row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
+    const int head = warp & ((1 << args.span_log2) - 1);
     const char* const src =
         is_value ? values.row(token) + head * args.value_head_stride : keys.row(token) + head * args.key_head_stride;
-    const int place = plan::kv_stage(at / plan::kWarps, at % plan::kWarps * Format::kRowBytes + byte) +
-                      (is_value ? kHalfStage : 0);
-    copy_async<16>(dst + place, src + byte, at < rows);  // access: cp.async of rows
+    const uint32 place = plan::kv_stage(at.row, at.byte) + (is_value ? kHalfStage : 0);
+    copy_async<16>(dst + place, src + byte, token < tokens);  // access: cp.async of rows
+  }
+}
+
+/// By one thread: all boxes of a stage, so that a box's rows are those of one span, or of all warps.
+__device__ __forceinline__ void copy_boxes(const Arguments& args, int batch, int kv_head, int stage, uint32 dst,
+                                           uint32 full) {
+  const int span = kv_head >> args.span_log2;
+  const uint32 box_bytes = kHalfStage / args.boxes;  // a power of two
+  int row = stage * args.boxes * kStageTokens;
+#pragma unroll 1
+  for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {
+    const int y = plan::kRowsInParts ? row : 0;
+    const int z = plan::kRowsInParts ? 0 : row;
+    copy_box(dst + at, args.keys, y, z, span, batch, full);
+    copy_box(dst + kHalfStage + at, args.values, y, z, span, batch, full);
   }
 }
 
@@ -165,12 +179,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
           fence_async_proxy();  // what cp.async has written there came before
           arrive(full, kWarpSize - 1);
           expect_bytes(full, 2 * kHalfStage);
-          const int span = kv_head >> args.span_log2;
-          const int row = stage * kStageTokens;
-          const int y = plan::kRowsInParts ? row : 0;
-          const int z = plan::kRowsInParts ? 0 : row;
-          copy_box(rings.stage(place), args.keys, y, z, span, segment.batch, full);
-          copy_box(rings.stage(place) + kHalfStage, args.values, y, z, span, segment.batch, full);
+          copy_boxes(args, segment.batch, kv_head, stage, rings.stage(place), full);
         }
       } else {
         if (tokens > 0) copy_pieces(args, cache, first, tokens, rings.stage(place));
@@ -202,10 +211,8 @@ __device__ __forceinline__ Segment hear_segment(const GqaDecodeArguments& args,
 
 /// Rows of a stage that the warp has, of those up to the length; zero or less: none.
 __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int length, int stage, int warp) {
-  const int tokens = length - (stage << args.stage_tokens_log2);
-  const int apart_log2 = plan::kWarpsLog2 - args.span_log2;  // tokens from row to row
-  if (tokens >= 1 << args.stage_tokens_log2) return kStageTokens;
-  return (tokens - (warp >> args.span_log2) + (1 << apart_log2) - 1) >> apart_log2;
+  const int tokens = length - (stage << args.stage_tokens_log2) - (warp >> args.span_log2 << args.warp_step_log2);
+  return min((tokens + (1 << args.row_step_log2) - 1) >> args.row_step_log2, kStageTokens);
 }
 
 /// Slots of two per block, then two for the results of the group that the block is the first of. Of two a sequence that others
@@ -250,10 +257,12 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   const Cursor cursor = walk.begin();
   __syncthreads();
   if (warp >= plan::kWarps) {
+    give_registers<plan::kCopyRegisters>();
     copy_segments(args, walk, cursor, state.segments, rings);
     return;
   }
 
+  take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   StagePlace place;
   SegmentPlace heard;

@@ -35,12 +35,10 @@ TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
 }
 
 /// copy_pieces, where boxes do not do.
-TileAccess pieces(const Plan& plan) {
-  const int row_pieces = plan.warps * plan.descriptor.row_bytes() / 16;
-  const int instances = plan.tiles_per_stage * row_pieces / 2;
+TileAccess pieces(const codegen::TileLayout& stage) {
+  const int instances = stage.rows * stage.row_bytes / 16 / lanes::kWarpSize;
   return {"cp.async of rows", AccessKind::store, 16, instances, [=](int instance, int lane) -> MaybeByte {
-            const int piece = 32 * instance + lane;
-            return TileByte{piece / row_pieces, piece % row_pieces * 16};
+            return byte_at(lanes::bulk_piece(instance * lanes::kWarpSize + lane, stage.row_bytes));
           }};
 }
 
@@ -137,7 +135,8 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
     for (TileAccess& access : accesses) access = of_outer_warps(access, plan.warps, descriptor.row_bytes());
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
-  accesses.insert(accesses.begin(), plan.family == Family::sm90 ? pieces(plan) : copies(descriptor, plan.copy_bytes));
+  accesses.insert(accesses.begin(),
+                  plan.family == Family::sm90 ? pieces(plan.stage) : copies(descriptor, plan.copy_bytes));
   return accesses;
 }
 

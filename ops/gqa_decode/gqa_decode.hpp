@@ -41,7 +41,9 @@ struct Plan {
   int heads_per_block = 1;            ///< of a head group; the last may have fewer
   int warps = 4;                      ///< that attend
   int copy_warps = 0;                 ///< family sm90: that copy for them
-  int tiles_per_stage = 1;            ///< of 16 tokens: a warp takes them in one step
+  int copy_registers = 0;    ///< family sm90: of a thread that copies, after giving others some; 0: as they come
+  int attend_registers = 0;  ///< family sm90: of a thread that attends, after that
+  int tiles_per_stage = 1;   ///< of 16 tokens: a warp takes them in one step
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 0;
@@ -108,6 +110,7 @@ std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments&
 struct Split {
   int splits = 1;           ///< family sm80: of every such one; sm90: as asked for, 0 where cubit decides
   int span = 1;             ///< family sm90: KV heads that a block takes together
+  int boxes = 0;            ///< family sm90: that are the keys of a stage, as its values; 0: rows are copied in pieces
   Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most
   int units = 0;            ///< family sm90: of a sequence, where the host knows them
   std::int64_t blocks = 0;  ///< of the grid
@@ -115,9 +118,6 @@ struct Split {
 
   std::int64_t partial_rows(const Plan& plan) const { return slots * span * plan.heads_per_block; }  ///< one per head
 };
-/// Family sm90: whether the rows of `span` KV heads that make a row of a stage follow one another in the cache, so that boxes
-/// can be copied.
-bool has_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span);
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
 /// Partial results of a launch within these bounds, whatever the strides, with lengths or without.
 std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,

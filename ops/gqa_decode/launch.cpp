@@ -59,10 +59,11 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
                    "its bytes must be from 0 to below 128 MiB", arguments.key_strides[1]);
   require_argument(arguments.value_strides[1] >= 0 && arguments.value_strides[1] <= most, "value_strides[1] (token)",
                    "its bytes must be from 0 to below 128 MiB", arguments.value_strides[1]);
-  require_alignment("query", arguments.query, arguments.query_strides, 2, 2, descriptor.alignment);
-  require_alignment("key", arguments.key, arguments.key_strides, 3, cache_bytes, descriptor.alignment);
-  require_alignment("value", arguments.value, arguments.value_strides, 3, cache_bytes, descriptor.alignment);
-  require_alignment("output", arguments.output, arguments.output_strides, 2, 2, descriptor.alignment);
+  constexpr const char* kSmaller = "align it and pad its rows, or ask for a smaller alignment in the descriptor";
+  require_alignment("query", arguments.query, arguments.query_strides, 2, 2, descriptor.alignment, kSmaller);
+  require_alignment("key", arguments.key, arguments.key_strides, 3, cache_bytes, descriptor.alignment, kSmaller);
+  require_alignment("value", arguments.value, arguments.value_strides, 3, cache_bytes, descriptor.alignment, kSmaller);
+  require_alignment("output", arguments.output, arguments.output_strides, 2, 2, descriptor.alignment, kSmaller);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
 }
@@ -102,26 +103,27 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.splits = split.splits;
   result.division = split.division;
   result.span_log2 = log2_of(split.span);
-  result.boxes = plan.family == Family::sm90 && has_boxes(plan, arguments, split.span) &&
-                 arguments.max_length >= plan.chunk_tokens() / split.span;
+  result.boxes = split.boxes;
   result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
+  result.row_step_log2 = split.boxes > 1 ? 0 : log2_of(plan.warps / split.span);
+  result.warp_step_log2 = split.boxes > 1 ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divisor(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divisor(std::max(split.units, 1));
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
   return result;
 }
 
-/// Rows of a stage as the tensor's: parts of those of the stream side by side, in which the swizzle is; row after row, or those
-/// first where the stage has them so; span after span, sequence after sequence.
+/// A row of one box has the rows of all warps, of several boxes those of a span. They are cut into parts in which the swizzle
+/// is; where the stage has first the first parts of all rows, so has the box.
 runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
                           const std::int64_t (&strides)[3]) {
   constexpr int kElement = 8;
   const int part = 16 << plan.stage.swizzle.bits;
   const int cache_bytes = cache_element_bytes(plan.descriptor);
-  const int tokens_per_row = plan.warps / split.span;
+  const int tokens_per_row = split.boxes > 1 ? 1 : plan.warps / split.span;
   const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
   const auto size = [](int count) { return static_cast<std::uint64_t>(count); };
-  const int parts = plan.stage.row_bytes / part;
+  const int parts = plan.stage.row_bytes / split.boxes / part;
   runtime::TensorMap map;
   map.base = reinterpret_cast<std::uintptr_t>(cache);
   map.element_bytes = kElement;
@@ -130,15 +132,17 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
   map.sizes = {size(part / kElement), size(parts), size(arguments.max_length / tokens_per_row), size(spans),
                size(arguments.batch)};
   // Of one entry there is no stride; a map wants one.
-  map.strides = {size(part), bytes(strides[1] * tokens_per_row), spans == 1 ? size(part) : bytes(strides[2] * split.span),
+  map.strides = {size(part), bytes(strides[1] * tokens_per_row),
+                 spans == 1 ? size(part) : bytes(strides[2] * split.span),
                  arguments.batch == 1 ? size(part) : bytes(strides[0])};
-  map.box = {static_cast<std::uint32_t>(part / kElement), static_cast<std::uint32_t>(parts), static_cast<std::uint32_t>(plan.stage.rows), 1, 1};
-  map.swizzle = part == 16 ? runtime::TensorSwizzle::none : static_cast<runtime::TensorSwizzle>(part);
+  map.box = {static_cast<std::uint32_t>(part / kElement), static_cast<std::uint32_t>(parts),
+             static_cast<std::uint32_t>(plan.stage.rows), 1, 1};
   if (plan.stage.part_bytes != 0) {
     std::swap(map.sizes[1], map.sizes[2]);
     std::swap(map.strides[0], map.strides[1]);
     std::swap(map.box[1], map.box[2]);
   }
+  map.swizzle = part == 16 ? runtime::TensorSwizzle::none : static_cast<runtime::TensorSwizzle>(part);
   return map;
 }
 

@@ -44,12 +44,12 @@ constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", why_not_s
                                      {Family::sm90, "sm90_gqa_decode", why_not_sm90},
                                      {Family::automatic, "sm75_gqa_decode", why_not_sm75}};
 
-/// What an H200 has shown (docs/performance/gqa_decode.md): with rows that may follow one another in a stage, and one tile of
-/// heads. 16-bit caches, smaller heads and more of them are still faster in family sm80; of later architectures nothing is
-/// known.
+/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of heads, two of 16-bit caches, whose products are fewer.
+/// Of later architectures nothing is known.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  return architecture.capability == 90 && descriptor.kv == KvFormat::int4_rows && descriptor.heads_per_kv <= 8 &&
-         descriptor.head_dim >= 128 && descriptor.groups <= 4 && why_not_sm90(descriptor, architecture).empty();
+  const int most_heads = descriptor.kv == KvFormat::int4_rows ? 8 : 16;
+  return architecture.capability == 90 && descriptor.heads_per_kv <= most_heads &&
+         why_not_sm90(descriptor, architecture).empty();
 }
 
 /// Sets the plan's family and the rejections; throws if every family is rejected.
@@ -102,7 +102,9 @@ void choose_head_groups(Plan& plan) {
   const int heads = plan.descriptor.heads_per_kv;
   const int tiles = (heads + 7) / 8;
   int tiles_per_block = 1;
-  while (tiles_per_block < tiles && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= kMostRegistersOfTiles) {
+  const bool is_packed = plan.family == Family::sm90 && plan.descriptor.kv == KvFormat::int4_rows;
+  const int most = is_packed ? 1 : tiles;  // two took more registers than there are
+  while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= kMostRegistersOfTiles) {
     ++tiles_per_block;
   }
   const int blocks = (tiles + tiles_per_block - 1) / tiles_per_block;
@@ -159,19 +161,38 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
 
 /// The swizzle that tensor maps have: chunks of 16 bytes change places within 128, 64 or 32 bytes, by the number of 128 bytes
 /// that they are in. It sets eight rows in different banks where a row is an odd number of what it is within; where that
-/// is 128 and the number even, rows are cut into parts of 128 bytes.
+/// is 128 and the number even, rows are cut into parts. Copies within 64 bytes take a tenth longer on an H200.
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
-  constexpr int kMost = 128;
+  constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
   const int row = plan.warps * plan.descriptor.row_bytes();
-  const int within = std::gcd(row, kMost);
+  const int within = std::gcd(row, kWidest);
   const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
   if (row / within % 2 == 1) return {rows, row, row, swizzle};
   return {rows, row, within, swizzle, within};
 }
 
+/// Of 8 warps that attend and 4 that copy a thread has at most 168 registers, more than copying needs and fewer than packed
+/// words of two tiles want.
+void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
+  const bool moves = architecture.register_transfer && plan.warps == 8 && plan.head_tiles() == 1 &&
+                     plan.descriptor.kv == KvFormat::int4_rows;
+  plan.copy_registers = moves ? 64 : 0;
+  plan.attend_registers = moves ? 216 : 0;
+}
+
+/// Whether the compiler spills nothing: with more it did, for more is live at once than the count knows of.
+bool fits_registers(const Plan& plan) {
+  const GqaDecode& descriptor = plan.descriptor;
+  const bool two_tiles = plan.tiles_per_stage > 1;
+  if (two_tiles && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
+  if (plan.warps < 8 || descriptor.kv != KvFormat::int4_rows) return true;
+  if (plan.attend_registers > 0) return descriptor.head_dim * descriptor.groups <= 1024;
+  return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || !two_tiles);
+}
+
 /// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where three
-/// stages of them do not fit, and the one that copies. Stages of two tiles, where registers allow: their instructions are
+/// stages of them do not fit, and the ones that copy. Stages of two tiles, where registers allow: their instructions are
 /// independent, and a stage's own cost is shared. Then as many stages as fit.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
@@ -182,12 +203,14 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   for (const int fewest : {kFewestStages, kFewestBulkStages}) {
     for (plan.warps = 8; plan.warps >= 1; plan.warps /= 2) {
       for (const int tiles : {2, 1}) {
-        if (tiles == 2 && (plan.head_tiles() > 1 || plan.descriptor.head_dim > 192)) continue;  // else it spills
         plan.tiles_per_stage = tiles;
+        choose_registers(plan, architecture);
+        if (!fits_registers(plan)) continue;
         plan.stage = layout_of_boxes(plan);
         for (plan.stages = kMostStages; plan.stages >= fewest; --plan.stages) {
           plan.shared_memory = shared_memory_for(plan, plan.stages);
-          if (resident_blocks(architecture, plan.threads(), plan.counted_registers, plan.shared_memory) > 0) return;
+          const int registers = plan.attend_registers > 0 ? 0 : plan.counted_registers;
+          if (resident_blocks(architecture, plan.threads(), registers, plan.shared_memory) > 0) return;
         }
       }
     }
@@ -238,9 +261,10 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .constant("kScratchAt", plan.scratch_at(plan.stages))
         .constant("kScratchBytes", plan.scratch_bytes())
         .constant("kCopyWarps", plan.copy_warps)
+        .constant("kCopyRegisters", plan.copy_registers)
+        .constant("kAttendRegisters", plan.attend_registers)
         .constant("kSegments", Plan::kSegments)
         .constant("kMostBlocks", kMostBlocks)
-        .constant("kWarpsLog2", std::countr_zero(static_cast<unsigned>(plan.warps)))
         .constant("kFlushStages", plan.flush_stages());
   } else {
     header.constant("kCopyBytes", plan.copy_bytes)

@@ -47,11 +47,12 @@ Decision operand_decision(const GqaDecode& descriptor) {
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   if (plan.family == Family::sm90) {
-    return {"copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
-            fmt::format(
-                "{} rows of {} bytes side by side, one for each warp; 16 bytes per lane where they do not follow one "
-                "another in the cache, and at a sequence's end",
-                plan.warps, descriptor.row_bytes())};
+    return {
+        "copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
+        fmt::format(
+            "{} rows of {} bytes side by side, one for each warp, or those of a few KV heads; 16 bytes per lane where "
+            "they do not follow one another in the cache, and at a sequence's end",
+            plan.warps, descriptor.row_bytes())};
   }
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
@@ -62,23 +63,26 @@ Tile stage_tile(const Plan& plan) {
   if (plan.family != Family::sm90) {
     return {"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)};
   }
-  return {fmt::format("stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
-                      plan.stage.rows, plan.warps),
-          plan.stage, stage_accesses(plan)};
+  return {
+      fmt::format("stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
+                  plan.stage.rows, plan.warps),
+      plan.stage, stage_accesses(plan)};
 }
 
 Decision stage_decision(const Plan& plan) {
   const codegen::TileLayout& stage = plan.stage;
-  const std::string value = fmt::format("{} bytes, {} rows of keys and of values, {} from row to row, {}",
-                                        plan.stage_bytes(), 16 * plan.tiles_per_stage, stage.pitch,
-                                        swizzle_text(stage.swizzle));
+  const std::string value =
+      fmt::format("{} bytes, {} rows of keys and of values, {} from row to row, {}", plan.stage_bytes(),
+                  16 * plan.tiles_per_stage, stage.pitch, swizzle_text(stage.swizzle));
   if (plan.family != Family::sm90) {
     return {"stage", value, "the simplest layout with the fewest wavefronts over the accesses below"};
   }
+  const int part = 16 << stage.swizzle.bits;
   if (stage.part_bytes == 0) {
-    return {"stage", value, "the swizzle of tensor maps, which sets rows of an odd number of those parts in different banks"};
+    return {"stage", value,
+            fmt::format("the swizzle of tensor maps; of an odd number of {} bytes, rows differ in it", part)};
   }
-  return {"stage", fmt::format("{}, in {} parts of {} bytes", value, stage.row_bytes / stage.part_bytes, stage.part_bytes),
+  return {"stage", fmt::format("{}, in {} parts of {} bytes", value, stage.row_bytes / part, part),
           "the swizzle of tensor maps, in which whole rows of an even number of those parts would not differ"};
 }
 
@@ -120,10 +124,15 @@ Decision offset_decision(const Plan& plan) {
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
   const int allowed = std::min(architecture.registers_per_thread,
                                architecture.registers_per_sm / (plan.threads() * plan.blocks_per_sm) / 8 * 8);
-  return {"blocks_per_sm", std::to_string(plan.blocks_per_sm),
-          fmt::format(
-              "{} bytes of shared memory each, and {} registers allowed per thread where the loop keeps about {} live",
-              plan.shared_memory, allowed, plan.counted_registers)};
+  const std::string moved = plan.attend_registers == 0
+                                ? ""
+                                : fmt::format(" ({} after those that copy have given theirs but {})",
+                                              plan.attend_registers, plan.copy_registers);
+  return {
+      "blocks_per_sm", std::to_string(plan.blocks_per_sm),
+      fmt::format("{} bytes of shared memory each, and {} registers allowed per thread{} where the loop keeps about {} "
+                  "live",
+                  plan.shared_memory, allowed, moved, plan.counted_registers)};
 }
 
 /// As the templates lay it out: a ring of stages per warp, and over the same bytes, after the loop, what the warps hand to
@@ -173,19 +182,18 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   add_tile(report, stage_tile(plan));
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
   report.memory = memory_map(plan);
-  report.decisions = {
-      tile_decision(plan),
-      head_group_decision(plan),
-      operand_decision(descriptor),
-      warp_decision(plan, architecture),
-      copy_decision(plan),
-      stage_decision(plan),
-      {"stages", std::to_string(plan.stages),
-       fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
-                   plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
-                   plan.blocks_per_sm)},
-      block_decision(plan, architecture),
-      split_decision(plan)};
+  report.decisions = {tile_decision(plan),
+                      head_group_decision(plan),
+                      operand_decision(descriptor),
+                      warp_decision(plan, architecture),
+                      copy_decision(plan),
+                      stage_decision(plan),
+                      {"stages", std::to_string(plan.stages),
+                       fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
+                                   plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
+                                   plan.blocks_per_sm)},
+                      block_decision(plan, architecture),
+                      split_decision(plan)};
   if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
   explain_conflicts(plan);
   const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";

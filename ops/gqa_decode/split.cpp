@@ -3,11 +3,13 @@
 // Family sm80 cuts every sequence into the same number of splits: choose_splits. Family sm90 gives every block an even share:
 // templates/even_share.h, by the kernel itself where the lengths are on the device.
 #include <cubit/gqa_decode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 
@@ -62,27 +64,69 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
                    const runtime::DeviceFacts& device) {
   Split split;
   split.splits = arguments.splits > 0 ? arguments.splits : choose_splits(plan, sequences, arguments.max_length, device);
-  require_argument(split.splits == 1 || sequences <= kCounters, "splits",
-                   "more than one needs a counter per sequence, KV head and head group, of which there are 4096",
-                   arguments.splits);
+  if (split.splits > 1 && sequences > kCounters) {
+    throw Failure(Status::invalid_argument,
+                  fmt::format("splits = {} of {} sequences (batch * kv_heads * head groups)", split.splits, sequences),
+                  fmt::format("more than one split needs a counter for each, and there are {}", kCounters),
+                  "accepted: 0, which leaves the choice to cubit, and 1");
+  }
   split.blocks = sequences * split.splits;
   split.slots = split.splits > 1 ? split.blocks : 0;
   return split;
 }
 
-/// KV heads that a block takes together: so many that boxes can be copied, unless the sequences then have so many parts that
-/// merging them costs more. In stages of a block, as an H200 has shown: other copies take twice as long, and the end of a
-/// split sequence the time of three, with more parts and more heads that of up to ten.
+/// The end of a sequence of which `slots` blocks share `sequences`: the warps' results, and where it is split one step of
+/// merging for up to 16 parts, else two, each for a few heads after the other with loads of 8 parts at a time.
+double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots) {
+  constexpr double kBlock = 0.8;      // microseconds
+  constexpr double kCounter = 0.7;    // its way to the L2 and back
+  constexpr double kRoundTrip = 0.8;  // of loads
+  const auto parts = static_cast<int>(slots / sequences);
+  if (parts <= 1) return kBlock;
+  const int items = span * plan.heads_per_block * plan.descriptor.head_dim / 4;
+  const int at_once = 32 * plan.warps;
+  const int round_trips = (items + at_once - 1) / at_once * ((parts + 7) / 8);
+  if (parts <= 16) return kBlock + kCounter + round_trips * kRoundTrip;
+  return kBlock + 2 * kCounter + (items + at_once - 1) / at_once * (2 + (parts / 12 + 7) / 8) * kRoundTrip;
+}
+
+/// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One if the rows of all
+/// warps follow one another, else one per span if its rows do and are whole parts of the stage's; 0: there are none.
+int count_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
+  const int element = cache_element_bytes(plan.descriptor);
+  const std::int64_t row = plan.descriptor.row_bytes() / element;
+  // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.
+  const auto is_stride = [&](std::int64_t stride, std::int64_t entries) {
+    return entries == 1 || (stride > 0 && stride < kStrideLimit / element);
+  };
+  bool heads_follow = true;
+  bool tokens_follow = true;
+  for (const auto* strides : {&arguments.key_strides, &arguments.value_strides}) {
+    const auto& [sequence, token, head] = *strides;
+    heads_follow = heads_follow && (span == 1 || head == row) && token > 0 &&
+                   is_stride(head * span, arguments.kv_heads / span) && is_stride(sequence, arguments.batch);
+    tokens_follow = tokens_follow && (span == plan.warps || token == span * row);
+  }
+  if (!heads_follow || arguments.max_length < plan.chunk_tokens() / span) return 0;
+  if (tokens_follow) return 1;
+  const int part = plan.stage.part_bytes;
+  return part > 0 && span * plan.descriptor.row_bytes() % part == 0 ? plan.warps / span : 0;
+}
+
+/// KV heads that a block takes together. A larger span is fewer sequences with more parts each, and more of its heads are
+/// merged one after the other; a smaller one may leave no boxes to copy. In microseconds, as an H200 has shown.
 int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int slots) {
+  constexpr double kBytesPerMicrosecond = 35e3;  // of a block
+  constexpr double kPieces = 1.8;                // times as long as boxes
   const std::int64_t heads = count_sequences(plan, arguments);
   const double stages = static_cast<double>(heads) * arguments.max_length / plan.chunk_tokens() / slots;
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
   for (int span = plan.warps; span >= 1; span /= 2) {
     if (arguments.kv_heads % span != 0) continue;
-    const std::int64_t parts = std::max<std::int64_t>(slots * span / heads, 1);
-    const double merge = parts == 1 ? 1 : std::min(3 + static_cast<double>(parts * span) / 32, 10.0);
-    const double cost = std::max(stages, 1.0) * (has_boxes(plan, arguments, span) ? 1 : 2) + merge;
+    const double copies = std::max(stages, 1.0) * plan.stage_bytes() / kBytesPerMicrosecond *
+                          (count_boxes(plan, arguments, span) > 0 ? 1 : kPieces);
+    const double cost = copies + merge_time(plan, heads / span, span, slots);
     if (cost >= best_cost) continue;
     best = span;
     best_cost = cost;
@@ -101,14 +145,19 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
   Split split;
   split.splits = arguments.splits;
   split.span = span;
+  split.boxes = count_boxes(plan, arguments, span);
   const std::int64_t sequences = count_sequences(plan, arguments) / split.span;
   const int stage_tokens = plan.chunk_tokens() / split.span;
   const int longest = std::max(1, (arguments.max_length + stage_tokens - 1) / stage_tokens);
   const int flush = plan.flush_stages();
   const std::int64_t parts = std::max(arguments.splits, 1);
-  require_argument(sequences * (std::max<std::int64_t>(longest, parts) + flush) <= std::numeric_limits<int>::max(),
-                   "max_length", "batch * kv_heads * max_length must be below 2^31 stages of the plan",
-                   arguments.max_length);
+  if (sequences * (std::max<std::int64_t>(longest, parts) + flush) > std::numeric_limits<int>::max()) {
+    throw Failure(Status::invalid_argument,
+                  fmt::format("batch = {}, kv_heads = {}, max_length = {}", arguments.batch, arguments.kv_heads,
+                              arguments.max_length),
+                  fmt::format("family sm90 counts a launch's stages, of {} tokens here, in 31 bits", stage_tokens),
+                  "a smaller bound on the length, fewer sequences per launch, or family=sm80");
+  }
   const auto count = static_cast<int>(sequences);
   if (arguments.splits > 0) {
     const int units = count * arguments.splits;
@@ -127,21 +176,6 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
 }
 
 }  // namespace
-
-bool has_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const std::int64_t row = plan.descriptor.row_bytes() / cache_element_bytes(plan.descriptor);
-  // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.
-  const auto is_stride = [&](std::int64_t stride, std::int64_t entries) {
-    return entries == 1 || (stride > 0 && stride < kStrideLimit / cache_element_bytes(plan.descriptor));
-  };
-  const auto follow = [&](const std::int64_t(&strides)[3]) {
-    const bool heads_follow = span == 1 || strides[2] == row;
-    const bool tokens_follow = span == plan.warps || strides[1] == span * row;
-    return heads_follow && tokens_follow && strides[1] > 0 && is_stride(strides[2] * span, arguments.kv_heads / span) &&
-           is_stride(strides[0], arguments.batch);
-  };
-  return follow(arguments.key_strides) && follow(arguments.value_strides);
-}
 
 std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
   return std::int64_t{arguments.batch} * arguments.kv_heads * plan.head_groups;

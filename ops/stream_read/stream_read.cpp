@@ -1,17 +1,13 @@
 #include "ops/stream_read/stream_read.hpp"
 
 #include <cubit/stream_read.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.hpp"
-#include "codegen/plan_header.hpp"
 #include "ops/argument_checks.hpp"
-#include "ops/fields.hpp"
-#include "ops/random.hpp"
-#include "templates/embedded.hpp"
+#include "ops/stream_buffer.hpp"
 #include "templates/stream_read_arguments.h"
 
 namespace cubit::ops {
@@ -19,42 +15,21 @@ namespace {
 
 static_assert(CUBIT_STREAM_READ_SLOTS == kStreamReadSlots);
 
-constexpr int kThreads = 512;
-
-struct StreamRead {
-  int blocks_per_sm = 4;
-};
-
-const std::vector<Field<StreamRead>>& stream_read_fields() {
-  static const std::vector<Field<StreamRead>> table = {number_field<StreamRead>(
-      {"blocks_per_sm", "2, 4, 8", "4", "blocks of 512 threads per SM"}, &StreamRead::blocks_per_sm, {2, 4, 8})};
-  return table;
-}
-
-std::string text_of(const StreamRead& descriptor) {
-  if (descriptor.blocks_per_sm == StreamRead{}.blocks_per_sm) return "stream_read";
-  return fmt::format("stream_read:blocks_per_sm={}", descriptor.blocks_per_sm);
-}
+constexpr std::string_view kName = "stream_read";
 
 class StreamReadSpecialisation final : public Specialisation {
  public:
-  StreamReadSpecialisation(StreamRead descriptor, const codegen::Architecture& architecture) : descriptor_(descriptor) {
-    codegen::PlanHeader header(text_of(descriptor));
-    header.constant("kThreads", kThreads);
-    source_ = codegen::assemble(text_of(descriptor), templates::find("stream_read.cuh"), header.text(), architecture,
-                                "stream_read", {kThreads, 0}, templates::embedded());
-    report_.family = "stream_read";
-    report_.decisions.push_back({"blocks_per_sm", std::to_string(descriptor.blocks_per_sm), "as the descriptor asks"});
-    report_.decisions.push_back({"threads", std::to_string(kThreads), "with 4 loads of 16 bytes in flight each"});
-  }
+  StreamReadSpecialisation(const StreamDescriptor& descriptor, const codegen::Architecture& architecture)
+      : descriptor_(descriptor),
+        source_(stream_source(kName, descriptor, architecture)),
+        report_(stream_report(kName, descriptor, "4 loads of 16 bytes")) {}
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return report_; }
   std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
   Launch encode(const void* public_arguments, void*, std::size_t, const runtime::DeviceFacts& device) const override {
     const auto& arguments =
         checked_arguments<cubit_stream_read_arguments>(public_arguments, "cubit_stream_read_arguments");
-    require_argument(arguments.bytes >= 0 && arguments.bytes % 16 == 0, "bytes", "it must be a multiple of 16",
-                     arguments.bytes);
+    require_stream_bytes(arguments.bytes);
     require_pointer(arguments.source != nullptr || arguments.bytes == 0, "source");
     require_pointer(arguments.checksums != nullptr, "checksums");
     require_alignment("checksums", arguments.checksums, nullptr, 0, 4, 4);
@@ -62,14 +37,14 @@ class StreamReadSpecialisation final : public Specialisation {
     Launch launch;
     const StreamReadArguments parameters{arguments.source, arguments.bytes / 4, arguments.checksums};
     const int blocks = std::min(device.multiprocessors * descriptor_.blocks_per_sm, kStreamReadSlots);
-    launch.shape = {{static_cast<unsigned>(blocks), 1, 1}, kThreads, 0};
+    launch.shape = {{static_cast<unsigned>(blocks), 1, 1}, kStreamThreads, 0};
     launch.parameter_bytes = sizeof parameters;
     std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
     return launch;
   }
 
  private:
-  StreamRead descriptor_;
+  StreamDescriptor descriptor_;
   codegen::KernelSource source_;
   PlanReport report_;
 };
@@ -78,10 +53,6 @@ class StreamReadProblem final : public Problem {
  public:
   explicit StreamReadProblem(std::vector<char> data) : data_(std::move(data)) {
     const auto bytes = static_cast<std::int64_t>(data_.size());
-    if (bytes == 0 || bytes % 16 != 0) {
-      throw Failure(Status::invalid_argument, fmt::format("a source of {} bytes", bytes),
-                    "it must be a positive multiple of 16 bytes");
-    }
     inputs_.push_back({"source", "U8", {bytes}, {1}, data_.data()});
     outputs_.push_back({"checksums", "U32", {kStreamReadSlots}, {1}, nullptr});
   }
@@ -90,10 +61,7 @@ class StreamReadProblem final : public Problem {
   std::size_t bytes_read() const override { return data_.size(); }
   std::size_t bytes_written() const override { return 4 * kStreamReadSlots; }
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
-    if (device_data.size() != 2) {
-      throw Failure(Status::invalid_argument, fmt::format("{} device addresses", device_data.size()),
-                    "stream_read has one input and one output");
-    }
+    require_stream_tensors(kName, device_data.size());
     const cubit_stream_read_arguments arguments{sizeof(cubit_stream_read_arguments), device_data[0],
                                                 static_cast<std::int64_t>(data_.size()),
                                                 static_cast<std::uint32_t*>(device_data[1])};
@@ -126,54 +94,31 @@ class StreamReadProblem final : public Problem {
 
 class StreamReadOperator final : public Operator {
  public:
-  std::string_view name() const override { return "stream_read"; }
+  std::string_view name() const override { return kName; }
   std::string_view summary() const override {
     return "a plain read of a buffer: the floor that benchmarks compare with";
   }
-  std::vector<FieldHelp> fields() const override { return {stream_read_fields()[0].help}; }
+  std::vector<FieldHelp> fields() const override { return {stream_fields()[0].help}; }
   std::string tensors_help() const override {
     return "source [bytes] U8, a multiple of 16\nchecksums [4096] U32: their exclusive or is that of the source's "
            "words";
   }
   std::string random_help() const override { return "bytes (a multiple of 16)"; }
   std::string canonical(std::string_view text) const override {
-    return text_of(parse_fields(text, stream_read_fields()));
+    return stream_text(kName, parse_fields(text, stream_fields()));
   }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
-    return std::make_shared<StreamReadSpecialisation>(parse_fields(text, stream_read_fields()), architecture);
+    return std::make_shared<StreamReadSpecialisation>(parse_fields(text, stream_fields()), architecture);
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {
-    parse_fields(text, stream_read_fields());
-    if (inputs.size() != 1 || inputs[0].name != "source" || inputs[0].type != "U8" || !numbers.empty()) {
-      throw Failure(Status::invalid_argument, "the inputs", "stream_read takes one tensor, source of type U8");
-    }
-    const auto* data = static_cast<const char*>(inputs[0].data);
-    return std::make_unique<StreamReadProblem>(std::vector<char>(data, data + inputs[0].bytes()));
+    parse_fields(text, stream_fields());
+    return std::make_unique<StreamReadProblem>(take_stream_buffer(kName, inputs, numbers));
   }
   std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    parse_fields(text, stream_read_fields());
-    std::size_t bytes = 1 << 20;
-    for (const auto& [name, value] : sizes) {
-      if (name != "bytes" || !(value >= 16 && value <= 64.0 * (1ULL << 30))) {
-        throw Failure(Status::invalid_argument, fmt::format("{} = {}", name, value), "it is not a size of stream_read",
-                      "accepted: bytes from 16 to 64 GiB, a multiple of 16");
-      }
-      bytes = static_cast<std::size_t>(value);
-    }
-    // A block of random bytes, repeated: what is read does not matter, that it is read does.
-    Random random(seed);
-    std::vector<char> data(bytes);
-    const std::size_t block = std::min<std::size_t>(bytes, 1 << 20);
-    for (std::size_t i = 0; i < block; i += 8) {
-      const std::uint64_t word = random.bits();
-      std::memcpy(data.data() + i, &word, std::min<std::size_t>(8, block - i));
-    }
-    for (std::size_t i = block; i < bytes; i += block) {
-      std::memcpy(data.data() + i, data.data(), std::min(block, bytes - i));
-    }
-    return std::make_unique<StreamReadProblem>(std::move(data));
+    parse_fields(text, stream_fields());
+    return std::make_unique<StreamReadProblem>(random_stream_buffer(kName, sizes, seed));
   }
 };
 

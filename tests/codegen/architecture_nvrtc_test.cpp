@@ -76,6 +76,8 @@ constexpr std::array kFeatures = {
             R"(asm volatile("barrier.cluster.arrive;");)"},
     Feature{"wgmma", [](const Architecture& row) { return row.wgmma; },
             R"(asm volatile("wgmma.fence.sync.aligned;");)"},
+    Feature{"register_transfer", [](const Architecture& row) { return row.register_transfer; },
+            R"(asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");)"},
     Feature{"fp8_conversion", [](const Architecture& row) { return row.fp8_conversion; },
             R"(asm volatile("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(p[0]) : "h"((short)p[1]));)"},
 };

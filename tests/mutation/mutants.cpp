@@ -16,9 +16,9 @@ namespace cubit::tests {
 namespace {
 
 constexpr const char* kPipeline = "pipeline";
-constexpr const char* kRows = "gqa_decode:heads_per_kv=8";
-constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4";
-constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17";  // 9 and 8
+constexpr const char* kRows = "gqa_decode:heads_per_kv=8,family=sm80";
+constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm80";
+constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // 9 and 8
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
@@ -70,8 +70,8 @@ constexpr Mutant kMutants[] = {
     {"bulk_too_few_bytes", kBulk, kSplit, "sm90_gqa_decode.cuh", "expect_bytes(full, 2 * kHalfStage);",
      "expect_bytes(full, 2 * kHalfStage - 16);", "bytes", kHangs},
     {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh",
-     "copy_async<16>(dst + place, src + byte, at < rows);", "if (at < rows) copy_async<16>(dst + place, src + byte);",
-     "nobody has written", kGlobalOnly},
+     "copy_async<16>(dst + place, src + byte, token < tokens);",
+     "if (token < tokens) copy_async<16>(dst + place, src + byte);", "nobody has written", kGlobalOnly},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 

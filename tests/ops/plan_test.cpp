@@ -138,8 +138,8 @@ TEST(GqaPlan, NoWarpsRowsMeetInABank) {
 
 TEST(GqaPlan, GivesAReasonForEveryDecision) {
   for (const char* name : kArchitectures) {
-    const auto plan =
-        gqa_decode::make_plan(gqa_decode::parse("gqa_decode:heads_per_kv=8"), codegen::find_architecture(name));
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse("gqa_decode:heads_per_kv=8,family=sm80"),
+                                            codegen::find_architecture(name));
     for (const char* expected :
          {"tile", "operands", "warps", "copy", "copy offsets", "stage", "stages", "blocks_per_sm"}) {
       EXPECT_NE(reason_of(plan, expected), "") << expected;
@@ -217,7 +217,7 @@ TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
 TEST(GqaPlan, SaysWhyOtherFamiliesWereNotChosen) {
   for (const char* name : kArchitectures) {
     const auto plan = gqa_decode::make_plan(GqaDecode{}, codegen::find_architecture(name));
-    EXPECT_EQ(plan.report.family, "sm80_gqa_decode");
+    EXPECT_EQ(plan.report.family, name == std::string_view("sm_90a") ? "sm90_gqa_decode" : "sm80_gqa_decode");
     ASSERT_EQ(plan.report.rejections.size(), 2u);
     for (const Rejection& rejection : plan.report.rejections) {
       EXPECT_NE(rejection.family, plan.report.family);

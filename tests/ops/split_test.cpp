@@ -120,6 +120,45 @@ TEST(GqaSplit, KvHeadsTogetherWhereThatIsWorthIt) {
   EXPECT_EQ(split_of(apart).span, 1) << "their rows do not follow one another";
 }
 
+/// 8 KV heads of 256-byte rows, one after another.
+cubit_gqa_decode_arguments eight_wide_heads(int batch, int max_length) {
+  auto arguments = eight_heads(batch, max_length);
+  for (std::int64_t(*strides)[3] : {&arguments.key_strides, &arguments.value_strides}) {
+    (*strides)[0] = std::int64_t{1024} * max_length;
+    (*strides)[1] = 1024;
+    (*strides)[2] = 128;
+  }
+  return arguments;
+}
+
+TEST(GqaSplit, RowsOfWholePartsNeedNoSpan) {
+  const Plan plan = plan_of("gqa_decode:heads_per_kv=4,family=sm90");
+  for (const int batch : {1, 16}) {
+    const Split split = choose_split(plan, eight_wide_heads(batch, 8192), h200());
+    EXPECT_EQ(split.span, 1) << batch;
+    EXPECT_EQ(split.boxes, 8) << batch;
+  }
+}
+
+TEST(GqaSplit, BoxesWhereRowsFollowOneAnother) {
+  const auto boxes = [](const char* text, const cubit_gqa_decode_arguments& arguments) {
+    return choose_split(plan_of(text), arguments, h200()).boxes;
+  };
+  const char* const wide = "gqa_decode:heads_per_kv=4,family=sm90";
+  EXPECT_EQ(split_of(eight_heads(16, 8192)).boxes, 1) << "all warps' rows";
+  EXPECT_EQ(split_of(eight_heads(1, 8192)).boxes, 0) << "one head's are 80 bytes, no whole parts of 128";
+  auto one = eight_wide_heads(16, 8192);
+  one.kv_heads = 1;
+  EXPECT_EQ(boxes(wide, one), 8) << "tokens lie apart";
+  one.key_strides[1] = one.value_strides[1] = 128;
+  EXPECT_EQ(boxes(wide, one), 1) << "tokens follow one another";
+  one.value_strides[1] = 256;
+  EXPECT_EQ(boxes(wide, one), 8) << "of keys, but not of values";
+  one.value_strides[1] = 0;
+  EXPECT_EQ(boxes(wide, one), 0) << "a tensor map has no stride of 0";
+  EXPECT_EQ(boxes(wide, eight_wide_heads(1, 100)), 0) << "no stage is full";
+}
+
 TEST(GqaSplit, WorkspaceIsEnoughForAnyStrides) {
   const Plan plan = plan_of(kSm90);
   for (const int batch : {1, 16}) {
@@ -153,8 +192,9 @@ TEST(GqaSplit, WhatCannotBeIsRefused) {
   for (const Refused& refused :
        {Refused{kSm90, bounds(1, 100, -1), "splits = -1: it must be from 0 to 256"},
         Refused{kSm90, bounds(1, 100, 257), "splits = 257: it must be from 0 to 256"},
-        Refused{kSm80, bounds(5000, 100, 2), "splits = 2: more than one needs a counter"},
-        Refused{kSm90, bounds(1000, 2147479551), "max_length = 2147479551: batch * kv_heads * max_length"}}) {
+        Refused{kSm80, bounds(5000, 100, 2), "splits = 2 of 5000 sequences"},
+        Refused{kSm90, bounds(1000, 2147479551),
+                "max_length = 2147479551: family sm90 counts a launch's stages, of 256 tokens"}}) {
     try {
       choose_split(plan_of(refused.text), refused.arguments, h200());
       ADD_FAILURE() << refused.why;
