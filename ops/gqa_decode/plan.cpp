@@ -25,7 +25,7 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
 }
 
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (!architecture.bulk_copy) return "it needs cp.async.bulk, which sm_90 brought";
+  if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
   return why_not_bulk_copies(descriptor);
 }
 

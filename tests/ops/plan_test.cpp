@@ -209,7 +209,7 @@ TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
     EXPECT_EQ(failure.status(), Status::unsupported);
     EXPECT_STREQ(failure.what(),
                  "gqa_decode for sm_75: no kernel family runs there (sm80_gqa_decode: it needs cp.async, which sm_80 "
-                 "brought; sm90_gqa_decode: it needs cp.async.bulk, which sm_90 brought; sm75_gqa_decode: this "
+                 "brought; sm90_gqa_decode: it needs cp.async.bulk.tensor, which sm_90 brought; sm75_gqa_decode: this "
                  "version of cubit has no kernel of it yet); accepted: sm_80 and later");
   }
 }

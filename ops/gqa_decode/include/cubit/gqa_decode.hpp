@@ -21,7 +21,7 @@ enum class Element { bf16, fp16 };
 enum class Family {
   automatic,  ///< the architecture's own, see `cubit explain`
   sm80,       ///< cp.async, ldmatrix, mma.sync
-  sm90,       ///< bulk copies, transaction barriers, even shares
+  sm90,       ///< copies of boxes by tensor maps, transaction barriers, even shares
 };
 
 /// Attention of one new token per sequence over a KV cache.
