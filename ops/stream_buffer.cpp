@@ -23,9 +23,9 @@ void require_whole_pieces(std::size_t bytes) {
 }  // namespace
 
 const std::vector<Field<StreamDescriptor>>& stream_fields() {
-  static const std::vector<Field<StreamDescriptor>> table = {
-      number_field<StreamDescriptor>({"blocks_per_sm", "2, 4, 8", "4", fmt::format("blocks of {} threads per SM", kStreamThreads)},
-                                     &StreamDescriptor::blocks_per_sm, {2, 4, 8})};
+  static const std::vector<Field<StreamDescriptor>> table = {number_field<StreamDescriptor>(
+      {"blocks_per_sm", "2, 4, 8", "4", fmt::format("blocks of {} threads per SM", kStreamThreads)},
+      &StreamDescriptor::blocks_per_sm, {2, 4, 8})};
   return table;
 }
 
@@ -47,7 +47,8 @@ PlanReport stream_report(std::string_view name, const StreamDescriptor& descript
   PlanReport report;
   report.family = name;
   report.decisions.push_back({"blocks_per_sm", std::to_string(descriptor.blocks_per_sm), "as the descriptor asks"});
-  report.decisions.push_back({"threads", std::to_string(kStreamThreads), fmt::format("with {} in flight each", in_flight)});
+  report.decisions.push_back(
+      {"threads", std::to_string(kStreamThreads), fmt::format("with {} in flight each", in_flight)});
   return report;
 }
 
@@ -62,7 +63,8 @@ std::vector<char> take_stream_buffer(std::string_view name, std::span<const Tens
   }
   if (inputs.size() != 1 || inputs[0].name != "source" || inputs[0].type != "U8") {
     std::string given;
-    for (const Tensor& tensor : inputs) given += fmt::format("{}{} {}", given.empty() ? "" : ", ", tensor.name, tensor.type);
+    for (const Tensor& tensor : inputs)
+      given += fmt::format("{}{} {}", given.empty() ? "" : ", ", tensor.name, tensor.type);
     throw Failure(Status::invalid_argument, given.empty() ? "no inputs" : fmt::format("the inputs {}", given),
                   fmt::format("{} takes one tensor", name), "accepted: source of type U8");
   }
