@@ -8,22 +8,21 @@
 //
 //                     kTileM rows: 8 per product
 //                   +-----------+
-//     256 columns:  |  warp 0   |   64 columns, 4 tiles of 16: the halves' columns stand in rows 0-7 and 8-15 of a tile
-//                   |  warp 1   |
-//                   |  warp 2   |   Where kTileM > 32, four more warps take the same columns and the other rows.
-//                   |  warp 3   |   Gated: the second half of a warp's columns is args.n / 2 further on.
+//     256 columns:  |  warp 0   |   32 columns, two tiles of 16; a lane has four columns and two rows of 8
+//                   |    …      |   Where kTileM > 32, eight more warps take the same columns and the other rows.
+//                   |  warp 7   |   Gated: the second 128 columns are args.n / 2 further on than the first.
 //                   +-----------+
 //
-// A stage is 128 k's. Within a group products of nibbles accumulate in fp32; one more product per step, with ones for the
-// weights, sums the activations. At the group's end  sum += scale · (product - zero · sum of activations).
+// A stage is 128 k's. An operand is a nibble less its zero, which is exact; within a group products accumulate in fp32, and at
+// its end  sum += scale · product.
 //
 // Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is all
-// of k, its scales and zeros, then one word for last_block.
+// of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
 //
 // Who waits for whom: a thread's copies are complete after wait_copies, other threads' after the __syncthreads that follows;
-// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Splits: every block
-// stores its accumulators; the block that is last at its tile's counter adds all of them in order of their split, so the
-// result does not depend on who was last, and sets the counter back to zero.
+// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Splits: every warp stores
+// its accumulators; of the warps that have the same columns and rows the last at their counter adds all in order of their
+// split, so the result does not depend on who was last, and sets the counter back to zero.
 //
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
@@ -38,7 +37,7 @@
 
 #include "copies.cuh"
 #include "mma.cuh"
-#include "split_kv.cuh"
+#include "split_k.cuh"
 #include "types.cuh"
 #include "w4_ordered.cuh"
 #include "w4_values.cuh"
@@ -56,21 +55,27 @@ constexpr int kRowTiles = plan::kTileM / 8 / kRowWarps;  // of 8 rows, per warp
 constexpr bool kWholeK = plan::kGroup == 0;              // one group
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
+constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 // With more rows, the next group's loads beside this one's sums would spill.
 constexpr int kUnrolledGroups = kRowTiles == 1 ? kStageGroups : 1;
 static_assert(kRowWarps * gemm_lanes::kColumnWarps == plan::kWarps && kRowTiles * kRowWarps * 8 == plan::kTileM);
 
-/// Accumulators of a warp, [rows / 8][tile][element of the product's].
-using Sums = float[kRowTiles][4][4];
+/// Accumulators of 8 rows and of all rows of a warp, [tile][element of the product's].
+using RowSums = float[2][4];
+using Sums = RowSums[kRowTiles];
+
+constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kRowTiles;
+constexpr int kPairs = gemm_lanes::kColumnWarps / 2;  // gated: of warps of gates and of what they are for
+constexpr int kPartsAtOnce = 8;                       // in flight together
 
 /// The column of the weights at a place of the block's 256, or -1 where there is none.
 __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int place) {
   const int block = static_cast<int>(blockIdx.y) * gemm_lanes::kBlockColumns;
   if constexpr (plan::Epilogue::kGated) {
     const int half = args.n / 2;
-    const int column = block / 2 + place / 64 * 32 + place % 32;
-    return column < half ? column + place / 32 % 2 * half : -1;
+    const int column = block / 2 + place % (gemm_lanes::kBlockColumns / 2);
+    return column < half ? column + place / (gemm_lanes::kBlockColumns / 2) * half : -1;
   } else {
     return block + place < args.n ? block + place : -1;
   }
@@ -120,7 +125,7 @@ class Fetcher {
   static constexpr int kWordPieces = Format::kWordRowBytes / plan::kCopyBytes;  // of a row
   static constexpr int kPieceColumns = gemm_lanes::kBlockColumns / kWordPieces;
   static constexpr int kActivationPieces = gemm_lanes::kActivationBytes / 16;
-  static_assert(kThreads % kWordPieces == 0 && plan::kTileM * kActivationPieces % kThreads == 0);
+  static_assert(kThreads % kWordPieces == 0 && kThreads % kActivationPieces == 0);
 
   __device__ __forceinline__ void fetch_words(uint32 stage, int first) const {
     const int thread = static_cast<int>(thread_index());
@@ -129,7 +134,7 @@ class Fetcher {
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < Format::kWordRows * kWordPieces / kThreads; ++i) {
       const gemm_lanes::Place at = gemm_lanes::copied_piece(i, thread, kThreads, kWordPieces, plan::kCopyBytes);
-      const bool valid = has_words_ && at.row < rows;
+      const bool valid = has_words_ && (kWholeStages || at.row < rows);
       copy_async<plan::kCopyBytes>(stage + plan::word_stage(at.row, at.byte), src, valid);  // access: cp.async of words
       src += kThreads / kWordPieces * word_stride_;
     }
@@ -138,9 +143,10 @@ class Fetcher {
   __device__ __forceinline__ void fetch_activations(uint32 stage, int first) const {
     const int thread = static_cast<int>(thread_index());
 #pragma unroll
-    for (int i = 0; i < plan::kTileM * kActivationPieces / kThreads; ++i) {
+    for (int i = 0; i * kThreads < plan::kTileM * kActivationPieces; ++i) {
       const gemm_lanes::Place at = gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
-      const bool valid = at.row < rows_ && first + at.byte / 2 < args_.k;
+      if (kThreads > plan::kTileM * kActivationPieces && at.row >= plan::kTileM) break;
+      const bool valid = at.row < rows_ && (kWholeStages || first + at.byte / 2 < args_.k);
       const char* const src = activations_ + at.row * args_.activation_stride + 2 * static_cast<int64>(first) + at.byte;
       const uint32 dst = stage + plan::activation_stage(at.row, at.byte);
       copy_async<16>(dst, src, valid);  // access: cp.async of activations
@@ -159,104 +165,88 @@ class Fetcher {
 
 /// A warp's place in its block.
 struct WarpPlace {
-  int columns;  // which 64 of them
+  int columns;  // which 32 of them
   int rows;     // its first tile of 8
 };
 
 template <int kProduct, int kTile>
-__device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const uint32 (&b)[kRowTiles][4],
-                                              Sums& products) {
+__device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const GroupZeros& zeros,
+                                              const uint32 (&b)[kRowTiles][4], Sums& products) {
   uint32 a[4];
-  Format::operand<kProduct, kTile>(a, weights);
+  Format::operand<kProduct, kTile>(a, weights, zeros);
 #pragma unroll
   for (int t = 0; t < kRowTiles; ++t)
     mma_m16n8k16<Element>(products[t][kTile], a[0], a[1], a[2], a[3], b[t][2 * kProduct], b[t][2 * kProduct + 1]);
 }
 
 template <int kProduct>
-__device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const uint32 (&b)[kRowTiles][4],
-                                               Sums& products, float (&activations)[kRowTiles][4]) {
-  constexpr uint32 kOne = W4Values<Element>::kOne;
-#pragma unroll
-  for (int t = 0; t < kRowTiles; ++t)
-    mma_m16n8k16<Element>(activations[t], kOne, kOne, kOne, kOne, b[t][2 * kProduct], b[t][2 * kProduct + 1]);
-  multiply_tile<kProduct, 0>(weights, b, products);
-  multiply_tile<kProduct, 1>(weights, b, products);
-  multiply_tile<kProduct, 2>(weights, b, products);
-  multiply_tile<kProduct, 3>(weights, b, products);
+__device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const GroupZeros& zeros,
+                                               const uint32 (&b)[kRowTiles][4], Sums& products) {
+  multiply_tile<kProduct, 0>(weights, zeros, b, products);
+  multiply_tile<kProduct, 1>(weights, zeros, b, products);
 }
 
-/// Products of a group, and the sums of its activations.
-struct GroupSums {
-  Sums products = {};
-  float activations[kRowTiles][4] = {};
+/// products += those of the steps that a stage has of group `group` of its groups. `zeros`: the group's row of them.
+__device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uint32 zeros, const Format::Places& places,
+                                               int group) {
+  GroupZeros group_zeros;
+  Format::load_zeros(group_zeros, zeros, places);
+#pragma unroll
+  for (int i = 0; i < kGroupSteps; ++i) {
+    const int step = group * kGroupSteps + i;
+    Format::Weights weights;
+    Format::load_weights(weights, stage, places, step);
+    uint32 b[kRowTiles][4];
+#pragma unroll
+    for (int t = 0; t < kRowTiles; ++t)
+      Format::load_activations(b[t], stage + plan::kActivationsAt, places, t, step);
+    multiply_tiles<0>(weights, group_zeros, b, products);
+    multiply_tiles<1>(weights, group_zeros, b, products);
+  }
+}
 
-  /// Adds the steps that a stage has of group `group` of its groups.
-  __device__ __forceinline__ void add(uint32 stage, WarpPlace warp, int group) {
+/// sums += scale · products. `scales`: the group's row of them.
+__device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, uint32 scales,
+                                            const Format::Places& places) {
+  GroupScales group_scales;
+  Format::load_scales(group_scales, scales, places);
 #pragma unroll
-    for (int i = 0; i < kGroupSteps; ++i) {
-      const int step = group * kGroupSteps + i;
-      Format::Weights weights;
-      Format::load_weights(weights, stage, warp.columns, step);
-      uint32 b[kRowTiles][4];
+  for (int t = 0; t < kRowTiles; ++t) {
 #pragma unroll
-      for (int t = 0; t < kRowTiles; ++t)
-        Format::load_activations(b[t], stage + plan::kActivationsAt, warp.rows + t, step);
-      multiply_tiles<0>(weights, b, products, activations);
-      multiply_tiles<1>(weights, b, products, activations);
+    for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[t][tile][i] += group_scales.of[2 * tile + i / 2] * products[t][tile][i];
     }
   }
-
-  /// sums += scale · (product - zero · sum of activations), with the factors of row `group` of those in shared memory.
-  __device__ __forceinline__ void finish(Sums& sums, uint32 scales, WarpPlace warp, int group) const {
-    GroupFactors factors;
-    Format::load_factors(factors, scales, scales + plan::kZerosAt - plan::kScalesAt, warp.columns, group);
-#pragma unroll
-    for (int t = 0; t < kRowTiles; ++t) {
-#pragma unroll
-      for (int tile = 0; tile < 4; ++tile) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float shifted = products[t][tile][i] + factors.minus_zero[i / 2][tile] * activations[t][i % 2];
-          sums[t][tile][i] += factors.scale[i / 2][tile] * shifted;
-        }
-      }
-    }
-  }
-};
+}
 
 /// With activation order: adds the products of stage `index`, whose weights become numbers first. A template, because formats by n have
 /// no such words.
 template <class WordsByK>
-__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint32 stage, WarpPlace warp, int index,
-                                            Sums& sums) {
+__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint32 stage, WarpPlace warp,
+                                            const typename WordsByK::Places& places, int index, Sums& sums) {
   const int lane = lane_index();
-  int columns[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half)  // of columns that do not exist, the first one's factors
-    columns[half] = max(0, weight_column(args, 64 * warp.columns + 32 * half + gemm_lanes::first_column(lane)));
+  // Of columns that do not exist, the first one's factors.
+  const int column = max(0, weight_column(args, 32 * warp.columns + gemm_lanes::first_column(lane)));
 #pragma unroll 1
   for (int step = 0; step < gemm_lanes::kStageK / gemm_lanes::kStepK; ++step) {
     typename WordsByK::Weights weights;
-    WordsByK::load_weights(weights, stage, warp.columns, step);
+    WordsByK::load_weights(weights, stage, places, step);
     int groups[8];
-    const int row = index * WordsByK::kWordRows + gemm_lanes::words_by_k(lane, 0, 0, step).row;
+    const int row = index * WordsByK::kWordRows + gemm_lanes::words_by_k(lane, 0, step).row;
     load_groups(groups, args, row, args.k / plan::kGroup);
-    uint32 a[2][2][4][4];  // [half][term][tile][pair]
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a[half], weights.words[half], args, groups,
-                                                                 columns[half]);
+    uint32 a[2][4][4];  // [term][column][pair]
+    dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a, weights.words, args, groups, column);
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
       uint32 b[4];
-      WordsByK::load_activations(b, stage + plan::kActivationsAt, warp.rows + t, step);
+      WordsByK::load_activations(b, stage + plan::kActivationsAt, places, t, step);
 #pragma unroll
-      for (int item = 0; item < 16; ++item) {  // of each tile two products of two terms
+      for (int item = 0; item < 8; ++item) {  // of each tile two products of two terms
         const int tile = item / 4;
         const int j = item % 2 * 2;
-        const auto& low = a[0][item / 2 % 2][tile];
-        const auto& high = a[1][item / 2 % 2][tile];
+        const auto& low = a[item / 2 % 2][2 * tile];
+        const auto& high = a[item / 2 % 2][2 * tile + 1];
         mma_m16n8k16<Element>(sums[t][tile], low[j], high[j], low[j + 1], high[j + 1], b[j], b[j + 1]);
       }
     }
@@ -266,9 +256,11 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint
 /// The block's part of the stages, [first, last).
 __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetcher& fetcher, uint32 stages,
                                      WarpPlace warp, int first, int last, Sums& sums) {
+  constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
+  const Format::Places places = Format::places(warp.columns, warp.rows);
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
   if constexpr (kWholeK) fetcher.fetch_factors(whole_scales, 0, 1, 1);
-  GroupSums whole;
+  Sums whole = {};
   // One loop fills and drains the ring: stage `ahead` is fetched while stage `ahead - (kStages - 1)` is used.
   int fill = 0;
 #pragma unroll 1
@@ -279,79 +271,112 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetch
     commit_copies();
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
     if (ahead - (plan::kStages - 1) < first) continue;
-    const uint32 stage = stages + fill * plan::kStageBytes;
+    const uint32 stage = settled(stages + fill * plan::kStageBytes);
     if constexpr (plan::kActivationOrder) {
-      add_ordered<Format>(args, stage, warp, ahead - (plan::kStages - 1), sums);
+      add_ordered<Format>(args, stage, warp, places, ahead - (plan::kStages - 1), sums);
     } else if constexpr (kWholeK) {
-      whole.add(stage, warp, 0);
+      multiply_group(whole, stage, whole_scales + kZeros, places, 0);
     } else {
 #pragma unroll(kUnrolledGroups)
       for (int group = 0; group < kStageGroups; ++group) {
-        GroupSums of_group;
-        of_group.add(stage, warp, group);
-        of_group.finish(sums, stage + plan::kScalesAt, warp, group);
+        const uint32 scales = stage + plan::kScalesAt + group * gemm_lanes::kScaleBytes;
+        const uint32 zeros = stage + plan::kZerosAt + group * gemm_lanes::kZeroBytes;
+        Sums products = {};
+        multiply_group(products, stage, zeros, places, group);
+        scale_group(sums, products, scales, places);
       }
     }
   }
   wait_copies<0>();
-  if constexpr (kWholeK) whole.finish(sums, whole_scales, warp, 0);
+  if constexpr (kWholeK) scale_group(sums, whole, whole_scales, places);
 }
 
-/// True where this block shall store the output: `sums` are then those of all splits, added in order.
-__device__ __forceinline__ bool merge_splits(const W4a16GemmArguments& args, Sums& sums, uint32* arrived) {
-  constexpr int kItems = 4 * kRowTiles;
-  constexpr int64 kPartBytes = 16 * kItems * kThreads;
-  const int64 tile = blockIdx.y * static_cast<int64>(gridDim.x) + blockIdx.x;
-  char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * thread_index();
-  float4* const own = reinterpret_cast<float4*>(parts + blockIdx.z * kPartBytes);
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    const float(&sum)[4] = sums[item / 4][item % 4];
-    own[item * kThreads] = make_float4(sum[0], sum[1], sum[2], sum[3]);
-  }
-  if (!last_block(args.counters + tile, args.splits, arrived, [] { __syncthreads(); })) return false;
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[item / 4][item % 4][i] = 0.f;
-  }
-#pragma unroll 1
-  for (int split = 0; split < args.splits; ++split) {
-#pragma unroll
-    for (int item = 0; item < kItems; ++item) {
-      const float4 part = load_partial4(parts + split * kPartBytes + 16 * kThreads * item);
-      float(&sum)[4] = sums[item / 4][item % 4];
-      sum[0] += part.x;
-      sum[1] += part.y;
-      sum[2] += part.z;
-      sum[3] += part.w;
-    }
-  }
-  return true;
-}
-
-/// Four neighbouring columns of one row per store, or gated, of the gate and the columns that it is for.
-__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, WarpPlace warp, int first_row,
-                                             Sums& sums) {
-  constexpr int kHalves = plan::Epilogue::kGated ? 1 : 2;
+/// Rows `row` to `row` + 7 of the output, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of what they
+/// are for.
+__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, WarpPlace warp, int row, RowSums& sums,
+                                           RowSums& ups) {
   const int lane = lane_index();
+  const int column = weight_column(args, 32 * warp.columns + gemm_lanes::first_column(lane));
+  Format::arrange(sums);
+  if constexpr (plan::Epilogue::kGated) Format::arrange(ups);
 #pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
-    Format::arrange(sums[t]);
+  for (int i = 0; i < 2; ++i) {
+    const int own_row = row + 2 * (lane % 4) + i;
+    if (own_row >= args.m || column < 0) continue;
+    const float values[4] = {sums[0][i], sums[0][2 + i], sums[1][i], sums[1][2 + i]};
+    const float up_values[4] = {ups[0][i], ups[0][2 + i], ups[1][i], ups[1][2 + i]};
+    plan::Epilogue::store(args, own_row, column, values, up_values);
+  }
+}
+
+/// Without splits. Gated, the warps of the second 128 columns hand their sums to those of the first.
+__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, uint32 shared, WarpPlace warp, int first_row,
+                                             Sums& sums) {
+  if constexpr (plan::Epilogue::kGated) {
+    const bool is_gate = warp.columns < kPairs;
+    const int pair = warp_index() / gemm_lanes::kColumnWarps * kPairs + warp.columns % kPairs;
+    const uint32 own = shared + pair * kWarpSumsBytes + 16 * lane_index();
+    __syncthreads();  // nobody still reads the stages
+    if (!is_gate) {
 #pragma unroll
-    for (int i = 0; i < 2 * kHalves; ++i) {
-      const int row = first_row + 8 * (warp.rows + t) + 2 * (lane % 4) + i % 2;
-      const int column = weight_column(args, 64 * warp.columns + 32 * (i / 2) + gemm_lanes::first_column(lane));
-      if (row >= args.m || column < 0) continue;
-      float values[4];
-      float ups[4];
-#pragma unroll
-      for (int tile = 0; tile < 4; ++tile) {
-        values[tile] = sums[t][tile][i];
-        ups[tile] = sums[t][tile][2 + i % 2];
+      for (int i = 0; i < 2 * kRowTiles; ++i) {
+        const float(&sum)[4] = sums[i / 2][i % 2];
+        store_shared(own + 16 * kWarpSize * i, make_float4(sum[0], sum[1], sum[2], sum[3]));
       }
-      plan::Epilogue::store(args, row, column, values, ups);
     }
+    __syncthreads();
+    if (!is_gate) return;
+#pragma unroll
+    for (int t = 0; t < kRowTiles; ++t) {
+      uint32 words[2][4];
+      load_shared(words[0], own + 16 * kWarpSize * (2 * t));
+      load_shared(words[1], own + 16 * kWarpSize * (2 * t + 1));
+      RowSums ups;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) ups[i / 4][i % 4] = __uint_as_float(words[i / 4][i % 4]);
+      store_rows(args, warp, first_row + 8 * (warp.rows + t), sums[t], ups);
+    }
+  } else {
+#pragma unroll
+    for (int t = 0; t < kRowTiles; ++t) store_rows(args, warp, first_row + 8 * (warp.rows + t), sums[t], sums[t]);
+  }
+}
+
+/// Stores the warp's sums; the last of the warps that have the same columns and rows, or gated the columns of the same pair,
+/// adds those of all splits and stores the output.
+__device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, WarpPlace warp, int first_row, const Sums& sums) {
+  constexpr int64 kPartBytes = plan::kWarps * kWarpSumsBytes;
+  constexpr int kCounters = plan::Epilogue::kGated ? plan::kWarps / 2 : plan::kWarps;
+  const int64 tile = blockIdx.y * static_cast<int64>(gridDim.x) + blockIdx.x;
+  char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * lane_index();
+  char* const own = parts + blockIdx.z * kPartBytes + warp_index() * kWarpSumsBytes;
+  const int row = first_row + 8 * warp.rows;
+  const auto has_rows = [&](int t) { return row + 8 * t + 2 * (lane_index() % 4) < args.m; };
+#pragma unroll
+  for (int i = 0; i < 2 * kRowTiles; ++i) {
+    const float(&sum)[4] = sums[i / 2][i % 2];
+    const float4 value = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    if (has_rows(i / 2)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
+  }
+  const int columns = plan::Epilogue::kGated ? warp.columns % kPairs : warp.columns;
+  const int gate_warp = warp_index() - warp.columns + columns;
+  const int counter = plan::Epilogue::kGated ? gate_warp / gemm_lanes::kColumnWarps * kPairs + columns : gate_warp;
+  const int arrivals = plan::Epilogue::kGated ? 2 * args.splits : args.splits;
+  if (!last_warp(args.counters + tile * kCounters + counter, arrivals)) return;
+#pragma unroll 1
+  for (int t = 0; t < kRowTiles; ++t) {
+    const char* const src = parts + gate_warp * kWarpSumsBytes + 2 * 16 * kWarpSize * t;
+    RowSums merged = {};
+    RowSums ups = {};
+    add_parts<kPartsAtOnce>(merged, args.splits, has_rows(t), [&](int split, int item) {
+      return load_partial4(src + split * kPartBytes + 16 * kWarpSize * item);
+    });
+    if constexpr (plan::Epilogue::kGated) {
+      add_parts<kPartsAtOnce>(ups, args.splits, has_rows(t), [&](int split, int item) {
+        return load_partial4(src + split * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
+      });
+    }
+    store_rows(args, {columns, warp.rows}, row + 8 * t, merged, ups);
   }
 }
 
@@ -361,13 +386,15 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     w4a16_gemm(const __grid_constant__ cubit::W4a16GemmArguments args) {
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
+  const uint32 stages = settled(shared_address(shared));
   const int first_row = static_cast<int>(blockIdx.x) * plan::kTileM;
   const WarpPlace warp = {warp_index() % gemm_lanes::kColumnWarps, warp_index() / gemm_lanes::kColumnWarps * kRowTiles};
-  const int split = static_cast<int>(blockIdx.z);
-  const Share share = share_of(args.stages, args.splits, split);
+  const Share share = share_of(args.stages, args.splits, static_cast<int>(blockIdx.z));
   Sums sums = {};
-  walk(args, Fetcher(args, first_row), settled(shared_address(shared)), warp, share.first, share.last, sums);
-  uint32* const arrived = reinterpret_cast<uint32*>(shared + plan::kArrivedAt);
-  if (args.splits > 1 && !merge_splits(args, sums, arrived)) return;
-  store_output(args, warp, first_row, sums);
+  walk(args, Fetcher(args, first_row), stages, warp, share.first, share.last, sums);
+  if (args.splits > 1) {
+    merge_splits(args, warp, first_row, sums);
+  } else {
+    store_output(args, stages, warp, first_row, sums);
+  }
 }

@@ -44,15 +44,14 @@ std::vector<TileAccess> word_accesses(const Plan& plan) {
   TileAccess stores = copies("cp.async of words", plan, rows, plan.words.row_bytes, plan.copy_bytes);
   if (is_by_n(plan)) {
     return {stores,
-            {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, 2 * kSteps * kColumnWarps,
+            {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kSteps * kColumnWarps,
              [](int instance, int lane) -> MaybeByte {
                return byte_at(gemm_lanes::words_by_n(lane, instance % kColumnWarps, instance / kColumnWarps));
              }}};
   }
   return {stores,
-          {"loads of words", AccessKind::load, 16, 2 * kSteps * kColumnWarps, [](int instance, int lane) -> MaybeByte {
-             const int half = instance / kColumnWarps % 2;
-             return byte_at(gemm_lanes::words_by_k(lane, instance % kColumnWarps, half, instance / kColumnWarps / 2));
+          {"loads of words", AccessKind::load, 16, kSteps * kColumnWarps, [](int instance, int lane) -> MaybeByte {
+             return byte_at(gemm_lanes::words_by_k(lane, instance % kColumnWarps, instance / kColumnWarps));
            }}};
 }
 
@@ -76,22 +75,20 @@ std::vector<TileAccess> scale_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
   const bool by_n = is_by_n(plan);
   return {row_copies("cp.async of scales", groups, 16),
-          {"loads of scales", AccessKind::load, by_n ? 16 : 8, 2 * groups * kColumnWarps,
+          {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * kColumnWarps,
            [=](int instance, int lane) -> MaybeByte {
              const int warp = instance % kColumnWarps;
-             const int half = instance / kColumnWarps % 2;
-             const int group = instance / kColumnWarps / 2;
-             return byte_at(by_n ? gemm_lanes::scales_by_n(lane, warp, half, group)
-                                 : gemm_lanes::scales_by_k(lane, warp, half, group));
+             const int group = instance / kColumnWarps;
+             return byte_at(by_n ? gemm_lanes::scales_by_n(lane, warp, group)
+                                 : gemm_lanes::scales_by_k(lane, warp, group));
            }}};
 }
 
 std::vector<TileAccess> zero_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
   return {row_copies("cp.async of zeros", groups, 4),
-          {"loads of zeros", AccessKind::load, 4, 2 * groups * kColumnWarps, [=](int instance, int lane) -> MaybeByte {
-             const int half = instance / kColumnWarps % 2;
-             return byte_at(gemm_lanes::zeros(lane, instance % kColumnWarps, half, instance / kColumnWarps / 2));
+          {"loads of zeros", AccessKind::load, 4, groups * kColumnWarps, [](int instance, int lane) -> MaybeByte {
+             return byte_at(gemm_lanes::zeros(lane, instance % kColumnWarps, instance / kColumnWarps));
            }}};
 }
 

@@ -98,7 +98,6 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     if (stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
   }
   if (whole) add_factors("", plan.stages * plan.stage_bytes());
-  add("last block's word", plan.arrived_at(plan.stages), 16);
   return map;
 }
 

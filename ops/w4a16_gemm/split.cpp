@@ -20,7 +20,7 @@ constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
   constexpr int kMostWaves = 4;
   const int most = std::min(stages, kMostSplits);
-  if (tiles > kCounters || most <= 1) return 1;
+  if (tiles * plan.counters_per_tile() > kCounters || most <= 1) return 1;
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
   int best = 1;
   double best_cost = modelled_stages(plan, tiles, stages, 1, device);
@@ -70,8 +70,8 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
   if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL) return split;
   split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
                                       : choose_splits(plan, split.tiles(), split.stages, device);
-  require_argument(split.splits == 1 || split.tiles() <= kCounters, "splits",
-                   "more than one needs a counter per tile of rows and columns, of which there are 4096",
+  require_argument(split.splits == 1 || split.tiles() * plan.counters_per_tile() <= kCounters, "splits",
+                   "more than one needs a counter per warp of each tile of rows and columns, of which there are 4096",
                    arguments.splits);
   return split;
 }

@@ -34,7 +34,7 @@ int output_columns(const W4a16Gemm& descriptor, int n);
 /// Everything that is decided before a size is known. A stage is 128 k's of 256 columns and tile_m rows.
 struct Plan {
   W4a16Gemm descriptor;
-  int warps = 4;
+  int warps = 8;
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 16;        ///< of words
@@ -52,7 +52,8 @@ struct Plan {
   int scales_at() const;  ///< in a stage; of one group that is all of k, behind the stages
   int zeros_at() const;
   int stage_bytes() const;
-  int arrived_at(int stage_count) const;  ///< the word of last_block, after everything else
+  int bytes_for(int stage_count) const;  ///< shared memory
+  int counters_per_tile() const;         ///< where splits share it: one for the warps that have the same columns and rows
 };
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
