@@ -8,9 +8,9 @@
 //
 //                     kTileM rows: 8 per product
 //                   +-----------+
-//     256 columns:  |  warp 0   |   32 columns, two tiles of 16; a lane has four columns and two rows of 8
-//                   |    …      |   Where kTileM > 32, eight more warps take the same columns and the other rows.
-//                   |  warp 7   |   Gated: the second 128 columns are args.n / 2 further on than the first.
+//     256 columns:  |  warp 0   |   all rows of kWarpStrips strips of 32 columns, each two tiles of 16; a lane has four
+//                   |    …      |   columns of a strip, and two rows of 8
+//                   |  last     |   Gated: the second 128 columns are args.n / 2 further on than the first.
 //                   +-----------+
 //
 // A stage is 128 k's. An operand is a nibble less its zero, which is exact; within a group products accumulate in fp32, and at
@@ -50,24 +50,24 @@ using Format = plan::Format;
 using plan::Element;
 
 constexpr int kThreads = plan::kWarps * kWarpSize;
-constexpr int kRowWarps = plan::kWarps / gemm_lanes::kColumnWarps;
-constexpr int kRowTiles = plan::kTileM / 8 / kRowWarps;  // of 8 rows, per warp
-constexpr bool kWholeK = plan::kGroup == 0;              // one group
+constexpr int kWarpStrips = gemm_lanes::kStrips / plan::kWarps;  // of columns, per warp
+constexpr int kRowTiles = plan::kTileM / 8;                      // of 8 rows
+constexpr bool kWholeK = plan::kGroup == 0;                      // one group
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 // With more rows, the next group's loads beside this one's sums would spill.
 constexpr int kUnrolledGroups = kRowTiles == 1 ? kStageGroups : 1;
-static_assert(kRowWarps * gemm_lanes::kColumnWarps == plan::kWarps && kRowTiles * kRowWarps * 8 == plan::kTileM);
+static_assert(kWarpStrips * plan::kWarps == gemm_lanes::kStrips && kRowTiles * 8 == plan::kTileM);
 
-/// Accumulators of 8 rows and of all rows of a warp, [tile][element of the product's].
+/// Accumulators of 8 rows of a strip, [tile][element of the product's], and all of a warp.
 using RowSums = float[2][4];
-using Sums = RowSums[kRowTiles];
+using Sums = RowSums[kWarpStrips][kRowTiles];
 
-constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kRowTiles;
-constexpr int kPairs = gemm_lanes::kColumnWarps / 2;  // gated: of warps of gates and of what they are for
-constexpr int kPartsAtOnce = 8;                       // in flight together
+constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
+constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
+constexpr int kPartsAtOnce = 8;           // in flight together
 
 /// The column of the weights at a place of the block's 256, or -1 where there is none.
 __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int place) {
@@ -79,6 +79,11 @@ __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int
   } else {
     return block + place < args.n ? block + place : -1;
   }
+}
+
+/// The first of the lane's columns in a strip of the block.
+__device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int strip) {
+  return weight_column(args, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
 }
 
 /// Starts the copies of stages: every thread takes pieces of the same columns in each.
@@ -163,15 +168,20 @@ class Fetcher {
   bool has_words_;
 };
 
-/// A warp's place in its block.
-struct WarpPlace {
-  int columns;  // which 32 of them
-  int rows;     // its first tile of 8
+/// Where a lane's accesses begin in each of the warp's strips.
+struct WarpPlaces {
+  Format::Places of[kWarpStrips];
+
+  __device__ __forceinline__ WarpPlaces() {
+#pragma unroll
+    for (int strip = 0; strip < kWarpStrips; ++strip) of[strip] = Format::places(first_strip() + strip, 0);
+  }
+  static __device__ __forceinline__ int first_strip() { return kWarpStrips * warp_index(); }
 };
 
 template <int kProduct, int kTile>
 __device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const GroupZeros& zeros,
-                                              const uint32 (&b)[kRowTiles][4], Sums& products) {
+                                              const uint32 (&b)[kRowTiles][4], RowSums (&products)[kRowTiles]) {
   uint32 a[4];
   Format::operand<kProduct, kTile>(a, weights, zeros);
 #pragma unroll
@@ -181,41 +191,45 @@ __device__ __forceinline__ void multiply_tile(const Format::Weights& weights, co
 
 template <int kProduct>
 __device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const GroupZeros& zeros,
-                                               const uint32 (&b)[kRowTiles][4], Sums& products) {
+                                               const uint32 (&b)[kRowTiles][4], RowSums (&products)[kRowTiles]) {
   multiply_tile<kProduct, 0>(weights, zeros, b, products);
   multiply_tile<kProduct, 1>(weights, zeros, b, products);
 }
 
 /// products += those of the steps that a stage has of group `group` of its groups. `zeros`: the group's row of them.
-__device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uint32 zeros, const Format::Places& places,
+__device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uint32 zeros, const WarpPlaces& places,
                                                int group) {
-  GroupZeros group_zeros;
-  Format::load_zeros(group_zeros, zeros, places);
+  GroupZeros group_zeros[kWarpStrips];
+#pragma unroll
+  for (int strip = 0; strip < kWarpStrips; ++strip) Format::load_zeros(group_zeros[strip], zeros, places.of[strip]);
 #pragma unroll
   for (int i = 0; i < kGroupSteps; ++i) {
     const int step = group * kGroupSteps + i;
-    Format::Weights weights;
-    Format::load_weights(weights, stage, places, step);
     uint32 b[kRowTiles][4];
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t)
-      Format::load_activations(b[t], stage + plan::kActivationsAt, places, t, step);
-    multiply_tiles<0>(weights, group_zeros, b, products);
-    multiply_tiles<1>(weights, group_zeros, b, products);
+      Format::load_activations(b[t], stage + plan::kActivationsAt, places.of[0], t, step);
+#pragma unroll
+    for (int strip = 0; strip < kWarpStrips; ++strip) {
+      Format::Weights weights;
+      Format::load_weights(weights, stage, places.of[strip], step);
+      multiply_tiles<0>(weights, group_zeros[strip], b, products[strip]);
+      multiply_tiles<1>(weights, group_zeros[strip], b, products[strip]);
+    }
   }
 }
 
 /// sums += scale · products. `scales`: the group's row of them.
-__device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, uint32 scales,
-                                            const Format::Places& places) {
-  GroupScales group_scales;
-  Format::load_scales(group_scales, scales, places);
+__device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, uint32 scales, const WarpPlaces& places) {
 #pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
+  for (int strip = 0; strip < kWarpStrips; ++strip) {
+    GroupScales group_scales;
+    Format::load_scales(group_scales, scales, places.of[strip]);
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
+    for (int t = 0; t < kRowTiles; ++t) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sums[t][tile][i] += group_scales.of[2 * tile + i / 2] * products[t][tile][i];
+      for (int i = 0; i < 8; ++i)
+        sums[strip][t][i / 4][i % 4] += group_scales.of[i / 2] * products[strip][t][i / 4][i % 4];
     }
   }
 }
@@ -223,31 +237,34 @@ __device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, ui
 /// With activation order: adds the products of stage `index`, whose weights become numbers first. A template, because formats by n have
 /// no such words.
 template <class WordsByK>
-__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint32 stage, WarpPlace warp,
-                                            const typename WordsByK::Places& places, int index, Sums& sums) {
+__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint32 stage, const WarpPlaces& places,
+                                            int index, Sums& sums) {
   const int lane = lane_index();
-  // Of columns that do not exist, the first one's factors.
-  const int column = max(0, weight_column(args, 32 * warp.columns + gemm_lanes::first_column(lane)));
 #pragma unroll 1
   for (int step = 0; step < gemm_lanes::kStageK / gemm_lanes::kStepK; ++step) {
-    typename WordsByK::Weights weights;
-    WordsByK::load_weights(weights, stage, places, step);
     int groups[8];
     const int row = index * WordsByK::kWordRows + gemm_lanes::words_by_k(lane, 0, step).row;
     load_groups(groups, args, row, args.k / plan::kGroup);
-    uint32 a[2][4][4];  // [term][column][pair]
-    dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a, weights.words, args, groups, column);
 #pragma unroll
-    for (int t = 0; t < kRowTiles; ++t) {
-      uint32 b[4];
-      WordsByK::load_activations(b, stage + plan::kActivationsAt, places, t, step);
+    for (int strip = 0; strip < kWarpStrips; ++strip) {
+      // Of columns that do not exist, the first one's factors.
+      const int column = max(0, strip_column(args, WarpPlaces::first_strip() + strip));
+      typename WordsByK::Weights weights;
+      WordsByK::load_weights(weights, stage, places.of[strip], step);
+      uint32 a[2][4][4];  // [term][column][pair]
+      dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a, weights.words, args, groups, column);
 #pragma unroll
-      for (int item = 0; item < 8; ++item) {  // of each tile two products of two terms
-        const int tile = item / 4;
-        const int j = item % 2 * 2;
-        const auto& low = a[item / 2 % 2][2 * tile];
-        const auto& high = a[item / 2 % 2][2 * tile + 1];
-        mma_m16n8k16<Element>(sums[t][tile], low[j], high[j], low[j + 1], high[j + 1], b[j], b[j + 1]);
+      for (int t = 0; t < kRowTiles; ++t) {
+        uint32 b[4];
+        WordsByK::load_activations(b, stage + plan::kActivationsAt, places.of[0], t, step);
+#pragma unroll
+        for (int item = 0; item < 8; ++item) {  // of each tile two products of two terms
+          const int tile = item / 4;
+          const int j = item % 2 * 2;
+          const auto& low = a[item / 2 % 2][2 * tile];
+          const auto& high = a[item / 2 % 2][2 * tile + 1];
+          mma_m16n8k16<Element>(sums[strip][t][tile], low[j], high[j], low[j + 1], high[j + 1], b[j], b[j + 1]);
+        }
       }
     }
   }
@@ -255,9 +272,9 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint
 
 /// The block's part of the stages, [first, last).
 __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetcher& fetcher, uint32 stages,
-                                     WarpPlace warp, int first, int last, Sums& sums) {
+                                     int first, int last, Sums& sums) {
   constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
-  const Format::Places places = Format::places(warp.columns, warp.rows);
+  const WarpPlaces places;
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
   if constexpr (kWholeK) fetcher.fetch_factors(whole_scales, 0, 1, 1);
   Sums whole = {};
@@ -273,7 +290,7 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetch
     if (ahead - (plan::kStages - 1) < first) continue;
     const uint32 stage = settled(stages + fill * plan::kStageBytes);
     if constexpr (plan::kActivationOrder) {
-      add_ordered<Format>(args, stage, warp, places, ahead - (plan::kStages - 1), sums);
+      add_ordered<Format>(args, stage, places, ahead - (plan::kStages - 1), sums);
     } else if constexpr (kWholeK) {
       multiply_group(whole, stage, whole_scales + kZeros, places, 0);
     } else {
@@ -291,17 +308,16 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetch
   if constexpr (kWholeK) scale_group(sums, whole, whole_scales, places);
 }
 
-/// Rows `row` to `row` + 7 of the output, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of what they
-/// are for.
-__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, WarpPlace warp, int row, RowSums& sums,
+/// Rows `row` to `row` + 7 of the output in a strip, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of
+/// what they are for.
+__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, int strip, int row, RowSums& sums,
                                            RowSums& ups) {
-  const int lane = lane_index();
-  const int column = weight_column(args, 32 * warp.columns + gemm_lanes::first_column(lane));
+  const int column = strip_column(args, strip);
   Format::arrange(sums);
   if constexpr (plan::Epilogue::kGated) Format::arrange(ups);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const int own_row = row + 2 * (lane % 4) + i;
+    const int own_row = row + 2 * (lane_index() % 4) + i;
     if (own_row >= args.m || column < 0) continue;
     const float values[4] = {sums[0][i], sums[0][2 + i], sums[1][i], sums[1][2 + i]};
     const float up_values[4] = {ups[0][i], ups[0][2 + i], ups[1][i], ups[1][2 + i]};
@@ -310,73 +326,66 @@ __device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, WarpP
 }
 
 /// Without splits. Gated, the warps of the second 128 columns hand their sums to those of the first.
-__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, uint32 shared, WarpPlace warp, int first_row,
-                                             Sums& sums) {
+__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, uint32 shared, int first_row, Sums& sums) {
+  const int warp = warp_index();
+  const uint32 ups_at = shared + warp % kPairs * kWarpSumsBytes + 16 * lane_index();
   if constexpr (plan::Epilogue::kGated) {
-    const bool is_gate = warp.columns < kPairs;
-    const int pair = warp_index() / gemm_lanes::kColumnWarps * kPairs + warp.columns % kPairs;
-    const uint32 own = shared + pair * kWarpSumsBytes + 16 * lane_index();
     __syncthreads();  // nobody still reads the stages
-    if (!is_gate) {
+    if (warp >= kPairs) {
 #pragma unroll
-      for (int i = 0; i < 2 * kRowTiles; ++i) {
-        const float(&sum)[4] = sums[i / 2][i % 2];
-        store_shared(own + 16 * kWarpSize * i, make_float4(sum[0], sum[1], sum[2], sum[3]));
+      for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
+        const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
+        store_shared(ups_at + 16 * kWarpSize * i, make_float4(sum[0], sum[1], sum[2], sum[3]));
       }
     }
     __syncthreads();
-    if (!is_gate) return;
+    if (warp >= kPairs) return;
+  }
 #pragma unroll
-    for (int t = 0; t < kRowTiles; ++t) {
-      uint32 words[2][4];
-      load_shared(words[0], own + 16 * kWarpSize * (2 * t));
-      load_shared(words[1], own + 16 * kWarpSize * (2 * t + 1));
-      RowSums ups;
+  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
+    RowSums& own = sums[i / kRowTiles][i % kRowTiles];
+    RowSums ups = {};
+    if constexpr (plan::Epilogue::kGated) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) ups[i / 4][i % 4] = __uint_as_float(words[i / 4][i % 4]);
-      store_rows(args, warp, first_row + 8 * (warp.rows + t), sums[t], ups);
+      for (int tile = 0; tile < 2; ++tile) load_shared(ups[tile], ups_at + 16 * kWarpSize * (2 * i + tile));
     }
-  } else {
-#pragma unroll
-    for (int t = 0; t < kRowTiles; ++t) store_rows(args, warp, first_row + 8 * (warp.rows + t), sums[t], sums[t]);
+    store_rows(args, WarpPlaces::first_strip() + i / kRowTiles, first_row + i % kRowTiles * 8, own, ups);
   }
 }
 
-/// Stores the warp's sums; the last of the warps that have the same columns and rows, or gated the columns of the same pair,
-/// adds those of all splits and stores the output.
-__device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, WarpPlace warp, int first_row, const Sums& sums) {
+/// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair, adds those
+/// of all splits and stores the output.
+__device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, int first_row, const Sums& sums) {
   constexpr int64 kPartBytes = plan::kWarps * kWarpSumsBytes;
-  constexpr int kCounters = plan::Epilogue::kGated ? plan::kWarps / 2 : plan::kWarps;
+  constexpr int kCounters = plan::Epilogue::kGated ? kPairs : plan::kWarps;
   const int64 tile = blockIdx.y * static_cast<int64>(gridDim.x) + blockIdx.x;
   char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * lane_index();
   char* const own = parts + blockIdx.z * kPartBytes + warp_index() * kWarpSumsBytes;
-  const int row = first_row + 8 * warp.rows;
-  const auto has_rows = [&](int t) { return row + 8 * t + 2 * (lane_index() % 4) < args.m; };
+  const auto has_rows = [&](int row) { return row + 2 * (lane_index() % 4) < args.m; };
 #pragma unroll
-  for (int i = 0; i < 2 * kRowTiles; ++i) {
-    const float(&sum)[4] = sums[i / 2][i % 2];
+  for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
+    const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
     const float4 value = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    if (has_rows(i / 2)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
+    if (has_rows(first_row + i / 2 % kRowTiles * 8)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
   }
-  const int columns = plan::Epilogue::kGated ? warp.columns % kPairs : warp.columns;
-  const int gate_warp = warp_index() - warp.columns + columns;
-  const int counter = plan::Epilogue::kGated ? gate_warp / gemm_lanes::kColumnWarps * kPairs + columns : gate_warp;
-  const int arrivals = plan::Epilogue::kGated ? 2 * args.splits : args.splits;
-  if (!last_warp(args.counters + tile * kCounters + counter, arrivals)) return;
+  const int warp = warp_index() % kCounters;
+  const int arrivals = plan::kWarps / kCounters * args.splits;
+  if (!last_warp(args.counters + tile * kCounters + warp, arrivals)) return;
 #pragma unroll 1
-  for (int t = 0; t < kRowTiles; ++t) {
-    const char* const src = parts + gate_warp * kWarpSumsBytes + 2 * 16 * kWarpSize * t;
+  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
+    const int row = first_row + i % kRowTiles * 8;
+    const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * i;
     RowSums merged = {};
     RowSums ups = {};
-    add_parts<kPartsAtOnce>(merged, args.splits, has_rows(t), [&](int split, int item) {
+    add_parts<kPartsAtOnce>(merged, args.splits, has_rows(row), [&](int split, int item) {
       return load_partial4(src + split * kPartBytes + 16 * kWarpSize * item);
     });
     if constexpr (plan::Epilogue::kGated) {
-      add_parts<kPartsAtOnce>(ups, args.splits, has_rows(t), [&](int split, int item) {
+      add_parts<kPartsAtOnce>(ups, args.splits, has_rows(row), [&](int split, int item) {
         return load_partial4(src + split * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
       });
     }
-    store_rows(args, {columns, warp.rows}, row + 8 * t, merged, ups);
+    store_rows(args, kWarpStrips * warp + i / kRowTiles, row, merged, ups);
   }
 }
 
@@ -388,13 +397,12 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));
   const int first_row = static_cast<int>(blockIdx.x) * plan::kTileM;
-  const WarpPlace warp = {warp_index() % gemm_lanes::kColumnWarps, warp_index() / gemm_lanes::kColumnWarps * kRowTiles};
   const Share share = share_of(args.stages, args.splits, static_cast<int>(blockIdx.z));
   Sums sums = {};
-  walk(args, Fetcher(args, first_row), stages, warp, share.first, share.last, sums);
+  walk(args, Fetcher(args, first_row), stages, share.first, share.last, sums);
   if (args.splits > 1) {
-    merge_splits(args, warp, first_row, sums);
+    merge_splits(args, first_row, sums);
   } else {
-    store_output(args, stages, warp, first_row, sums);
+    store_output(args, stages, first_row, sums);
   }
 }

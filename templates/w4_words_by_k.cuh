@@ -9,8 +9,8 @@
 // Interface of a number format:
 //   kWordRows, kWordK, kWordRowBytes   rows of words of a stage, k's that a row stands for, bytes of a row
 //   row_bytes(n)                       bytes from row to row in the tensor, and word_byte(column) within one
-//   Places, places(columns, tile)      where a lane's accesses of a stage begin: of the warp with the block's columns from
-//                                      32 · columns on, and rows from 8 · tile on; all else is constant distances from there
+//   Places, places(strip, tile)        where a lane's accesses of a stage begin: of a strip of the block's columns, and rows
+//                                      from 8 · tile on; all else is constant distances from there
 //   Weights, load_weights(weights, stage, places, step)           a step's words, from shared memory
 //   operand<product, tile>(a, weights, zeros)                     the A operand of 16 columns and 16 k's
 //   load_activations(b, stage, places, tile, step)                the B operands of 8 rows and a step's two products
@@ -42,12 +42,12 @@ struct W4WordsByK {
     uint32 zero_shift;  // of the lane's half of a word of zeros
   };
 
-  static __device__ __forceinline__ Places places(int columns, int tile) {
+  static __device__ __forceinline__ Places places(int strip, int tile) {
     const int lane = lane_index();
-    const gemm_lanes::Place word = gemm_lanes::words_by_k(lane, columns, 0);
+    const gemm_lanes::Place word = gemm_lanes::words_by_k(lane, strip, 0);
     const gemm_lanes::Place activation = gemm_lanes::activations_by_k(lane, tile, 0);
     return {settled(kWordsAt(word.row, word.byte)), settled(kActivationsAt(activation.row, activation.byte)),
-            settled(gemm_lanes::scales_by_k(lane, columns, 0).byte), settled(gemm_lanes::zeros(lane, columns, 0).byte),
+            settled(gemm_lanes::scales_by_k(lane, strip, 0).byte), settled(gemm_lanes::zeros(lane, strip, 0).byte),
             settled(lane / 4 % 2 * 16)};
   }
 

@@ -32,15 +32,15 @@ struct W4WordsByN {
     uint32 odd_shift;  // 16 in lanes that have the odd columns
   };
 
-  static __device__ __forceinline__ Places places(int columns, int tile) {
+  static __device__ __forceinline__ Places places(int strip, int tile) {
     const int lane = lane_index();
-    const gemm_lanes::Place word = gemm_lanes::words_by_n(lane, columns, 0);
+    const gemm_lanes::Place word = gemm_lanes::words_by_n(lane, strip, 0);
     const gemm_lanes::Place even = gemm_lanes::activations_by_n(lane, tile, 0);
     const gemm_lanes::Place odd = gemm_lanes::activations_by_n(lane, tile, 1);
     return {settled(kWordsAt(word.row, word.byte)),
             {settled(kActivationsAt(even.row, even.byte)), settled(kActivationsAt(odd.row, odd.byte))},
-            settled(gemm_lanes::scales_by_n(lane, columns, 0).byte),
-            settled(gemm_lanes::zeros(lane, columns, 0).byte),
+            settled(gemm_lanes::scales_by_n(lane, strip, 0).byte),
+            settled(gemm_lanes::zeros(lane, strip, 0).byte),
             settled(lane / 4 % 2 * 16)};
   }
 

@@ -38,22 +38,24 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
                 fmt::format("no kernel family runs there (sm80_w4a16_gemm: {})", why), "accepted: sm_80 and later");
 }
 
-/// Registers that the loop keeps live, by counting its arrays: sums, products, activations and their sums of each tile of 8
-/// rows; words, operands and factors. With activation order there are no products, but two terms of all operands of a step.
-int count_registers(const W4a16Gemm& descriptor, int row_tiles) {
+/// Registers that the loop keeps live, by counting its arrays: of each strip words, an operand, zeros and scales, and of each of
+/// its tiles of 8 rows sums and products; of each 8 rows activations. With activation order there are no products, but two
+/// terms of all operands of a step.
+int count_registers(const W4a16Gemm& descriptor, int strips, int row_tiles) {
   constexpr int kAddressesAndTemporaries = 26;
-  constexpr int kWordsOperandsAndFactors = 4 + 4 + 12;
-  constexpr int kOrderedOperands = 32;
-  const int operands = kWordsOperandsAndFactors + (descriptor.activation_order ? kOrderedOperands : 0);
-  const int per_tile = descriptor.activation_order ? 8 + 4 : 8 + 8 + 4;
-  return (kAddressesAndTemporaries + operands + row_tiles * per_tile + 7) / 8 * 8;
+  constexpr int kWordsOperandAndFactors = 4 + 4 + 12;
+  constexpr int kOrderedOperands = 48;
+  const int operands = descriptor.activation_order ? kOrderedOperands : 0;
+  const int per_tile = strips * (descriptor.activation_order ? 8 : 8 + 8) + 4;
+  return (kAddressesAndTemporaries + operands + strips * kWordsOperandAndFactors + row_tiles * per_tile + 7) / 8 * 8;
 }
 
 void choose_tiles(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const int groups = stage_groups(descriptor);
-  plan.warps = descriptor.tile_m > 32 ? 2 * gemm_lanes::kColumnWarps : gemm_lanes::kColumnWarps;
-  plan.counted_registers = count_registers(descriptor, descriptor.tile_m / 8 * gemm_lanes::kColumnWarps / plan.warps);
+  const int strips = descriptor.tile_m > 32 ? 1 : 2;
+  plan.warps = gemm_lanes::kStrips / strips;
+  plan.counted_registers = count_registers(descriptor, strips, descriptor.tile_m / 8);
   plan.copy_bytes = descriptor.alignment;
   plan.words.rows = descriptor.format == W4Format::awq ? gemm_lanes::kStageK : gemm_lanes::kStageK / 8;
   plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2 / plan.words.rows;

@@ -62,12 +62,12 @@ Decision order_decision(const W4a16Gemm& descriptor) {
 }
 
 Decision warp_decision(const Plan& plan) {
-  if (plan.warps == gemm_lanes::kColumnWarps) {
+  if (plan.warps < gemm_lanes::kStrips) {
     return {"warps", std::to_string(plan.warps),
-            "one per scheduler of an SM, each with 64 of the columns and all rows"};
+            "each with all rows of two strips of 32 columns: activations are picked once for both"};
   }
   return {"warps", std::to_string(plan.warps),
-          "of each 64 columns two, with half of the rows: more rows would not fit a warp's registers"};
+          "each with all rows of a strip of 32 columns: two strips would not fit a warp's registers"};
 }
 
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {

@@ -34,7 +34,7 @@ int output_columns(const W4a16Gemm& descriptor, int n);
 /// Everything that is decided before a size is known. A stage is 128 k's of 256 columns and tile_m rows.
 struct Plan {
   W4a16Gemm descriptor;
-  int warps = 8;
+  int warps = 4;
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 16;        ///< of words

@@ -193,9 +193,9 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
     const int period = descriptor.format == W4Format::awq ? 2 : 1;
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < words.instances; ++i) {
-        const int warp = i % gemm_lanes::kColumnWarps;
-        EXPECT_EQ(address(plan.words, words, i, lane) - address(plan.words, words, warp, lane),
-                  address(plan.words, words, i - warp, 0) - address(plan.words, words, 0, 0));
+        const int strip = i % gemm_lanes::kStrips;
+        EXPECT_EQ(address(plan.words, words, i, lane) - address(plan.words, words, strip, lane),
+                  address(plan.words, words, i - strip, 0) - address(plan.words, words, 0, 0));
       }
       for (int i = 0; i < activations.instances; ++i) {
         const int first = i / tiles % period * tiles;
