@@ -271,8 +271,8 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint
 }
 
 /// The block's part of the stages, [first, last).
-__device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetcher& fetcher, uint32 stages,
-                                     int first, int last, Sums& sums) {
+__device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetcher& fetcher, uint32 stages, int first,
+                                     int last, Sums& sums) {
   constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
   const WarpPlaces places;
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;

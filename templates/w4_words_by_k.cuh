@@ -95,7 +95,8 @@ struct W4WordsByK {
     uint32 pairs[2];
     load_shared(pairs, row + places.scales);  // access: loads of scales
 #pragma unroll
-    for (int i = 0; i < 4; ++i) scales.of[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
+    for (int i = 0; i < 4; ++i)
+      scales.of[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
   }
 
   static __device__ __forceinline__ void arrange(float (&)[2][4]) {}

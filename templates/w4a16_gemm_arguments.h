@@ -12,8 +12,10 @@ struct W4a16GemmArguments {
   const void* bias;         // [n]; not read where the plan has none
   const void* residual;     // [m, columns of the output]; likewise
   void* output;
-  unsigned* counters;  // one per block of columns and rows, zero before and after; unused without splits
-  float* partial;      // [blocks of columns][blocks of rows][splits][accumulators of a block]
+  unsigned*
+      counters;    // per block of columns and rows one for each warp, gated for each two; zero before and after; unused
+                   // without splits
+  float* partial;  // [blocks of columns][blocks of rows][splits][accumulators of a block]
   long long activation_stride;
   long long residual_stride;
   long long output_stride;

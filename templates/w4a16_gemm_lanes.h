@@ -14,10 +14,10 @@
 
 namespace cubit::gemm_lanes {
 
-inline constexpr int kStageK = 128;                    ///< of a stage
-inline constexpr int kStepK = 32;                      ///< of a step, which is two products of the tensor cores
-inline constexpr int kBlockColumns = 256;              ///< of the weights
-inline constexpr int kStripColumns = 32;               ///< of a strip
+inline constexpr int kStageK = 128;        ///< of a stage
+inline constexpr int kStepK = 32;          ///< of a step, which is two products of the tensor cores
+inline constexpr int kBlockColumns = 256;  ///< of the weights
+inline constexpr int kStripColumns = 32;   ///< of a strip
 inline constexpr int kStrips = kBlockColumns / kStripColumns;
 inline constexpr int kActivationBytes = 2 * kStageK;   ///< of a row
 inline constexpr int kScaleBytes = 2 * kBlockColumns;  ///< of a group

@@ -49,10 +49,9 @@ std::vector<TileAccess> word_accesses(const Plan& plan) {
                return byte_at(gemm_lanes::words_by_n(lane, instance % kStrips, instance / kStrips));
              }}};
   }
-  return {stores,
-          {"loads of words", AccessKind::load, 16, kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
-             return byte_at(gemm_lanes::words_by_k(lane, instance % kStrips, instance / kStrips));
-           }}};
+  return {stores, {"loads of words", AccessKind::load, 16, kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
+                     return byte_at(gemm_lanes::words_by_k(lane, instance % kStrips, instance / kStrips));
+                   }}};
 }
 
 std::vector<TileAccess> activation_accesses(const Plan& plan) {
@@ -74,14 +73,14 @@ std::vector<TileAccess> activation_accesses(const Plan& plan) {
 std::vector<TileAccess> scale_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
   const bool by_n = is_by_n(plan);
-  return {row_copies("cp.async of scales", groups, 16),
-          {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * kStrips,
-           [=](int instance, int lane) -> MaybeByte {
-             const int strip = instance % kStrips;
-             const int group = instance / kStrips;
-             return byte_at(by_n ? gemm_lanes::scales_by_n(lane, strip, group)
-                                 : gemm_lanes::scales_by_k(lane, strip, group));
-           }}};
+  return {
+      row_copies("cp.async of scales", groups, 16),
+      {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * kStrips, [=](int instance, int lane) -> MaybeByte {
+         const int strip = instance % kStrips;
+         const int group = instance / kStrips;
+         return byte_at(by_n ? gemm_lanes::scales_by_n(lane, strip, group)
+                             : gemm_lanes::scales_by_k(lane, strip, group));
+       }}};
 }
 
 std::vector<TileAccess> zero_accesses(const Plan& plan) {

@@ -33,7 +33,8 @@ void require_16_bytes(const char* name, const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (address % 16 == 0) return;
   throw Failure(Status::invalid_argument, fmt::format("{} at {:#x}", name, address),
-                "the address is not a multiple of 16 bytes");
+                "the address is not a multiple of 16 bytes",
+                "accepted: what cuMemAlloc gives, and multiples of 16 from there");
 }
 
 void require_stride(const char* name, std::int64_t stride) {
@@ -122,7 +123,8 @@ void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, st
     require_argument(k % 8 == 0, "k", "it must be a multiple of 8", k);
   } else if (k % descriptor.group_size != 0) {
     throw Failure(Status::invalid_argument, fmt::format("k = {}", k),
-                  fmt::format("it is not a multiple of group_size={}", descriptor.group_size));
+                  fmt::format("it is not a multiple of group_size={}", descriptor.group_size),
+                  fmt::format("accepted: multiples of {}", descriptor.group_size));
   }
 }
 

@@ -36,11 +36,14 @@ Decision operand_decision(const W4a16Gemm& descriptor) {
             "neighbouring k's share neither scale nor zero, so neither can wait for the end of a group"};
   }
   if (descriptor.element == Element::fp16) {
-    return {"operands", "fp16, nibbles as subnormals",
-            "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
+    return {"operands", "fp16, nibble less zero",
+            "or-ed into the bits of 1024 a nibble is added to it; one packed addition takes off 1024 and the zero, "
+            "exactly, "
+            "and every second shift is a multiplication by 1/16 in the same instruction"};
   }
-  return {"operands", "bf16, 128 + nibble",
-          "exact in the 8 bits of bf16, whose subnormals a product would lose; the 128 joins the zero"};
+  return {
+      "operands", "bf16, nibble less zero",
+      "or-ed into the bits of 128 a nibble is added to it; one packed addition takes off 128 and the zero, exactly"};
 }
 
 Decision zero_decision(const Plan& plan) {
@@ -49,7 +52,9 @@ Decision zero_decision(const Plan& plan) {
             "a row for each k would be five times the bytes of its words; those of few groups stay in the caches"};
   }
   return {"zeros", stores_zeros(plan.descriptor) ? fmt::format("stored + {}", zero_offset(plan.descriptor)) : "8",
-          "a group's product less the zero times the sum of its activations, which is one more product with ones"};
+          "taken off in the operand: two packed instructions per pair, where sums of activations would be a product "
+          "with ones "
+          "in every warp"};
 }
 
 Decision order_decision(const W4a16Gemm& descriptor) {

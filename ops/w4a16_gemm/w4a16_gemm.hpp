@@ -53,7 +53,7 @@ struct Plan {
   int zeros_at() const;
   int stage_bytes() const;
   int bytes_for(int stage_count) const;  ///< shared memory
-  int counters_per_tile() const;         ///< where splits share it: one for the warps that have the same columns and rows
+  int counters_per_tile() const;  ///< where splits share it: one for the warps that have the same columns and rows
 };
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.

@@ -186,9 +186,8 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
     const auto plan = w4a16_gemm::make_plan(descriptor, codegen::find_architecture("sm_80"));
     const auto words = w4a16_gemm::word_accesses(plan)[1];
     const auto activations = w4a16_gemm::activation_accesses(plan)[1];
-    const auto address = [](const codegen::TileLayout& layout, const codegen::TileAccess& access, int instance, int lane) {
-      return layout.address(access.at(instance, lane).value());
-    };
+    const auto address = [](const codegen::TileLayout& layout, const codegen::TileAccess& access, int instance,
+                            int lane) { return layout.address(access.at(instance, lane).value()); };
     const int tiles = descriptor.tile_m / 8;
     const int period = descriptor.format == W4Format::awq ? 2 : 1;
     for (int lane = 0; lane < 32; ++lane) {
@@ -314,7 +313,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"w4a16_gemm", "n = 0: it must be a multiple of 8", [](Arguments& a) { a.n = 0; }},
         BadArgument{"w4a16_gemm:function=silu_gate", "n = 24: function=silu_gate", [](Arguments& a) { a.n = 24; }},
         BadArgument{"w4a16_gemm", "k = 0: it must be from 1", [](Arguments& a) { a.k = 0; }},
-        BadArgument{"w4a16_gemm", "k = 192: it is not a multiple of group_size=128", [](Arguments& a) { a.k = 192; }},
+        BadArgument{"w4a16_gemm", "k = 192: it is not a multiple of group_size=128; accepted: multiples of 128",
+                    [](Arguments& a) { a.k = 192; }},
         BadArgument{"w4a16_gemm:group_size=all", "k = 20: it must be a multiple of 8", [](Arguments& a) { a.k = 20; }},
         BadArgument{"w4a16_gemm:format=awq",
                     "n = 40: rows of qweight are 20 bytes apart, not a multiple of alignment=16; ask for alignment=4",
@@ -329,7 +329,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"w4a16_gemm:residual=1", "residual = NULL", [](Arguments&) {}},
         BadArgument{"w4a16_gemm", "qweight at 0x2008: the address is not a multiple of 16 bytes",
                     [](Arguments& a) { a.qweight = address(0x2008); }},
-        BadArgument{"w4a16_gemm", "output at 0x5008: the address is not a multiple of 16 bytes",
+        BadArgument{"w4a16_gemm", "output at 0x5008: the address is not a multiple of 16 bytes; accepted: ",
                     [](Arguments& a) { a.output = address(0x5008); }},
         BadArgument{"w4a16_gemm", "activation_stride = 516: it must be a multiple of 8",
                     [](Arguments& a) { a.activation_stride = 516; }},
@@ -337,7 +337,8 @@ INSTANTIATE_TEST_SUITE_P(
                     [](Arguments& a) { a.decomposition = 3; }},
         BadArgument{"w4a16_gemm", "splits = 2: it goes with decomposition 2 (split-K) only",
                     [](Arguments& a) { a.splits = 2; }},
-        BadArgument{"w4a16_gemm:tile_m=8", "splits = 2: more than one needs a counter",
+        BadArgument{"w4a16_gemm:tile_m=8",
+                    "splits = 2 of 262144 tiles of rows and columns: a tile of more than one split needs 4 of the",
                     [](Arguments& a) {
                       a.m = 1 << 20;
                       a.decomposition = CUBIT_W4A16_SPLIT_K;
