@@ -86,38 +86,57 @@ __device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int 
   return weight_column(args, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
 }
 
-/// Starts the copies of stages: every thread takes pieces of the same columns in each.
+/// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
+/// from stage to stage is computed once.
 class Fetcher {
  public:
-  __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, int first_row) : args_(args) {
+  __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, int first_row, int first_stage) : args_(args) {
     const int thread = static_cast<int>(thread_index());
+    const int first = first_stage * gemm_lanes::kStageK;
+    k_left_ = args.k - first;
+
+    const gemm_lanes::Place word = word_piece(0, thread);
     const int column = weight_column(args, thread % kWordPieces * kPieceColumns);
     has_words_ = column >= 0;
-    word_stride_ = Format::row_bytes(args.n);
-    words_ = static_cast<const char*>(args.qweight) + (thread / kWordPieces) * word_stride_ +
+    words_ = static_cast<const char*>(args.qweight) + (first / Format::kWordK + word.row) * Format::row_bytes(args.n) +
              (has_words_ ? Format::word_byte(column) : 0);
-    rows_ = args.m - first_row;
-    activations_ = static_cast<const char*>(args.activations) + first_row * args.activation_stride;
-  }
-
-  __device__ __forceinline__ void fetch(uint32 stage, int index) const {
-    fetch_words(stage, index * gemm_lanes::kStageK / Format::kWordK);
-    fetch_activations(stage + plan::kActivationsAt, index * gemm_lanes::kStageK);
-    if constexpr (kStagedFactors) {
-      fetch_factors(stage + plan::kScalesAt, index * kStageGroups, kStageGroups, args_.k / plan::kGroup);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const gemm_lanes::Place at = word_piece(i, thread);
+      words_at_[i] = settled(plan::word_stage(at.row, at.byte));
     }
+
+    const gemm_lanes::Place activation = activation_piece(0, thread);
+    rows_ = args.m - first_row - activation.row;
+    activation_k_ = activation.byte / 2;
+    activations_ = static_cast<const char*>(args.activations) + (first_row + activation.row) * args.activation_stride +
+                   2 * static_cast<int64>(first) + activation.byte;
+    activations_at_ = settled(plan::kActivationsAt + plan::activation_stage(activation.row, activation.byte));
+
+    const int factor_column = weight_column(args, 8 * lane_index());
+    has_factors_ = factor_column >= 0;
+    factors_ = (first_stage * static_cast<int64>(kStageGroups) + warp_index()) * args.n + max(0, factor_column);
   }
 
-  /// Scales and zeros of `count` groups from `first` on: a warp takes one group's.
-  __device__ __forceinline__ void fetch_factors(uint32 scales, int first, int count, int groups) const {
+  /// The next stage.
+  __device__ __forceinline__ void fetch(uint32 stage) {
+    fetch_words(stage);
+    fetch_activations(stage);
+    if constexpr (kStagedFactors) {
+      fetch_factors(stage + plan::kScalesAt, kStageGroups);
+      factors_ += static_cast<int64>(kStageGroups) * args_.n;
+    }
+    k_left_ -= gemm_lanes::kStageK;
+  }
+
+  /// Scales and zeros of the next `count` groups: a warp takes one group's.
+  __device__ __forceinline__ void fetch_factors(uint32 scales, int count) const {
     const int warp = warp_index();
     if (warp >= count) return;
-    const int group = first + warp;
-    const int column = weight_column(args_, 8 * lane_index());
-    const bool valid = column >= 0 && group < groups;
-    const int64 at = group * static_cast<int64>(args_.n) + (valid ? column : 0);
-    const char* const scale = static_cast<const char*>(args_.scales) + 2 * at;
+    const bool valid = has_factors_ && (kWholeStages || warp * plan::kGroup < k_left_);
+    const int64 at = valid ? factors_ : 0;
     const uint32 row = scales + warp * gemm_lanes::kScaleBytes;
+    const char* const scale = static_cast<const char*>(args_.scales) + 2 * at;
     copy_async<16>(row + 16 * lane_index(), scale, valid);  // access: cp.async of scales
     if constexpr (plan::kStoredZeros) {
       const char* const zero = static_cast<const char*>(args_.qzeros) + at / 2;
@@ -130,42 +149,53 @@ class Fetcher {
   static constexpr int kWordPieces = Format::kWordRowBytes / plan::kCopyBytes;  // of a row
   static constexpr int kPieceColumns = gemm_lanes::kBlockColumns / kWordPieces;
   static constexpr int kActivationPieces = gemm_lanes::kActivationBytes / 16;
-  static_assert(kThreads % kWordPieces == 0 && kThreads % kActivationPieces == 0);
+  static constexpr int kActivationRows = kThreads / kActivationPieces;  // that all threads copy at once
+  static constexpr int kUnrolledCopies = 8;
+  static_assert(kThreads % kWordPieces == 0 && plan::kTileM % kActivationRows == 0);
 
-  __device__ __forceinline__ void fetch_words(uint32 stage, int first) const {
-    const int thread = static_cast<int>(thread_index());
-    const int rows = args_.k / Format::kWordK - first;
-    const char* src = words_ + first * word_stride_;
+  static __device__ __forceinline__ constexpr gemm_lanes::Place word_piece(int i, int thread) {
+    return gemm_lanes::copied_piece(i, thread, kThreads, kWordPieces, plan::kCopyBytes);
+  }
+  static __device__ __forceinline__ constexpr gemm_lanes::Place activation_piece(int i, int thread) {
+    return gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
+  }
+
+  __device__ __forceinline__ void fetch_words(uint32 stage) {
+    const int rows = k_left_ / Format::kWordK - word_piece(0, static_cast<int>(thread_index())).row;
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < Format::kWordRows * kWordPieces / kThreads; ++i) {
-      const gemm_lanes::Place at = gemm_lanes::copied_piece(i, thread, kThreads, kWordPieces, plan::kCopyBytes);
+      const gemm_lanes::Place at = word_piece(i, 0);
+      const gemm_lanes::Place first = word_piece(i % 2, 0);
+      const uint32 distance = plan::word_stage(at.row, at.byte) - plan::word_stage(first.row, first.byte);
       const bool valid = has_words_ && (kWholeStages || at.row < rows);
-      copy_async<plan::kCopyBytes>(stage + plan::word_stage(at.row, at.byte), src, valid);  // access: cp.async of words
-      src += kThreads / kWordPieces * word_stride_;
+      const uint32 dst = stage + words_at_[i % 2] + distance;
+      copy_async<plan::kCopyBytes>(dst, words_, valid);  // access: cp.async of words
+      words_ += kThreads / kWordPieces * Format::row_bytes(args_.n);
     }
   }
 
-  __device__ __forceinline__ void fetch_activations(uint32 stage, int first) const {
-    const int thread = static_cast<int>(thread_index());
+  __device__ __forceinline__ void fetch_activations(uint32 stage) {
 #pragma unroll
-    for (int i = 0; i * kThreads < plan::kTileM * kActivationPieces; ++i) {
-      const gemm_lanes::Place at = gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
-      if (kThreads > plan::kTileM * kActivationPieces && at.row >= plan::kTileM) break;
-      const bool valid = at.row < rows_ && (kWholeStages || first + at.byte / 2 < args_.k);
-      const char* const src = activations_ + at.row * args_.activation_stride + 2 * static_cast<int64>(first) + at.byte;
-      const uint32 dst = stage + plan::activation_stage(at.row, at.byte);
-      copy_async<16>(dst, src, valid);  // access: cp.async of activations
+    for (int i = 0; i < plan::kTileM / kActivationRows; ++i) {
+      const gemm_lanes::Place at = activation_piece(i, 0);
+      const bool valid = at.row < rows_ && (kWholeStages || activation_k_ < k_left_);
+      const uint32 dst = stage + activations_at_ + plan::activation_stage(at.row, at.byte);
+      copy_async<16>(dst, activations_ + at.row * args_.activation_stride, valid);  // access: cp.async of activations
     }
+    activations_ += gemm_lanes::kActivationBytes;
   }
-
-  static constexpr int kUnrolledCopies = 8;
 
   const W4a16GemmArguments& args_;
-  const char* words_;  // the thread's first piece of the first stage
-  const char* activations_;
-  int64 word_stride_;
-  int rows_;  // from the block's first on
+  const char* words_;        // the thread's first piece of the next stage
+  const char* activations_;  // likewise
+  int64 factors_;            // the column of the warp's group in it, counted in scales
+  uint32 words_at_[2];       // in a stage, of even and odd pieces: a swizzle may have the bit between them
+  uint32 activations_at_;
+  int k_left_;        // from the next stage on
+  int activation_k_;  // of the thread's pieces of activations
+  int rows_;          // from the thread's first on
   bool has_words_;
+  bool has_factors_;
 };
 
 /// Where a lane's accesses begin in each of the warp's strips.
@@ -271,12 +301,12 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint
 }
 
 /// The block's part of the stages, [first, last).
-__device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetcher& fetcher, uint32 stages, int first,
+__device__ __forceinline__ void walk(const W4a16GemmArguments& args, Fetcher fetcher, uint32 stages, int first,
                                      int last, Sums& sums) {
   constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
   const WarpPlaces places;
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
-  if constexpr (kWholeK) fetcher.fetch_factors(whole_scales, 0, 1, 1);
+  if constexpr (kWholeK) fetcher.fetch_factors(whole_scales, 1);
   Sums whole = {};
   // One loop fills and drains the ring: stage `ahead` is fetched while stage `ahead - (kStages - 1)` is used.
   int fill = 0;
@@ -284,7 +314,7 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetch
   for (int ahead = first; ahead < last + plan::kStages - 1; ++ahead) {
     wait_copies<plan::kStages - 2>();
     __syncthreads();
-    if (ahead < last) fetcher.fetch(stages + fill * plan::kStageBytes, ahead);
+    if (ahead < last) fetcher.fetch(stages + fill * plan::kStageBytes);
     commit_copies();
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
     if (ahead - (plan::kStages - 1) < first) continue;
@@ -399,7 +429,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int first_row = static_cast<int>(blockIdx.x) * plan::kTileM;
   const Share share = share_of(args.stages, args.splits, static_cast<int>(blockIdx.z));
   Sums sums = {};
-  walk(args, Fetcher(args, first_row), stages, share.first, share.last, sums);
+  walk(args, Fetcher(args, first_row, share.first), stages, share.first, share.last, sums);
   if (args.splits > 1) {
     merge_splits(args, first_row, sums);
   } else {

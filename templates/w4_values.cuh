@@ -30,9 +30,11 @@ struct W4Values;
 
 template <>
 struct W4Values<Half> {
-  /// `zero`: 0 to 16. -(1024 + zero) and -(64 + zero), twice each.
-  static __device__ __forceinline__ W4Zero zero(uint32 zero) {
-    return {0xe400e400u + zero * 0x00010001u, 0xd400d400u + zero * 0x00100010u};
+  /// -(1024 + zero) and -(64 + zero), twice each, of zero = stored + kOffset, which is 0 to 16.
+  template <int kOffset>
+  static __device__ __forceinline__ W4Zero zero(uint32 stored) {
+    return {0xe400e400u + kOffset * 0x00010001u + stored * 0x00010001u,
+            0xd400d400u + kOffset * 0x00100010u + stored * 0x00100010u};
   }
   /// Nibbles kIndex and kIndex + 4 of a word, less their zero.
   template <int kIndex>
@@ -53,8 +55,9 @@ struct W4Values<Half> {
 
 template <>
 struct W4Values<Bfloat16> {
-  static __device__ __forceinline__ W4Zero zero(uint32 zero) {
-    const uint32 sum = 0xc300c300u + zero * 0x00010001u;
+  template <int kOffset>
+  static __device__ __forceinline__ W4Zero zero(uint32 stored) {
+    const uint32 sum = 0xc300c300u + kOffset * 0x00010001u + stored * 0x00010001u;
     return {sum, sum};
   }
   template <int kIndex>
@@ -79,7 +82,7 @@ struct GroupScales {
 /// From the nibble of a zero, in the low bits of `zero`. kZeroOffset: what is stored without.
 template <class Element, int kZeroOffset>
 __device__ __forceinline__ W4Zero make_zero(uint32 zero) {
-  return W4Values<Element>::zero((zero & 15u) + kZeroOffset);
+  return W4Values<Element>::template zero<kZeroOffset>(zero & 15u);
 }
 
 }  // namespace cubit

@@ -179,8 +179,8 @@ TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
   }
 }
 
-// The kernel computes a lane's first address, and takes all others at constant distances from it (by n, of activations at every
-// other step): their distances are those of lane 0.
+// The kernel computes a lane's first address, and takes all others at constant distances from it (of copies of words, and by n
+// of activations at every other step, from its second): their distances are those of lane 0.
 TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
   for (const W4a16Gemm& descriptor : descriptors(false)) {
     const auto plan = w4a16_gemm::make_plan(descriptor, codegen::find_architecture("sm_80"));
@@ -202,6 +202,19 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
                   address(plan.activations, activations, i, 0) - address(plan.activations, activations, first, 0));
       }
     }
+    const auto expect_same_distances = [&](const codegen::TileLayout& layout, const codegen::TileAccess& copies,
+                                           int every) {
+      for (int i = 0; i < copies.instances; ++i) {
+        const int warp = i % plan.warps;
+        const int first = i / plan.warps % every * plan.warps;
+        for (int lane = 0; lane < 32; ++lane) {
+          EXPECT_EQ(address(layout, copies, i, lane) - address(layout, copies, first + warp, lane),
+                    address(layout, copies, i - warp, 0) - address(layout, copies, first, 0));
+        }
+      }
+    };
+    expect_same_distances(plan.words, w4a16_gemm::word_accesses(plan)[0], 2);
+    expect_same_distances(plan.activations, w4a16_gemm::activation_accesses(plan)[0], 1);
   }
 }
 
