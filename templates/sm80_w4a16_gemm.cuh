@@ -115,7 +115,8 @@ class Fetcher {
 
     const int factor_column = weight_column(args, 8 * lane_index());
     has_factors_ = factor_column >= 0;
-    factors_ = (first_stage * static_cast<int64>(kStageGroups) + warp_index()) * args.n + max(0, factor_column);
+    const int64 group = (kWholeK ? 0 : first_stage * static_cast<int64>(kStageGroups)) + warp_index();
+    factors_ = group * args.n + max(0, factor_column);
   }
 
   /// The next stage.
