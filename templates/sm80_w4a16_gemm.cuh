@@ -3,7 +3,8 @@
 //
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
 //
-// One block per (256 columns of the weights, kTileM rows of activations, split of k). Weights are the A operand, so that few
+// One block per (256 columns of the weights, kTileM rows of activations, part of k), or per even share of all of them: see
+// split_k.cuh. Weights are the A operand, so that few
 // rows waste little of a product: the columns are its M, the rows its N.
 //
 //                     kTileM rows: 8 per product
@@ -20,9 +21,9 @@
 // of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
 //
 // Who waits for whom: a thread's copies are complete after wait_copies, other threads' after the __syncthreads that follows;
-// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Splits: every warp stores
+// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: every warp stores
 // its accumulators; of the warps that have the same columns and rows the last at their counter adds all in order of their
-// split, so the result does not depend on who was last, and sets the counter back to zero.
+// part, so the result does not depend on who was last, and sets the counter back to zero.
 //
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
@@ -70,8 +71,8 @@ constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the
 constexpr int kPartsAtOnce = 8;           // in flight together
 
 /// The column of the weights at a place of the block's 256, or -1 where there is none.
-__device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int place) {
-  const int block = static_cast<int>(blockIdx.y) * gemm_lanes::kBlockColumns;
+__device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
+  const int block = column_tile * gemm_lanes::kBlockColumns;
   if constexpr (plan::Epilogue::kGated) {
     const int half = args.n / 2;
     const int column = block / 2 + place % (gemm_lanes::kBlockColumns / 2);
@@ -82,21 +83,22 @@ __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int
 }
 
 /// The first of the lane's columns in a strip of the block.
-__device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int strip) {
-  return weight_column(args, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
+__device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int column_tile, int strip) {
+  return weight_column(args, column_tile, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
 }
 
 /// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
 /// from stage to stage is computed once.
 class Fetcher {
  public:
-  __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, int first_row, int first_stage) : args_(args) {
+  __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, const Piece& piece) : args_(args) {
     const int thread = static_cast<int>(thread_index());
-    const int first = first_stage * gemm_lanes::kStageK;
+    const int first = piece.first * gemm_lanes::kStageK;
+    const int first_row = piece.row_tile * plan::kTileM;
     k_left_ = args.k - first;
 
     const gemm_lanes::Place word = word_piece(0, thread);
-    const int column = weight_column(args, thread % kWordPieces * kPieceColumns);
+    const int column = weight_column(args, piece.column_tile, thread % kWordPieces * kPieceColumns);
     has_words_ = column >= 0;
     words_ = static_cast<const char*>(args.qweight) + (first / Format::kWordK + word.row) * Format::row_bytes(args.n) +
              (has_words_ ? Format::word_byte(column) : 0);
@@ -113,9 +115,9 @@ class Fetcher {
                    2 * static_cast<int64>(first) + activation.byte;
     activations_at_ = settled(plan::kActivationsAt + plan::activation_stage(activation.row, activation.byte));
 
-    const int factor_column = weight_column(args, 8 * lane_index());
+    const int factor_column = weight_column(args, piece.column_tile, 8 * lane_index());
     has_factors_ = factor_column >= 0;
-    const int64 group = (kWholeK ? 0 : first_stage * static_cast<int64>(kStageGroups)) + warp_index();
+    const int64 group = (kWholeK ? 0 : piece.first * static_cast<int64>(kStageGroups)) + warp_index();
     factors_ = group * args.n + max(0, factor_column);
   }
 
@@ -268,8 +270,8 @@ __device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, ui
 /// With activation order: adds the products of stage `index`, whose weights become numbers first. A template, because formats by n have
 /// no such words.
 template <class WordsByK>
-__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint32 stage, const WarpPlaces& places,
-                                            int index, Sums& sums) {
+__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int column_tile, uint32 stage,
+                                            const WarpPlaces& places, int index, Sums& sums) {
   const int lane = lane_index();
 #pragma unroll 1
   for (int step = 0; step < gemm_lanes::kStageK / gemm_lanes::kStepK; ++step) {
@@ -279,7 +281,7 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint
 #pragma unroll
     for (int strip = 0; strip < kWarpStrips; ++strip) {
       // Of columns that do not exist, the first one's factors.
-      const int column = max(0, strip_column(args, WarpPlaces::first_strip() + strip));
+      const int column = max(0, strip_column(args, column_tile, WarpPlaces::first_strip() + strip));
       typename WordsByK::Weights weights;
       WordsByK::load_weights(weights, stage, places.of[strip], step);
       uint32 a[2][4][4];  // [term][column][pair]
@@ -301,27 +303,30 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint
   }
 }
 
-/// The block's part of the stages, [first, last).
-__device__ __forceinline__ void walk(const W4a16GemmArguments& args, Fetcher fetcher, uint32 stages, int first,
-                                     int last, Sums& sums) {
+/// The stages of a piece.
+__device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece& piece, uint32 stages, Sums& sums) {
   constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
   const WarpPlaces places;
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
-  if constexpr (kWholeK) fetcher.fetch_factors(whole_scales, 1);
+  Fetcher fetcher(args, piece);
+  if constexpr (kWholeK) {
+    __syncthreads();  // nobody still reads those of the piece before
+    fetcher.fetch_factors(whole_scales, 1);
+  }
   Sums whole = {};
   // One loop fills and drains the ring: stage `ahead` is fetched while stage `ahead - (kStages - 1)` is used.
   int fill = 0;
 #pragma unroll 1
-  for (int ahead = first; ahead < last + plan::kStages - 1; ++ahead) {
+  for (int ahead = piece.first; ahead < piece.last + plan::kStages - 1; ++ahead) {
     wait_copies<plan::kStages - 2>();
     __syncthreads();
-    if (ahead < last) fetcher.fetch(stages + fill * plan::kStageBytes);
+    if (ahead < piece.last) fetcher.fetch(stages + fill * plan::kStageBytes);
     commit_copies();
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
-    if (ahead - (plan::kStages - 1) < first) continue;
+    if (ahead - (plan::kStages - 1) < piece.first) continue;
     const uint32 stage = settled(stages + fill * plan::kStageBytes);
     if constexpr (plan::kActivationOrder) {
-      add_ordered<Format>(args, stage, places, ahead - (plan::kStages - 1), sums);
+      add_ordered<Format>(args, piece.column_tile, stage, places, ahead - (plan::kStages - 1), sums);
     } else if constexpr (kWholeK) {
       multiply_group(whole, stage, whole_scales + kZeros, places, 0);
     } else {
@@ -339,11 +344,12 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, Fetcher fet
   if constexpr (kWholeK) scale_group(sums, whole, whole_scales, places);
 }
 
-/// Rows `row` to `row` + 7 of the output in a strip, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of
+/// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of
 /// what they are for.
-__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, int strip, int row, RowSums& sums,
-                                           RowSums& ups) {
-  const int column = strip_column(args, strip);
+__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const Piece& piece, int strip, int row_block,
+                                           RowSums& sums, RowSums& ups) {
+  const int row = piece.row_tile * plan::kTileM + 8 * row_block;
+  const int column = strip_column(args, piece.column_tile, strip);
   Format::arrange(sums);
   if constexpr (plan::Epilogue::kGated) Format::arrange(ups);
 #pragma unroll
@@ -356,8 +362,9 @@ __device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, int s
   }
 }
 
-/// Without splits. Gated, the warps of the second 128 columns hand their sums to those of the first.
-__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, uint32 shared, int first_row, Sums& sums) {
+/// Of a piece that is all of k. Gated, the warps of the second 128 columns hand their sums to those of the first.
+__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
+                                             Sums& sums) {
   const int warp = warp_index();
   const uint32 ups_at = shared + warp % kPairs * kWarpSumsBytes + 16 * lane_index();
   if constexpr (plan::Epilogue::kGated) {
@@ -380,43 +387,44 @@ __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, uin
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) load_shared(ups[tile], ups_at + 16 * kWarpSize * (2 * i + tile));
     }
-    store_rows(args, WarpPlaces::first_strip() + i / kRowTiles, first_row + i % kRowTiles * 8, own, ups);
+    store_rows(args, piece, WarpPlaces::first_strip() + i / kRowTiles, i % kRowTiles, own, ups);
   }
 }
 
 /// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair, adds those
-/// of all splits and stores the output.
-__device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, int first_row, const Sums& sums) {
+/// of all parts and stores the output.
+__device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, const Piece& piece, const Sums& sums) {
   constexpr int64 kPartBytes = plan::kWarps * kWarpSumsBytes;
   constexpr int kCounters = plan::Epilogue::kGated ? kPairs : plan::kWarps;
-  const int64 tile = blockIdx.y * static_cast<int64>(gridDim.x) + blockIdx.x;
+  const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
   char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * lane_index();
-  char* const own = parts + blockIdx.z * kPartBytes + warp_index() * kWarpSumsBytes;
-  const auto has_rows = [&](int row) { return row + 2 * (lane_index() % 4) < args.m; };
+  char* const own = parts + piece.part * kPartBytes + warp_index() * kWarpSumsBytes;
+  const int rows = args.m - piece.row_tile * plan::kTileM - 2 * (lane_index() % 4);
+  const auto has_rows = [&](int row_block) { return 8 * row_block < rows; };
 #pragma unroll
   for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
     const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
     const float4 value = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    if (has_rows(first_row + i / 2 % kRowTiles * 8)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
+    if (has_rows(i / 2 % kRowTiles)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
   }
   const int warp = warp_index() % kCounters;
-  const int arrivals = plan::kWarps / kCounters * args.splits;
+  const int arrivals = plan::kWarps / kCounters * piece.parts;
   if (!last_warp(args.counters + tile * kCounters + warp, arrivals)) return;
 #pragma unroll 1
   for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
-    const int row = first_row + i % kRowTiles * 8;
+    const int row_block = i % kRowTiles;
     const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * i;
     RowSums merged = {};
     RowSums ups = {};
-    add_parts<kPartsAtOnce>(merged, args.splits, has_rows(row), [&](int split, int item) {
-      return load_partial4(src + split * kPartBytes + 16 * kWarpSize * item);
+    add_parts<kPartsAtOnce>(merged, piece.parts, has_rows(row_block), [&](int part, int item) {
+      return load_partial4(src + part * kPartBytes + 16 * kWarpSize * item);
     });
     if constexpr (plan::Epilogue::kGated) {
-      add_parts<kPartsAtOnce>(ups, args.splits, has_rows(row), [&](int split, int item) {
-        return load_partial4(src + split * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
+      add_parts<kPartsAtOnce>(ups, piece.parts, has_rows(row_block), [&](int part, int item) {
+        return load_partial4(src + part * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
       });
     }
-    store_rows(args, kWarpStrips * warp + i / kRowTiles, row, merged, ups);
+    store_rows(args, piece, kWarpStrips * warp + i / kRowTiles, row_block, merged, ups);
   }
 }
 
@@ -427,13 +435,16 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));
-  const int first_row = static_cast<int>(blockIdx.x) * plan::kTileM;
-  const Share share = share_of(args.stages, args.splits, static_cast<int>(blockIdx.z));
-  Sums sums = {};
-  walk(args, Fetcher(args, first_row, share.first), stages, share.first, share.last, sums);
-  if (args.splits > 1) {
-    merge_splits(args, first_row, sums);
-  } else {
-    store_output(args, stages, first_row, sums);
-  }
+  Work work(args);
+  Piece piece = work.first();
+#pragma unroll 1
+  do {
+    Sums sums = {};
+    walk(args, piece, stages, sums);
+    if (piece.parts == 1) {
+      store_output(args, piece, stages, sums);
+    } else {
+      merge_parts(args, piece, sums);
+    }
+  } while (work.next(piece));
 }

@@ -1,29 +1,86 @@
 // Work split of a GEMM: which stages of k a block takes, and how the partial sums of its splits become one.
 //
-// k of n stages is dealt out evenly to min(splits, n) blocks; the others have nothing to do. Every warp of a split stores its
-// sums; the one that is last at their counter reads all of them in order of their split, so the result does not depend on who
-// was last, and sets the counter back to zero.
+// Split-K: a tile's stages are dealt out evenly to `splits` blocks. Stream-K: all tiles' stages stand in a row and are dealt out
+// evenly, so that a block may end one tile and begin another; which blocks a tile has follows by arithmetic. Every warp of a part
+// stores its sums; the one that is last at their counter reads all of them in order of their part, so the result does not depend
+// on who was last, and sets the counter back to zero.
 //
 // PTX ISA, "Memory Consistency Model": bar.warp.sync orders a warp's stores before its atom.acq_rel, whose observation by the
 // last warp orders them before that warp's loads.
 #pragma once
 
 #include "types.cuh"
+#include "w4a16_gemm_arguments.h"
 
 namespace cubit {
 
-struct Share {
+/// Stages of one tile, and which part they are of it.
+struct Piece {
+  int row_tile;
+  int column_tile;
   int first;  // stage
   int last;   // one past
+  int part;
+  int parts;  // 1: all of k
 };
 
-__device__ __forceinline__ Share share_of(int stages, int splits, int split) {
-  // The first stages % splits have one more.
-  const int least = static_cast<int>(static_cast<uint32>(stages) / static_cast<uint32>(splits));
-  const int extra = stages - least * splits;
-  const int first = split * least + min(split, extra);
-  return {first, first + least + (split < extra ? 1 : 0)};
-}
+/// What a block computes: one piece, or, of even shares of all tiles' stages, one after another.
+class Work {
+ public:
+  __device__ __forceinline__ explicit Work(const W4a16GemmArguments& args) : args_(args) {
+    if (args.share == 0) return;
+    const int block = static_cast<int>(blockIdx.x);
+    next_ = block * args.share + min(block, args.larger);
+    end_ = next_ + args.share + (block < args.larger ? 1 : 0);
+  }
+
+  __device__ __forceinline__ Piece first() { return args_.share == 0 ? of_block() : take(); }
+  /// False where there is none left.
+  __device__ __forceinline__ bool next(Piece& piece) {
+    if (next_ >= end_) return false;
+    piece = take();
+    return true;
+  }
+
+ private:
+  __device__ __forceinline__ Piece of_block() const {
+    // The first stages % splits have one more.
+    const int split = static_cast<int>(blockIdx.z);
+    const int least = static_cast<int>(static_cast<uint32>(args_.stages) / static_cast<uint32>(args_.splits));
+    const int extra = args_.stages - least * args_.splits;
+    const int first = split * least + min(split, extra);
+    return {static_cast<int>(blockIdx.x),
+            static_cast<int>(blockIdx.y),
+            first,
+            first + least + (split < extra ? 1 : 0),
+            split,
+            args_.splits};
+  }
+
+  __device__ __forceinline__ Piece take() {
+    const int tile = next_ / args_.stages;
+    const int start = tile * args_.stages;
+    const int first = next_ - start;
+    const int last = min(args_.stages, end_ - start);
+    const int owner = owner_of(start);
+    next_ = start + last;
+    return {tile % args_.row_tiles,
+            tile / args_.row_tiles,
+            first,
+            last,
+            static_cast<int>(blockIdx.x) - owner,
+            owner_of(start + args_.stages - 1) - owner + 1};
+  }
+
+  __device__ __forceinline__ int owner_of(int stage) const {
+    const int of_larger = args_.larger * (args_.share + 1);
+    return stage < of_larger ? stage / (args_.share + 1) : args_.larger + (stage - of_larger) / args_.share;
+  }
+
+  const W4a16GemmArguments& args_;
+  int next_ = 0;  // of all tiles' stages
+  int end_ = 0;
+};
 
 /// Called by all lanes after their stores. True in all lanes of the warp that arrives last; the counter is then zero again, and
 /// what the others stored can be read.

@@ -107,6 +107,11 @@ W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& spl
   result.k = arguments.k;
   result.stages = split.stages;
   result.splits = split.splits;
+  result.row_tiles = static_cast<int>(split.row_tiles);
+  if (split.blocks == 0) return result;
+  const std::int64_t total = split.tiles() * split.stages;
+  result.share = static_cast<int>(total / split.blocks);
+  result.larger = static_cast<int>(total % split.blocks);
   return result;
 }
 
@@ -148,6 +153,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   // Blocks of the same columns are neighbours: they read the same weights at about the same time.
   launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),
                        static_cast<unsigned>(split.splits)};
+  if (split.blocks > 0) launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
   launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
   static_assert(sizeof parameters <= sizeof launch.parameters);

@@ -140,7 +140,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                    plan.blocks_per_sm)},
       block_decision(plan, architecture),
       {"decomposition", "chosen at launch, from m, n, k and the device alone",
-       "data-parallel where its blocks fill the device, else blocks share k; their sums are added in order"}};
+       "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
+       "are added in "
+       "order"}};
   add_fragments(report, plan.descriptor);
 }
 

@@ -78,7 +78,8 @@ struct Split {
   std::int64_t row_tiles = 0;
   std::int64_t column_tiles = 0;
   int stages = 0;  ///< of all of k
-  int splits = 1;
+  int splits = 1;  ///< parts of a tile, with even shares at most
+  int blocks = 0;  ///< that have even shares of all tiles' stages (stream-K); 0: of each tile `splits`
 
   std::int64_t tiles() const { return row_tiles * column_tiles; }
 };
@@ -86,6 +87,8 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
 /// The time of a launch by the model that choose_split minimises, in stages of one block.
 double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
                        const runtime::DeviceFacts& device);
+double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
+                                 const runtime::DeviceFacts& device);
 
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,

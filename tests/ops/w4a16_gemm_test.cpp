@@ -265,7 +265,10 @@ TEST(GemmLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
       double best = 1e300;
       for (int splits = 1; splits <= std::min(256, split.stages); ++splits)
         best = std::min(best, w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, splits, h200()));
-      const double chosen = w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, split.splits, h200());
+      const double chosen =
+          split.blocks > 0
+              ? w4a16_gemm::modelled_stages_of_shares(plan, split.tiles(), split.stages, split.blocks, h200())
+              : w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, split.splits, h200());
       EXPECT_LE(chosen, 1.1 * best) << n << " x " << k;
     }
   }
@@ -295,6 +298,27 @@ TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
   EXPECT_EQ(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).shape.grid[2], 1u);
   arguments.m = 0;
   EXPECT_TRUE(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).empty);
+}
+
+TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=64");
+  auto arguments = arguments_of(128, 28672, 8192);
+  const auto chosen = w4a16_gemm::choose_split(plan, arguments, h200());
+  EXPECT_EQ(chosen.blocks, 132) << "224 tiles would be two waves of which the second is not full";
+  arguments.decomposition = CUBIT_W4A16_STREAM_K;
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 224u * 2 * plan.threads() * 256) << "a tile is in two parts at most";
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{132, 1, 1}));
+  W4a16GemmArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.row_tiles, 2);
+  EXPECT_EQ(parameters.share, 224 * 64 / 132);
+  EXPECT_EQ(parameters.larger, 224 * 64 % 132);
+
+  arguments = arguments_of(1, 256, 128);
+  arguments.decomposition = CUBIT_W4A16_STREAM_K;
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u) << "one stage is one block's";
 }
 
 struct BadArgument {
@@ -346,8 +370,14 @@ INSTANTIATE_TEST_SUITE_P(
                     [](Arguments& a) { a.output = address(0x5008); }},
         BadArgument{"w4a16_gemm", "activation_stride = 516: it must be a multiple of 8",
                     [](Arguments& a) { a.activation_stride = 516; }},
-        BadArgument{"w4a16_gemm", "decomposition = 3: it must be 0 (automatic)",
-                    [](Arguments& a) { a.decomposition = 3; }},
+        BadArgument{"w4a16_gemm", "decomposition = 4: it must be 0 (automatic)",
+                    [](Arguments& a) { a.decomposition = 4; }},
+        BadArgument{"w4a16_gemm:tile_m=8",
+                    "decomposition = 3 of 262144 tiles of rows and columns: a tile needs 4 of the",
+                    [](Arguments& a) {
+                      a.m = 1 << 20;
+                      a.decomposition = CUBIT_W4A16_STREAM_K;
+                    }},
         BadArgument{"w4a16_gemm", "splits = 2: it goes with decomposition 2 (split-K) only",
                     [](Arguments& a) { a.splits = 2; }},
         BadArgument{"w4a16_gemm:tile_m=8",
