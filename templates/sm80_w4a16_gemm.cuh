@@ -4,8 +4,7 @@
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
 //
 // One block per (256 columns of the weights, kTileM rows of activations, part of k), or per even share of all of them: see
-// split_k.cuh. Weights are the A operand, so that few
-// rows waste little of a product: the columns are its M, the rows its N.
+// split_k.cuh. Weights are the A operand, so that few rows waste little of a product: the columns are its M, the rows its N.
 //
 //                     kTileM rows: 8 per product
 //                   +-----------+
@@ -22,8 +21,8 @@
 //
 // Who waits for whom: a thread's copies are complete after wait_copies, other threads' after the __syncthreads that follows;
 // the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: every warp stores
-// its accumulators; of the warps that have the same columns and rows the last at their counter adds all in order of their
-// part, so the result does not depend on who was last, and sets the counter back to zero.
+// its accumulators; of the warps that have the same columns and rows the last at their counter adds all in order of their part,
+// so the result does not depend on who was last, and sets the counter back to zero.
 //
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
