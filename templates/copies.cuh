@@ -91,6 +91,14 @@ __device__ __forceinline__ void load_shared(uint32 (&dst)[kWords], uint32 addres
   }
 }
 
+/// The same of four floats.
+__device__ __forceinline__ void load_shared(float (&dst)[4], uint32 address) {
+  asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(dst[0]), "=f"(dst[1]), "=f"(dst[2]), "=f"(dst[3])
+               : "r"(address)
+               : "memory");
+}
+
 __device__ __forceinline__ void store_shared_word(uint32 address, uint32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }

@@ -3,27 +3,26 @@
 //
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
 //
-// One block per (256 columns of the weights, kTileM rows of activations, split of k). Weights are the A operand, so that few
-// rows waste little of a product: the columns are its M, the rows its N.
+// One block per (256 columns of the weights, kTileM rows of activations, part of k), or per even share of all of them: see
+// split_k.cuh. Weights are the A operand, so that few rows waste little of a product: the columns are its M, the rows its N.
 //
 //                     kTileM rows: 8 per product
 //                   +-----------+
-//     256 columns:  |  warp 0   |   64 columns, 4 tiles of 16: the halves' columns stand in rows 0-7 and 8-15 of a tile
-//                   |  warp 1   |
-//                   |  warp 2   |   Where kTileM > 32, four more warps take the same columns and the other rows.
-//                   |  warp 3   |   Gated: the second half of a warp's columns is args.n / 2 further on.
+//     256 columns:  |  warp 0   |   all rows of kWarpStrips strips of 32 columns, each two tiles of 16; a lane has four
+//                   |    …      |   columns of a strip, and two rows of 8
+//                   |  last     |   Gated: the second 128 columns are args.n / 2 further on than the first.
 //                   +-----------+
 //
-// A stage is 128 k's. Within a group products of nibbles accumulate in fp32; one more product per step, with ones for the
-// weights, sums the activations. At the group's end  sum += scale · (product - zero · sum of activations).
+// A stage is 128 k's. An operand is a nibble less its zero, which is exact; within a group products accumulate in fp32, and at
+// its end  sum += scale · product.
 //
 // Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is all
-// of k, its scales and zeros, then one word for last_block.
+// of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
 //
 // Who waits for whom: a thread's copies are complete after wait_copies, other threads' after the __syncthreads that follows;
-// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Splits: every block
-// stores its accumulators; the block that is last at its tile's counter adds all of them in order of their split, so the
-// result does not depend on who was last, and sets the counter back to zero.
+// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: every warp stores
+// its accumulators; of the warps that have the same columns and rows the last at their counter adds all in order of their part,
+// so the result does not depend on who was last, and sets the counter back to zero.
 //
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
@@ -38,7 +37,7 @@
 
 #include "copies.cuh"
 #include "mma.cuh"
-#include "split_kv.cuh"
+#include "split_k.cuh"
 #include "types.cuh"
 #include "w4_ordered.cuh"
 #include "w4_values.cuh"
@@ -51,63 +50,95 @@ using Format = plan::Format;
 using plan::Element;
 
 constexpr int kThreads = plan::kWarps * kWarpSize;
-constexpr int kRowWarps = plan::kWarps / gemm_lanes::kColumnWarps;
-constexpr int kRowTiles = plan::kTileM / 8 / kRowWarps;  // of 8 rows, per warp
-constexpr bool kWholeK = plan::kGroup == 0;              // one group
+constexpr int kWarpStrips = gemm_lanes::kStrips / plan::kWarps;  // of columns, per warp
+constexpr int kRowTiles = plan::kTileM / 8;                      // of 8 rows
+constexpr bool kWholeK = plan::kGroup == 0;                      // one group
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
+constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 // With more rows, the next group's loads beside this one's sums would spill.
 constexpr int kUnrolledGroups = kRowTiles == 1 ? kStageGroups : 1;
-static_assert(kRowWarps * gemm_lanes::kColumnWarps == plan::kWarps && kRowTiles * kRowWarps * 8 == plan::kTileM);
+static_assert(kWarpStrips * plan::kWarps == gemm_lanes::kStrips && kRowTiles * 8 == plan::kTileM);
 
-/// Accumulators of a warp, [rows / 8][tile][element of the product's].
-using Sums = float[kRowTiles][4][4];
+/// Accumulators of 8 rows of a strip, [tile][element of the product's], and all of a warp.
+using RowSums = float[2][4];
+using Sums = RowSums[kWarpStrips][kRowTiles];
+
+constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
+constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
+constexpr int kPartsAtOnce = 8;           // in flight together
 
 /// The column of the weights at a place of the block's 256, or -1 where there is none.
-__device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int place) {
-  const int block = static_cast<int>(blockIdx.y) * gemm_lanes::kBlockColumns;
+__device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
+  const int block = column_tile * gemm_lanes::kBlockColumns;
   if constexpr (plan::Epilogue::kGated) {
     const int half = args.n / 2;
-    const int column = block / 2 + place / 64 * 32 + place % 32;
-    return column < half ? column + place / 32 % 2 * half : -1;
+    const int column = block / 2 + place % (gemm_lanes::kBlockColumns / 2);
+    return column < half ? column + place / (gemm_lanes::kBlockColumns / 2) * half : -1;
   } else {
     return block + place < args.n ? block + place : -1;
   }
 }
 
-/// Starts the copies of stages: every thread takes pieces of the same columns in each.
+/// The first of the lane's columns in a strip of the block.
+__device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int column_tile, int strip) {
+  return weight_column(args, column_tile, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
+}
+
+/// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
+/// from stage to stage is computed once.
 class Fetcher {
  public:
-  __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, int first_row) : args_(args) {
+  __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, const Piece& piece) : args_(args) {
     const int thread = static_cast<int>(thread_index());
-    const int column = weight_column(args, thread % kWordPieces * kPieceColumns);
+    const int first = piece.first * gemm_lanes::kStageK;
+    const int first_row = piece.row_tile * plan::kTileM;
+    k_left_ = args.k - first;
+
+    const gemm_lanes::Place word = word_piece(0, thread);
+    const int column = weight_column(args, piece.column_tile, thread % kWordPieces * kPieceColumns);
     has_words_ = column >= 0;
-    word_stride_ = Format::row_bytes(args.n);
-    words_ = static_cast<const char*>(args.qweight) + (thread / kWordPieces) * word_stride_ +
+    words_ = static_cast<const char*>(args.qweight) + (first / Format::kWordK + word.row) * Format::row_bytes(args.n) +
              (has_words_ ? Format::word_byte(column) : 0);
-    rows_ = args.m - first_row;
-    activations_ = static_cast<const char*>(args.activations) + first_row * args.activation_stride;
-  }
-
-  __device__ __forceinline__ void fetch(uint32 stage, int index) const {
-    fetch_words(stage, index * gemm_lanes::kStageK / Format::kWordK);
-    fetch_activations(stage + plan::kActivationsAt, index * gemm_lanes::kStageK);
-    if constexpr (kStagedFactors) {
-      fetch_factors(stage + plan::kScalesAt, index * kStageGroups, kStageGroups, args_.k / plan::kGroup);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const gemm_lanes::Place at = word_piece(i, thread);
+      words_at_[i] = settled(plan::word_stage(at.row, at.byte));
     }
+
+    const gemm_lanes::Place activation = activation_piece(0, thread);
+    rows_ = args.m - first_row - activation.row;
+    activation_k_ = activation.byte / 2;
+    activations_ = static_cast<const char*>(args.activations) + (first_row + activation.row) * args.activation_stride +
+                   2 * static_cast<int64>(first) + activation.byte;
+    activations_at_ = settled(plan::kActivationsAt + plan::activation_stage(activation.row, activation.byte));
+
+    const int factor_column = weight_column(args, piece.column_tile, 8 * lane_index());
+    has_factors_ = factor_column >= 0;
+    const int64 group = (kWholeK ? 0 : piece.first * static_cast<int64>(kStageGroups)) + warp_index();
+    factors_ = group * args.n + max(0, factor_column);
   }
 
-  /// Scales and zeros of `count` groups from `first` on: a warp takes one group's.
-  __device__ __forceinline__ void fetch_factors(uint32 scales, int first, int count, int groups) const {
+  /// The next stage.
+  __device__ __forceinline__ void fetch(uint32 stage) {
+    fetch_words(stage);
+    fetch_activations(stage);
+    if constexpr (kStagedFactors) {
+      fetch_factors(stage + plan::kScalesAt, kStageGroups);
+      factors_ += static_cast<int64>(kStageGroups) * args_.n;
+    }
+    k_left_ -= gemm_lanes::kStageK;
+  }
+
+  /// Scales and zeros of the next `count` groups: a warp takes one group's.
+  __device__ __forceinline__ void fetch_factors(uint32 scales, int count) const {
     const int warp = warp_index();
     if (warp >= count) return;
-    const int group = first + warp;
-    const int column = weight_column(args_, 8 * lane_index());
-    const bool valid = column >= 0 && group < groups;
-    const int64 at = group * static_cast<int64>(args_.n) + (valid ? column : 0);
-    const char* const scale = static_cast<const char*>(args_.scales) + 2 * at;
+    const bool valid = has_factors_ && (kWholeStages || warp * plan::kGroup < k_left_);
+    const int64 at = valid ? factors_ : 0;
     const uint32 row = scales + warp * gemm_lanes::kScaleBytes;
+    const char* const scale = static_cast<const char*>(args_.scales) + 2 * at;
     copy_async<16>(row + 16 * lane_index(), scale, valid);  // access: cp.async of scales
     if constexpr (plan::kStoredZeros) {
       const char* const zero = static_cast<const char*>(args_.qzeros) + at / 2;
@@ -120,238 +151,279 @@ class Fetcher {
   static constexpr int kWordPieces = Format::kWordRowBytes / plan::kCopyBytes;  // of a row
   static constexpr int kPieceColumns = gemm_lanes::kBlockColumns / kWordPieces;
   static constexpr int kActivationPieces = gemm_lanes::kActivationBytes / 16;
-  static_assert(kThreads % kWordPieces == 0 && plan::kTileM * kActivationPieces % kThreads == 0);
+  static constexpr int kActivationRows = kThreads / kActivationPieces;  // that all threads copy at once
+  static constexpr int kUnrolledCopies = 8;
+  static_assert(kThreads % kWordPieces == 0 && plan::kTileM % kActivationRows == 0);
 
-  __device__ __forceinline__ void fetch_words(uint32 stage, int first) const {
-    const int thread = static_cast<int>(thread_index());
-    const int rows = args_.k / Format::kWordK - first;
-    const char* src = words_ + first * word_stride_;
+  static __device__ __forceinline__ constexpr gemm_lanes::Place word_piece(int i, int thread) {
+    return gemm_lanes::copied_piece(i, thread, kThreads, kWordPieces, plan::kCopyBytes);
+  }
+  static __device__ __forceinline__ constexpr gemm_lanes::Place activation_piece(int i, int thread) {
+    return gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
+  }
+
+  __device__ __forceinline__ void fetch_words(uint32 stage) {
+    const int rows = k_left_ / Format::kWordK - word_piece(0, static_cast<int>(thread_index())).row;
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < Format::kWordRows * kWordPieces / kThreads; ++i) {
-      const gemm_lanes::Place at = gemm_lanes::copied_piece(i, thread, kThreads, kWordPieces, plan::kCopyBytes);
-      const bool valid = has_words_ && at.row < rows;
-      copy_async<plan::kCopyBytes>(stage + plan::word_stage(at.row, at.byte), src, valid);  // access: cp.async of words
-      src += kThreads / kWordPieces * word_stride_;
+      const gemm_lanes::Place at = word_piece(i, 0);
+      const gemm_lanes::Place first = word_piece(i % 2, 0);
+      const uint32 distance = plan::word_stage(at.row, at.byte) - plan::word_stage(first.row, first.byte);
+      const bool valid = has_words_ && (kWholeStages || at.row < rows);
+      const uint32 dst = stage + words_at_[i % 2] + distance;
+      copy_async<plan::kCopyBytes>(dst, words_, valid);  // access: cp.async of words
+      words_ += kThreads / kWordPieces * Format::row_bytes(args_.n);
     }
   }
 
-  __device__ __forceinline__ void fetch_activations(uint32 stage, int first) const {
-    const int thread = static_cast<int>(thread_index());
+  __device__ __forceinline__ void fetch_activations(uint32 stage) {
 #pragma unroll
-    for (int i = 0; i < plan::kTileM * kActivationPieces / kThreads; ++i) {
-      const gemm_lanes::Place at = gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
-      const bool valid = at.row < rows_ && first + at.byte / 2 < args_.k;
-      const char* const src = activations_ + at.row * args_.activation_stride + 2 * static_cast<int64>(first) + at.byte;
-      const uint32 dst = stage + plan::activation_stage(at.row, at.byte);
-      copy_async<16>(dst, src, valid);  // access: cp.async of activations
+    for (int i = 0; i < plan::kTileM / kActivationRows; ++i) {
+      const gemm_lanes::Place at = activation_piece(i, 0);
+      const bool valid = at.row < rows_ && (kWholeStages || activation_k_ < k_left_);
+      const uint32 dst = stage + activations_at_ + plan::activation_stage(at.row, at.byte);
+      copy_async<16>(dst, activations_ + at.row * args_.activation_stride, valid);  // access: cp.async of activations
     }
+    activations_ += gemm_lanes::kActivationBytes;
   }
-
-  static constexpr int kUnrolledCopies = 8;
 
   const W4a16GemmArguments& args_;
-  const char* words_;  // the thread's first piece of the first stage
-  const char* activations_;
-  int64 word_stride_;
-  int rows_;  // from the block's first on
+  const char* words_;        // the thread's first piece of the next stage
+  const char* activations_;  // likewise
+  int64 factors_;            // the column of the warp's group in it, counted in scales
+  uint32 words_at_[2];       // in a stage, of even and odd pieces: a swizzle may have the bit between them
+  uint32 activations_at_;
+  int k_left_;        // from the next stage on
+  int activation_k_;  // of the thread's pieces of activations
+  int rows_;          // from the thread's first on
   bool has_words_;
+  bool has_factors_;
 };
 
-/// A warp's place in its block.
-struct WarpPlace {
-  int columns;  // which 64 of them
-  int rows;     // its first tile of 8
+/// Where a lane's accesses begin in each of the warp's strips.
+struct WarpPlaces {
+  Format::Places of[kWarpStrips];
+
+  __device__ __forceinline__ WarpPlaces() {
+#pragma unroll
+    for (int strip = 0; strip < kWarpStrips; ++strip) of[strip] = Format::places(first_strip() + strip, 0);
+  }
+  static __device__ __forceinline__ int first_strip() { return kWarpStrips * warp_index(); }
 };
 
 template <int kProduct, int kTile>
-__device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const uint32 (&b)[kRowTiles][4],
-                                              Sums& products) {
+__device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const GroupZeros& zeros,
+                                              const uint32 (&b)[kRowTiles][4], RowSums (&products)[kRowTiles]) {
   uint32 a[4];
-  Format::operand<kProduct, kTile>(a, weights);
+  Format::operand<kProduct, kTile>(a, weights, zeros);
 #pragma unroll
   for (int t = 0; t < kRowTiles; ++t)
     mma_m16n8k16<Element>(products[t][kTile], a[0], a[1], a[2], a[3], b[t][2 * kProduct], b[t][2 * kProduct + 1]);
 }
 
 template <int kProduct>
-__device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const uint32 (&b)[kRowTiles][4],
-                                               Sums& products, float (&activations)[kRowTiles][4]) {
-  constexpr uint32 kOne = W4Values<Element>::kOne;
-#pragma unroll
-  for (int t = 0; t < kRowTiles; ++t)
-    mma_m16n8k16<Element>(activations[t], kOne, kOne, kOne, kOne, b[t][2 * kProduct], b[t][2 * kProduct + 1]);
-  multiply_tile<kProduct, 0>(weights, b, products);
-  multiply_tile<kProduct, 1>(weights, b, products);
-  multiply_tile<kProduct, 2>(weights, b, products);
-  multiply_tile<kProduct, 3>(weights, b, products);
+__device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const GroupZeros& zeros,
+                                               const uint32 (&b)[kRowTiles][4], RowSums (&products)[kRowTiles]) {
+  multiply_tile<kProduct, 0>(weights, zeros, b, products);
+  multiply_tile<kProduct, 1>(weights, zeros, b, products);
 }
 
-/// Products of a group, and the sums of its activations.
-struct GroupSums {
-  Sums products = {};
-  float activations[kRowTiles][4] = {};
-
-  /// Adds the steps that a stage has of group `group` of its groups.
-  __device__ __forceinline__ void add(uint32 stage, WarpPlace warp, int group) {
+/// products += those of the steps that a stage has of group `group` of its groups. `zeros`: the group's row of them.
+__device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uint32 zeros, const WarpPlaces& places,
+                                               int group) {
+  GroupZeros group_zeros[kWarpStrips];
 #pragma unroll
-    for (int i = 0; i < kGroupSteps; ++i) {
-      const int step = group * kGroupSteps + i;
+  for (int strip = 0; strip < kWarpStrips; ++strip) Format::load_zeros(group_zeros[strip], zeros, places.of[strip]);
+#pragma unroll
+  for (int i = 0; i < kGroupSteps; ++i) {
+    const int step = group * kGroupSteps + i;
+    uint32 b[kRowTiles][4];
+#pragma unroll
+    for (int t = 0; t < kRowTiles; ++t)
+      Format::load_activations(b[t], stage + plan::kActivationsAt, places.of[0], t, step);
+#pragma unroll
+    for (int strip = 0; strip < kWarpStrips; ++strip) {
       Format::Weights weights;
-      Format::load_weights(weights, stage, warp.columns, step);
-      uint32 b[kRowTiles][4];
-#pragma unroll
-      for (int t = 0; t < kRowTiles; ++t)
-        Format::load_activations(b[t], stage + plan::kActivationsAt, warp.rows + t, step);
-      multiply_tiles<0>(weights, b, products, activations);
-      multiply_tiles<1>(weights, b, products, activations);
+      Format::load_weights(weights, stage, places.of[strip], step);
+      multiply_tiles<0>(weights, group_zeros[strip], b, products[strip]);
+      multiply_tiles<1>(weights, group_zeros[strip], b, products[strip]);
     }
   }
+}
 
-  /// sums += scale · (product - zero · sum of activations), with the factors of row `group` of those in shared memory.
-  __device__ __forceinline__ void finish(Sums& sums, uint32 scales, WarpPlace warp, int group) const {
-    GroupFactors factors;
-    Format::load_factors(factors, scales, scales + plan::kZerosAt - plan::kScalesAt, warp.columns, group);
+/// sums += scale · products. `scales`: the group's row of them.
+__device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, uint32 scales, const WarpPlaces& places) {
+#pragma unroll
+  for (int strip = 0; strip < kWarpStrips; ++strip) {
+    GroupScales group_scales;
+    Format::load_scales(group_scales, scales, places.of[strip]);
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
 #pragma unroll
-      for (int tile = 0; tile < 4; ++tile) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float shifted = products[t][tile][i] + factors.minus_zero[i / 2][tile] * activations[t][i % 2];
-          sums[t][tile][i] += factors.scale[i / 2][tile] * shifted;
-        }
-      }
+      for (int i = 0; i < 8; ++i)
+        sums[strip][t][i / 4][i % 4] += group_scales.of[i / 2] * products[strip][t][i / 4][i % 4];
     }
   }
-};
+}
 
 /// With activation order: adds the products of stage `index`, whose weights become numbers first. A template, because formats by n have
 /// no such words.
 template <class WordsByK>
-__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, uint32 stage, WarpPlace warp, int index,
-                                            Sums& sums) {
+__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int column_tile, uint32 stage,
+                                            const WarpPlaces& places, int index, Sums& sums) {
   const int lane = lane_index();
-  int columns[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half)  // of columns that do not exist, the first one's factors
-    columns[half] = max(0, weight_column(args, 64 * warp.columns + 32 * half + gemm_lanes::first_column(lane)));
 #pragma unroll 1
   for (int step = 0; step < gemm_lanes::kStageK / gemm_lanes::kStepK; ++step) {
-    typename WordsByK::Weights weights;
-    WordsByK::load_weights(weights, stage, warp.columns, step);
     int groups[8];
-    const int row = index * WordsByK::kWordRows + gemm_lanes::words_by_k(lane, 0, 0, step).row;
+    const int row = index * WordsByK::kWordRows + gemm_lanes::words_by_k(lane, 0, step).row;
     load_groups(groups, args, row, args.k / plan::kGroup);
-    uint32 a[2][2][4][4];  // [half][term][tile][pair]
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a[half], weights.words[half], args, groups,
-                                                                 columns[half]);
+    for (int strip = 0; strip < kWarpStrips; ++strip) {
+      // Of columns that do not exist, the first one's factors.
+      const int column = max(0, strip_column(args, column_tile, WarpPlaces::first_strip() + strip));
+      typename WordsByK::Weights weights;
+      WordsByK::load_weights(weights, stage, places.of[strip], step);
+      uint32 a[2][4][4];  // [term][column][pair]
+      dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a, weights.words, args, groups, column);
 #pragma unroll
-    for (int t = 0; t < kRowTiles; ++t) {
-      uint32 b[4];
-      WordsByK::load_activations(b, stage + plan::kActivationsAt, warp.rows + t, step);
+      for (int t = 0; t < kRowTiles; ++t) {
+        uint32 b[4];
+        WordsByK::load_activations(b, stage + plan::kActivationsAt, places.of[0], t, step);
 #pragma unroll
-      for (int item = 0; item < 16; ++item) {  // of each tile two products of two terms
-        const int tile = item / 4;
-        const int j = item % 2 * 2;
-        const auto& low = a[0][item / 2 % 2][tile];
-        const auto& high = a[1][item / 2 % 2][tile];
-        mma_m16n8k16<Element>(sums[t][tile], low[j], high[j], low[j + 1], high[j + 1], b[j], b[j + 1]);
+        for (int item = 0; item < 8; ++item) {  // of each tile two products of two terms
+          const int tile = item / 4;
+          const int j = item % 2 * 2;
+          const auto& low = a[item / 2 % 2][2 * tile];
+          const auto& high = a[item / 2 % 2][2 * tile + 1];
+          mma_m16n8k16<Element>(sums[strip][t][tile], low[j], high[j], low[j + 1], high[j + 1], b[j], b[j + 1]);
+        }
       }
     }
   }
 }
 
-/// The block's part of the stages, [first, last).
-__device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Fetcher& fetcher, uint32 stages,
-                                     WarpPlace warp, int first, int last, Sums& sums) {
+/// The stages of a piece.
+__device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece& piece, uint32 stages, Sums& sums) {
+  constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
+  const WarpPlaces places;
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
-  if constexpr (kWholeK) fetcher.fetch_factors(whole_scales, 0, 1, 1);
-  GroupSums whole;
+  Fetcher fetcher(args, piece);
+  if constexpr (kWholeK) {
+    __syncthreads();  // nobody still reads those of the piece before
+    fetcher.fetch_factors(whole_scales, 1);
+  }
+  Sums whole = {};
   // One loop fills and drains the ring: stage `ahead` is fetched while stage `ahead - (kStages - 1)` is used.
   int fill = 0;
 #pragma unroll 1
-  for (int ahead = first; ahead < last + plan::kStages - 1; ++ahead) {
+  for (int ahead = piece.first; ahead < piece.last + plan::kStages - 1; ++ahead) {
     wait_copies<plan::kStages - 2>();
     __syncthreads();
-    if (ahead < last) fetcher.fetch(stages + fill * plan::kStageBytes, ahead);
+    if (ahead < piece.last) fetcher.fetch(stages + fill * plan::kStageBytes);
     commit_copies();
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
-    if (ahead - (plan::kStages - 1) < first) continue;
-    const uint32 stage = stages + fill * plan::kStageBytes;
+    if (ahead - (plan::kStages - 1) < piece.first) continue;
+    const uint32 stage = settled(stages + fill * plan::kStageBytes);
     if constexpr (plan::kActivationOrder) {
-      add_ordered<Format>(args, stage, warp, ahead - (plan::kStages - 1), sums);
+      add_ordered<Format>(args, piece.column_tile, stage, places, ahead - (plan::kStages - 1), sums);
     } else if constexpr (kWholeK) {
-      whole.add(stage, warp, 0);
+      multiply_group(whole, stage, whole_scales + kZeros, places, 0);
     } else {
 #pragma unroll(kUnrolledGroups)
       for (int group = 0; group < kStageGroups; ++group) {
-        GroupSums of_group;
-        of_group.add(stage, warp, group);
-        of_group.finish(sums, stage + plan::kScalesAt, warp, group);
+        const uint32 scales = stage + plan::kScalesAt + group * gemm_lanes::kScaleBytes;
+        const uint32 zeros = stage + plan::kZerosAt + group * gemm_lanes::kZeroBytes;
+        Sums products = {};
+        multiply_group(products, stage, zeros, places, group);
+        scale_group(sums, products, scales, places);
       }
     }
   }
   wait_copies<0>();
-  if constexpr (kWholeK) whole.finish(sums, whole_scales, warp, 0);
+  if constexpr (kWholeK) scale_group(sums, whole, whole_scales, places);
 }
 
-/// True where this block shall store the output: `sums` are then those of all splits, added in order.
-__device__ __forceinline__ bool merge_splits(const W4a16GemmArguments& args, Sums& sums, uint32* arrived) {
-  constexpr int kItems = 4 * kRowTiles;
-  constexpr int64 kPartBytes = 16 * kItems * kThreads;
-  const int64 tile = blockIdx.y * static_cast<int64>(gridDim.x) + blockIdx.x;
-  char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * thread_index();
-  float4* const own = reinterpret_cast<float4*>(parts + blockIdx.z * kPartBytes);
+/// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of
+/// what they are for.
+__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const Piece& piece, int strip, int row_block,
+                                           RowSums& sums, RowSums& ups) {
+  const int row = piece.row_tile * plan::kTileM + 8 * row_block;
+  const int column = strip_column(args, piece.column_tile, strip);
+  Format::arrange(sums);
+  if constexpr (plan::Epilogue::kGated) Format::arrange(ups);
 #pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    const float(&sum)[4] = sums[item / 4][item % 4];
-    own[item * kThreads] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+  for (int i = 0; i < 2; ++i) {
+    const int own_row = row + 2 * (lane_index() % 4) + i;
+    if (own_row >= args.m || column < 0) continue;
+    const float values[4] = {sums[0][i], sums[0][2 + i], sums[1][i], sums[1][2 + i]};
+    const float up_values[4] = {ups[0][i], ups[0][2 + i], ups[1][i], ups[1][2 + i]};
+    plan::Epilogue::store(args, own_row, column, values, up_values);
   }
-  if (!last_block(args.counters + tile, args.splits, arrived, [] { __syncthreads(); })) return false;
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[item / 4][item % 4][i] = 0.f;
-  }
-#pragma unroll 1
-  for (int split = 0; split < args.splits; ++split) {
-#pragma unroll
-    for (int item = 0; item < kItems; ++item) {
-      const float4 part = load_partial4(parts + split * kPartBytes + 16 * kThreads * item);
-      float(&sum)[4] = sums[item / 4][item % 4];
-      sum[0] += part.x;
-      sum[1] += part.y;
-      sum[2] += part.z;
-      sum[3] += part.w;
-    }
-  }
-  return true;
 }
 
-/// Four neighbouring columns of one row per store, or gated, of the gate and the columns that it is for.
-__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, WarpPlace warp, int first_row,
+/// Of a piece that is all of k. Gated, the warps of the second 128 columns hand their sums to those of the first.
+__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
                                              Sums& sums) {
-  constexpr int kHalves = plan::Epilogue::kGated ? 1 : 2;
-  const int lane = lane_index();
+  const int warp = warp_index();
+  const uint32 ups_at = shared + warp % kPairs * kWarpSumsBytes + 16 * lane_index();
+  if constexpr (plan::Epilogue::kGated) {
+    __syncthreads();  // nobody still reads the stages
+    if (warp >= kPairs) {
 #pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
-    Format::arrange(sums[t]);
-#pragma unroll
-    for (int i = 0; i < 2 * kHalves; ++i) {
-      const int row = first_row + 8 * (warp.rows + t) + 2 * (lane % 4) + i % 2;
-      const int column = weight_column(args, 64 * warp.columns + 32 * (i / 2) + gemm_lanes::first_column(lane));
-      if (row >= args.m || column < 0) continue;
-      float values[4];
-      float ups[4];
-#pragma unroll
-      for (int tile = 0; tile < 4; ++tile) {
-        values[tile] = sums[t][tile][i];
-        ups[tile] = sums[t][tile][2 + i % 2];
+      for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
+        const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
+        store_shared(ups_at + 16 * kWarpSize * i, make_float4(sum[0], sum[1], sum[2], sum[3]));
       }
-      plan::Epilogue::store(args, row, column, values, ups);
     }
+    __syncthreads();
+    if (warp >= kPairs) return;
+  }
+#pragma unroll
+  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
+    RowSums& own = sums[i / kRowTiles][i % kRowTiles];
+    RowSums ups = {};
+    if constexpr (plan::Epilogue::kGated) {
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) load_shared(ups[tile], ups_at + 16 * kWarpSize * (2 * i + tile));
+    }
+    store_rows(args, piece, WarpPlaces::first_strip() + i / kRowTiles, i % kRowTiles, own, ups);
+  }
+}
+
+/// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair, adds those
+/// of all parts and stores the output.
+__device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, const Piece& piece, const Sums& sums) {
+  constexpr int64 kPartBytes = plan::kWarps * kWarpSumsBytes;
+  constexpr int kCounters = plan::Epilogue::kGated ? kPairs : plan::kWarps;
+  const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
+  char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * lane_index();
+  char* const own = parts + piece.part * kPartBytes + warp_index() * kWarpSumsBytes;
+  const int rows = args.m - piece.row_tile * plan::kTileM - 2 * (lane_index() % 4);
+  const auto has_rows = [&](int row_block) { return 8 * row_block < rows; };
+#pragma unroll
+  for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
+    const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
+    const float4 value = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    if (has_rows(i / 2 % kRowTiles)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
+  }
+  const int warp = warp_index() % kCounters;
+  const int arrivals = plan::kWarps / kCounters * piece.parts;
+  if (!last_warp(args.counters + tile * kCounters + warp, arrivals)) return;
+#pragma unroll 1
+  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
+    const int row_block = i % kRowTiles;
+    const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * i;
+    RowSums merged = {};
+    RowSums ups = {};
+    add_parts<kPartsAtOnce>(merged, piece.parts, has_rows(row_block), [&](int part, int item) {
+      return load_partial4(src + part * kPartBytes + 16 * kWarpSize * item);
+    });
+    if constexpr (plan::Epilogue::kGated) {
+      add_parts<kPartsAtOnce>(ups, piece.parts, has_rows(row_block), [&](int part, int item) {
+        return load_partial4(src + part * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
+      });
+    }
+    store_rows(args, piece, kWarpStrips * warp + i / kRowTiles, row_block, merged, ups);
   }
 }
 
@@ -361,13 +433,17 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     w4a16_gemm(const __grid_constant__ cubit::W4a16GemmArguments args) {
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
-  const int first_row = static_cast<int>(blockIdx.x) * plan::kTileM;
-  const WarpPlace warp = {warp_index() % gemm_lanes::kColumnWarps, warp_index() / gemm_lanes::kColumnWarps * kRowTiles};
-  const int split = static_cast<int>(blockIdx.z);
-  const Share share = share_of(args.stages, args.splits, split);
-  Sums sums = {};
-  walk(args, Fetcher(args, first_row), settled(shared_address(shared)), warp, share.first, share.last, sums);
-  uint32* const arrived = reinterpret_cast<uint32*>(shared + plan::kArrivedAt);
-  if (args.splits > 1 && !merge_splits(args, sums, arrived)) return;
-  store_output(args, warp, first_row, sums);
+  const uint32 stages = settled(shared_address(shared));
+  Work work(args);
+  Piece piece = work.first();
+#pragma unroll 1
+  do {
+    Sums sums = {};
+    walk(args, piece, stages, sums);
+    if (piece.parts == 1) {
+      store_output(args, piece, stages, sums);
+    } else {
+      merge_parts(args, piece, sums);
+    }
+  } while (work.next(piece));
 }

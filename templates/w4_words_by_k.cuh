@@ -3,16 +3,19 @@
 //
 // A word is already an operand: pairs (j, j + 4) of k, in the order that two ANDs and shifts find them. The contraction
 // does not care which k stands where as long as both operands agree, so the activations' pairs are picked in that order.
-// Lane (r, c) has words of the columns 4r … 4r + 3 of each half, row c of a step's four: column 4r + i is row r of tile i.
+// Lane (r, c) has words of the columns 4r … 4r + 3, row c of a step's four: column 4r + 2t is row r of tile t, the next one row
+// r + 8.
 //
 // Interface of a number format:
 //   kWordRows, kWordK, kWordRowBytes   rows of words of a stage, k's that a row stands for, bytes of a row
 //   row_bytes(n)                       bytes from row to row in the tensor, and word_byte(column) within one
-//   Weights, load_weights(weights, words, warp, step)             a step's words, from shared memory
-//   operand<product, tile>(a, weights)                            the A operand of 16 columns and 16 k's
-//   load_activations(b, activations, tile, step)                  the B operands of 8 rows and a step's two products
-//   load_factors(factors, scales, zeros, warp, group)
-//   arrange(accumulators of 8 rows)    afterwards element [i][2 · half + row % 2] is column first_column + i of a half
+//   Places, places(strip, tile)        where a lane's accesses of a stage begin: of a strip of the block's columns, and rows
+//                                      from 8 · tile on; all else is constant distances from there
+//   Weights, load_weights(weights, stage, places, step)           a step's words, from shared memory
+//   operand<product, tile>(a, weights, zeros)                     the A operand of 16 columns and 16 k's
+//   load_activations(b, stage, places, tile, step)                the B operands of 8 rows and a step's two products
+//   load_zeros(zeros, row, places), load_scales(scales, row, places)   of the group whose row in shared memory is given
+//   arrange(accumulators of 8 rows)    afterwards element [i / 2][2 · (i % 2) + row % 2] is column first_column + i
 #pragma once
 
 #include "copies.cuh"
@@ -31,63 +34,72 @@ struct W4WordsByK {
   static __device__ __forceinline__ int64 row_bytes(int n) { return 4 * static_cast<int64>(n); }
   static __device__ __forceinline__ int64 word_byte(int column) { return 4 * static_cast<int64>(column); }
 
-  struct Weights {
-    uint32 words[2][4];  // [half][tile]
+  struct Places {
+    uint32 words;
+    uint32 activations;
+    uint32 scales;
+    uint32 zeros;
+    uint32 zero_shift;  // of the lane's half of a word of zeros
   };
 
-  static __device__ __forceinline__ void load_weights(Weights& weights, uint32 words, int warp, int step) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const gemm_lanes::Place at = gemm_lanes::words_by_k(lane_index(), warp, half, step);
-      load_shared(weights.words[half], words + kWordsAt(at.row, at.byte));  // access: loads of words
-    }
+  static __device__ __forceinline__ Places places(int strip, int tile) {
+    const int lane = lane_index();
+    const gemm_lanes::Place word = gemm_lanes::words_by_k(lane, strip, 0);
+    const gemm_lanes::Place activation = gemm_lanes::activations_by_k(lane, tile, 0);
+    return {settled(kWordsAt(word.row, word.byte)), settled(kActivationsAt(activation.row, activation.byte)),
+            settled(gemm_lanes::scales_by_k(lane, strip, 0).byte), settled(gemm_lanes::zeros(lane, strip, 0).byte),
+            settled(lane / 4 % 2 * 16)};
+  }
+
+  struct Weights {
+    uint32 words[4];
+  };
+
+  static __device__ __forceinline__ void load_weights(Weights& weights, uint32 stage, const Places& places, int step) {
+    const gemm_lanes::Place at = gemm_lanes::words_by_k(0, 0, step);
+    load_shared(weights.words, stage + places.words + kWordsAt(at.row, at.byte));  // access: loads of words
   }
 
   template <int kProduct, int kTile>
-  static __device__ __forceinline__ void operand(uint32 (&a)[4], const Weights& weights) {
+  static __device__ __forceinline__ void operand(uint32 (&a)[4], const Weights& weights, const GroupZeros& zeros) {
     using Values = W4Values<Element>;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint32 word = weights.words[half][kTile];
-      a[half] = Values::template pair<2 * kProduct>(word);
-      a[2 + half] = Values::template pair<2 * kProduct + 1>(word);
+    for (int i = 0; i < 2; ++i) {
+      const uint32 word = weights.words[2 * kTile + i];
+      const W4Zero zero = zeros.of[2 * kTile + i];
+      a[i] = Values::template pair<2 * kProduct>(word, zero);
+      a[2 + i] = Values::template pair<2 * kProduct + 1>(word, zero);
     }
   }
 
-  static __device__ __forceinline__ void load_activations(uint32 (&b)[4], uint32 activations, int tile, int step) {
-    const gemm_lanes::Place at = gemm_lanes::activations_by_k(lane_index(), tile, step);
+  static __device__ __forceinline__ void load_activations(uint32 (&b)[4], uint32 stage, const Places& places, int tile,
+                                                          int step) {
+    const gemm_lanes::Place at = gemm_lanes::activations_by_k(0, tile, step);
     uint32 pairs[4];
-    load_shared(pairs, activations + kActivationsAt(at.row, at.byte));  // access: loads of activations
-    b[0] = __byte_perm(pairs[0], pairs[2], 0x5410);                     // 0 and 4
-    b[1] = __byte_perm(pairs[0], pairs[2], 0x7632);                     // 1 and 5
+    load_shared(pairs, stage + places.activations + kActivationsAt(at.row, at.byte));  // access: loads of activations
+    b[0] = __byte_perm(pairs[0], pairs[2], 0x5410);                                    // 0 and 4
+    b[1] = __byte_perm(pairs[0], pairs[2], 0x7632);                                    // 1 and 5
     b[2] = __byte_perm(pairs[1], pairs[3], 0x5410);
     b[3] = __byte_perm(pairs[1], pairs[3], 0x7632);
   }
 
-  static __device__ __forceinline__ void load_factors(GroupFactors& factors, uint32 scales, uint32 zeros, int warp,
-                                                      int group) {
-    const int lane = lane_index();
+  static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const Places& places) {
+    uint32 word[1] = {0};
+    if constexpr (kStoredZeros) load_shared(word, row + places.zeros);  // access: loads of zeros
+    const uint32 nibbles = word[0] >> places.zero_shift;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const gemm_lanes::Place at = gemm_lanes::scales_by_k(lane, warp, half, group);
-      uint32 pairs[2];
-      load_shared(pairs, scales + at.row * gemm_lanes::kScaleBytes + at.byte);  // access: loads of scales
-      uint32 word[1] = {0};
-      if constexpr (kStoredZeros) {
-        const gemm_lanes::Place zero = gemm_lanes::zeros(lane, warp, half, group);
-        load_shared(word, zeros + zero.row * gemm_lanes::kZeroBytes + zero.byte);  // access: loads of zeros
-      }
-      const uint32 nibbles = word[0] >> (lane / 4 % 2 * 16);
-#pragma unroll
-      for (int tile = 0; tile < 4; ++tile) {
-        const uint32 pair = pairs[tile / 2];
-        const float scale = tile % 2 == 0 ? Pair<Half>::low(pair) : Pair<Half>::high(pair);
-        set_factor<Element, kZeroOffset>(factors, half, tile, scale, nibbles >> (4 * tile));
-      }
-    }
+    for (int i = 0; i < 4; ++i) zeros.of[i] = make_zero<Element, kZeroOffset>(nibbles >> (4 * i));
   }
 
-  static __device__ __forceinline__ void arrange(float (&)[4][4]) {}
+  static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const Places& places) {
+    uint32 pairs[2];
+    load_shared(pairs, row + places.scales);  // access: loads of scales
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      scales.of[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
+  }
+
+  static __device__ __forceinline__ void arrange(float (&)[2][4]) {}
 };
 
 }  // namespace cubit

@@ -2,8 +2,8 @@
 // 4, 6, 1, 3, 5, 7. Zeros int32 [k / group, n / 8] in the same order.
 //
 // ldmatrix.trans takes 16 bits for one value, hence four columns: a register of lane (r, c) holds those of k = 2c and 2c + 1
-// side by side, and its nibbles t are pairs along k. Half-word r of a half's 8 is row r of the tiles: nibble t is tile t, that
-// is column 8 (r / 2) + r % 2 + 2t. Activations are ldmatrix's own operand.
+// side by side, and its nibbles i are pairs along k, of column 8 (r / 2) + r % 2 + 2i. Nibble 2t is row r of tile t, the next one
+// row r + 8. Activations are ldmatrix's own operand.
 //
 // Interface of a number format: see w4_words_by_k.cuh.
 #pragma once
@@ -24,71 +24,90 @@ struct W4WordsByN {
   static __device__ __forceinline__ int64 row_bytes(int n) { return n / 2; }
   static __device__ __forceinline__ int64 word_byte(int column) { return column / 2; }
 
-  struct Weights {
-    uint32 matrices[2][4];  // [product][2 · half + (k / 8) % 2]
+  struct Places {
+    uint32 words;
+    uint32 activations[2];  // of even and odd steps: the swizzle of rows of 256 bytes has the bit between them
+    uint32 scales;
+    uint32 zeros;
+    uint32 odd_shift;  // 16 in lanes that have the odd columns
   };
 
-  static __device__ __forceinline__ void load_weights(Weights& weights, uint32 words, int warp, int step) {
-#pragma unroll
-    for (int product = 0; product < 2; ++product) {
-      const gemm_lanes::Place at = gemm_lanes::words_by_n(lane_index(), warp, 2 * step + product);
-      const uint32 row = words + kWordsAt(at.row, at.byte);
-      load_matrices_transposed(weights.matrices[product], row);  // access: ldmatrix.x4.trans of words
-    }
+  static __device__ __forceinline__ Places places(int strip, int tile) {
+    const int lane = lane_index();
+    const gemm_lanes::Place word = gemm_lanes::words_by_n(lane, strip, 0);
+    const gemm_lanes::Place even = gemm_lanes::activations_by_n(lane, tile, 0);
+    const gemm_lanes::Place odd = gemm_lanes::activations_by_n(lane, tile, 1);
+    return {settled(kWordsAt(word.row, word.byte)),
+            {settled(kActivationsAt(even.row, even.byte)), settled(kActivationsAt(odd.row, odd.byte))},
+            settled(gemm_lanes::scales_by_n(lane, strip, 0).byte),
+            settled(gemm_lanes::zeros(lane, strip, 0).byte),
+            settled(lane / 4 % 2 * 16)};
+  }
+
+  struct Weights {
+    uint32 matrices[4];  // of 8 k's each
+  };
+
+  static __device__ __forceinline__ void load_weights(Weights& weights, uint32 stage, const Places& places, int step) {
+    const gemm_lanes::Place at = gemm_lanes::words_by_n(0, 0, step);
+    const uint32 row = stage + places.words + kWordsAt(at.row, at.byte);
+    load_matrices_transposed(weights.matrices, row);  // access: ldmatrix.x4.trans of words
   }
 
   template <int kProduct, int kTile>
-  static __device__ __forceinline__ void operand(uint32 (&a)[4], const Weights& weights) {
-    using Values = W4Values<Element>;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      a[half] = Values::template pair<kTile>(weights.matrices[kProduct][2 * half]);
-      a[2 + half] = Values::template pair<kTile>(weights.matrices[kProduct][2 * half + 1]);
-    }
+  static __device__ __forceinline__ void operand(uint32 (&a)[4], const Weights& weights, const GroupZeros& zeros) {
+    a[0] = pair<2 * kTile>(weights.matrices[2 * kProduct], zeros);
+    a[1] = pair<2 * kTile + 1>(weights.matrices[2 * kProduct], zeros);
+    a[2] = pair<2 * kTile>(weights.matrices[2 * kProduct + 1], zeros);
+    a[3] = pair<2 * kTile + 1>(weights.matrices[2 * kProduct + 1], zeros);
   }
 
-  static __device__ __forceinline__ void load_activations(uint32 (&b)[4], uint32 activations, int tile, int step) {
-    const gemm_lanes::Place at = gemm_lanes::activations_by_n(lane_index(), tile, step);
-    load_matrices(b, activations + kActivationsAt(at.row, at.byte));  // access: ldmatrix.x4 of activations
+  static __device__ __forceinline__ void load_activations(uint32 (&b)[4], uint32 stage, const Places& places, int tile,
+                                                          int step) {
+    const gemm_lanes::Place at = gemm_lanes::activations_by_n(0, tile, step);
+    const gemm_lanes::Place first = gemm_lanes::activations_by_n(0, 0, step % 2);
+    const int distance = kActivationsAt(at.row, at.byte) - kActivationsAt(first.row, first.byte);
+    load_matrices(b, stage + places.activations[step % 2] + distance);  // access: ldmatrix.x4 of activations
   }
 
-  static __device__ __forceinline__ void load_factors(GroupFactors& factors, uint32 scales, uint32 zeros, int warp,
-                                                      int group) {
-    const int lane = lane_index();
-    const int odd = lane / 4 % 2;
+  static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const Places& places) {
+    uint32 word[1];
+    load_shared(word, row + places.zeros);  // access: loads of zeros
+    const uint32 nibbles = word[0] >> places.odd_shift;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const gemm_lanes::Place at = gemm_lanes::scales_by_n(lane, warp, half, group);
-      uint32 pairs[4];
-      load_shared(pairs, scales + at.row * gemm_lanes::kScaleBytes + at.byte);  // access: loads of scales
-      const gemm_lanes::Place zero = gemm_lanes::zeros(lane, warp, half, group);
-      uint32 word[1];
-      load_shared(word, zeros + zero.row * gemm_lanes::kZeroBytes + zero.byte);  // access: loads of zeros
-      const uint32 nibbles = word[0] >> (16 * odd);
+    for (int i = 0; i < 4; ++i) zeros.of[i] = make_zero<Element, kZeroOffset>(nibbles >> (4 * i));
+  }
+
+  static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const Places& places) {
+    uint32 pairs[4];
+    load_shared(pairs, row + places.scales);  // access: loads of scales
 #pragma unroll
-      for (int tile = 0; tile < 4; ++tile) {
-        const float scale = Pair<Half>::low(pairs[tile] >> (16 * odd));
-        set_factor<Element, kZeroOffset>(factors, half, tile, scale, nibbles >> (4 * tile));
-      }
-    }
+    for (int i = 0; i < 4; ++i) scales.of[i] = Pair<Half>::low(pairs[i] >> places.odd_shift);
   }
 
   /// Lanes r and r ^ 1 have the even and the odd columns of the same 8; each keeps four neighbours.
-  static __device__ __forceinline__ void arrange(float (&block)[4][4]) {
+  static __device__ __forceinline__ void arrange(float (&block)[2][4]) {
     const uint32 odd = lane_index() / 4 % 2;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float first = __shfl_xor_sync(kFullWarp, choose(odd, block[0][i], block[2][i]), 4);
-      const float second = __shfl_xor_sync(kFullWarp, choose(odd, block[1][i], block[3][i]), 4);
-      const float kept[2] = {choose(odd, block[2][i], block[0][i]), choose(odd, block[3][i], block[1][i])};
-      block[0][i] = choose(odd, first, kept[0]);
-      block[1][i] = choose(odd, kept[0], first);
-      block[2][i] = choose(odd, second, kept[1]);
-      block[3][i] = choose(odd, kept[1], second);
+    for (int row = 0; row < 2; ++row) {
+      float(&first)[4] = block[0];
+      float(&last)[4] = block[1];
+      const float others[2] = {__shfl_xor_sync(kFullWarp, choose(odd, first[row], last[row]), 4),
+                               __shfl_xor_sync(kFullWarp, choose(odd, first[2 + row], last[2 + row]), 4)};
+      const float kept[2] = {choose(odd, last[row], first[row]), choose(odd, last[2 + row], first[2 + row])};
+      first[row] = choose(odd, others[0], kept[0]);
+      first[2 + row] = choose(odd, kept[0], others[0]);
+      last[row] = choose(odd, others[1], kept[1]);
+      last[2 + row] = choose(odd, kept[1], others[1]);
     }
   }
 
  private:
+  template <int kIndex>
+  static __device__ __forceinline__ uint32 pair(uint32 matrix, const GroupZeros& zeros) {
+    return W4Values<Element>::template pair<kIndex>(matrix, zeros.of[kIndex]);
+  }
+
   /// A selection for certain: the compiler would make branches of many, and put the shuffles into both.
   static __device__ __forceinline__ float choose(uint32 condition, float then, float otherwise) {
     float result;

@@ -12,8 +12,10 @@ struct W4a16GemmArguments {
   const void* bias;         // [n]; not read where the plan has none
   const void* residual;     // [m, columns of the output]; likewise
   void* output;
-  unsigned* counters;  // one per block of columns and rows, zero before and after; unused without splits
-  float* partial;      // [blocks of columns][blocks of rows][splits][accumulators of a block]
+  unsigned*
+      counters;    // per block of columns and rows one for each warp, gated for each two; zero before and after; unused
+                   // without splits
+  float* partial;  // [blocks of columns][blocks of rows][splits][accumulators of a block]
   long long activation_stride;
   long long residual_stride;
   long long output_stride;
@@ -21,7 +23,11 @@ struct W4a16GemmArguments {
   int n;  // columns of the weights
   int k;
   int stages;  // of all of k, the last one perhaps in part
-  int splits;  // blocks that share the stages of a tile: gridDim.z
+  int splits;  // places for partial sums of a tile; without shares the blocks that share its stages: gridDim.z
+  int row_tiles;
+  // Shares (stream-K): the stages of all tiles stand in a row, of which block b has `share`, and one more if b < `larger`.
+  int share;   // 0: a block has stages of one tile, which its index names
+  int larger;  // blocks
 };
 
 }  // namespace cubit

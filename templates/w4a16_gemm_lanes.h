@@ -1,5 +1,6 @@
 // Which byte of a stage each lane touches: one statement, used by the kernels and by the plan's proofs
-// (ops/w4a16_gemm/accesses.cpp). A warp has 64 of the block's columns, in two halves of 32.
+// (ops/w4a16_gemm/accesses.cpp). The block's columns are strips of 32;
+// a warp has one or two of them, a lane four columns of each.
 //
 // "By k" are formats whose words hold 8 neighbours along k of one column (gptq), "by n" those whose words hold 8
 // neighbouring columns of one k (awq).
@@ -13,10 +14,11 @@
 
 namespace cubit::gemm_lanes {
 
-inline constexpr int kStageK = 128;                    ///< of a stage
-inline constexpr int kStepK = 32;                      ///< of a step, which is two products of the tensor cores
-inline constexpr int kBlockColumns = 256;              ///< of the weights
-inline constexpr int kColumnWarps = 4;                 ///< that share them
+inline constexpr int kStageK = 128;        ///< of a stage
+inline constexpr int kStepK = 32;          ///< of a step, which is two products of the tensor cores
+inline constexpr int kBlockColumns = 256;  ///< of the weights
+inline constexpr int kStripColumns = 32;   ///< of a strip
+inline constexpr int kStrips = kBlockColumns / kStripColumns;
 inline constexpr int kActivationBytes = 2 * kStageK;   ///< of a row
 inline constexpr int kScaleBytes = 2 * kBlockColumns;  ///< of a group
 inline constexpr int kZeroBytes = kBlockColumns / 2;   ///< of a group
@@ -32,14 +34,12 @@ CUBIT_LANES Place copied_piece(int i, int thread, int threads, int pieces, int c
 }
 
 /// By k: 8 k's of each of four neighbouring columns.
-CUBIT_LANES Place words_by_k(int lane, int warp, int half, int step) {
-  return {4 * step + lane % 4, 256 * warp + 128 * half + 16 * (lane / 4)};
+CUBIT_LANES Place words_by_k(int lane, int strip, int step) {
+  return {4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By n, ldmatrix.x4.trans of 16 k's: rows 0-7 and 8-15 of the first half of the columns, then of the second.
-CUBIT_LANES Place words_by_n(int lane, int warp, int product) {
-  return {16 * product + lane % 16, 32 * warp + 16 * (lane / 16)};
-}
+/// By n, ldmatrix.x4.trans of a step's 32 k's.
+CUBIT_LANES Place words_by_n(int lane, int strip, int step) { return {32 * step + lane, 16 * strip}; }
 
 /// By k: the 8 activations of a row that meet the lane's words.
 CUBIT_LANES Place activations_by_k(int lane, int tile, int step) {
@@ -52,19 +52,13 @@ CUBIT_LANES Place activations_by_n(int lane, int tile, int step) {
 }
 
 /// By k: scales of four neighbouring columns; by n: of the 8 columns of a word.
-CUBIT_LANES Place scales_by_k(int lane, int warp, int half, int group) {
-  return {group, 128 * warp + 64 * half + 8 * (lane / 4)};
-}
-CUBIT_LANES Place scales_by_n(int lane, int warp, int half, int group) {
-  return {group, 128 * warp + 64 * half + 16 * (lane / 8)};
-}
+CUBIT_LANES Place scales_by_k(int lane, int strip, int group) { return {group, 64 * strip + 8 * (lane / 4)}; }
+CUBIT_LANES Place scales_by_n(int lane, int strip, int group) { return {group, 64 * strip + 16 * (lane / 8)}; }
 
 /// The word of zeros of 8 columns; lanes r use its half r % 2.
-CUBIT_LANES Place zeros(int lane, int warp, int half, int group) {
-  return {group, 32 * warp + 16 * half + 4 * (lane / 8)};
-}
+CUBIT_LANES Place zeros(int lane, int strip, int group) { return {group, 16 * strip + 4 * (lane / 8)}; }
 
-/// The first of the four neighbouring columns that a lane has of a half, once they are in order.
+/// The first of the four neighbouring columns that a lane has of a strip, once they are in order.
 CUBIT_LANES int first_column(int lane) { return 4 * (lane / 4); }
 
 }  // namespace cubit::gemm_lanes

@@ -12,7 +12,7 @@ using codegen::TileAccess;
 using codegen::TileByte;
 using MaybeByte = std::optional<TileByte>;
 
-constexpr int kColumnWarps = gemm_lanes::kColumnWarps;
+constexpr int kStrips = gemm_lanes::kStrips;
 constexpr int kSteps = gemm_lanes::kStageK / gemm_lanes::kStepK;
 
 TileByte byte_at(gemm_lanes::Place place) { return {place.row, place.byte}; }
@@ -44,16 +44,14 @@ std::vector<TileAccess> word_accesses(const Plan& plan) {
   TileAccess stores = copies("cp.async of words", plan, rows, plan.words.row_bytes, plan.copy_bytes);
   if (is_by_n(plan)) {
     return {stores,
-            {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, 2 * kSteps * kColumnWarps,
+            {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kSteps * kStrips,
              [](int instance, int lane) -> MaybeByte {
-               return byte_at(gemm_lanes::words_by_n(lane, instance % kColumnWarps, instance / kColumnWarps));
+               return byte_at(gemm_lanes::words_by_n(lane, instance % kStrips, instance / kStrips));
              }}};
   }
-  return {stores,
-          {"loads of words", AccessKind::load, 16, 2 * kSteps * kColumnWarps, [](int instance, int lane) -> MaybeByte {
-             const int half = instance / kColumnWarps % 2;
-             return byte_at(gemm_lanes::words_by_k(lane, instance % kColumnWarps, half, instance / kColumnWarps / 2));
-           }}};
+  return {stores, {"loads of words", AccessKind::load, 16, kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
+                     return byte_at(gemm_lanes::words_by_k(lane, instance % kStrips, instance / kStrips));
+                   }}};
 }
 
 std::vector<TileAccess> activation_accesses(const Plan& plan) {
@@ -75,23 +73,21 @@ std::vector<TileAccess> activation_accesses(const Plan& plan) {
 std::vector<TileAccess> scale_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
   const bool by_n = is_by_n(plan);
-  return {row_copies("cp.async of scales", groups, 16),
-          {"loads of scales", AccessKind::load, by_n ? 16 : 8, 2 * groups * kColumnWarps,
-           [=](int instance, int lane) -> MaybeByte {
-             const int warp = instance % kColumnWarps;
-             const int half = instance / kColumnWarps % 2;
-             const int group = instance / kColumnWarps / 2;
-             return byte_at(by_n ? gemm_lanes::scales_by_n(lane, warp, half, group)
-                                 : gemm_lanes::scales_by_k(lane, warp, half, group));
-           }}};
+  return {
+      row_copies("cp.async of scales", groups, 16),
+      {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * kStrips, [=](int instance, int lane) -> MaybeByte {
+         const int strip = instance % kStrips;
+         const int group = instance / kStrips;
+         return byte_at(by_n ? gemm_lanes::scales_by_n(lane, strip, group)
+                             : gemm_lanes::scales_by_k(lane, strip, group));
+       }}};
 }
 
 std::vector<TileAccess> zero_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
   return {row_copies("cp.async of zeros", groups, 4),
-          {"loads of zeros", AccessKind::load, 4, 2 * groups * kColumnWarps, [=](int instance, int lane) -> MaybeByte {
-             const int half = instance / kColumnWarps % 2;
-             return byte_at(gemm_lanes::zeros(lane, instance % kColumnWarps, half, instance / kColumnWarps / 2));
+          {"loads of zeros", AccessKind::load, 4, groups * kStrips, [](int instance, int lane) -> MaybeByte {
+             return byte_at(gemm_lanes::zeros(lane, instance % kStrips, instance / kStrips));
            }}};
 }
 

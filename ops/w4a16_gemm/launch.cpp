@@ -33,7 +33,8 @@ void require_16_bytes(const char* name, const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (address % 16 == 0) return;
   throw Failure(Status::invalid_argument, fmt::format("{} at {:#x}", name, address),
-                "the address is not a multiple of 16 bytes");
+                "the address is not a multiple of 16 bytes",
+                "accepted: what cuMemAlloc gives, and multiples of 16 from there");
 }
 
 void require_stride(const char* name, std::int64_t stride) {
@@ -106,6 +107,11 @@ W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& spl
   result.k = arguments.k;
   result.stages = split.stages;
   result.splits = split.splits;
+  result.row_tiles = static_cast<int>(split.row_tiles);
+  if (split.blocks == 0) return result;
+  const std::int64_t total = split.tiles() * split.stages;
+  result.share = static_cast<int>(total / split.blocks);
+  result.larger = static_cast<int>(total % split.blocks);
   return result;
 }
 
@@ -122,7 +128,8 @@ void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, st
     require_argument(k % 8 == 0, "k", "it must be a multiple of 8", k);
   } else if (k % descriptor.group_size != 0) {
     throw Failure(Status::invalid_argument, fmt::format("k = {}", k),
-                  fmt::format("it is not a multiple of group_size={}", descriptor.group_size));
+                  fmt::format("it is not a multiple of group_size={}", descriptor.group_size),
+                  fmt::format("accepted: multiples of {}", descriptor.group_size));
   }
 }
 
@@ -146,6 +153,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   // Blocks of the same columns are neighbours: they read the same weights at about the same time.
   launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),
                        static_cast<unsigned>(split.splits)};
+  if (split.blocks > 0) launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
   launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
   static_assert(sizeof parameters <= sizeof launch.parameters);

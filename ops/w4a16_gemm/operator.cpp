@@ -45,7 +45,7 @@ class W4a16GemmOperator final : public Operator {
            "bias [n] (bias=1)\n"
            "residual as output (residual=1)\n"
            "output [m, n]; [m, n / 2] with function=silu_gate\n"
-           "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K), splits";
+           "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K, 3 stream-K), splits";
   }
   std::string random_help() const override {
     return "m, n, k, pattern (0 normal, 1 activations of 1e-4, 2 extreme scales, 3 extreme zeros, 4 outlier features, "

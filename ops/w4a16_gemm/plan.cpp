@@ -38,22 +38,24 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
                 fmt::format("no kernel family runs there (sm80_w4a16_gemm: {})", why), "accepted: sm_80 and later");
 }
 
-/// Registers that the loop keeps live, by counting its arrays: sums, products, activations and their sums of each tile of 8
-/// rows; words, operands and factors. With activation order there are no products, but two terms of all operands of a step.
-int count_registers(const W4a16Gemm& descriptor, int row_tiles) {
-  constexpr int kAddressesAndTemporaries = 40;
-  constexpr int kWordsOperandsAndFactors = 8 + 4 + 16;
-  constexpr int kOrderedOperands = 64;
-  const int operands = kWordsOperandsAndFactors + (descriptor.activation_order ? kOrderedOperands : 0);
-  const int per_tile = descriptor.activation_order ? 16 + 4 : 16 + 16 + 4 + 4;
-  return (kAddressesAndTemporaries + operands + row_tiles * per_tile + 7) / 8 * 8;
+/// Registers that the loop keeps live, by counting its arrays: of each strip words, an operand, zeros and scales, and of each of
+/// its tiles of 8 rows sums and products; of each 8 rows activations. With activation order there are no products, but two
+/// terms of all operands of a step.
+int count_registers(const W4a16Gemm& descriptor, int strips, int row_tiles) {
+  constexpr int kAddressesAndTemporaries = 26;
+  constexpr int kWordsOperandAndFactors = 4 + 4 + 12;
+  constexpr int kOrderedOperands = 48;
+  const int operands = descriptor.activation_order ? kOrderedOperands : 0;
+  const int per_tile = strips * (descriptor.activation_order ? 8 : 8 + 8) + 4;
+  return (kAddressesAndTemporaries + operands + strips * kWordsOperandAndFactors + row_tiles * per_tile + 7) / 8 * 8;
 }
 
 void choose_tiles(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const int groups = stage_groups(descriptor);
-  plan.warps = descriptor.tile_m > 32 ? 2 * gemm_lanes::kColumnWarps : gemm_lanes::kColumnWarps;
-  plan.counted_registers = count_registers(descriptor, descriptor.tile_m / 8 * gemm_lanes::kColumnWarps / plan.warps);
+  const int strips = descriptor.tile_m > 32 ? 1 : 2;
+  plan.warps = gemm_lanes::kStrips / strips;
+  plan.counted_registers = count_registers(descriptor, strips, descriptor.tile_m / 8);
   plan.copy_bytes = descriptor.alignment;
   plan.words.rows = descriptor.format == W4Format::awq ? gemm_lanes::kStageK : gemm_lanes::kStageK / 8;
   plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2 / plan.words.rows;
@@ -70,7 +72,7 @@ void choose_tiles(Plan& plan) {
 void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fewest) {
   int best_in_flight = -1;
   for (int stages = fewest; stages <= kMostStages; ++stages) {
-    const int shared = plan.arrived_at(stages) + 16;
+    const int shared = plan.bytes_for(stages);
     const int blocks = resident_blocks(architecture, plan.threads(), plan.counted_registers, shared);
     const int in_flight = std::min(kBytesInFlight, blocks * (stages - 1) * plan.stage_bytes());
     if (blocks == 0 || in_flight < best_in_flight) continue;
@@ -118,11 +120,13 @@ int Plan::stage_bytes() const {
   return stores_zeros(descriptor) ? align_region(zeros_at() + zeros.size()) : zeros_at();
 }
 
-int Plan::arrived_at(int stage_count) const {
+int Plan::bytes_for(int stage_count) const {
   int factors = 0;
   if (descriptor.group_size == 0) factors = zeros_at() + (stores_zeros(descriptor) ? zeros.size() : 0) - scales_at();
   return align_region(stage_count * stage_bytes() + factors);
 }
+
+int Plan::counters_per_tile() const { return descriptor.is_gated() ? warps / 2 : warps; }
 
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   Plan plan;
@@ -156,7 +160,6 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kScalesAt", plan.scales_at())
       .constant("kZerosAt", plan.zeros_at())
       .constant("kStageBytes", plan.stage_bytes())
-      .constant("kArrivedAt", plan.arrived_at(plan.stages))
       .layout("word_stage", plan.words)
       .layout("activation_stage", plan.activations)
       .alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half")

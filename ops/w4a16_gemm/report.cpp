@@ -36,11 +36,14 @@ Decision operand_decision(const W4a16Gemm& descriptor) {
             "neighbouring k's share neither scale nor zero, so neither can wait for the end of a group"};
   }
   if (descriptor.element == Element::fp16) {
-    return {"operands", "fp16, nibbles as subnormals",
-            "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
+    return {"operands", "fp16, nibble less zero",
+            "or-ed into the bits of 1024 a nibble is added to it; one packed addition takes off 1024 and the zero, "
+            "exactly, "
+            "and every second shift is a multiplication by 1/16 in the same instruction"};
   }
-  return {"operands", "bf16, 128 + nibble",
-          "exact in the 8 bits of bf16, whose subnormals a product would lose; the 128 joins the zero"};
+  return {
+      "operands", "bf16, nibble less zero",
+      "or-ed into the bits of 128 a nibble is added to it; one packed addition takes off 128 and the zero, exactly"};
 }
 
 Decision zero_decision(const Plan& plan) {
@@ -49,7 +52,9 @@ Decision zero_decision(const Plan& plan) {
             "a row for each k would be five times the bytes of its words; those of few groups stay in the caches"};
   }
   return {"zeros", stores_zeros(plan.descriptor) ? fmt::format("stored + {}", zero_offset(plan.descriptor)) : "8",
-          "a group's product less the zero times the sum of its activations, which is one more product with ones"};
+          "taken off in the operand: two packed instructions per pair, where sums of activations would be a product "
+          "with ones "
+          "in every warp"};
 }
 
 Decision order_decision(const W4a16Gemm& descriptor) {
@@ -62,12 +67,12 @@ Decision order_decision(const W4a16Gemm& descriptor) {
 }
 
 Decision warp_decision(const Plan& plan) {
-  if (plan.warps == gemm_lanes::kColumnWarps) {
+  if (plan.warps < gemm_lanes::kStrips) {
     return {"warps", std::to_string(plan.warps),
-            "one per scheduler of an SM, each with 64 of the columns and all rows"};
+            "each with all rows of two strips of 32 columns: activations are picked once for both"};
   }
   return {"warps", std::to_string(plan.warps),
-          "of each 64 columns two, with half of the rows: more rows would not fit a warp's registers"};
+          "each with all rows of a strip of 32 columns: two strips would not fit a warp's registers"};
 }
 
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
@@ -98,7 +103,6 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     if (stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
   }
   if (whole) add_factors("", plan.stages * plan.stage_bytes());
-  add("last block's word", plan.arrived_at(plan.stages), 16);
   return map;
 }
 
@@ -136,7 +140,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                    plan.blocks_per_sm)},
       block_decision(plan, architecture),
       {"decomposition", "chosen at launch, from m, n, k and the device alone",
-       "data-parallel where its blocks fill the device, else blocks share k; their sums are added in order"}};
+       "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
+       "are added in "
+       "order"}};
   add_fragments(report, plan.descriptor);
 }
 

@@ -1,10 +1,12 @@
 // How a launch's tiles and stages are dealt out to blocks: from sizes and the device alone.
 #include <cubit/w4a16_gemm.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/w4a16_gemm_lanes.h"
@@ -15,13 +17,12 @@ namespace {
 constexpr int kMostSplits = 256;
 constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 
-/// Of a number of waves the best splits are either as many as fit, or fewer where reading the partial sums would cost more
+/// Of a number of blocks per multiprocessor the best splits are either as many as fit, or fewer where merging would cost more
 /// than they save; a handful of candidates, because every launch asks.
 int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
   constexpr int kMostWaves = 4;
   const int most = std::min(stages, kMostSplits);
-  if (tiles > kCounters || most <= 1) return 1;
-  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
+  if (tiles * plan.counters_per_tile() > kCounters || most <= 1) return 1;
   int best = 1;
   double best_cost = modelled_stages(plan, tiles, stages, 1, device);
   const auto consider = [&](int splits) {
@@ -30,10 +31,10 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
     best = splits;
     best_cost = cost;
   };
-  for (int waves = 1; waves <= kMostWaves; ++waves) {
-    const auto fit = static_cast<int>(std::clamp<std::int64_t>(waves * resident / tiles, 1, most));
+  consider(std::clamp(static_cast<int>(std::sqrt(2.0 * stages)), 1, most));
+  for (int blocks = 1; blocks <= kMostWaves * plan.blocks_per_sm; ++blocks) {
+    const auto fit = static_cast<int>(std::clamp<std::int64_t>(device.multiprocessors * blocks / tiles, 1, most));
     consider(fit);
-    consider(std::clamp(static_cast<int>(std::sqrt(2.0 * waves * stages)), 1, fit));
     if (fit == most) break;
   }
   return best;
@@ -41,22 +42,82 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
 
 }  // namespace
 
-/// Waves of blocks, each of its stages and a fixed part; then one block per tile that reads all partial sums, 1 KiB per row
-/// and split where a stage is some 16 KiB.
-double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
-                       const runtime::DeviceFacts& device) {
-  constexpr double kFixedStages = 2;
-  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const std::int64_t waves = (tiles * splits + resident - 1) / resident;
-  const int share = (stages + splits - 1) / splits;
-  const double partial_bytes = 4.0 * gemm_lanes::kBlockColumns * plan.descriptor.tile_m;
-  const double merge = splits > 1 ? 0.5 * splits * partial_bytes / plan.stage_bytes() : 0;
-  return static_cast<double>(waves) * (share + kFixedStages) + merge;
+namespace {
+
+/// Stages that a multiprocessor's blocks take together, in the time of one where eight warps or more share it: four alone take a
+/// fifth longer. And what every wave of blocks costs: its first loads and its last products.
+constexpr double kFixedStages = 6;
+double stages_together(const Plan& plan, std::int64_t stages, std::int64_t blocks) {
+  constexpr double kFourWarpsAlone = 1.22;
+  return static_cast<double>(stages * blocks) * (blocks * plan.warps <= 4 ? kFourWarpsAlone : 1);
 }
 
+/// A warp that is last reads the sums of its tile of every part.
+double merge_stages(const Plan& plan, int parts) {
+  return parts > 1 ? parts * (0.2 + plan.descriptor.tile_m / 80.0) : 0;
+}
+
+int most_parts(int stages, std::int64_t share) { return static_cast<int>((stages + share - 1) / share) + 1; }
+
+}  // namespace
+
+// Fitted to sweeps on an H200.
+double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
+                       const runtime::DeviceFacts& device) {
+  const std::int64_t blocks = tiles * splits;
+  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
+  const std::int64_t waves = (blocks + resident - 1) / resident;
+  const std::int64_t sharing =
+      std::min<std::int64_t>(plan.blocks_per_sm, (blocks + device.multiprocessors - 1) / device.multiprocessors);
+  const int share = (stages + splits - 1) / splits;
+  return static_cast<double>(waves) * (stages_together(plan, share, sharing) + kFixedStages) +
+         merge_stages(plan, splits);
+}
+
+double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
+                                 const runtime::DeviceFacts& device) {
+  const double second_piece =
+      72.0 / plan.descriptor.tile_m;  // begins with an empty ring: the longer, the shorter a stage
+  const std::int64_t share = (tiles * stages + blocks - 1) / blocks;
+  const std::int64_t sharing = (blocks + device.multiprocessors - 1) / device.multiprocessors;
+  return stages_together(plan, share, sharing) + kFixedStages + second_piece +
+         merge_stages(plan, most_parts(stages, tiles * stages / blocks));
+}
+
+namespace {
+
+bool can_share(const Plan& plan, const Split& split) {
+  return split.tiles() * plan.counters_per_tile() <= kCounters &&
+         split.tiles() * split.stages < std::numeric_limits<int>::max();
+}
+
+void set_shares(Split& split, std::int64_t blocks) {
+  const std::int64_t total = split.tiles() * split.stages;
+  split.blocks = static_cast<int>(std::min(blocks, total));
+  split.splits = std::min(split.blocks, most_parts(split.stages, total / split.blocks));
+}
+
+/// Even shares where they save more than they cost.
+void choose_shares(const Plan& plan, Split& split, const runtime::DeviceFacts& device) {
+  if (!can_share(plan, split)) return;
+  double best = modelled_stages(plan, split.tiles(), split.stages, split.splits, device);
+  std::int64_t blocks = 0;
+  for (int sharing = 1; sharing <= plan.blocks_per_sm; ++sharing) {
+    const int candidate = sharing * device.multiprocessors;
+    if (split.tiles() * split.stages < candidate) break;
+    const double cost = modelled_stages_of_shares(plan, split.tiles(), split.stages, candidate, device);
+    if (cost >= best) continue;
+    best = cost;
+    blocks = candidate;
+  }
+  if (blocks > 0) set_shares(split, blocks);
+}
+
+}  // namespace
+
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) {
-  require_argument(arguments.decomposition >= CUBIT_W4A16_AUTOMATIC && arguments.decomposition <= CUBIT_W4A16_SPLIT_K,
-                   "decomposition", "it must be 0 (automatic), 1 (data-parallel) or 2 (split-K)",
+  require_argument(arguments.decomposition >= CUBIT_W4A16_AUTOMATIC && arguments.decomposition <= CUBIT_W4A16_STREAM_K,
+                   "decomposition", "it must be 0 (automatic), 1 (data-parallel), 2 (split-K) or 3 (stream-K)",
                    arguments.decomposition);
   require_argument(arguments.splits >= 0 && arguments.splits <= kMostSplits, "splits", "it must be from 0 to 256",
                    arguments.splits);
@@ -68,11 +129,26 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
   split.column_tiles = (columns + plan.block_columns() - 1) / plan.block_columns();
   split.stages = (arguments.k + gemm_lanes::kStageK - 1) / gemm_lanes::kStageK;
   if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL) return split;
+  if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
+    if (!can_share(plan, split)) {
+      throw Failure(
+          Status::invalid_argument, fmt::format("decomposition = 3 of {} tiles of rows and columns", split.tiles()),
+          fmt::format("a tile needs {} of the workspace's {} counters", plan.counters_per_tile(), kCounters),
+          fmt::format("accepted: at most {} tiles, or another decomposition", kCounters / plan.counters_per_tile()));
+    }
+    set_shares(split, std::int64_t{device.multiprocessors} * plan.blocks_per_sm);
+    return split;
+  }
   split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
                                       : choose_splits(plan, split.tiles(), split.stages, device);
-  require_argument(split.splits == 1 || split.tiles() <= kCounters, "splits",
-                   "more than one needs a counter per tile of rows and columns, of which there are 4096",
-                   arguments.splits);
+  if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > kCounters) {
+    throw Failure(Status::invalid_argument,
+                  fmt::format("splits = {} of {} tiles of rows and columns", split.splits, split.tiles()),
+                  fmt::format("a tile of more than one split needs {} of the workspace's {} counters",
+                              plan.counters_per_tile(), kCounters),
+                  fmt::format("accepted: splits = 0 or 1, or at most {} tiles", kCounters / plan.counters_per_tile()));
+  }
+  if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) choose_shares(plan, split, device);
   return split;
 }
 

@@ -52,7 +52,8 @@ struct Plan {
   int scales_at() const;  ///< in a stage; of one group that is all of k, behind the stages
   int zeros_at() const;
   int stage_bytes() const;
-  int arrived_at(int stage_count) const;  ///< the word of last_block, after everything else
+  int bytes_for(int stage_count) const;  ///< shared memory
+  int counters_per_tile() const;  ///< where splits share it: one for the warps that have the same columns and rows
 };
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
@@ -77,7 +78,8 @@ struct Split {
   std::int64_t row_tiles = 0;
   std::int64_t column_tiles = 0;
   int stages = 0;  ///< of all of k
-  int splits = 1;
+  int splits = 1;  ///< parts of a tile, with even shares at most
+  int blocks = 0;  ///< that have even shares of all tiles' stages (stream-K); 0: of each tile `splits`
 
   std::int64_t tiles() const { return row_tiles * column_tiles; }
 };
@@ -85,6 +87,8 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
 /// The time of a launch by the model that choose_split minimises, in stages of one block.
 double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
                        const runtime::DeviceFacts& device);
+double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
+                                 const runtime::DeviceFacts& device);
 
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,

@@ -54,6 +54,7 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
            {"pattern", pattern},
            {"decomposition", 2},
            {"splits", 2}},
+          {{"m", tile_m + 1}, {"n", 256 + columns}, {"k", 256 + group}, {"pattern", pattern}, {"decomposition", 3}},
           {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}}};
 }
 

@@ -88,14 +88,17 @@ TEST_F(W4a16GemmGpu, RowsFromNoneToMany) {
 TEST_F(W4a16GemmGpu, SplitsGiveTheSameBitsEveryTime) {
   for (const std::string& text : kFormats) {
     SCOPED_TRACE(text);
-    const Problem problem = Problem::random(text, {{"m", 9}, {"n", 512}, {"k", 8192}, {"decomposition", 2}}, 3);
-    DeviceCase launched(device(), problem);
-    const Kernel made = kernel(text);
-    launch(made, launched);
-    const auto first = launched.output(0).download();
-    for (int i = 0; i < 20; ++i) {
+    for (const int decomposition : {2, 3}) {
+      const Problem problem =
+          Problem::random(text, {{"m", 9}, {"n", 512}, {"k", 8192}, {"decomposition", decomposition}}, 3);
+      DeviceCase launched(device(), problem);
+      const Kernel made = kernel(text);
       launch(made, launched);
-      ASSERT_EQ(launched.output(0).download(), first) << "launch " << i;
+      const auto first = launched.output(0).download();
+      for (int i = 0; i < 20; ++i) {
+        launch(made, launched);
+        ASSERT_EQ(launched.output(0).download(), first) << "launch " << i;
+      }
     }
   }
 }
@@ -111,6 +114,15 @@ TEST_F(W4a16GemmGpu, OneWorkspaceServesAllShapes) {
       EXPECT_TRUE(launched.compare(problem).good());
       expect_counters_zero(workspace);
     }
+  }
+}
+
+// Blocks that end one tile and begin another, at every number of pieces: fewer stages than blocks, and many tiles per block.
+TEST_F(W4a16GemmGpu, EvenSharesComputeTheReference) {
+  for (const std::string& text : kFormats) {
+    expect_good(text, {{"m", 5}, {"n", 320}, {"k", 512}, {"decomposition", 3}});
+    expect_good(text, {{"m", 100}, {"n", 9024}, {"k", 1152}, {"decomposition", 3}});
+    expect_good(text, {{"m", 60}, {"n", 8256}, {"k", 256}, {"decomposition", 3}});
   }
 }
 

@@ -116,7 +116,8 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
         EXPECT_GE(region.offset, end) << region.name;
         end = region.offset + region.bytes;
       }
-      EXPECT_EQ(end, plan.shared_memory);
+      EXPECT_LE(end, plan.shared_memory);
+      EXPECT_GT(end, plan.shared_memory - 128) << "regions begin at bank 0";
     }
   }
 }
@@ -164,17 +165,56 @@ TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
   const auto& c_fragment = codegen::find_fragment("mma.m16n8k16 C, 32-bit");
   for (int lane = 0; lane < 32; ++lane) {
     const int row = c_fragment.at(lane, 0).row;
-    const auto words = gemm_lanes::words_by_k(lane, 3, 1, 2);
+    const auto words = gemm_lanes::words_by_k(lane, 3, 2);
     const auto activations = gemm_lanes::activations_by_k(lane, 5, 2);
-    EXPECT_EQ(words.byte, 4 * (64 * 3 + 32 + 4 * row));
+    EXPECT_EQ(words.byte, 4 * (32 * 3 + 4 * row));
     EXPECT_EQ(activations.row, 8 * 5 + row) << "the B operand's column is the lane's r";
     EXPECT_EQ(8 * words.row, activations.byte / 2) << "both are the 8 k's from here on";
     EXPECT_EQ(gemm_lanes::first_column(lane), 4 * row);
-    // ldmatrix: lanes 8i … 8i + 7 address the rows of matrix i: k's 0-7 and 8-15 of one half of the columns, then of the other.
-    const auto by_n = gemm_lanes::words_by_n(lane, 3, 5);
-    EXPECT_EQ(by_n.row, 16 * 5 + lane / 8 % 2 * 8 + lane % 8);
-    EXPECT_EQ(by_n.byte, (64 * 3 + 32 * (lane / 16)) / 2);
+    // ldmatrix: lanes 8i … 8i + 7 address the rows of matrix i, which are 8 k's.
+    const auto by_n = gemm_lanes::words_by_n(lane, 3, 2);
+    EXPECT_EQ(by_n.row, 32 * 2 + lane / 8 * 8 + lane % 8);
+    EXPECT_EQ(by_n.byte, 32 * 3 / 2);
     EXPECT_EQ(gemm_lanes::activations_by_n(lane, 5, 2).byte, 2 * (32 * 2 + 8 * (lane / 8)));
+  }
+}
+
+// The kernel computes a lane's first address, and takes all others at constant distances from it (of copies of words, and by n
+// of activations at every other step, from its second): their distances are those of lane 0.
+TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
+  for (const W4a16Gemm& descriptor : descriptors(false)) {
+    const auto plan = w4a16_gemm::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    const auto words = w4a16_gemm::word_accesses(plan)[1];
+    const auto activations = w4a16_gemm::activation_accesses(plan)[1];
+    const auto address = [](const codegen::TileLayout& layout, const codegen::TileAccess& access, int instance,
+                            int lane) { return layout.address(access.at(instance, lane).value()); };
+    const int tiles = descriptor.tile_m / 8;
+    const int period = descriptor.format == W4Format::awq ? 2 : 1;
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < words.instances; ++i) {
+        const int strip = i % gemm_lanes::kStrips;
+        EXPECT_EQ(address(plan.words, words, i, lane) - address(plan.words, words, strip, lane),
+                  address(plan.words, words, i - strip, 0) - address(plan.words, words, 0, 0));
+      }
+      for (int i = 0; i < activations.instances; ++i) {
+        const int first = i / tiles % period * tiles;
+        EXPECT_EQ(address(plan.activations, activations, i, lane) - address(plan.activations, activations, first, lane),
+                  address(plan.activations, activations, i, 0) - address(plan.activations, activations, first, 0));
+      }
+    }
+    const auto expect_same_distances = [&](const codegen::TileLayout& layout, const codegen::TileAccess& copies,
+                                           int every) {
+      for (int i = 0; i < copies.instances; ++i) {
+        const int warp = i % plan.warps;
+        const int first = i / plan.warps % every * plan.warps;
+        for (int lane = 0; lane < 32; ++lane) {
+          EXPECT_EQ(address(layout, copies, i, lane) - address(layout, copies, first + warp, lane),
+                    address(layout, copies, i - warp, 0) - address(layout, copies, first, 0));
+        }
+      }
+    };
+    expect_same_distances(plan.words, w4a16_gemm::word_accesses(plan)[0], 2);
+    expect_same_distances(plan.activations, w4a16_gemm::activation_accesses(plan)[0], 1);
   }
 }
 
@@ -225,7 +265,10 @@ TEST(GemmLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
       double best = 1e300;
       for (int splits = 1; splits <= std::min(256, split.stages); ++splits)
         best = std::min(best, w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, splits, h200()));
-      const double chosen = w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, split.splits, h200());
+      const double chosen =
+          split.blocks > 0
+              ? w4a16_gemm::modelled_stages_of_shares(plan, split.tiles(), split.stages, split.blocks, h200())
+              : w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, split.splits, h200());
       EXPECT_LE(chosen, 1.1 * best) << n << " x " << k;
     }
   }
@@ -257,6 +300,27 @@ TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
   EXPECT_TRUE(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).empty);
 }
 
+TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=64");
+  auto arguments = arguments_of(128, 28672, 8192);
+  const auto chosen = w4a16_gemm::choose_split(plan, arguments, h200());
+  EXPECT_EQ(chosen.blocks, 132) << "224 tiles would be two waves of which the second is not full";
+  arguments.decomposition = CUBIT_W4A16_STREAM_K;
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 224u * 2 * plan.threads() * 256) << "a tile is in two parts at most";
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{132, 1, 1}));
+  W4a16GemmArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.row_tiles, 2);
+  EXPECT_EQ(parameters.share, 224 * 64 / 132);
+  EXPECT_EQ(parameters.larger, 224 * 64 % 132);
+
+  arguments = arguments_of(1, 256, 128);
+  arguments.decomposition = CUBIT_W4A16_STREAM_K;
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u) << "one stage is one block's";
+}
+
 struct BadArgument {
   const char* text;
   const char* sentence;
@@ -286,7 +350,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"w4a16_gemm", "n = 0: it must be a multiple of 8", [](Arguments& a) { a.n = 0; }},
         BadArgument{"w4a16_gemm:function=silu_gate", "n = 24: function=silu_gate", [](Arguments& a) { a.n = 24; }},
         BadArgument{"w4a16_gemm", "k = 0: it must be from 1", [](Arguments& a) { a.k = 0; }},
-        BadArgument{"w4a16_gemm", "k = 192: it is not a multiple of group_size=128", [](Arguments& a) { a.k = 192; }},
+        BadArgument{"w4a16_gemm", "k = 192: it is not a multiple of group_size=128; accepted: multiples of 128",
+                    [](Arguments& a) { a.k = 192; }},
         BadArgument{"w4a16_gemm:group_size=all", "k = 20: it must be a multiple of 8", [](Arguments& a) { a.k = 20; }},
         BadArgument{"w4a16_gemm:format=awq",
                     "n = 40: rows of qweight are 20 bytes apart, not a multiple of alignment=16; ask for alignment=4",
@@ -301,15 +366,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"w4a16_gemm:residual=1", "residual = NULL", [](Arguments&) {}},
         BadArgument{"w4a16_gemm", "qweight at 0x2008: the address is not a multiple of 16 bytes",
                     [](Arguments& a) { a.qweight = address(0x2008); }},
-        BadArgument{"w4a16_gemm", "output at 0x5008: the address is not a multiple of 16 bytes",
+        BadArgument{"w4a16_gemm", "output at 0x5008: the address is not a multiple of 16 bytes; accepted: ",
                     [](Arguments& a) { a.output = address(0x5008); }},
         BadArgument{"w4a16_gemm", "activation_stride = 516: it must be a multiple of 8",
                     [](Arguments& a) { a.activation_stride = 516; }},
-        BadArgument{"w4a16_gemm", "decomposition = 3: it must be 0 (automatic)",
-                    [](Arguments& a) { a.decomposition = 3; }},
+        BadArgument{"w4a16_gemm", "decomposition = 4: it must be 0 (automatic)",
+                    [](Arguments& a) { a.decomposition = 4; }},
+        BadArgument{"w4a16_gemm:tile_m=8",
+                    "decomposition = 3 of 262144 tiles of rows and columns: a tile needs 4 of the",
+                    [](Arguments& a) {
+                      a.m = 1 << 20;
+                      a.decomposition = CUBIT_W4A16_STREAM_K;
+                    }},
         BadArgument{"w4a16_gemm", "splits = 2: it goes with decomposition 2 (split-K) only",
                     [](Arguments& a) { a.splits = 2; }},
-        BadArgument{"w4a16_gemm:tile_m=8", "splits = 2: more than one needs a counter",
+        BadArgument{"w4a16_gemm:tile_m=8",
+                    "splits = 2 of 262144 tiles of rows and columns: a tile of more than one split needs 4 of the",
                     [](Arguments& a) {
                       a.m = 1 << 20;
                       a.decomposition = CUBIT_W4A16_SPLIT_K;

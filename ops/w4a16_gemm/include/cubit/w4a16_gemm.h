@@ -22,7 +22,8 @@ extern "C" {
 typedef enum cubit_w4a16_decomposition {
   CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device */
   CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace */
-  CUBIT_W4A16_SPLIT_K = 2        /* blocks share k; the last one adds their sums in order */
+  CUBIT_W4A16_SPLIT_K = 2,       /* blocks share k; the last one adds their sums in order */
+  CUBIT_W4A16_STREAM_K = 3       /* as many blocks as the device holds share all of the work evenly; likewise */
 } cubit_w4a16_decomposition;
 
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4; qweight:

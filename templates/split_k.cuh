@@ -1,0 +1,131 @@
+// Work split of a GEMM: which stages of k a block takes, and how the partial sums of its splits become one.
+//
+// Split-K: a tile's stages are dealt out evenly to `splits` blocks. Stream-K: all tiles' stages stand in a row and are dealt out
+// evenly, so that a block may end one tile and begin another; which blocks a tile has follows by arithmetic. Every warp of a part
+// stores its sums; the one that is last at their counter reads all of them in order of their part, so the result does not depend
+// on who was last, and sets the counter back to zero.
+//
+// PTX ISA, "Memory Consistency Model": bar.warp.sync orders a warp's stores before its atom.acq_rel, whose observation by the
+// last warp orders them before that warp's loads.
+#pragma once
+
+#include "types.cuh"
+#include "w4a16_gemm_arguments.h"
+
+namespace cubit {
+
+/// Stages of one tile, and which part they are of it.
+struct Piece {
+  int row_tile;
+  int column_tile;
+  int first;  // stage
+  int last;   // one past
+  int part;
+  int parts;  // 1: all of k
+};
+
+/// What a block computes: one piece, or, of even shares of all tiles' stages, one after another.
+class Work {
+ public:
+  __device__ __forceinline__ explicit Work(const W4a16GemmArguments& args) : args_(args) {
+    if (args.share == 0) return;
+    const int block = static_cast<int>(blockIdx.x);
+    next_ = block * args.share + min(block, args.larger);
+    end_ = next_ + args.share + (block < args.larger ? 1 : 0);
+  }
+
+  __device__ __forceinline__ Piece first() { return args_.share == 0 ? of_block() : take(); }
+  /// False where there is none left.
+  __device__ __forceinline__ bool next(Piece& piece) {
+    if (next_ >= end_) return false;
+    piece = take();
+    return true;
+  }
+
+ private:
+  __device__ __forceinline__ Piece of_block() const {
+    // The first stages % splits have one more.
+    const int split = static_cast<int>(blockIdx.z);
+    const int least = static_cast<int>(static_cast<uint32>(args_.stages) / static_cast<uint32>(args_.splits));
+    const int extra = args_.stages - least * args_.splits;
+    const int first = split * least + min(split, extra);
+    return {static_cast<int>(blockIdx.x),
+            static_cast<int>(blockIdx.y),
+            first,
+            first + least + (split < extra ? 1 : 0),
+            split,
+            args_.splits};
+  }
+
+  __device__ __forceinline__ Piece take() {
+    const int tile = next_ / args_.stages;
+    const int start = tile * args_.stages;
+    const int first = next_ - start;
+    const int last = min(args_.stages, end_ - start);
+    const int owner = owner_of(start);
+    next_ = start + last;
+    return {tile % args_.row_tiles,
+            tile / args_.row_tiles,
+            first,
+            last,
+            static_cast<int>(blockIdx.x) - owner,
+            owner_of(start + args_.stages - 1) - owner + 1};
+  }
+
+  __device__ __forceinline__ int owner_of(int stage) const {
+    const int of_larger = args_.larger * (args_.share + 1);
+    return stage < of_larger ? stage / (args_.share + 1) : args_.larger + (stage - of_larger) / args_.share;
+  }
+
+  const W4a16GemmArguments& args_;
+  int next_ = 0;  // of all tiles' stages
+  int end_ = 0;
+};
+
+/// Called by all lanes after their stores. True in all lanes of the warp that arrives last; the counter is then zero again, and
+/// what the others stored can be read.
+__device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
+  __syncwarp();
+  uint32 before = 0;
+  if (lane_index() == 0) {
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    if (before == static_cast<uint32>(arrivals) - 1) *counter = 0;
+  }
+  before = __shfl_sync(kFullWarp, before, 0);
+  return before == static_cast<uint32>(arrivals) - 1;
+}
+
+/// Loads of partial sums that other blocks have stored: past the L1 cache, which is not coherent.
+__device__ __forceinline__ float4 load_partial4(const char* src) {
+  float4 value;
+  asm volatile("ld.volatile.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "l"(src)
+               : "memory");
+  return value;
+}
+
+/// sum += parts 0 … count - 1, in order. `load(part, i)` gives four elements of sum[i]; the loads of kAtOnce parts are in flight
+/// together. Lanes without `has_rows` load nothing.
+template <int kAtOnce, class Load>
+__device__ __forceinline__ void add_parts(float (&sum)[2][4], int count, bool has_rows, Load&& load) {
+#pragma unroll 1
+  for (int first = 0; first < count; first += kAtOnce) {
+    float4 parts[kAtOnce][2];
+#pragma unroll
+    for (int i = 0; i < 2 * kAtOnce; ++i) {
+      parts[i / 2][i % 2] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (has_rows && first + i / 2 < count) parts[i / 2][i % 2] = load(first + i / 2, i % 2);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * kAtOnce; ++i) {
+      float(&part)[4] = sum[i % 2];
+      part[0] += parts[i / 2][i % 2].x;
+      part[1] += parts[i / 2][i % 2].y;
+      part[2] += parts[i / 2][i % 2].z;
+      part[3] += parts[i / 2][i % 2].w;
+    }
+  }
+}
+
+}  // namespace cubit
