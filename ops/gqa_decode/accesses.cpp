@@ -16,9 +16,7 @@ using MaybeByte = std::optional<TileByte>;
 
 TileByte byte_at(lanes::Place place) { return {place.row, place.byte}; }
 
-int header_bytes(const GqaDecode& descriptor) {
-  return descriptor.kv == KvFormat::int4_rows ? 4 * descriptor.groups : 0;
-}
+int header_bytes(const GqaDecode& descriptor) { return kv_cache::format_of(descriptor).header_bytes(); }
 
 int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
 

@@ -51,7 +51,7 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_pointer(arguments.key != nullptr || arguments.max_length == 0, "key");
   require_pointer(arguments.value != nullptr || arguments.max_length == 0, "value");
   check_softmax_scale(arguments.softmax_scale);
-  const int cache_bytes = cache_element_bytes(descriptor);
+  const int cache_bytes = kv_cache::format_of(descriptor).element_bytes();
   // The kernels keep the bytes from token to token in 32 bits, times 16 rows.
   const std::int64_t most = (1 << 27) / cache_bytes - 1;
   require_argument(arguments.key_strides[1] >= 0 && arguments.key_strides[1] <= most, "key_strides[1] (token)",
@@ -68,7 +68,7 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
 
 GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
   const GqaDecode& descriptor = plan.descriptor;
-  const int cache_bytes = cache_element_bytes(descriptor);
+  const int cache_bytes = kv_cache::format_of(descriptor).element_bytes();
   GqaDecodeArguments result;
   result.query = arguments.query;
   result.key = arguments.key;
@@ -118,7 +118,7 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
   constexpr int kElement = 8;
   constexpr int kSwizzled = 128;
   const bool is_swizzled = plan.stage.swizzle.bits > 0;
-  const int cache_bytes = cache_element_bytes(plan.descriptor);
+  const int cache_bytes = plan.format().element_bytes();
   const int tokens_per_row = plan.warps / split.span;
   const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
   const auto size = [](int count) { return static_cast<std::uint64_t>(count); };

@@ -32,11 +32,7 @@ class GqaDecodeOperator final : public Operator {
   std::string_view summary() const override {
     return "attention of one new token per sequence over a KV cache, grouped query heads";
   }
-  std::vector<FieldHelp> fields() const override {
-    std::vector<FieldHelp> help;
-    for (const auto& field : gqa_decode::fields()) help.push_back(field.help);
-    return help;
-  }
+  std::vector<FieldHelp> fields() const override { return help_of(gqa_decode::fields()); }
   std::string tensors_help() const override {
     return "query [batch, query heads, head_dim] BF16 or F16\n"
            "key, value [batch, tokens, kv_heads, row] BF16, F16, or U8 rows for int4_rows\n"

@@ -135,7 +135,7 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
 /// The widest copy that the caller's alignment and the format's parts allow.
 int choose_copy_bytes(const Plan& plan) {
   return std::gcd(plan.descriptor.alignment,
-                  std::gcd(16, std::gcd(plan.row_header_bytes(), plan.descriptor.row_bytes())));
+                  std::gcd(16, std::gcd(plan.format().header_bytes(), plan.descriptor.row_bytes())));
 }
 
 void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
@@ -190,8 +190,6 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   }
   plan.stages = 0;
 }
-
-std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
 
 }  // namespace
 
@@ -258,7 +256,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .alias("Format",
                fmt::format("cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, {}>", place));
   } else {
-    header.alias("Element", descriptor.kv == KvFormat::bf16 ? "cubit::Bfloat16" : "cubit::Half")
+    header.alias("Element", device_type(plan.format().element()))
         .alias("Format", fmt::format("cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, {}>", place));
   }
   return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,

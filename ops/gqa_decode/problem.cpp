@@ -38,9 +38,9 @@ void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions
 }
 
 void check_cache(const Tensor& cache, const GqaDecode& descriptor, std::int64_t batch) {
-  require_type(cache, cache_type(descriptor), descriptor);
+  require_type(cache, kv_cache::format_of(descriptor).type(), descriptor);
   require_rank(cache, 4, "[batch, tokens, kv_heads, row]");
-  const int row = descriptor.row_bytes() / cache_element_bytes(descriptor);
+  const int row = descriptor.row_bytes() / kv_cache::format_of(descriptor).element_bytes();
   if (cache.shape[3] != row) {
     reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("its rows have {} elements", cache.shape[3]),
            fmt::format("{} wants rows of {}", descriptor.text(), row));
@@ -173,7 +173,7 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
     reject(fmt::format("{} device addresses", device_data.size()),
            fmt::format("this problem has {} inputs and {} outputs", inputs_.size(), outputs_.size()));
   }
-  const int row = descriptor_.row_bytes() / cache_element_bytes(descriptor_);
+  const int row = descriptor_.row_bytes() / kv_cache::format_of(descriptor_).element_bytes();
   cubit_gqa_decode_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.query = device_data[0];

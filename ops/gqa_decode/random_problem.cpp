@@ -47,11 +47,10 @@ void fill_row(Pattern pattern, Random& random, bool is_key, std::int64_t index, 
 
 std::unique_ptr<char[]> make_cache(const GqaDecode& descriptor, std::int64_t rows, Pattern pattern, bool is_key,
                                    Random& random) {
-  const int row_bytes = descriptor.row_bytes();
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
+  const int row_bytes = format.row_bytes();
   auto data = std::make_unique<char[]>(rows * row_bytes);
   std::vector<float> row(descriptor.head_dim);
-  std::vector<std::uint16_t> half(descriptor.head_dim);
-  const Element element = descriptor.kv == KvFormat::bf16 ? Element::bf16 : Element::fp16;
   for (std::int64_t i = 0; i < rows; ++i) {
     char* dst = data.get() + i * row_bytes;
     if (i >= kDistinctRows) {
@@ -59,12 +58,7 @@ std::unique_ptr<char[]> make_cache(const GqaDecode& descriptor, std::int64_t row
       continue;
     }
     fill_row(pattern, random, is_key, i, row);
-    if (descriptor.kv == KvFormat::int4_rows) {
-      quantise_int4_row(row.data(), descriptor.head_dim, descriptor.groups, reinterpret_cast<std::uint8_t*>(dst));
-    } else {
-      for (int channel = 0; channel < descriptor.head_dim; ++channel) half[channel] = from_float(element, row[channel]);
-      std::memcpy(dst, half.data(), row_bytes);
-    }
+    kv_cache::quantise_row(format, row.data(), dst);
   }
   return data;
 }
@@ -152,7 +146,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   Random random(seed);
   const std::int64_t heads = sizes.kv_heads * descriptor.heads_per_kv;
   const std::int64_t rows = sizes.batch * sizes.context * sizes.kv_heads;
-  const int row = descriptor.row_bytes() / cache_element_bytes(descriptor);
+  const int row = descriptor.row_bytes() / kv_cache::format_of(descriptor).element_bytes();
   std::vector<std::unique_ptr<char[]>> storage;
   std::vector<Tensor> inputs;
   const auto add = [&](const char* name, std::string_view type, std::vector<std::int64_t> shape,
@@ -163,8 +157,8 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   add("query", element_type(descriptor.query), {sizes.batch, heads, descriptor.head_dim},
       make_query(descriptor, sizes.batch * heads, sizes.pattern, random));
   for (const bool is_key : {true, false}) {
-    add(is_key ? "key" : "value", cache_type(descriptor), {sizes.batch, sizes.context, sizes.kv_heads, row},
-        make_cache(descriptor, rows, sizes.pattern, is_key, random));
+    add(is_key ? "key" : "value", kv_cache::format_of(descriptor).type(),
+        {sizes.batch, sizes.context, sizes.kv_heads, row}, make_cache(descriptor, rows, sizes.pattern, is_key, random));
   }
   if (sizes.ragged) add("lengths", "I32", {sizes.batch}, make_ragged_lengths(sizes.batch, sizes.context, random));
   return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch, std::move(storage));

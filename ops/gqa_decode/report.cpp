@@ -55,7 +55,7 @@ Decision copy_decision(const Plan& plan) {
   }
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
-                      plan.row_header_bytes(), descriptor.row_bytes() - plan.row_header_bytes())};
+                      plan.format().header_bytes(), descriptor.row_bytes() - plan.format().header_bytes())};
 }
 
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {

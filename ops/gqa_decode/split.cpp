@@ -129,10 +129,10 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
 }  // namespace
 
 bool has_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const std::int64_t row = plan.descriptor.row_bytes() / cache_element_bytes(plan.descriptor);
+  const std::int64_t row = plan.descriptor.row_bytes() / plan.format().element_bytes();
   // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.
   const auto is_stride = [&](std::int64_t stride, std::int64_t entries) {
-    return entries == 1 || (stride > 0 && stride < kStrideLimit / cache_element_bytes(plan.descriptor));
+    return entries == 1 || (stride > 0 && stride < kStrideLimit / plan.format().element_bytes());
   };
   const auto follow = [&](const std::int64_t(&strides)[3]) {
     const bool heads_follow = span == 1 || strides[2] == row;

@@ -2,29 +2,10 @@
 #include <fmt/format.h>
 
 #include "ops/kv_append/kv_append.hpp"
+#include "ops/kv_cache/host_cache.hpp"
 
 namespace cubit::ops {
 namespace {
-
-class KvAppendSpecialisation final : public Specialisation {
- public:
-  KvAppendSpecialisation(const KvAppend& descriptor, const codegen::Architecture& architecture)
-      : descriptor_(descriptor),
-        source_(kv_append::make_source(descriptor, architecture)),
-        report_(kv_append::make_report(descriptor)) {}
-
-  const codegen::KernelSource& source() const override { return source_; }
-  const PlanReport& report() const override { return report_; }
-  std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
-  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts&) const override {
-    return kv_append::encode(descriptor_, arguments);
-  }
-
- private:
-  KvAppend descriptor_;
-  codegen::KernelSource source_;
-  PlanReport report_;
-};
 
 class KvAppendOperator final : public Operator {
  public:
@@ -32,11 +13,7 @@ class KvAppendOperator final : public Operator {
   std::string_view summary() const override {
     return "new keys and values into a KV cache: rotary embedding and quantisation in one pass";
   }
-  std::vector<FieldHelp> fields() const override {
-    std::vector<FieldHelp> help;
-    for (const auto& field : kv_append::fields()) help.push_back(field.help);
-    return help;
-  }
+  std::vector<FieldHelp> fields() const override { return help_of(kv_append::fields()); }
   std::string tensors_help() const override {
     return "key, value [batch, tokens, kv_heads, head_dim] BF16 or F16: the new ones\n"
            "lengths [batch] I32 (optional): tokens that are in the cache already\n"
@@ -65,7 +42,10 @@ class KvAppendOperator final : public Operator {
   std::string canonical(std::string_view text) const override { return kv_append::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
-    return std::make_shared<KvAppendSpecialisation>(kv_append::parse(text), architecture);
+    const KvAppend descriptor = kv_append::parse(text);
+    return std::make_shared<kv_cache::RowsSpecialisation>(
+        kv_append::make_source(descriptor, architecture), kv_append::make_report(descriptor),
+        [descriptor](const void* arguments) { return kv_append::encode(descriptor, arguments); });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {

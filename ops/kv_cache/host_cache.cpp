@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/kv_cache/host_cache.hpp"
 #include "ops/random.hpp"
 
 namespace cubit::ops::kv_cache {
@@ -13,6 +13,12 @@ namespace {
 
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kUsualPageSize = 16;
+
+void require_most(const char* what, std::int64_t count) {
+  if (count <= kMostTokens) return;
+  reject(fmt::format("{} {}", count, what), "a launch counts them in 32 bits",
+         fmt::format("accepted: up to {}", kMostTokens));
+}
 
 /// Pages, and how many tokens each, from the tensor, the numbers or the table, whichever says so first.
 void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key_cache) {
@@ -30,9 +36,10 @@ void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key
   }
   if (shape.page_size < 1 || shape.page_size > 256) {
     reject(fmt::format("pages of {} tokens", shape.page_size), "a page has 1 to 256 tokens",
-           shape.heads_outside ? "" : "where key_cache is [pages, kv_heads, page_size, row], say so by hnd=1");
+           shape.heads_outside ? "key_cache is [pages, kv_heads, page_size, row] where hnd=1"
+                               : "where key_cache is [pages, kv_heads, page_size, row], say so by hnd=1");
   }
-  if (shape.pages > kMostTokens) reject(fmt::format("{} pages", shape.pages), "they are too many");
+  require_most("pages", shape.pages);
 }
 
 }  // namespace
@@ -108,11 +115,14 @@ CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std
   CacheShape shape{.batch = batch, .kv_heads = kv_heads};
   if (addressing == KvAddressing::contiguous) {
     if (page_table != nullptr)
-      reject("tensor page_table", "the descriptor has cache=contiguous", "ask for cache=paged");
+      reject("tensor page_table", "the descriptor has cache=contiguous", "leave it out, or ask for cache=paged");
     const bool is_shaped = key_cache != nullptr && key_cache->shape.size() == 4;
     shape.max_length = numbers.max_length >= 0 ? numbers.max_length : is_shaped ? key_cache->shape[1] : longest;
   } else {
-    if (page_table == nullptr) reject("tensors without page_table", "the descriptor has cache=paged");
+    if (page_table == nullptr) {
+      reject("tensors without page_table", "the descriptor has cache=paged",
+             "give page_table [batch, pages of a sequence] I32, or ask for cache=contiguous");
+    }
     require_type(*page_table, "I32");
     shape.columns = page_table->shape.size() == 2 ? page_table->shape[1] : 0;
     require_shape(*page_table, {batch, shape.columns}, "[batch, pages of a sequence]");
@@ -123,10 +133,11 @@ CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std
     shape.max_length = numbers.max_length >= 0 ? numbers.max_length : most;
     if (shape.max_length > most) {
       reject(fmt::format("max_length = {}", shape.max_length),
-             fmt::format("the page table has room for {} tokens of a sequence", most));
+             fmt::format("the page table has room for {} tokens of a sequence", most),
+             fmt::format("accepted: 0 to {}", most));
     }
   }
-  if (shape.max_length > kMostTokens) reject(fmt::format("{} tokens", shape.max_length), "they are too many");
+  require_most("tokens", shape.max_length);
   return shape;
 }
 

@@ -1,50 +1,27 @@
-// Row formats as descriptors and plans know them, and what a launch may be given.
+// What plans say of rows, and what a launch may be given.
 #include "ops/kv_cache/kv_cache.hpp"
 
 #include <fmt/format.h>
 
 #include <bit>
 #include <limits>
-#include <numeric>
 
 #include "base/error.hpp"
-#include "ops/argument_checks.hpp"
+#include "templates/embedded.hpp"
 
 namespace cubit::ops::kv_cache {
 namespace {
 
 std::string format_name(const RowFormat& format) {
   if (format.kv == KvFormat::int4_rows) return fmt::format("int4_rows, {} groups", format.groups);
-  return format.kv == KvFormat::bf16 ? "bf16" : "fp16";
+  return text_of(format.kv);
 }
 
 int row_lanes(int head_dim) { return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32; }
 
 }  // namespace
 
-std::string_view RowFormat::type() const {
-  if (kv == KvFormat::int4_rows) return "U8";
-  return kv == KvFormat::bf16 ? "BF16" : "F16";
-}
-
-void validate_format(const RowFormat& format, std::string_view text, const std::string& canonical) {
-  for (const auto& [name, value] : split_fields(text)) {
-    if (name == "groups" && format.kv != KvFormat::int4_rows) {
-      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                    "the field groups applies to kv=int4_rows only", "leave groups out or ask for kv=int4_rows");
-    }
-  }
-  if (format.kv == KvFormat::int4_rows && format.head_dim % (16 * format.groups) != 0) {
-    throw Failure(
-        Status::invalid_argument, fmt::format("descriptor \"{}\"", canonical),
-        fmt::format("{} channels in {} groups are not a multiple of 16 per group", format.head_dim, format.groups),
-        fmt::format("at most {} groups for this head_dim", std::gcd(format.head_dim / 16, 8)));
-  }
-}
-
 int rows_per_block(int head_dim) { return kThreads / row_lanes(head_dim); }
-
-std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
 
 void add_format(codegen::PlanHeader& header, const RowFormat& format) {
   header.constant("kThreads", kThreads).constant("kHeadDim", format.head_dim);
@@ -53,8 +30,7 @@ void add_format(codegen::PlanHeader& header, const RowFormat& format) {
     header.alias("Format", "cubit::RowInt4<kHeadDim, kGroups>");
   } else {
     header.include("row_16bit.cuh");
-    header.alias("Format", fmt::format("cubit::Row16<{}>", format.kv == KvFormat::bf16 ? device_type(Element::bf16)
-                                                                                       : device_type(Element::fp16)));
+    header.alias("Format", fmt::format("cubit::Row16<{}>", device_type(format.element())));
   }
 }
 
@@ -80,6 +56,12 @@ std::vector<Decision> row_decisions(const RowFormat& format, KvAddressing addres
           {"rows per block", std::to_string(rows_per_block(format.head_dim)), "each once, key and value together"}};
 }
 
+codegen::KernelSource rows_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
+                                  const codegen::Architecture& architecture) {
+  return codegen::assemble(descriptor, templates::find(fmt::format("{}.cuh", name)), header.text(), architecture, name,
+                           {kThreads, 0}, templates::embedded());
+}
+
 DivideBy divide_by(std::int64_t divisor) {
   const int shift = 31 + static_cast<int>(std::bit_width(static_cast<std::uint64_t>(divisor - 1)));
   const std::uint64_t multiplier = ((std::uint64_t{1} << shift) + divisor - 1) / divisor;
@@ -93,7 +75,8 @@ void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_k
   require_alignment("cache.key", cache.key, cache.key_strides, 3, format.element_bytes(), format.alignment());
   require_alignment("cache.value", cache.value, cache.value_strides, 3, format.element_bytes(), format.alignment());
   if (addressing == KvAddressing::contiguous) {
-    require_argument(cache.page_size == 0, "cache.page_size", "the descriptor has cache=contiguous", cache.page_size);
+    require_argument(cache.page_size == 0, "cache.page_size", "it must be 0, for the descriptor has cache=contiguous",
+                     cache.page_size);
     return;
   }
   require_argument(cache.page_size >= 1 && cache.page_size <= 256, "cache.page_size", "it must be from 1 to 256",

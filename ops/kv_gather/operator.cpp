@@ -1,40 +1,17 @@
 // The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_gather` measures.
 #include <fmt/format.h>
 
+#include "ops/kv_cache/host_cache.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 
 namespace cubit::ops {
 namespace {
 
-class KvGatherSpecialisation final : public Specialisation {
- public:
-  KvGatherSpecialisation(const KvGather& descriptor, const codegen::Architecture& architecture)
-      : descriptor_(descriptor),
-        source_(kv_gather::make_source(descriptor, architecture)),
-        report_(kv_gather::make_report(descriptor)) {}
-
-  const codegen::KernelSource& source() const override { return source_; }
-  const PlanReport& report() const override { return report_; }
-  std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
-  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts&) const override {
-    return kv_gather::encode(descriptor_, arguments);
-  }
-
- private:
-  KvGather descriptor_;
-  codegen::KernelSource source_;
-  PlanReport report_;
-};
-
 class KvGatherOperator final : public Operator {
  public:
   std::string_view name() const override { return "kv_gather"; }
   std::string_view summary() const override { return "rows of a KV cache as 16-bit values: the inverse of kv_append"; }
-  std::vector<FieldHelp> fields() const override {
-    std::vector<FieldHelp> help;
-    for (const auto& field : kv_gather::fields()) help.push_back(field.help);
-    return help;
-  }
+  std::vector<FieldHelp> fields() const override { return help_of(kv_gather::fields()); }
   std::string tensors_help() const override {
     return "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, or U8 rows for int4_rows\n"
            "from, to [batch] I32 (optional): the tokens of each sequence, the last excluded; default: all\n"
@@ -56,7 +33,10 @@ class KvGatherOperator final : public Operator {
   std::string canonical(std::string_view text) const override { return kv_gather::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
-    return std::make_shared<KvGatherSpecialisation>(kv_gather::parse(text), architecture);
+    const KvGather descriptor = kv_gather::parse(text);
+    return std::make_shared<kv_cache::RowsSpecialisation>(
+        kv_gather::make_source(descriptor, architecture), kv_gather::make_report(descriptor),
+        [descriptor](const void* arguments) { return kv_gather::encode(descriptor, arguments); });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {

@@ -37,10 +37,10 @@ TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
     for (const auto& proof : plan.report.proofs) {
       // A narrow copy of headers takes one piece of many rows, which start at every fourth bank.
       const bool narrow_header =
-          proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.row_header_bytes() > 0;
+          proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.format().header_bytes() > 0;
       EXPECT_LE(proof.degree, narrow_header ? 16 / plan.copy_bytes : 1) << descriptor.text() << ": " << proof.access;
       if (narrow_header) {
-        EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.row_header_bytes() / 4) << descriptor.text();
+        EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.format().header_bytes() / 4) << descriptor.text();
       }
       if (proof.degree > 1) {
         EXPECT_NE(reason_of(plan, "bank conflicts"), "") << descriptor.text();
@@ -98,7 +98,7 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
 TEST(GqaLanes, CopiesTakeEveryByteOnce) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
-    const int header = plan.row_header_bytes();
+    const int header = plan.format().header_bytes();
     const int row_bytes = descriptor.row_bytes();
     std::vector<int> taken(static_cast<std::size_t>(2 * lanes::kTileRows * row_bytes / plan.copy_bytes));
     for (int i = 0; i < row_bytes / plan.copy_bytes; ++i) {

@@ -121,8 +121,7 @@ std::vector<std::uint16_t> perfect_output(const Problem& problem, const GqaDecod
   for (std::int64_t item = 0; item < query.shape[0] * heads; ++item) {
     std::vector<double> q(descriptor.head_dim);
     for (int c = 0; c < descriptor.head_dim; ++c) {
-      q[c] = gqa_decode::to_double(descriptor.query,
-                                   static_cast<const std::uint16_t*>(query.data)[item * descriptor.head_dim + c]);
+      q[c] = to_double(descriptor.query, static_cast<const std::uint16_t*>(query.data)[item * descriptor.head_dim + c]);
     }
     const std::int64_t offset =
         (item / heads * key.shape[1] * key.shape[2] + item % heads / descriptor.heads_per_kv) * row;
@@ -130,8 +129,7 @@ std::vector<std::uint16_t> perfect_output(const Problem& problem, const GqaDecod
         gqa_decode::reference_head(descriptor, q.data(), static_cast<const char*>(key.data) + offset,
                                    static_cast<const char*>(problem.inputs()[2].data) + offset, key.shape[2] * row,
                                    static_cast<int>(key.shape[1]), 1 / std::sqrt(descriptor.head_dim));
-    for (const double x : head.output)
-      output.push_back(gqa_decode::from_float(descriptor.output, static_cast<float>(x)));
+    for (const double x : head.output) output.push_back(from_float(descriptor.output, static_cast<float>(x)));
   }
   return output;
 }

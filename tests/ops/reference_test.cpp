@@ -50,14 +50,11 @@ TEST(Conversions, RoundHalfToEven) {
 }
 
 std::vector<double> through_int4(const std::vector<float>& row, int groups) {
-  GqaDecode descriptor;
-  descriptor.head_dim = static_cast<int>(row.size());
-  descriptor.kv = KvFormat::int4_rows;
-  descriptor.groups = groups;
-  std::vector<std::uint8_t> bytes(descriptor.row_bytes());
-  quantise_int4_row(row.data(), descriptor.head_dim, groups, bytes.data());
+  const kv_cache::RowFormat format{static_cast<int>(row.size()), KvFormat::int4_rows, groups};
+  std::vector<char> bytes(format.row_bytes());
+  kv_cache::quantise_row(format, row.data(), bytes.data());
   std::vector<double> result(row.size());
-  dequantise_row(descriptor, bytes.data(), result.data());
+  kv_cache::dequantise_row(format, bytes.data(), result.data());
   return result;
 }
 
@@ -65,8 +62,8 @@ TEST(Int4Rows, BytesAreAsTheFormatSays) {
   // One group of 0 … 15, four times: scale 1, shift 0, nibble i of a run is i, low nibble first.
   std::vector<float> row(64);
   for (int i = 0; i < 64; ++i) row[i] = static_cast<float>(i % 16);
-  std::vector<std::uint8_t> bytes(4 + 32);
-  quantise_int4_row(row.data(), 64, 1, bytes.data());
+  std::vector<char> bytes(4 + 32);
+  kv_cache::quantise_row({64, KvFormat::int4_rows, 1}, row.data(), bytes.data());
   const std::vector<std::uint8_t> expected_start = {0x00, 0x3c, 0x00, 0x00, 0x10, 0x32,
                                                     0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
   EXPECT_EQ(std::vector<std::uint8_t>(bytes.begin(), bytes.begin() + 12), expected_start);

@@ -2,20 +2,13 @@
 #pragma once
 
 #include <cubit/gqa_decode.h>
+#include <cubit/element.hpp>
+#include <cubit/kv_cache.hpp>
 
 #include <compare>
 #include <string>
 
 namespace cubit {
-
-/// How the KV cache stores a row of one token and one KV head.
-enum class KvFormat {
-  bf16,
-  fp16,
-  int4_rows,  ///< groups × (scale, shift) in fp16, then head_dim / 2 bytes, low nibble first; scale · q + shift
-};
-
-enum class Element { bf16, fp16 };
 
 /// Which kernel: named after the first architecture that has its instructions. Later ones run it too.
 enum class Family {
@@ -39,7 +32,7 @@ struct GqaDecode {
   auto operator<=>(const GqaDecode&) const = default;
 
   /// Bytes of one row of the cache.
-  int row_bytes() const { return kv == KvFormat::int4_rows ? 4 * groups + head_dim / 2 : 2 * head_dim; }
+  int row_bytes() const { return kv_row_bytes(kv, head_dim, groups); }
 
   /// The canonical text, which Engine::get takes.
   std::string text() const {
@@ -50,7 +43,7 @@ struct GqaDecode {
     const GqaDecode standard;
     if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
     if (heads_per_kv != standard.heads_per_kv) add("heads_per_kv", std::to_string(heads_per_kv));
-    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (kv != standard.kv) add("kv", text_of(kv));
     if (groups != standard.groups) add("groups", std::to_string(groups));
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");

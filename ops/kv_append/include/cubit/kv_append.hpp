@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cubit/kv_append.h>
-#include <cubit/gqa_decode.hpp>  // Element, KvFormat
+#include <cubit/element.hpp>
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
@@ -37,7 +37,7 @@ struct KvAppend {
     };
     const KvAppend standard;
     if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
-    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (kv != standard.kv) add("kv", text_of(kv));
     if (groups != standard.groups) add("groups", std::to_string(groups));
     if (input != standard.input) add("input", "fp16");
     if (rotary != standard.rotary) add("rotary", rotary == Rotary::interleaved ? "interleaved" : "half_split");

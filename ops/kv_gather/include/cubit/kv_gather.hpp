@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cubit/kv_gather.h>
-#include <cubit/gqa_decode.hpp>  // Element, KvFormat
+#include <cubit/element.hpp>
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
@@ -29,7 +29,7 @@ struct KvGather {
     };
     const KvGather standard;
     if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
-    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (kv != standard.kv) add("kv", text_of(kv));
     if (groups != standard.groups) add("groups", std::to_string(groups));
     if (output != standard.output) add("output", "fp16");
     if (cache != standard.cache) add("cache", "paged");
