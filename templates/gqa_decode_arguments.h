@@ -43,6 +43,11 @@ struct GqaDecodeArguments {
   Divisor heads;          // spans * head groups
   Division division;      // where lengths is null, or splits are asked for; else only how many blocks there are at most
   Divisor units;          // of a sequence, where lengths is null or splits are asked for
+  // Where scales are tensors of their own; of one that all rows share, the strides are 0.
+  const char* key_scales;
+  const char* value_scales;
+  long long key_scale_strides[3];  // batch, token, KV head
+  long long value_scale_strides[3];
 };
 
 }  // namespace cubit

@@ -24,6 +24,11 @@ struct KvCacheArguments {
   const int* page_table;        // [batch, pages of a sequence]
   long long page_table_stride;  // from sequence to sequence, in numbers
   DivideBy page_size;
+  // Where scales are tensors of their own: of one that all rows share, the strides are 0.
+  char* key_scales;
+  char* value_scales;
+  long long key_scale_strides[3];
+  long long value_scale_strides[3];
 };
 
 }  // namespace cubit

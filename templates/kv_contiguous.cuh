@@ -2,7 +2,8 @@
 //
 // Interface of an addressing role: rows(args, batch, kv_head) gives an object whose keys(first) and values(first)
 // describe the rows from a token that is a multiple of 16: the first row's address and the bytes from row to row. Rows at
-// or beyond the sequence's length may not exist; the caller does not read them.
+// or beyond the sequence's length may not exist; the caller does not read them. key_scales(token) and value_scales(token):
+// where a row's scales are, where the number format has scales of their own.
 #pragma once
 
 #include "gqa_decode_arguments.h"
@@ -27,6 +28,11 @@ class ContiguousCache {
                            kv_head * args.value_head_stride);
     cache.key_stride_ = args.key_token_stride;
     cache.value_stride_ = args.value_token_stride;
+    cache.key_scales_ = args.key_scales + batch * args.key_scale_strides[0] + kv_head * args.key_scale_strides[2];
+    cache.value_scales_ =
+        args.value_scales + batch * args.value_scale_strides[0] + kv_head * args.value_scale_strides[2];
+    cache.key_scale_stride_ = args.key_scale_strides[1];
+    cache.value_scale_stride_ = args.value_scale_strides[1];
     return cache;
   }
 
@@ -36,12 +42,21 @@ class ContiguousCache {
   __device__ __forceinline__ CacheRows values(int first) const {
     return {value_ + static_cast<int64>(first) * value_stride_, value_stride_};
   }
+  __device__ __forceinline__ const char* key_scales(int token) const { return key_scales_ + token * key_scale_stride_; }
+  __device__ __forceinline__ const char* value_scales(int token) const {
+    return value_scales_ + token * value_scale_stride_;
+  }
 
  private:
   const char* key_;
   const char* value_;
   int key_stride_;
   int value_stride_;
+  // Of number formats that have them.
+  const char* key_scales_;
+  const char* value_scales_;
+  int64 key_scale_stride_;
+  int64 value_scale_stride_;
 };
 
 }  // namespace cubit

@@ -137,6 +137,9 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
 #pragma unroll
   for (int stage = 0; stage < plan::kStages; ++stage) Format::clear_padding(stages + stage * kStageBytes);
   // One loop fills and drains the ring: tile `ahead` is fetched while tile `ahead - (kStages - 1)` is used.
+  // Scales that are a tensor of their own come by loads, in the time of one tile.
+  Format::TileScales scales;
+  Format::TileScales next_scales;
   int fill = 0;
   int ahead = share.first;
   do {  // at least once, so that nothing needs a value from before the loop
@@ -148,9 +151,12 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
     const int chunk = ahead - (plan::kStages - 1);
     const int first = token_of(chunk);
+    scales = next_scales;
+    if (chunk + 1 >= share.first && chunk + 1 < share.last)
+      Format::fetch_scales(next_scales, cache, token_of(chunk + 1), length);
     if (chunk >= share.first && first < length) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, first, length, softmax, output);
+      attend(query, stage, first, length, softmax, output, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   wait_copies<0>();
@@ -182,12 +188,13 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     Format::Query query;
     Format::RawQuery raw;
     fetch_block_query(raw, args, batch, kv_head, head_group);
-    Format::load_query(query, raw, args.scale_log2);
+    Format::load_query(query, raw, args.scale_log2 * Format::key_factor(args));
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
     walk(share, length, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
          output);
   }
   softmax.finish();
+  Format::scale_outputs(output, args);
 
   __syncthreads();  // warps write where others' stages were
   const WarpResults results = results_in(shared);

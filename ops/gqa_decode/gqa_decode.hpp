@@ -137,8 +137,15 @@ struct ReferenceHead {
   std::vector<double> contributions;  ///< sum over tokens of weight · |value|
   double lse = 0;
 };
-ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const char* key, const char* value,
-                             std::int64_t row_stride, int length, double softmax_scale);
+/// Rows of one KV head, and where the format has scales of their own those of each.
+struct HeadRows {
+  const char* rows = nullptr;
+  const char* scales = nullptr;
+  std::int64_t row_stride = 0;    ///< in bytes
+  std::int64_t scale_stride = 0;  ///< likewise
+};
+ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
+                             const HeadRows& values, int length, double softmax_scale);
 
 }  // namespace gqa_decode
 }  // namespace cubit::ops

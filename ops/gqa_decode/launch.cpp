@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/kv_cache/kv_cache.hpp"
 #include "templates/gqa_decode_arguments.h"
 
 namespace cubit::ops::gqa_decode {
@@ -62,6 +63,7 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_alignment("key", arguments.key, arguments.key_strides, 3, cache_bytes, descriptor.alignment);
   require_alignment("value", arguments.value, arguments.value_strides, 3, cache_bytes, descriptor.alignment);
   require_alignment("output", arguments.output, arguments.output_strides, 2, 2, descriptor.alignment);
+  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.max_length > 0);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
 }
@@ -106,6 +108,11 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
   result.heads = divisor(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divisor(std::max(split.units, 1));
+  const kv_cache::RowFormat format = plan.format();
+  result.key_scales = static_cast<const char*>(arguments.scales.key);
+  result.value_scales = static_cast<const char*>(arguments.scales.value);
+  kv_cache::copy_scale_strides(format, result.key_scale_strides, arguments.scales.key_strides);
+  kv_cache::copy_scale_strides(format, result.value_scale_strides, arguments.scales.value_strides);
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
   return result;
 }

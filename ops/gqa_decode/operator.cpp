@@ -35,7 +35,12 @@ class GqaDecodeOperator final : public Operator {
   std::vector<FieldHelp> fields() const override { return help_of(gqa_decode::fields()); }
   std::string tensors_help() const override {
     return "query [batch, query heads, head_dim] BF16 or F16\n"
-           "key, value [batch, tokens, kv_heads, row] BF16, F16, or U8 rows for int4_rows\n"
+           "key, value [batch, tokens, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or F8_E5M2\n"
+           "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, tokens, "
+           "kv_heads] "
+           "where scales=head, with groups behind where scales=group, [batch, tokens] where scales=token, one number "
+           "where "
+           "scales=tensor\n"
            "lengths [batch] I32 (optional)\n"
            "output [batch, query heads, head_dim]\n"
            "lse [batch, query heads] F32 (where lse=1)\n"

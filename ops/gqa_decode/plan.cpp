@@ -25,6 +25,7 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
 }
 
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  if (has_scales(descriptor.kv)) return "it does not read scales that are a tensor of their own";
   if (!architecture.bulk_copy) return "it needs cp.async.bulk, which sm_90 brought";
   return why_not_bulk_copies(descriptor);
 }
@@ -86,8 +87,10 @@ int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   const int outputs = descriptor.head_dim / 4;
   const bool two_terms = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::fp16;
   const int query = descriptor.head_dim / 8 * (two_terms ? 2 : 1);
-  // Shifts, sums and headers; or the second term of bf16 weights.
-  const int format = descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4;
+  // Shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.
+  const bool scaled = has_scales(descriptor.kv) && descriptor.scales != KvScales::tensor;
+  const int format =
+      descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4 + (scaled ? 4 * descriptor.groups : 0);
   const int per_tile = outputs + query + format + 12;  // 12: scores, references, sums, factors
   return (kAddressesAndTemporaries + copies + head_tiles * per_tile + 7) / 8 * 8;
 }
@@ -191,6 +194,11 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.stages = 0;
 }
 
+std::string_view operand_type(KvFormat kv) {
+  if (kv == KvFormat::int8_split) return "cubit::Int8Operand";
+  return kv == KvFormat::fp8_e4m3 ? "cubit::E4m3Operand" : "cubit::E5m2Operand";
+}
+
 }  // namespace
 
 Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
@@ -214,7 +222,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const GqaDecode& descriptor = plan.descriptor;
   const bool int4 = descriptor.kv == KvFormat::int4_rows;
   codegen::PlanHeader header(descriptor.text());
-  header.include(int4 ? "kv_int4_rows.cuh" : "kv_rows16.cuh").include("kv_contiguous.cuh").include("types.cuh");
+  header.include(int4 ? "kv_int4_rows.cuh" : has_scales(descriptor.kv) ? "kv_bytes.cuh" : "kv_rows16.cuh");
+  header.include("kv_contiguous.cuh").include("types.cuh");
   if (plan.family == Family::sm90) header.include("warp_rows.cuh");
   header.constant("kHeadDim", descriptor.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
@@ -255,6 +264,14 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.constant("kGroups", descriptor.groups)
         .alias("Format",
                fmt::format("cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, {}>", place));
+  } else if (has_scales(descriptor.kv)) {
+    header.constant("kGroups", descriptor.scales == KvScales::tensor ? 0 : descriptor.groups)
+        .alias("Operand", operand_type(descriptor.kv))
+        .alias("StoredScale", descriptor.scale_type == ScaleType::fp32 ? "float" : "cubit::Half")
+        .alias("Format",
+               fmt::format("cubit::RowsOfBytes<Query, Operand, StoredScale, kHeadDim, kGroups, kHeadsPerBlock, "
+                           "kAlignment, {}>",
+                           place));
   } else {
     header.alias("Element", device_type(plan.format().element()))
         .alias("Format", fmt::format("cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, {}>", place));

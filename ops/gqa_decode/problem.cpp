@@ -117,7 +117,30 @@ GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const L
   if (numbers_.with_lse) outputs_.push_back({"lse", "F32", {batch(), query_heads()}, {query_heads(), 1}, nullptr});
 }
 
-void GqaProblem::check() const {
+const Tensor* GqaProblem::find(std::string_view name) const {
+  const auto found =
+      std::find_if(inputs_.begin(), inputs_.end(), [&](const Tensor& tensor) { return tensor.name == name; });
+  return found == inputs_.end() ? nullptr : &*found;
+}
+
+void GqaProblem::check_scales() const {
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+  for (const char* name : kv_cache::kScaleNames) {
+    const Tensor* tensor = find(name);
+    if (format.has_scales() && tensor != nullptr) {
+      kv_cache::require_scales(format, shape_, *tensor);
+    } else if (format.has_scales()) {
+      reject(fmt::format("tensors without {}", name), fmt::format("{} needs its scales", descriptor_.text()),
+             fmt::format("give {} {} {}", name, shape_.scale_dimensions(format), format.scale_element()));
+    } else if (tensor != nullptr) {
+      reject(fmt::format("tensor {}", name),
+             fmt::format("a cache of {} has no scales of their own", text_of(descriptor_.kv)),
+             "leave it out, or ask for kv=int8_split, fp8_e4m3 or fp8_e5m2");
+    }
+  }
+}
+
+void GqaProblem::check() {
   require_type(query(), element_type(descriptor_.query), descriptor_);
   require_rank(query(), 3, "[batch, query heads, head_dim]");
   if (query().shape[2] != descriptor_.head_dim) {
@@ -137,6 +160,8 @@ void GqaProblem::check() const {
   }
   if (tokens() > std::numeric_limits<std::int32_t>::max() - 4096) reject(shape_text(key()), "too many tokens");
   if (lengths() != nullptr) check_lengths(*lengths(), batch(), tokens());
+  shape_ = {.batch = batch(), .max_length = tokens(), .kv_heads = kv_heads()};
+  check_scales();
   check_softmax_scale(numbers_.softmax_scale);
 }
 
@@ -154,7 +179,12 @@ std::size_t GqaProblem::cached_rows() const {
 std::size_t GqaProblem::bytes_read() const {
   std::size_t bytes = 2 * cached_rows() * descriptor_.row_bytes() + query().bytes();
   if (lengths() != nullptr) bytes += lengths()->bytes();
-  return bytes;
+  if (!has_scales(descriptor_.kv)) return bytes;
+  const std::size_t rows = cached_rows();
+  const std::size_t scales = descriptor_.scales == KvScales::tensor  ? 1
+                             : descriptor_.scales == KvScales::token ? rows / kv_heads()
+                                                                     : rows * descriptor_.groups;
+  return bytes + 2 * scales * kv_cache::format_of(descriptor_).scale_bytes();
 }
 
 std::size_t GqaProblem::bytes_written() const {
@@ -179,7 +209,14 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.query = device_data[0];
   arguments.key = device_data[1];
   arguments.value = device_data[2];
-  arguments.lengths = lengths() == nullptr ? nullptr : static_cast<const std::int32_t*>(device_data[3]);
+  const auto address = [&](const char* name) -> void* {
+    const Tensor* tensor = find(name);
+    return tensor == nullptr ? nullptr : device_data[tensor - inputs_.data()];
+  };
+  arguments.lengths = static_cast<const std::int32_t*>(address("lengths"));
+  arguments.scales = shape_.scale_arguments(kv_cache::format_of(descriptor_));
+  arguments.scales.key = address(kv_cache::kScaleNames[0]);
+  arguments.scales.value = address(kv_cache::kScaleNames[1]);
   arguments.output = device_data[inputs_.size()];
   arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
   arguments.query_strides[0] = arguments.output_strides[0] = query_heads() * descriptor_.head_dim;
@@ -197,6 +234,20 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   return bytes;
 }
 
+HeadRows GqaProblem::rows_of(const Tensor& cache, const char* scales, std::int64_t sequence,
+                             std::int64_t kv_head) const {
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+  HeadRows rows;
+  const std::int64_t first = sequence * tokens() * kv_heads() + kv_head;
+  rows.row_stride = kv_heads() * format.row_bytes();
+  rows.rows = static_cast<const char*>(cache.data) + first * format.row_bytes();
+  if (!format.has_scales() || tokens() == 0) return rows;
+  const std::int64_t first_scale = shape_.scale_index(format, first);
+  rows.scales = static_cast<const char*>(find(scales)->data) + first_scale * format.scale_bytes();
+  rows.scale_stride = (shape_.scale_index(format, first + kv_heads()) - first_scale) * format.scale_bytes();
+  return rows;
+}
+
 double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
   const std::int64_t sequence = item / query_heads();
   const std::int64_t head = item % query_heads();
@@ -205,11 +256,10 @@ double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> 
   const auto* raw = static_cast<const std::uint16_t*>(query().data) + item * channels;
   for (int channel = 0; channel < channels; ++channel) q[channel] = to_double(descriptor_.query, raw[channel]);
 
-  const std::int64_t row = descriptor_.row_bytes();
-  const std::int64_t offset = (sequence * tokens() * kv_heads() + head / descriptor_.heads_per_kv) * row;
-  const ReferenceHead reference = reference_head(descriptor_, q.data(), static_cast<const char*>(key().data) + offset,
-                                                 static_cast<const char*>(value().data) + offset, kv_heads() * row,
-                                                 length(sequence), numbers_.softmax_scale);
+  const std::int64_t kv_head = head / descriptor_.heads_per_kv;
+  const ReferenceHead reference = reference_head(
+      descriptor_, q.data(), rows_of(key(), kv_cache::kScaleNames[0], sequence, kv_head),
+      rows_of(value(), kv_cache::kScaleNames[1], sequence, kv_head), length(sequence), numbers_.softmax_scale);
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
   std::vector<double> difference(channels);
   for (int channel = 0; channel < channels; ++channel) {
@@ -252,19 +302,21 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     reject(fmt::format("number {}", name), "gqa_decode has no such launch argument",
            fmt::format("accepted: {}", LaunchNumbers::kNames));
   }
-  constexpr std::string_view kNames[] = {"query", "key", "value", "lengths"};
+  constexpr std::string_view kNames[] = {
+      "query", "key", "value", "lengths", kv_cache::kScaleNames[0], kv_cache::kScaleNames[1]};
+  constexpr std::size_t kNeeded = 3;
   std::vector<Tensor> ordered;
   std::vector<std::unique_ptr<char[]>> storage;
   for (const Tensor& input : inputs) {
     if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
     reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
-           "accepted: query, key, value and, optionally, lengths");
+           "accepted: query, key, value, optionally lengths, and key_scale and value_scale where the format has them");
   }
   for (const std::string_view name : kNames) {
     const auto input =
         std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& tensor) { return tensor.name == name; });
     if (input == inputs.end()) {
-      if (name == "lengths") continue;
+      if (std::find(kNames, kNames + kNeeded, name) == kNames + kNeeded) continue;
       reject(fmt::format("tensors without {}", name), "gqa_decode needs query, key and value");
     }
     ordered.push_back(*input);

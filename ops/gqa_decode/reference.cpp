@@ -7,15 +7,18 @@
 
 namespace cubit::ops::gqa_decode {
 
-ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const char* key, const char* value,
-                             std::int64_t row_stride, int length, double softmax_scale) {
+ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
+                             const HeadRows& values, int length, double softmax_scale) {
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
   const int channels = descriptor.head_dim;
+  const auto load = [&](const HeadRows& rows, int token, double* dst) {
+    kv_cache::dequantise_row(format, rows.rows + token * rows.row_stride, dst, rows.scales + token * rows.scale_stride);
+  };
   std::vector<double> row(channels);
   std::vector<double> weights(length);
   double peak = -std::numeric_limits<double>::infinity();
   for (int token = 0; token < length; ++token) {
-    kv_cache::dequantise_row(format, key + token * row_stride, row.data());
+    load(keys, token, row.data());
     double score = 0;
     for (int channel = 0; channel < channels; ++channel) score += query[channel] * row[channel];
     weights[token] = score * softmax_scale;
@@ -25,7 +28,7 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
   for (double& weight : weights) sum += weight = std::exp(weight - peak);
   ReferenceHead result{std::vector<double>(channels), std::vector<double>(channels), peak + std::log(sum)};
   for (int token = 0; token < length; ++token) {
-    kv_cache::dequantise_row(format, value + token * row_stride, row.data());
+    load(values, token, row.data());
     for (int channel = 0; channel < channels; ++channel) {
       result.output[channel] += weights[token] / sum * row[channel];
       result.contributions[channel] += weights[token] / sum * std::fabs(row[channel]);

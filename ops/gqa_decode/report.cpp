@@ -36,6 +36,12 @@ Decision operand_decision(const GqaDecode& descriptor) {
     return {"operands", "fp16, packed words as subnormals",
             "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
   }
+  if (has_scales(descriptor.kv)) {
+    return {"operands", "fp16, made of bytes by permutations",
+            descriptor.scales == KvScales::tensor
+                ? "exact; the keys' scale goes into the query's factor, the values' into the output"
+                : "exact; the keys' scales multiply scores, the values' the weights before they are rounded"};
+  }
   if (descriptor.kv == KvFormat::fp16) {
     return {"operands", "fp16", "the cache's own type; queries are scaled by a power of two per head to fit its range"};
   }

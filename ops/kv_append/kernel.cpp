@@ -41,6 +41,7 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   require_alignment("positions", arguments.positions, nullptr, 0, 4, 4);
   require_alignment("counts", arguments.counts, nullptr, 0, 4, 4);
   kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
+  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.cache.max_length > 0);
   check_rotary(descriptor, arguments);
 }
 
@@ -50,7 +51,7 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
   result.value = static_cast<const char*>(arguments.value);
   kv_cache::copy_strides(result.key_strides, arguments.key_strides, 2);
   kv_cache::copy_strides(result.value_strides, arguments.value_strides, 2);
-  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache);
+  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache, arguments.scales);
   result.lengths = arguments.lengths;
   result.positions = arguments.positions;
   result.counts = arguments.counts;
@@ -79,7 +80,7 @@ KvAppend parse(std::string_view text) {
 
 codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
-  kv_cache::add_format(header, kv_cache::format_of(descriptor));
+  kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
   header.include("rotary.cuh").include("types.cuh");
   header.alias("Input", device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));

@@ -21,12 +21,14 @@ class KvAppendOperator final : public Operator {
            "out\n"
            "counts [batch] I32 (optional): how many of a sequence's tokens are there\n"
            "cosines, sines [max_length, rotary_dim / 2] F32 (where rotary is not none)\n"
-           "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, or U8 rows for int4_rows: given both "
-           "or "
-           "neither (then zeros), and written\n"
+           "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or "
+           "F8_E5M2: given both or neither (then zeros), and written\n"
+           "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, max_length, "
+           "kv_heads] where scales=head, and with groups behind where scales=group: given beside the caches or not, "
+           "and "
+           "written; [batch, max_length] where scales=token and one number where scales=tensor: read\n"
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
-           "kv_heads, "
-           "row], or [pages, kv_heads, page_size, row] where hnd=1)\n"
+           "kv_heads, row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "numbers: max_length (default: the cache's, or where the last new token fits); where cache=paged also hnd "
            "(0 "
            "or 1), and where there is no key_cache page_size (default 16) and pages";
@@ -68,7 +70,8 @@ std::vector<BenchCase> kv_append::bench_cases() {
   const Numbers prefill = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
   const Numbers decode = {{"batch", 64}, {"tokens", 1}, {"kv_heads", 8}, {"context", 16}};
   for (const char* format : {"", "kv=fp16,input=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "rotary=half_split",
-                             "kv=int4_rows,groups=4,rotary=half_split", "cache=paged",
+                             "kv=int4_rows,groups=4,rotary=half_split", "kv=int8_split", "kv=fp8_e4m3", "kv=fp8_e5m2",
+                             "kv=fp8_e4m3,scales=tensor", "kv=int8_split,rotary=half_split", "cache=paged",
                              "kv=int4_rows,groups=4,rotary=half_split,cache=paged"}) {
     const std::string descriptor = *format == 0 ? "kv_append" : fmt::format("kv_append:{}", format);
     cases.push_back({"8192 tokens, 8 KV heads", "prefill", descriptor, prefill, 0, 0.85});

@@ -20,6 +20,7 @@ using kv_cache::CacheNumbers;
 using kv_cache::CacheShape;
 using kv_cache::dense;
 using kv_cache::kCacheNames;
+using kv_cache::kScaleNames;
 using kv_cache::reject;
 using kv_cache::Tensors;
 using kv_cache::whole_number;
@@ -28,7 +29,7 @@ constexpr const char* kDimensions = "[batch, tokens, kv_heads, head_dim]";
 
 class KvAppendProblem final : public kv_cache::RowsProblem {
  public:
-  /// Checks everything; throws Failure(invalid_argument). `caches`: both, as they are before the launch, or none.
+  /// Checks everything; throws Failure(invalid_argument). `caches`: all that a launch writes, as it is before, or none.
   KvAppendProblem(const KvAppend& descriptor, Tensors inputs, Tensors caches, const CacheNumbers& numbers)
       : RowsProblem(descriptor.cache, kv_cache::format_of(descriptor), std::move(inputs), std::move(caches)),
         descriptor_(descriptor) {
@@ -40,16 +41,24 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     if (outputs_.list().empty()) {
       for (const char* name : kCacheNames)
         outputs_.add_zeros(dense(name, format_.type(), shape_.shape(format_), nullptr));
+      for (const char* name : kScaleNames) {
+        if (!format_.makes_scales()) break;
+        outputs_.add_zeros(dense(name, format_.scale_element(), shape_.scale_shape(format_), nullptr));
+      }
     }
     check_caches(outputs_);
+    check_scales(outputs_);
   }
 
   std::size_t bytes_read() const override {
     std::size_t bytes = 2 * stored_tokens() * shape_.kv_heads * 2 * descriptor_.head_dim;
     if (rotates()) bytes += stored_tokens() * 4 * rotary_dim();
+    if (!format_.makes_scales()) bytes += scale_bytes_of(stored_tokens());
     return bytes + bytes_of({"lengths", "positions", "counts", "page_table"});
   }
-  std::size_t bytes_written() const override { return 2 * stored_tokens() * shape_.kv_heads * format_.row_bytes(); }
+  std::size_t bytes_written() const override {
+    return row_bytes_of(stored_tokens()) + (format_.makes_scales() ? scale_bytes_of(stored_tokens()) : 0);
+  }
 
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
     auto arguments = make_arguments<cubit_kv_append_arguments>(device_data);
@@ -136,10 +145,14 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
   }
 
   std::vector<char> reference(std::size_t which) const override {
-    const Tensor& cache = outputs_.list()[which];
-    std::vector<char> expected(cache.bytes());
-    if (!expected.empty()) std::memcpy(expected.data(), cache.data, expected.size());
-    const auto* rows = static_cast<const char*>(inputs_.find(which == 0 ? "key" : "value")->data);
+    // Keys, values, then the scales of each, where rows make them.
+    const bool is_value = which % 2 == 1;
+    const bool is_scales = which >= 2;
+    const Tensor& found = outputs_.list()[which];
+    std::vector<char> expected(found.bytes());
+    if (!expected.empty()) std::memcpy(expected.data(), found.data, expected.size());
+    const auto* rows = static_cast<const char*>(inputs_.find(is_value ? "value" : "key")->data);
+    const int scale_bytes = format_.groups * format_.scale_bytes();
     parallel_for(batch() * tokens(), [&](std::int64_t item) {
       const std::int64_t place = position(item / tokens(), item % tokens());
       std::vector<float> row(descriptor_.head_dim);
@@ -148,8 +161,14 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
         if (dst < 0) return;
         const std::int64_t src = (item * shape_.kv_heads + head) * 2 * descriptor_.head_dim;
         kv_cache::load_row(descriptor_.input, rows + src, descriptor_.head_dim, row.data());
-        if (which == 0 && rotates()) rotate(place, row.data());
-        kv_cache::quantise_row(format_, row.data(), expected.data() + dst * format_.row_bytes());
+        if (!is_value && rotates()) rotate(place, row.data());
+        std::vector<char> scales(scale_bytes);
+        if (format_.has_scales() && !format_.makes_scales())
+          std::memcpy(scales.data(), scales_of(inputs_, is_value ? 1 : 0, dst), scale_bytes);
+        std::vector<char> stored(format_.row_bytes());
+        kv_cache::quantise_row(format_, row.data(), stored.data(), scales.data());
+        const std::vector<char>& wanted = is_scales ? scales : stored;
+        std::copy(wanted.begin(), wanted.end(), expected.data() + dst * static_cast<std::int64_t>(wanted.size()));
       }
     });
     return expected;
@@ -267,8 +286,9 @@ void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const KvAppend descriptor = parse(text);
-  constexpr std::string_view kNames[] = {"key",     "value", "lengths",    "positions",    "counts",
-                                         "cosines", "sines", "page_table", kCacheNames[0], kCacheNames[1]};
+  constexpr std::string_view kNames[] = {"key",       "value",       "lengths",      "positions",
+                                         "counts",    "cosines",     "sines",        "page_table",
+                                         "key_scale", "value_scale", kCacheNames[0], kCacheNames[1]};
   kv_cache::require_names(inputs, kNames, "kv_append");
   CacheNumbers launch;
   for (const auto& [name, value] : numbers) {
@@ -277,7 +297,9 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", CacheNumbers::names(descriptor.cache)));
   }
   Tensors taken;
-  for (const std::string_view name : std::span(kNames).first(8)) taken.take(inputs, name);
+  // Scales that rows make lie among what is written, others are read.
+  const bool writes_scales = kv_cache::format_of(descriptor).makes_scales();
+  for (const std::string_view name : std::span(kNames).first(writes_scales ? 8 : 10)) taken.take(inputs, name);
   for (const char* name : {"key", "value"}) {
     if (taken.find(name) != nullptr) continue;
     reject(fmt::format("tensors without {}", name), "kv_append needs key and value",
@@ -285,8 +307,15 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   }
   Tensors caches;
   for (const char* name : kCacheNames) caches.take(inputs, name);
+  for (const char* name : kScaleNames) {
+    if (writes_scales) caches.take(inputs, name);
+  }
   if (caches.list().size() == 1) {
     reject(fmt::format("{} alone", caches.list()[0].name), "a launch writes both caches", "give both, or neither");
+  }
+  if (caches.list().size() % (writes_scales ? 4 : 2) != 0) {
+    reject(fmt::format("{} of key_cache, value_cache, key_scale and value_scale", caches.list().size()),
+           "a launch writes them all", "give all four, or none");
   }
   return std::make_unique<KvAppendProblem>(descriptor, std::move(taken), std::move(caches), launch);
 }
@@ -312,6 +341,17 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   if (descriptor.cache == KvAddressing::paged) {
     kv_cache::add_page_table(inputs, sizes.batch, sizes.context, sizes.cache.page_size, sizes.ragged || sizes.scattered,
                              random.bits());
+  }
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
+  if (format.has_scales() && !format.makes_scales()) {
+    const CacheShape shape = kv_cache::cache_shape(descriptor.cache, sizes.cache, sizes.batch, sizes.kv_heads, nullptr,
+                                                   inputs.find("page_table"), 0);
+    for (const int which : {0, 1}) {
+      const auto* values = static_cast<const char*>(inputs.find(which == 0 ? "key" : "value")->data);
+      const float peak = kv_cache::peak_of(descriptor.input, values, rows, descriptor.head_dim);
+      inputs.add(dense(kScaleNames[which], format.scale_element(), shape.scale_shape(format), nullptr),
+                 kv_cache::random_scales(format, shape, peak, random.bits()));
+    }
   }
   return std::make_unique<KvAppendProblem>(descriptor, std::move(inputs), Tensors{}, sizes.cache);
 }

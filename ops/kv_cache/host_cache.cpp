@@ -55,6 +55,43 @@ const char* CacheShape::dimensions() const {
   return heads_outside ? "[pages, kv_heads, page_size, row]" : "[pages, page_size, kv_heads, row]";
 }
 
+std::vector<std::int64_t> CacheShape::scale_shape(const RowFormat& format) const {
+  if (format.scales == KvScales::tensor) return {1};
+  std::vector<std::int64_t> result = shape(format);
+  result.pop_back();
+  if (format.scales == KvScales::group) result.push_back(format.groups);
+  if (format.scales == KvScales::token) result.erase(result.begin() + (is_paged() && heads_outside ? 1 : 2));
+  return result;
+}
+
+const char* CacheShape::scale_dimensions(const RowFormat& format) const {
+  if (format.scales == KvScales::tensor) return "[1]";
+  if (format.scales == KvScales::token) return is_paged() ? "[pages, page_size]" : "[batch, max_length]";
+  const bool per_group = format.scales == KvScales::group;
+  if (!is_paged()) return per_group ? "[batch, max_length, kv_heads, groups]" : "[batch, max_length, kv_heads]";
+  if (heads_outside) return per_group ? "[pages, kv_heads, page_size, groups]" : "[pages, kv_heads, page_size]";
+  return per_group ? "[pages, page_size, kv_heads, groups]" : "[pages, page_size, kv_heads]";
+}
+
+std::int64_t CacheShape::scale_index(const RowFormat& format, std::int64_t row) const {
+  if (format.scales == KvScales::tensor) return 0;
+  if (format.scales != KvScales::token) return row * format.groups;
+  if (!is_paged() || !heads_outside) return row / kv_heads;
+  return row / (kv_heads * page_size) * page_size + row % page_size;
+}
+
+cubit_kv_scales CacheShape::scale_arguments(const RowFormat& format) const {
+  cubit_kv_scales scales{};
+  const std::int64_t heads = format.scales == KvScales::token ? 1 : kv_heads;
+  const std::int64_t tokens = is_paged() ? page_size : max_length;
+  for (std::int64_t* strides : {scales.key_strides, scales.value_strides}) {
+    strides[0] = tokens * heads * format.groups;
+    strides[1] = (heads_outside ? 1 : heads) * format.groups;
+    strides[2] = (heads_outside ? page_size : 1) * format.groups;
+  }
+  return scales;
+}
+
 std::int64_t CacheShape::row(std::int64_t sequence, std::int64_t token, std::int64_t head) const {
   if (token < 0 || token >= max_length) return -1;
   if (!is_paged()) return (sequence * max_length + token) * kv_heads + head;
@@ -108,6 +145,12 @@ bool CacheNumbers::set(KvAddressing addressing, std::string_view name, double va
     return false;
   }
   return true;
+}
+
+void require_scales(const RowFormat& format, const CacheShape& shape, const Tensor& tensor) {
+  require_type(tensor, format.scale_element());
+  if (format.scales == KvScales::tensor && tensor.shape.empty()) return;
+  require_shape(tensor, shape.scale_shape(format), shape.scale_dimensions(format));
 }
 
 CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,

@@ -12,6 +12,9 @@
 
 namespace cubit::ops::kv_cache {
 
+inline constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
+inline constexpr const char* kScaleNames[] = {"key_scale", "value_scale"};
+
 [[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {});
 /// A dense tensor.
 Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data);
@@ -59,11 +62,17 @@ struct CacheShape {
   std::int64_t rows() const { return (is_paged() ? pages * page_size : batch * max_length) * kv_heads; }
   std::vector<std::int64_t> shape(const RowFormat& format) const;
   const char* dimensions() const;
+  /// Of the tensors of scales, where the format has them.
+  std::vector<std::int64_t> scale_shape(const RowFormat& format) const;
+  const char* scale_dimensions(const RowFormat& format) const;
   /// The number of the row, or -1 for one that does not exist.
   std::int64_t row(std::int64_t sequence, std::int64_t token, std::int64_t head) const;
   std::string describe(std::int64_t row) const;  ///< "sequence 1, token 3, head 0", or the page
   /// All but the addresses.
   cubit_kv_cache arguments(const RowFormat& format) const;
+  cubit_kv_scales scale_arguments(const RowFormat& format) const;
+  /// Among a tensor's scales the first of a row's. For tests and references, so also where rows share them.
+  std::int64_t scale_index(const RowFormat& format, std::int64_t row) const;
 };
 
 /// What a launch takes beside tensors, to know a cache's shape.
@@ -78,6 +87,9 @@ struct CacheNumbers {
   bool set(KvAddressing addressing, std::string_view name, double value);
 };
 
+/// A tensor of scales: its type and shape, which for one number is [1] or []. Throws Failure(invalid_argument).
+void require_scales(const RowFormat& format, const CacheShape& shape, const Tensor& tensor);
+
 /// The shape of caches of `batch` sequences. `key_cache` and `page_table` may be null; what neither they nor the numbers say
 /// is `longest` tokens, 16 per page, and the pages that the table names. Throws Failure(invalid_argument).
 CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,
@@ -91,6 +103,17 @@ void add_page_table(Tensors& tensors, std::int64_t batch, std::int64_t context, 
 inline constexpr int kPatterns = 6;
 inline constexpr const char* kPatternsHelp =
     "pattern (0 normal, 1 outlier channels, 2 constant rows, 3 ties and zeros, 4 tiny values, 5 large values)";
+/// Rows of a cache, and where the format has them their scales.
+struct RandomCache {
+  std::unique_ptr<char[]> rows;
+  std::unique_ptr<char[]> scales;
+};
+/// The quantised of random_rows().
+RandomCache random_cache(const RowFormat& format, const CacheShape& shape, int pattern, std::uint64_t seed);
+/// Scales for values up to `peak` that rows do not make: per token between half of that and all of it.
+std::unique_ptr<char[]> random_scales(const RowFormat& format, const CacheShape& shape, float peak, std::uint64_t seed);
+/// The largest magnitude among the first rows.
+float peak_of(Element element, const char* rows, std::int64_t count, int channels);
 /// Random rows of `element`s.
 std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed);
 

@@ -46,7 +46,7 @@ void reject(std::string given, std::string rule, std::string remedy) {
 Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data) {
   Tensor tensor{std::move(name), std::string(type), std::move(shape), {}, data};
   tensor.strides.assign(tensor.shape.size(), 1);
-  for (std::size_t i = tensor.shape.size() - 1; i > 0; --i) tensor.strides[i - 1] = tensor.strides[i] * tensor.shape[i];
+  for (std::size_t i = tensor.shape.size(); i-- > 1;) tensor.strides[i - 1] = tensor.strides[i] * tensor.shape[i];
   return tensor;
 }
 
@@ -115,6 +115,47 @@ std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int chan
     store_row(element, row.data(), channels, dst);
   }
   return data;
+}
+
+float peak_of(Element element, const char* rows, std::int64_t count, int channels) {
+  constexpr std::int64_t kEnough = 4096;
+  float peak = 0;
+  std::vector<float> row(channels);
+  for (std::int64_t i = 0; i < std::min(count, kEnough); ++i) {
+    load_row(element, rows + i * 2 * channels, channels, row.data());
+    for (const float x : row) peak = std::max(peak, std::fabs(x));
+  }
+  return peak;
+}
+
+std::unique_ptr<char[]> random_scales(const RowFormat& format, const CacheShape& shape, float peak,
+                                      std::uint64_t seed) {
+  Random random(seed);
+  const Tensor tensor = dense("scales", format.scale_element(), shape.scale_shape(format), nullptr);
+  auto scales = std::make_unique<char[]>(tensor.bytes());
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const auto share = static_cast<float>(0.5 + 0.5 * random.uniform());
+    store_scale(format, share * peak, scales.get() + i * format.scale_bytes());
+  }
+  return scales;
+}
+
+RandomCache random_cache(const RowFormat& format, const CacheShape& shape, int pattern, std::uint64_t seed) {
+  const std::int64_t count = shape.rows();
+  const Element element = format.element();
+  auto values = random_rows(element, count, format.head_dim, pattern, seed);
+  if (format.is_16bit()) return {std::move(values), nullptr};
+  RandomCache cache{std::make_unique<char[]>(count * format.row_bytes()), nullptr};
+  if (format.has_scales())
+    cache.scales = random_scales(format, shape, peak_of(element, values.get(), count, format.head_dim), seed);
+  std::vector<float> row(format.head_dim);
+  for (std::int64_t i = 0; i < count; ++i) {
+    load_row(element, values.get() + i * 2 * format.head_dim, format.head_dim, row.data());
+    char* const scales =
+        format.has_scales() ? cache.scales.get() + shape.scale_index(format, i) * format.scale_bytes() : nullptr;
+    quantise_row(format, row.data(), cache.rows.get() + i * format.row_bytes(), scales);
+  }
+  return cache;
 }
 
 void compare_rows(const char* name, const CacheShape& shape, std::span<const char> expected, const void* got,

@@ -14,7 +14,8 @@ namespace {
 
 std::string format_name(const RowFormat& format) {
   if (format.kv == KvFormat::int4_rows) return fmt::format("int4_rows, {} groups", format.groups);
-  return text_of(format.kv);
+  if (!format.has_scales()) return text_of(format.kv);
+  return fmt::format("{}, scales per {}", text_of(format.kv), text_of(format.scales));
 }
 
 int row_lanes(int head_dim) { return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32; }
@@ -23,11 +24,21 @@ int row_lanes(int head_dim) { return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 :
 
 int rows_per_block(int head_dim) { return kThreads / row_lanes(head_dim); }
 
-void add_format(codegen::PlanHeader& header, const RowFormat& format) {
+void add_format(codegen::PlanHeader& header, const RowFormat& format, const codegen::Architecture& architecture) {
   header.constant("kThreads", kThreads).constant("kHeadDim", format.head_dim);
   if (format.kv == KvFormat::int4_rows) {
     header.include("row_int4.cuh").constant("kGroups", format.groups);
     header.alias("Format", "cubit::RowInt4<kHeadDim, kGroups>");
+  } else if (format.has_scales()) {
+    header.include("row_split.cuh").constant("kGroups", format.groups).flag("kMakesScales", format.makes_scales());
+    if (format.kv == KvFormat::int8_split) {
+      header.alias("Code", "cubit::Int8Code");
+    } else {
+      header.flag("kConvertsFp8", architecture.fp8_conversion);
+      header.alias("Code", fmt::format("cubit::Fp8Code<{}, kConvertsFp8>", format.kv == KvFormat::fp8_e4m3 ? 4 : 5));
+    }
+    header.alias("Format", fmt::format("cubit::RowSplit<Code, {}, kHeadDim, kGroups, kMakesScales>",
+                                       format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half"));
   } else {
     header.include("row_16bit.cuh");
     header.alias("Format", fmt::format("cubit::Row16<{}>", device_type(format.element())));
@@ -86,6 +97,17 @@ void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_k
   require_alignment("cache.page_table", cache.page_table, &cache.page_table_stride, 1, 4, 4);
 }
 
+void check_scales(const RowFormat& format, const cubit_kv_scales& scales, bool needed) {
+  if (!format.has_scales()) return;
+  needed = needed || format.scales == KvScales::tensor;
+  require_pointer(scales.key != nullptr || !needed, "scales.key");
+  require_pointer(scales.value != nullptr || !needed, "scales.value");
+  const int strides = format.scales == KvScales::tensor ? 0 : format.scales == KvScales::token ? 2 : 3;
+  require_alignment("scales.key", scales.key, scales.key_strides, strides, format.scale_bytes(), format.scale_bytes());
+  require_alignment("scales.value", scales.value, scales.value_strides, strides, format.scale_bytes(),
+                    format.scale_bytes());
+}
+
 std::uint32_t count_rows(int batch, int tokens, int kv_heads) {
   require_argument(batch >= 0, "batch", "it must not be negative", batch);
   require_argument(tokens >= 0, "tokens", "it must not be negative", tokens);
@@ -102,7 +124,13 @@ void copy_strides(long long (&dst)[3], const std::int64_t (&src)[3], int element
   for (int i = 0; i < 3; ++i) dst[i] = element_bytes * src[i];
 }
 
-KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache) {
+void copy_scale_strides(const RowFormat& format, long long (&dst)[3], const std::int64_t (&src)[3]) {
+  copy_strides(dst, src, format.scale_bytes());
+  if (format.scales == KvScales::tensor) dst[0] = dst[1] = 0;
+  if (format.scales == KvScales::tensor || format.scales == KvScales::token) dst[2] = 0;
+}
+
+KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache, const cubit_kv_scales& scales) {
   KvCacheArguments result{};
   result.key = static_cast<char*>(cache.key);
   result.value = static_cast<char*>(cache.value);
@@ -114,6 +142,12 @@ KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cac
   result.page_table = cache.page_table;
   result.page_table_stride = cache.page_table_stride;
   if (cache.page_size > 0) result.page_size = divide_by(cache.page_size);
+  if (format.has_scales()) {
+    result.key_scales = static_cast<char*>(scales.key);
+    result.value_scales = static_cast<char*>(scales.value);
+    copy_scale_strides(format, result.key_scale_strides, scales.key_strides);
+    copy_scale_strides(format, result.value_scale_strides, scales.value_strides);
+  }
   return result;
 }
 

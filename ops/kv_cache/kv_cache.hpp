@@ -50,7 +50,7 @@ Field<Descriptor> addressing_field() {
 
 int rows_per_block(int head_dim);
 /// The constants and the alias Format of a plan, and the role headers of the format.
-void add_format(codegen::PlanHeader& header, const RowFormat& format);
+void add_format(codegen::PlanHeader& header, const RowFormat& format, const codegen::Architecture& architecture);
 /// The alias Rows of a plan, and its role header.
 void add_addressing(codegen::PlanHeader& header, KvAddressing addressing);
 /// Decisions about lanes, format and addressing, the same for every kernel that takes whole rows.
@@ -105,9 +105,12 @@ void check_dense_rows(const Arguments& arguments) {
 
 /// Throw Failure(invalid_argument) for what <cubit/kv_cache.h> rules out.
 void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_kv_cache& cache);
+void check_scales(const RowFormat& format, const cubit_kv_scales& scales, bool needed);
 /// batch * tokens * kv_heads, checked.
 std::uint32_t count_rows(int batch, int tokens, int kv_heads);
-KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache);
+KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache, const cubit_kv_scales& scales);
+/// In bytes; those of what all rows share are 0.
+void copy_scale_strides(const RowFormat& format, long long (&dst)[3], const std::int64_t (&src)[3]);
 /// Strides of a tensor of 16-bit elements, in bytes.
 void copy_strides(long long (&dst)[3], const std::int64_t (&src)[3], int element_bytes);
 

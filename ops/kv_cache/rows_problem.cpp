@@ -48,6 +48,38 @@ void RowsProblem::check_caches(const Tensors& caches) const {
   }
 }
 
+void RowsProblem::check_scales(const Tensors& scales) const {
+  for (const char* name : kScaleNames) {
+    const Tensor* tensor = inputs_.find(name);
+    if (tensor == nullptr) tensor = scales.find(name);
+    if (!format_.has_scales()) {
+      if (tensor == nullptr) continue;
+      reject(fmt::format("tensor {}", name),
+             fmt::format("a cache of {} has no scales of their own", text_of(format_.kv)),
+             "leave it out, or ask for kv=int8_split, fp8_e4m3 or fp8_e5m2");
+    }
+    if (tensor == nullptr) {
+      reject(fmt::format("tensors without {}", name),
+             fmt::format("a cache of {} with scales={} needs its scales", text_of(format_.kv), text_of(format_.scales)),
+             fmt::format("give {} {} {}", name, shape_.scale_dimensions(format_), format_.scale_element()));
+    }
+    require_scales(format_, shape_, *tensor);
+  }
+}
+
+const char* RowsProblem::scales_of(const Tensors& scales, std::size_t which, std::int64_t row) const {
+  if (!format_.has_scales()) return nullptr;
+  return static_cast<const char*>(scales.find(kScaleNames[which])->data) +
+         shape_.scale_index(format_, row) * format_.scale_bytes();
+}
+
+std::size_t RowsProblem::scale_bytes_of(std::size_t tokens) const {
+  if (!format_.has_scales()) return 0;
+  if (format_.scales == KvScales::tensor) return 2 * format_.scale_bytes();
+  const std::size_t heads = format_.scales == KvScales::token ? 1 : shape_.kv_heads;
+  return 2 * tokens * heads * format_.groups * format_.scale_bytes();
+}
+
 void RowsProblem::check_kv_heads() const {
   if (shape_.kv_heads >= 1) return;
   reject(fmt::format("rows of {} KV heads", shape_.kv_heads), "there must be at least one", "accepted: 1 and more");

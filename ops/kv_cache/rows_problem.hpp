@@ -7,8 +7,6 @@
 
 namespace cubit::ops::kv_cache {
 
-inline constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
-
 /// Rows into rows, bit for bit: each output has rows of `output_shape`, of as many bytes as its last dimension.
 class RowsProblem : public Problem {
  public:
@@ -31,9 +29,15 @@ class RowsProblem : public Problem {
   /// Throw Failure(invalid_argument).
   void check_numbers(const char* name, const std::vector<std::int64_t>& shape, const char* dimensions) const;
   void check_caches(const Tensors& caches) const;
+  void check_scales(const Tensors& scales) const;  ///< where the format has them
+  /// The first of a row's scales, among those of keys (0) or of values (1).
+  const char* scales_of(const Tensors& scales, std::size_t which, std::int64_t row) const;
+  /// Of so many tokens' rows, those of keys and of values together.
+  std::size_t row_bytes_of(std::size_t tokens) const { return 2 * tokens * shape_.kv_heads * format_.row_bytes(); }
+  std::size_t scale_bytes_of(std::size_t tokens) const;
   void check_kv_heads() const;
 
-  /// The public struct, with the cache's members filled in: Arguments has a cubit_kv_cache of the name `cache`.
+  /// The public struct, with the cache's members filled in: Arguments has a cubit_kv_cache `cache` and cubit_kv_scales `scales`.
   template <class Arguments>
   Arguments make_arguments(std::span<void* const> device_data) const {
     require_addresses(device_data);
@@ -43,6 +47,9 @@ class RowsProblem : public Problem {
     arguments.cache.key = address<void>(device_data, kCacheNames[0]);
     arguments.cache.value = address<void>(device_data, kCacheNames[1]);
     arguments.cache.page_table = address<const std::int32_t>(device_data, "page_table");
+    arguments.scales = shape_.scale_arguments(format_);
+    arguments.scales.key = address<void>(device_data, kScaleNames[0]);
+    arguments.scales.value = address<void>(device_data, kScaleNames[1]);
     arguments.key = address<void>(device_data, "key");
     arguments.value = address<void>(device_data, "value");
     arguments.batch = static_cast<std::int32_t>(shape_.batch);

@@ -19,6 +19,7 @@ void check_tensors(const KvGather& descriptor, const Arguments& arguments) {
   require_alignment("from", arguments.from, nullptr, 0, 4, 4);
   require_alignment("to", arguments.to, nullptr, 0, 4, 4);
   kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
+  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.cache.max_length > 0);
 }
 
 KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& arguments, std::uint32_t rows) {
@@ -27,7 +28,7 @@ KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& 
   result.value = static_cast<char*>(arguments.value);
   kv_cache::copy_strides(result.key_strides, arguments.key_strides, 2);
   kv_cache::copy_strides(result.value_strides, arguments.value_strides, 2);
-  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache);
+  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache, arguments.scales);
   result.from = arguments.from;
   result.to = arguments.to;
   result.tokens = kv_cache::divide_by(arguments.tokens);
@@ -51,7 +52,7 @@ KvGather parse(std::string_view text) {
 
 codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
-  kv_cache::add_format(header, kv_cache::format_of(descriptor));
+  kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
   header.include("types.cuh");
   header.alias("Output", device_type(descriptor.output));

@@ -13,12 +13,16 @@ class KvGatherOperator final : public Operator {
   std::string_view summary() const override { return "rows of a KV cache as 16-bit values: the inverse of kv_append"; }
   std::vector<FieldHelp> fields() const override { return help_of(kv_gather::fields()); }
   std::string tensors_help() const override {
-    return "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, or U8 rows for int4_rows\n"
+    return "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or "
+           "F8_E5M2\n"
+           "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, max_length, "
+           "kv_heads] where scales=head, with groups behind where scales=group, [batch, max_length] where "
+           "scales=token, one "
+           "number where scales=tensor\n"
            "from, to [batch] I32 (optional): the tokens of each sequence, the last excluded; default: all\n"
            "key, value [batch, tokens, kv_heads, head_dim]: written; rows of no token are zeros\n"
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
-           "kv_heads, "
-           "row], or [pages, kv_heads, page_size, row] where hnd=1)\n"
+           "kv_heads, row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "numbers: tokens (default: as many as the longest sequence gives), max_length; where cache=paged also hnd "
            "(0 or "
            "1)";
@@ -57,8 +61,8 @@ const Operator& kv_gather_operator() {
 std::vector<BenchCase> kv_gather::bench_cases() {
   std::vector<BenchCase> cases;
   const Numbers sizes = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
-  for (const char* format :
-       {"", "kv=fp16,output=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "kv=int4_rows,groups=4,cache=paged"}) {
+  for (const char* format : {"", "kv=fp16,output=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "kv=int8_split",
+                             "kv=fp8_e4m3", "kv=int4_rows,groups=4,cache=paged"}) {
     const std::string descriptor = *format == 0 ? "kv_gather" : fmt::format("kv_gather:{}", format);
     cases.push_back({"8192 tokens, 8 KV heads", "all", descriptor, sizes, 0, 0.85});
   }

@@ -18,6 +18,7 @@ using kv_cache::CacheNumbers;
 using kv_cache::CacheShape;
 using kv_cache::dense;
 using kv_cache::kCacheNames;
+using kv_cache::kScaleNames;
 using kv_cache::reject;
 using kv_cache::RowFormat;
 using kv_cache::Tensors;
@@ -45,7 +46,8 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
   }
 
   std::size_t bytes_read() const override {
-    return 2 * gathered_tokens() * shape_.kv_heads * format_.row_bytes() + bytes_of({"from", "to", "page_table"});
+    const std::size_t tokens = gathered_tokens();
+    return row_bytes_of(tokens) + scale_bytes_of(tokens) + bytes_of({"from", "to", "page_table"});
   }
   std::size_t bytes_written() const override {
     return 2 * gathered_tokens() * shape_.kv_heads * rows_format_.row_bytes();
@@ -96,6 +98,7 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
     shape_ = kv_cache::cache_shape(addressing_, numbers, batch, is_shaped ? keys.shape[heads_outside ? 1 : 2] : 0,
                                    &keys, table, 0);
     check_caches(inputs_);
+    check_scales(inputs_);
     check_kv_heads();
     check_numbers("from", {shape_.batch}, "[batch]");
     check_numbers("to", {shape_.batch}, "[batch]");
@@ -112,8 +115,9 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
       if (shape_.row(sequence, token, 0) < 0) return;
       std::vector<double> exact(descriptor_.head_dim);
       for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
-        const char* const src = cache + shape_.row(sequence, token, head) * format_.row_bytes();
-        kv_cache::dequantise_row(format_, src, exact.data());
+        const std::int64_t src = shape_.row(sequence, token, head);
+        kv_cache::dequantise_row(format_, cache + src * format_.row_bytes(), exact.data(),
+                                 scales_of(inputs_, which, src));
         const std::vector<float> row(exact.begin(), exact.end());
         char* dst = expected.data() + (item * shape_.kv_heads + head) * rows_format_.row_bytes();
         kv_cache::store_row(descriptor_.output, row.data(), descriptor_.head_dim, dst);
@@ -140,19 +144,6 @@ kv_cache::RowSizes read_sizes(const KvGather& descriptor, const Numbers& numbers
   return sizes;
 }
 
-std::unique_ptr<char[]> random_cache(const RowFormat& format, std::int64_t rows, int pattern, std::uint64_t seed) {
-  const Element element = format.element();
-  auto values = kv_cache::random_rows(element, rows, format.head_dim, pattern, seed);
-  if (format.is_16bit()) return values;
-  auto data = std::make_unique<char[]>(rows * format.row_bytes());
-  std::vector<float> row(format.head_dim);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    kv_cache::load_row(element, values.get() + i * 2 * format.head_dim, format.head_dim, row.data());
-    kv_cache::quantise_row(format, row.data(), data.get() + i * format.row_bytes());
-  }
-  return data;
-}
-
 /// Of the first sequences: all of one, one that ends beyond the cache, an empty one, one that begins nowhere.
 void add_ends(Tensors& tensors, const kv_cache::RowSizes& sizes, Random& random) {
   for (const char* name : {"from", "to"}) {
@@ -174,7 +165,8 @@ void add_ends(Tensors& tensors, const kv_cache::RowSizes& sizes, Random& random)
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const KvGather descriptor = parse(text);
-  constexpr std::string_view kNames[] = {kCacheNames[0], kCacheNames[1], "from", "to", "page_table"};
+  constexpr std::string_view kNames[] = {kCacheNames[0], kCacheNames[1], kScaleNames[0], kScaleNames[1],
+                                         "from",         "to",           "page_table"};
   kv_cache::require_names(inputs, kNames, "kv_gather");
   LaunchNumbers launch;
   for (const auto& [name, value] : numbers) {
@@ -208,8 +200,12 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
                                   inputs.find("page_table"), 0);
   }
   for (const char* name : kCacheNames) {
-    inputs.add(dense(name, format.type(), shape.shape(format), nullptr),
-               random_cache(format, shape.rows(), sizes.pattern, random.bits()));
+    kv_cache::RandomCache made = kv_cache::random_cache(format, shape, sizes.pattern, random.bits());
+    inputs.add(dense(name, format.type(), shape.shape(format), nullptr), std::move(made.rows));
+    if (!format.has_scales()) continue;
+    inputs.add(dense(kScaleNames[inputs.find(kCacheNames[1]) != nullptr], format.scale_element(),
+                     shape.scale_shape(format), nullptr),
+               std::move(made.scales));
   }
   if (sizes.ragged) add_ends(inputs, sizes, random);
   return std::make_unique<KvGatherProblem>(descriptor, std::move(inputs), LaunchNumbers{sizes.tokens, sizes.cache});

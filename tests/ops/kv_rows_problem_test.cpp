@@ -201,6 +201,103 @@ TEST(KvGatherProblem, FindsRowsThroughThePageTable) {
   EXPECT_EQ(problem->bytes_written(), 2u * 6 * 2 * 128);
 }
 
+/// The case above into signed bytes: rows of ones.
+struct ByteCase : Case {
+  std::vector<float> scales = std::vector<float>(2 * 4 * 2, 0.25f);
+  std::vector<char> bytes = std::vector<char>(2 * 4 * 2 * 64, 3);
+
+  explicit ByteCase(const std::string& fields) {
+    text = "kv_append:head_dim=64,kv=int8_split" + fields;
+    for (const int i : {2, 3}) tensors[i] = {tensors[i].name, "I8", {2, 4, 2, 64}, {}, bytes.data()};
+  }
+  void add_scales(std::vector<std::int64_t> shape) {
+    for (const char* name : {"key_scale", "value_scale"}) tensors.push_back({name, "F32", shape, {}, scales.data()});
+  }
+};
+
+TEST(KvAppendProblem, WritesTheScalesThatRowsMake) {
+  ByteCase one("");
+  one.add_scales({2, 4, 2});
+  const auto problem = one.problem();
+  ASSERT_EQ(problem->outputs().size(), 4u);
+  EXPECT_EQ(problem->outputs()[3].name, "value_scale");
+  EXPECT_EQ(problem->bytes_written(), 2u * 5 * 2 * (64 + 4));
+  std::vector<char> rows = one.bytes;
+  std::vector<float> scales = one.scales;
+  std::fill(rows.begin() + 2 * 128, rows.begin() + (4 + 3) * 128, 127);
+  std::fill(scales.begin() + 2 * 2, scales.begin() + (4 + 3) * 2, 1.f / 127);
+  const void* got[] = {rows.data(), rows.data(), scales.data(), scales.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+  std::vector<float> wrong = scales;
+  wrong[(4 + 3) * 2 + 1] = 1;  // sequence 1, token 3: not to be touched
+  const void* bad[] = {rows.data(), rows.data(), scales.data(), wrong.data()};
+  EXPECT_EQ(problem->compare(bad).error, 1);
+}
+
+TEST(KvAppendProblem, ReadsTheScalesThatRowsShare) {
+  for (const bool per_token : {true, false}) {
+    ByteCase one(per_token ? ",scales=token" : ",scales=tensor");
+    one.add_scales(per_token ? std::vector<std::int64_t>{2, 4} : std::vector<std::int64_t>{});
+    one.scales[3] = 0.5f;  // sequence 0, token 3
+    const auto problem = one.problem();
+    ASSERT_EQ(problem->outputs().size(), 2u);
+    EXPECT_EQ(problem->bytes_written(), 2u * 5 * 2 * 64);
+    std::vector<char> rows = one.bytes;
+    std::fill(rows.begin() + 2 * 128, rows.begin() + (4 + 3) * 128, 4);  // 1 / 0.25
+    if (per_token) std::fill(rows.begin() + 3 * 128, rows.begin() + 4 * 128, 2);
+    const void* got[] = {rows.data(), rows.data()};
+    EXPECT_EQ(problem->compare(got).error, 0) << problem->compare(got).worst;
+  }
+}
+
+TEST(KvAppendProblem, SaysWhatScalesItCannotTake) {
+  const auto refused = [](const std::string& sentence, const char* fields, std::vector<std::int64_t> shape, int left) {
+    ByteCase one(fields);
+    one.add_scales(std::move(shape));
+    one.tensors.resize(one.tensors.size() - (2 - left));
+    try {
+      one.problem();
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
+    }
+  };
+  refused(
+      "tensor key_scale [2, 4]: it must have the dimensions [batch, max_length, kv_heads]; accepted beside the other "
+      "tensors: [2, 4, 2]",
+      "", {2, 4}, 2);
+  refused("3 of key_cache, value_cache, key_scale and value_scale: a launch writes them all; give all four, or none",
+          "", {2, 4, 2}, 1);
+  refused(
+      "tensors without value_scale: a cache of int8_split with scales=token needs its scales; give value_scale "
+      "[batch, max_length] F32",
+      ",scales=token", {2, 4}, 1);
+  refused("tensor key_scale of type F32: it must be F16", ",scales=token,scale_type=fp16", {2, 4}, 2);
+  Case bf16;
+  std::vector<float> scale = {1};
+  bf16.tensors.push_back({"key_scale", "F32", {1}, {}, scale.data()});
+  EXPECT_THROW(bf16.problem(), Failure) << "a cache of bf16 has none";
+}
+
+TEST(KvGatherProblem, MultipliesByTheScaleOfEachGroup) {
+  std::vector<char> rows(1 * 2 * 1 * 64, 3);
+  std::vector<std::uint16_t> scales = {0x3c00, 0x4000, 0x4200, 0x4400};  // 1, 2, 3, 4
+  std::vector<Tensor> tensors;
+  for (const char* name : {"key_cache", "value_cache"}) tensors.push_back({name, "I8", {1, 2, 1, 64}, {}, rows.data()});
+  for (const char* name : {"key_scale", "value_scale"})
+    tensors.push_back({name, "F16", {1, 2, 1, 2}, {}, scales.data()});
+  const auto problem =
+      find_operator("kv_gather")
+          .problem("kv_gather:head_dim=64,kv=int8_split,groups=2,scales=group,scale_type=fp16,output=fp16", tensors,
+                   {});
+  EXPECT_EQ(problem->bytes_read(), 2u * 2 * (64 + 4));
+  std::vector<std::uint16_t> expected;
+  for (const int x : {0x4200, 0x4600, 0x4880, 0x4a00})
+    expected.insert(expected.end(), 32, static_cast<std::uint16_t>(x));  // 3, 6, 9, 12
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+}
+
 TEST(KvRowsProblem, SizesThatAreNotKnownAreRefused) {
   for (const Numbers& sizes : {Numbers{{"bach", 1}}, Numbers{{"tokens", 0}}, Numbers{{"rotary_dim", 32}},
                                Numbers{{"pattern", 6}}, Numbers{{"batch", 1 << 20}, {"context", 1 << 27}}}) {

@@ -31,6 +31,13 @@ std::vector<kv_cache::RowFormat> all_formats() {
     formats.push_back({head_dim, KvFormat::fp16, 1});
     for (const int groups : {1, 2, 4, 8})
       if (head_dim % (16 * groups) == 0) formats.push_back({head_dim, KvFormat::int4_rows, groups});
+    for (const KvFormat kv : {KvFormat::int8_split, KvFormat::fp8_e4m3, KvFormat::fp8_e5m2})
+      for (const ScaleType type : {ScaleType::fp32, ScaleType::fp16}) {
+        for (const KvScales scales : {KvScales::head, KvScales::token, KvScales::tensor})
+          formats.push_back({head_dim, kv, 1, scales, type});
+        for (const int groups : {2, 4, 8})
+          if (head_dim % (16 * groups) == 0) formats.push_back({head_dim, kv, groups, KvScales::group, type});
+      }
   }
   return formats;
 }
@@ -41,7 +48,8 @@ std::vector<KvAppend> all_appends() {
     for (const Element input : {Element::bf16, Element::fp16})
       for (const Rotary rotary : {Rotary::none, Rotary::interleaved, Rotary::half_split})
         for (const KvAddressing cache : {KvAddressing::contiguous, KvAddressing::paged})
-          all.push_back({format.head_dim, format.kv, format.groups, input, rotary, cache});
+          all.push_back(
+              {format.head_dim, format.kv, format.groups, format.scales, format.scale_type, input, rotary, cache});
   return all;
 }
 
@@ -50,7 +58,7 @@ std::vector<KvGather> all_gathers() {
   for (const auto& format : all_formats())
     for (const Element output : {Element::bf16, Element::fp16})
       for (const KvAddressing cache : {KvAddressing::contiguous, KvAddressing::paged})
-        all.push_back({format.head_dim, format.kv, format.groups, output, cache});
+        all.push_back({format.head_dim, format.kv, format.groups, format.scales, format.scale_type, output, cache});
   return all;
 }
 
@@ -92,8 +100,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"kv_append:head_dim=72\": 72 is not a value of head_dim; accepted: 64, 80, 96, 112, 128, "
                 "160, 192, 256"},
         Refused{"kv_append:groups=1",
-                "descriptor \"kv_append:groups=1\": the field groups applies to kv=int4_rows only; leave groups out or "
-                "ask for kv=int4_rows"},
+                "descriptor \"kv_append:groups=1\": the field groups applies to kv=int4_rows or scales=group only; "
+                "leave groups out or ask for kv=int4_rows or scales=group"},
         Refused{
             "kv_append:head_dim=80,kv=int4_rows,groups=2",
             "descriptor \"kv_append:head_dim=80,kv=int4_rows,groups=2\": 80 channels in 2 groups are 40 per group, not "
@@ -103,12 +111,30 @@ INSTANTIATE_TEST_SUITE_P(
                 "half_split"},
         Refused{"kv_append:output=fp16",
                 "descriptor \"kv_append:output=fp16\": kv_append has no field output; accepted fields: head_dim, kv, "
-                "groups, input, rotary, cache"},
+                "groups, scales, scale_type, input, rotary, cache"},
         Refused{"kv_gather:rotary=none",
                 "descriptor \"kv_gather:rotary=none\": kv_gather has no field rotary; accepted fields: head_dim, kv, "
-                "groups, output, cache"},
-        Refused{"kv_gather:kv=int3",
-                "descriptor \"kv_gather:kv=int3\": int3 is not a value of kv; accepted: bf16, fp16, int4_rows"}));
+                "groups, scales, scale_type, output, cache"},
+        Refused{"kv_append:kv=int8_split,groups=4",
+                "descriptor \"kv_append:kv=int8_split,groups=4\": the field groups applies to scales=group only; leave "
+                "groups "
+                "out or ask for scales=group"},
+        Refused{"kv_append:kv=fp8_e4m3,scales=group",
+                "descriptor \"kv_append:kv=fp8_e4m3,scales=group\": scales=group with one group per row is "
+                "scales=head; ask "
+                "for groups=2, 4 or 8, or for scales=head"},
+        Refused{"kv_append:head_dim=80,kv=fp8_e5m2,groups=2,scales=group",
+                "descriptor \"kv_append:head_dim=80,kv=fp8_e5m2,groups=2,scales=group\": 80 channels in 2 groups are "
+                "40 per "
+                "group, not a multiple of 16; at most 1 group for this head_dim"},
+        Refused{"kv_gather:kv=int4_rows,scale_type=fp32",
+                "descriptor \"kv_gather:kv=int4_rows,scale_type=fp32\": the field scale_type applies to kv=int8_split, "
+                "kv=fp8_e4m3 or kv=fp8_e5m2 only; leave scale_type out or ask for kv=int8_split, kv=fp8_e4m3 or "
+                "kv=fp8_e5m2"},
+        Refused{
+            "kv_gather:kv=int3",
+            "descriptor \"kv_gather:kv=int3\": int3 is not a value of kv; accepted: bf16, fp16, int4_rows, int8_split, "
+            "fp8_e4m3, fp8_e5m2"}));
 
 std::uint32_t quotient(std::uint32_t dividend, DivideBy by) {
   return static_cast<std::uint32_t>(std::uint64_t{dividend} * by.multiplier >> by.shift);
@@ -130,7 +156,7 @@ TEST(KvRowsDivision, IsExactForEveryDividendBelow2To31) {
   }
 }
 
-/// Reciprocal of templates/row_int4.cuh.
+/// Reciprocal of templates/quotient.cuh.
 float by_reciprocal(float dividend, float divisor) {
   const float nearest = 1.f / divisor;
   const float rest = std::fma(-divisor, nearest, 1.f) * nearest;
@@ -144,7 +170,8 @@ float by_reciprocal(float dividend, float divisor) {
 TEST(KvRowsQuotient, ByReciprocalIsTheRoundedQuotientNearEveryHalf) {
   constexpr std::uint64_t kFirst = 1 << 23;  // of 24 bits
   int tried = 0;
-  for (int steps = 0; steps < 15; ++steps) {
+  // Of nibbles up to 15, of signed bytes up to 127; the middles of fp8's numbers have fewer bits, times a power of two.
+  for (int steps = 0; steps < 128; ++steps) {
     std::uint64_t half = 2 * steps + 1;
     while (half < kFirst) half *= 2;
     for (const std::uint64_t middle : {2 * half + 1, half == kFirst ? 4 * half - 1 : 2 * half - 1}) {
@@ -168,16 +195,17 @@ TEST(KvRowsQuotient, ByReciprocalIsTheRoundedQuotientNearEveryHalf) {
       }
     }
   }
-  EXPECT_GT(tried, 300);
+  EXPECT_GT(tried, 2500);
   const float all_ones = 2 * kFirst - 1;
   EXPECT_NE(std::nearbyint(by_reciprocal(kFirst, all_ones)), std::nearbyint(kFirst / all_ones))
       << "the one that is left out";
 }
 
-TEST(KvRowsQuotient, ByReciprocalOfFifteenIsTheRoundedQuotientOfEveryFloat) {
+TEST(KvRowsQuotient, ByReciprocalOfTheLargestValueIsTheRoundedQuotientOfEveryFloat) {
   for (int fraction = 1 << 23; fraction < 1 << 24; ++fraction) {
     const auto width = static_cast<float>(fraction);
-    ASSERT_EQ(by_reciprocal(width, 15.f), width / 15.f) << width;
+    for (const float largest : {15.f, 127.f, 448.f, 57344.f})
+      ASSERT_EQ(by_reciprocal(width, largest), width / largest) << width << " / " << largest;
   }
 }
 
@@ -378,7 +406,94 @@ TEST(KvRowsFormat, AShiftOfZeroIsPositiveWhicheverZeroComesFirst) {
   EXPECT_EQ(plus[4], '\xf0');
 }
 
-// Every seventh descriptor, each for one architecture in turn; tests/cover compiles every pair of field values.
+/// The bytes of a row, and its scales.
+struct Quantised {
+  std::vector<char> bytes;
+  std::vector<char> scales;
+};
+Quantised quantised(const kv_cache::RowFormat& format, const std::vector<float>& row, std::vector<char> scales = {}) {
+  Quantised made{std::vector<char>(format.row_bytes()), std::move(scales)};
+  made.scales.resize(format.groups * format.scale_bytes());
+  kv_cache::quantise_row(format, row.data(), made.bytes.data(), made.scales.data());
+  return made;
+}
+std::vector<char> bytes_of(float scale) {
+  std::vector<char> bytes(4);
+  std::memcpy(bytes.data(), &scale, 4);
+  return bytes;
+}
+
+TEST(KvRowsFormat, SignedBytesRoundHalvesToEvenAndReachTheirEnds) {
+  std::vector<float> row(64, 0.f);
+  const std::vector<float> first = {127, -127, 0.5f, 1.5f, -2.5f, 126.5f, -0.49f};
+  std::copy(first.begin(), first.end(), row.begin());
+  const auto made = quantised({64, KvFormat::int8_split}, row);
+  EXPECT_EQ(made.scales, bytes_of(1.f));
+  EXPECT_EQ(std::vector<char>(made.bytes.begin(), made.bytes.begin() + 8),
+            (std::vector<char>{127, -127, 0, 2, -2, 126, 0, 0}));
+}
+
+TEST(KvRowsFormat, GivenScalesClampAndAZeroScaleGivesZeros) {
+  kv_cache::RowFormat format{64, KvFormat::int8_split, 1, KvScales::tensor};
+  std::vector<float> row(64, 1000.f);
+  row[1] = -1000.f;
+  const auto clamped = quantised(format, row, bytes_of(0.5f));
+  EXPECT_EQ(clamped.scales, bytes_of(0.5f)) << "is not the row's";
+  EXPECT_EQ(clamped.bytes[0], 127);
+  EXPECT_EQ(clamped.bytes[1], -127);
+  EXPECT_EQ(quantised(format, row, bytes_of(0.f)).bytes, std::vector<char>(64, 0));
+  // 1e-8 is the least scale; fp16 has nothing below 2^-24.
+  format = {64, KvFormat::int8_split, 1, KvScales::head, ScaleType::fp16};
+  const auto tiny = quantised(format, std::vector<float>(64, 1e-9f));
+  EXPECT_EQ(tiny.bytes, std::vector<char>(64, 0));
+  EXPECT_EQ(tiny.scales, std::vector<char>(2, 0));
+}
+
+// OCP 8-bit Floating Point Specification, table 1: e4m3 has exponents -6 … 8 and no infinity, e5m2 -14 … 15.
+TEST(KvRowsFormat, EveryFp8NumberIsStoredAsItselfAndReadBack) {
+  for (const KvFormat kv : {KvFormat::fp8_e4m3, KvFormat::fp8_e5m2}) {
+    const kv_cache::RowFormat format{64, kv, 1, KvScales::tensor};
+    const int numbers = kv == KvFormat::fp8_e4m3 ? 0x7f : 0x7c;  // then NaN, or infinity and NaNs
+    double last = -1;
+    for (int code = 0; code < numbers; ++code) {
+      const std::vector<char> bytes(64, static_cast<char>(code));
+      std::vector<double> values(64);
+      kv_cache::dequantise_row(format, bytes.data(), values.data(), bytes_of(1.f).data());
+      ASSERT_GT(values[0], last);
+      last = values[0];
+      std::vector<float> row(64, static_cast<float>(values[0]));
+      ASSERT_EQ(quantised(format, row, bytes_of(1.f)).bytes, bytes) << code;
+      // Halfway to the next: to the even one.
+      if (code + 1 == numbers) continue;
+      std::vector<double> next(64);
+      kv_cache::dequantise_row(format, std::vector<char>(64, static_cast<char>(code + 1)).data(), next.data(),
+                               bytes_of(1.f).data());
+      row.assign(64, static_cast<float>((values[0] + next[0]) / 2));
+      ASSERT_EQ(quantised(format, row, bytes_of(1.f)).bytes[0], static_cast<char>(code + code % 2)) << code;
+      ASSERT_EQ(quantised(format, row, bytes_of(-1.f)).bytes[0], static_cast<char>(0x80 | (code + code % 2))) << code;
+    }
+    EXPECT_EQ(last, format.largest());
+  }
+}
+
+TEST(KvRowsFormat, GroupsHaveScalesOfTheirOwn) {
+  const kv_cache::RowFormat format{64, KvFormat::fp8_e4m3, 2, KvScales::group};
+  std::vector<float> row(64, 448.f);
+  std::fill(row.begin() + 32, row.end(), 0.f);
+  row[40] = 4480.f;
+  const auto made = quantised(format, row);
+  std::vector<char> scales = bytes_of(1.f);
+  const auto second = bytes_of(10.f);
+  scales.insert(scales.end(), second.begin(), second.end());
+  EXPECT_EQ(made.scales, scales);
+  EXPECT_EQ(made.bytes[0], 0x7e);
+  EXPECT_EQ(made.bytes[40], 0x7e);
+  EXPECT_EQ(made.bytes[41], 0);
+  row[41] = -0.f;
+  EXPECT_EQ(quantised(format, row).bytes[41], 0) << "-0 is +0";
+}
+
+// Every thirty-first descriptor, each for one architecture in turn; tests/cover compiles every pair of field values.
 TEST(KvRowsPlan, CompilesForEveryArchitectureWithoutSpills) {
   std::shared_ptr<const runtime::Compiler> compiler;
   try {
@@ -391,8 +506,8 @@ TEST(KvRowsPlan, CompilesForEveryArchitectureWithoutSpills) {
   std::vector<std::string> texts;
   for (const KvAppend& descriptor : all_appends()) texts.push_back(descriptor.text());
   for (const KvGather& descriptor : all_gathers()) texts.push_back(descriptor.text());
-  for (std::size_t i = 0; i < texts.size(); i += 7) {
-    const char* architecture = kArchitectures[i / 7 % std::size(kArchitectures)];
+  for (std::size_t i = 0; i < texts.size(); i += 31) {
+    const char* architecture = kArchitectures[i / 31 % std::size(kArchitectures)];
     SCOPED_TRACE(texts[i] + " for " + architecture);
     const auto specialisation = find_operator(texts[i]).specialise(texts[i], codegen::find_architecture(architecture));
     const auto resources = compiler->compile(specialisation->source()).resources;

@@ -84,8 +84,8 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
     const auto accesses = gqa_decode::stage_accesses(plan);
-    const bool int4 = descriptor.kv == KvFormat::int4_rows;
-    const std::string key = fmt::format("{} {} {} {}", int4, descriptor.head_dim, descriptor.groups, plan.copy_bytes);
+    const std::string key = fmt::format("{} {} {} {}", plan.format().element_bytes(), plan.format().header_bytes(),
+                                        gqa_decode::stage_row_bytes(descriptor), plan.copy_bytes);
     if (!known.contains(key)) {
       known[key] = exhaustive_search(32, gqa_decode::stage_row_bytes(descriptor), accesses);
     }
@@ -244,6 +244,10 @@ TEST(GqaLanes, AgreeWithTheFragmentsOfTheIsa) {
       EXPECT_EQ(lanes::accumulator_head(lane, 3, i), 24 + c.at(lane, i).column);
       EXPECT_EQ(lanes::rows16_channel(lane, 2, i), 32 + c.at(lane, i).row);
     }
+    // Bytes: an operand's rows r and r + 8 are channels 2r and 2r + 1.
+    EXPECT_EQ(lanes::byte_channel(lane, 3), 48 + 2 * c.at(lane, 0).row);
+    EXPECT_EQ(lanes::byte_words(lane, 1, 16).row, 16 + lane % 16);
+    EXPECT_EQ(lanes::byte_words(lane, 1, 16).byte, 32 + 16 * (lane / 16));
     // Packed words: 16 units of 4 channels per two matrices of 32; a lane's accumulator row is its unit.
     EXPECT_EQ(lanes::int4_channel(lane, 1), 32 + 4 * c.at(lane, 0).row);
   }

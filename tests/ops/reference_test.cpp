@@ -102,6 +102,10 @@ std::vector<std::uint16_t> bf16_rows(const std::vector<float>& values) {
   return rows;
 }
 
+HeadRows bf16_head(const std::vector<std::uint16_t>& rows) {
+  return {reinterpret_cast<const char*>(rows.data()), nullptr, 128, 0};
+}
+
 TEST(Reference, EqualScoresAverageTheValues) {
   GqaDecode descriptor;
   descriptor.head_dim = 64;
@@ -110,8 +114,7 @@ TEST(Reference, EqualScoresAverageTheValues) {
   for (int token = 0; token < 4; ++token) std::fill_n(raw.begin() + token * 64, 64, static_cast<float>(token));
   const auto values = bf16_rows(raw);
   const std::vector<double> query(64, 0.5);
-  const auto result = reference_head(descriptor, query.data(), reinterpret_cast<const char*>(keys.data()),
-                                     reinterpret_cast<const char*>(values.data()), 128, 4, 0.125);
+  const auto result = reference_head(descriptor, query.data(), bf16_head(keys), bf16_head(values), 4, 0.125);
   for (const double x : result.output) EXPECT_DOUBLE_EQ(x, 1.5);
   EXPECT_NEAR(result.lse, 0.125 * 32 + std::log(4.0), 1e-12);
 }
@@ -127,15 +130,14 @@ TEST(Reference, TwoTokensFollowTheSigmoid) {
   const auto values = bf16_rows(value);
   std::vector<double> query(64, 0.0);
   query[0] = 1;
-  const auto result = reference_head(descriptor, query.data(), reinterpret_cast<const char*>(keys.data()),
-                                     reinterpret_cast<const char*>(values.data()), 128, 2, 1.0);
+  const auto result = reference_head(descriptor, query.data(), bf16_head(keys), bf16_head(values), 2, 1.0);
   EXPECT_NEAR(result.output[5], 1 / (1 + std::exp(-3.0)), 1e-12);
 }
 
 TEST(Reference, NoTokensGiveZeros) {
   const GqaDecode descriptor;
   const std::vector<double> query(128, 1.0);
-  const auto result = reference_head(descriptor, query.data(), nullptr, nullptr, 256, 0, 1.0);
+  const auto result = reference_head(descriptor, query.data(), {}, {}, 0, 1.0);
   for (const double x : result.output) EXPECT_EQ(x, 0);
   EXPECT_EQ(result.lse, -std::numeric_limits<double>::infinity());
 }

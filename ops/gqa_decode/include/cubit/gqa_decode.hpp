@@ -23,7 +23,9 @@ struct GqaDecode {
   int head_dim = 128;    ///< channels per head: 64, 96, 128, 192 or 256
   int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 64
   KvFormat kv = KvFormat::bf16;
-  int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  KvScales scales = KvScales::head;        ///< int8_split, fp8_e4m3 and fp8_e5m2 only
+  ScaleType scale_type = ScaleType::fp32;  ///< likewise
   Element query = Element::bf16;
   Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
   int alignment = 16;              ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
@@ -45,6 +47,8 @@ struct GqaDecode {
     if (heads_per_kv != standard.heads_per_kv) add("heads_per_kv", std::to_string(heads_per_kv));
     if (kv != standard.kv) add("kv", text_of(kv));
     if (groups != standard.groups) add("groups", std::to_string(groups));
+    if (scales != standard.scales) add("scales", text_of(scales));
+    if (scale_type != standard.scale_type) add("scale_type", "fp16");
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
