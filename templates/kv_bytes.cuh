@@ -187,7 +187,8 @@ struct RowsOfBytes {
                              Operand::template halves<2, 3>(low), Operand::template halves<2, 3>(high)};
 #pragma unroll
         for (int tile = 0; tile < kHeadTiles; ++tile) {
-          if (step % kGroupSteps == 0) products[tile][0] = products[tile][1] = products[tile][2] = products[tile][3] = 0.f;
+          if (step % kGroupSteps == 0)
+            products[tile][0] = products[tile][1] = products[tile][2] = products[tile][3] = 0.f;
           const uint32(&b)[2] = query.words[tile][step];
           mma_m16n8k16<Half>(products[tile], a[0], a[1], a[2], a[3], b[0], b[1]);
         }
@@ -222,7 +223,8 @@ struct RowsOfBytes {
     if constexpr (!kScalesRows) round_weights(b, softmax, weights);
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
-      if constexpr (kScalesRows) softmax.add(tile, weights[tile][0], weights[tile][1], weights[tile][2], weights[tile][3]);
+      if constexpr (kScalesRows)
+        softmax.add(tile, weights[tile][0], weights[tile][1], weights[tile][2], weights[tile][3]);
     }
 #pragma unroll
     for (int first = 0; first < kSteps; first += 2) {

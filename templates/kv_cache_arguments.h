@@ -1,16 +1,9 @@
 // A KV cache as a kernel's argument, shared by host and device. Strides in bytes.
 #pragma once
 
-namespace cubit {
+#include "divide_by.h"
 
-/// Division by a number that the host knows: for dividends below 2^31, floor(dividend / divisor) =
-/// dividend * multiplier >> shift with multiplier = ceil(2^shift / divisor) and shift = 31 + ceil(log2(divisor)).
-/// Granlund and Montgomery, "Division by Invariant Integers using Multiplication", theorem 4.2.
-struct DivideBy {
-  unsigned divisor;
-  unsigned multiplier;
-  int shift;
-};
+namespace cubit {
 
 struct KvCacheArguments {
   char* key;

@@ -1,8 +1,8 @@
 // Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
 //
 // Interface of an addressing role: rows(args, batch, kv_head) gives an object whose keys(first) and values(first)
-// describe the rows from a token that is a multiple of 16: the first row's address and the bytes from row to row. Rows at
-// or beyond the sequence's length may not exist; the caller does not read them. key_scales(token) and value_scales(token):
+// describe the rows from a token that is a multiple of 16: the first row's address and the bytes from row to row; or, where
+// kIsPaged, whose key(token) and value(token) are the addresses of one row. Rows at or beyond the sequence's length may not exist; the caller does not read them. key_scales(token) and value_scales(token):
 // where a row's scales are, where the number format has scales of their own.
 #pragma once
 
@@ -20,6 +20,8 @@ struct CacheRows {
 
 class ContiguousCache {
  public:
+  static constexpr bool kIsPaged = false;
+
   static __device__ __forceinline__ ContiguousCache rows(const GqaDecodeArguments& args, int batch, int kv_head) {
     ContiguousCache cache;
     cache.key_ =

@@ -16,10 +16,6 @@ inline constexpr int kRowLanes = kChannels <= 64    ? 8
                                  : kChannels <= 128 ? 16
                                                     : 32;
 
-__device__ __forceinline__ uint32 quotient(uint32 dividend, DivideBy by) {
-  return static_cast<uint32>(static_cast<uint64>(dividend) * by.multiplier >> by.shift);
-}
-
 /// Row number `index` of [batch, tokens, kv_heads].
 struct RowPlace {
   int sequence;

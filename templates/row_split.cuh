@@ -173,8 +173,7 @@ class RowSplit {
     for (int half = 0; half < 2; ++half) {
       float four[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        four[i] = fminf(fmaxf(steps(values[4 * half + i]), -Code::kLargest), Code::kLargest);
+      for (int i = 0; i < 4; ++i) four[i] = fminf(fmaxf(steps(values[4 * half + i]), -Code::kLargest), Code::kLargest);
       words[half] = Code::encode(four);
     }
   }

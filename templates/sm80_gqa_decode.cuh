@@ -46,10 +46,22 @@ namespace cubit {
 
 constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 
+/// Pieces of a row, and copies per lane of a tile. Copy i of a lane: which piece, and where it goes in a stage.
+constexpr int kPieces = Format::kRowBytes / plan::kCopyBytes;
+static_assert(Format::kRowBytes % plan::kCopyBytes == 0);
+constexpr int kUnrolledPieces = kPieces <= 24 ? kPieces : 8;  // narrow copies of wide rows would fill registers
+constexpr __device__ lanes::Place place_of(int i, int lane) {
+  return lanes::copied_piece(i, lane, Format::kHeaderBytes, Format::kRowBytes, plan::kCopyBytes);
+}
+constexpr __device__ int slot_of(int i, int lane) {
+  return plan::kv_stage(place_of(i, lane).row, Format::stage_byte(place_of(i, lane).byte));
+}
+
 /// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece.
+template <class Cache>
 class Fetcher {
  public:
-  __device__ __forceinline__ Fetcher(const plan::Cache& cache, int length) : cache_(cache), length_(length) {
+  __device__ __forceinline__ Fetcher(const Cache& cache, int length) : cache_(cache), length_(length) {
     if constexpr (plan::kKeepOffsets) {
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) offsets_[i] = offset(place_of(i, lane_index()), strides());
@@ -59,6 +71,9 @@ class Fetcher {
       for (int i = 0; i < plan::kSlotPeriod; ++i) slots_[i] = settled(static_cast<uint32>(slot_of(i, lane_index())));
     }
   }
+
+  /// Called once for each tile, before it is fetched, in the time of the tile before it.
+  __device__ __forceinline__ void look_up(int) {}
 
   /// Starts the copies of tokens first … first + 15; rows at or beyond the length become zeros.
   __device__ __forceinline__ void fetch(uint32 stage, int first) const {
@@ -89,11 +104,6 @@ class Fetcher {
   }
 
  private:
-  static_assert(Format::kRowBytes % plan::kCopyBytes == 0);
-  static constexpr int kPieces = Format::kRowBytes / plan::kCopyBytes;  // of a row, and per lane of a tile
-  static constexpr int kUnrolledPieces =
-      kPieces <= 24 ? kPieces : 8;  // narrow copies of wide rows would fill registers
-
   // More would fill registers; where rows are padded and not swizzled, the compiler finds the constants itself.
   static constexpr bool kKeepSlots = plan::kSlotPeriod <= 4;
 
@@ -103,13 +113,6 @@ class Fetcher {
   };
   __device__ __forceinline__ Strides strides() const { return {cache_.keys(0).stride, cache_.values(0).stride}; }
 
-  static constexpr __device__ lanes::Place place_of(int i, int lane) {
-    return lanes::copied_piece(i, lane, Format::kHeaderBytes, Format::kRowBytes, plan::kCopyBytes);
-  }
-  /// Where a piece goes in a stage.
-  static constexpr __device__ int slot_of(int i, int lane) {
-    return plan::kv_stage(place_of(i, lane).row, Format::stage_byte(place_of(i, lane).byte));
-  }
   /// A constant, but for a copy that takes both keys and values.
   static constexpr __device__ bool is_value(int i, lanes::Place place) {
     if (place_of(i, 0).row >= kTileTokens) return true;
@@ -121,17 +124,61 @@ class Fetcher {
     return place.row % kTileTokens * (place.row >= kTileTokens ? stride.value : stride.key) + place.byte;
   }
 
-  plan::Cache cache_;
+  Cache cache_;
   int length_;
   int offsets_[plan::kKeepOffsets ? kPieces : 1];
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
+};
+
+/// Where rows are found one by one: lane i looks up row i of the stage, and gives it to the lanes that copy its pieces.
+class PagedFetcher {
+ public:
+  __device__ __forceinline__ PagedFetcher(const plan::Cache& cache, int length) : cache_(cache), length_(length) {}
+
+  __device__ __forceinline__ void look_up(int first) {
+    const int token = first + lane_index() % kTileTokens;
+    row_ = nullptr;
+    if (token < length_) row_ = lane_index() < kTileTokens ? cache_.key(token) : cache_.value(token);
+  }
+
+  __device__ __forceinline__ void fetch(uint32 stage, int first) const {
+    const int lane = recomputed(lane_index());
+#pragma unroll(kUnrolledPieces)
+    for (int i = 0; i < kPieces; ++i) {
+      const lanes::Place place = place_of(i, lane);
+      const char* const src = from_lane(row_, place.row) + place.byte;
+      const bool valid = first + place.row % kTileTokens < length_;
+      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane), src, valid);  // access: cp.async of rows
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ const char* from_lane(const char* address, int lane) {
+    const uint64 bits = reinterpret_cast<uint64>(address);
+    const uint32 low = __shfl_sync(kFullWarp, static_cast<uint32>(bits), lane);
+    const uint32 high = __shfl_sync(kFullWarp, static_cast<uint32>(bits >> 32), lane);
+    return reinterpret_cast<const char*>(static_cast<uint64>(high) << 32 | low);
+  }
+
+  const plan::Cache& cache_;
+  int length_;
+  const char* row_;
+};
+
+template <class Cache, bool kIsPaged>
+struct FetcherOf {
+  using Type = Fetcher<Cache>;
+};
+template <class Cache>
+struct FetcherOf<Cache, true> {
+  using Type = PagedFetcher;
 };
 
 /// One warp's part of chunks [share.first, share.last).
 __device__ __forceinline__ void walk(const Share& share, int length, const plan::Cache& cache,
                                      const Format::Query& query, uint32 stages, Softmax& softmax,
                                      Format::Accumulator& output) {
-  const Fetcher fetcher(cache, length);
+  typename FetcherOf<plan::Cache, plan::Cache::kIsPaged>::Type fetcher(cache, length);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) { return chunk * kChunkTokens + warp * kTileTokens; };
 #pragma unroll
@@ -142,11 +189,13 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
   Format::TileScales next_scales;
   int fill = 0;
   int ahead = share.first;
+  fetcher.look_up(token_of(ahead));
   do {  // at least once, so that nothing needs a value from before the loop
     wait_copies<plan::kStages - 2>();
     __syncwarp();
     if (ahead < share.last) fetcher.fetch(stages + fill * kStageBytes, token_of(ahead));
     commit_copies();
+    if (ahead + 1 < share.last) fetcher.look_up(token_of(ahead + 1));
 
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
     const int chunk = ahead - (plan::kStages - 1);

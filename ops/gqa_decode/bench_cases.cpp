@@ -50,6 +50,13 @@ void add_batches(std::vector<BenchCase>& cases) {
   for (const Cell& cell : kCells) add(cell, kOneGroup, cell.four_groups, 0);
   for (const Cell& cell : kCells) add(cell, kSignedBytes, 0, cell.share);
   for (const Cell& cell : kCells) add(cell, kFp8, cell.fp8, cell.share);
+  // Pages of 16 tokens, which shall be within 5% of one tensor.
+  for (const std::string_view format :
+       {"cache=paged", "kv=int4_rows,groups=4,cache=paged", "kv=fp8_e4m3,cache=paged"}) {
+    for (const Cell& cell : kCells) {
+      if (cell.batch == 64 || cell.batch == 128 || cell.batch == 512) add(cell, format, 0, 0);
+    }
+  }
 }
 
 void add_many_heads(std::vector<BenchCase>& cases) {

@@ -30,6 +30,7 @@ std::vector<Field<GqaDecode>> make_fields() {
                                             elements),
              word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
                                             &GqaDecode::output, elements),
+             kv_cache::addressing_field<GqaDecode>(),
              number_field<GqaDecode>(
                  {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                  &GqaDecode::alignment, {16, 8, 4}),
@@ -73,6 +74,9 @@ void validate(const GqaDecode& descriptor) {
 }
 
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {
+  if (has_scales(descriptor.kv)) return "it does not read scales that are a tensor of their own";
+  if (descriptor.cache == KvAddressing::paged)
+    return "boxes are of rows that follow one another, and pages have theirs anywhere";
   if (descriptor.alignment < 16) return "every pointer and stride must be a multiple of 16 bytes";
   if (descriptor.row_bytes() % 16 == 0) return "";
   return fmt::format("rows must be a multiple of 16 bytes, and these are {}", descriptor.row_bytes());

@@ -3,6 +3,7 @@
 
 #include <cubit/gqa_decode.hpp>
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -137,12 +138,10 @@ struct ReferenceHead {
   std::vector<double> contributions;  ///< sum over tokens of weight · |value|
   double lse = 0;
 };
-/// Rows of one KV head, and where the format has scales of their own those of each.
+/// Rows of one KV head: of a token its row, and where the format has scales of their own its scales.
 struct HeadRows {
-  const char* rows = nullptr;
-  const char* scales = nullptr;
-  std::int64_t row_stride = 0;    ///< in bytes
-  std::int64_t scale_stride = 0;  ///< likewise
+  std::function<const char*(int token)> row;
+  std::function<const char*(int token)> scales = [](int) { return nullptr; };
 };
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
                              const HeadRows& values, int length, double softmax_scale);

@@ -64,6 +64,16 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_alignment("value", arguments.value, arguments.value_strides, 3, cache_bytes, descriptor.alignment);
   require_alignment("output", arguments.output, arguments.output_strides, 2, 2, descriptor.alignment);
   kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.max_length > 0);
+  const bool paged = descriptor.cache == KvAddressing::paged;
+  if (paged) {
+    require_argument(arguments.page_size >= 1 && arguments.page_size <= 256, "page_size", "it must be from 1 to 256",
+                     arguments.page_size);
+    require_pointer(arguments.page_table != nullptr || arguments.max_length == 0, "page_table");
+    require_alignment("page_table", arguments.page_table, &arguments.page_table_stride, 1, 4, 4);
+  } else {
+    require_argument(arguments.page_size == 0, "page_size", "it must be 0, for the descriptor has cache=contiguous",
+                     arguments.page_size);
+  }
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
 }
@@ -113,6 +123,9 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.value_scales = static_cast<const char*>(arguments.scales.value);
   kv_cache::copy_scale_strides(format, result.key_scale_strides, arguments.scales.key_strides);
   kv_cache::copy_scale_strides(format, result.value_scale_strides, arguments.scales.value_strides);
+  result.page_table = arguments.page_table;
+  result.page_table_stride = arguments.page_table_stride;
+  result.page_size = kv_cache::divide_by(std::max(arguments.page_size, 1));
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
   return result;
 }

@@ -42,13 +42,20 @@ class GqaDecodeOperator final : public Operator {
            "where "
            "scales=tensor\n"
            "lengths [batch] I32 (optional)\n"
+           "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
+           "kv_heads, "
+           "row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "output [batch, query heads, head_dim]\n"
            "lse [batch, query heads] F32 (where lse=1)\n"
-           "numbers: softmax_scale (default 1 / sqrt(head_dim)), lse (0 or 1); for tuning splits";
+           "numbers: softmax_scale (default 1 / sqrt(head_dim)), lse (0 or 1); where cache=paged max_length and hnd (0 "
+           "or "
+           "1); for tuning splits";
   }
   std::string random_help() const override {
     return "batch, context (tokens), kv_heads, ragged (1: log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
-           "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), splits";
+           "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), page_size and hnd "
+           "(where "
+           "cache=paged), splits";
   }
   std::vector<BenchCase> bench_cases() const override { return gqa_decode::bench_cases(); }
   std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }

@@ -25,7 +25,6 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
 }
 
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (has_scales(descriptor.kv)) return "it does not read scales that are a tensor of their own";
   if (!architecture.bulk_copy) return "it needs cp.async.bulk, which sm_90 brought";
   return why_not_bulk_copies(descriptor);
 }
@@ -150,7 +149,8 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
   plan.counted_registers =
       std::min(count_registers(descriptor, plan.head_tiles(), copies), architecture.registers_per_thread);
-  plan.keep_offsets = keeps_offsets(copies, count_registers(descriptor, plan.head_tiles(), 0));
+  plan.keep_offsets = descriptor.cache == KvAddressing::contiguous &&
+                      keeps_offsets(copies, count_registers(descriptor, plan.head_tiles(), 0));
   plan.slot_period = slot_period(plan.stage, accesses.front());
   // A warp for each scheduler of an SM, or half as many where their stages do not fit.
   for (const int warps : {4, 2}) {
@@ -223,7 +223,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const bool int4 = descriptor.kv == KvFormat::int4_rows;
   codegen::PlanHeader header(descriptor.text());
   header.include(int4 ? "kv_int4_rows.cuh" : has_scales(descriptor.kv) ? "kv_bytes.cuh" : "kv_rows16.cuh");
-  header.include("kv_contiguous.cuh").include("types.cuh");
+  const bool paged = descriptor.cache == KvAddressing::paged;
+  header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("types.cuh");
   if (plan.family == Family::sm90) header.include("warp_rows.cuh");
   header.constant("kHeadDim", descriptor.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
@@ -253,7 +254,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   header.layout("kv_stage", plan.stage)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))
-      .alias("Cache", "cubit::ContiguousCache");
+      .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache");
   // Where the bytes of a warp's rows are.
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {

@@ -37,26 +37,6 @@ void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions
   reject(fmt::format("tensor {}", shape_text(tensor)), fmt::format("it must have the dimensions {}", dimensions));
 }
 
-void check_cache(const Tensor& cache, const GqaDecode& descriptor, std::int64_t batch) {
-  require_type(cache, kv_cache::format_of(descriptor).type(), descriptor);
-  require_rank(cache, 4, "[batch, tokens, kv_heads, row]");
-  const int row = descriptor.row_bytes() / kv_cache::format_of(descriptor).element_bytes();
-  if (cache.shape[3] != row) {
-    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("its rows have {} elements", cache.shape[3]),
-           fmt::format("{} wants rows of {}", descriptor.text(), row));
-  }
-  if (cache.shape[0] != batch) {
-    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("query has a batch of {}", batch));
-  }
-  if (cache.shape[2] < 1) reject(fmt::format("tensor {}", shape_text(cache)), "there must be at least one KV head");
-  const std::int64_t row_stride = descriptor.row_bytes();
-  if (row_stride % descriptor.alignment != 0) {
-    reject(fmt::format("tensor {}", shape_text(cache)),
-           fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", row_stride, descriptor.alignment),
-           fmt::format("ask for alignment={} in the descriptor", std::gcd<std::int64_t>(row_stride, 16)));
-  }
-}
-
 void check_lengths(const Tensor& lengths, std::int64_t batch, std::int64_t tokens) {
   if (lengths.type != "I32") reject(fmt::format("tensor lengths of type {}", lengths.type), "it must be I32");
   require_rank(lengths, 1, "[batch]");
@@ -86,7 +66,12 @@ double quotient(double difference, double scale) {
 
 LaunchNumbers::LaunchNumbers(const GqaDecode& descriptor) : softmax_scale(1 / std::sqrt(descriptor.head_dim)) {}
 
-bool LaunchNumbers::set(std::string_view name, double value) {
+std::string LaunchNumbers::names(KvAddressing addressing) {
+  if (addressing == KvAddressing::contiguous) return "softmax_scale, lse, splits";
+  return "softmax_scale, lse, splits, " + kv_cache::CacheNumbers::names(addressing);
+}
+
+bool LaunchNumbers::set(KvAddressing addressing, std::string_view name, double value) {
   const auto whole = [&](std::int32_t& number) {
     if (value != std::floor(value) || std::fabs(value) > std::numeric_limits<std::int32_t>::max()) {
       reject(fmt::format("{} = {}", name, value), "it is not a whole number");
@@ -100,7 +85,7 @@ bool LaunchNumbers::set(std::string_view name, double value) {
   } else if (name == "splits") {
     whole(splits);
   } else {
-    return false;
+    return addressing == KvAddressing::paged && cache.set(addressing, name, value);
   }
   return true;
 }
@@ -140,17 +125,52 @@ void GqaProblem::check_scales() const {
   }
 }
 
+void GqaProblem::check_cache(const Tensor& cache) const {
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+  require_type(cache, format.type(), descriptor_);
+  if (cache.shape.size() == 4 && cache.shape[3] != format.row_elements()) {
+    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("its rows have {} elements", cache.shape[3]),
+           fmt::format("{} wants rows of {}", descriptor_.text(), format.row_elements()));
+  }
+  if (!shape_.is_paged() && cache.shape.size() == 4 && cache.shape[0] != batch())
+    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("query has a batch of {}", batch()));
+  if (shape_.kv_heads < 1) reject(fmt::format("tensor {}", shape_text(cache)), "there must be at least one KV head");
+  kv_cache::require_shape(cache, shape_.shape(format), shape_.dimensions());
+  if (format.row_bytes() % descriptor_.alignment == 0) return;
+  reject(fmt::format("tensor {}", shape_text(cache)),
+         fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", format.row_bytes(),
+                     descriptor_.alignment),
+         fmt::format("ask for alignment={} in the descriptor", std::gcd(format.row_bytes(), 16)));
+}
+
+/// A launch does not look: tokens of a sequence are in pages of the cache.
+void GqaProblem::check_pages() const {
+  if (!shape_.is_paged()) return;
+  for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
+    for (std::int64_t token = 0; token < length(sequence); token += shape_.page_size) {
+      if (shape_.row(sequence, token, 0) >= 0) continue;
+      const std::int64_t column = token / shape_.page_size;
+      reject(fmt::format("page_table[{}, {}] = {}", sequence, column, shape_.table[sequence * shape_.columns + column]),
+             fmt::format("the sequence has {} tokens, and the cache {} pages", length(sequence), shape_.pages),
+             fmt::format("accepted there: 0 to {}", shape_.pages - 1));
+    }
+  }
+}
+
 void GqaProblem::check() {
   require_type(query(), element_type(descriptor_.query), descriptor_);
   require_rank(query(), 3, "[batch, query heads, head_dim]");
   if (query().shape[2] != descriptor_.head_dim) {
     reject(fmt::format("tensor {}", shape_text(query())), fmt::format("head_dim is {}", descriptor_.head_dim));
   }
-  check_cache(key(), descriptor_, batch());
-  check_cache(value(), descriptor_, batch());
-  if (key().shape != value().shape) {
-    reject(fmt::format("tensors {} and {}", shape_text(key()), shape_text(value())), "key and value differ in shape");
-  }
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+  const bool heads_outside = numbers_.cache.heads_outside;
+  require_type(key(), format.type(), descriptor_);
+  require_rank(key(), 4, "[batch, tokens, kv_heads, row], or pages where cache=paged");
+  shape_ = kv_cache::cache_shape(descriptor_.cache, numbers_.cache, batch(), key().shape[heads_outside ? 1 : 2], &key(),
+                                 find("page_table"), 0);
+  check_cache(key());
+  check_cache(value());
   if (query_heads() != kv_heads() * descriptor_.heads_per_kv) {
     const bool multiple = query_heads() % kv_heads() == 0;
     reject(fmt::format("{} query heads and {} KV heads", query_heads(), kv_heads()),
@@ -160,7 +180,7 @@ void GqaProblem::check() {
   }
   if (tokens() > std::numeric_limits<std::int32_t>::max() - 4096) reject(shape_text(key()), "too many tokens");
   if (lengths() != nullptr) check_lengths(*lengths(), batch(), tokens());
-  shape_ = {.batch = batch(), .max_length = tokens(), .kv_heads = kv_heads()};
+  check_pages();
   check_scales();
   check_softmax_scale(numbers_.softmax_scale);
 }
@@ -203,7 +223,6 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
     reject(fmt::format("{} device addresses", device_data.size()),
            fmt::format("this problem has {} inputs and {} outputs", inputs_.size(), outputs_.size()));
   }
-  const int row = descriptor_.row_bytes() / kv_cache::format_of(descriptor_).element_bytes();
   cubit_gqa_decode_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.query = device_data[0];
@@ -221,9 +240,12 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
   arguments.query_strides[0] = arguments.output_strides[0] = query_heads() * descriptor_.head_dim;
   arguments.query_strides[1] = arguments.output_strides[1] = descriptor_.head_dim;
-  arguments.key_strides[0] = arguments.value_strides[0] = tokens() * kv_heads() * row;
-  arguments.key_strides[1] = arguments.value_strides[1] = kv_heads() * row;
-  arguments.key_strides[2] = arguments.value_strides[2] = row;
+  const cubit_kv_cache cache = shape_.arguments(kv_cache::format_of(descriptor_));
+  std::copy_n(cache.key_strides, 3, arguments.key_strides);
+  std::copy_n(cache.value_strides, 3, arguments.value_strides);
+  arguments.page_table = static_cast<const std::int32_t*>(address("page_table"));
+  arguments.page_table_stride = cache.page_table_stride;
+  arguments.page_size = cache.page_size;
   arguments.batch = static_cast<std::int32_t>(batch());
   arguments.kv_heads = static_cast<std::int32_t>(kv_heads());
   arguments.max_length = static_cast<std::int32_t>(tokens());
@@ -237,15 +259,15 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
 HeadRows GqaProblem::rows_of(const Tensor& cache, const char* scales, std::int64_t sequence,
                              std::int64_t kv_head) const {
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
-  HeadRows rows;
-  const std::int64_t first = sequence * tokens() * kv_heads() + kv_head;
-  rows.row_stride = kv_heads() * format.row_bytes();
-  rows.rows = static_cast<const char*>(cache.data) + first * format.row_bytes();
-  if (!format.has_scales() || tokens() == 0) return rows;
-  const std::int64_t first_scale = shape_.scale_index(format, first);
-  rows.scales = static_cast<const char*>(find(scales)->data) + first_scale * format.scale_bytes();
-  rows.scale_stride = (shape_.scale_index(format, first + kv_heads()) - first_scale) * format.scale_bytes();
-  return rows;
+  const auto* rows = static_cast<const char*>(cache.data);
+  HeadRows found;
+  found.row = [=, this](int token) { return rows + shape_.row(sequence, token, kv_head) * format.row_bytes(); };
+  if (!format.has_scales()) return found;
+  const auto* first = static_cast<const char*>(find(scales)->data);
+  found.scales = [=, this](int token) {
+    return first + shape_.scale_index(format, shape_.row(sequence, token, kv_head)) * format.scale_bytes();
+  };
+  return found;
 }
 
 double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
@@ -298,9 +320,9 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   const GqaDecode descriptor = parse(text);
   LaunchNumbers launch(descriptor);
   for (const auto& [name, value] : numbers) {
-    if (launch.set(name, value)) continue;
+    if (launch.set(descriptor.cache, name, value)) continue;
     reject(fmt::format("number {}", name), "gqa_decode has no such launch argument",
-           fmt::format("accepted: {}", LaunchNumbers::kNames));
+           fmt::format("accepted: {}", LaunchNumbers::names(descriptor.cache)));
   }
   constexpr std::string_view kNames[] = {
       "query", "key", "value", "lengths", kv_cache::kScaleNames[0], kv_cache::kScaleNames[1]};
@@ -310,7 +332,8 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   for (const Tensor& input : inputs) {
     if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
     reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
-           "accepted: query, key, value, optionally lengths, and key_scale and value_scale where the format has them");
+           "accepted: query, key, value, optionally lengths; key_scale and value_scale where the format has them, "
+           "page_table where cache=paged");
   }
   for (const std::string_view name : kNames) {
     const auto input =

@@ -132,9 +132,10 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
       sizes.ragged = kv_cache::whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(kv_cache::whole_number(name, value, 0, kPatterns - 1));
-    } else if (!sizes.launch.set(name, value)) {
+    } else if (!sizes.launch.set(descriptor.cache, name, value)) {
       throw Failure(Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
-                    fmt::format("accepted: batch, context, kv_heads, ragged, pattern, {}", LaunchNumbers::kNames));
+                    fmt::format("accepted: batch, context, kv_heads, ragged, pattern, {}",
+                                LaunchNumbers::names(descriptor.cache)));
     }
   }
   const double kv_rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
@@ -151,10 +152,18 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const GqaDecode descriptor = parse(text);
-  const Sizes sizes = read_sizes(descriptor, numbers);
+  Sizes sizes = read_sizes(descriptor, numbers);
   Random random(seed);
   const std::int64_t heads = sizes.kv_heads * descriptor.heads_per_kv;
-  const kv_cache::CacheShape shape{.batch = sizes.batch, .max_length = sizes.context, .kv_heads = sizes.kv_heads};
+  kv_cache::CacheShape shape{.batch = sizes.batch, .max_length = sizes.context, .kv_heads = sizes.kv_heads};
+  kv_cache::Tensors table;
+  if (descriptor.cache == KvAddressing::paged) {
+    kv_cache::CacheNumbers& pages = sizes.launch.cache;
+    if (pages.page_size < 0) pages.page_size = 16;
+    pages.max_length = sizes.context;
+    kv_cache::add_page_table(table, sizes.batch, sizes.context, pages.page_size, false, seed);
+    shape = kv_cache::cache_shape(descriptor.cache, pages, sizes.batch, sizes.kv_heads, nullptr, &table.list()[0], 0);
+  }
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
   std::unique_ptr<char[]> scales[2];
   std::vector<std::unique_ptr<char[]>> storage;
@@ -175,6 +184,11 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   for (const int which : {0, 1}) {
     if (format.has_scales())
       add(kv_cache::kScaleNames[which], format.scale_element(), shape.scale_shape(format), std::move(scales[which]));
+  }
+  if (const Tensor* pages = table.find("page_table")) {
+    auto copy = std::make_unique<char[]>(pages->bytes());
+    if (pages->bytes() > 0) std::memcpy(copy.get(), pages->data, pages->bytes());
+    add("page_table", "I32", pages->shape, std::move(copy));
   }
   return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch, std::move(storage));
 }

@@ -12,7 +12,7 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
   const int channels = descriptor.head_dim;
   const auto load = [&](const HeadRows& rows, int token, double* dst) {
-    kv_cache::dequantise_row(format, rows.rows + token * rows.row_stride, dst, rows.scales + token * rows.scale_stride);
+    kv_cache::dequantise_row(format, rows.row(token), dst, rows.scales(token));
   };
   std::vector<double> row(channels);
   std::vector<double> weights(length);

@@ -90,6 +90,10 @@ Decision split_decision(const Plan& plan) {
 }
 
 Decision offset_decision(const Plan& plan) {
+  if (plan.descriptor.cache == KvAddressing::paged) {
+    return {"cache", "paged: each lane looks up one row of a tile, in the time of the tile before",
+            "page size and order are arguments; a page's rows may lie anywhere"};
+  }
   if (plan.keep_offsets) {
     return {"copy offsets", "kept in registers",
             "fewer instructions per tile, and a register for each copy is at hand"};

@@ -41,13 +41,6 @@ Field<Descriptor> element_field(const char* name, const char* meaning, Element D
                                          {{"bf16", Element::bf16}, {"fp16", Element::fp16}});
 }
 
-template <class Descriptor>
-Field<Descriptor> addressing_field() {
-  return word_field<Descriptor, KvAddressing>(
-      {"cache", "contiguous, paged", "contiguous", "one tensor, or pages of 1 to 256 tokens behind a page table"},
-      &Descriptor::cache, {{"contiguous", KvAddressing::contiguous}, {"paged", KvAddressing::paged}});
-}
-
 int rows_per_block(int head_dim);
 /// The constants and the alias Format of a plan, and the role headers of the format.
 void add_format(codegen::PlanHeader& header, const RowFormat& format, const codegen::Architecture& architecture);

@@ -73,6 +73,13 @@ std::vector<Field<Descriptor>> format_fields() {
   };
 }
 
+template <class Descriptor>
+Field<Descriptor> addressing_field() {
+  return word_field<Descriptor, KvAddressing>(
+      {"cache", "contiguous, paged", "contiguous", "one tensor, or pages of 1 to 256 tokens behind a page table"},
+      &Descriptor::cache, {{"contiguous", KvAddressing::contiguous}, {"paged", KvAddressing::paged}});
+}
+
 /// Rules between the fields of a format. `text`: as it was given, `canonical`: the descriptor's own.
 /// Throws Failure(invalid_argument).
 void validate_given_fields(const RowFormat& format, std::string_view text);

@@ -62,6 +62,14 @@ constexpr Mutant kMutants[] = {
     {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad > 0) continue;",
      "if (quad > 0 || head == 3) continue;", "nobody has written", "initcheck"},
 
+    {"scales_beyond_the_end", "gqa_decode:kv=int8_split", "batch=1,context=101", "kv_bytes.cuh",
+     "const bool exists = token < length;", "const bool exists = true;", "are in no allocation", kNotRun},
+    {"healthy_pages", "gqa_decode:kv=fp8_e4m3,cache=paged", "batch=2,context=101,page_size=7", "", "", "", "", kNotRun},
+    {"pages_beyond_the_end", "gqa_decode:cache=paged", "batch=1,context=101,page_size=1", "sm80_gqa_decode.cuh",
+     "if (token < length_) row_ =", "row_ =", "are in no allocation", kNotRun},
+    {"page_that_is_none", "gqa_decode:cache=paged", "batch=1,context=101,page_size=16", "kv_paged.cuh",
+     "return {table_[index],", "return {table_[index] + 7,", "are in no allocation", kNotRun},
+
     {"healthy_bulk", kBulk, kSplit, "", "", "", "", kNoMbarriers},
     {"bulk_not_waited_for", kBulk, kSplit, "sm90_gqa_decode.cuh", "wait_barrier(rings.full(place), place.parity);", ";",
      "while an asynchronous copy to it is under way", kNoMbarriers},
@@ -75,6 +83,8 @@ constexpr Mutant kMutants[] = {
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 
+    {"append_scales_beyond_the_end", "kv_append:kv=int8_split", "batch=2,tokens=7,ragged=1", "rows_contiguous.cuh",
+     "position >= 0 && position < cache.max_length", "position >= 0", "are in no allocation", kNotRun},
     {"healthy_append", kAppend, "batch=2,tokens=7,ragged=1", "", "", "", "", kNotRun},
     {"append_beyond_the_end", kAppend, "batch=2,tokens=7,ragged=1", "rows_contiguous.cuh",
      "position >= 0 && position < cache.max_length", "position >= 0", "are in no allocation", kNotRun},

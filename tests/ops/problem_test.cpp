@@ -125,9 +125,12 @@ std::vector<std::uint16_t> perfect_output(const Problem& problem, const GqaDecod
     }
     const std::int64_t offset =
         (item / heads * key.shape[1] * key.shape[2] + item % heads / descriptor.heads_per_kv) * row;
-    const gqa_decode::HeadRows keys{static_cast<const char*>(key.data) + offset, nullptr, key.shape[2] * row, 0};
-    gqa_decode::HeadRows values = keys;
-    values.rows = static_cast<const char*>(problem.inputs()[2].data) + offset;
+    const auto rows_of = [&](const Tensor& cache) -> gqa_decode::HeadRows {
+      const char* const first = static_cast<const char*>(cache.data) + offset;
+      return {[=, stride = key.shape[2] * row](int token) { return first + token * stride; }};
+    };
+    const gqa_decode::HeadRows keys = rows_of(key);
+    const gqa_decode::HeadRows values = rows_of(problem.inputs()[2]);
     const auto head = gqa_decode::reference_head(descriptor, q.data(), keys, values, static_cast<int>(key.shape[1]),
                                                  1 / std::sqrt(descriptor.head_dim));
     for (const double x : head.output) output.push_back(from_float(descriptor.output, static_cast<float>(x)));

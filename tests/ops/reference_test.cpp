@@ -103,7 +103,7 @@ std::vector<std::uint16_t> bf16_rows(const std::vector<float>& values) {
 }
 
 HeadRows bf16_head(const std::vector<std::uint16_t>& rows) {
-  return {reinterpret_cast<const char*>(rows.data()), nullptr, 128, 0};
+  return {[&rows](int token) { return reinterpret_cast<const char*>(rows.data()) + 128 * token; }};
 }
 
 TEST(Reference, EqualScoresAverageTheValues) {

@@ -10,7 +10,7 @@
 namespace cubit::tests {
 
 /// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few numbers of
-/// heads.
+/// heads, and those also in pages.
 inline std::vector<GqaDecode> all_gqa_descriptors() {
   std::vector<GqaDecode> all;
   for (const int head_dim : {64, 96, 128, 192, 256})
@@ -40,7 +40,10 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
                 if (!legal) continue;
                 GqaDecode descriptor{head_dim, heads, kv, groups, scales, type};
                 descriptor.alignment = alignment;
-                all.push_back(descriptor);
+                for (const KvAddressing cache : {KvAddressing::contiguous, KvAddressing::paged}) {
+                  descriptor.cache = cache;
+                  all.push_back(descriptor);
+                }
               }
   return all;
 }
@@ -80,6 +83,7 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     descriptor.query = elements[c[3]];
     descriptor.output = elements[c[4]];
     descriptor.alignment = alignments[c[5]];
+    descriptor.cache = c[6] == 0 ? KvAddressing::contiguous : KvAddressing::paged;
     return descriptor;
   };
   const auto legal = [&](const Combination& c) {
@@ -88,7 +92,7 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     return !dense_only || descriptor.row_bytes() % descriptor.alignment == 0;
   };
   std::vector<GqaDecode> descriptors;
-  for (const Combination& c : pairwise_cover({5, 10, 11, 2, 2, 3}, legal)) descriptors.push_back(make(c));
+  for (const Combination& c : pairwise_cover({5, 10, 11, 2, 2, 3, 2}, legal)) descriptors.push_back(make(c));
   return descriptors;
 }
 

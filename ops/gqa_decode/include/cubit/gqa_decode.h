@@ -39,6 +39,14 @@ typedef struct cubit_gqa_decode_arguments {
   float softmax_scale;       /* usually 1 / sqrt(head_dim); magnitude at most 1e30, and times a query below 2^100 */
   int32_t splits; /* for tuning: parts of equal size per sequence and KV head, at most 256; 0: cubit decides, which is
                    * right for everybody else */
+  /* cache=paged: key and value are [pages, page_size, kv_heads, row] or, by their strides, [pages, kv_heads, page_size, row];
+   * their first stride is that from page to page. */
+  const int32_t*
+      page_table; /* cache=paged: [batch, at least max_length / page_size, rounded up]; else NULL. Read on the
+                              * device: may change between replays of a CUDA graph. The pages of a sequence's tokens must
+                              * be there: their numbers are not checked */
+  int64_t page_table_stride; /* cache=paged: from sequence to sequence */
+  int32_t page_size;         /* cache=paged: tokens of a page, 1 to 256; else 0 */
   cubit_kv_scales
       scales; /* of int8_split, fp8_e4m3 and fp8_e5m2 caches: see <cubit/kv_cache.h>; only read. A scale that is
                            * an infinity or NaN, and such a byte, gives anything */

@@ -28,7 +28,8 @@ struct GqaDecode {
   ScaleType scale_type = ScaleType::fp32;  ///< likewise
   Element query = Element::bf16;
   Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
-  int alignment = 16;              ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
+  KvAddressing cache = KvAddressing::contiguous;
+  int alignment = 16;  ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
   Family family = Family::automatic;
 
   auto operator<=>(const GqaDecode&) const = default;
@@ -51,6 +52,7 @@ struct GqaDecode {
     if (scale_type != standard.scale_type) add("scale_type", "fp16");
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
+    if (cache != standard.cache) add("cache", "paged");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
     if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
     return "gqa_decode" + fields;

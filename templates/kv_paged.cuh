@@ -1,0 +1,63 @@
+// Cache addressing: pages of a few tokens each, found through a table [batch, pages of a sequence]. The order of tokens and KV
+// heads within a page is a matter of strides: NHD and HND are one kernel. A page number below a sequence's length must be one of
+// the cache's pages: it is not checked.
+//
+// Interface of an addressing role: see kv_contiguous.cuh; rows do not follow one another, so each is found by itself.
+#pragma once
+
+#include "divide_by.h"
+#include "gqa_decode_arguments.h"
+#include "types.cuh"
+
+namespace cubit {
+
+class PagedCache {
+ public:
+  static constexpr bool kIsPaged = true;
+
+  static __device__ __forceinline__ PagedCache rows(const GqaDecodeArguments& args, int batch, int kv_head) {
+    return PagedCache(args, args.page_table + batch * args.page_table_stride, kv_head);
+  }
+
+  /// Of a token that exists.
+  __device__ __forceinline__ const char* key(int token) const {
+    const Place at = find(token);
+    return static_cast<const char*>(args_.key) + at.page * args_.key_batch_stride +
+           at.token * static_cast<int64>(args_.key_token_stride) + kv_head_ * args_.key_head_stride;
+  }
+  __device__ __forceinline__ const char* value(int token) const {
+    const Place at = find(token);
+    return static_cast<const char*>(args_.value) + at.page * args_.value_batch_stride +
+           at.token * static_cast<int64>(args_.value_token_stride) + kv_head_ * args_.value_head_stride;
+  }
+  __device__ __forceinline__ const char* key_scales(int token) const {
+    return scales(args_.key_scales, args_.key_scale_strides, token);
+  }
+  __device__ __forceinline__ const char* value_scales(int token) const {
+    return scales(args_.value_scales, args_.value_scale_strides, token);
+  }
+
+ private:
+  struct Place {
+    int64 page;
+    int64 token;  // within it
+  };
+
+  __device__ __forceinline__ PagedCache(const GqaDecodeArguments& args, const int* table, int kv_head)
+      : args_(args), table_(table), kv_head_(kv_head) {}
+
+  __device__ __forceinline__ Place find(int token) const {
+    const uint32 index = quotient(static_cast<uint32>(token), args_.page_size);
+    return {table_[index], token - static_cast<int64>(index) * args_.page_size.divisor};
+  }
+  __device__ __forceinline__ const char* scales(const char* data, const long long (&strides)[3], int token) const {
+    const Place at = find(token);
+    return data + at.page * strides[0] + at.token * strides[1] + kv_head_ * strides[2];
+  }
+
+  const GqaDecodeArguments& args_;
+  const int* table_;
+  int kv_head_;
+};
+
+}  // namespace cubit
