@@ -131,9 +131,10 @@ class Fetcher {
 };
 
 /// Where rows are found one by one: lane i looks up row i of the stage, and gives it to the lanes that copy its pieces.
+template <class Cache>
 class PagedFetcher {
  public:
-  __device__ __forceinline__ PagedFetcher(const plan::Cache& cache, int length) : cache_(cache), length_(length) {}
+  __device__ __forceinline__ PagedFetcher(const Cache& cache, int length) : cache_(cache), length_(length) {}
 
   __device__ __forceinline__ void look_up(int first) {
     const int token = first + lane_index() % kTileTokens;
@@ -160,7 +161,7 @@ class PagedFetcher {
     return reinterpret_cast<const char*>(static_cast<uint64>(high) << 32 | low);
   }
 
-  const plan::Cache& cache_;
+  const Cache& cache_;
   int length_;
   const char* row_;
 };
@@ -171,7 +172,7 @@ struct FetcherOf {
 };
 template <class Cache>
 struct FetcherOf<Cache, true> {
-  using Type = PagedFetcher;
+  using Type = PagedFetcher<Cache>;
 };
 
 /// One warp's part of chunks [share.first, share.last).

@@ -325,7 +325,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", LaunchNumbers::names(descriptor.cache)));
   }
   constexpr std::string_view kNames[] = {
-      "query", "key", "value", "lengths", kv_cache::kScaleNames[0], kv_cache::kScaleNames[1]};
+      "query", "key", "value", "lengths", kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table"};
   constexpr std::size_t kNeeded = 3;
   std::vector<Tensor> ordered;
   std::vector<std::unique_ptr<char[]>> storage;

@@ -59,7 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor key [2, 10, 2, 68]: its rows have 68 elements; ",
                 [](Case& c) { c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68; }},
         BadCase{"query has a batch of 2", [](Case& c) { c.tensors[1].shape[0] = 1; }},
-        BadCase{"key and value differ in shape", [](Case& c) { c.tensors[2].shape[1] = 9; }},
+        BadCase{"tensor value [2, 9, 2, 80]: it must have the dimensions [batch, max_length, kv_heads, row]; accepted "
+                "beside the other tensors: [2, 10, 2, 80]",
+                [](Case& c) { c.tensors[2].shape[1] = 9; }},
         BadCase{"15 query heads and 2 KV heads: query heads are not a multiple of KV heads; accepted: 16 query heads",
                 [](Case& c) { c.tensors[0].shape[1] = 15; }},
         BadCase{"14 query heads and 2 KV heads: the descriptor has heads_per_kv=8",
