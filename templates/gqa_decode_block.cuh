@@ -13,7 +13,7 @@
 //     RawQuery, fetch_query(raw, first head, heads, stride)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
 //     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
-//     TileScales, fetch_scales(scales, cache, first, length)   scales that are a tensor of their own, a tile ahead; and
+//     TileScales, look_up_scales(cache, first, length), fetch_scales(scales, cache, page, first, length)   scales that are a tensor of their own, a tile ahead; and
 //                                   key_factor(args), scale_outputs(output, args) where all rows share one: kv_scales.cuh
 //     scores(query, stage, tile scales, scores)       [head tile][accumulator element], in base 2
 //     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know of a tile's values

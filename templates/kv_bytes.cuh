@@ -103,13 +103,19 @@ struct RowsOfBytes {
   static __device__ __forceinline__ void clear_padding(uint32) {}
 
   template <class Cache>
-  static __device__ __forceinline__ void fetch_scales(TileScales& scales, const Cache& cache, int first, int length) {
+  static __device__ __forceinline__ int look_up_scales(const Cache& cache, int first, int length) {
+    const int token = first + lane_index() % kTileRows;
+    return kScalesRows && token < length ? cache.page(token) : 0;
+  }
+  template <class Cache>
+  static __device__ __forceinline__ void fetch_scales(TileScales& scales, const Cache& cache, int page, int first,
+                                                      int length) {
     if constexpr (kScalesRows) {
       const int lane = lane_index();
       const int token = first + lane % kTileRows;
       const bool exists = token < length;
       const char* src = nullptr;
-      if (exists) src = lane < kTileRows ? cache.key_scales(token) : cache.value_scales(token);
+      if (exists) src = lane < kTileRows ? cache.key_scales(page, token) : cache.value_scales(page, token);
 #pragma unroll
       for (int i = 0; i < kRowScales; ++i) scales.own[i] = exists ? Scales::load(src + i * Scales::kBytes) : 0.f;
     }

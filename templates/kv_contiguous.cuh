@@ -2,8 +2,9 @@
 //
 // Interface of an addressing role: rows(args, batch, kv_head) gives an object whose keys(first) and values(first)
 // describe the rows from a token that is a multiple of 16: the first row's address and the bytes from row to row; or, where
-// kIsPaged, whose key(token) and value(token) are the addresses of one row. Rows at or beyond the sequence's length may not exist; the caller does not read them. key_scales(token) and value_scales(token):
-// where a row's scales are, where the number format has scales of their own.
+// kIsPaged, whose page(token) is looked up a tile ahead, and key(page, token) and value(page, token) are the addresses of one
+// row. Rows at or beyond the sequence's length may not exist; the caller does not read them. key_scales(page, token) and
+// value_scales(page, token): where a row's scales are, where the number format has scales of their own.
 #pragma once
 
 #include "gqa_decode_arguments.h"
@@ -44,8 +45,11 @@ class ContiguousCache {
   __device__ __forceinline__ CacheRows values(int first) const {
     return {value_ + static_cast<int64>(first) * value_stride_, value_stride_};
   }
-  __device__ __forceinline__ const char* key_scales(int token) const { return key_scales_ + token * key_scale_stride_; }
-  __device__ __forceinline__ const char* value_scales(int token) const {
+  __device__ __forceinline__ int page(int) const { return 0; }
+  __device__ __forceinline__ const char* key_scales(int, int token) const {
+    return key_scales_ + token * key_scale_stride_;
+  }
+  __device__ __forceinline__ const char* value_scales(int, int token) const {
     return value_scales_ + token * value_scale_stride_;
   }
 

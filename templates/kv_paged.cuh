@@ -19,40 +19,35 @@ class PagedCache {
     return PagedCache(args, args.page_table + batch * args.page_table_stride, kv_head);
   }
 
-  /// Of a token that exists.
-  __device__ __forceinline__ const char* key(int token) const {
-    const Place at = find(token);
-    return static_cast<const char*>(args_.key) + at.page * args_.key_batch_stride +
-           at.token * static_cast<int64>(args_.key_token_stride) + kv_head_ * args_.key_head_stride;
+  /// The page of a token that exists, from the table: a load, whose time the caller has something else to do in.
+  __device__ __forceinline__ int page(int token) const {
+    return table_[quotient(static_cast<uint32>(token), args_.page_size)];
   }
-  __device__ __forceinline__ const char* value(int token) const {
-    const Place at = find(token);
-    return static_cast<const char*>(args_.value) + at.page * args_.value_batch_stride +
-           at.token * static_cast<int64>(args_.value_token_stride) + kv_head_ * args_.value_head_stride;
+  __device__ __forceinline__ const char* key(int page, int token) const {
+    return static_cast<const char*>(args_.key) + page * args_.key_batch_stride +
+           in_page(token) * static_cast<int64>(args_.key_token_stride) + kv_head_ * args_.key_head_stride;
   }
-  __device__ __forceinline__ const char* key_scales(int token) const {
-    return scales(args_.key_scales, args_.key_scale_strides, token);
+  __device__ __forceinline__ const char* value(int page, int token) const {
+    return static_cast<const char*>(args_.value) + page * args_.value_batch_stride +
+           in_page(token) * static_cast<int64>(args_.value_token_stride) + kv_head_ * args_.value_head_stride;
   }
-  __device__ __forceinline__ const char* value_scales(int token) const {
-    return scales(args_.value_scales, args_.value_scale_strides, token);
+  __device__ __forceinline__ const char* key_scales(int page, int token) const {
+    return scales(args_.key_scales, args_.key_scale_strides, page, token);
+  }
+  __device__ __forceinline__ const char* value_scales(int page, int token) const {
+    return scales(args_.value_scales, args_.value_scale_strides, page, token);
   }
 
  private:
-  struct Place {
-    int64 page;
-    int64 token;  // within it
-  };
-
   __device__ __forceinline__ PagedCache(const GqaDecodeArguments& args, const int* table, int kv_head)
       : args_(args), table_(table), kv_head_(kv_head) {}
 
-  __device__ __forceinline__ Place find(int token) const {
-    const uint32 index = quotient(static_cast<uint32>(token), args_.page_size);
-    return {table_[index], token - static_cast<int64>(index) * args_.page_size.divisor};
+  __device__ __forceinline__ int in_page(int token) const {
+    return token - static_cast<int>(quotient(static_cast<uint32>(token), args_.page_size) * args_.page_size.divisor);
   }
-  __device__ __forceinline__ const char* scales(const char* data, const long long (&strides)[3], int token) const {
-    const Place at = find(token);
-    return data + at.page * strides[0] + at.token * strides[1] + kv_head_ * strides[2];
+  __device__ __forceinline__ const char* scales(const char* data, const long long (&strides)[3], int page,
+                                                int token) const {
+    return data + page * strides[0] + in_page(token) * strides[1] + kv_head_ * strides[2];
   }
 
   const GqaDecodeArguments& args_;

@@ -12,7 +12,11 @@ struct WithoutScales {
   struct TileScales {};
 
   template <class Cache>
-  static __device__ __forceinline__ void fetch_scales(TileScales&, const Cache&, int, int) {}
+  static __device__ __forceinline__ int look_up_scales(const Cache&, int, int) {
+    return 0;
+  }
+  template <class Cache>
+  static __device__ __forceinline__ void fetch_scales(TileScales&, const Cache&, int, int, int) {}
   static __device__ __forceinline__ float key_factor(const GqaDecodeArguments&) { return 1.f; }
   template <class Accumulator>
   static __device__ __forceinline__ void scale_outputs(Accumulator&, const GqaDecodeArguments&) {}

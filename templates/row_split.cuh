@@ -5,7 +5,7 @@
 // clamped to ±kLargest, -0 made +0, and rounded to nearest even. A scale of zero gives zeros. Where rows do not make their scales, these are
 // read.
 //
-// Per lane: 8 maxima, 2 instructions per halving of the group, one reciprocal, and per channel 2 for the division, 2 to clamp
+// Per lane: 8 maxima, 2 instructions per halving of the group, one reciprocal, and per channel 2 for the division, 2 to clamp where needed,
 // and the code's own: 1 and a byte's share of 3 for a word of int8.
 //
 // Interface: see row_16bit.cuh.
@@ -20,10 +20,11 @@
 
 namespace cubit {
 
-/// Signed bytes. Interface of a code: encode(word, values) rounds four values, which are within ±kLargest; decode(values, word)
-/// gives them back.
+/// Signed bytes. Interface of a code: encode(values) rounds four values, which, unless it saturates, round to some within
+/// ±kLargest; decode(values, word) gives them back.
 struct Int8Code {
   static constexpr float kLargest = 127.f;
+  static constexpr bool kSaturates = false;
 
   static __device__ __forceinline__ uint32 encode(const float (&values)[4]) {
     // 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, in its low bits.
@@ -48,6 +49,7 @@ struct Fp8Code {
   static constexpr int kFractionBits = 7 - kExponentBits;
   static constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
   static constexpr float kLargest = kExponentBits == 4 ? 448.f : 57344.f;
+  static constexpr bool kSaturates = kConverts;
 
   static __device__ __forceinline__ uint32 encode(const float (&values)[4]) {
     if constexpr (kConverts) {
@@ -101,6 +103,8 @@ class RowSplit {
   static constexpr int kLanes = kRowLanes<kChannels>;
   static constexpr int kGroupLanes = kChannels / kGroups / kLaneChannels;
   using Scales = Scale<StoredScale>;
+  /// By its own scale no value is beyond the largest, but where fp16 rounds or saturates the scale.
+  static constexpr bool kClamps = !Code::kSaturates && !(kMakesScales && kSameType<StoredScale, float>);
 
  public:
   static constexpr bool kHasScales = true;
@@ -173,7 +177,10 @@ class RowSplit {
     for (int half = 0; half < 2; ++half) {
       float four[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) four[i] = fminf(fmaxf(steps(values[4 * half + i]), -Code::kLargest), Code::kLargest);
+      for (int i = 0; i < 4; ++i) {
+        four[i] = steps(values[4 * half + i]);
+        if constexpr (kClamps) four[i] = fminf(fmaxf(four[i], -Code::kLargest), Code::kLargest);
+      }
       words[half] = Code::encode(four);
     }
   }

@@ -138,16 +138,17 @@ class PagedFetcher {
 
   __device__ __forceinline__ void look_up(int first) {
     const int token = first + lane_index() % kTileTokens;
-    row_ = nullptr;
-    if (token < length_) row_ = lane_index() < kTileTokens ? cache_.key(token) : cache_.value(token);
+    page_ = token < length_ ? cache_.page(token) : 0;
   }
 
   __device__ __forceinline__ void fetch(uint32 stage, int first) const {
     const int lane = recomputed(lane_index());
+    const int token = first + lane % kTileTokens;
+    const char* const row = lane < kTileTokens ? cache_.key(page_, token) : cache_.value(page_, token);
 #pragma unroll(kUnrolledPieces)
     for (int i = 0; i < kPieces; ++i) {
       const lanes::Place place = place_of(i, lane);
-      const char* const src = from_lane(row_, place.row) + place.byte;
+      const char* const src = from_lane(row, place.row) + place.byte;
       const bool valid = first + place.row % kTileTokens < length_;
       copy_async<plan::kCopyBytes>(stage + slot_of(i, lane), src, valid);  // access: cp.async of rows
     }
@@ -163,7 +164,7 @@ class PagedFetcher {
 
   const Cache& cache_;
   int length_;
-  const char* row_;
+  int page_;  // of the lane's row of the next tile
 };
 
 template <class Cache, bool kIsPaged>
@@ -188,6 +189,7 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
   // Scales that are a tensor of their own come by loads, in the time of one tile.
   Format::TileScales scales;
   Format::TileScales next_scales;
+  int page = 0;  // of the lane's row, where the scales are that are loaded next
   int fill = 0;
   int ahead = share.first;
   fetcher.look_up(token_of(ahead));
@@ -203,7 +205,9 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
     const int first = token_of(chunk);
     scales = next_scales;
     if (chunk + 1 >= share.first && chunk + 1 < share.last)
-      Format::fetch_scales(next_scales, cache, token_of(chunk + 1), length);
+      Format::fetch_scales(next_scales, cache, page, token_of(chunk + 1), length);
+    if (chunk + 2 >= share.first && chunk + 2 < share.last)
+      page = Format::look_up_scales(cache, token_of(chunk + 2), length);
     if (chunk >= share.first && first < length) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
       attend(query, stage, first, length, softmax, output, scales);

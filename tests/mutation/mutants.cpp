@@ -66,9 +66,10 @@ constexpr Mutant kMutants[] = {
      "const bool exists = token < length;", "const bool exists = true;", "are in no allocation", kNotRun},
     {"healthy_pages", "gqa_decode:kv=fp8_e4m3,cache=paged", "batch=2,context=101,page_size=7", "", "", "", "", kNotRun},
     {"pages_beyond_the_end", "gqa_decode:cache=paged", "batch=1,context=101,page_size=1", "sm80_gqa_decode.cuh",
-     "if (token < length_) row_ =", "row_ =", "are in no allocation", kNotRun},
+     "page_ = token < length_ ? cache_.page(token) : 0;", "page_ = cache_.page(token);", "are in no allocation",
+     kNotRun},
     {"page_that_is_none", "gqa_decode:cache=paged", "batch=1,context=101,page_size=16", "kv_paged.cuh",
-     "return {table_[index],", "return {table_[index] + 7,", "are in no allocation", kNotRun},
+     "return table_[quotient", "return 7 + table_[quotient", "are in no allocation", kNotRun},
 
     {"healthy_bulk", kBulk, kSplit, "", "", "", "", kNoMbarriers},
     {"bulk_not_waited_for", kBulk, kSplit, "sm90_gqa_decode.cuh", "wait_barrier(rings.full(place), place.parity);", ";",

@@ -78,9 +78,10 @@ TEST(GqaScales, StridesAreThoseOfWhatHasAScale) {
 
 TEST(GqaScales, AreNeededAndAlignedToTheirType) {
   auto arguments = made_up_arguments();
-  expect_refused("gqa_decode:kv=int8_split", arguments,
-                 "scales.value at 0x6002: the address is not a multiple of 4 bytes; align it, or ask for a smaller alignment "
-                 "in the descriptor");
+  expect_refused(
+      "gqa_decode:kv=int8_split", arguments,
+      "scales.value at 0x6002: the address is not a multiple of 4 bytes; align it, or ask for a smaller alignment "
+      "in the descriptor");
   arguments.scales.value = nullptr;
   expect_refused("gqa_decode:kv=int8_split", arguments, "scales.value = NULL: the tensor is needed");
   arguments.max_length = 0;
@@ -114,13 +115,11 @@ struct PagedCase {
   std::vector<float> scale = {0.5f};
   std::vector<std::int32_t> table = {2, 0};
   std::vector<std::int32_t> lengths = {3};
-  std::vector<Tensor> tensors = {{"query", "BF16", {1, 1, 64}, {}, query.data()},
-                                 {"key", "I8", {3, 2, 1, 64}, {}, keys.data()},
-                                 {"value", "I8", {3, 2, 1, 64}, {}, values.data()},
-                                 {"lengths", "I32", {1}, {}, lengths.data()},
-                                 {"key_scale", "F32", {}, {}, scale.data()},
-                                 {"value_scale", "F32", {1}, {}, scale.data()},
-                                 {"page_table", "I32", {1, 2}, {}, table.data()}};
+  std::vector<Tensor> tensors = {
+      {"query", "BF16", {1, 1, 64}, {}, query.data()},   {"key", "I8", {3, 2, 1, 64}, {}, keys.data()},
+      {"value", "I8", {3, 2, 1, 64}, {}, values.data()}, {"lengths", "I32", {1}, {}, lengths.data()},
+      {"key_scale", "F32", {}, {}, scale.data()},        {"value_scale", "F32", {1}, {}, scale.data()},
+      {"page_table", "I32", {1, 2}, {}, table.data()}};
   std::string text = "gqa_decode:head_dim=64,kv=int8_split,scales=tensor,cache=paged,output=fp16";
   std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, {}); }
 };
