@@ -9,7 +9,7 @@
 //
 // Bytes of a row and its value, head_dim 128: 512 read; written 512 (bf16, fp16), 264 (int8, fp8 with a scale each), 160 (int4_rows, 4 groups), 136 (1 group);
 // beside them 4 · rotary_dim of cosines and sines per token, which its heads share through the L1. Warp instructions for two
-// rows and their values, counted in PTX: 78 (bf16), 386 (int4_rows, 4 groups); docs/performance/kv_append.md has all.
+// rows and their values, counted in PTX: 80 (bf16), 331 (int8), 386 (int4_rows, 4 groups); docs/performance/kv_append.md has all.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, cvt), "Floating Point Instructions".
 #include "plan.cuh"

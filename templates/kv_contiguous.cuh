@@ -1,10 +1,11 @@
 // Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
 //
-// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose keys(first) and values(first)
-// describe the rows from a token that is a multiple of 16: the first row's address and the bytes from row to row; or, where
-// kIsPaged, whose page(token) is looked up a tile ahead, and key(page, token) and value(page, token) are the addresses of one
-// row. Rows at or beyond the sequence's length may not exist; the caller does not read them. key_scales(page, token) and
-// value_scales(page, token): where a row's scales are, where the number format has scales of their own.
+// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose key(page, token) and value(page, token) are
+// the addresses of rows, key_stride() and value_stride() the bytes from row to row; 32 bits, so that the address of a row is one
+// multiply-add. Where kIsPaged, page(token) is looked up a tile ahead, and rows are that far apart within a page only:
+// has_tiles_in_pages() says whether that holds for 16 tokens from a multiple of 16 on. Rows at or beyond the sequence's length may
+// not exist; the caller does not read them. key_scales(page, token) and value_scales(page, token): where a row's scales are, where
+// the number format has scales of their own. Family sm90 takes keys(first) and values(first) of a cache that is not paged.
 #pragma once
 
 #include "gqa_decode_arguments.h"
@@ -12,9 +13,10 @@
 
 namespace cubit {
 
+/// The rows from a token on.
 struct CacheRows {
   const char* first;
-  int stride;  // 32 bits, so that the address of a row is one multiply-add
+  int stride;
 
   __device__ __forceinline__ const char* row(int index) const { return first + static_cast<int64>(index) * stride; }
 };
@@ -39,12 +41,16 @@ class ContiguousCache {
     return cache;
   }
 
-  __device__ __forceinline__ CacheRows keys(int first) const {
-    return {key_ + static_cast<int64>(first) * key_stride_, key_stride_};
+  __device__ __forceinline__ const char* key(int, int token) const {
+    return key_ + static_cast<int64>(token) * key_stride_;
   }
-  __device__ __forceinline__ CacheRows values(int first) const {
-    return {value_ + static_cast<int64>(first) * value_stride_, value_stride_};
+  __device__ __forceinline__ const char* value(int, int token) const {
+    return value_ + static_cast<int64>(token) * value_stride_;
   }
+  __device__ __forceinline__ CacheRows keys(int first) const { return {key(0, first), key_stride_}; }
+  __device__ __forceinline__ CacheRows values(int first) const { return {value(0, first), value_stride_}; }
+  __device__ __forceinline__ int key_stride() const { return key_stride_; }
+  __device__ __forceinline__ int value_stride() const { return value_stride_; }
   __device__ __forceinline__ int page(int) const { return 0; }
   __device__ __forceinline__ const char* key_scales(int, int token) const {
     return key_scales_ + token * key_scale_stride_;

@@ -2,7 +2,7 @@
 // heads within a page is a matter of strides: NHD and HND are one kernel. A page number below a sequence's length must be one of
 // the cache's pages: it is not checked.
 //
-// Interface of an addressing role: see kv_contiguous.cuh; rows do not follow one another, so each is found by itself.
+// Interface of an addressing role: see kv_contiguous.cuh.
 #pragma once
 
 #include "divide_by.h"
@@ -31,6 +31,9 @@ class PagedCache {
     return static_cast<const char*>(args_.value) + page * args_.value_batch_stride +
            in_page(token) * static_cast<int64>(args_.value_token_stride) + kv_head_ * args_.value_head_stride;
   }
+  __device__ __forceinline__ int key_stride() const { return args_.key_token_stride; }
+  __device__ __forceinline__ int value_stride() const { return args_.value_token_stride; }
+  __device__ __forceinline__ bool has_tiles_in_pages() const { return args_.page_size.divisor % 16 == 0; }
   __device__ __forceinline__ const char* key_scales(int page, int token) const {
     return scales(args_.key_scales, args_.key_scale_strides, page, token);
   }

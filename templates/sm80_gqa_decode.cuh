@@ -57,7 +57,9 @@ constexpr __device__ int slot_of(int i, int lane) {
   return plan::kv_stage(place_of(i, lane).row, Format::stage_byte(place_of(i, lane).byte));
 }
 
-/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece.
+/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece. Of a paged cache
+/// a tile lies in one page, unless pages are no multiple of 16 tokens: then lane i finds row i of the stage, and gives its address
+/// to the lanes that copy its pieces.
 template <class Cache>
 class Fetcher {
  public:
@@ -73,12 +75,20 @@ class Fetcher {
   }
 
   /// Called once for each tile, before it is fetched, in the time of the tile before it.
-  __device__ __forceinline__ void look_up(int) {}
+  __device__ __forceinline__ void look_up(int first) {
+    if constexpr (Cache::kIsPaged) {
+      const int token = cache_.has_tiles_in_pages() ? first : first + lane_index() % kTileTokens;
+      page_ = token < length_ ? cache_.page(token) : 0;
+    }
+  }
 
   /// Starts the copies of tokens first … first + 15; rows at or beyond the length become zeros.
   __device__ __forceinline__ void fetch(uint32 stage, int first) const {
-    const char* keys = cache_.keys(first).first;
-    const char* values = cache_.values(first).first;
+    if constexpr (Cache::kIsPaged) {
+      if (!cache_.has_tiles_in_pages()) return fetch_rows(stage, first);
+    }
+    const char* const keys = cache_.key(page_, first);
+    const char* const values = cache_.value(page_, first);
     if (first + kTileTokens <= length_) {
       int lane = lane_index();
       if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
@@ -111,7 +121,27 @@ class Fetcher {
     int key;
     int value;
   };
-  __device__ __forceinline__ Strides strides() const { return {cache_.keys(0).stride, cache_.values(0).stride}; }
+  __device__ __forceinline__ Strides strides() const { return {cache_.key_stride(), cache_.value_stride()}; }
+
+  /// Of rows that may lie anywhere.
+  __device__ __forceinline__ void fetch_rows(uint32 stage, int first) const {
+    const int own = lane_index();
+    const int token = first + own % kTileTokens;
+    const char* const row = own < kTileTokens ? cache_.key(page_, token) : cache_.value(page_, token);
+#pragma unroll 1
+    for (int i = 0; i < kPieces; ++i) {
+      const lanes::Place place = place_of(i, lane_index());
+      const char* const src = from_lane(row, place.row) + place.byte;
+      const bool valid = first + place.row % kTileTokens < length_;
+      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane_index()), src, valid);  // access: cp.async of rows
+    }
+  }
+  static __device__ __forceinline__ const char* from_lane(const char* address, int lane) {
+    const uint64 bits = reinterpret_cast<uint64>(address);
+    const uint32 low = __shfl_sync(kFullWarp, static_cast<uint32>(bits), lane);
+    const uint32 high = __shfl_sync(kFullWarp, static_cast<uint32>(bits >> 32), lane);
+    return reinterpret_cast<const char*>(static_cast<uint64>(high) << 32 | low);
+  }
 
   /// A constant, but for a copy that takes both keys and values.
   static constexpr __device__ bool is_value(int i, lanes::Place place) {
@@ -126,61 +156,16 @@ class Fetcher {
 
   Cache cache_;
   int length_;
+  int page_ = 0;  // of the next tile, or of the lane's row of it
   int offsets_[plan::kKeepOffsets ? kPieces : 1];
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
-};
-
-/// Where rows are found one by one: lane i looks up row i of the stage, and gives it to the lanes that copy its pieces.
-template <class Cache>
-class PagedFetcher {
- public:
-  __device__ __forceinline__ PagedFetcher(const Cache& cache, int length) : cache_(cache), length_(length) {}
-
-  __device__ __forceinline__ void look_up(int first) {
-    const int token = first + lane_index() % kTileTokens;
-    page_ = token < length_ ? cache_.page(token) : 0;
-  }
-
-  __device__ __forceinline__ void fetch(uint32 stage, int first) const {
-    const int lane = recomputed(lane_index());
-    const int token = first + lane % kTileTokens;
-    const char* const row = lane < kTileTokens ? cache_.key(page_, token) : cache_.value(page_, token);
-#pragma unroll(kUnrolledPieces)
-    for (int i = 0; i < kPieces; ++i) {
-      const lanes::Place place = place_of(i, lane);
-      const char* const src = from_lane(row, place.row) + place.byte;
-      const bool valid = first + place.row % kTileTokens < length_;
-      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane), src, valid);  // access: cp.async of rows
-    }
-  }
-
- private:
-  static __device__ __forceinline__ const char* from_lane(const char* address, int lane) {
-    const uint64 bits = reinterpret_cast<uint64>(address);
-    const uint32 low = __shfl_sync(kFullWarp, static_cast<uint32>(bits), lane);
-    const uint32 high = __shfl_sync(kFullWarp, static_cast<uint32>(bits >> 32), lane);
-    return reinterpret_cast<const char*>(static_cast<uint64>(high) << 32 | low);
-  }
-
-  const Cache& cache_;
-  int length_;
-  int page_;  // of the lane's row of the next tile
-};
-
-template <class Cache, bool kIsPaged>
-struct FetcherOf {
-  using Type = Fetcher<Cache>;
-};
-template <class Cache>
-struct FetcherOf<Cache, true> {
-  using Type = PagedFetcher<Cache>;
 };
 
 /// One warp's part of chunks [share.first, share.last).
 __device__ __forceinline__ void walk(const Share& share, int length, const plan::Cache& cache,
                                      const Format::Query& query, uint32 stages, Softmax& softmax,
                                      Format::Accumulator& output) {
-  typename FetcherOf<plan::Cache, plan::Cache::kIsPaged>::Type fetcher(cache, length);
+  Fetcher<plan::Cache> fetcher(cache, length);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) { return chunk * kChunkTokens + warp * kTileTokens; };
 #pragma unroll

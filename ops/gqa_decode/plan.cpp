@@ -149,8 +149,7 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
   plan.counted_registers =
       std::min(count_registers(descriptor, plan.head_tiles(), copies), architecture.registers_per_thread);
-  plan.keep_offsets = descriptor.cache == KvAddressing::contiguous &&
-                      keeps_offsets(copies, count_registers(descriptor, plan.head_tiles(), 0));
+  plan.keep_offsets = keeps_offsets(copies, count_registers(descriptor, plan.head_tiles(), 0));
   plan.slot_period = slot_period(plan.stage, accesses.front());
   // A warp for each scheduler of an SM, or half as many where their stages do not fit.
   for (const int warps : {4, 2}) {

@@ -90,10 +90,6 @@ Decision split_decision(const Plan& plan) {
 }
 
 Decision offset_decision(const Plan& plan) {
-  if (plan.descriptor.cache == KvAddressing::paged) {
-    return {"cache", "paged: each lane looks up one row of a tile, in the time of the tile before",
-            "page size and order are arguments; a page's rows may lie anywhere"};
-  }
   if (plan.keep_offsets) {
     return {"copy offsets", "kept in registers",
             "fewer instructions per tile, and a register for each copy is at hand"};
@@ -176,6 +172,12 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
       block_decision(plan, architecture),
       split_decision(plan)};
   if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
+  if (descriptor.cache == KvAddressing::paged) {
+    report.decisions.push_back(
+        {"cache", "paged, looked up a tile ahead",
+         "a tile of 16 tokens lies in one page where pages are a multiple of that; else each lane finds "
+         "one row of it"});
+  }
   explain_conflicts(plan);
   const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";
   const char* const transposed = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
