@@ -52,6 +52,19 @@ Descriptor parse_fields(std::string_view text, const std::vector<Field<Descripto
   return descriptor;
 }
 
+template <class Descriptor>
+void append(std::vector<Field<Descriptor>>& fields, std::vector<Field<Descriptor>> more) {
+  for (auto& field : more) fields.push_back(std::move(field));
+}
+
+/// What `--help` lists.
+template <class Descriptor>
+std::vector<FieldHelp> help_of(const std::vector<Field<Descriptor>>& fields) {
+  std::vector<FieldHelp> help;
+  for (const auto& field : fields) help.push_back(field.help);
+  return help;
+}
+
 /// A field that holds one of a few numbers.
 template <class Descriptor>
 Field<Descriptor> number_field(FieldHelp help, int Descriptor::*member, std::vector<int> accepted) {

@@ -110,6 +110,10 @@ __device__ __forceinline__ void store_shared(uint32 address, float4 value) {
                : "memory");
 }
 
+__device__ __forceinline__ void store_shared(uint32 address, float2 value) {
+  asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(address), "f"(value.x), "f"(value.y) : "memory");
+}
+
 /// kWords words of read-only global memory, in the widest pieces that an alignment of kAlignment bytes allows.
 template <int kWords, int kAlignment>
 __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* src) {

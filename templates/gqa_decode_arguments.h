@@ -1,13 +1,14 @@
 // The one argument of the GQA decode kernels, shared by host and device: of family sm90 with tensor maps behind. Strides in bytes.
 #pragma once
 
+#include "divide_by.h"
 #include "even_share.h"
 
 namespace cubit {
 
 struct GqaDecodeArguments {
   const void* query;   // [batch, kv_heads * heads_per_kv, head_dim]
-  const void* key;     // [batch, tokens, kv_heads, row]
+  const void* key;     // [batch, tokens, kv_heads, row], or pages
   const void* value;   // as key
   const int* lengths;  // [batch], or null: every sequence has max_length tokens
   void* output;        // as query
@@ -45,6 +46,15 @@ struct GqaDecodeArguments {
   Divisor heads;          // spans * head groups
   Division division;      // where lengths is null, or splits are asked for; else only how many blocks there are at most
   Divisor units;          // of a sequence, where lengths is null or splits are asked for
+  // Where scales are tensors of their own; of one that all rows share, the strides are 0.
+  const char* key_scales;
+  const char* value_scales;
+  long long key_scale_strides[3];  // batch, token, KV head
+  long long value_scale_strides[3];
+  // Of a paged cache, in which a batch stride is that from page to page.
+  const int* page_table;        // [batch, pages of a sequence]
+  long long page_table_stride;  // from sequence to sequence, in numbers
+  DivideBy page_size;
 };
 
 }  // namespace cubit

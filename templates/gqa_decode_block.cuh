@@ -6,16 +6,19 @@
 //
 // Roles that the plan chooses, each a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
-//   plan::Format  number format (kv_rows16.cuh, kv_int4_rows.cuh); all functions are called by whole warps:
+//   plan::Format  number format (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh); all functions are called by whole warps:
 //     kHeadTiles                    tiles of 8 heads
 //     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with, and
 //                                   where one of them goes in a stage's row
 //     RawQuery, fetch_query(raw, first head, heads, stride)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
 //     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
-//     scores(query, stage, scores)  [head tile][accumulator element], in base 2
-//     ValueScales, load_value_scales(scales, stage)   what accumulate needs to know of a tile's values beforehand, and
-//                                   its `peak`: the largest factor of a weight, where kWeightsAreScaled
+//     TileScales, look_up_scales(cache, first, length), fetch_scales(scales, cache, page, first, length)   scales that are a tensor of their own, a tile ahead; and
+//                                   key_factor(args), scale_outputs(output, args) where all rows share one: kv_scales.cuh
+//     scores(query, stage, tile scales, scores)       [head tile][accumulator element], in base 2
+//     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know of a tile's values
+//                                   beforehand, and its `peak`: the largest factor of a weight, where kWeightsAreScaled;
+//                                   kAnyFactor: also where that is small
 //     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, factors)
 //     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
 #pragma once
@@ -32,7 +35,7 @@
 namespace cubit {
 
 using Format = plan::Format;
-using Softmax = OnlineSoftmax<Format::kHeadTiles>;
+using Softmax = OnlineSoftmax<Format::kHeadTiles, Format::kAnyFactor>;
 
 constexpr int kTileTokens = lanes::kTileRows;
 constexpr int kTileBytes = kTileTokens * plan::kKvStagePitch;     // from one tile to the next, of keys or of values
@@ -74,13 +77,14 @@ __device__ __forceinline__ void fetch_block_query(Format::RawQuery& raw, const G
 }
 
 /// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those at or beyond
-/// `length` are masked.
+/// `length` are masked. `tile_scales`: where a stage is one tile.
 __device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first, int length,
-                                       Softmax& softmax, Format::Accumulator& output) {
+                                       Softmax& softmax, Format::Accumulator& output,
+                                       const Format::TileScales& tile_scales = {}) {
   constexpr int kSteps = plan::kTilesPerStage;
   float scores[kSteps][Format::kHeadTiles][4];
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) Format::scores(query, stage + step * kTileBytes, scores[step]);
+  for (int step = 0; step < kSteps; ++step) Format::scores(query, stage + step * kTileBytes, tile_scales, scores[step]);
   if (first + kStageTokens > length) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) mask_scores(scores[step], first + step * kTileTokens, length);
@@ -90,14 +94,14 @@ __device__ __forceinline__ void attend(const Format::Query& query, uint32 stage,
   float peak = 0.f;
 #pragma unroll
   for (int step = kSteps - 1; step >= 0; --step) {
-    Format::load_value_scales(scales, stage + step * kTileBytes);
+    Format::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
     peak = maximum(peak, scales.peak);
   }
   softmax.weigh<Format::kWeightsAreScaled>(scores, peak,
                                            [&](const Softmax::Factors& factors) { Format::rescale(output, factors); });
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    if (step > 0) Format::load_value_scales(scales, stage + step * kTileBytes);
+    if (step > 0) Format::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
     Format::accumulate(output, softmax, stage + step * kTileBytes, scales, scores[step]);
   }
 }

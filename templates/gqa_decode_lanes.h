@@ -64,6 +64,11 @@ CUBIT_LANES Place rows16_values(int lane, int step) {
   return {kTileRows + lane % 8 + 8 * (lane / 16), 32 * step + 16 * (lane / 8 % 2)};
 }
 
+/// ldmatrix.x4 of bytes: rows 0-7 and 8-15 of 16 channels, then of the next 16.
+CUBIT_LANES Place byte_words(int lane, int pair, int first_row) {
+  return {first_row + lane % 16, 32 * pair + 16 * (lane / 16)};
+}
+
 /// ldmatrix.x4 of packed words: rows 0-7 and 8-15 of matrix `matrix`, then of the next.
 CUBIT_LANES Place int4_words(int lane, int matrix, int words_start, int first_row) {
   return {first_row + lane % 16, words_start + 16 * (matrix + lane / 16)};
@@ -94,6 +99,9 @@ CUBIT_LANES int accumulator_head(int lane, int tile, int i) { return 8 * tile + 
 
 /// Rows16: the channel of element i of block `step`.
 CUBIT_LANES int rows16_channel(int lane, int step, int i) { return 16 * step + 8 * (i / 2) + lane / 4; }
+
+/// RowsOfBytes: the first of the two channels of step `step` that a lane holds.
+CUBIT_LANES int byte_channel(int lane, int step) { return 16 * step + 2 * (lane / 4); }
 
 /// Int4Rows: the first of the four channels of matrix `matrix` that a lane holds.
 CUBIT_LANES int int4_channel(int lane, int matrix) { return 32 * matrix + 4 * (lane / 4); }

@@ -7,9 +7,9 @@
 // computed once for both, and both loads are under way before the position is known. Rows beyond the last repeat it and store
 // nothing, so that all lanes of a warp shuffle.
 //
-// Bytes of a row and its value, head_dim 128: 512 read; written 512 (bf16, fp16), 160 (int4_rows, 4 groups), 136 (1 group);
+// Bytes of a row and its value, head_dim 128: 512 read; written 512 (bf16, fp16), 264 (int8, fp8 with a scale each), 160 (int4_rows, 4 groups), 136 (1 group);
 // beside them 4 · rotary_dim of cosines and sines per token, which its heads share through the L1. Warp instructions for two
-// rows and their values, counted in PTX: 78 (bf16), 386 (int4_rows, 4 groups); docs/performance/kv_append.md has all.
+// rows and their values, counted in PTX: 80 (bf16), 331 (int8), 386 (int4_rows, 4 groups); docs/performance/kv_append.md has all.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, cvt), "Floating Point Instructions".
 #include "plan.cuh"
@@ -35,17 +35,17 @@ __device__ __forceinline__ int64 position_of(const KvAppendArguments& args, RowP
 }
 
 template <class KeyRotary>
-__device__ __forceinline__ void store_key(const KvAppendArguments& args, const CacheRow& row, int64 position, int lane,
-                                          const uint32 (&key)[4], bool stored) {
+__device__ __forceinline__ void store_key(const KvAppendArguments& args, char* row, char* scales, int64 position,
+                                          int lane, const uint32 (&key)[4], bool exists, bool stored) {
   if constexpr (kSameType<KeyRotary, NoRotary>) {
-    plan::Format::template store<plan::Input>(row.key, lane, key, stored);
+    plan::Format::template store<plan::Input>(row, scales, lane, key, stored);
   } else {
     float turned[kLaneChannels];
     widen<plan::Input>(turned, key);
     KeyRotary::template turn<plan::Input, kLanes>(turned, key, lane, args.rotary_lanes,
                                                   args.cosines + position * args.rotary_stride,
-                                                  args.sines + position * args.rotary_stride, row.exists);
-    plan::Format::store(row.key, lane, turned, stored);
+                                                  args.sines + position * args.rotary_stride, exists);
+    plan::Format::store(row, scales, lane, turned, stored);
   }
 }
 
@@ -65,8 +65,17 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads) kv_append(const __g
   }
 
   const int64 position = position_of(args, place);
-  const CacheRow row = plan::Rows::find(args.cache, place.sequence, position, place.head);
-  const bool stored = index < args.rows && row.exists && has_channels;
-  store_key<plan::KeyRotary>(args, row, position, lane, key, stored);
-  plan::Format::template store<plan::Input>(row.value, lane, value, stored);
+  const KvCacheArguments& cache = args.cache;
+  const CachePlace found = plan::Rows::find(cache, place.sequence, position);
+  const bool stored = index < args.rows && found.exists && has_channels;
+  char* key_scales = nullptr;
+  char* value_scales = nullptr;
+  if constexpr (plan::Format::kHasScales) {
+    key_scales = found.row(cache.key_scales, cache.key_scale_strides, place.head);
+    value_scales = found.row(cache.value_scales, cache.value_scale_strides, place.head);
+  }
+  store_key<plan::KeyRotary>(args, found.row(cache.key, cache.key_strides, place.head), key_scales, position, lane, key,
+                             found.exists, stored);
+  char* const value_row = found.row(cache.value, cache.value_strides, place.head);
+  plan::Format::template store<plan::Input>(value_row, value_scales, lane, value, stored);
 }

@@ -1,16 +1,9 @@
 // A KV cache as a kernel's argument, shared by host and device. Strides in bytes.
 #pragma once
 
-namespace cubit {
+#include "divide_by.h"
 
-/// Division by a number that the host knows: for dividends below 2^31, floor(dividend / divisor) =
-/// dividend * multiplier >> shift with multiplier = ceil(2^shift / divisor) and shift = 31 + ceil(log2(divisor)).
-/// Granlund and Montgomery, "Division by Invariant Integers using Multiplication", theorem 4.2.
-struct DivideBy {
-  unsigned divisor;
-  unsigned multiplier;
-  int shift;
-};
+namespace cubit {
 
 struct KvCacheArguments {
   char* key;
@@ -24,6 +17,11 @@ struct KvCacheArguments {
   const int* page_table;        // [batch, pages of a sequence]
   long long page_table_stride;  // from sequence to sequence, in numbers
   DivideBy page_size;
+  // Where scales are tensors of their own: of one that all rows share, the strides are 0.
+  char* key_scales;
+  char* value_scales;
+  long long key_scale_strides[3];
+  long long value_scale_strides[3];
 };
 
 }  // namespace cubit

@@ -1,8 +1,11 @@
 // Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
 //
-// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose keys(first) and values(first)
-// describe the rows from a token that is a multiple of 16: the first row's address and the bytes from row to row. Rows at
-// or beyond the sequence's length may not exist; the caller does not read them.
+// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose key(page, token) and value(page, token) are
+// the addresses of rows, key_stride() and value_stride() the bytes from row to row; 32 bits, so that the address of a row is one
+// multiply-add. Where kIsPaged, page(token) is looked up a tile ahead, and rows are that far apart within a page only:
+// has_tiles_in_pages() says whether that holds for 16 tokens from a multiple of 16 on. Rows at or beyond the sequence's length may
+// not exist; the caller does not read them. key_scales(page, token) and value_scales(page, token): where a row's scales are, where
+// the number format has scales of their own. Family sm90 takes keys(first) and values(first) of a cache that is not paged.
 #pragma once
 
 #include "gqa_decode_arguments.h"
@@ -10,15 +13,18 @@
 
 namespace cubit {
 
+/// The rows from a token on.
 struct CacheRows {
   const char* first;
-  int stride;  // 32 bits, so that the address of a row is one multiply-add
+  int stride;
 
   __device__ __forceinline__ const char* row(int index) const { return first + static_cast<int64>(index) * stride; }
 };
 
 class ContiguousCache {
  public:
+  static constexpr bool kIsPaged = false;
+
   static __device__ __forceinline__ ContiguousCache rows(const GqaDecodeArguments& args, int batch, int kv_head) {
     ContiguousCache cache;
     cache.key_ =
@@ -27,14 +33,30 @@ class ContiguousCache {
                            kv_head * args.value_head_stride);
     cache.key_stride_ = args.key_token_stride;
     cache.value_stride_ = args.value_token_stride;
+    cache.key_scales_ = args.key_scales + batch * args.key_scale_strides[0] + kv_head * args.key_scale_strides[2];
+    cache.value_scales_ =
+        args.value_scales + batch * args.value_scale_strides[0] + kv_head * args.value_scale_strides[2];
+    cache.key_scale_stride_ = args.key_scale_strides[1];
+    cache.value_scale_stride_ = args.value_scale_strides[1];
     return cache;
   }
 
-  __device__ __forceinline__ CacheRows keys(int first) const {
-    return {key_ + static_cast<int64>(first) * key_stride_, key_stride_};
+  __device__ __forceinline__ const char* key(int, int token) const {
+    return key_ + static_cast<int64>(token) * key_stride_;
   }
-  __device__ __forceinline__ CacheRows values(int first) const {
-    return {value_ + static_cast<int64>(first) * value_stride_, value_stride_};
+  __device__ __forceinline__ const char* value(int, int token) const {
+    return value_ + static_cast<int64>(token) * value_stride_;
+  }
+  __device__ __forceinline__ CacheRows keys(int first) const { return {key(0, first), key_stride_}; }
+  __device__ __forceinline__ CacheRows values(int first) const { return {value(0, first), value_stride_}; }
+  __device__ __forceinline__ int key_stride() const { return key_stride_; }
+  __device__ __forceinline__ int value_stride() const { return value_stride_; }
+  __device__ __forceinline__ int page(int) const { return 0; }
+  __device__ __forceinline__ const char* key_scales(int, int token) const {
+    return key_scales_ + token * key_scale_stride_;
+  }
+  __device__ __forceinline__ const char* value_scales(int, int token) const {
+    return value_scales_ + token * value_scale_stride_;
   }
 
  private:
@@ -42,6 +64,11 @@ class ContiguousCache {
   const char* value_;
   int key_stride_;
   int value_stride_;
+  // Of number formats that have them.
+  const char* key_scales_;
+  const char* value_scales_;
+  int64 key_scale_stride_;
+  int64 value_scale_stride_;
 };
 
 }  // namespace cubit

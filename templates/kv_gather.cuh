@@ -4,7 +4,7 @@
 //   block | rows 0, 1 of warp 0 | rows 2, 3 of warp 1 | …      head_dim 128: 16 lanes, each 8 channels of key and value
 //
 // A row is (sequence, token, KV head), its key and its value in the same lanes. Bytes of a row and its value, head_dim 128:
-// written 512; read 512 (bf16, fp16), 160 (int4_rows, 4 groups), 136 (1 group).
+// written 512; read 512 (bf16, fp16), 264 (int8, fp8 with a scale each), 160 (int4_rows, 4 groups), 136 (1 group).
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, cvt), "Floating Point Instructions".
 #include "plan.cuh"
@@ -25,13 +25,21 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads)
   const int64 first = args.from == nullptr ? 0 : args.from[place.sequence];
   const int64 position = first + place.token;
   if (first < 0 || (args.to != nullptr && position >= args.to[place.sequence])) return;
-  const CacheRow row = plan::Rows::find(args.cache, place.sequence, position, place.head);
-  if (!row.exists) return;
+  const KvCacheArguments& cache = args.cache;
+  const CachePlace found = plan::Rows::find(cache, place.sequence, position);
+  if (!found.exists) return;
+  const char* key_scales = nullptr;
+  const char* value_scales = nullptr;
+  if constexpr (plan::Format::kHasScales) {
+    key_scales = found.row(cache.key_scales, cache.key_scale_strides, place.head);
+    value_scales = found.row(cache.value_scales, cache.value_scale_strides, place.head);
+  }
 
   uint32 key[4];
   uint32 value[4];
-  plan::Format::template load<plan::Output>(key, row.key, lane);
-  plan::Format::template load<plan::Output>(value, row.value, lane);
+  plan::Format::template load<plan::Output>(key, found.row(cache.key, cache.key_strides, place.head), key_scales, lane);
+  plan::Format::template load<plan::Output>(value, found.row(cache.value, cache.value_strides, place.head),
+                                            value_scales, lane);
   store_global(const_cast<char*>(strided_row(args.key, args.key_strides, place)) + 16 * lane, key);
   store_global(const_cast<char*>(strided_row(args.value, args.value_strides, place)) + 16 * lane, value);
 }

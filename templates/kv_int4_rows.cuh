@@ -18,6 +18,7 @@
 
 #include "copies.cuh"
 #include "gqa_decode_lanes.h"
+#include "kv_scales.cuh"
 #include "mma.cuh"
 #include "online_softmax.cuh"
 #include "query_scale.cuh"
@@ -26,7 +27,7 @@
 namespace cubit {
 
 template <class QueryElement, int kHeadDim, int kGroups, int kHeads, int kAlignment, int (*kAddress)(int, int)>
-struct Int4Rows {
+struct Int4Rows : WithoutScales {
   static constexpr int kTileRows = lanes::kTileRows;
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
   static constexpr int kMatrices = kHeadDim / 32;
@@ -124,7 +125,8 @@ struct Int4Rows {
     }
   }
 
-  static __device__ __forceinline__ void scores(const Query& query, uint32 stage, float (&scores)[kHeadTiles][4]) {
+  static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales&,
+                                                float (&scores)[kHeadTiles][4]) {
     const int lane = lane_index();
     shift_scores(query, stage, scores);
     uint32 pairs[2][kGroups];       // (scale, shift) of rows r and r + 8
@@ -206,7 +208,7 @@ struct Int4Rows {
     }
   }
 
-  static __device__ __forceinline__ void load_value_scales(ValueScales& scales, uint32 stage) {
+  static __device__ __forceinline__ void load_value_scales(ValueScales& scales, uint32 stage, const TileScales&) {
     load_headers(scales.pairs, stage, kTileRows);  // access: loads of value scales
     uint32 peaks = 0;
 #pragma unroll

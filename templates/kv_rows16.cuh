@@ -8,6 +8,7 @@
 
 #include "copies.cuh"
 #include "gqa_decode_lanes.h"
+#include "kv_scales.cuh"
 #include "mma.cuh"
 #include "online_softmax.cuh"
 #include "query_scale.cuh"
@@ -17,7 +18,7 @@ namespace cubit {
 
 /// kAddress(row, byte): offset of a byte in a stage.
 template <class QueryElement, class Element, int kHeadDim, int kHeads, int (*kAddress)(int, int)>
-struct Rows16 {
+struct Rows16 : WithoutScales {
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr int kHeaderBytes = 0;
@@ -94,7 +95,8 @@ struct Rows16 {
     }
   }
 
-  static __device__ __forceinline__ void scores(const Query& query, uint32 stage, float (&scores)[kHeadTiles][4]) {
+  static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales&,
+                                                float (&scores)[kHeadTiles][4]) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
@@ -166,7 +168,7 @@ struct Rows16 {
     }
   }
 
-  static __device__ __forceinline__ void load_value_scales(ValueScales&, uint32) {}
+  static __device__ __forceinline__ void load_value_scales(ValueScales&, uint32, const TileScales&) {}
 
   static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
 #pragma unroll

@@ -12,7 +12,9 @@
 
 namespace cubit {
 
-template <int kHeadTiles>
+/// kAnyFactor: factors may be small as well: weights are as large as they allow, so that products are far from the subnormals
+/// of fp16.
+template <int kHeadTiles, bool kAnyFactor = false>
 class OnlineSoftmax {
  public:
   /// One factor per head: [head tile][head of the pair].
@@ -83,14 +85,15 @@ class OnlineSoftmax {
   __device__ __forceinline__ float sum(int tile, int head) const { return sum_[tile][head]; }
 
  private:
-  /// For factors above the limit: weights become smaller, so that their products stay below 2^15.
+  /// For factors above the limit: weights become smaller (with the first, of any size), so that their products stay below 2^15.
   __device__ __forceinline__ void lower_ceiling(float peak) {
 #pragma unroll
     for (int distance = 1; distance < kWarpSize; distance *= 2) {
       peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, distance));
     }
     if (peak <= factor_limit_) return;
-    const int exponent = exponent_of(peak) + 1;
+    constexpr int kLeast = -64;  // beyond which weights would leave the range of float
+    const int exponent = (kAnyFactor ? max(exponent_of(peak), kLeast) : exponent_of(peak)) + 1;
     factor_limit_ = power_of_two(exponent);
     bits_ = kWeightBits + kFactorBits - static_cast<float>(exponent);
   }
@@ -123,7 +126,7 @@ class OnlineSoftmax {
   }
 
   float bits_ = kWeightBits;
-  float factor_limit_ = 8.f;  // 2^kFactorBits
+  float factor_limit_ = kAnyFactor ? 0.f : 8.f;  // 2^kFactorBits
   float reference_[kHeadTiles][2];
   float sum_[kHeadTiles][2];
 };

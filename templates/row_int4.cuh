@@ -12,30 +12,11 @@
 // of which a division is two. Interface: see row_16bit.cuh.
 #pragma once
 
+#include "quotient.cuh"
 #include "row_lanes.cuh"
 #include "types.cuh"
 
 namespace cubit {
-
-/// x / divisor in two instructions: a product with the divisor's reciprocal, which is kept in two parts. Rounded to a whole
-/// number it is what the rounded quotient is, wherever divides_by_reciprocal(divisor): tests/ops tries every quotient from
-/// 0 to 15 that is near enough to a half for the two to differ. By 15 it is the rounded quotient of any x.
-class Reciprocal {
- public:
-  __device__ __forceinline__ explicit Reciprocal(float divisor)
-      : nearest_(1.f / divisor), rest_(__fmul_rn(__fmaf_rn(-divisor, nearest_, 1.f), nearest_)) {}
-  __device__ __forceinline__ float operator()(float x) const { return __fmaf_rn(x, nearest_, __fmul_rn(x, rest_)); }
-
- private:
-  float nearest_;
-  float rest_;
-};
-
-/// Not where the second part would be subnormal, nor where the fraction is all ones: its reciprocal is the one that ends
-/// farthest from a float, and a half times 1 + 2^-24 comes out as a half.
-__device__ __forceinline__ bool divides_by_reciprocal(float divisor) {
-  return divisor < 0x1p60f && (__float_as_uint(divisor) & 0x7fffffu) != 0x7fffffu;
-}
 
 /// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed elsewhere,
 /// for the divisor is at least the group's width.
@@ -52,14 +33,17 @@ class RowInt4 {
   static_assert(kChannels % (16 * kGroups) == 0);
 
  public:
+  static constexpr bool kHasScales = false;
+
   template <class Source>
-  static __device__ __forceinline__ void store(char* row, int lane, const uint32 (&words)[4], bool stored) {
+  static __device__ __forceinline__ void store(char* row, char*, int lane, const uint32 (&words)[4], bool stored) {
     float values[kLaneChannels];
     widen<Source>(values, words);
-    store(row, lane, values, stored);
+    store(row, nullptr, lane, values, stored);
   }
 
-  static __device__ __forceinline__ void store(char* row, int lane, const float (&values)[kLaneChannels], bool stored) {
+  static __device__ __forceinline__ void store(char* row, char*, int lane, const float (&values)[kLaneChannels],
+                                               bool stored) {
     const Range range = range_of_group(values, lane);
     const float width = range.highest - range.lowest;
     const float divisor = width + 1e-8f;
@@ -80,7 +64,7 @@ class RowInt4 {
   }
 
   template <class Result>
-  static __device__ __forceinline__ void load(uint32 (&words)[4], const char* row, int lane) {
+  static __device__ __forceinline__ void load(uint32 (&words)[4], const char* row, const char*, int lane) {
     uint32 pair[1];
     uint32 word[1];
     load_global<1, 4>(pair, row + 4 * (lane / kGroupLanes));
@@ -126,34 +110,10 @@ class RowInt4 {
       range.lowest = fminf(range.lowest, values[i]);
       range.highest = fmaxf(range.highest, values[i]);
     }
-    range = (kGroupLanes & (kGroupLanes - 1)) == 0 ? by_halves(range) : by_first_lane(range, lane);
+    range.lowest = over_group<kLanes, kGroupLanes>(range.lowest, lane, [](float a, float b) { return fminf(a, b); });
+    range.highest = over_group<kLanes, kGroupLanes>(range.highest, lane, [](float a, float b) { return fmaxf(a, b); });
     range.lowest += 0.f;  // -0 becomes +0
     return range;
-  }
-
-  /// Of 2, 4, 8 … lanes: each ends with the range of all.
-  static __device__ __forceinline__ Range by_halves(Range range) {
-#pragma unroll
-    for (int distance = kGroupLanes / 2; distance > 0; distance /= 2) {
-      range.lowest = fminf(range.lowest, __shfl_xor_sync(kFullWarp, range.lowest, distance, kLanes));
-      range.highest = fmaxf(range.highest, __shfl_xor_sync(kFullWarp, range.highest, distance, kLanes));
-    }
-    return range;
-  }
-
-  /// Of any other number: the first lane gathers the range, and gives it to all.
-  static __device__ __forceinline__ Range by_first_lane(Range range, int lane) {
-    const int first = lane / kGroupLanes * kGroupLanes;
-#pragma unroll
-    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-      if (distance >= kGroupLanes) continue;
-      const float lowest = __shfl_sync(kFullWarp, range.lowest, lane + distance, kLanes);
-      const float highest = __shfl_sync(kFullWarp, range.highest, lane + distance, kLanes);
-      if (lane - first + distance >= kGroupLanes) continue;
-      range.lowest = fminf(range.lowest, lowest);
-      range.highest = fmaxf(range.highest, highest);
-    }
-    return {__shfl_sync(kFullWarp, range.lowest, first, kLanes), __shfl_sync(kFullWarp, range.highest, first, kLanes)};
   }
 };
 

@@ -16,10 +16,6 @@ inline constexpr int kRowLanes = kChannels <= 64    ? 8
                                  : kChannels <= 128 ? 16
                                                     : 32;
 
-__device__ __forceinline__ uint32 quotient(uint32 dividend, DivideBy by) {
-  return static_cast<uint32>(static_cast<uint64>(dividend) * by.multiplier >> by.shift);
-}
-
 /// Row number `index` of [batch, tokens, kv_heads].
 struct RowPlace {
   int sequence;
@@ -35,6 +31,26 @@ __device__ __forceinline__ RowPlace row_place(uint32 index, DivideBy tokens, Div
 
 __device__ __forceinline__ const char* strided_row(const char* data, const long long (&strides)[3], RowPlace place) {
   return data + place.sequence * strides[0] + place.token * strides[1] + place.head * strides[2];
+}
+
+/// combine() over the kGroupLanes lanes of a group, for each of them. All lanes of a warp call it together.
+template <int kLanes, int kGroupLanes, class Combine>
+__device__ __forceinline__ float over_group(float value, int lane, Combine combine) {
+  if constexpr ((kGroupLanes & (kGroupLanes - 1)) == 0) {
+#pragma unroll
+    for (int distance = kGroupLanes / 2; distance > 0; distance /= 2)
+      value = combine(value, __shfl_xor_sync(kFullWarp, value, distance, kLanes));
+    return value;
+  } else {  // the first lane gathers, and gives the result to all
+    const int first = lane / kGroupLanes * kGroupLanes;
+#pragma unroll
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+      if (distance >= kGroupLanes) continue;
+      const float other = __shfl_sync(kFullWarp, value, lane + distance, kLanes);
+      if (lane - first + distance < kGroupLanes) value = combine(value, other);
+    }
+    return __shfl_sync(kFullWarp, value, first, kLanes);
+  }
 }
 
 /// The pairs of 16-bit values in `words` as floats.

@@ -1,7 +1,7 @@
-// Addressing of single rows: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
+// Addressing of single rows: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values, and likewise for
+// their scales.
 //
-// Interface of an addressing role: find(cache, sequence, position, head), for any position at all, gives the rows' addresses
-// and whether they exist.
+// Interface of an addressing role: find(cache, sequence, position), for any position at all, gives the place of a token's rows.
 #pragma once
 
 #include "kv_cache_arguments.h"
@@ -9,19 +9,20 @@
 
 namespace cubit {
 
-struct CacheRow {
-  char* key;
-  char* value;
+/// Of a token: what the first two strides of a tensor count, and whether it is there.
+struct CachePlace {
+  int64 outer;  // sequence, or page
+  int64 inner;  // token, within a page
   bool exists;
+
+  __device__ __forceinline__ char* row(char* data, const long long (&strides)[3], int head) const {
+    return data + outer * strides[0] + inner * strides[1] + head * strides[2];
+  }
 };
 
 struct ContiguousRows {
-  static __device__ __forceinline__ CacheRow find(const KvCacheArguments& cache, int sequence, int64 position,
-                                                  int head) {
-    return {cache.key + sequence * cache.key_strides[0] + position * cache.key_strides[1] + head * cache.key_strides[2],
-            cache.value + sequence * cache.value_strides[0] + position * cache.value_strides[1] +
-                head * cache.value_strides[2],
-            position >= 0 && position < cache.max_length};
+  static __device__ __forceinline__ CachePlace find(const KvCacheArguments& cache, int sequence, int64 position) {
+    return {sequence, position, position >= 0 && position < cache.max_length};
   }
 };
 

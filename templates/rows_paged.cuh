@@ -12,17 +12,13 @@
 namespace cubit {
 
 struct PagedRows {
-  static __device__ __forceinline__ CacheRow find(const KvCacheArguments& cache, int sequence, int64 position,
-                                                  int head) {
-    if (position < 0 || position >= cache.max_length) return {cache.key, cache.value, false};
+  static __device__ __forceinline__ CachePlace find(const KvCacheArguments& cache, int sequence, int64 position) {
+    if (position < 0 || position >= cache.max_length) return {0, 0, false};
     const uint32 token = static_cast<uint32>(position);
     const uint32 index = quotient(token, cache.page_size);
     const int64 in_page = token - index * cache.page_size.divisor;
     const int64 page = cache.page_table[sequence * cache.page_table_stride + index];
-    return {
-        cache.key + page * cache.key_strides[0] + in_page * cache.key_strides[1] + head * cache.key_strides[2],
-        cache.value + page * cache.value_strides[0] + in_page * cache.value_strides[1] + head * cache.value_strides[2],
-        page >= 0 && page < cache.pages};
+    return {page, in_page, page >= 0 && page < cache.pages};
   }
 };
 

@@ -46,10 +46,24 @@ namespace cubit {
 
 constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 
-/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece.
+/// Pieces of a row, and copies per lane of a tile. Copy i of a lane: which piece, and where it goes in a stage.
+constexpr int kPieces = Format::kRowBytes / plan::kCopyBytes;
+static_assert(Format::kRowBytes % plan::kCopyBytes == 0);
+constexpr int kUnrolledPieces = kPieces <= 24 ? kPieces : 8;  // narrow copies of wide rows would fill registers
+constexpr __device__ lanes::Place place_of(int i, int lane) {
+  return lanes::copied_piece(i, lane, Format::kHeaderBytes, Format::kRowBytes, plan::kCopyBytes);
+}
+constexpr __device__ int slot_of(int i, int lane) {
+  return plan::kv_stage(place_of(i, lane).row, Format::stage_byte(place_of(i, lane).byte));
+}
+
+/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece. Of a paged cache
+/// a tile lies in one page, unless pages are no multiple of 16 tokens: then lane i finds row i of the stage, and gives its address
+/// to the lanes that copy its pieces.
+template <class Cache>
 class Fetcher {
  public:
-  __device__ __forceinline__ Fetcher(const plan::Cache& cache, int length) : cache_(cache), length_(length) {
+  __device__ __forceinline__ Fetcher(const Cache& cache, int length) : cache_(cache), length_(length) {
     if constexpr (plan::kKeepOffsets) {
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) offsets_[i] = offset(place_of(i, lane_index()), strides());
@@ -60,10 +74,21 @@ class Fetcher {
     }
   }
 
+  /// Called once for each tile, before it is fetched, in the time of the tile before it.
+  __device__ __forceinline__ void look_up(int first) {
+    if constexpr (Cache::kIsPaged) {
+      const int token = cache_.has_tiles_in_pages() ? first : first + lane_index() % kTileTokens;
+      page_ = token < length_ ? cache_.page(token) : 0;
+    }
+  }
+
   /// Starts the copies of tokens first … first + 15; rows at or beyond the length become zeros.
   __device__ __forceinline__ void fetch(uint32 stage, int first) const {
-    const char* keys = cache_.keys(first).first;
-    const char* values = cache_.values(first).first;
+    if constexpr (Cache::kIsPaged) {
+      if (!cache_.has_tiles_in_pages()) return fetch_rows(stage, first);
+    }
+    const char* const keys = cache_.key(page_, first);
+    const char* const values = cache_.value(page_, first);
     if (first + kTileTokens <= length_) {
       int lane = lane_index();
       if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
@@ -89,11 +114,6 @@ class Fetcher {
   }
 
  private:
-  static_assert(Format::kRowBytes % plan::kCopyBytes == 0);
-  static constexpr int kPieces = Format::kRowBytes / plan::kCopyBytes;  // of a row, and per lane of a tile
-  static constexpr int kUnrolledPieces =
-      kPieces <= 24 ? kPieces : 8;  // narrow copies of wide rows would fill registers
-
   // More would fill registers; where rows are padded and not swizzled, the compiler finds the constants itself.
   static constexpr bool kKeepSlots = plan::kSlotPeriod <= 4;
 
@@ -101,15 +121,28 @@ class Fetcher {
     int key;
     int value;
   };
-  __device__ __forceinline__ Strides strides() const { return {cache_.keys(0).stride, cache_.values(0).stride}; }
+  __device__ __forceinline__ Strides strides() const { return {cache_.key_stride(), cache_.value_stride()}; }
 
-  static constexpr __device__ lanes::Place place_of(int i, int lane) {
-    return lanes::copied_piece(i, lane, Format::kHeaderBytes, Format::kRowBytes, plan::kCopyBytes);
+  /// Of rows that may lie anywhere.
+  __device__ __forceinline__ void fetch_rows(uint32 stage, int first) const {
+    const int own = lane_index();
+    const int token = first + own % kTileTokens;
+    const char* const row = own < kTileTokens ? cache_.key(page_, token) : cache_.value(page_, token);
+#pragma unroll 1
+    for (int i = 0; i < kPieces; ++i) {
+      const lanes::Place place = place_of(i, lane_index());
+      const char* const src = from_lane(row, place.row) + place.byte;
+      const bool valid = first + place.row % kTileTokens < length_;
+      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane_index()), src, valid);  // access: cp.async of rows
+    }
   }
-  /// Where a piece goes in a stage.
-  static constexpr __device__ int slot_of(int i, int lane) {
-    return plan::kv_stage(place_of(i, lane).row, Format::stage_byte(place_of(i, lane).byte));
+  static __device__ __forceinline__ const char* from_lane(const char* address, int lane) {
+    const uint64 bits = reinterpret_cast<uint64>(address);
+    const uint32 low = __shfl_sync(kFullWarp, static_cast<uint32>(bits), lane);
+    const uint32 high = __shfl_sync(kFullWarp, static_cast<uint32>(bits >> 32), lane);
+    return reinterpret_cast<const char*>(static_cast<uint64>(high) << 32 | low);
   }
+
   /// A constant, but for a copy that takes both keys and values.
   static constexpr __device__ bool is_value(int i, lanes::Place place) {
     if (place_of(i, 0).row >= kTileTokens) return true;
@@ -121,8 +154,9 @@ class Fetcher {
     return place.row % kTileTokens * (place.row >= kTileTokens ? stride.value : stride.key) + place.byte;
   }
 
-  plan::Cache cache_;
+  Cache cache_;
   int length_;
+  int page_ = 0;  // of the next tile, or of the lane's row of it
   int offsets_[plan::kKeepOffsets ? kPieces : 1];
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
@@ -131,26 +165,37 @@ class Fetcher {
 __device__ __forceinline__ void walk(const Share& share, int length, const plan::Cache& cache,
                                      const Format::Query& query, uint32 stages, Softmax& softmax,
                                      Format::Accumulator& output) {
-  const Fetcher fetcher(cache, length);
+  Fetcher<plan::Cache> fetcher(cache, length);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) { return chunk * kChunkTokens + warp * kTileTokens; };
 #pragma unroll
   for (int stage = 0; stage < plan::kStages; ++stage) Format::clear_padding(stages + stage * kStageBytes);
   // One loop fills and drains the ring: tile `ahead` is fetched while tile `ahead - (kStages - 1)` is used.
+  // Scales that are a tensor of their own come by loads, in the time of one tile.
+  Format::TileScales scales;
+  Format::TileScales next_scales;
+  int page = 0;  // of the lane's row, where the scales are that are loaded next
   int fill = 0;
   int ahead = share.first;
+  fetcher.look_up(token_of(ahead));
   do {  // at least once, so that nothing needs a value from before the loop
     wait_copies<plan::kStages - 2>();
     __syncwarp();
     if (ahead < share.last) fetcher.fetch(stages + fill * kStageBytes, token_of(ahead));
     commit_copies();
+    if (ahead + 1 < share.last) fetcher.look_up(token_of(ahead + 1));
 
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
     const int chunk = ahead - (plan::kStages - 1);
     const int first = token_of(chunk);
+    scales = next_scales;
+    if (chunk + 1 >= share.first && chunk + 1 < share.last)
+      Format::fetch_scales(next_scales, cache, page, token_of(chunk + 1), length);
+    if (chunk + 2 >= share.first && chunk + 2 < share.last)
+      page = Format::look_up_scales(cache, token_of(chunk + 2), length);
     if (chunk >= share.first && first < length) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, first, length, softmax, output);
+      attend(query, stage, first, length, softmax, output, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   wait_copies<0>();
@@ -182,12 +227,13 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     Format::Query query;
     Format::RawQuery raw;
     fetch_block_query(raw, args, batch, kv_head, head_group);
-    Format::load_query(query, raw, args.scale_log2);
+    Format::load_query(query, raw, args.scale_log2 * Format::key_factor(args));
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
     walk(share, length, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
          output);
   }
   softmax.finish();
+  Format::scale_outputs(output, args);
 
   __syncthreads();  // warps write where others' stages were
   const WarpResults results = results_in(shared);

@@ -42,6 +42,11 @@ struct Pair<Half> {
     asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b & 0x7fff7fffu));
     return a;
   }
+  static __device__ __forceinline__ uint32 difference(uint32 a, uint32 b) {
+    uint32 result;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+  }
   /// Both of `pair` times the low one of `factors`.
   static __device__ __forceinline__ uint32 multiply_by_low(uint32 pair, uint32 factors) {
     uint32 result;

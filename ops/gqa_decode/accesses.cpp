@@ -16,9 +16,7 @@ using MaybeByte = std::optional<TileByte>;
 
 TileByte byte_at(lanes::Place place) { return {place.row, place.byte}; }
 
-int header_bytes(const GqaDecode& descriptor) {
-  return descriptor.kv == KvFormat::int4_rows ? 4 * descriptor.groups : 0;
-}
+int header_bytes(const GqaDecode& descriptor) { return kv_cache::format_of(descriptor).header_bytes(); }
 
 int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
 
@@ -63,6 +61,16 @@ void add_rows16(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) 
                       [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_keys(lane, step)); }});
   accesses.push_back({"ldmatrix.x4.trans of values", AccessKind::ldmatrix, 16, steps,
                       [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_values(lane, step)); }});
+}
+
+/// RowsOfBytes::scores and RowsOfBytes::accumulate.
+void add_bytes(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
+  const int pairs = descriptor.head_dim / 32;
+  accesses.push_back({"ldmatrix.x4 of keys", AccessKind::ldmatrix, 16, pairs,
+                      [](int pair, int lane) -> MaybeByte { return byte_at(lanes::byte_words(lane, pair, 0)); }});
+  accesses.push_back(
+      {"ldmatrix.x4.trans of values", AccessKind::ldmatrix, 16, pairs,
+       [](int pair, int lane) -> MaybeByte { return byte_at(lanes::byte_words(lane, pair, lanes::kTileRows)); }});
 }
 
 /// Two matrices of 32 channels at a time, and the last alone where their number is odd.
@@ -128,6 +136,8 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   std::vector<TileAccess> accesses;
   if (descriptor.kv == KvFormat::int4_rows) {
     add_int4_rows(descriptor, accesses);
+  } else if (has_scales(descriptor.kv)) {
+    add_bytes(descriptor, accesses);
   } else {
     add_rows16(descriptor, accesses);
   }
@@ -183,22 +193,24 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
   const int heads = plan.heads_per_block;
   const int tiles = plan.head_tiles();
   const int quads = descriptor.head_dim / 4;
-  const bool int4 = descriptor.kv == KvFormat::int4_rows;
   const codegen::TileLayout outputs{warps * heads, 4 * descriptor.head_dim, merge_pitch(descriptor), {}};
   const auto head_of = [heads](int tile, int i, int lane) {
     const int head = lanes::accumulator_head(lane, tile, i);
     return head < heads ? std::optional<int>(head) : std::nullopt;
   };
-  // Rows16::store: one float per lane; Int4Rows::store: four neighbouring channels.
-  const int steps = int4 ? descriptor.head_dim / 32 : descriptor.head_dim / 16;
-  const int elements = int4 ? 2 : 4;
-  const TileAccess stores{"stores of warps' outputs", AccessKind::store, int4 ? 16 : 4, tiles * elements * steps,
+  // Rows16::store: one float per lane; RowsOfBytes::store two neighbouring channels, Int4Rows::store four.
+  const int channels = descriptor.kv == KvFormat::int4_rows ? 4 : has_scales(descriptor.kv) ? 2 : 1;
+  const int steps = descriptor.head_dim / (channels == 4 ? 32 : 16);
+  const int elements = channels == 1 ? 4 : 2;
+  const TileAccess stores{"stores of warps' outputs", AccessKind::store, 4 * channels, tiles * elements * steps,
                           [=](int instance, int lane) -> MaybeByte {
                             const int i = instance / steps % elements;
                             const auto head = head_of(instance / steps / elements, i & 1, lane);
                             if (!head) return std::nullopt;
-                            const int channel = int4 ? lanes::int4_channel(lane, instance % steps)
-                                                     : lanes::rows16_channel(lane, instance % steps, i);
+                            const int step = instance % steps;
+                            const int channel = channels == 4   ? lanes::int4_channel(lane, step)
+                                                : channels == 2 ? lanes::byte_channel(lane, step)
+                                                                : lanes::rows16_channel(lane, step, i);
                             return TileByte{*head, 4 * channel};
                           }};
   const int items = heads * quads;

@@ -9,6 +9,8 @@ namespace {
 /// Rows of 68 bytes are only 4-byte aligned where they are not padded.
 constexpr const char* kOneGroup = "kv=int4_rows,alignment=4";
 constexpr const char* kFourGroups = "kv=int4_rows,groups=4";
+constexpr const char* kSignedBytes = "kv=int8_split";
+constexpr const char* kFp8 = "kv=fp8_e4m3";
 
 std::string descriptor(int heads_per_kv, std::string_view format = {}) {
   std::string fields = heads_per_kv == 1 ? "" : fmt::format("heads_per_kv={}", heads_per_kv);
@@ -26,13 +28,18 @@ struct Cell {
   int batch;
   double bf16;         ///< microseconds of the best peer measured
   double four_groups;  ///< microseconds
-  double share;        ///< of four groups
+  double share;        ///< of four groups, and of formats of one byte
+  double fp8;          ///< microseconds of the best peer measured
 };
 
 /// Batches of sequences of one length with one KV head. One group reads fewer bytes than four, so it shall not be slower.
 void add_batches(std::vector<BenchCase>& cases) {
-  constexpr Cell kCells[] = {{8, 0, 6, 0},           {32, 37.7, 13.2, 0.83}, {64, 67.4, 22.5, 0.89},
-                             {128, 121.8, 41, 0.93}, {256, 236.5, 77, 0.96}, {512, 469.5, 152, 0.96}};
+  constexpr Cell kCells[] = {{8, 0, 6, 0, 0},
+                             {32, 37.7, 13.2, 0.83, 31.1},
+                             {64, 67.4, 22.5, 0.89, 47.7},
+                             {128, 121.8, 41, 0.93, 77},
+                             {256, 236.5, 77, 0.96, 150.4},
+                             {512, 469.5, 152, 0.96, 308.1}};
   const std::string group = "query [B, 1, 8, 128], one KV head, T = 8192";
   const auto add = [&](const Cell& cell, std::string_view format, double microseconds, double share) {
     cases.push_back({group, fmt::format("B={}", cell.batch), descriptor(8, format), sizes(cell.batch, 8192, 1),
@@ -41,6 +48,15 @@ void add_batches(std::vector<BenchCase>& cases) {
   for (const Cell& cell : kCells) add(cell, {}, cell.bf16, 0);
   for (const Cell& cell : kCells) add(cell, kFourGroups, cell.four_groups, cell.share);
   for (const Cell& cell : kCells) add(cell, kOneGroup, cell.four_groups, 0);
+  for (const Cell& cell : kCells) add(cell, kSignedBytes, 0, cell.share);
+  for (const Cell& cell : kCells) add(cell, kFp8, cell.fp8, cell.share);
+  // Pages of 16 tokens, which shall be within 5% of one tensor.
+  for (const std::string_view format :
+       {"cache=paged", "kv=int4_rows,groups=4,cache=paged", "kv=fp8_e4m3,cache=paged"}) {
+    for (const Cell& cell : kCells) {
+      if (cell.batch == 64 || cell.batch == 128 || cell.batch == 512) add(cell, format, 0, 0);
+    }
+  }
 }
 
 void add_many_heads(std::vector<BenchCase>& cases) {

@@ -17,26 +17,28 @@ std::vector<int> one_to(int last) {
 
 std::vector<Field<GqaDecode>> make_fields() {
   const std::vector<std::pair<std::string_view, Element>> elements = {{"bf16", Element::bf16}, {"fp16", Element::fp16}};
-  return {
+  std::vector<Field<GqaDecode>> table = {
       number_field<GqaDecode>({"head_dim", "64, 96, 128, 192, 256", "128", "channels per head"}, &GqaDecode::head_dim,
                               {64, 96, 128, 192, 256}),
       number_field<GqaDecode>({"heads_per_kv", "1 to 64", "1", "query heads that share one KV head"},
                               &GqaDecode::heads_per_kv, one_to(64)),
-      word_field<GqaDecode, KvFormat>(
-          {"kv", "bf16, fp16, int4_rows", "bf16", "format of the KV cache"}, &GqaDecode::kv,
-          {{"bf16", KvFormat::bf16}, {"fp16", KvFormat::fp16}, {"int4_rows", KvFormat::int4_rows}}),
-      number_field<GqaDecode>({"groups", "1, 2, 4, 8", "1",
-                               "quantisation groups per row (int4_rows only), of a multiple of 16 channels each"},
-                              &GqaDecode::groups, {1, 2, 4, 8}),
-      word_field<GqaDecode, Element>({"query", "bf16, fp16", "bf16", "type of the query"}, &GqaDecode::query, elements),
-      word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
-                                     &GqaDecode::output, elements),
-      number_field<GqaDecode>({"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
-                              &GqaDecode::alignment, {16, 8, 4}),
-      word_field<GqaDecode, Family>(
-          {"family", "auto, sm80, sm90", "auto", "kernel family; auto is the architecture's own"}, &GqaDecode::family,
-          {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
   };
+  append(table, kv_cache::format_fields<GqaDecode>());
+  append(table,
+         {
+             word_field<GqaDecode, Element>({"query", "bf16, fp16", "bf16", "type of the query"}, &GqaDecode::query,
+                                            elements),
+             word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
+                                            &GqaDecode::output, elements),
+             kv_cache::addressing_field<GqaDecode>(),
+             number_field<GqaDecode>(
+                 {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
+                 &GqaDecode::alignment, {16, 8, 4}),
+             word_field<GqaDecode, Family>(
+                 {"family", "auto, sm80, sm90", "auto", "kernel family; auto is the architecture's own"},
+                 &GqaDecode::family, {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
+         });
+  return table;
 }
 
 [[noreturn]] void reject(const GqaDecode& descriptor, std::string rule, std::string remedy) {
@@ -56,23 +58,15 @@ GqaDecode parse(std::string_view text) {
   bool output_given = false;
   for (const auto& [name, value] : split_fields(text)) {
     output_given = output_given || name == "output";
-    if (name == "groups" && descriptor.kv != KvFormat::int4_rows) {
-      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                    "the field groups applies to kv=int4_rows only", "leave groups out or ask for kv=int4_rows");
-    }
   }
+  kv_cache::validate_given_fields(kv_cache::format_of(descriptor), text);
   if (!output_given) descriptor.output = descriptor.query;
   validate(descriptor);
   return descriptor;
 }
 
 void validate(const GqaDecode& descriptor) {
-  if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim % (16 * descriptor.groups) != 0) {
-    reject(descriptor,
-           fmt::format("{} channels in {} groups are {} per group, not a multiple of 16", descriptor.head_dim,
-                       descriptor.groups, descriptor.head_dim / descriptor.groups),
-           fmt::format("at most {} groups for this head_dim", std::gcd(descriptor.head_dim / 16, 8)));
-  }
+  kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
   if (descriptor.family == Family::sm90) {
     const std::string why = why_not_bulk_copies(descriptor);
     if (!why.empty()) reject(descriptor, "family=sm90 copies rows in bulk: " + why, "family=sm80, or leave family out");
@@ -80,18 +74,12 @@ void validate(const GqaDecode& descriptor) {
 }
 
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {
+  if (has_scales(descriptor.kv)) return "it does not read scales that are a tensor of their own";
+  if (descriptor.cache == KvAddressing::paged)
+    return "boxes are of rows that follow one another, and pages have theirs anywhere";
   if (descriptor.alignment < 16) return "every pointer and stride must be a multiple of 16 bytes";
   if (descriptor.row_bytes() % 16 == 0) return "";
   return fmt::format("rows must be a multiple of 16 bytes, and these are {}", descriptor.row_bytes());
 }
-
-std::string_view element_type(Element element) { return element == Element::bf16 ? "BF16" : "F16"; }
-
-std::string_view cache_type(const GqaDecode& descriptor) {
-  if (descriptor.kv == KvFormat::int4_rows) return "U8";
-  return descriptor.kv == KvFormat::bf16 ? "BF16" : "F16";
-}
-
-int cache_element_bytes(const GqaDecode& descriptor) { return descriptor.kv == KvFormat::int4_rows ? 1 : 2; }
 
 }  // namespace cubit::ops::gqa_decode

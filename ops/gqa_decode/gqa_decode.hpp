@@ -3,11 +3,14 @@
 
 #include <cubit/gqa_decode.hpp>
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
 #include "codegen/tile_layout.hpp"
+#include "ops/element/element.hpp"
 #include "ops/fields.hpp"
+#include "ops/kv_cache/row_format.hpp"
 #include "ops/operator.hpp"
 #include "templates/even_share.h"
 
@@ -28,10 +31,6 @@ void validate(const GqaDecode& descriptor);
 
 /// Why no bulk copy can move the descriptor's rows; empty if one can. PTX ISA, "cp.async.bulk": 16-byte units.
 std::string why_not_bulk_copies(const GqaDecode& descriptor);
-
-std::string_view element_type(Element element);            ///< "BF16", as safetensors spells it
-std::string_view cache_type(const GqaDecode& descriptor);  ///< "BF16", "F16" or "U8"
-int cache_element_bytes(const GqaDecode& descriptor);
 
 /// Everything that is decided before a batch is known.
 struct Plan {
@@ -72,7 +71,7 @@ struct Plan {
   static constexpr int kSegments = 4;
   int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
   int scratch_bytes() const { return (4 * (2 * (warps + copy_warps) + 7 + 7 * kSegments) + 15) / 16 * 16; }
-  int row_header_bytes() const { return descriptor.kv == KvFormat::int4_rows ? 4 * descriptor.groups : 0; }
+  kv_cache::RowFormat format() const { return kv_cache::format_of(descriptor); }
 };
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
@@ -128,11 +127,6 @@ std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, cons
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
               const runtime::DeviceFacts& device);
 
-/// int4_rows, per group of head_dim / groups channels, as the format is defined: see reference.cpp.
-void quantise_int4_row(const float* src, int head_dim, int groups, std::uint8_t* dst);
-/// One cache row as doubles.
-void dequantise_row(const GqaDecode& descriptor, const void* src, double* dst);
-
 /// The table of docs/performance/gqa_decode.md.
 std::vector<BenchCase> bench_cases();
 
@@ -145,11 +139,13 @@ struct ReferenceHead {
   std::vector<double> contributions;  ///< sum over tokens of weight · |value|
   double lse = 0;
 };
-ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const char* key, const char* value,
-                             std::int64_t row_stride, int length, double softmax_scale);
-
-double to_double(Element element, std::uint16_t bits);
-std::uint16_t from_float(Element element, float value);  ///< nearest even
+/// Rows of one KV head: of a token its row, and where the format has scales of their own its scales.
+struct HeadRows {
+  std::function<const char*(int token)> row;
+  std::function<const char*(int token)> scales = [](int) { return nullptr; };
+};
+ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
+                             const HeadRows& values, int length, double softmax_scale);
 
 }  // namespace gqa_decode
 }  // namespace cubit::ops

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/kv_cache/kv_cache.hpp"
 #include "templates/gqa_decode_arguments.h"
 
 namespace cubit::ops::gqa_decode {
@@ -52,7 +53,7 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_pointer(arguments.key != nullptr || arguments.max_length == 0, "key");
   require_pointer(arguments.value != nullptr || arguments.max_length == 0, "value");
   check_softmax_scale(arguments.softmax_scale);
-  const int cache_bytes = cache_element_bytes(descriptor);
+  const int cache_bytes = kv_cache::format_of(descriptor).element_bytes();
   // The kernels keep the bytes from token to token in 32 bits, times 16 rows.
   const std::int64_t most = (1 << 27) / cache_bytes - 1;
   require_argument(arguments.key_strides[1] >= 0 && arguments.key_strides[1] <= most, "key_strides[1] (token)",
@@ -64,13 +65,24 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_alignment("key", arguments.key, arguments.key_strides, 3, cache_bytes, descriptor.alignment, kSmaller);
   require_alignment("value", arguments.value, arguments.value_strides, 3, cache_bytes, descriptor.alignment, kSmaller);
   require_alignment("output", arguments.output, arguments.output_strides, 2, 2, descriptor.alignment, kSmaller);
+  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.max_length > 0);
+  const bool paged = descriptor.cache == KvAddressing::paged;
+  if (paged) {
+    require_argument(arguments.page_size >= 1 && arguments.page_size <= 256, "page_size", "it must be from 1 to 256",
+                     arguments.page_size);
+    require_pointer(arguments.page_table != nullptr || arguments.max_length == 0, "page_table");
+    require_alignment("page_table", arguments.page_table, &arguments.page_table_stride, 1, 4, 4);
+  } else {
+    require_argument(arguments.page_size == 0, "page_size", "it must be 0, for the descriptor has cache=contiguous",
+                     arguments.page_size);
+  }
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
 }
 
 GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
   const GqaDecode& descriptor = plan.descriptor;
-  const int cache_bytes = cache_element_bytes(descriptor);
+  const int cache_bytes = kv_cache::format_of(descriptor).element_bytes();
   GqaDecodeArguments result;
   result.query = arguments.query;
   result.key = arguments.key;
@@ -109,6 +121,14 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.warp_step_log2 = split.boxes > 1 ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divisor(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divisor(std::max(split.units, 1));
+  const kv_cache::RowFormat format = plan.format();
+  result.key_scales = static_cast<const char*>(arguments.scales.key);
+  result.value_scales = static_cast<const char*>(arguments.scales.value);
+  kv_cache::copy_scale_strides(format, result.key_scale_strides, arguments.scales.key_strides);
+  kv_cache::copy_scale_strides(format, result.value_scale_strides, arguments.scales.value_strides);
+  result.page_table = arguments.page_table;
+  result.page_table_stride = arguments.page_table_stride;
+  result.page_size = kv_cache::divide_by(std::max(arguments.page_size, 1));
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
   return result;
 }
@@ -119,7 +139,7 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
                           const std::int64_t (&strides)[3]) {
   constexpr int kElement = 8;
   const int part = 16 << plan.stage.swizzle.bits;
-  const int cache_bytes = cache_element_bytes(plan.descriptor);
+  const int cache_bytes = plan.format().element_bytes();
   const int tokens_per_row = split.boxes > 1 ? 1 : plan.warps / split.span;
   const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
   const auto size = [](int count) { return static_cast<std::uint64_t>(count); };

@@ -32,22 +32,30 @@ class GqaDecodeOperator final : public Operator {
   std::string_view summary() const override {
     return "attention of one new token per sequence over a KV cache, grouped query heads";
   }
-  std::vector<FieldHelp> fields() const override {
-    std::vector<FieldHelp> help;
-    for (const auto& field : gqa_decode::fields()) help.push_back(field.help);
-    return help;
-  }
+  std::vector<FieldHelp> fields() const override { return help_of(gqa_decode::fields()); }
   std::string tensors_help() const override {
     return "query [batch, query heads, head_dim] BF16 or F16\n"
-           "key, value [batch, tokens, kv_heads, row] BF16, F16, or U8 rows for int4_rows\n"
+           "key, value [batch, tokens, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or F8_E5M2\n"
+           "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, tokens, "
+           "kv_heads] "
+           "where scales=head, with groups behind where scales=group, [batch, tokens] where scales=token, one number "
+           "where "
+           "scales=tensor\n"
            "lengths [batch] I32 (optional)\n"
+           "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
+           "kv_heads, "
+           "row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "output [batch, query heads, head_dim]\n"
            "lse [batch, query heads] F32 (where lse=1)\n"
-           "numbers: softmax_scale (default 1 / sqrt(head_dim)), lse (0 or 1); for tuning splits";
+           "numbers: softmax_scale (default 1 / sqrt(head_dim)), lse (0 or 1); where cache=paged max_length and hnd (0 "
+           "or "
+           "1); for tuning splits";
   }
   std::string random_help() const override {
     return "batch, context (tokens), kv_heads, ragged (1: log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
-           "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), splits";
+           "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), page_size and hnd "
+           "(where "
+           "cache=paged), splits";
   }
   std::vector<BenchCase> bench_cases() const override { return gqa_decode::bench_cases(); }
   std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }

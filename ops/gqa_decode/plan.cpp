@@ -86,8 +86,10 @@ int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   const int outputs = descriptor.head_dim / 4;
   const bool two_terms = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::fp16;
   const int query = descriptor.head_dim / 8 * (two_terms ? 2 : 1);
-  // Shifts, sums and headers; or the second term of bf16 weights.
-  const int format = descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4;
+  // Shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.
+  const bool scaled = has_scales(descriptor.kv) && descriptor.scales != KvScales::tensor;
+  const int format =
+      descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4 + (scaled ? 4 * descriptor.groups : 0);
   const int per_tile = outputs + query + format + 12;  // 12: scores, references, sums, factors
   return (kAddressesAndTemporaries + copies + head_tiles * per_tile + 7) / 8 * 8;
 }
@@ -137,7 +139,7 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
 /// The widest copy that the caller's alignment and the format's parts allow.
 int choose_copy_bytes(const Plan& plan) {
   return std::gcd(plan.descriptor.alignment,
-                  std::gcd(16, std::gcd(plan.row_header_bytes(), plan.descriptor.row_bytes())));
+                  std::gcd(16, std::gcd(plan.format().header_bytes(), plan.descriptor.row_bytes())));
 }
 
 void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
@@ -218,7 +220,10 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.stages = 0;
 }
 
-std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
+std::string_view operand_type(KvFormat kv) {
+  if (kv == KvFormat::int8_split) return "cubit::Int8Operand";
+  return kv == KvFormat::fp8_e4m3 ? "cubit::E4m3Operand" : "cubit::E5m2Operand";
+}
 
 }  // namespace
 
@@ -243,7 +248,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const GqaDecode& descriptor = plan.descriptor;
   const bool int4 = descriptor.kv == KvFormat::int4_rows;
   codegen::PlanHeader header(descriptor.text());
-  header.include(int4 ? "kv_int4_rows.cuh" : "kv_rows16.cuh").include("kv_contiguous.cuh").include("types.cuh");
+  header.include(int4 ? "kv_int4_rows.cuh" : has_scales(descriptor.kv) ? "kv_bytes.cuh" : "kv_rows16.cuh");
+  const bool paged = descriptor.cache == KvAddressing::paged;
+  header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("types.cuh");
   if (plan.family == Family::sm90) header.include("warp_rows.cuh");
   header.constant("kHeadDim", descriptor.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
@@ -274,7 +281,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   header.layout("kv_stage", plan.stage)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))
-      .alias("Cache", "cubit::ContiguousCache");
+      .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache");
   // Where the bytes of a warp's rows are.
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {
@@ -285,8 +292,16 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.constant("kGroups", descriptor.groups)
         .alias("Format",
                fmt::format("cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, {}>", place));
+  } else if (has_scales(descriptor.kv)) {
+    header.constant("kGroups", descriptor.scales == KvScales::tensor ? 0 : descriptor.groups)
+        .alias("Operand", operand_type(descriptor.kv))
+        .alias("StoredScale", descriptor.scale_type == ScaleType::fp32 ? "float" : "cubit::Half")
+        .alias("Format",
+               fmt::format("cubit::RowsOfBytes<Query, Operand, StoredScale, kHeadDim, kGroups, kHeadsPerBlock, "
+                           "kAlignment, {}>",
+                           place));
   } else {
-    header.alias("Element", descriptor.kv == KvFormat::bf16 ? "cubit::Bfloat16" : "cubit::Half")
+    header.alias("Element", device_type(plan.format().element()))
         .alias("Format", fmt::format("cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, {}>", place));
   }
   return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,

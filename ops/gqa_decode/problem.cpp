@@ -37,26 +37,6 @@ void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions
   reject(fmt::format("tensor {}", shape_text(tensor)), fmt::format("it must have the dimensions {}", dimensions));
 }
 
-void check_cache(const Tensor& cache, const GqaDecode& descriptor, std::int64_t batch) {
-  require_type(cache, cache_type(descriptor), descriptor);
-  require_rank(cache, 4, "[batch, tokens, kv_heads, row]");
-  const int row = descriptor.row_bytes() / cache_element_bytes(descriptor);
-  if (cache.shape[3] != row) {
-    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("its rows have {} elements", cache.shape[3]),
-           fmt::format("{} wants rows of {}", descriptor.text(), row));
-  }
-  if (cache.shape[0] != batch) {
-    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("query has a batch of {}", batch));
-  }
-  if (cache.shape[2] < 1) reject(fmt::format("tensor {}", shape_text(cache)), "there must be at least one KV head");
-  const std::int64_t row_stride = descriptor.row_bytes();
-  if (row_stride % descriptor.alignment != 0) {
-    reject(fmt::format("tensor {}", shape_text(cache)),
-           fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", row_stride, descriptor.alignment),
-           fmt::format("ask for alignment={} in the descriptor", std::gcd<std::int64_t>(row_stride, 16)));
-  }
-}
-
 void check_lengths(const Tensor& lengths, std::int64_t batch, std::int64_t tokens) {
   if (lengths.type != "I32") reject(fmt::format("tensor lengths of type {}", lengths.type), "it must be I32");
   require_rank(lengths, 1, "[batch]");
@@ -86,7 +66,12 @@ double quotient(double difference, double scale) {
 
 LaunchNumbers::LaunchNumbers(const GqaDecode& descriptor) : softmax_scale(1 / std::sqrt(descriptor.head_dim)) {}
 
-bool LaunchNumbers::set(std::string_view name, double value) {
+std::string LaunchNumbers::names(KvAddressing addressing) {
+  if (addressing == KvAddressing::contiguous) return "softmax_scale, lse, splits";
+  return "softmax_scale, lse, splits, " + kv_cache::CacheNumbers::names(addressing);
+}
+
+bool LaunchNumbers::set(KvAddressing addressing, std::string_view name, double value) {
   const auto whole = [&](std::int32_t& number) {
     if (value != std::floor(value) || std::fabs(value) > std::numeric_limits<std::int32_t>::max()) {
       reject(fmt::format("{} = {}", name, value), "it is not a whole number");
@@ -100,7 +85,7 @@ bool LaunchNumbers::set(std::string_view name, double value) {
   } else if (name == "splits") {
     whole(splits);
   } else {
-    return false;
+    return addressing == KvAddressing::paged && cache.set(addressing, name, value);
   }
   return true;
 }
@@ -117,17 +102,75 @@ GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const L
   if (numbers_.with_lse) outputs_.push_back({"lse", "F32", {batch(), query_heads()}, {query_heads(), 1}, nullptr});
 }
 
-void GqaProblem::check() const {
+const Tensor* GqaProblem::find(std::string_view name) const {
+  const auto found =
+      std::find_if(inputs_.begin(), inputs_.end(), [&](const Tensor& tensor) { return tensor.name == name; });
+  return found == inputs_.end() ? nullptr : &*found;
+}
+
+void GqaProblem::check_scales() const {
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+  for (const char* name : kv_cache::kScaleNames) {
+    const Tensor* tensor = find(name);
+    if (format.has_scales() && tensor != nullptr) {
+      kv_cache::require_scales(format, shape_, *tensor);
+    } else if (format.has_scales()) {
+      reject(fmt::format("tensors without {}", name), fmt::format("{} needs its scales", descriptor_.text()),
+             fmt::format("give {} {} {}", name, shape_.scale_dimensions(format), format.scale_element()));
+    } else if (tensor != nullptr) {
+      reject(fmt::format("tensor {}", name),
+             fmt::format("a cache of {} has no scales of their own", text_of(descriptor_.kv)),
+             "leave it out, or ask for kv=int8_split, fp8_e4m3 or fp8_e5m2");
+    }
+  }
+}
+
+void GqaProblem::check_cache(const Tensor& cache) const {
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+  require_type(cache, format.type(), descriptor_);
+  if (cache.shape.size() == 4 && cache.shape[3] != format.row_elements()) {
+    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("its rows have {} elements", cache.shape[3]),
+           fmt::format("{} wants rows of {}", descriptor_.text(), format.row_elements()));
+  }
+  if (!shape_.is_paged() && cache.shape.size() == 4 && cache.shape[0] != batch())
+    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("query has a batch of {}", batch()));
+  if (shape_.kv_heads < 1) reject(fmt::format("tensor {}", shape_text(cache)), "there must be at least one KV head");
+  kv_cache::require_shape(cache, shape_.shape(format), shape_.dimensions());
+  if (format.row_bytes() % descriptor_.alignment == 0) return;
+  reject(fmt::format("tensor {}", shape_text(cache)),
+         fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", format.row_bytes(),
+                     descriptor_.alignment),
+         fmt::format("ask for alignment={} in the descriptor", std::gcd(format.row_bytes(), 16)));
+}
+
+/// A launch does not look: tokens of a sequence are in pages of the cache.
+void GqaProblem::check_pages() const {
+  if (!shape_.is_paged()) return;
+  for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
+    for (std::int64_t token = 0; token < length(sequence); token += shape_.page_size) {
+      if (shape_.row(sequence, token, 0) >= 0) continue;
+      const std::int64_t column = token / shape_.page_size;
+      reject(fmt::format("page_table[{}, {}] = {}", sequence, column, shape_.table[sequence * shape_.columns + column]),
+             fmt::format("the sequence has {} tokens, and the cache {} pages", length(sequence), shape_.pages),
+             fmt::format("accepted there: 0 to {}", shape_.pages - 1));
+    }
+  }
+}
+
+void GqaProblem::check() {
   require_type(query(), element_type(descriptor_.query), descriptor_);
   require_rank(query(), 3, "[batch, query heads, head_dim]");
   if (query().shape[2] != descriptor_.head_dim) {
     reject(fmt::format("tensor {}", shape_text(query())), fmt::format("head_dim is {}", descriptor_.head_dim));
   }
-  check_cache(key(), descriptor_, batch());
-  check_cache(value(), descriptor_, batch());
-  if (key().shape != value().shape) {
-    reject(fmt::format("tensors {} and {}", shape_text(key()), shape_text(value())), "key and value differ in shape");
-  }
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+  const bool heads_outside = numbers_.cache.heads_outside;
+  require_type(key(), format.type(), descriptor_);
+  require_rank(key(), 4, "[batch, tokens, kv_heads, row], or pages where cache=paged");
+  shape_ = kv_cache::cache_shape(descriptor_.cache, numbers_.cache, batch(), key().shape[heads_outside ? 1 : 2], &key(),
+                                 find("page_table"), 0);
+  check_cache(key());
+  check_cache(value());
   if (query_heads() != kv_heads() * descriptor_.heads_per_kv) {
     const bool multiple = query_heads() % kv_heads() == 0;
     reject(fmt::format("{} query heads and {} KV heads", query_heads(), kv_heads()),
@@ -137,6 +180,8 @@ void GqaProblem::check() const {
   }
   if (tokens() > std::numeric_limits<std::int32_t>::max() - 4096) reject(shape_text(key()), "too many tokens");
   if (lengths() != nullptr) check_lengths(*lengths(), batch(), tokens());
+  check_pages();
+  check_scales();
   check_softmax_scale(numbers_.softmax_scale);
 }
 
@@ -154,7 +199,12 @@ std::size_t GqaProblem::cached_rows() const {
 std::size_t GqaProblem::bytes_read() const {
   std::size_t bytes = 2 * cached_rows() * descriptor_.row_bytes() + query().bytes();
   if (lengths() != nullptr) bytes += lengths()->bytes();
-  return bytes;
+  if (!has_scales(descriptor_.kv)) return bytes;
+  const std::size_t rows = cached_rows();
+  const std::size_t scales = descriptor_.scales == KvScales::tensor  ? 1
+                             : descriptor_.scales == KvScales::token ? rows / kv_heads()
+                                                                     : rows * descriptor_.groups;
+  return bytes + 2 * scales * kv_cache::format_of(descriptor_).scale_bytes();
 }
 
 std::size_t GqaProblem::bytes_written() const {
@@ -173,20 +223,29 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
     reject(fmt::format("{} device addresses", device_data.size()),
            fmt::format("this problem has {} inputs and {} outputs", inputs_.size(), outputs_.size()));
   }
-  const int row = descriptor_.row_bytes() / cache_element_bytes(descriptor_);
   cubit_gqa_decode_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.query = device_data[0];
   arguments.key = device_data[1];
   arguments.value = device_data[2];
-  arguments.lengths = lengths() == nullptr ? nullptr : static_cast<const std::int32_t*>(device_data[3]);
+  const auto address = [&](const char* name) -> void* {
+    const Tensor* tensor = find(name);
+    return tensor == nullptr ? nullptr : device_data[tensor - inputs_.data()];
+  };
+  arguments.lengths = static_cast<const std::int32_t*>(address("lengths"));
+  arguments.scales = shape_.scale_arguments(kv_cache::format_of(descriptor_));
+  arguments.scales.key = address(kv_cache::kScaleNames[0]);
+  arguments.scales.value = address(kv_cache::kScaleNames[1]);
   arguments.output = device_data[inputs_.size()];
   arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
   arguments.query_strides[0] = arguments.output_strides[0] = query_heads() * descriptor_.head_dim;
   arguments.query_strides[1] = arguments.output_strides[1] = descriptor_.head_dim;
-  arguments.key_strides[0] = arguments.value_strides[0] = tokens() * kv_heads() * row;
-  arguments.key_strides[1] = arguments.value_strides[1] = kv_heads() * row;
-  arguments.key_strides[2] = arguments.value_strides[2] = row;
+  const cubit_kv_cache cache = shape_.arguments(kv_cache::format_of(descriptor_));
+  std::copy_n(cache.key_strides, 3, arguments.key_strides);
+  std::copy_n(cache.value_strides, 3, arguments.value_strides);
+  arguments.page_table = static_cast<const std::int32_t*>(address("page_table"));
+  arguments.page_table_stride = cache.page_table_stride;
+  arguments.page_size = cache.page_size;
   arguments.batch = static_cast<std::int32_t>(batch());
   arguments.kv_heads = static_cast<std::int32_t>(kv_heads());
   arguments.max_length = static_cast<std::int32_t>(tokens());
@@ -197,6 +256,20 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   return bytes;
 }
 
+HeadRows GqaProblem::rows_of(const Tensor& cache, const char* scales, std::int64_t sequence,
+                             std::int64_t kv_head) const {
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+  const auto* rows = static_cast<const char*>(cache.data);
+  HeadRows found;
+  found.row = [=, this](int token) { return rows + shape_.row(sequence, token, kv_head) * format.row_bytes(); };
+  if (!format.has_scales()) return found;
+  const auto* first = static_cast<const char*>(find(scales)->data);
+  found.scales = [=, this](int token) {
+    return first + shape_.scale_index(format, shape_.row(sequence, token, kv_head)) * format.scale_bytes();
+  };
+  return found;
+}
+
 double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
   const std::int64_t sequence = item / query_heads();
   const std::int64_t head = item % query_heads();
@@ -205,11 +278,10 @@ double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> 
   const auto* raw = static_cast<const std::uint16_t*>(query().data) + item * channels;
   for (int channel = 0; channel < channels; ++channel) q[channel] = to_double(descriptor_.query, raw[channel]);
 
-  const std::int64_t row = descriptor_.row_bytes();
-  const std::int64_t offset = (sequence * tokens() * kv_heads() + head / descriptor_.heads_per_kv) * row;
-  const ReferenceHead reference = reference_head(descriptor_, q.data(), static_cast<const char*>(key().data) + offset,
-                                                 static_cast<const char*>(value().data) + offset, kv_heads() * row,
-                                                 length(sequence), numbers_.softmax_scale);
+  const std::int64_t kv_head = head / descriptor_.heads_per_kv;
+  const ReferenceHead reference = reference_head(
+      descriptor_, q.data(), rows_of(key(), kv_cache::kScaleNames[0], sequence, kv_head),
+      rows_of(value(), kv_cache::kScaleNames[1], sequence, kv_head), length(sequence), numbers_.softmax_scale);
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
   std::vector<double> difference(channels);
   for (int channel = 0; channel < channels; ++channel) {
@@ -248,23 +320,26 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   const GqaDecode descriptor = parse(text);
   LaunchNumbers launch(descriptor);
   for (const auto& [name, value] : numbers) {
-    if (launch.set(name, value)) continue;
+    if (launch.set(descriptor.cache, name, value)) continue;
     reject(fmt::format("number {}", name), "gqa_decode has no such launch argument",
-           fmt::format("accepted: {}", LaunchNumbers::kNames));
+           fmt::format("accepted: {}", LaunchNumbers::names(descriptor.cache)));
   }
-  constexpr std::string_view kNames[] = {"query", "key", "value", "lengths"};
+  constexpr std::string_view kNames[] = {
+      "query", "key", "value", "lengths", kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table"};
+  constexpr std::size_t kNeeded = 3;
   std::vector<Tensor> ordered;
   std::vector<std::unique_ptr<char[]>> storage;
   for (const Tensor& input : inputs) {
     if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
     reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
-           "accepted: query, key, value and, optionally, lengths");
+           "accepted: query, key, value, optionally lengths; key_scale and value_scale where the format has them, "
+           "page_table where cache=paged");
   }
   for (const std::string_view name : kNames) {
     const auto input =
         std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& tensor) { return tensor.name == name; });
     if (input == inputs.end()) {
-      if (name == "lengths") continue;
+      if (std::find(kNames, kNames + kNeeded, name) == kNames + kNeeded) continue;
       reject(fmt::format("tensors without {}", name), "gqa_decode needs query, key and value");
     }
     ordered.push_back(*input);

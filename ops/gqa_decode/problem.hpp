@@ -1,7 +1,8 @@
-// The operator's Problem: dense host tensors in a fixed order (query, key, value, and lengths where given).
+// The operator's Problem: dense host tensors in a fixed order: query, key, value, then those that there are of the rest.
 #pragma once
 
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/kv_cache/host_cache.hpp"
 
 namespace cubit::ops::gqa_decode {
 
@@ -11,10 +12,12 @@ struct LaunchNumbers {
   bool with_lse = false;
   std::int32_t splits = 0;
 
-  static constexpr const char* kNames = "softmax_scale, lse, splits";
+  kv_cache::CacheNumbers cache;
+
+  static std::string names(KvAddressing addressing);
   explicit LaunchNumbers(const GqaDecode& descriptor);
   /// False if there is no number of this name.
-  bool set(std::string_view name, double value);
+  bool set(KvAddressing addressing, std::string_view name, double value);
 };
 
 class GqaProblem final : public Problem {
@@ -35,18 +38,25 @@ class GqaProblem final : public Problem {
   const Tensor& query() const { return inputs_[0]; }
   const Tensor& key() const { return inputs_[1]; }
   const Tensor& value() const { return inputs_[2]; }
-  const Tensor* lengths() const { return inputs_.size() > 3 ? &inputs_[3] : nullptr; }
+  const Tensor* find(std::string_view name) const;  ///< null: there is none
+  const Tensor* lengths() const { return find("lengths"); }
   std::int64_t batch() const { return query().shape[0]; }
   std::int64_t query_heads() const { return query().shape[1]; }
-  std::int64_t tokens() const { return key().shape[1]; }
-  std::int64_t kv_heads() const { return key().shape[2]; }
+  std::int64_t tokens() const { return shape_.max_length; }
+  std::int64_t kv_heads() const { return shape_.kv_heads; }
   int length(std::int64_t sequence) const;
   std::size_t cached_rows() const;  ///< of keys, or of values, over all sequences and KV heads
-  void check() const;
+  void check();
+  void check_scales() const;
+  void check_pages() const;
+  /// Of keys or of values, the rows of a sequence's KV head.
+  HeadRows rows_of(const Tensor& cache, const char* scales, std::int64_t sequence, std::int64_t kv_head) const;
+  void check_cache(const Tensor& cache) const;
   /// The error of (sequence, head) number `item`.
   double compare_head(std::int64_t item, std::span<const void* const> got) const;
 
   GqaDecode descriptor_;
+  kv_cache::CacheShape shape_;
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
   std::vector<std::unique_ptr<char[]>> storage_;

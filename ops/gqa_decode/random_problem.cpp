@@ -45,28 +45,44 @@ void fill_row(Pattern pattern, Random& random, bool is_key, std::int64_t index, 
   }
 }
 
-std::unique_ptr<char[]> make_cache(const GqaDecode& descriptor, std::int64_t rows, Pattern pattern, bool is_key,
-                                   Random& random) {
-  const int row_bytes = descriptor.row_bytes();
-  auto data = std::make_unique<char[]>(rows * row_bytes);
+/// Of the next rows; `random` is a copy.
+float peak_of_rows(const kv_cache::RowFormat& format, Pattern pattern, bool is_key, Random random) {
+  constexpr int kRows = 64;
+  std::vector<float> row(format.head_dim);
+  float peak = 0;
+  for (int i = 0; i < kRows; ++i) {
+    fill_row(pattern, random, is_key, i, row);
+    for (const float x : row) peak = std::max(peak, std::fabs(x));
+  }
+  return peak;
+}
+
+kv_cache::RandomCache make_cache(const GqaDecode& descriptor, const kv_cache::CacheShape& shape, Pattern pattern,
+                                 bool is_key, Random& random) {
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
+  const std::int64_t rows = shape.rows();
+  const int row_bytes = format.row_bytes();
+  kv_cache::RandomCache cache;
+  cache.rows = std::make_unique<char[]>(rows * row_bytes);
+  if (format.has_scales()) {
+    const float peak = peak_of_rows(format, pattern, is_key, random);
+    cache.scales = kv_cache::random_scales(format, shape, peak, is_key ? 1 : 2);
+  }
   std::vector<float> row(descriptor.head_dim);
-  std::vector<std::uint16_t> half(descriptor.head_dim);
-  const Element element = descriptor.kv == KvFormat::bf16 ? Element::bf16 : Element::fp16;
   for (std::int64_t i = 0; i < rows; ++i) {
-    char* dst = data.get() + i * row_bytes;
+    char* const dst = cache.rows.get() + i * row_bytes;
+    char* scales = nullptr;
+    if (format.has_scales()) scales = cache.scales.get() + shape.scale_index(format, i) * format.scale_bytes();
     if (i >= kDistinctRows) {
       std::memcpy(dst, dst - kDistinctRows * row_bytes, row_bytes);
+      const int scale_bytes = format.groups * format.scale_bytes();
+      if (format.makes_scales()) std::memcpy(scales, scales - kDistinctRows * scale_bytes, scale_bytes);
       continue;
     }
     fill_row(pattern, random, is_key, i, row);
-    if (descriptor.kv == KvFormat::int4_rows) {
-      quantise_int4_row(row.data(), descriptor.head_dim, descriptor.groups, reinterpret_cast<std::uint8_t*>(dst));
-    } else {
-      for (int channel = 0; channel < descriptor.head_dim; ++channel) half[channel] = from_float(element, row[channel]);
-      std::memcpy(dst, half.data(), row_bytes);
-    }
+    kv_cache::quantise_row(format, row.data(), dst, scales);
   }
-  return data;
+  return cache;
 }
 
 std::unique_ptr<char[]> make_query(const GqaDecode& descriptor, std::int64_t heads, Pattern pattern, Random& random) {
@@ -94,12 +110,6 @@ std::unique_ptr<char[]> make_ragged_lengths(std::int64_t batch, std::int64_t con
   return data;
 }
 
-std::int64_t whole_number(std::string_view name, double value, double least, double most) {
-  if (value >= least && value <= most && value == std::floor(value)) return static_cast<std::int64_t>(value);
-  throw Failure(Status::invalid_argument, fmt::format("{} = {}", name, value), "it is not a size that is accepted",
-                fmt::format("accepted: whole numbers from {:.0f} to {:.0f}", least, most));
-}
-
 struct Sizes {
   std::int64_t batch = 1;
   std::int64_t context = 1024;
@@ -113,18 +123,19 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
   Sizes sizes{.launch = LaunchNumbers(descriptor)};
   for (const auto& [name, value] : numbers) {
     if (name == "batch") {
-      sizes.batch = whole_number(name, value, 0, 1 << 20);
+      sizes.batch = kv_cache::whole_number(name, value, 0, 1 << 20);
     } else if (name == "context") {
-      sizes.context = whole_number(name, value, 1, 1 << 27);
+      sizes.context = kv_cache::whole_number(name, value, 1, 1 << 27);
     } else if (name == "kv_heads") {
-      sizes.kv_heads = whole_number(name, value, 1, 4096);
+      sizes.kv_heads = kv_cache::whole_number(name, value, 1, 4096);
     } else if (name == "ragged") {
-      sizes.ragged = whole_number(name, value, 0, 1) != 0;
+      sizes.ragged = kv_cache::whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
-      sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
-    } else if (!sizes.launch.set(name, value)) {
+      sizes.pattern = static_cast<Pattern>(kv_cache::whole_number(name, value, 0, kPatterns - 1));
+    } else if (!sizes.launch.set(descriptor.cache, name, value)) {
       throw Failure(Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
-                    fmt::format("accepted: batch, context, kv_heads, ragged, pattern, {}", LaunchNumbers::kNames));
+                    fmt::format("accepted: batch, context, kv_heads, ragged, pattern, {}",
+                                LaunchNumbers::names(descriptor.cache)));
     }
   }
   const double kv_rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
@@ -137,36 +148,48 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
   return sizes;
 }
 
-Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data) {
-  Tensor tensor{std::move(name), std::string(type), std::move(shape), {}, data};
-  tensor.strides.assign(tensor.shape.size(), 1);
-  for (std::size_t i = tensor.shape.size() - 1; i > 0; --i) tensor.strides[i - 1] = tensor.strides[i] * tensor.shape[i];
-  return tensor;
-}
-
 }  // namespace
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const GqaDecode descriptor = parse(text);
-  const Sizes sizes = read_sizes(descriptor, numbers);
+  Sizes sizes = read_sizes(descriptor, numbers);
   Random random(seed);
   const std::int64_t heads = sizes.kv_heads * descriptor.heads_per_kv;
-  const std::int64_t rows = sizes.batch * sizes.context * sizes.kv_heads;
-  const int row = descriptor.row_bytes() / cache_element_bytes(descriptor);
+  kv_cache::CacheShape shape{.batch = sizes.batch, .max_length = sizes.context, .kv_heads = sizes.kv_heads};
+  kv_cache::Tensors table;
+  if (descriptor.cache == KvAddressing::paged) {
+    kv_cache::CacheNumbers& pages = sizes.launch.cache;
+    if (pages.page_size < 0) pages.page_size = 16;
+    pages.max_length = sizes.context;
+    kv_cache::add_page_table(table, sizes.batch, sizes.context, pages.page_size, false, seed);
+    shape = kv_cache::cache_shape(descriptor.cache, pages, sizes.batch, sizes.kv_heads, nullptr, &table.list()[0], 0);
+  }
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
+  std::unique_ptr<char[]> scales[2];
   std::vector<std::unique_ptr<char[]>> storage;
   std::vector<Tensor> inputs;
-  const auto add = [&](const char* name, std::string_view type, std::vector<std::int64_t> shape,
+  const auto add = [&](const char* name, std::string_view type, std::vector<std::int64_t> extents,
                        std::unique_ptr<char[]> data) {
     storage.push_back(std::move(data));
-    inputs.push_back(dense(name, type, std::move(shape), storage.back().get()));
+    inputs.push_back(kv_cache::dense(name, type, std::move(extents), storage.back().get()));
   };
   add("query", element_type(descriptor.query), {sizes.batch, heads, descriptor.head_dim},
       make_query(descriptor, sizes.batch * heads, sizes.pattern, random));
   for (const bool is_key : {true, false}) {
-    add(is_key ? "key" : "value", cache_type(descriptor), {sizes.batch, sizes.context, sizes.kv_heads, row},
-        make_cache(descriptor, rows, sizes.pattern, is_key, random));
+    kv_cache::RandomCache cache = make_cache(descriptor, shape, sizes.pattern, is_key, random);
+    add(is_key ? "key" : "value", format.type(), shape.shape(format), std::move(cache.rows));
+    scales[is_key ? 0 : 1] = std::move(cache.scales);
   }
   if (sizes.ragged) add("lengths", "I32", {sizes.batch}, make_ragged_lengths(sizes.batch, sizes.context, random));
+  for (const int which : {0, 1}) {
+    if (format.has_scales())
+      add(kv_cache::kScaleNames[which], format.scale_element(), shape.scale_shape(format), std::move(scales[which]));
+  }
+  if (const Tensor* pages = table.find("page_table")) {
+    auto copy = std::make_unique<char[]>(pages->bytes());
+    if (pages->bytes() > 0) std::memcpy(copy.get(), pages->data, pages->bytes());
+    add("page_table", "I32", pages->shape, std::move(copy));
+  }
   return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch, std::move(storage));
 }
 

@@ -36,6 +36,12 @@ Decision operand_decision(const GqaDecode& descriptor) {
     return {"operands", "fp16, packed words as subnormals",
             "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
   }
+  if (has_scales(descriptor.kv)) {
+    return {"operands", "fp16, made of bytes by permutations",
+            descriptor.scales == KvScales::tensor
+                ? "exact; the keys' scale goes into the query's factor, the values' into the output"
+                : "exact; the keys' scales multiply scores, the values' the weights before they are rounded"};
+  }
   if (descriptor.kv == KvFormat::fp16) {
     return {"operands", "fp16", "the cache's own type; queries are scaled by a power of two per head to fit its range"};
   }
@@ -56,7 +62,7 @@ Decision copy_decision(const Plan& plan) {
   }
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
-                      plan.row_header_bytes(), descriptor.row_bytes() - plan.row_header_bytes())};
+                      plan.format().header_bytes(), descriptor.row_bytes() - plan.format().header_bytes())};
 }
 
 Tile stage_tile(const Plan& plan) {
@@ -195,6 +201,12 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       block_decision(plan, architecture),
                       split_decision(plan)};
   if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
+  if (descriptor.cache == KvAddressing::paged) {
+    report.decisions.push_back(
+        {"cache", "paged, looked up a tile ahead",
+         "a tile of 16 tokens lies in one page where pages are a multiple of that; else each lane finds "
+         "one row of it"});
+  }
   explain_conflicts(plan);
   const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";
   const char* const transposed = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";

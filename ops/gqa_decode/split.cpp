@@ -93,7 +93,7 @@ double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots)
 /// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One if the rows of all
 /// warps follow one another, else one per span if its rows do and are whole parts of the stage's; 0: there are none.
 int count_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const int element = cache_element_bytes(plan.descriptor);
+  const int element = plan.format().element_bytes();
   const std::int64_t row = plan.descriptor.row_bytes() / element;
   // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.
   const auto is_stride = [&](std::int64_t stride, std::int64_t entries) {

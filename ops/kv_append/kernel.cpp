@@ -1,12 +1,5 @@
 // From the text to the kernel and its launch: descriptor, plan, parameters.
-#include <fmt/format.h>
-
-#include <cstring>
-
-#include "base/error.hpp"
-#include "ops/argument_checks.hpp"
 #include "ops/kv_append/kv_append.hpp"
-#include "templates/embedded.hpp"
 #include "templates/kv_append_arguments.h"
 
 namespace cubit::ops::kv_append {
@@ -15,7 +8,7 @@ namespace {
 using Arguments = cubit_kv_append_arguments;
 
 std::vector<Field<KvAppend>> make_fields() {
-  auto table = kv_cache::format_fields<KvAppend>();
+  auto table = kv_cache::row_fields<KvAppend>();
   table.push_back(kv_cache::element_field<KvAppend>("input", "type of the new keys and values", &KvAppend::input));
   table.push_back(word_field<KvAppend, Rotary>(
       {"rotary", "none, interleaved, half_split", "none",
@@ -43,14 +36,12 @@ void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
 }
 
 void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
-  require_pointer(arguments.key != nullptr, "key");
-  require_pointer(arguments.value != nullptr, "value");
-  require_alignment("key", arguments.key, arguments.key_strides, 3, 2, 16);
-  require_alignment("value", arguments.value, arguments.value_strides, 3, 2, 16);
+  kv_cache::check_dense_rows(arguments);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("positions", arguments.positions, nullptr, 0, 4, 4);
   require_alignment("counts", arguments.counts, nullptr, 0, 4, 4);
   kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
+  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.cache.max_length > 0);
   check_rotary(descriptor, arguments);
 }
 
@@ -60,7 +51,7 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
   result.value = static_cast<const char*>(arguments.value);
   kv_cache::copy_strides(result.key_strides, arguments.key_strides, 2);
   kv_cache::copy_strides(result.value_strides, arguments.value_strides, 2);
-  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache);
+  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache, arguments.scales);
   result.lengths = arguments.lengths;
   result.positions = arguments.positions;
   result.counts = arguments.counts;
@@ -82,18 +73,18 @@ const std::vector<Field<KvAppend>>& fields() {
 
 KvAppend parse(std::string_view text) {
   const KvAppend descriptor = parse_fields(text, fields());
-  kv_cache::validate_format(kv_cache::format_of(descriptor), text, descriptor.text());
+  kv_cache::validate_given_fields(kv_cache::format_of(descriptor), text);
+  kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
   return descriptor;
 }
 
 codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
-  kv_cache::add_format(header, kv_cache::format_of(descriptor));
+  kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
   header.include("rotary.cuh").include("types.cuh");
-  header.alias("Input", kv_cache::device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
-  return codegen::assemble(descriptor.text(), templates::find("kv_append.cuh"), header.text(), architecture,
-                           "kv_append", {kv_cache::kThreads, 0}, templates::embedded());
+  header.alias("Input", device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
+  return kv_cache::rows_source(descriptor.text(), "kv_append", header, architecture);
 }
 
 PlanReport make_report(const KvAppend& descriptor) {
@@ -114,17 +105,13 @@ PlanReport make_report(const KvAppend& descriptor) {
 Launch encode(const KvAppend& descriptor, const void* public_arguments) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_kv_append_arguments");
   const std::uint32_t rows = kv_cache::count_rows(arguments.batch, arguments.tokens, arguments.cache.kv_heads);
-  Launch launch;
-  launch.empty = rows == 0;
-  if (launch.empty) return launch;
+  if (rows == 0) {
+    Launch nothing;
+    nothing.empty = true;
+    return nothing;
+  }
   check_tensors(descriptor, arguments);
-  const KvAppendArguments parameters = kernel_arguments(descriptor, arguments, rows);
-  const auto per_block = static_cast<std::uint32_t>(kv_cache::rows_per_block(descriptor.head_dim));
-  launch.shape = {{(rows + per_block - 1) / per_block, 1, 1}, kv_cache::kThreads, 0};
-  static_assert(sizeof parameters <= sizeof launch.parameters);
-  launch.parameter_bytes = sizeof parameters;
-  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
-  return launch;
+  return kv_cache::launch_rows(kernel_arguments(descriptor, arguments, rows), rows, descriptor.head_dim);
 }
 
 }  // namespace cubit::ops::kv_append

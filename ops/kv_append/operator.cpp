@@ -2,29 +2,10 @@
 #include <fmt/format.h>
 
 #include "ops/kv_append/kv_append.hpp"
+#include "ops/kv_cache/host_cache.hpp"
 
 namespace cubit::ops {
 namespace {
-
-class KvAppendSpecialisation final : public Specialisation {
- public:
-  KvAppendSpecialisation(const KvAppend& descriptor, const codegen::Architecture& architecture)
-      : descriptor_(descriptor),
-        source_(kv_append::make_source(descriptor, architecture)),
-        report_(kv_append::make_report(descriptor)) {}
-
-  const codegen::KernelSource& source() const override { return source_; }
-  const PlanReport& report() const override { return report_; }
-  std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
-  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts&) const override {
-    return kv_append::encode(descriptor_, arguments);
-  }
-
- private:
-  KvAppend descriptor_;
-  codegen::KernelSource source_;
-  PlanReport report_;
-};
 
 class KvAppendOperator final : public Operator {
  public:
@@ -32,11 +13,7 @@ class KvAppendOperator final : public Operator {
   std::string_view summary() const override {
     return "new keys and values into a KV cache: rotary embedding and quantisation in one pass";
   }
-  std::vector<FieldHelp> fields() const override {
-    std::vector<FieldHelp> help;
-    for (const auto& field : kv_append::fields()) help.push_back(field.help);
-    return help;
-  }
+  std::vector<FieldHelp> fields() const override { return help_of(kv_append::fields()); }
   std::string tensors_help() const override {
     return "key, value [batch, tokens, kv_heads, head_dim] BF16 or F16: the new ones\n"
            "lengths [batch] I32 (optional): tokens that are in the cache already\n"
@@ -44,12 +21,14 @@ class KvAppendOperator final : public Operator {
            "out\n"
            "counts [batch] I32 (optional): how many of a sequence's tokens are there\n"
            "cosines, sines [max_length, rotary_dim / 2] F32 (where rotary is not none)\n"
-           "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, or U8 rows for int4_rows: given both "
-           "or "
-           "neither (then zeros), and written\n"
+           "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or "
+           "F8_E5M2: given both or neither (then zeros), and written\n"
+           "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, max_length, "
+           "kv_heads] where scales=head, and with groups behind where scales=group: given beside the caches or not, "
+           "and "
+           "written; [batch, max_length] where scales=token and one number where scales=tensor: read\n"
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
-           "kv_heads, "
-           "row], or [pages, kv_heads, page_size, row] where hnd=1)\n"
+           "kv_heads, row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "numbers: max_length (default: the cache's, or where the last new token fits); where cache=paged also hnd "
            "(0 "
            "or 1), and where there is no key_cache page_size (default 16) and pages";
@@ -65,7 +44,10 @@ class KvAppendOperator final : public Operator {
   std::string canonical(std::string_view text) const override { return kv_append::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
-    return std::make_shared<KvAppendSpecialisation>(kv_append::parse(text), architecture);
+    const KvAppend descriptor = kv_append::parse(text);
+    return std::make_shared<kv_cache::RowsSpecialisation>(
+        kv_append::make_source(descriptor, architecture), kv_append::make_report(descriptor),
+        [descriptor](const void* arguments) { return kv_append::encode(descriptor, arguments); });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {
@@ -88,7 +70,8 @@ std::vector<BenchCase> kv_append::bench_cases() {
   const Numbers prefill = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
   const Numbers decode = {{"batch", 64}, {"tokens", 1}, {"kv_heads", 8}, {"context", 16}};
   for (const char* format : {"", "kv=fp16,input=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "rotary=half_split",
-                             "kv=int4_rows,groups=4,rotary=half_split", "cache=paged",
+                             "kv=int4_rows,groups=4,rotary=half_split", "kv=int8_split", "kv=fp8_e4m3", "kv=fp8_e5m2",
+                             "kv=fp8_e4m3,scales=tensor", "kv=int8_split,rotary=half_split", "cache=paged",
                              "kv=int4_rows,groups=4,rotary=half_split,cache=paged"}) {
     const std::string descriptor = *format == 0 ? "kv_append" : fmt::format("kv_append:{}", format);
     cases.push_back({"8192 tokens, 8 KV heads", "prefill", descriptor, prefill, 0, 0.85});

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "ops/kv_append/kv_append.hpp"
+#include "ops/kv_cache/rows_problem.hpp"
 #include "ops/random.hpp"
 
 namespace cubit::ops::kv_append {
@@ -18,90 +19,62 @@ namespace {
 using kv_cache::CacheNumbers;
 using kv_cache::CacheShape;
 using kv_cache::dense;
+using kv_cache::kCacheNames;
+using kv_cache::kScaleNames;
 using kv_cache::reject;
-using kv_cache::RowFormat;
 using kv_cache::Tensors;
 using kv_cache::whole_number;
 
-constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
 constexpr const char* kDimensions = "[batch, tokens, kv_heads, head_dim]";
 
-class KvAppendProblem final : public Problem {
+class KvAppendProblem final : public kv_cache::RowsProblem {
  public:
-  /// Checks everything; throws Failure(invalid_argument). `caches`: both, as they are before the launch, or none.
+  /// Checks everything; throws Failure(invalid_argument). `caches`: all that a launch writes, as it is before, or none.
   KvAppendProblem(const KvAppend& descriptor, Tensors inputs, Tensors caches, const CacheNumbers& numbers)
-      : descriptor_(descriptor),
-        format_(kv_cache::format_of(descriptor)),
-        inputs_(std::move(inputs)),
-        caches_(std::move(caches)) {
+      : RowsProblem(descriptor.cache, kv_cache::format_of(descriptor), std::move(inputs), std::move(caches)),
+        descriptor_(descriptor) {
     check_rows();
-    shape_ = kv_cache::cache_shape(descriptor_.cache, numbers, batch(), key().shape[2], caches_.find(kCacheNames[0]),
+    shape_ = kv_cache::cache_shape(addressing_, numbers, batch(), key().shape[2], outputs_.find(kCacheNames[0]),
                                    inputs_.find("page_table"), longest());
+    check_kv_heads();
     check_rotary();
-    if (caches_.list().empty()) {
-      for (const char* name : kCacheNames) {
-        Tensor cache = dense(name, format_.type(), shape_.shape(format_), nullptr);
-        auto zeros = std::make_unique<char[]>(cache.bytes());
-        caches_.add(std::move(cache), std::move(zeros));
+    if (outputs_.list().empty()) {
+      for (const char* name : kCacheNames)
+        outputs_.add_zeros(dense(name, format_.type(), shape_.shape(format_), nullptr));
+      for (const char* name : kScaleNames) {
+        if (!format_.makes_scales()) break;
+        outputs_.add_zeros(dense(name, format_.scale_element(), shape_.scale_shape(format_), nullptr));
       }
     }
-    check_caches();
+    check_caches(outputs_);
+    check_scales(outputs_);
   }
-
-  const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
-  const std::vector<Tensor>& outputs() const override { return caches_.list(); }
 
   std::size_t bytes_read() const override {
     std::size_t bytes = 2 * stored_tokens() * shape_.kv_heads * 2 * descriptor_.head_dim;
     if (rotates()) bytes += stored_tokens() * 4 * rotary_dim();
-    for (const char* name : {"lengths", "positions", "counts", "page_table"}) {
-      if (const Tensor* tensor = inputs_.find(name)) bytes += tensor->bytes();
-    }
-    return bytes;
+    if (!format_.makes_scales()) bytes += scale_bytes_of(stored_tokens());
+    return bytes + bytes_of({"lengths", "positions", "counts", "page_table"});
   }
-  std::size_t bytes_written() const override { return 2 * stored_tokens() * shape_.kv_heads * format_.row_bytes(); }
+  std::size_t bytes_written() const override {
+    return row_bytes_of(stored_tokens()) + (format_.makes_scales() ? scale_bytes_of(stored_tokens()) : 0);
+  }
 
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
-    const std::size_t count = inputs_.list().size();
-    if (device_data.size() != count + 2) {
-      reject(fmt::format("{} device addresses", device_data.size()),
-             fmt::format("this problem has {} inputs and 2 outputs", count));
-    }
-    cubit_kv_append_arguments arguments{};
-    arguments.size = sizeof arguments;
-    arguments.key = inputs_.address<void>(device_data, "key");
-    arguments.value = inputs_.address<void>(device_data, "value");
+    auto arguments = make_arguments<cubit_kv_append_arguments>(device_data);
     for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides})
       std::copy_n(key().strides.begin(), 3, strides);
-    arguments.cache = shape_.arguments(format_);
-    arguments.cache.key = device_data[count];
-    arguments.cache.value = device_data[count + 1];
-    arguments.cache.page_table = inputs_.address<const std::int32_t>(device_data, "page_table");
-    arguments.lengths = inputs_.address<const std::int32_t>(device_data, "lengths");
-    arguments.positions = inputs_.address<const std::int32_t>(device_data, "positions");
-    arguments.counts = inputs_.address<const std::int32_t>(device_data, "counts");
+    arguments.lengths = address<const std::int32_t>(device_data, "lengths");
+    arguments.positions = address<const std::int32_t>(device_data, "positions");
+    arguments.counts = address<const std::int32_t>(device_data, "counts");
     if (rotates()) {
-      arguments.cosines = inputs_.address<const float>(device_data, "cosines");
-      arguments.sines = inputs_.address<const float>(device_data, "sines");
+      arguments.cosines = address<const float>(device_data, "cosines");
+      arguments.sines = address<const float>(device_data, "sines");
       arguments.rotary_stride = rotary_dim() / 2;
       arguments.rotary_dim = static_cast<std::int32_t>(rotary_dim());
     }
-    arguments.batch = static_cast<std::int32_t>(batch());
     arguments.tokens = static_cast<std::int32_t>(tokens());
-    std::vector<std::byte> bytes(sizeof arguments);
-    std::memcpy(bytes.data(), &arguments, sizeof arguments);
-    return bytes;
-  }
-
-  /// Bit by bit: the error is how many rows differ, those that must not be touched among them.
-  Comparison compare(std::span<const void* const> got) const override {
-    if (got.size() != 2) reject(fmt::format("{} outputs", got.size()), "kv_append has key_cache and value_cache");
-    Comparison comparison{0, 0, "none"};
-    for (const int which : {0, 1}) {
-      const std::vector<char> expected = reference(which);
-      kv_cache::compare_rows(kCacheNames[which], format_, shape_, expected.data(), got[which], comparison);
-    }
-    return comparison;
+    return kv_cache::bytes_of_struct(arguments);
   }
 
  private:
@@ -110,10 +83,7 @@ class KvAppendProblem final : public Problem {
   std::int64_t tokens() const { return key().shape[1]; }
   bool rotates() const { return descriptor_.rotary != Rotary::none; }
   std::int64_t rotary_dim() const { return 2 * inputs_.find("cosines")->shape[1]; }
-  std::int64_t number(const char* name, std::int64_t index, std::int64_t standard) const {
-    const Tensor* tensor = inputs_.find(name);
-    return tensor == nullptr ? standard : static_cast<const std::int32_t*>(tensor->data)[index];
-  }
+  const CacheShape& output_shape() const override { return shape_; }
 
   /// Where a token goes; not a position of the cache for one that is left out.
   std::int64_t position(std::int64_t sequence, std::int64_t token) const {
@@ -148,17 +118,9 @@ class KvAppendProblem final : public Problem {
       if (tensor.shape.size() != 4) kv_cache::require_shape(tensor, {1, 1, 1, descriptor_.head_dim}, kDimensions);
       kv_cache::require_shape(tensor, {batch(), tokens(), key().shape[2], descriptor_.head_dim}, kDimensions);
     }
-    if (key().shape[2] < 1) reject("a key of no heads", "there must be at least one KV head");
-    for (const char* name : {"lengths", "counts", "positions"}) {
-      const Tensor* tensor = inputs_.find(name);
-      if (tensor == nullptr) continue;
-      kv_cache::require_type(*tensor, "I32");
-      if (std::string_view(name) == "positions") {
-        kv_cache::require_shape(*tensor, {batch(), tokens()}, "[batch, tokens]");
-      } else {
-        kv_cache::require_shape(*tensor, {batch()}, "[batch]");
-      }
-    }
+    check_numbers("lengths", {batch()}, "[batch]");
+    check_numbers("counts", {batch()}, "[batch]");
+    check_numbers("positions", {batch(), tokens()}, "[batch, tokens]");
   }
 
   void check_rotary() const {
@@ -166,9 +128,13 @@ class KvAppendProblem final : public Problem {
     const Tensor* sines = inputs_.find("sines");
     if (!rotates()) {
       if (cosines == nullptr && sines == nullptr) return;
-      reject("tensors cosines and sines", "the descriptor has rotary=none", "ask for interleaved or half_split");
+      reject("tensors cosines and sines", "the descriptor has rotary=none",
+             "leave them out, or ask for rotary=interleaved or rotary=half_split");
     }
-    if (cosines == nullptr || sines == nullptr) reject("a case without cosines and sines", "the descriptor rotates");
+    if (cosines == nullptr || sines == nullptr) {
+      reject("a case without cosines and sines", "the descriptor rotates",
+             "give both, [max_length, rotary_dim / 2] F32, or ask for rotary=none");
+    }
     for (const Tensor* tensor : {cosines, sines}) {
       kv_cache::require_type(*tensor, "F32");
       const std::int64_t half = cosines->shape.size() == 2 ? cosines->shape[1] : 0;
@@ -178,18 +144,15 @@ class KvAppendProblem final : public Problem {
     }
   }
 
-  void check_caches() const {
-    for (const Tensor& cache : caches_.list()) {
-      kv_cache::require_type(cache, format_.type());
-      kv_cache::require_shape(cache, shape_.shape(format_), shape_.dimensions());
-    }
-  }
-
-  std::vector<char> reference(int which) const {
-    const Tensor& cache = caches_.list()[which];
-    std::vector<char> expected(cache.bytes());
-    if (!expected.empty()) std::memcpy(expected.data(), cache.data, expected.size());
-    const auto* rows = static_cast<const char*>(inputs_.find(which == 0 ? "key" : "value")->data);
+  std::vector<char> reference(std::size_t which) const override {
+    // Keys, values, then the scales of each, where rows make them.
+    const bool is_value = which % 2 == 1;
+    const bool is_scales = which >= 2;
+    const Tensor& found = outputs_.list()[which];
+    std::vector<char> expected(found.bytes());
+    if (!expected.empty()) std::memcpy(expected.data(), found.data, expected.size());
+    const auto* rows = static_cast<const char*>(inputs_.find(is_value ? "value" : "key")->data);
+    const int scale_bytes = format_.groups * format_.scale_bytes();
     parallel_for(batch() * tokens(), [&](std::int64_t item) {
       const std::int64_t place = position(item / tokens(), item % tokens());
       std::vector<float> row(descriptor_.head_dim);
@@ -198,8 +161,14 @@ class KvAppendProblem final : public Problem {
         if (dst < 0) return;
         const std::int64_t src = (item * shape_.kv_heads + head) * 2 * descriptor_.head_dim;
         kv_cache::load_row(descriptor_.input, rows + src, descriptor_.head_dim, row.data());
-        if (which == 0 && rotates()) rotate(place, row.data());
-        kv_cache::quantise_row(format_, row.data(), expected.data() + dst * format_.row_bytes());
+        if (!is_value && rotates()) rotate(place, row.data());
+        std::vector<char> scales(scale_bytes);
+        if (format_.has_scales() && !format_.makes_scales())
+          std::memcpy(scales.data(), scales_of(inputs_, is_value ? 1 : 0, dst), scale_bytes);
+        std::vector<char> stored(format_.row_bytes());
+        kv_cache::quantise_row(format_, row.data(), stored.data(), scales.data());
+        const std::vector<char>& wanted = is_scales ? scales : stored;
+        std::copy(wanted.begin(), wanted.end(), expected.data() + dst * static_cast<std::int64_t>(wanted.size()));
       }
     });
     return expected;
@@ -213,60 +182,31 @@ class KvAppendProblem final : public Problem {
   }
 
   KvAppend descriptor_;
-  RowFormat format_;
-  Tensors inputs_;
-  Tensors caches_;
-  CacheShape shape_;
 };
 
-struct Sizes {
-  std::int64_t batch = 1;
-  std::int64_t tokens = 16;
-  std::int64_t kv_heads = 1;
-  std::int64_t context = 0;  ///< 0: twice the tokens
+struct Sizes : kv_cache::RowSizes {
   std::int64_t rotary_dim = 0;
-  bool ragged = false;
   bool scattered = false;
-  int pattern = 0;
-  CacheNumbers cache;
 };
 
 Sizes read_sizes(const KvAppend& descriptor, const Numbers& numbers) {
   Sizes sizes;
   sizes.rotary_dim = descriptor.head_dim;
   for (const auto& [name, value] : numbers) {
-    if (name == "batch") {
-      sizes.batch = whole_number(name, value, 0, 1 << 20);
-    } else if (name == "tokens") {
-      sizes.tokens = whole_number(name, value, 1, 1 << 24);
-    } else if (name == "kv_heads") {
-      sizes.kv_heads = whole_number(name, value, 1, 4096);
-    } else if (name == "context") {
-      sizes.context = whole_number(name, value, 1, 1 << 27);
-    } else if (name == "rotary_dim" && descriptor.rotary != Rotary::none) {
+    if (name == "rotary_dim" && descriptor.rotary != Rotary::none) {
       sizes.rotary_dim = whole_number(name, value, 16, descriptor.head_dim);
-    } else if (name == "ragged") {
-      sizes.ragged = whole_number(name, value, 0, 1) != 0;
     } else if (name == "scattered") {
       sizes.scattered = whole_number(name, value, 0, 1) != 0;
-    } else if (name == "pattern") {
-      sizes.pattern = static_cast<int>(whole_number(name, value, 0, kv_cache::kPatterns - 1));
-    } else if (name == "max_length" || !sizes.cache.set(descriptor.cache, name, value)) {
+    } else if (!sizes.set(descriptor.cache, name, value)) {
       reject(
           fmt::format("size {}", name), fmt::format("{} has no such size", descriptor.text()),
           "accepted: batch, tokens, kv_heads, context, rotary_dim (where it rotates), page_size and hnd (where it is "
           "paged), ragged, scattered, pattern");
     }
   }
+  if (sizes.tokens < 0) sizes.tokens = 16;
   if (sizes.context == 0) sizes.context = 2 * sizes.tokens;
-  sizes.cache.max_length = sizes.context;
-  if (descriptor.cache == KvAddressing::paged && sizes.cache.page_size < 0) sizes.cache.page_size = 16;
-  const double rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
-  const double bytes = 4 * descriptor.head_dim * rows * static_cast<double>(sizes.tokens + sizes.context);
-  if (bytes > 64.0 * (1ULL << 30)) {
-    reject(fmt::format("tensors of {:.0f} GiB", bytes / (1ULL << 30)), "made-up data is limited to 64 GiB",
-           "ask for a smaller batch, tokens, context or kv_heads");
-  }
+  sizes.settle(descriptor.cache, descriptor.head_dim);
   return sizes;
 }
 
@@ -346,15 +286,10 @@ void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const KvAppend descriptor = parse(text);
-  constexpr std::string_view kNames[] = {"key",    "value",   "lengths", "positions",
-                                         "counts", "cosines", "sines",   "page_table"};
-  for (const Tensor& input : inputs) {
-    const bool known = std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames) ||
-                       input.name == kCacheNames[0] || input.name == kCacheNames[1];
-    if (known) continue;
-    reject(fmt::format("tensor {}", input.name), "kv_append has no such input",
-           fmt::format("accepted: {}, key_cache, value_cache", fmt::join(kNames, ", ")));
-  }
+  constexpr std::string_view kNames[] = {"key",       "value",       "lengths",      "positions",
+                                         "counts",    "cosines",     "sines",        "page_table",
+                                         "key_scale", "value_scale", kCacheNames[0], kCacheNames[1]};
+  kv_cache::require_names(inputs, kNames, "kv_append");
   CacheNumbers launch;
   for (const auto& [name, value] : numbers) {
     if (launch.set(descriptor.cache, name, value)) continue;
@@ -362,14 +297,25 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", CacheNumbers::names(descriptor.cache)));
   }
   Tensors taken;
-  for (const std::string_view name : kNames) taken.take(inputs, name);
+  // Scales that rows make lie among what is written, others are read.
+  const bool writes_scales = kv_cache::format_of(descriptor).makes_scales();
+  for (const std::string_view name : std::span(kNames).first(writes_scales ? 8 : 10)) taken.take(inputs, name);
   for (const char* name : {"key", "value"}) {
-    if (taken.find(name) == nullptr) reject(fmt::format("tensors without {}", name), "kv_append needs key and value");
+    if (taken.find(name) != nullptr) continue;
+    reject(fmt::format("tensors without {}", name), "kv_append needs key and value",
+           fmt::format("give both, {}", kDimensions));
   }
   Tensors caches;
   for (const char* name : kCacheNames) caches.take(inputs, name);
+  for (const char* name : kScaleNames) {
+    if (writes_scales) caches.take(inputs, name);
+  }
   if (caches.list().size() == 1) {
     reject(fmt::format("{} alone", caches.list()[0].name), "a launch writes both caches", "give both, or neither");
+  }
+  if (caches.list().size() % (writes_scales ? 4 : 2) != 0) {
+    reject(fmt::format("{} of key_cache, value_cache, key_scale and value_scale", caches.list().size()),
+           "a launch writes them all", "give all four, or none");
   }
   return std::make_unique<KvAppendProblem>(descriptor, std::move(taken), std::move(caches), launch);
 }
@@ -395,6 +341,17 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   if (descriptor.cache == KvAddressing::paged) {
     kv_cache::add_page_table(inputs, sizes.batch, sizes.context, sizes.cache.page_size, sizes.ragged || sizes.scattered,
                              random.bits());
+  }
+  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
+  if (format.has_scales() && !format.makes_scales()) {
+    const CacheShape shape = kv_cache::cache_shape(descriptor.cache, sizes.cache, sizes.batch, sizes.kv_heads, nullptr,
+                                                   inputs.find("page_table"), 0);
+    for (const int which : {0, 1}) {
+      const auto* values = static_cast<const char*>(inputs.find(which == 0 ? "key" : "value")->data);
+      const float peak = kv_cache::peak_of(descriptor.input, values, rows, descriptor.head_dim);
+      inputs.add(dense(kScaleNames[which], format.scale_element(), shape.scale_shape(format), nullptr),
+                 kv_cache::random_scales(format, shape, peak, random.bits()));
+    }
   }
   return std::make_unique<KvAppendProblem>(descriptor, std::move(inputs), Tensors{}, sizes.cache);
 }

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/kv_cache/host_cache.hpp"
 #include "ops/random.hpp"
 
 namespace cubit::ops::kv_cache {
@@ -13,6 +13,12 @@ namespace {
 
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kUsualPageSize = 16;
+
+void require_most(const char* what, std::int64_t count) {
+  if (count <= kMostTokens) return;
+  reject(fmt::format("{} {}", count, what), "a launch counts them in 32 bits",
+         fmt::format("accepted: up to {}", kMostTokens));
+}
 
 /// Pages, and how many tokens each, from the tensor, the numbers or the table, whichever says so first.
 void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key_cache) {
@@ -30,9 +36,10 @@ void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key
   }
   if (shape.page_size < 1 || shape.page_size > 256) {
     reject(fmt::format("pages of {} tokens", shape.page_size), "a page has 1 to 256 tokens",
-           shape.heads_outside ? "" : "where key_cache is [pages, kv_heads, page_size, row], say so by hnd=1");
+           shape.heads_outside ? "key_cache is [pages, kv_heads, page_size, row] where hnd=1"
+                               : "where key_cache is [pages, kv_heads, page_size, row], say so by hnd=1");
   }
-  if (shape.pages > kMostTokens) reject(fmt::format("{} pages", shape.pages), "they are too many");
+  require_most("pages", shape.pages);
 }
 
 }  // namespace
@@ -46,6 +53,43 @@ std::vector<std::int64_t> CacheShape::shape(const RowFormat& format) const {
 const char* CacheShape::dimensions() const {
   if (!is_paged()) return "[batch, max_length, kv_heads, row]";
   return heads_outside ? "[pages, kv_heads, page_size, row]" : "[pages, page_size, kv_heads, row]";
+}
+
+std::vector<std::int64_t> CacheShape::scale_shape(const RowFormat& format) const {
+  if (format.scales == KvScales::tensor) return {1};
+  std::vector<std::int64_t> result = shape(format);
+  result.pop_back();
+  if (format.scales == KvScales::group) result.push_back(format.groups);
+  if (format.scales == KvScales::token) result.erase(result.begin() + (is_paged() && heads_outside ? 1 : 2));
+  return result;
+}
+
+const char* CacheShape::scale_dimensions(const RowFormat& format) const {
+  if (format.scales == KvScales::tensor) return "[1]";
+  if (format.scales == KvScales::token) return is_paged() ? "[pages, page_size]" : "[batch, max_length]";
+  const bool per_group = format.scales == KvScales::group;
+  if (!is_paged()) return per_group ? "[batch, max_length, kv_heads, groups]" : "[batch, max_length, kv_heads]";
+  if (heads_outside) return per_group ? "[pages, kv_heads, page_size, groups]" : "[pages, kv_heads, page_size]";
+  return per_group ? "[pages, page_size, kv_heads, groups]" : "[pages, page_size, kv_heads]";
+}
+
+std::int64_t CacheShape::scale_index(const RowFormat& format, std::int64_t row) const {
+  if (format.scales == KvScales::tensor) return 0;
+  if (format.scales != KvScales::token) return row * format.groups;
+  if (!is_paged() || !heads_outside) return row / kv_heads;
+  return row / (kv_heads * page_size) * page_size + row % page_size;
+}
+
+cubit_kv_scales CacheShape::scale_arguments(const RowFormat& format) const {
+  cubit_kv_scales scales{};
+  const std::int64_t heads = format.scales == KvScales::token ? 1 : kv_heads;
+  const std::int64_t tokens = is_paged() ? page_size : max_length;
+  for (std::int64_t* strides : {scales.key_strides, scales.value_strides}) {
+    strides[0] = tokens * heads * format.groups;
+    strides[1] = (heads_outside ? 1 : heads) * format.groups;
+    strides[2] = (heads_outside ? page_size : 1) * format.groups;
+  }
+  return scales;
 }
 
 std::int64_t CacheShape::row(std::int64_t sequence, std::int64_t token, std::int64_t head) const {
@@ -103,16 +147,25 @@ bool CacheNumbers::set(KvAddressing addressing, std::string_view name, double va
   return true;
 }
 
+void require_scales(const RowFormat& format, const CacheShape& shape, const Tensor& tensor) {
+  require_type(tensor, format.scale_element());
+  if (format.scales == KvScales::tensor && tensor.shape.empty()) return;
+  require_shape(tensor, shape.scale_shape(format), shape.scale_dimensions(format));
+}
+
 CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,
                        const Tensor* key_cache, const Tensor* page_table, std::int64_t longest) {
   CacheShape shape{.batch = batch, .kv_heads = kv_heads};
   if (addressing == KvAddressing::contiguous) {
     if (page_table != nullptr)
-      reject("tensor page_table", "the descriptor has cache=contiguous", "ask for cache=paged");
+      reject("tensor page_table", "the descriptor has cache=contiguous", "leave it out, or ask for cache=paged");
     const bool is_shaped = key_cache != nullptr && key_cache->shape.size() == 4;
     shape.max_length = numbers.max_length >= 0 ? numbers.max_length : is_shaped ? key_cache->shape[1] : longest;
   } else {
-    if (page_table == nullptr) reject("tensors without page_table", "the descriptor has cache=paged");
+    if (page_table == nullptr) {
+      reject("tensors without page_table", "the descriptor has cache=paged",
+             "give page_table [batch, pages of a sequence] I32, or ask for cache=contiguous");
+    }
     require_type(*page_table, "I32");
     shape.columns = page_table->shape.size() == 2 ? page_table->shape[1] : 0;
     require_shape(*page_table, {batch, shape.columns}, "[batch, pages of a sequence]");
@@ -123,10 +176,11 @@ CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std
     shape.max_length = numbers.max_length >= 0 ? numbers.max_length : most;
     if (shape.max_length > most) {
       reject(fmt::format("max_length = {}", shape.max_length),
-             fmt::format("the page table has room for {} tokens of a sequence", most));
+             fmt::format("the page table has room for {} tokens of a sequence", most),
+             fmt::format("accepted: 0 to {}", most));
     }
   }
-  if (shape.max_length > kMostTokens) reject(fmt::format("{} tokens", shape.max_length), "they are too many");
+  require_most("tokens", shape.max_length);
   return shape;
 }
 

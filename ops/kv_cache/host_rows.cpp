@@ -1,4 +1,4 @@
-// Rows and caches in host memory: what a kernel must write, made-up data, and comparison bit by bit.
+// Rows and caches in host memory: tensors by name, made-up data, and comparison bit by bit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,22 +6,11 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
-#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/kv_cache/host_cache.hpp"
 #include "ops/random.hpp"
 
 namespace cubit::ops::kv_cache {
 namespace {
-
-Element element_of(const RowFormat& format) { return format.kv == KvFormat::bf16 ? Element::bf16 : Element::fp16; }
-
-GqaDecode gqa_format(const RowFormat& format) {
-  GqaDecode descriptor;
-  descriptor.head_dim = format.head_dim;
-  descriptor.kv = format.kv;
-  descriptor.groups = format.groups;
-  return descriptor;
-}
 
 void fill_row(int pattern, Random& random, std::int64_t index, std::vector<float>& row) {
   for (float& x : row) x = static_cast<float>(random.normal());
@@ -57,7 +46,7 @@ void reject(std::string given, std::string rule, std::string remedy) {
 Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data) {
   Tensor tensor{std::move(name), std::string(type), std::move(shape), {}, data};
   tensor.strides.assign(tensor.shape.size(), 1);
-  for (std::size_t i = tensor.shape.size() - 1; i > 0; --i) tensor.strides[i - 1] = tensor.strides[i] * tensor.shape[i];
+  for (std::size_t i = tensor.shape.size(); i-- > 1;) tensor.strides[i - 1] = tensor.strides[i] * tensor.shape[i];
   return tensor;
 }
 
@@ -85,6 +74,11 @@ void Tensors::add(Tensor tensor, std::unique_ptr<char[]> storage) {
   storage_.push_back(std::move(storage));
 }
 
+void Tensors::add_zeros(Tensor tensor) {
+  auto zeros = std::make_unique<char[]>(tensor.bytes());
+  add(std::move(tensor), std::move(zeros));
+}
+
 bool Tensors::take(std::span<const Tensor> inputs, std::string_view name) {
   for (const Tensor& input : inputs) {
     if (input.name != name) continue;
@@ -100,34 +94,6 @@ const Tensor* Tensors::find(std::string_view name) const {
   const auto found =
       std::find_if(list_.begin(), list_.end(), [&](const Tensor& tensor) { return tensor.name == name; });
   return found == list_.end() ? nullptr : &*found;
-}
-
-void load_row(Element element, const char* src, int channels, float* dst) {
-  for (int channel = 0; channel < channels; ++channel) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, src + 2 * channel, 2);
-    dst[channel] = static_cast<float>(gqa_decode::to_double(element, bits));
-  }
-}
-
-void store_row(Element element, const float* src, int channels, char* dst) {
-  for (int channel = 0; channel < channels; ++channel) {
-    const std::uint16_t bits = gqa_decode::from_float(element, src[channel]);
-    std::memcpy(dst + 2 * channel, &bits, 2);
-  }
-}
-
-void quantise_row(const RowFormat& format, const float* src, char* dst) {
-  if (format.kv != KvFormat::int4_rows) return store_row(element_of(format), src, format.head_dim, dst);
-  std::vector<float> row(src, src + format.head_dim);
-  for (float& x : row) x += 0.f;  // a shift of zero is stored as +0, whichever zero comes first
-  gqa_decode::quantise_int4_row(row.data(), format.head_dim, format.groups, reinterpret_cast<std::uint8_t*>(dst));
-}
-
-void dequantise_row(const RowFormat& format, const char* src, float* dst) {
-  std::vector<double> row(format.head_dim);
-  gqa_decode::dequantise_row(gqa_format(format), src, row.data());
-  for (int channel = 0; channel < format.head_dim; ++channel) dst[channel] = static_cast<float>(row[channel]);
 }
 
 std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed) {
@@ -151,13 +117,55 @@ std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int chan
   return data;
 }
 
-void compare_rows(const char* name, const RowFormat& format, const CacheShape& shape, const char* expected,
-                  const void* got, Problem::Comparison& comparison) {
+float peak_of(Element element, const char* rows, std::int64_t count, int channels) {
+  constexpr std::int64_t kEnough = 4096;
+  float peak = 0;
+  std::vector<float> row(channels);
+  for (std::int64_t i = 0; i < std::min(count, kEnough); ++i) {
+    load_row(element, rows + i * 2 * channels, channels, row.data());
+    for (const float x : row) peak = std::max(peak, std::fabs(x));
+  }
+  return peak;
+}
+
+std::unique_ptr<char[]> random_scales(const RowFormat& format, const CacheShape& shape, float peak,
+                                      std::uint64_t seed) {
+  Random random(seed);
+  const Tensor tensor = dense("scales", format.scale_element(), shape.scale_shape(format), nullptr);
+  auto scales = std::make_unique<char[]>(tensor.bytes());
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const auto share = static_cast<float>(0.5 + 0.5 * random.uniform());
+    store_scale(format, share * peak, scales.get() + i * format.scale_bytes());
+  }
+  return scales;
+}
+
+RandomCache random_cache(const RowFormat& format, const CacheShape& shape, int pattern, std::uint64_t seed) {
+  const std::int64_t count = shape.rows();
+  const Element element = format.element();
+  auto values = random_rows(element, count, format.head_dim, pattern, seed);
+  if (format.is_16bit()) return {std::move(values), nullptr};
+  RandomCache cache{std::make_unique<char[]>(count * format.row_bytes()), nullptr};
+  if (format.has_scales())
+    cache.scales = random_scales(format, shape, peak_of(element, values.get(), count, format.head_dim), seed);
+  std::vector<float> row(format.head_dim);
+  for (std::int64_t i = 0; i < count; ++i) {
+    load_row(element, values.get() + i * 2 * format.head_dim, format.head_dim, row.data());
+    char* const scales =
+        format.has_scales() ? cache.scales.get() + shape.scale_index(format, i) * format.scale_bytes() : nullptr;
+    quantise_row(format, row.data(), cache.rows.get() + i * format.row_bytes(), scales);
+  }
+  return cache;
+}
+
+void compare_rows(const char* name, const CacheShape& shape, std::span<const char> expected, const void* got,
+                  Problem::Comparison& comparison) {
   const std::int64_t rows = shape.rows();
-  const std::int64_t row_bytes = format.row_bytes();
+  if (rows == 0) return;
+  const std::int64_t row_bytes = static_cast<std::int64_t>(expected.size()) / rows;
   const char* found = static_cast<const char*>(got);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const char* wanted = expected + row * row_bytes;
+    const char* wanted = expected.data() + row * row_bytes;
     const char* given = found + row * row_bytes;
     if (std::memcmp(wanted, given, row_bytes) == 0) continue;
     if (comparison.error++ > 0) continue;

@@ -1,60 +1,47 @@
-// Row formats as descriptors and plans know them, and what a launch may be given.
+// What plans say of rows, and what a launch may be given.
 #include "ops/kv_cache/kv_cache.hpp"
 
 #include <fmt/format.h>
 
 #include <bit>
 #include <limits>
-#include <numeric>
 
 #include "base/error.hpp"
-#include "ops/argument_checks.hpp"
+#include "templates/embedded.hpp"
 
 namespace cubit::ops::kv_cache {
 namespace {
 
 std::string format_name(const RowFormat& format) {
   if (format.kv == KvFormat::int4_rows) return fmt::format("int4_rows, {} groups", format.groups);
-  return format.kv == KvFormat::bf16 ? "bf16" : "fp16";
+  if (!format.has_scales()) return text_of(format.kv);
+  return fmt::format("{}, scales per {}", text_of(format.kv), text_of(format.scales));
 }
 
 int row_lanes(int head_dim) { return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32; }
 
 }  // namespace
 
-std::string_view RowFormat::type() const {
-  if (kv == KvFormat::int4_rows) return "U8";
-  return kv == KvFormat::bf16 ? "BF16" : "F16";
-}
-
-void validate_format(const RowFormat& format, std::string_view text, const std::string& canonical) {
-  for (const auto& [name, value] : split_fields(text)) {
-    if (name == "groups" && format.kv != KvFormat::int4_rows) {
-      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                    "the field groups applies to kv=int4_rows only", "leave groups out or ask for kv=int4_rows");
-    }
-  }
-  if (format.kv == KvFormat::int4_rows && format.head_dim % (16 * format.groups) != 0) {
-    throw Failure(
-        Status::invalid_argument, fmt::format("descriptor \"{}\"", canonical),
-        fmt::format("{} channels in {} groups are not a multiple of 16 per group", format.head_dim, format.groups),
-        fmt::format("at most {} groups for this head_dim", std::gcd(format.head_dim / 16, 8)));
-  }
-}
-
 int rows_per_block(int head_dim) { return kThreads / row_lanes(head_dim); }
 
-std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
-
-void add_format(codegen::PlanHeader& header, const RowFormat& format) {
+void add_format(codegen::PlanHeader& header, const RowFormat& format, const codegen::Architecture& architecture) {
   header.constant("kThreads", kThreads).constant("kHeadDim", format.head_dim);
   if (format.kv == KvFormat::int4_rows) {
     header.include("row_int4.cuh").constant("kGroups", format.groups);
     header.alias("Format", "cubit::RowInt4<kHeadDim, kGroups>");
+  } else if (format.has_scales()) {
+    header.include("row_split.cuh").constant("kGroups", format.groups).flag("kMakesScales", format.makes_scales());
+    if (format.kv == KvFormat::int8_split) {
+      header.alias("Code", "cubit::Int8Code");
+    } else {
+      header.flag("kConvertsFp8", architecture.fp8_conversion);
+      header.alias("Code", fmt::format("cubit::Fp8Code<{}, kConvertsFp8>", format.kv == KvFormat::fp8_e4m3 ? 4 : 5));
+    }
+    header.alias("Format", fmt::format("cubit::RowSplit<Code, {}, kHeadDim, kGroups, kMakesScales>",
+                                       format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half"));
   } else {
     header.include("row_16bit.cuh");
-    header.alias("Format", fmt::format("cubit::Row16<{}>", format.kv == KvFormat::bf16 ? device_type(Element::bf16)
-                                                                                       : device_type(Element::fp16)));
+    header.alias("Format", fmt::format("cubit::Row16<{}>", device_type(format.element())));
   }
 }
 
@@ -80,6 +67,12 @@ std::vector<Decision> row_decisions(const RowFormat& format, KvAddressing addres
           {"rows per block", std::to_string(rows_per_block(format.head_dim)), "each once, key and value together"}};
 }
 
+codegen::KernelSource rows_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
+                                  const codegen::Architecture& architecture) {
+  return codegen::assemble(descriptor, templates::find(fmt::format("{}.cuh", name)), header.text(), architecture, name,
+                           {kThreads, 0}, templates::embedded());
+}
+
 DivideBy divide_by(std::int64_t divisor) {
   const int shift = 31 + static_cast<int>(std::bit_width(static_cast<std::uint64_t>(divisor - 1)));
   const std::uint64_t multiplier = ((std::uint64_t{1} << shift) + divisor - 1) / divisor;
@@ -93,7 +86,8 @@ void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_k
   require_alignment("cache.key", cache.key, cache.key_strides, 3, format.element_bytes(), format.alignment());
   require_alignment("cache.value", cache.value, cache.value_strides, 3, format.element_bytes(), format.alignment());
   if (addressing == KvAddressing::contiguous) {
-    require_argument(cache.page_size == 0, "cache.page_size", "the descriptor has cache=contiguous", cache.page_size);
+    require_argument(cache.page_size == 0, "cache.page_size", "it must be 0, for the descriptor has cache=contiguous",
+                     cache.page_size);
     return;
   }
   require_argument(cache.page_size >= 1 && cache.page_size <= 256, "cache.page_size", "it must be from 1 to 256",
@@ -101,6 +95,17 @@ void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_k
   require_argument(cache.pages >= 0, "cache.pages", "it must not be negative", cache.pages);
   require_pointer(cache.page_table != nullptr || cache.max_length == 0, "cache.page_table");
   require_alignment("cache.page_table", cache.page_table, &cache.page_table_stride, 1, 4, 4);
+}
+
+void check_scales(const RowFormat& format, const cubit_kv_scales& scales, bool needed) {
+  if (!format.has_scales()) return;
+  needed = needed || format.scales == KvScales::tensor;
+  require_pointer(scales.key != nullptr || !needed, "scales.key");
+  require_pointer(scales.value != nullptr || !needed, "scales.value");
+  const int strides = format.scales == KvScales::tensor ? 0 : format.scales == KvScales::token ? 2 : 3;
+  require_alignment("scales.key", scales.key, scales.key_strides, strides, format.scale_bytes(), format.scale_bytes());
+  require_alignment("scales.value", scales.value, scales.value_strides, strides, format.scale_bytes(),
+                    format.scale_bytes());
 }
 
 std::uint32_t count_rows(int batch, int tokens, int kv_heads) {
@@ -119,7 +124,13 @@ void copy_strides(long long (&dst)[3], const std::int64_t (&src)[3], int element
   for (int i = 0; i < 3; ++i) dst[i] = element_bytes * src[i];
 }
 
-KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache) {
+void copy_scale_strides(const RowFormat& format, long long (&dst)[3], const std::int64_t (&src)[3]) {
+  copy_strides(dst, src, format.scale_bytes());
+  if (format.scales == KvScales::tensor) dst[0] = dst[1] = 0;
+  if (format.scales == KvScales::tensor || format.scales == KvScales::token) dst[2] = 0;
+}
+
+KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache, const cubit_kv_scales& scales) {
   KvCacheArguments result{};
   result.key = static_cast<char*>(cache.key);
   result.value = static_cast<char*>(cache.value);
@@ -131,6 +142,12 @@ KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cac
   result.page_table = cache.page_table;
   result.page_table_stride = cache.page_table_stride;
   if (cache.page_size > 0) result.page_size = divide_by(cache.page_size);
+  if (format.has_scales()) {
+    result.key_scales = static_cast<char*>(scales.key);
+    result.value_scales = static_cast<char*>(scales.value);
+    copy_scale_strides(format, result.key_scale_strides, scales.key_strides);
+    copy_scale_strides(format, result.value_scale_strides, scales.value_strides);
+  }
   return result;
 }
 

@@ -1,9 +1,5 @@
 // From the text to the kernel and its launch: descriptor, plan, parameters.
-#include <cstring>
-
-#include "ops/argument_checks.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
-#include "templates/embedded.hpp"
 #include "templates/kv_gather_arguments.h"
 
 namespace cubit::ops::kv_gather {
@@ -12,20 +8,18 @@ namespace {
 using Arguments = cubit_kv_gather_arguments;
 
 std::vector<Field<KvGather>> make_fields() {
-  auto table = kv_cache::format_fields<KvGather>();
+  auto table = kv_cache::row_fields<KvGather>();
   table.push_back(kv_cache::element_field<KvGather>("output", "type of the rows that are written", &KvGather::output));
   table.push_back(kv_cache::addressing_field<KvGather>());
   return table;
 }
 
 void check_tensors(const KvGather& descriptor, const Arguments& arguments) {
-  require_pointer(arguments.key != nullptr, "key");
-  require_pointer(arguments.value != nullptr, "value");
-  require_alignment("key", arguments.key, arguments.key_strides, 3, 2, 16);
-  require_alignment("value", arguments.value, arguments.value_strides, 3, 2, 16);
+  kv_cache::check_dense_rows(arguments);
   require_alignment("from", arguments.from, nullptr, 0, 4, 4);
   require_alignment("to", arguments.to, nullptr, 0, 4, 4);
   kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
+  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.cache.max_length > 0);
 }
 
 KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& arguments, std::uint32_t rows) {
@@ -34,7 +28,7 @@ KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& 
   result.value = static_cast<char*>(arguments.value);
   kv_cache::copy_strides(result.key_strides, arguments.key_strides, 2);
   kv_cache::copy_strides(result.value_strides, arguments.value_strides, 2);
-  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache);
+  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache, arguments.scales);
   result.from = arguments.from;
   result.to = arguments.to;
   result.tokens = kv_cache::divide_by(arguments.tokens);
@@ -51,18 +45,18 @@ const std::vector<Field<KvGather>>& fields() {
 
 KvGather parse(std::string_view text) {
   const KvGather descriptor = parse_fields(text, fields());
-  kv_cache::validate_format(kv_cache::format_of(descriptor), text, descriptor.text());
+  kv_cache::validate_given_fields(kv_cache::format_of(descriptor), text);
+  kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
   return descriptor;
 }
 
 codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
-  kv_cache::add_format(header, kv_cache::format_of(descriptor));
+  kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
   header.include("types.cuh");
-  header.alias("Output", kv_cache::device_type(descriptor.output));
-  return codegen::assemble(descriptor.text(), templates::find("kv_gather.cuh"), header.text(), architecture,
-                           "kv_gather", {kv_cache::kThreads, 0}, templates::embedded());
+  header.alias("Output", device_type(descriptor.output));
+  return kv_cache::rows_source(descriptor.text(), "kv_gather", header, architecture);
 }
 
 PlanReport make_report(const KvGather& descriptor) {
@@ -75,17 +69,13 @@ PlanReport make_report(const KvGather& descriptor) {
 Launch encode(const KvGather& descriptor, const void* public_arguments) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_kv_gather_arguments");
   const std::uint32_t rows = kv_cache::count_rows(arguments.batch, arguments.tokens, arguments.cache.kv_heads);
-  Launch launch;
-  launch.empty = rows == 0;
-  if (launch.empty) return launch;
+  if (rows == 0) {
+    Launch nothing;
+    nothing.empty = true;
+    return nothing;
+  }
   check_tensors(descriptor, arguments);
-  const KvGatherArguments parameters = kernel_arguments(descriptor, arguments, rows);
-  const auto per_block = static_cast<std::uint32_t>(kv_cache::rows_per_block(descriptor.head_dim));
-  launch.shape = {{(rows + per_block - 1) / per_block, 1, 1}, kv_cache::kThreads, 0};
-  static_assert(sizeof parameters <= sizeof launch.parameters);
-  launch.parameter_bytes = sizeof parameters;
-  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
-  return launch;
+  return kv_cache::launch_rows(kernel_arguments(descriptor, arguments, rows), rows, descriptor.head_dim);
 }
 
 }  // namespace cubit::ops::kv_gather

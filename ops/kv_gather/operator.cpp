@@ -1,47 +1,28 @@
 // The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_gather` measures.
 #include <fmt/format.h>
 
+#include "ops/kv_cache/host_cache.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 
 namespace cubit::ops {
 namespace {
 
-class KvGatherSpecialisation final : public Specialisation {
- public:
-  KvGatherSpecialisation(const KvGather& descriptor, const codegen::Architecture& architecture)
-      : descriptor_(descriptor),
-        source_(kv_gather::make_source(descriptor, architecture)),
-        report_(kv_gather::make_report(descriptor)) {}
-
-  const codegen::KernelSource& source() const override { return source_; }
-  const PlanReport& report() const override { return report_; }
-  std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
-  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts&) const override {
-    return kv_gather::encode(descriptor_, arguments);
-  }
-
- private:
-  KvGather descriptor_;
-  codegen::KernelSource source_;
-  PlanReport report_;
-};
-
 class KvGatherOperator final : public Operator {
  public:
   std::string_view name() const override { return "kv_gather"; }
   std::string_view summary() const override { return "rows of a KV cache as 16-bit values: the inverse of kv_append"; }
-  std::vector<FieldHelp> fields() const override {
-    std::vector<FieldHelp> help;
-    for (const auto& field : kv_gather::fields()) help.push_back(field.help);
-    return help;
-  }
+  std::vector<FieldHelp> fields() const override { return help_of(kv_gather::fields()); }
   std::string tensors_help() const override {
-    return "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, or U8 rows for int4_rows\n"
+    return "key_cache, value_cache [batch, max_length, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or "
+           "F8_E5M2\n"
+           "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, max_length, "
+           "kv_heads] where scales=head, with groups behind where scales=group, [batch, max_length] where "
+           "scales=token, one "
+           "number where scales=tensor\n"
            "from, to [batch] I32 (optional): the tokens of each sequence, the last excluded; default: all\n"
            "key, value [batch, tokens, kv_heads, head_dim]: written; rows of no token are zeros\n"
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
-           "kv_heads, "
-           "row], or [pages, kv_heads, page_size, row] where hnd=1)\n"
+           "kv_heads, row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "numbers: tokens (default: as many as the longest sequence gives), max_length; where cache=paged also hnd "
            "(0 or "
            "1)";
@@ -56,7 +37,10 @@ class KvGatherOperator final : public Operator {
   std::string canonical(std::string_view text) const override { return kv_gather::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
-    return std::make_shared<KvGatherSpecialisation>(kv_gather::parse(text), architecture);
+    const KvGather descriptor = kv_gather::parse(text);
+    return std::make_shared<kv_cache::RowsSpecialisation>(
+        kv_gather::make_source(descriptor, architecture), kv_gather::make_report(descriptor),
+        [descriptor](const void* arguments) { return kv_gather::encode(descriptor, arguments); });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {
@@ -77,8 +61,8 @@ const Operator& kv_gather_operator() {
 std::vector<BenchCase> kv_gather::bench_cases() {
   std::vector<BenchCase> cases;
   const Numbers sizes = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
-  for (const char* format :
-       {"", "kv=fp16,output=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "kv=int4_rows,groups=4,cache=paged"}) {
+  for (const char* format : {"", "kv=fp16,output=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "kv=int8_split",
+                             "kv=fp8_e4m3", "kv=int4_rows,groups=4,cache=paged"}) {
     const std::string descriptor = *format == 0 ? "kv_gather" : fmt::format("kv_gather:{}", format);
     cases.push_back({"8192 tokens, 8 KV heads", "all", descriptor, sizes, 0, 0.85});
   }

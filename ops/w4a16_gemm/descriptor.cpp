@@ -74,8 +74,6 @@ W4a16Gemm parse(std::string_view text) {
 
 bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }
 
-std::string_view element_type(Element element) { return element == Element::bf16 ? "BF16" : "F16"; }
-
 bool stores_zeros(const W4a16Gemm& descriptor) { return descriptor.format != W4Format::symmetric; }
 
 int zero_offset(const W4a16Gemm& descriptor) {

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"  // to_double
+#include "ops/element/element.hpp"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {
@@ -161,7 +161,7 @@ std::vector<std::byte> GemmProblem::arguments(std::span<void* const> device_data
 }
 
 double GemmProblem::element(const Tensor& tensor, std::int64_t index) const {
-  return gqa_decode::to_double(descriptor_.element, static_cast<const std::uint16_t*>(tensor.data)[index]);
+  return to_double(descriptor_.element, static_cast<const std::uint16_t*>(tensor.data)[index]);
 }
 
 GemmProblem::Column GemmProblem::multiply_column(const std::vector<double>& activations, int n) const {
@@ -228,7 +228,7 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
     double norm = 0;
     double contributions = 0;
     for (std::int64_t at = row * columns; at < (row + 1) * columns; ++at) {
-      difference += std::pow(gqa_decode::to_double(descriptor_.element, output[at]) - reference[at], 2);
+      difference += std::pow(to_double(descriptor_.element, output[at]) - reference[at], 2);
       norm += reference[at] * reference[at];
       contributions += scale[at] * scale[at];
     }

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"  // from_float
+#include "ops/element/element.hpp"
 #include "ops/random.hpp"
 #include "ops/w4a16_gemm/problem.hpp"
 
@@ -113,7 +113,7 @@ class Maker {
     for (const std::int64_t extent : shape) count *= extent;
     auto data = std::make_unique<char[]>(2 * count);
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint16_t bits = gqa_decode::from_float(element, (this->*next)(i % shape.back()));
+      const std::uint16_t bits = from_float(element, (this->*next)(i % shape.back()));
       std::memcpy(data.get() + 2 * i, &bits, 2);
     }
     add(name, element_type(element), std::move(shape), std::move(data));

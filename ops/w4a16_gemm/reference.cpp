@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <numbers>
 
-#include "ops/gqa_decode/gqa_decode.hpp"  // to_double
+#include "ops/element/element.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops::w4a16_gemm {
@@ -32,7 +32,7 @@ double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int 
   if (descriptor.activation_order) group = weights.g_idx[k];
   int zero = zero_offset(descriptor);
   if (stores_zeros(descriptor)) zero += nibble_by_n(descriptor, weights.qzeros + group * (columns / 8), n);
-  const double scale = gqa_decode::to_double(Element::fp16, weights.scales[group * columns + n]);
+  const double scale = to_double(Element::fp16, weights.scales[group * columns + n]);
   return (weight_nibble(descriptor, weights, k, n) - zero) * scale;
 }
 

@@ -24,7 +24,6 @@ const std::vector<Field<W4a16Gemm>>& fields();
 W4a16Gemm parse(std::string_view text);
 
 bool stages_factors(const W4a16Gemm& descriptor);   ///< scales and zeros travel with the words of their k's
-std::string_view element_type(Element element);     ///< "BF16", as safetensors spells it
 bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
 int zero_offset(const W4a16Gemm& descriptor);       ///< what a stored zero is less than the zero that is meant
 int groups_of(const W4a16Gemm& descriptor, int k);  ///< of all of k

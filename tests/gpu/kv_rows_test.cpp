@@ -15,6 +15,14 @@ std::vector<std::string> append_texts() {
     std::vector<KvAppend> formats = {{head_dim, KvFormat::bf16}, {head_dim, KvFormat::fp16}};
     for (const int groups : {1, 2, 4, 8})
       if (head_dim % (16 * groups) == 0) formats.push_back({head_dim, KvFormat::int4_rows, groups});
+    for (const KvFormat kv : {KvFormat::int8_split, KvFormat::fp8_e4m3, KvFormat::fp8_e5m2}) {
+      for (const KvScales scales : {KvScales::head, KvScales::token, KvScales::tensor, KvScales::group}) {
+        const int groups = scales == KvScales::group ? 2 : 1;
+        if (head_dim % (16 * groups) != 0) continue;
+        const ScaleType type = formats.size() % 2 == 0 ? ScaleType::fp32 : ScaleType::fp16;
+        formats.push_back({head_dim, kv, groups, scales, type});
+      }
+    }
     for (KvAppend& format : formats) {
       format.rotary = static_cast<Rotary>(texts.size() % 3);
       format.input = texts.size() % 2 == 0 ? Element::bf16 : Element::fp16;
@@ -51,7 +59,8 @@ TEST_F(KvRowsGpu, EveryFormat) {
 }
 
 TEST_F(KvRowsGpu, ManyRows) {
-  for (const char* fields : {"", ":kv=int4_rows,groups=4", ":kv=int4_rows,groups=4,cache=paged"}) {
+  for (const char* fields : {"", ":kv=int4_rows,groups=4", ":kv=int4_rows,groups=4,cache=paged", ":kv=int8_split",
+                             ":kv=fp8_e4m3,scales=group,groups=4,cache=paged"}) {
     expect_good(std::string("kv_append") + fields, {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}});
     expect_good(std::string("kv_append") + fields, {{"batch", 512}, {"tokens", 1}, {"kv_heads", 8}, {"context", 5}});
     expect_good(std::string("kv_gather") + fields, {{"batch", 3}, {"context", 5000}, {"kv_heads", 8}});

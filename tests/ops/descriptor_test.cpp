@@ -19,7 +19,7 @@ TEST(GqaDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
     EXPECT_EQ(find_operator(text).canonical(text), text);
   }
   const unsigned int4_caches = 3 + 2 + 4 + 3 + 4;  // group counts of head_dim 64, 96, 128, 192 and 256
-  EXPECT_EQ(texts.size(), 64u * 2 * 2 * 3 * (5 * 2 + int4_caches));
+  EXPECT_EQ(texts.size(), 64u * 2 * 2 * 3 * (5 * 2 + int4_caches) + 4u * 3 * 2 * 3 * 2 * (5 * 3 + int4_caches - 5));
 }
 
 TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "stream_copy, stream_read, w4a16_gemm"},
         Refused{"gqa_decode:speed=9",
                 "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
-                "heads_per_kv, kv, groups, query, output, alignment, family"},
+                "heads_per_kv, kv, groups, scales, scale_type, query, output, cache, alignment, family"},
         Refused{
             "gqa_decode:head_dim=100",
             "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 96, 128, 192, 256"},
@@ -74,9 +74,17 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"gqa_decode:heads_per_kv=0\": 0 is not a value of heads_per_kv; accepted: 1 to 64"},
         Refused{"gqa_decode:heads_per_kv=8x",
                 "descriptor \"gqa_decode:heads_per_kv=8x\": 8x is not a value of heads_per_kv; accepted: 1 to 64"},
+        Refused{"gqa_decode:cache=paged,family=sm90",
+                "descriptor \"gqa_decode:cache=paged,family=sm90\": family=sm90 copies rows in bulk: boxes are of rows "
+                "that "
+                "follow one another, and pages have theirs anywhere; family=sm80, or leave family out"},
+        Refused{"gqa_decode:kv=fp8_e4m3,family=sm90",
+                "descriptor \"gqa_decode:kv=fp8_e4m3,family=sm90\": family=sm90 copies rows in bulk: it does not read "
+                "scales "
+                "that are a tensor of their own; family=sm80, or leave family out"},
         Refused{"gqa_decode:groups=1",
-                "descriptor \"gqa_decode:groups=1\": the field groups applies to kv=int4_rows only; "
-                "leave groups out or ask for kv=int4_rows"},
+                "descriptor \"gqa_decode:groups=1\": the field groups applies to kv=int4_rows or scales=group "
+                "only; leave groups out or ask for kv=int4_rows or scales=group"},
         Refused{"gqa_decode:head_dim=64,kv=int4_rows,groups=8",
                 "descriptor \"gqa_decode:head_dim=64,kv=int4_rows,groups=8\": 64 channels in 8 groups are 8 per group, "
                 "not a "

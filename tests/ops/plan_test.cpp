@@ -37,10 +37,10 @@ TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
     for (const auto& proof : plan.report.proofs) {
       // A narrow copy of headers takes one piece of many rows, which start at every fourth bank.
       const bool narrow_header =
-          proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.row_header_bytes() > 0;
+          proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.format().header_bytes() > 0;
       EXPECT_LE(proof.degree, narrow_header ? 16 / plan.copy_bytes : 1) << descriptor.text() << ": " << proof.access;
       if (narrow_header) {
-        EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.row_header_bytes() / 4) << descriptor.text();
+        EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.format().header_bytes() / 4) << descriptor.text();
       }
       if (proof.degree > 1) {
         EXPECT_NE(reason_of(plan, "bank conflicts"), "") << descriptor.text();
@@ -84,8 +84,8 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
     const auto accesses = gqa_decode::stage_accesses(plan);
-    const bool int4 = descriptor.kv == KvFormat::int4_rows;
-    const std::string key = fmt::format("{} {} {} {}", int4, descriptor.head_dim, descriptor.groups, plan.copy_bytes);
+    const std::string key = fmt::format("{} {} {} {}", plan.format().element_bytes(), plan.format().header_bytes(),
+                                        gqa_decode::stage_row_bytes(descriptor), plan.copy_bytes);
     if (!known.contains(key)) {
       known[key] = exhaustive_search(32, gqa_decode::stage_row_bytes(descriptor), accesses);
     }
@@ -98,7 +98,7 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
 TEST(GqaLanes, CopiesTakeEveryByteOnce) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
-    const int header = plan.row_header_bytes();
+    const int header = plan.format().header_bytes();
     const int row_bytes = descriptor.row_bytes();
     std::vector<int> taken(static_cast<std::size_t>(2 * lanes::kTileRows * row_bytes / plan.copy_bytes));
     for (int i = 0; i < row_bytes / plan.copy_bytes; ++i) {
@@ -244,6 +244,10 @@ TEST(GqaLanes, AgreeWithTheFragmentsOfTheIsa) {
       EXPECT_EQ(lanes::accumulator_head(lane, 3, i), 24 + c.at(lane, i).column);
       EXPECT_EQ(lanes::rows16_channel(lane, 2, i), 32 + c.at(lane, i).row);
     }
+    // Bytes: an operand's rows r and r + 8 are channels 2r and 2r + 1.
+    EXPECT_EQ(lanes::byte_channel(lane, 3), 48 + 2 * c.at(lane, 0).row);
+    EXPECT_EQ(lanes::byte_words(lane, 1, 16).row, 16 + lane % 16);
+    EXPECT_EQ(lanes::byte_words(lane, 1, 16).byte, 32 + 16 * (lane / 16));
     // Packed words: 16 units of 4 channels per two matrices of 32; a lane's accumulator row is its unit.
     EXPECT_EQ(lanes::int4_channel(lane, 1), 32 + 4 * c.at(lane, 0).row);
   }

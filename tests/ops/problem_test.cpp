@@ -59,7 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor key [2, 10, 2, 68]: its rows have 68 elements; ",
                 [](Case& c) { c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68; }},
         BadCase{"query has a batch of 2", [](Case& c) { c.tensors[1].shape[0] = 1; }},
-        BadCase{"key and value differ in shape", [](Case& c) { c.tensors[2].shape[1] = 9; }},
+        BadCase{"tensor value [2, 9, 2, 80]: it must have the dimensions [batch, max_length, kv_heads, row]; accepted "
+                "beside the other tensors: [2, 10, 2, 80]",
+                [](Case& c) { c.tensors[2].shape[1] = 9; }},
         BadCase{"15 query heads and 2 KV heads: query heads are not a multiple of KV heads; accepted: 16 query heads",
                 [](Case& c) { c.tensors[0].shape[1] = 15; }},
         BadCase{"14 query heads and 2 KV heads: the descriptor has heads_per_kv=8",
@@ -121,17 +123,19 @@ std::vector<std::uint16_t> perfect_output(const Problem& problem, const GqaDecod
   for (std::int64_t item = 0; item < query.shape[0] * heads; ++item) {
     std::vector<double> q(descriptor.head_dim);
     for (int c = 0; c < descriptor.head_dim; ++c) {
-      q[c] = gqa_decode::to_double(descriptor.query,
-                                   static_cast<const std::uint16_t*>(query.data)[item * descriptor.head_dim + c]);
+      q[c] = to_double(descriptor.query, static_cast<const std::uint16_t*>(query.data)[item * descriptor.head_dim + c]);
     }
     const std::int64_t offset =
         (item / heads * key.shape[1] * key.shape[2] + item % heads / descriptor.heads_per_kv) * row;
-    const auto head =
-        gqa_decode::reference_head(descriptor, q.data(), static_cast<const char*>(key.data) + offset,
-                                   static_cast<const char*>(problem.inputs()[2].data) + offset, key.shape[2] * row,
-                                   static_cast<int>(key.shape[1]), 1 / std::sqrt(descriptor.head_dim));
-    for (const double x : head.output)
-      output.push_back(gqa_decode::from_float(descriptor.output, static_cast<float>(x)));
+    const auto rows_of = [&](const Tensor& cache) -> gqa_decode::HeadRows {
+      const char* const first = static_cast<const char*>(cache.data) + offset;
+      return {[=, stride = key.shape[2] * row](int token) { return first + token * stride; }};
+    };
+    const gqa_decode::HeadRows keys = rows_of(key);
+    const gqa_decode::HeadRows values = rows_of(problem.inputs()[2]);
+    const auto head = gqa_decode::reference_head(descriptor, q.data(), keys, values, static_cast<int>(key.shape[1]),
+                                                 1 / std::sqrt(descriptor.head_dim));
+    for (const double x : head.output) output.push_back(from_float(descriptor.output, static_cast<float>(x)));
   }
   return output;
 }

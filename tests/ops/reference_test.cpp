@@ -50,14 +50,11 @@ TEST(Conversions, RoundHalfToEven) {
 }
 
 std::vector<double> through_int4(const std::vector<float>& row, int groups) {
-  GqaDecode descriptor;
-  descriptor.head_dim = static_cast<int>(row.size());
-  descriptor.kv = KvFormat::int4_rows;
-  descriptor.groups = groups;
-  std::vector<std::uint8_t> bytes(descriptor.row_bytes());
-  quantise_int4_row(row.data(), descriptor.head_dim, groups, bytes.data());
+  const kv_cache::RowFormat format{static_cast<int>(row.size()), KvFormat::int4_rows, groups};
+  std::vector<char> bytes(format.row_bytes());
+  kv_cache::quantise_row(format, row.data(), bytes.data());
   std::vector<double> result(row.size());
-  dequantise_row(descriptor, bytes.data(), result.data());
+  kv_cache::dequantise_row(format, bytes.data(), result.data());
   return result;
 }
 
@@ -65,8 +62,8 @@ TEST(Int4Rows, BytesAreAsTheFormatSays) {
   // One group of 0 … 15, four times: scale 1, shift 0, nibble i of a run is i, low nibble first.
   std::vector<float> row(64);
   for (int i = 0; i < 64; ++i) row[i] = static_cast<float>(i % 16);
-  std::vector<std::uint8_t> bytes(4 + 32);
-  quantise_int4_row(row.data(), 64, 1, bytes.data());
+  std::vector<char> bytes(4 + 32);
+  kv_cache::quantise_row({64, KvFormat::int4_rows, 1}, row.data(), bytes.data());
   const std::vector<std::uint8_t> expected_start = {0x00, 0x3c, 0x00, 0x00, 0x10, 0x32,
                                                     0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
   EXPECT_EQ(std::vector<std::uint8_t>(bytes.begin(), bytes.begin() + 12), expected_start);
@@ -105,6 +102,10 @@ std::vector<std::uint16_t> bf16_rows(const std::vector<float>& values) {
   return rows;
 }
 
+HeadRows bf16_head(const std::vector<std::uint16_t>& rows) {
+  return {[&rows](int token) { return reinterpret_cast<const char*>(rows.data()) + 128 * token; }};
+}
+
 TEST(Reference, EqualScoresAverageTheValues) {
   GqaDecode descriptor;
   descriptor.head_dim = 64;
@@ -113,8 +114,7 @@ TEST(Reference, EqualScoresAverageTheValues) {
   for (int token = 0; token < 4; ++token) std::fill_n(raw.begin() + token * 64, 64, static_cast<float>(token));
   const auto values = bf16_rows(raw);
   const std::vector<double> query(64, 0.5);
-  const auto result = reference_head(descriptor, query.data(), reinterpret_cast<const char*>(keys.data()),
-                                     reinterpret_cast<const char*>(values.data()), 128, 4, 0.125);
+  const auto result = reference_head(descriptor, query.data(), bf16_head(keys), bf16_head(values), 4, 0.125);
   for (const double x : result.output) EXPECT_DOUBLE_EQ(x, 1.5);
   EXPECT_NEAR(result.lse, 0.125 * 32 + std::log(4.0), 1e-12);
 }
@@ -130,15 +130,14 @@ TEST(Reference, TwoTokensFollowTheSigmoid) {
   const auto values = bf16_rows(value);
   std::vector<double> query(64, 0.0);
   query[0] = 1;
-  const auto result = reference_head(descriptor, query.data(), reinterpret_cast<const char*>(keys.data()),
-                                     reinterpret_cast<const char*>(values.data()), 128, 2, 1.0);
+  const auto result = reference_head(descriptor, query.data(), bf16_head(keys), bf16_head(values), 2, 1.0);
   EXPECT_NEAR(result.output[5], 1 / (1 + std::exp(-3.0)), 1e-12);
 }
 
 TEST(Reference, NoTokensGiveZeros) {
   const GqaDecode descriptor;
   const std::vector<double> query(128, 1.0);
-  const auto result = reference_head(descriptor, query.data(), nullptr, nullptr, 256, 0, 1.0);
+  const auto result = reference_head(descriptor, query.data(), {}, {}, 0, 1.0);
   for (const double x : result.output) EXPECT_EQ(x, 0);
   EXPECT_EQ(result.lse, -std::numeric_limits<double>::infinity());
 }

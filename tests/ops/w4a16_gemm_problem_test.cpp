@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/element/element.hpp"
 #include "ops/random.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
@@ -32,11 +32,11 @@ struct Plain {
     for (auto& row : zero)
       for (int& value : row) value = 1 + static_cast<int>(random.bits() % 15);
     for (auto& row : scale)
-      for (auto& value : row) value = gqa_decode::from_float(Element::fp16, static_cast<float>(random.uniform()));
+      for (auto& value : row) value = from_float(Element::fp16, static_cast<float>(random.uniform()));
   }
   double weight(const W4a16Gemm& descriptor, int k, int n) const {
     const int z = descriptor.format == W4Format::symmetric ? 8 : zero[k / kGroup][n];
-    return (q[k][n] - z) * gqa_decode::to_double(Element::fp16, scale[k / kGroup][n]);
+    return (q[k][n] - z) * to_double(Element::fp16, scale[k / kGroup][n]);
   }
 };
 
@@ -74,8 +74,7 @@ struct Packed {
 struct Case {
   explicit Case(const W4a16Gemm& descriptor) : plain(7), packed(plain, descriptor.format), text(descriptor.text()) {
     Random random(3);
-    for (std::uint16_t& x : activations)
-      x = gqa_decode::from_float(descriptor.element, static_cast<float>(random.normal()));
+    for (std::uint16_t& x : activations) x = from_float(descriptor.element, static_cast<float>(random.normal()));
     const bool by_n = descriptor.format == W4Format::awq;
     tensors = {{"qweight", "I32", {by_n ? kK : kK / 8, by_n ? kN / 8 : kN}, {}, packed.qweight.data()},
                {"scales", "F16", {kK / kGroup, kN}, {}, plain.scale},
@@ -130,9 +129,8 @@ TEST(GemmProblem, AcceptsTheRoundedProductAndFindsOneWrongValue) {
       for (int n = 0; n < kN; ++n) {
         double sum = 0;
         for (int k = 0; k < kK; ++k)
-          sum += gqa_decode::to_double(descriptor.element, one.activations[m * kK + k]) *
-                 one.plain.weight(descriptor, k, n);
-        output.push_back(gqa_decode::from_float(descriptor.element, static_cast<float>(sum)));
+          sum += to_double(descriptor.element, one.activations[m * kK + k]) * one.plain.weight(descriptor, k, n);
+        output.push_back(from_float(descriptor.element, static_cast<float>(sum)));
       }
     }
     const auto problem = one.problem();

@@ -9,7 +9,8 @@
 
 namespace cubit::tests {
 
-/// Every legal value; the architecture chooses the family.
+/// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few numbers of
+/// heads, and those also in pages.
 inline std::vector<GqaDecode> all_gqa_descriptors() {
   std::vector<GqaDecode> all;
   for (const int head_dim : {64, 96, 128, 192, 256})
@@ -20,7 +21,29 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
             for (const Element output : {Element::bf16, Element::fp16})
               for (const int alignment : {16, 8, 4}) {
                 const bool legal = kv == KvFormat::int4_rows ? head_dim % (16 * groups) == 0 : groups == 1;
-                if (legal) all.push_back({head_dim, heads, kv, groups, query, output, alignment});
+                if (!legal) continue;
+                GqaDecode descriptor{head_dim, heads, kv, groups};
+                descriptor.query = query;
+                descriptor.output = output;
+                descriptor.alignment = alignment;
+                all.push_back(descriptor);
+              }
+  for (const int head_dim : {64, 96, 128, 192, 256})
+    for (const int heads : {1, 8, 17, 64})
+      for (const KvFormat kv : {KvFormat::int8_split, KvFormat::fp8_e4m3, KvFormat::fp8_e5m2})
+        for (const KvScales scales : {KvScales::head, KvScales::token, KvScales::tensor, KvScales::group})
+          for (const int groups : {1, 2, 4, 8})
+            for (const ScaleType type : {ScaleType::fp32, ScaleType::fp16})
+              for (const int alignment : {16, 8, 4}) {
+                const bool legal =
+                    scales == KvScales::group ? groups > 1 && head_dim % (16 * groups) == 0 : groups == 1;
+                if (!legal) continue;
+                GqaDecode descriptor{head_dim, heads, kv, groups, scales, type};
+                descriptor.alignment = alignment;
+                for (const KvAddressing cache : {KvAddressing::contiguous, KvAddressing::paged}) {
+                  descriptor.cache = cache;
+                  all.push_back(descriptor);
+                }
               }
   return all;
 }
@@ -31,12 +54,22 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   struct Cache {
     KvFormat kv;
     int groups;
+    KvScales scales = KvScales::head;
+    ScaleType scale_type = ScaleType::fp32;
   };
   static const std::vector<int> head_dims = {64, 96, 128, 192, 256};
-  static const std::vector<int> heads = {1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33, 48, 63, 64};
-  static const std::vector<Cache> caches = {{KvFormat::bf16, 1},      {KvFormat::fp16, 1},
-                                            {KvFormat::int4_rows, 1}, {KvFormat::int4_rows, 2},
-                                            {KvFormat::int4_rows, 4}, {KvFormat::int4_rows, 8}};
+  static const std::vector<int> heads = {1, 3, 8, 9, 12, 16, 17, 33, 48, 64};
+  static const std::vector<Cache> caches = {{KvFormat::bf16, 1},
+                                            {KvFormat::fp16, 1},
+                                            {KvFormat::int4_rows, 1},
+                                            {KvFormat::int4_rows, 2},
+                                            {KvFormat::int4_rows, 4},
+                                            {KvFormat::int4_rows, 8},
+                                            {KvFormat::int8_split, 1},
+                                            {KvFormat::int8_split, 8, KvScales::group, ScaleType::fp16},
+                                            {KvFormat::fp8_e4m3, 1, KvScales::token, ScaleType::fp16},
+                                            {KvFormat::fp8_e4m3, 2, KvScales::group},
+                                            {KvFormat::fp8_e5m2, 1, KvScales::tensor}};
   static const std::vector<Element> elements = {Element::bf16, Element::fp16};
   static const std::vector<int> alignments = {16, 8, 4};
   const auto make = [](const Combination& c) {
@@ -45,18 +78,21 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     descriptor.heads_per_kv = heads[c[1]];
     descriptor.kv = caches[c[2]].kv;
     descriptor.groups = caches[c[2]].groups;
+    descriptor.scales = caches[c[2]].scales;
+    descriptor.scale_type = caches[c[2]].scale_type;
     descriptor.query = elements[c[3]];
     descriptor.output = elements[c[4]];
     descriptor.alignment = alignments[c[5]];
+    descriptor.cache = c[6] == 0 ? KvAddressing::contiguous : KvAddressing::paged;
     return descriptor;
   };
   const auto legal = [&](const Combination& c) {
     const GqaDecode descriptor = make(c);
-    if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim % (16 * descriptor.groups) != 0) return false;
+    if (descriptor.groups > 1 && descriptor.head_dim % (16 * descriptor.groups) != 0) return false;
     return !dense_only || descriptor.row_bytes() % descriptor.alignment == 0;
   };
   std::vector<GqaDecode> descriptors;
-  for (const Combination& c : pairwise_cover({5, 18, 6, 2, 2, 3}, legal)) descriptors.push_back(make(c));
+  for (const Combination& c : pairwise_cover({5, 10, 11, 2, 2, 3, 2}, legal)) descriptors.push_back(make(c));
   return descriptors;
 }
 

@@ -67,27 +67,39 @@ inline std::vector<Combination> all_combinations(const std::vector<int>& counts,
   }
 }
 
-/// Greedy cover of all pairs that some `legal` combination has. Deterministic.
-inline std::vector<Combination> pairwise_cover(const std::vector<int>& counts,
-                                               const std::function<bool(const Combination&)>& legal) {
-  const std::vector<Combination> candidates = all_combinations(counts, legal);
+/// Greedy cover of all pairs that some of the candidates has. Deterministic. Of many candidates a few are looked through first,
+/// which cover nearly all.
+inline std::vector<Combination> pairwise_cover_of(const std::vector<int>& counts,
+                                                  const std::vector<Combination>& candidates) {
+  constexpr std::size_t kMany = 40'000;
+  std::size_t stride = candidates.size() < kMany ? 1 : 97;  // a prime: no field repeats with it
   PairSet uncovered(counts);
   for (const Combination& candidate : candidates) uncovered.insert(candidate);
   std::vector<Combination> cover;
   while (uncovered.size() > 0) {
     const Combination* best = nullptr;
     std::size_t best_new = 0;
-    for (const Combination& candidate : candidates) {
-      const std::size_t fresh = uncovered.count(candidate);
+    for (std::size_t i = 0; i < candidates.size(); i += stride) {
+      const std::size_t fresh = uncovered.count(candidates[i]);
       if (fresh > best_new) {
         best_new = fresh;
-        best = &candidate;
+        best = &candidates[i];
       }
+    }
+    if (best == nullptr) {
+      stride = 1;
+      continue;
     }
     uncovered.erase(*best);
     cover.push_back(*best);
   }
   return cover;
+}
+
+/// The same of all combinations that are `legal`.
+inline std::vector<Combination> pairwise_cover(const std::vector<int>& counts,
+                                               const std::function<bool(const Combination&)>& legal) {
+  return pairwise_cover_of(counts, all_combinations(counts, legal));
 }
 
 }  // namespace cubit::tests

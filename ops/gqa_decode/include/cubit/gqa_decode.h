@@ -9,6 +9,7 @@
 #ifndef CUBIT_GQA_DECODE_H
 #define CUBIT_GQA_DECODE_H
 
+#include <cubit/kv_cache.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,7 +18,7 @@ extern "C" {
 #endif
 
 /* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements of the tensor (bytes
- * for int4_rows caches); the last dimension is contiguous. Every pointer and every stride, in bytes, of query, key,
+ * for int4_rows caches and those of one byte); the last dimension is contiguous. Every pointer and every stride, in bytes, of query, key,
  * value and output must be a multiple of the descriptor's alignment. */
 typedef struct cubit_gqa_decode_arguments {
   size_t size;              /* sizeof(cubit_gqa_decode_arguments) */
@@ -39,6 +40,17 @@ typedef struct cubit_gqa_decode_arguments {
   float softmax_scale;       /* usually 1 / sqrt(head_dim); magnitude at most 1e30, and times a query below 2^100 */
   int32_t splits; /* for tuning: parts of equal size per sequence and KV head, at most 256; 0: cubit decides, which is
                    * right for everybody else */
+  /* cache=paged: key and value are [pages, page_size, kv_heads, row] or, by their strides, [pages, kv_heads, page_size, row];
+   * their first stride is that from page to page. */
+  const int32_t*
+      page_table; /* cache=paged: [batch, at least max_length / page_size, rounded up]; else NULL. Read on the
+                              * device: may change between replays of a CUDA graph. The pages of a sequence's tokens must
+                              * be there: their numbers are not checked */
+  int64_t page_table_stride; /* cache=paged: from sequence to sequence */
+  int32_t page_size;         /* cache=paged: tokens of a page, 1 to 256; else 0 */
+  cubit_kv_scales
+      scales; /* of int8_split, fp8_e4m3 and fp8_e5m2 caches: see <cubit/kv_cache.h>; only read. A scale that is
+                           * an infinity or NaN, and such a byte, gives anything */
 } cubit_gqa_decode_arguments;
 
 #ifdef __cplusplus

@@ -2,20 +2,13 @@
 #pragma once
 
 #include <cubit/gqa_decode.h>
+#include <cubit/element.hpp>
+#include <cubit/kv_cache.hpp>
 
 #include <compare>
 #include <string>
 
 namespace cubit {
-
-/// How the KV cache stores a row of one token and one KV head.
-enum class KvFormat {
-  bf16,
-  fp16,
-  int4_rows,  ///< groups × (scale, shift) in fp16, then head_dim / 2 bytes, low nibble first; scale · q + shift
-};
-
-enum class Element { bf16, fp16 };
 
 /// Which kernel: named after the first architecture that has its instructions. Later ones run it too.
 enum class Family {
@@ -30,16 +23,19 @@ struct GqaDecode {
   int head_dim = 128;    ///< channels per head: 64, 96, 128, 192 or 256
   int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 64
   KvFormat kv = KvFormat::bf16;
-  int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  KvScales scales = KvScales::head;        ///< int8_split, fp8_e4m3 and fp8_e5m2 only
+  ScaleType scale_type = ScaleType::fp32;  ///< likewise
   Element query = Element::bf16;
   Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
-  int alignment = 16;              ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
+  KvAddressing cache = KvAddressing::contiguous;
+  int alignment = 16;  ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
   Family family = Family::automatic;
 
   auto operator<=>(const GqaDecode&) const = default;
 
   /// Bytes of one row of the cache.
-  int row_bytes() const { return kv == KvFormat::int4_rows ? 4 * groups + head_dim / 2 : 2 * head_dim; }
+  int row_bytes() const { return kv_row_bytes(kv, head_dim, groups); }
 
   /// The canonical text, which Engine::get takes.
   std::string text() const {
@@ -50,10 +46,13 @@ struct GqaDecode {
     const GqaDecode standard;
     if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
     if (heads_per_kv != standard.heads_per_kv) add("heads_per_kv", std::to_string(heads_per_kv));
-    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (kv != standard.kv) add("kv", text_of(kv));
     if (groups != standard.groups) add("groups", std::to_string(groups));
+    if (scales != standard.scales) add("scales", text_of(scales));
+    if (scale_type != standard.scale_type) add("scale_type", "fp16");
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
+    if (cache != standard.cache) add("cache", "paged");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
     if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
     return "gqa_decode" + fields;

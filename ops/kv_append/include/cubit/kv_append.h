@@ -7,8 +7,12 @@
  * position. The number format of the cache and the kind of rotation are the descriptor's: see <cubit/kv_append.hpp>.
  *
  * Rotation in float, each operation rounded by itself: a pair of channels (x, y) becomes (x cos - y sin, y cos + x sin), the
- * cosine and sine those of its position and number; what is then stored is rounded from these floats once. A group of
- * int4_rows that has an infinity or NaN becomes anything.
+ * cosine and sine those of its position and number; what is then stored is rounded from these floats once. Values
+ * that share a scale become anything where one of them is an infinity or NaN.
+ *
+ * int8_split, fp8_e4m3, fp8_e5m2, in float: a scale is max(largest |x| / m, 1e-8), m = 127, 448, 57344, rounded to its type
+ * (fp16 saturated to 65504); x / scale, rounded, -0 made +0, is clamped to -m ... m and rounded to the nearest value of the format, ties to
+ * even. A scale that is zero, such as 1e-8 in fp16, gives zeros.
  */
 #ifndef CUBIT_KV_APPEND_H
 #define CUBIT_KV_APPEND_H
@@ -40,6 +44,9 @@ typedef struct cubit_kv_append_arguments {
   int32_t rotary_dim;       /* channels that are rotated, the first of a row: a multiple of 16 up to head_dim */
   int32_t batch;            /* 0: nothing is launched; batch * tokens * cache.kv_heads at most 2147483647 */
   int32_t tokens;           /* new ones per sequence; 0: nothing is launched */
+  cubit_kv_scales
+      scales; /* scales=head and group: written beside each row; token and tensor: read, for a row alone does
+                             * not decide them */
 } cubit_kv_append_arguments;
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cubit/kv_append.h>
-#include <cubit/gqa_decode.hpp>  // Element, KvFormat
+#include <cubit/element.hpp>
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
@@ -22,7 +22,9 @@ enum class Rotary {
 struct KvAppend {
   int head_dim = 128;  ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256
   KvFormat kv = KvFormat::bf16;
-  int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  KvScales scales = KvScales::head;        ///< int8_split, fp8_e4m3 and fp8_e5m2 only
+  ScaleType scale_type = ScaleType::fp32;  ///< likewise
   Element input = Element::bf16;
   Rotary rotary = Rotary::none;
   KvAddressing cache = KvAddressing::contiguous;
@@ -37,8 +39,10 @@ struct KvAppend {
     };
     const KvAppend standard;
     if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
-    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (kv != standard.kv) add("kv", text_of(kv));
     if (groups != standard.groups) add("groups", std::to_string(groups));
+    if (scales != standard.scales) add("scales", text_of(scales));
+    if (scale_type != standard.scale_type) add("scale_type", "fp16");
     if (input != standard.input) add("input", "fp16");
     if (rotary != standard.rotary) add("rotary", rotary == Rotary::interleaved ? "interleaved" : "half_split");
     if (cache != standard.cache) add("cache", "paged");

@@ -1,4 +1,4 @@
-/* Where a KV cache lies: what the launch arguments of kv_append and kv_gather have in common. */
+/* Where a KV cache and its scales lie: what launch arguments have in common. */
 #ifndef CUBIT_KV_CACHE_H
 #define CUBIT_KV_CACHE_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements (bytes for int4_rows);
+/* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements (bytes for int4_rows and for formats of one byte);
  * the row itself is contiguous. Pointers and strides of key and value, in bytes, are multiples of 16, for int4_rows of 4.
  *
  * A paged cache holds token t of sequence b in page page_table[b, t / page_size], there at place t % page_size. Its page
@@ -27,6 +27,19 @@ typedef struct cubit_kv_cache {
   int32_t page_size;         /* paged: tokens of a page, 1 to 256; else 0 */
   int32_t pages;             /* paged: how many there are; else 0 */
 } cubit_kv_cache;
+
+/* The scales of a cache of int8_split, fp8_e4m3 or fp8_e5m2 (see <cubit/kv_cache.hpp>), fp32 or fp16 as the descriptor has
+ * it; not read for other formats. They lie as the rows do: of a paged cache, in pages. Addresses and strides are multiples of
+ * a scale's size; with scales=group the scales of a row follow one another. */
+typedef struct cubit_kv_scales {
+  void* key;   /* scales=head: [batch, tokens, kv_heads]; token: [batch, tokens]; group: [batch, tokens, kv_heads,
+                             * groups]; tensor: one number */
+  void* value; /* as key */
+  int64_t
+      key_strides[3]; /* in scales: sequence or page, token, KV head. Not read: the last where scales=token, all where
+                             * scales=tensor */
+  int64_t value_strides[3]; /* likewise */
+} cubit_kv_scales;
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,49 @@
-// How a KV cache is addressed: a field that descriptors have in common.
+// KV caches as descriptors name them: how a row is stored, and how rows are found.
 #pragma once
 
 #include <cubit/kv_cache.h>
 
 namespace cubit {
+
+/// How the KV cache stores a row of one token and one KV head.
+enum class KvFormat {
+  bf16,
+  fp16,
+  int4_rows,  ///< groups × (scale, shift) in fp16, then head_dim / 2 bytes, low nibble first; scale · q + shift
+  // Values of one byte; their scales are a tensor of their own: see KvScales. value = scale · byte
+  int8_split,  ///< signed bytes, -127 … 127
+  fp8_e4m3,    ///< e4m3fn: up to 448, no infinity
+  fp8_e5m2,    ///< up to 57344
+};
+
+/// Which values of a cache have a scale in common, where scales are a tensor of their own.
+enum class KvScales {
+  head,    ///< a row: one token and one KV head; [batch, tokens, kv_heads]
+  token,   ///< the rows of a token; [batch, tokens]
+  tensor,  ///< all keys, and all values; one number each
+  group,   ///< a row's group of channels; [batch, tokens, kv_heads, groups]
+};
+enum class ScaleType { fp32, fp16 };
+
+/// Whether scales are a tensor of their own.
+inline bool has_scales(KvFormat format) { return format >= KvFormat::int8_split; }
+
+/// As the field `kv` has it.
+inline const char* text_of(KvFormat format) {
+  constexpr const char* kNames[] = {"bf16", "fp16", "int4_rows", "int8_split", "fp8_e4m3", "fp8_e5m2"};
+  return kNames[static_cast<int>(format)];
+}
+/// As the field `scales` has it.
+inline const char* text_of(KvScales scales) {
+  constexpr const char* kNames[] = {"head", "token", "tensor", "group"};
+  return kNames[static_cast<int>(scales)];
+}
+
+/// Bytes of one row.
+inline int kv_row_bytes(KvFormat format, int head_dim, int groups) {
+  if (has_scales(format)) return head_dim;
+  return format == KvFormat::int4_rows ? 4 * groups + head_dim / 2 : 2 * head_dim;
+}
 
 enum class KvAddressing {
   contiguous,  ///< one tensor [batch, tokens, kv_heads, row]

@@ -2,7 +2,8 @@
  *
  *   key[b, i, h] = value of cache.key[b, from[b] + i, h], and value[b, i, h] likewise, for from[b] + i < to[b]
  *
- * in float, rounded to the output's type. A row whose token is negative, not below to[b] or not below cache.max_length is
+ * in float (of int8_split, fp8_e4m3, fp8_e5m2 the product with the scale, rounded; a NaN or infinity among the bytes gives
+ * anything), rounded to the output's type. A row whose token is negative, not below to[b] or not below cache.max_length is
  * neither read nor written. The cache's number format is the descriptor's: see <cubit/kv_gather.hpp>.
  */
 #ifndef CUBIT_KV_GATHER_H
@@ -30,6 +31,7 @@ typedef struct cubit_kv_gather_arguments {
   const int32_t* to;        /* [batch] one more than the last, such as the length; NULL: cache.max_length */
   int32_t batch;            /* 0: nothing is launched; batch * tokens * cache.kv_heads at most 2147483647 */
   int32_t tokens;           /* rows per sequence and KV head, at most; 0: nothing is launched */
+  cubit_kv_scales scales;   /* only read */
 } cubit_kv_gather_arguments;
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cubit/kv_gather.h>
-#include <cubit/gqa_decode.hpp>  // Element, KvFormat
+#include <cubit/element.hpp>
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
@@ -15,7 +15,9 @@ namespace cubit {
 struct KvGather {
   int head_dim = 128;  ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256
   KvFormat kv = KvFormat::bf16;
-  int groups = 1;  ///< int4_rows only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
+  KvScales scales = KvScales::head;        ///< int8_split, fp8_e4m3 and fp8_e5m2 only
+  ScaleType scale_type = ScaleType::fp32;  ///< likewise
   Element output = Element::bf16;
   KvAddressing cache = KvAddressing::contiguous;
 
@@ -29,8 +31,10 @@ struct KvGather {
     };
     const KvGather standard;
     if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
-    if (kv != standard.kv) add("kv", kv == KvFormat::fp16 ? "fp16" : "int4_rows");
+    if (kv != standard.kv) add("kv", text_of(kv));
     if (groups != standard.groups) add("groups", std::to_string(groups));
+    if (scales != standard.scales) add("scales", text_of(scales));
+    if (scale_type != standard.scale_type) add("scale_type", "fp16");
     if (output != standard.output) add("output", "fp16");
     if (cache != standard.cache) add("cache", "paged");
     return "kv_gather" + fields;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cubit/w4a16_gemm.h>
-#include <cubit/gqa_decode.hpp>  // Element
+#include <cubit/element.hpp>
 
 #include <compare>
 #include <string>

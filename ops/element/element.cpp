@@ -1,0 +1,57 @@
+#include "ops/element/element.hpp"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace cubit::ops {
+namespace {
+
+double half_to_double(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const int fraction = bits & 1023;
+  double magnitude = 0;
+  if (exponent == 0) {
+    magnitude = std::ldexp(fraction, -24);
+  } else if (exponent == 31) {
+    magnitude = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  } else {
+    magnitude = std::ldexp(1024 + fraction, exponent - 25);
+  }
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+std::uint16_t half_from_float(float value) {
+  const auto sign = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16 & 0x8000);
+  const float magnitude = std::fabs(value);
+  if (std::isnan(value)) return sign | 0x7e00;
+  if (magnitude >= 65520.f) return sign | 0x7c00;  // rounds to 65536, beyond the largest number
+  const int exponent = std::max(magnitude == 0 ? -14 : std::ilogb(magnitude), -14);
+  // In units of the last place this is an integer up to 2048; nearbyint rounds half to even.
+  const double units = std::nearbyint(std::ldexp(double{magnitude}, 10 - exponent));
+  const auto mantissa = static_cast<int>(units);
+  return static_cast<std::uint16_t>(sign | (((exponent + 14) << 10) + mantissa));
+}
+
+std::uint16_t bfloat16_from_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+}  // namespace
+
+std::string_view element_type(Element element) { return element == Element::bf16 ? "BF16" : "F16"; }
+
+std::string_view device_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
+
+double to_double(Element element, std::uint16_t bits) {
+  if (element == Element::fp16) return half_to_double(bits);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+std::uint16_t from_float(Element element, float value) {
+  return element == Element::fp16 ? half_from_float(value) : bfloat16_from_float(value);
+}
+
+}  // namespace cubit::ops

@@ -1,0 +1,124 @@
+// Rows and caches in host memory, for problems: tensors by name, where a cache's rows lie, made-up data, comparison bit by bit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/kv_cache/kv_cache.hpp"
+
+namespace cubit::ops::kv_cache {
+
+inline constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
+inline constexpr const char* kScaleNames[] = {"key_scale", "value_scale"};
+
+[[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {});
+/// A dense tensor.
+Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data);
+/// Throw Failure(invalid_argument).
+void require_type(const Tensor& tensor, std::string_view type);
+void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, const char* dimensions);
+std::int64_t whole_number(std::string_view name, double value, double least, double most);
+
+/// Tensors that a problem owns copies of, found by name.
+class Tensors {
+ public:
+  void add(Tensor tensor, std::unique_ptr<char[]> storage);
+  void add_zeros(Tensor tensor);
+  /// A copy, where `inputs` has one of this name.
+  bool take(std::span<const Tensor> inputs, std::string_view name);
+  const Tensor* find(std::string_view name) const;  ///< null: there is none
+  const std::vector<Tensor>& list() const { return list_; }
+  /// The address among `device_data` of the tensor of this name, or null.
+  template <class Element>
+  Element* address(std::span<void* const> device_data, std::string_view name) const {
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (list_[i].name == name) return static_cast<Element*>(device_data[i]);
+    }
+    return nullptr;
+  }
+
+ private:
+  std::vector<Tensor> list_;
+  std::vector<std::unique_ptr<char[]>> storage_;
+};
+
+/// How a problem's caches lie: keys and values alike, dense.
+struct CacheShape {
+  std::int64_t batch = 1;
+  std::int64_t max_length = 0;
+  std::int64_t kv_heads = 1;
+  // Of a paged cache.
+  std::int64_t page_size = 0;
+  std::int64_t pages = 0;
+  bool heads_outside = false;  ///< a page is [kv_heads, page size, row] ("HND"), not [page size, kv_heads, row]
+  const std::int32_t* table = nullptr;  ///< [batch, columns]
+  std::int64_t columns = 0;
+
+  bool is_paged() const { return table != nullptr; }
+  std::int64_t rows() const { return (is_paged() ? pages * page_size : batch * max_length) * kv_heads; }
+  std::vector<std::int64_t> shape(const RowFormat& format) const;
+  const char* dimensions() const;
+  /// Of the tensors of scales, where the format has them.
+  std::vector<std::int64_t> scale_shape(const RowFormat& format) const;
+  const char* scale_dimensions(const RowFormat& format) const;
+  /// The number of the row, or -1 for one that does not exist.
+  std::int64_t row(std::int64_t sequence, std::int64_t token, std::int64_t head) const;
+  std::string describe(std::int64_t row) const;  ///< "sequence 1, token 3, head 0", or the page
+  /// All but the addresses.
+  cubit_kv_cache arguments(const RowFormat& format) const;
+  cubit_kv_scales scale_arguments(const RowFormat& format) const;
+  /// Among a tensor's scales the first of a row's. For tests and references, so also where rows share them.
+  std::int64_t scale_index(const RowFormat& format, std::int64_t row) const;
+};
+
+/// What a launch takes beside tensors, to know a cache's shape.
+struct CacheNumbers {
+  std::int64_t max_length = -1;  ///< -1: not given
+  std::int64_t page_size = -1;
+  std::int64_t pages = -1;
+  bool heads_outside = false;
+
+  static std::string names(KvAddressing addressing);
+  /// False if there is no number of this name.
+  bool set(KvAddressing addressing, std::string_view name, double value);
+};
+
+/// A tensor of scales: its type and shape, which for one number is [1] or []. Throws Failure(invalid_argument).
+void require_scales(const RowFormat& format, const CacheShape& shape, const Tensor& tensor);
+
+/// The shape of caches of `batch` sequences. `key_cache` and `page_table` may be null; what neither they nor the numbers say
+/// is `longest` tokens, 16 per page, and the pages that the table names. Throws Failure(invalid_argument).
+CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,
+                       const Tensor* key_cache, const Tensor* page_table, std::int64_t longest);
+
+/// Distinct pages in random order for caches of `context` tokens. `with_gaps`: every sequence's last page is no page.
+void add_page_table(Tensors& tensors, std::int64_t batch, std::int64_t context, std::int64_t page_size, bool with_gaps,
+                    std::uint64_t seed);
+
+/// What rows of made-up data look like; see kPatternsHelp.
+inline constexpr int kPatterns = 6;
+inline constexpr const char* kPatternsHelp =
+    "pattern (0 normal, 1 outlier channels, 2 constant rows, 3 ties and zeros, 4 tiny values, 5 large values)";
+/// Rows of a cache, and where the format has them their scales.
+struct RandomCache {
+  std::unique_ptr<char[]> rows;
+  std::unique_ptr<char[]> scales;
+};
+/// The quantised of random_rows().
+RandomCache random_cache(const RowFormat& format, const CacheShape& shape, int pattern, std::uint64_t seed);
+/// Scales for values up to `peak` that rows do not make: per token between half of that and all of it.
+std::unique_ptr<char[]> random_scales(const RowFormat& format, const CacheShape& shape, float peak, std::uint64_t seed);
+/// The largest magnitude among the first rows.
+float peak_of(Element element, const char* rows, std::int64_t count, int channels);
+/// Random rows of `element`s.
+std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed);
+
+/// Compares bytes of two caches, row by row: the first that differs is `worst`, the error how many.
+void compare_rows(const char* name, const CacheShape& shape, std::span<const char> expected, const void* got,
+                  Problem::Comparison& comparison);
+
+}  // namespace cubit::ops::kv_cache

@@ -1,0 +1,197 @@
+#include "ops/kv_cache/row_format.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.hpp"
+
+namespace cubit::ops::kv_cache {
+namespace {
+
+std::uint16_t saturated_half(float value) { return from_float(Element::fp16, std::clamp(value, -65504.f, 65504.f)); }
+
+double load16(Element element, const char* src) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, src, 2);
+  return to_double(element, bits);
+}
+
+void store16(Element element, float value, char* dst) {
+  const std::uint16_t bits = from_float(element, value);
+  std::memcpy(dst, &bits, 2);
+}
+
+/// Per group: lo, hi the extremes in float; q = clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15);
+/// stored scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated. This is what FBGEMM writes. A shift of zero is
+/// stored as +0, whichever zero comes first.
+void quantise_int4(const RowFormat& format, const float* src, char* dst) {
+  const int groups = format.groups;
+  const int width = format.head_dim / groups;
+  auto* packed = reinterpret_cast<std::uint8_t*>(dst + format.header_bytes());
+  std::memset(packed, 0, format.head_dim / 2);
+  for (int group = 0; group < groups; ++group) {
+    const auto [lo, hi] = std::minmax_element(src + group * width, src + (group + 1) * width);
+    const float lowest = *lo + 0.f;
+    const float range = *hi - lowest;
+    const std::uint16_t header[2] = {saturated_half(range / 15.f), saturated_half(lowest)};
+    std::memcpy(dst + 4 * group, header, 4);
+    for (int channel = group * width; channel < (group + 1) * width; ++channel) {
+      const float steps = std::nearbyint((src[channel] - lowest) * 15.f / (range + 1e-8f));
+      const auto q = static_cast<unsigned>(std::clamp(steps, 0.f, 15.f));
+      packed[channel / 2] |= static_cast<std::uint8_t>(q << (channel % 2 * 4));
+    }
+  }
+}
+
+void dequantise_int4(const RowFormat& format, const char* src, double* dst) {
+  const int width = format.head_dim / format.groups;
+  for (int channel = 0; channel < format.head_dim; ++channel) {
+    const char* header = src + 4 * (channel / width);
+    const int packed = static_cast<unsigned char>(src[format.header_bytes() + channel / 2]);
+    const int q = packed >> (channel % 2 * 4) & 15;
+    dst[channel] = load16(Element::fp16, header) * q + load16(Element::fp16, header + 2);
+  }
+}
+
+float load_scale(const RowFormat& format, const char* src) {
+  if (format.scale_type == ScaleType::fp16) return static_cast<float>(load16(Element::fp16, src));
+  float scale = 0;
+  std::memcpy(&scale, src, 4);
+  return scale;
+}
+
+struct Fp8 {
+  int fraction_bits;
+  int least_exponent;  ///< of a normal number
+};
+Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? Fp8{3, -6} : Fp8{2, -14}; }
+
+std::uint8_t fp8_from_float(const Fp8& type, float value) {
+  const auto sign = static_cast<std::uint8_t>(std::signbit(value) ? 0x80 : 0);
+  const float magnitude = std::fabs(value);
+  const int exponent = std::max(magnitude == 0 ? type.least_exponent : std::ilogb(magnitude), type.least_exponent);
+  // In units of the last place a whole number; nearbyint rounds half to even, and what it carries moves the exponent.
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, type.fraction_bits - exponent)));
+  return static_cast<std::uint8_t>(sign | (((exponent - type.least_exponent) << type.fraction_bits) + units));
+}
+
+double fp8_to_double(const Fp8& type, std::uint8_t bits) {
+  const int exponent = (bits & 0x7f) >> type.fraction_bits;
+  const int fraction = bits & ((1 << type.fraction_bits) - 1);
+  const int units = exponent == 0 ? fraction : fraction + (1 << type.fraction_bits);
+  const double magnitude = std::ldexp(units, std::max(exponent, 1) - 1 + type.least_exponent - type.fraction_bits);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+/// See <cubit/kv_append.h>.
+void quantise_bytes(const RowFormat& format, const float* src, char* dst, char* scales) {
+  const int width = format.head_dim / format.groups;
+  const float most = format.largest();
+  for (int group = 0; group < format.groups; ++group, src += width, dst += width, scales += format.scale_bytes()) {
+    if (format.makes_scales()) {
+      float peak = 0;
+      for (int i = 0; i < width; ++i) peak = std::max(peak, std::fabs(src[i]));
+      store_scale(format, peak, scales);
+    }
+    const float scale = load_scale(format, scales);
+    for (int i = 0; i < width; ++i) {
+      const float steps = scale == 0 ? 0.f : std::clamp(src[i] / scale + 0.f, -most, most);  // -0 is +0
+      const int byte = format.kv == KvFormat::int8_split ? static_cast<int>(std::nearbyint(steps))
+                                                         : fp8_from_float(fp8_of(format.kv), steps);
+      dst[i] = static_cast<char>(byte);
+    }
+  }
+}
+
+void dequantise_bytes(const RowFormat& format, const char* src, double* dst, const char* scales) {
+  const int width = format.head_dim / format.groups;
+  for (int channel = 0; channel < format.head_dim; ++channel) {
+    const double value = format.kv == KvFormat::int8_split
+                             ? static_cast<signed char>(src[channel])
+                             : fp8_to_double(fp8_of(format.kv), static_cast<std::uint8_t>(src[channel]));
+    dst[channel] = load_scale(format, scales + channel / width * format.scale_bytes()) * value;
+  }
+}
+
+[[noreturn]] void reject_field_here(std::string_view text, std::string_view name, const char* where) {
+  throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                fmt::format("the field {} applies to {} only", name, where),
+                fmt::format("leave {} out or ask for {}", name, where));
+}
+
+}  // namespace
+
+std::string_view RowFormat::type() const {
+  if (is_16bit()) return element_type(element());
+  if (kv == KvFormat::fp8_e4m3) return "F8_E4M3";
+  if (kv == KvFormat::fp8_e5m2) return "F8_E5M2";
+  return kv == KvFormat::int8_split ? "I8" : "U8";
+}
+
+float RowFormat::largest() const {
+  if (kv == KvFormat::int8_split) return 127;
+  return kv == KvFormat::fp8_e4m3 ? 448 : 57344;
+}
+
+void validate_given_fields(const RowFormat& format, std::string_view text) {
+  const bool has_groups = format.kv == KvFormat::int4_rows || (format.has_scales() && format.scales == KvScales::group);
+  for (const auto& [name, value] : split_fields(text)) {
+    if (name == "groups" && !has_groups) {
+      reject_field_here(text, name, format.has_scales() ? "scales=group" : "kv=int4_rows or scales=group");
+    }
+    if ((name == "scales" || name == "scale_type") && !format.has_scales())
+      reject_field_here(text, name, "kv=int8_split, kv=fp8_e4m3 or kv=fp8_e5m2");
+  }
+}
+
+void validate_format(const RowFormat& format, const std::string& canonical) {
+  const auto reject = [&](std::string rule, std::string remedy) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", canonical), std::move(rule),
+                  std::move(remedy));
+  };
+  if (format.scales == KvScales::group && format.groups == 1)
+    reject("scales=group with one group per row is scales=head", "ask for groups=2, 4 or 8, or for scales=head");
+  if (format.groups == 1 || format.head_dim % (16 * format.groups) == 0) return;
+  const int most = std::gcd(format.head_dim / 16, 8);
+  reject(fmt::format("{} channels in {} groups are {} per group, not a multiple of 16", format.head_dim, format.groups,
+                     format.head_dim / format.groups),
+         fmt::format("at most {} group{} for this head_dim", most, most == 1 ? "" : "s"));
+}
+
+void store_scale(const RowFormat& format, float peak, char* dst) {
+  const float scale = std::max(peak / format.largest(), 1e-8f);
+  if (format.scale_type == ScaleType::fp32) {
+    std::memcpy(dst, &scale, 4);
+  } else {
+    const std::uint16_t bits = saturated_half(scale);
+    std::memcpy(dst, &bits, 2);
+  }
+}
+
+void load_row(Element element, const char* src, int channels, float* dst) {
+  for (int channel = 0; channel < channels; ++channel)
+    dst[channel] = static_cast<float>(load16(element, src + 2 * channel));
+}
+
+void store_row(Element element, const float* src, int channels, char* dst) {
+  for (int channel = 0; channel < channels; ++channel) store16(element, src[channel], dst + 2 * channel);
+}
+
+void quantise_row(const RowFormat& format, const float* src, char* dst, char* scales) {
+  if (format.is_16bit()) return store_row(format.element(), src, format.head_dim, dst);
+  if (format.has_scales()) return quantise_bytes(format, src, dst, scales);
+  quantise_int4(format, src, dst);
+}
+
+void dequantise_row(const RowFormat& format, const char* src, double* dst, const char* scales) {
+  if (format.has_scales()) return dequantise_bytes(format, src, dst, scales);
+  if (!format.is_16bit()) return dequantise_int4(format, src, dst);
+  for (int channel = 0; channel < format.head_dim; ++channel)
+    dst[channel] = load16(format.element(), src + 2 * channel);
+}
+
+}  // namespace cubit::ops::kv_cache

@@ -1,0 +1,135 @@
+#include "ops/kv_cache/rows_problem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace cubit::ops::kv_cache {
+
+Problem::Comparison RowsProblem::compare(std::span<const void* const> got) const {
+  const auto& tensors = outputs_.list();
+  if (got.size() != tensors.size()) {
+    reject(fmt::format("{} outputs", got.size()), "every output of the problem is compared",
+           fmt::format("accepted: {}", tensors.size()));
+  }
+  Comparison comparison{0, 0, "none"};
+  for (std::size_t which = 0; which < tensors.size(); ++which) {
+    const std::vector<char> expected = reference(which);
+    compare_rows(tensors[which].name.c_str(), output_shape(), expected, got[which], comparison);
+  }
+  return comparison;
+}
+
+std::int64_t RowsProblem::number(const char* name, std::int64_t index, std::int64_t standard) const {
+  const Tensor* tensor = inputs_.find(name);
+  return tensor == nullptr ? standard : static_cast<const std::int32_t*>(tensor->data)[index];
+}
+
+std::size_t RowsProblem::bytes_of(std::initializer_list<const char*> names) const {
+  std::size_t bytes = 0;
+  for (const char* name : names) {
+    if (const Tensor* tensor = inputs_.find(name)) bytes += tensor->bytes();
+  }
+  return bytes;
+}
+
+void RowsProblem::check_numbers(const char* name, const std::vector<std::int64_t>& shape,
+                                const char* dimensions) const {
+  const Tensor* tensor = inputs_.find(name);
+  if (tensor == nullptr) return;
+  require_type(*tensor, "I32");
+  require_shape(*tensor, shape, dimensions);
+}
+
+void RowsProblem::check_caches(const Tensors& caches) const {
+  for (const char* name : kCacheNames) {
+    require_type(*caches.find(name), format_.type());
+    require_shape(*caches.find(name), shape_.shape(format_), shape_.dimensions());
+  }
+}
+
+void RowsProblem::check_scales(const Tensors& scales) const {
+  for (const char* name : kScaleNames) {
+    const Tensor* tensor = inputs_.find(name);
+    if (tensor == nullptr) tensor = scales.find(name);
+    if (!format_.has_scales()) {
+      if (tensor == nullptr) continue;
+      reject(fmt::format("tensor {}", name),
+             fmt::format("a cache of {} has no scales of their own", text_of(format_.kv)),
+             "leave it out, or ask for kv=int8_split, fp8_e4m3 or fp8_e5m2");
+    }
+    if (tensor == nullptr) {
+      reject(fmt::format("tensors without {}", name),
+             fmt::format("a cache of {} with scales={} needs its scales", text_of(format_.kv), text_of(format_.scales)),
+             fmt::format("give {} {} {}", name, shape_.scale_dimensions(format_), format_.scale_element()));
+    }
+    require_scales(format_, shape_, *tensor);
+  }
+}
+
+const char* RowsProblem::scales_of(const Tensors& scales, std::size_t which, std::int64_t row) const {
+  if (!format_.has_scales()) return nullptr;
+  return static_cast<const char*>(scales.find(kScaleNames[which])->data) +
+         shape_.scale_index(format_, row) * format_.scale_bytes();
+}
+
+std::size_t RowsProblem::scale_bytes_of(std::size_t tokens) const {
+  if (!format_.has_scales()) return 0;
+  if (format_.scales == KvScales::tensor) return 2 * format_.scale_bytes();
+  const std::size_t heads = format_.scales == KvScales::token ? 1 : shape_.kv_heads;
+  return 2 * tokens * heads * format_.groups * format_.scale_bytes();
+}
+
+void RowsProblem::check_kv_heads() const {
+  if (shape_.kv_heads >= 1) return;
+  reject(fmt::format("rows of {} KV heads", shape_.kv_heads), "there must be at least one", "accepted: 1 and more");
+}
+
+void RowsProblem::require_addresses(std::span<void* const> device_data) const {
+  const std::size_t inputs = inputs_.list().size();
+  const std::size_t outputs = outputs_.list().size();
+  if (device_data.size() == inputs + outputs) return;
+  reject(fmt::format("{} device addresses", device_data.size()),
+         fmt::format("this problem has {} inputs and {} outputs", inputs, outputs),
+         fmt::format("accepted: {}", inputs + outputs));
+}
+
+void require_names(std::span<const Tensor> inputs, std::span<const std::string_view> accepted, const char* op) {
+  for (const Tensor& input : inputs) {
+    if (std::find(accepted.begin(), accepted.end(), input.name) != accepted.end()) continue;
+    reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", op),
+           fmt::format("accepted: {}", fmt::join(accepted, ", ")));
+  }
+}
+
+bool RowSizes::set(KvAddressing addressing, std::string_view name, double value) {
+  if (name == "batch") {
+    batch = whole_number(name, value, 0, 1 << 20);
+  } else if (name == "tokens") {
+    tokens = whole_number(name, value, 1, 1 << 24);
+  } else if (name == "kv_heads") {
+    kv_heads = whole_number(name, value, 1, 4096);
+  } else if (name == "context") {
+    context = whole_number(name, value, 1, 1 << 27);
+  } else if (name == "ragged") {
+    ragged = whole_number(name, value, 0, 1) != 0;
+  } else if (name == "pattern") {
+    pattern = static_cast<int>(whole_number(name, value, 0, kPatterns - 1));
+  } else {
+    return name != "max_length" && cache.set(addressing, name, value);
+  }
+  return true;
+}
+
+void RowSizes::settle(KvAddressing addressing, int head_dim) {
+  cache.max_length = context;
+  if (addressing == KvAddressing::paged && cache.page_size < 0) cache.page_size = 16;
+  const double rows = static_cast<double>(batch) * static_cast<double>(kv_heads);
+  const auto rows_tokens = static_cast<double>(std::max<std::int64_t>(tokens, 0) + context);
+  const double bytes = 4 * head_dim * rows * rows_tokens;
+  if (bytes <= 64.0 * (1ULL << 30)) return;
+  reject(fmt::format("tensors of {:.0f} GiB", bytes / (1ULL << 30)), "made-up data is limited to 64 GiB",
+         "ask for a smaller batch, tokens, context or kv_heads");
+}
+
+}  // namespace cubit::ops::kv_cache

@@ -1,0 +1,338 @@
+// Number formats of one byte per channel, whose scales are tensors of their own: value = scale · byte.
+//
+// Bytes become fp16 operands without rounding, two at a time: a signed byte is put below the exponent of 1024, which is then
+// subtracted; e5m2 is the upper byte of an fp16; e4m3 has its exponent and fraction shifted by one bit, which makes it 2^8 times
+// smaller, and tensor cores multiply subnormals exactly. The order of channels along k that this gives is matched by Q's
+// registers.
+//
+// A matrix of ldmatrix is 8 rows × 16 bytes = 16 channels, a step; lane (r, c) gets channels 4c … 4c+3 of row r, transposed
+// channels 2r and 2r+1 of tokens 2c and 2c+1.
+//
+// Scores:   per group  S += scale · (K · Qᵀ)
+// Outputs:  per group  Oᵀ += Vᵀ · (P · scale)ᵀ
+// One scale for all keys goes into Q's factor, one for all values into the outputs.
+//
+// Scales of a tile are loaded while the tile before it is used, each by one lane: lanes 0 … 15 those of the keys' rows, the
+// others those of the values', and shuffles hand them out.
+//
+// Interface of a number format: see gqa_decode_block.cuh.
+#pragma once
+
+#include "copies.cuh"
+#include "gqa_decode_arguments.h"
+#include "gqa_decode_lanes.h"
+#include "mma.cuh"
+#include "online_softmax.cuh"
+#include "query_scale.cuh"
+#include "scale.cuh"
+#include "types.cuh"
+
+namespace cubit {
+
+/// Bytes as operands. Interface: prepared(word), once per word; halves<a, b>(word), its bytes a and b as a pair of fp16 that
+/// are kSmaller times smaller.
+struct Int8Operand {
+  static constexpr float kSmaller = 1.f;
+  static __device__ __forceinline__ uint32 prepared(uint32 word) { return word ^ 0x80808080u; }  // 128 more
+  template <int kLow, int kHigh>
+  static __device__ __forceinline__ uint32 halves(uint32 word) {
+    // 1024 + 128 + n, less 1152.
+    return Pair<Half>::difference(__byte_perm(word, 0x64646464u, 0x4040 + (kHigh << 8) + kLow), 0x64806480u);
+  }
+};
+
+struct E5m2Operand {
+  static constexpr float kSmaller = 1.f;
+  static __device__ __forceinline__ uint32 prepared(uint32 word) { return word; }
+  template <int kLow, int kHigh>
+  static __device__ __forceinline__ uint32 halves(uint32 word) {
+    return __byte_perm(word, 0, 0x0404 + (kHigh << 12) + (kLow << 4));
+  }
+};
+
+struct E4m3Operand {
+  static constexpr float kSmaller = 256.f;
+  static __device__ __forceinline__ uint32 prepared(uint32 word) { return word; }
+  template <int kLow, int kHigh>
+  static __device__ __forceinline__ uint32 halves(uint32 word) {
+    const uint32 upper = E5m2Operand::halves<kLow, kHigh>(word);
+    return (upper & 0x80008000u) | (upper >> 1 & 0x3f803f80u);
+  }
+};
+
+/// kGroups: scales per row; 0: one for all.
+template <class QueryElement, class Operand, class StoredScale, int kHeadDim, int kGroups, int kHeads, int kAlignment,
+          int (*kAddress)(int, int)>
+struct RowsOfBytes {
+  static constexpr int kTileRows = lanes::kTileRows;
+  static constexpr int kHeadTiles = (kHeads + 7) / 8;
+  static constexpr int kSteps = kHeadDim / 16;
+  static constexpr int kHeaderBytes = 0;
+  static constexpr int kRowBytes = kHeadDim;
+  static constexpr bool kScalesRows = kGroups > 0;
+  static constexpr int kRowScales = kScalesRows ? kGroups : 1;
+  static constexpr int kGroupSteps = kSteps / kRowScales;
+  static_assert(kHeadDim % 32 == 0 && kSteps % kRowScales == 0);
+  using Scales = Scale<StoredScale>;
+
+  struct Query {
+    uint32 words[kHeadTiles][kSteps][2];
+    float factor[kHeadTiles][2];
+  };
+
+  struct Accumulator {
+    // Of step s: channels 16s + 2r, and (elements 2, 3) 16s + 2r + 1.
+    float blocks[kHeadTiles][kSteps][4] = {};
+  };
+
+  static constexpr bool kWeightsAreScaled = kScalesRows;
+  static constexpr bool kAnyFactor = kScalesRows;
+  using Softmax = OnlineSoftmax<kHeadTiles, kAnyFactor>;
+
+  /// Of a tile: of one row of keys or values.
+  struct TileScales {
+    float own[kRowScales] = {};
+  };
+  /// Of a tile's values: of rows r and r + 8, and the largest magnitude of those.
+  struct ValueScales {
+    float rows[2][kRowScales];
+    float peak = 0.f;
+  };
+
+  static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
+  static __device__ __forceinline__ void clear_padding(uint32) {}
+
+  template <class Cache>
+  static __device__ __forceinline__ int look_up_scales(const Cache& cache, int first, int length) {
+    const int token = first + lane_index() % kTileRows;
+    return kScalesRows && token < length ? cache.page(token) : 0;
+  }
+  template <class Cache>
+  static __device__ __forceinline__ void fetch_scales(TileScales& scales, const Cache& cache, int page, int first,
+                                                      int length) {
+    if constexpr (kScalesRows) {
+      const int lane = lane_index();
+      const int token = first + lane % kTileRows;
+      const bool exists = token < length;
+      const char* src = nullptr;
+      if (exists) src = lane < kTileRows ? cache.key_scales(page, token) : cache.value_scales(page, token);
+#pragma unroll
+      for (int i = 0; i < kRowScales; ++i) scales.own[i] = exists ? Scales::load(src + i * Scales::kBytes) : 0.f;
+    }
+  }
+  static __device__ __forceinline__ float key_factor(const GqaDecodeArguments& args) {
+    return kScalesRows ? 1.f : Scales::load(args.key_scales);
+  }
+  static __device__ __forceinline__ void scale_outputs(Accumulator& output, const GqaDecodeArguments& args) {
+    if constexpr (!kScalesRows) {
+      const float scale = Scales::load(args.value_scales);
+      float factors[kHeadTiles][2];
+#pragma unroll
+      for (int tile = 0; tile < kHeadTiles; ++tile) factors[tile][0] = factors[tile][1] = scale;
+      rescale(output, factors);
+    }
+  }
+
+  /// A head's channels 16 · step + 4c … 4c + 3 in the lanes r of the head.
+  struct RawQuery {
+    uint32 words[kHeadTiles][kSteps][2];
+  };
+
+  /// `src`: the first of the block's `heads` heads, at most kHeads.
+  static __device__ __forceinline__ void fetch_query(RawQuery& raw, const char* src, int heads, int64 head_stride) {
+    const int lane = lane_index();
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      // Beyond the last head: the last one again, whose results are not stored.
+      const int head = min(8 * tile + lane / 4, heads - 1);
+      const char* const row = src + head * head_stride + 8 * (lane % 4);
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) load_global<2, kAlignment>(raw.words[tile][step], row + 32 * step);
+    }
+  }
+
+  /// `factor` is the softmax scale in base 2, times what all keys are multiplied by.
+  static __device__ __forceinline__ void load_query(Query& query, const RawQuery& raw, float factor) {
+    using Source = Pair<QueryElement>;
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      uint32 peaks = 0;
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) peaks = Source::larger_magnitudes(peaks, raw.words[tile][step][i]);
+      }
+      const int exponent = query_exponent(peak_of_head(maximum(Source::low(peaks), Source::high(peaks))));
+      const float scale = power_of_two(exponent);
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const uint32 pair = raw.words[tile][step][i];
+          query.words[tile][step][i] = Pair<Half>::pack(Source::low(pair) * scale, Source::high(pair) * scale);
+        }
+      }
+      spread_to_score_lanes(query.factor[tile], factor * Operand::kSmaller * power_of_two(-exponent));
+    }
+  }
+
+  static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales& scales,
+                                                float (&scores)[kHeadTiles][4]) {
+    float products[kHeadTiles][4];
+#pragma unroll
+    for (int first = 0; first < kSteps; first += 2) {
+      uint32 words[4];  // rows 0-7 and 8-15 of a step, then of the next
+      const uint32 row = stage + address(lanes::byte_words(lane_index(), first / 2, 0));
+      load_matrices(words, row);  // access: ldmatrix.x4 of keys
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int step = first + i;
+        const uint32 low = Operand::prepared(words[2 * i]);
+        const uint32 high = Operand::prepared(words[2 * i + 1]);
+        const uint32 a[4] = {Operand::template halves<0, 1>(low), Operand::template halves<0, 1>(high),
+                             Operand::template halves<2, 3>(low), Operand::template halves<2, 3>(high)};
+#pragma unroll
+        for (int tile = 0; tile < kHeadTiles; ++tile) {
+          if (step % kGroupSteps == 0)
+            products[tile][0] = products[tile][1] = products[tile][2] = products[tile][3] = 0.f;
+          const uint32(&b)[2] = query.words[tile][step];
+          mma_m16n8k16<Half>(products[tile], a[0], a[1], a[2], a[3], b[0], b[1]);
+        }
+        if ((step + 1) % kGroupSteps == 0) add_scaled(scores, products, scales, step / kGroupSteps);
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[tile][i] *= query.factor[tile][i & 1];
+    }
+  }
+
+  static __device__ __forceinline__ void load_value_scales(ValueScales& scales, uint32, const TileScales& tile) {
+    if constexpr (kScalesRows) {
+      const int row = kTileRows + lane_index() / 4;
+      scales.peak = 0.f;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int group = 0; group < kRowScales; ++group) {
+          scales.rows[half][group] = __shfl_sync(kFullWarp, tile.own[group], row + 8 * half);
+          scales.peak = maximum(scales.peak, fabsf(scales.rows[half][group]));
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void accumulate(Accumulator& output, Softmax& softmax, uint32 stage,
+                                                    const ValueScales& scales, const float (&weights)[kHeadTiles][4]) {
+    uint32 b[kHeadTiles][2];
+    if constexpr (!kScalesRows) round_weights(b, softmax, weights);
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      if constexpr (kScalesRows)
+        softmax.add(tile, weights[tile][0], weights[tile][1], weights[tile][2], weights[tile][3]);
+    }
+#pragma unroll
+    for (int first = 0; first < kSteps; first += 2) {
+      uint32 words[4];  // tokens 0-7 and 8-15 of a step, then of the next
+      const uint32 row = stage + address(lanes::byte_words(lane_index(), first / 2, kTileRows));
+      load_matrices_transposed(words, row);  // access: ldmatrix.x4.trans of values
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int step = first + i;
+        if constexpr (kScalesRows) {
+          if (step % kGroupSteps == 0) scale_weights(b, weights, scales, step / kGroupSteps);
+        }
+        const uint32 low = Operand::prepared(words[2 * i]);
+        const uint32 high = Operand::prepared(words[2 * i + 1]);
+        const uint32 a[4] = {Operand::template halves<0, 2>(low), Operand::template halves<1, 3>(low),
+                             Operand::template halves<0, 2>(high), Operand::template halves<1, 3>(high)};
+#pragma unroll
+        for (int tile = 0; tile < kHeadTiles; ++tile)
+          mma_m16n8k16<Half>(output.blocks[tile][step], a[0], a[1], a[2], a[3], b[tile][0], b[tile][1]);
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) output.blocks[tile][step][i] *= factors[tile][i & 1];
+      }
+    }
+  }
+
+  /// dst[head * pitch + channel] for heads below kHeads; pitch is even and dst 8-byte aligned.
+  static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
+    const int lane = lane_index();
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int head = lanes::accumulator_head(lane, tile, i);
+        if (head >= kHeads) continue;
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+          const float(&block)[4] = output.blocks[tile][step];
+          const float2 two = make_float2(block[i] * Operand::kSmaller, block[i + 2] * Operand::kSmaller);
+          const uint32 at = shared_address(dst) + 4 * (head * pitch + lanes::byte_channel(lane, step));
+          store_shared(at, two);  // access: stores of warps' outputs
+        }
+      }
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
+
+  static __device__ __forceinline__ void add_scaled(float (&scores)[kHeadTiles][4],
+                                                    const float (&products)[kHeadTiles][4], const TileScales& scales,
+                                                    int group) {
+    float rows[2] = {1.f, 1.f};
+    if constexpr (kScalesRows) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        rows[half] = __shfl_sync(kFullWarp, scales.own[group], lane_index() / 4 + 8 * half);
+    }
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float product = rows[i / 2] * products[tile][i];
+        scores[tile][i] = group == 0 ? product : scores[tile][i] + product;
+      }
+    }
+  }
+
+  /// Weights as they are used, which are what is summed.
+  static __device__ __forceinline__ void round_weights(uint32 (&b)[kHeadTiles][2], Softmax& softmax,
+                                                       const float (&weights)[kHeadTiles][4]) {
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      const uint32 low = Pair<Half>::pack(weights[tile][0], weights[tile][1]);
+      const uint32 high = Pair<Half>::pack(weights[tile][2], weights[tile][3]);
+      softmax.add(tile, Pair<Half>::low(low), Pair<Half>::high(low), Pair<Half>::low(high), Pair<Half>::high(high));
+      b[tile][0] = transpose_8x8(low);
+      b[tile][1] = transpose_8x8(high);
+    }
+  }
+
+  static __device__ __forceinline__ void scale_weights(uint32 (&b)[kHeadTiles][2],
+                                                       const float (&weights)[kHeadTiles][4], const ValueScales& scales,
+                                                       int group) {
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float scale = scales.rows[half][group];
+        b[tile][half] =
+            transpose_8x8(Pair<Half>::pack(weights[tile][2 * half] * scale, weights[tile][2 * half + 1] * scale));
+      }
+    }
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,162 @@
+// gqa_decode over caches in pages and caches whose scales are tensors of their own, as values: what launches are given, what
+// problems read and refuse. What the kernels compute is tests/cover's business.
+#include <cubit/gqa_decode.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "templates/gqa_decode_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+/// One KV head of 128 channels of a byte, at made-up addresses.
+cubit_gqa_decode_arguments made_up_arguments() {
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = address(0x1000);
+  arguments.key = address(0x2000);
+  arguments.value = address(0x3000);
+  arguments.output = address(0x4000);
+  arguments.query_strides[0] = arguments.output_strides[0] = 128;
+  arguments.query_strides[1] = arguments.output_strides[1] = 128;
+  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
+    strides[0] = 128 * 64;
+    strides[1] = strides[2] = 128;
+  }
+  arguments.scales.key = address(0x5000);
+  arguments.scales.value = address(0x6002);
+  for (std::int64_t* strides : {arguments.scales.key_strides, arguments.scales.value_strides}) {
+    strides[0] = 64;
+    strides[1] = 1;
+    strides[2] = 3;
+  }
+  arguments.batch = arguments.kv_heads = 1;
+  arguments.max_length = 64;
+  arguments.softmax_scale = 0.1f;
+  return arguments;
+}
+
+GqaDecodeArguments parameters_of(const char* text, const cubit_gqa_decode_arguments& arguments) {
+  runtime::DeviceFacts device;
+  device.architecture = &codegen::find_architecture("sm_80");
+  device.multiprocessors = 1;
+  const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), *device.architecture);
+  const Launch launch = gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 20, device);
+  GqaDecodeArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  return parameters;
+}
+
+void expect_refused(const char* text, const cubit_gqa_decode_arguments& arguments, const std::string& sentence) {
+  try {
+    parameters_of(text, arguments);
+    ADD_FAILURE() << "accepted: " << sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_EQ(failure.what(), sentence);
+  }
+}
+
+TEST(GqaScales, StridesAreThoseOfWhatHasAScale) {
+  auto arguments = made_up_arguments();
+  const auto per_head = parameters_of("gqa_decode:kv=int8_split,scale_type=fp16", arguments);
+  EXPECT_EQ(per_head.key_scale_strides[0], 128);
+  EXPECT_EQ(per_head.key_scale_strides[1], 2);
+  EXPECT_EQ(per_head.value_scale_strides[2], 6);
+  EXPECT_EQ(per_head.value_scales, address(0x6002));
+  const auto per_token = parameters_of("gqa_decode:kv=fp8_e4m3,scales=token,scale_type=fp16", arguments);
+  EXPECT_EQ(per_token.key_scale_strides[1], 2);
+  EXPECT_EQ(per_token.key_scale_strides[2], 0) << "heads share it";
+  const auto of_all = parameters_of("gqa_decode:kv=fp8_e5m2,scales=tensor,scale_type=fp16", arguments);
+  for (const long long stride : of_all.value_scale_strides) EXPECT_EQ(stride, 0);
+}
+
+TEST(GqaScales, AreNeededAndAlignedToTheirType) {
+  auto arguments = made_up_arguments();
+  expect_refused(
+      "gqa_decode:kv=int8_split", arguments,
+      "scales.value at 0x6002: the address is not a multiple of 4 bytes; align it, or ask for a smaller alignment "
+      "in the descriptor");
+  arguments.scales.value = nullptr;
+  expect_refused("gqa_decode:kv=int8_split", arguments, "scales.value = NULL: the tensor is needed");
+  arguments.max_length = 0;
+  expect_refused("gqa_decode:kv=int8_split,scales=tensor", arguments, "scales.value = NULL: the tensor is needed");
+  EXPECT_NO_THROW(parameters_of("gqa_decode:kv=int8_split", arguments)) << "there are no rows";
+}
+
+TEST(GqaPages, AreTakenWhereTheDescriptorHasThemAndOnlyThere) {
+  auto arguments = made_up_arguments();
+  const char* const paged = "gqa_decode:kv=int8_split,scale_type=fp16,cache=paged";
+  expect_refused(paged, arguments, "page_size = 0: it must be from 1 to 256");
+  arguments.page_size = 257;
+  expect_refused(paged, arguments, "page_size = 257: it must be from 1 to 256");
+  arguments.page_size = 24;
+  expect_refused("gqa_decode:kv=int8_split,scale_type=fp16", arguments,
+                 "page_size = 24: it must be 0, for the descriptor has cache=contiguous");
+  expect_refused(paged, arguments, "page_table = NULL: the tensor is needed");
+  arguments.page_table = static_cast<const std::int32_t*>(address(0x7000));
+  arguments.page_table_stride = 5;
+  const auto parameters = parameters_of(paged, arguments);
+  EXPECT_EQ(parameters.page_size.divisor, 24u);
+  EXPECT_EQ(parameters.page_table, address(0x7000));
+  EXPECT_EQ(parameters.page_table_stride, 5);
+}
+
+/// One sequence of 3 tokens in pages of 2, of which it has the last and the first: signed bytes, 64 channels, scale 0.5.
+struct PagedCase {
+  std::vector<std::uint16_t> query = std::vector<std::uint16_t>(64, 0);
+  std::vector<char> keys = std::vector<char>(3 * 2 * 64, 1);
+  std::vector<char> values = std::vector<char>(3 * 2 * 64, 99);
+  std::vector<float> scale = {0.5f};
+  std::vector<std::int32_t> table = {2, 0};
+  std::vector<std::int32_t> lengths = {3};
+  std::vector<Tensor> tensors = {
+      {"query", "BF16", {1, 1, 64}, {}, query.data()},   {"key", "I8", {3, 2, 1, 64}, {}, keys.data()},
+      {"value", "I8", {3, 2, 1, 64}, {}, values.data()}, {"lengths", "I32", {1}, {}, lengths.data()},
+      {"key_scale", "F32", {}, {}, scale.data()},        {"value_scale", "F32", {1}, {}, scale.data()},
+      {"page_table", "I32", {1, 2}, {}, table.data()}};
+  std::string text = "gqa_decode:head_dim=64,kv=int8_split,scales=tensor,cache=paged,output=fp16";
+  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, {}); }
+};
+
+TEST(GqaPages, TheReferenceFindsRowsThroughTheTable) {
+  PagedCase one;
+  std::fill_n(one.values.begin() + 4 * 64, 64, 6);   // token 0
+  std::fill_n(one.values.begin() + 5 * 64, 64, 12);  // token 1
+  std::fill_n(one.values.begin(), 64, 18);           // token 2
+  const auto problem = one.problem();
+  EXPECT_EQ(problem->bytes_read(), 2u * 3 * 64 + 128 + 4 + 2 * 4);
+  std::vector<std::uint16_t> output(64, 0x4600);  // the average of 3, 6 and 9
+  const void* got[] = {output.data()};
+  EXPECT_LE(problem->compare(got).error, 1e-3);
+}
+
+TEST(GqaPages, TokensInPagesThatAreNoneAreRefused) {
+  const auto refused = [](const std::string& sentence, auto change) {
+    PagedCase one;
+    change(one);
+    try {
+      one.problem();
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
+    }
+  };
+  refused("page_table[0, 1] = 3: the sequence has 3 tokens, and the cache 3 pages; accepted there: 0 to 2",
+          [](PagedCase& c) { c.table[1] = 3; });
+  refused("tensors without page_table: the descriptor has cache=paged", [](PagedCase& c) { c.tensors.pop_back(); });
+  refused("tensors without value_scale: gqa_decode:", [](PagedCase& c) { c.tensors.erase(c.tensors.begin() + 5); });
+  refused("lengths[0] = 5: the cache holds 4 tokens", [](PagedCase& c) { c.lengths[0] = 5; });
+  PagedCase unused;
+  unused.table[1] = -1;
+  unused.lengths[0] = 2;
+  EXPECT_NO_THROW(unused.problem()) << "a page that no token needs";
+}
+
+}  // namespace
+}  // namespace cubit::ops

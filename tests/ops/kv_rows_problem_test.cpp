@@ -1,0 +1,322 @@
+// Problems of kv_append and kv_gather: which rows a launch writes, whose result can be worked out by hand, and what is refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "ops/kv_append/kv_append.hpp"
+#include "ops/kv_gather/kv_gather.hpp"
+
+namespace cubit::ops {
+namespace {
+
+/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. Twice as many rows and lengths as are
+/// needed: a tensor that is said to be of a wider type still has its bytes.
+struct Case {
+  std::vector<std::uint16_t> rows = std::vector<std::uint16_t>(2 * 2 * 3 * 2 * 64, 0x3f80);
+  std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(2 * 4 * 2 * 64, 0x4000);
+  std::vector<std::int32_t> lengths = {2, 0, 0, 0};
+  std::string text = "kv_append:head_dim=64";
+  std::vector<Tensor> tensors;
+  Numbers numbers;
+
+  Case() {
+    for (const char* name : {"key", "value"}) tensors.push_back({name, "BF16", {2, 3, 2, 64}, {}, rows.data()});
+    for (const char* name : {"key_cache", "value_cache"})
+      tensors.push_back({name, "BF16", {2, 4, 2, 64}, {}, cache.data()});
+    tensors.push_back({"lengths", "I32", {2}, {}, lengths.data()});
+  }
+  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+};
+
+TEST(KvAppendProblem, WritesTheRowsThatFitAndNoOther) {
+  const Case one;
+  const auto problem = one.problem();
+  ASSERT_EQ(problem->inputs().size(), 3u) << "caches are no inputs: they are what a launch finds in its outputs";
+  ASSERT_EQ(problem->outputs().size(), 2u);
+  EXPECT_EQ(problem->outputs()[0].name, "key_cache");
+  std::vector<std::uint16_t> expected = one.cache;
+  // Sequence 0: tokens 2 and 3, the third does not fit. Sequence 1: tokens 0 to 2.
+  std::fill(expected.begin() + 2 * 128, expected.begin() + (4 + 3) * 128, 0x3f80);
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+  EXPECT_EQ(problem->bytes_written(), 2u * 5 * 2 * 128);
+  EXPECT_EQ(problem->bytes_read(), 2u * 5 * 2 * 128 + 8);
+
+  std::vector<std::uint16_t> wrong = expected;
+  wrong[(4 + 3) * 128 + 64 + 5] ^= 1;  // sequence 1, token 3, head 1: not to be touched
+  const void* bad[] = {expected.data(), wrong.data()};
+  const auto comparison = problem->compare(bad);
+  EXPECT_EQ(comparison.error, 1);
+  EXPECT_EQ(comparison.worst, "value_cache, sequence 1, token 3, head 1: byte 10 is 0x01, not 0x00");
+}
+
+TEST(KvAppendProblem, WithoutCachesHasOnesOfZerosAsLongAsNeeded) {
+  Case one;
+  one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{2, 5, 2, 64}));
+  one.numbers["max_length"] = 9;
+  const auto problem = one.problem();
+  ASSERT_EQ(problem->outputs()[1].shape, (std::vector<std::int64_t>{2, 9, 2, 64}));
+  const auto* bytes = static_cast<const char*>(problem->outputs()[1].data);
+  EXPECT_EQ(std::count(bytes, bytes + problem->outputs()[1].bytes(), 0), 2 * 9 * 2 * 128);
+}
+
+/// The same in pages of 2 tokens: sequence 0 has page 2 and one that is none, sequence 1 pages 0 and 1.
+struct PagedCase : Case {
+  std::vector<std::int32_t> table = {2, 7, 0, 1};
+
+  PagedCase() {
+    text = "kv_append:head_dim=64,cache=paged";
+    for (const int i : {2, 3}) tensors[i].shape = {4, 2, 2, 64};
+    tensors.push_back({"page_table", "I32", {2, 2}, {}, table.data()});
+    lengths = {0, 1};
+  }
+};
+
+TEST(KvAppendProblem, FindsRowsThroughThePageTable) {
+  PagedCase one;
+  std::vector<std::uint16_t> expected = one.cache;
+  const auto write = [&](std::size_t first_row, std::size_t rows) {
+    std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(first_row * 64), rows * 64, std::uint16_t{0x3f80});
+  };
+  write(2 * 4, 4);  // sequence 0, tokens 0 and 1: all of page 2; its third token is in page 7, of 4
+  write(2, 2 + 4);  // sequence 1, token 1: the second of page 0; tokens 2 and 3: page 1
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(one.problem()->compare(got).error, 0);
+  EXPECT_EQ(one.problem()->bytes_written(), 2u * 5 * 2 * 128);
+
+  one.numbers["hnd"] = 1;
+  one.text = "kv_append:head_dim=64,cache=paged";
+  expected = one.cache;
+  write(2 * 4, 4);
+  write(1, 1);  // page 0, token 1 of head 0
+  write(3, 1);  // and of head 1
+  write(4, 4);
+  EXPECT_EQ(one.problem()->compare(got).error, 0);
+}
+
+TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
+  const auto refused = [](const std::string& sentence, auto change) {
+    PagedCase one;
+    change(one);
+    try {
+      one.problem();
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
+    }
+  };
+  refused("tensors without page_table: the descriptor has cache=paged", [](Case& c) { c.tensors.pop_back(); });
+  refused("tensor page_table: the descriptor has cache=contiguous", [](Case& c) { c.text = "kv_append:head_dim=64"; });
+  refused("tensor page_table [2]: it must have the dimensions", [](Case& c) { c.tensors.back().shape = {2}; });
+  refused("max_length = 5: the page table has room for 4 tokens", [](Case& c) { c.numbers["max_length"] = 5; });
+  refused("pages of 512 tokens: a page has 1 to 256 tokens", [](Case& c) { c.tensors[2].shape = {0, 512, 2, 64}; });
+  refused("must have the dimensions [pages, page_size, kv_heads, row]", [](Case& c) {
+    c.tensors[3].shape = {3, 2, 2, 64};
+  });
+  refused("accepted: max_length, page_size, pages, hnd", [](Case& c) { c.numbers["speed"] = 1; });
+}
+
+TEST(KvAppendProblem, WithoutPagesHasThoseThatTheTableNames) {
+  PagedCase one;
+  one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{8, 16, 2, 64}));
+  one.numbers = {{"page_size", 4}, {"pages", 20}, {"hnd", 1}};
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{20, 2, 4, 64}));
+}
+
+struct BadCase {
+  const char* sentence;
+  void (*change)(Case&);
+};
+
+class RefusedKvProblem : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(RefusedKvProblem, NamesTheRule) {
+  Case one;
+  GetParam().change(one);
+  try {
+    one.problem();
+    FAIL() << "accepted: " << GetParam().sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RefusedKvProblem,
+    ::testing::Values(
+        BadCase{"tensor key of type F32: it must be BF16", [](Case& c) { c.tensors[0].type = "F32"; }},
+        BadCase{"tensor value [2, 3, 64]: it must have the dimensions [batch, tokens, kv_heads, head_dim]",
+                [](Case& c) {
+                  c.tensors[1].shape = {2, 3, 64};
+                }},
+        BadCase{"tensor key [384]: it must have the dimensions", [](Case& c) { c.tensors[0].shape = {384}; }},
+        BadCase{"accepted beside the other tensors: [2, 3, 2, 64]", [](Case& c) { c.tensors[1].shape[1] = 2; }},
+        BadCase{"tensor key_cache [2, 4, 1, 64]: it must have the dimensions",
+                [](Case& c) { c.tensors[2].shape[2] = 1; }},
+        BadCase{"key_cache alone: a launch writes both caches",
+                [](Case& c) { c.tensors.erase(c.tensors.begin() + 3); }},
+        BadCase{"tensors without value: kv_append needs key and value",
+                [](Case& c) { c.tensors.erase(c.tensors.begin() + 1); }},
+        BadCase{"tensor query: kv_append has no such input", [](Case& c) { c.tensors[4].name = "query"; }},
+        BadCase{"tensor lengths of type I64: it must be I32", [](Case& c) { c.tensors[4].type = "I64"; }},
+        BadCase{"tensor positions [2]: it must have the dimensions [batch, tokens]",
+                [](Case& c) { c.tensors[4].name = "positions"; }},
+        BadCase{"a case without cosines and sines: the descriptor rotates",
+                [](Case& c) { c.text += ",rotary=half_split"; }},
+        BadCase{"number speed: kv_append has no such launch argument", [](Case& c) { c.numbers["speed"] = 1; }},
+        BadCase{"max_length = 0.5: it is not a number that is accepted",
+                [](Case& c) { c.numbers["max_length"] = 0.5; }}));
+
+TEST(KvGatherProblem, GivesTheRowsOfEachSequence) {
+  const Case one;
+  std::vector<std::int32_t> from = {1, 3};
+  std::vector<std::int32_t> to = {3, 9};
+  std::vector<Tensor> tensors = {one.tensors[2], one.tensors[3]};
+  tensors.push_back({"from", "I32", {2}, {}, from.data()});
+  tensors.push_back({"to", "I32", {2}, {}, to.data()});
+  const auto problem = find_operator("kv_gather").problem("kv_gather:head_dim=64,output=fp16", tensors, {});
+  ASSERT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 2, 2, 64}));
+  EXPECT_EQ(problem->bytes_read(), 2u * 3 * 2 * 128 + 16);
+  std::vector<std::uint16_t> expected(2 * 2 * 2 * 64, 0x4000);              // 2.0 in both types
+  std::fill(expected.begin() + 3 * 128, expected.end(), std::uint16_t{0});  // of sequence 1 one token is there
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+}
+
+TEST(KvGatherProblem, FindsRowsThroughThePageTable) {
+  PagedCase one;
+  std::fill(one.cache.begin() + 2 * 256, one.cache.begin() + 3 * 256, std::uint16_t{0x3f80});  // page 2 is sequence 0's
+  std::vector<Tensor> tensors = {one.tensors[2], one.tensors[3], one.tensors.back()};
+  const auto problem = find_operator("kv_gather").problem("kv_gather:head_dim=64,cache=paged", tensors, {});
+  ASSERT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 4, 2, 64}));
+  std::vector<std::uint16_t> expected(2 * 4 * 128, 0x4000);
+  std::fill(expected.begin(), expected.begin() + 256, std::uint16_t{0x3f80});
+  std::fill(expected.begin() + 256, expected.begin() + 512, std::uint16_t{0});  // page 7 is none
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+  EXPECT_EQ(problem->bytes_written(), 2u * 6 * 2 * 128);
+}
+
+/// The case above into signed bytes: rows of ones.
+struct ByteCase : Case {
+  std::vector<float> scales = std::vector<float>(2 * 4 * 2, 0.25f);
+  std::vector<char> bytes = std::vector<char>(2 * 4 * 2 * 64, 3);
+
+  explicit ByteCase(const std::string& fields) {
+    text = "kv_append:head_dim=64,kv=int8_split" + fields;
+    for (const int i : {2, 3}) tensors[i] = {tensors[i].name, "I8", {2, 4, 2, 64}, {}, bytes.data()};
+  }
+  void add_scales(std::vector<std::int64_t> shape) {
+    for (const char* name : {"key_scale", "value_scale"}) tensors.push_back({name, "F32", shape, {}, scales.data()});
+  }
+};
+
+TEST(KvAppendProblem, WritesTheScalesThatRowsMake) {
+  ByteCase one("");
+  one.add_scales({2, 4, 2});
+  const auto problem = one.problem();
+  ASSERT_EQ(problem->outputs().size(), 4u);
+  EXPECT_EQ(problem->outputs()[3].name, "value_scale");
+  EXPECT_EQ(problem->bytes_written(), 2u * 5 * 2 * (64 + 4));
+  std::vector<char> rows = one.bytes;
+  std::vector<float> scales = one.scales;
+  std::fill(rows.begin() + 2 * 128, rows.begin() + (4 + 3) * 128, 127);
+  std::fill(scales.begin() + 2 * 2, scales.begin() + (4 + 3) * 2, 1.f / 127);
+  const void* got[] = {rows.data(), rows.data(), scales.data(), scales.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+  std::vector<float> wrong = scales;
+  wrong[(4 + 3) * 2 + 1] = 1;  // sequence 1, token 3: not to be touched
+  const void* bad[] = {rows.data(), rows.data(), scales.data(), wrong.data()};
+  EXPECT_EQ(problem->compare(bad).error, 1);
+}
+
+TEST(KvAppendProblem, ReadsTheScalesThatRowsShare) {
+  for (const bool per_token : {true, false}) {
+    ByteCase one(per_token ? ",scales=token" : ",scales=tensor");
+    one.add_scales(per_token ? std::vector<std::int64_t>{2, 4} : std::vector<std::int64_t>{});
+    one.scales[3] = 0.5f;  // sequence 0, token 3
+    const auto problem = one.problem();
+    ASSERT_EQ(problem->outputs().size(), 2u);
+    EXPECT_EQ(problem->bytes_written(), 2u * 5 * 2 * 64);
+    std::vector<char> rows = one.bytes;
+    std::fill(rows.begin() + 2 * 128, rows.begin() + (4 + 3) * 128, 4);  // 1 / 0.25
+    if (per_token) std::fill(rows.begin() + 3 * 128, rows.begin() + 4 * 128, 2);
+    const void* got[] = {rows.data(), rows.data()};
+    EXPECT_EQ(problem->compare(got).error, 0) << problem->compare(got).worst;
+  }
+}
+
+TEST(KvAppendProblem, SaysWhatScalesItCannotTake) {
+  const auto refused = [](const std::string& sentence, const char* fields, std::vector<std::int64_t> shape, int left) {
+    ByteCase one(fields);
+    one.add_scales(std::move(shape));
+    one.tensors.resize(one.tensors.size() - (2 - left));
+    try {
+      one.problem();
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
+    }
+  };
+  refused(
+      "tensor key_scale [2, 4]: it must have the dimensions [batch, max_length, kv_heads]; accepted beside the other "
+      "tensors: [2, 4, 2]",
+      "", {2, 4}, 2);
+  refused("3 of key_cache, value_cache, key_scale and value_scale: a launch writes them all; give all four, or none",
+          "", {2, 4, 2}, 1);
+  refused(
+      "tensors without value_scale: a cache of int8_split with scales=token needs its scales; give value_scale "
+      "[batch, max_length] F32",
+      ",scales=token", {2, 4}, 1);
+  refused("tensor key_scale of type F32: it must be F16", ",scales=token,scale_type=fp16", {2, 4}, 2);
+  Case bf16;
+  std::vector<float> scale = {1};
+  bf16.tensors.push_back({"key_scale", "F32", {1}, {}, scale.data()});
+  EXPECT_THROW(bf16.problem(), Failure) << "a cache of bf16 has none";
+}
+
+TEST(KvGatherProblem, MultipliesByTheScaleOfEachGroup) {
+  std::vector<char> rows(1 * 2 * 1 * 64, 3);
+  std::vector<std::uint16_t> scales = {0x3c00, 0x4000, 0x4200, 0x4400};  // 1, 2, 3, 4
+  std::vector<Tensor> tensors;
+  for (const char* name : {"key_cache", "value_cache"}) tensors.push_back({name, "I8", {1, 2, 1, 64}, {}, rows.data()});
+  for (const char* name : {"key_scale", "value_scale"})
+    tensors.push_back({name, "F16", {1, 2, 1, 2}, {}, scales.data()});
+  const auto problem =
+      find_operator("kv_gather")
+          .problem("kv_gather:head_dim=64,kv=int8_split,groups=2,scales=group,scale_type=fp16,output=fp16", tensors,
+                   {});
+  EXPECT_EQ(problem->bytes_read(), 2u * 2 * (64 + 4));
+  std::vector<std::uint16_t> expected;
+  for (const int x : {0x4200, 0x4600, 0x4880, 0x4a00})
+    expected.insert(expected.end(), 32, static_cast<std::uint16_t>(x));  // 3, 6, 9, 12
+  const void* got[] = {expected.data(), expected.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+}
+
+TEST(KvRowsProblem, SizesThatAreNotKnownAreRefused) {
+  for (const Numbers& sizes : {Numbers{{"bach", 1}}, Numbers{{"tokens", 0}}, Numbers{{"rotary_dim", 32}},
+                               Numbers{{"pattern", 6}}, Numbers{{"batch", 1 << 20}, {"context", 1 << 27}}}) {
+    EXPECT_THROW(find_operator("kv_append").random("kv_append", sizes, 1), Failure);
+    EXPECT_THROW(find_operator("kv_gather").random("kv_gather", sizes, 1), Failure);
+  }
+}
+
+TEST(KvRowsBench, CasesAreCanonicalAndTheirSizesThoseOfRandomData) {
+  for (const Operator* op : {&kv_append_operator(), &kv_gather_operator()}) {
+    for (const BenchCase& one : op->bench_cases()) {
+      EXPECT_EQ(op->canonical(one.descriptor), one.descriptor);
+      Numbers sizes = one.sizes;
+      sizes.at("context") = 16;
+      sizes.at("tokens") = 1;
+      EXPECT_GT(op->random(one.descriptor, sizes, 1)->bytes_written(), 0u) << one.descriptor;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cubit::ops
