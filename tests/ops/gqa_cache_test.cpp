@@ -78,10 +78,8 @@ TEST(GqaScales, StridesAreThoseOfWhatHasAScale) {
 
 TEST(GqaScales, AreNeededAndAlignedToTheirType) {
   auto arguments = made_up_arguments();
-  expect_refused(
-      "gqa_decode:kv=int8_split", arguments,
-      "scales.value at 0x6002: the address is not a multiple of 4 bytes; align it, or ask for a smaller alignment "
-      "in the descriptor");
+  expect_refused("gqa_decode:kv=int8_split", arguments,
+                 "scales.value at 0x6002: the address is not a multiple of 4 bytes; align it, and pad its rows");
   arguments.scales.value = nullptr;
   expect_refused("gqa_decode:kv=int8_split", arguments, "scales.value = NULL: the tensor is needed");
   arguments.max_length = 0;
