@@ -56,10 +56,15 @@ def case_of(row: dict) -> Case:
                 int(sizes.get("kv_heads", 1)), bool(sizes.get("ragged", 0)))
 
 
+def has_peers(descriptor: str) -> bool:
+    return not any(field in descriptor for field in ("kv=int8_split", "kv=fp8_", "cache=paged"))
+
+
 def cases_of(program: str) -> list:
-    """The cases of the program itself, so that no second list of them exists."""
+    """The cases of the program itself, so that no second list of them exists: contiguous, of formats that a peer reads."""
     text = subprocess.run([program, "operators", "gqa_decode", "--json"], check=True, capture_output=True, text=True)
-    return [case_of(row) for row in json.loads(text.stdout)[0]["bench"]]
+    rows = json.loads(text.stdout)[0]["bench"]
+    return [case_of(row) for row in rows if has_peers(row["descriptor"])]
 
 
 def lengths_of(case: Case, uniform) -> list:
