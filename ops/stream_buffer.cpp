@@ -1,3 +1,4 @@
+// See stream_buffer.hpp.
 #include "ops/stream_buffer.hpp"
 
 #include <fmt/format.h>

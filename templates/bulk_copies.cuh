@@ -1,5 +1,5 @@
-// What sm_90 brought: copies of boxes of tensors from global to shared memory, the transaction barriers that say when they have arrived,
-// kernels that begin while others end, and registers that change hands.
+// What sm_90 brought: copies of boxes of tensors from global to shared memory, the transaction barriers that say when they
+// have arrived, kernels that begin while others end, and registers that change hands.
 //
 // PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "griddepcontrol", "setmaxnreg".
 #pragma once

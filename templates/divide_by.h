@@ -1,4 +1,4 @@
-// Division by a number that the host knows, shared by host and device.
+// Shared by host and device: what a kernel is given to divide by.
 #pragma once
 
 namespace cubit {

@@ -13,8 +13,9 @@
 //     RawQuery, fetch_query(raw, first head, heads, stride)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
 //     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
-//     TileScales, look_up_scales(cache, first, length), fetch_scales(scales, cache, page, first, length)   scales that are a tensor of their own, a tile ahead; and
-//                                   key_factor(args), scale_outputs(output, args) where all rows share one: kv_scales.cuh
+//     TileScales, look_up_scales(cache, first, length), fetch_scales(scales, cache, page, first, length)
+//                                   scales that are a tensor of their own, a tile ahead; key_factor(args) and
+//                                   scale_outputs(output, args) where all rows share one. kv_scales.cuh: none
 //     scores(query, stage, tile scales, scores)       [head tile][accumulator element], in base 2
 //     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know of a tile's values
 //                                   beforehand, and its `peak`: the largest factor of a weight, where kWeightsAreScaled;
@@ -137,11 +138,10 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
 }
 
 /// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A
-/// sequence without tokens has sum 0: its output is zero and its log-sum-exp minus infinity. Any other sum is above 1:
-/// its largest weight is.
+/// sequence without tokens has sum 0: its output is zero and its log-sum-exp minus infinity.
 __device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, int head, int channel,
                                        const Combined& result) {
-  const float inverse = reciprocal_fast(maximum(result.sum, 1e-30f));
+  const float inverse = reciprocal_fast(maximum(result.sum, 0x1p-126f));
   char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride + head * args.output_head_stride;
   using Output = Pair<plan::Output>;
   store_global<plan::kAlignment>(row + 2 * channel, Output::pack(result.output.x * inverse, result.output.y * inverse),

@@ -177,6 +177,7 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
   int page = 0;  // of the lane's row, where the scales are that are loaded next
   int fill = 0;
   int ahead = share.first;
+  static_assert(plan::kStages >= 3, "a tile's page is looked up two tiles ahead");
   fetcher.look_up(token_of(ahead));
   do {  // at least once, so that nothing needs a value from before the loop
     wait_copies<plan::kStages - 2>();

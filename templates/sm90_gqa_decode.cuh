@@ -135,7 +135,7 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
 __device__ __forceinline__ void copy_boxes(const Arguments& args, int batch, int kv_head, int stage, uint32 dst,
                                            uint32 full) {
   const int span = kv_head >> args.span_log2;
-  const uint32 box_bytes = kHalfStage / args.boxes;  // a power of two
+  const uint32 box_bytes = kHalfStage / args.boxes;
   int row = stage * args.boxes * kStageTokens;
 #pragma unroll 1
   for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {

@@ -6,7 +6,7 @@
 // on who was last, and sets the counter back to zero.
 //
 // PTX ISA, "Memory Consistency Model": bar.warp.sync orders a warp's stores before its atom.acq_rel, whose observation by the
-// last warp orders them before that warp's loads.
+// last warp orders them before that warp's loads: those of the other lanes by another bar.warp.sync.
 #pragma once
 
 #include "types.cuh"
@@ -92,6 +92,7 @@ __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
     if (before == static_cast<uint32>(arrivals) - 1) *counter = 0;
   }
   before = __shfl_sync(kFullWarp, before, 0);
+  __syncwarp();
   return before == static_cast<uint32>(arrivals) - 1;
 }
 

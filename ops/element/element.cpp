@@ -1,3 +1,4 @@
+// Conversions between 16-bit elements and numbers of the host.
 #include "ops/element/element.hpp"
 
 #include <bit>

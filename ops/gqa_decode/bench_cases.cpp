@@ -29,7 +29,7 @@ struct Cell {
   double bf16;         ///< microseconds of the best peer measured
   double four_groups;  ///< microseconds
   double share;        ///< of four groups, and of formats of one byte
-  double fp8;          ///< microseconds of the best peer measured
+  double fp8;          ///< microseconds of FlashAttention-3 in full fp8, measured once
 };
 
 /// Batches of sequences of one length with one KV head. One group reads fewer bytes than four, so it shall not be slower.

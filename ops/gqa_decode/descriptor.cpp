@@ -35,7 +35,8 @@ std::vector<Field<GqaDecode>> make_fields() {
                  {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                  &GqaDecode::alignment, {16, 8, 4}),
              word_field<GqaDecode, Family>(
-                 {"family", "auto, sm80, sm90", "auto", "kernel family; auto is the architecture's own"},
+                 {"family", "auto, sm80, sm90", "auto",
+                  "kernel family; auto is the one that was measured to be faster, see cubit explain"},
                  &GqaDecode::family, {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
          });
   return table;

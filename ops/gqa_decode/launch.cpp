@@ -122,8 +122,8 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.heads = divisor(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divisor(std::max(split.units, 1));
   const kv_cache::RowFormat format = plan.format();
-  result.key_scales = static_cast<const char*>(arguments.scales.key);
-  result.value_scales = static_cast<const char*>(arguments.scales.value);
+  result.key_scales = format.has_scales() ? static_cast<const char*>(arguments.scales.key) : nullptr;
+  result.value_scales = format.has_scales() ? static_cast<const char*>(arguments.scales.value) : nullptr;
   kv_cache::copy_scale_strides(format, result.key_scale_strides, arguments.scales.key_strides);
   kv_cache::copy_scale_strides(format, result.value_scale_strides, arguments.scales.value_strides);
   result.page_table = arguments.page_table;

@@ -45,8 +45,9 @@ constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", why_not_s
                                      {Family::automatic, "sm75_gqa_decode", why_not_sm75}};
 
 /// What an H200 has shown (docs/performance/gqa_decode.md): one tile of heads, two of 16-bit caches, whose products are fewer.
-/// Of later architectures nothing is known.
+/// Of later architectures nothing is known, nor of packed words without registers that change hands.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
   const int most_heads = descriptor.kv == KvFormat::int4_rows ? 8 : 16;
   return architecture.capability == 90 && descriptor.heads_per_kv <= most_heads &&
          why_not_sm90(descriptor, architecture).empty();

@@ -95,7 +95,8 @@ Decision stage_decision(const Plan& plan) {
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
   if (plan.family == Family::sm90) {
     return {"warps", fmt::format("{} and {} that copy", plan.warps, plan.copy_warps),
-            "two per scheduler of an SM, or as many as have room for three stages; a stage has rows for all of them"};
+            "two per scheduler of an SM, or as many as have room for their stages and registers; a stage has rows for "
+            "all of them"};
   }
   std::string why = "one per scheduler of an SM";
   if (plan.warps < 4) {

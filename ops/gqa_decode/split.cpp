@@ -75,6 +75,18 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
   return split;
 }
 
+/// Stages of a sequence of max_length tokens.
+int longest_sequence(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
+  const int stage_tokens = plan.chunk_tokens() / span;
+  return std::max(1, (arguments.max_length + stage_tokens - 1) / stage_tokens);
+}
+
+/// The kernel counts all stages of a launch, and what segments' ends cost in such, in an int.
+bool can_count(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
+  const std::int64_t units = std::max(longest_sequence(plan, arguments, span), arguments.splits) + plan.flush_stages();
+  return count_sequences(plan, arguments) / span * units <= std::numeric_limits<int>::max();
+}
+
 /// The end of a sequence of which `slots` blocks share `sequences`: the warps' results, and where it is split one step of
 /// merging for up to 16 parts, else two, each for a few heads after the other with loads of 8 parts at a time.
 double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots) {
@@ -85,9 +97,10 @@ double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots)
   if (parts <= 1) return kBlock;
   const int items = span * plan.heads_per_block * plan.descriptor.head_dim / 4;
   const int at_once = 32 * plan.warps;
-  const int round_trips = (items + at_once - 1) / at_once * ((parts + 7) / 8);
-  if (parts <= 16) return kBlock + kCounter + round_trips * kRoundTrip;
-  return kBlock + 2 * kCounter + (items + at_once - 1) / at_once * (2 + (parts / 12 + 7) / 8) * kRoundTrip;
+  const int passes = (items + at_once - 1) / at_once;
+  const int loads = parts <= 16 ? (parts + 7) / 8 : 2 + (parts / 12 + 7) / 8;  // one after the other
+  const int counters = parts <= 16 ? 1 : 2;
+  return kBlock + counters * kCounter + passes * loads * kRoundTrip;
 }
 
 /// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One if the rows of all
@@ -123,7 +136,7 @@ int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, i
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
   for (int span = plan.warps; span >= 1; span /= 2) {
-    if (arguments.kv_heads % span != 0) continue;
+    if (arguments.kv_heads % span != 0 || !can_count(plan, arguments, span)) continue;
     const double copies = std::max(stages, 1.0) * plan.stage_bytes() / kBytesPerMicrosecond *
                           (count_boxes(plan, arguments, span) > 0 ? 1 : kPieces);
     const double cost = copies + merge_time(plan, heads / span, span, slots);
@@ -148,10 +161,9 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
   split.boxes = count_boxes(plan, arguments, span);
   const std::int64_t sequences = count_sequences(plan, arguments) / split.span;
   const int stage_tokens = plan.chunk_tokens() / split.span;
-  const int longest = std::max(1, (arguments.max_length + stage_tokens - 1) / stage_tokens);
+  const int longest = longest_sequence(plan, arguments, span);
   const int flush = plan.flush_stages();
-  const std::int64_t parts = std::max(arguments.splits, 1);
-  if (sequences * (std::max<std::int64_t>(longest, parts) + flush) > std::numeric_limits<int>::max()) {
+  if (!can_count(plan, arguments, span)) {
     throw Failure(Status::invalid_argument,
                   fmt::format("batch = {}, kv_heads = {}, max_length = {}", arguments.batch, arguments.kv_heads,
                               arguments.max_length),
@@ -200,7 +212,7 @@ std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_argument
     cubit_gqa_decode_arguments either = arguments;
     either.lengths = lengths;
     for (int span = 1; span <= plan.warps; span *= 2) {
-      if (arguments.kv_heads % span != 0) continue;
+      if (arguments.kv_heads % span != 0 || !can_count(plan, either, span)) continue;
       most = std::max(most, even_shares(plan, either, span, device).partial_rows(plan));
     }
   }

@@ -125,9 +125,10 @@ void copy_strides(long long (&dst)[3], const std::int64_t (&src)[3], int element
 }
 
 void copy_scale_strides(const RowFormat& format, long long (&dst)[3], const std::int64_t (&src)[3]) {
-  copy_strides(dst, src, format.scale_bytes());
-  if (format.scales == KvScales::tensor) dst[0] = dst[1] = 0;
-  if (format.scales == KvScales::tensor || format.scales == KvScales::token) dst[2] = 0;
+  const bool of_rows = format.has_scales() && format.scales != KvScales::tensor;
+  const bool of_heads = of_rows && format.scales != KvScales::token;
+  const bool is_read[3] = {of_rows, of_rows, of_heads};
+  for (int i = 0; i < 3; ++i) dst[i] = is_read[i] ? format.scale_bytes() * src[i] : 0;
 }
 
 KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache, const cubit_kv_scales& scales) {

@@ -102,9 +102,9 @@ void check_scales(const RowFormat& format, const cubit_kv_scales& scales, bool n
 /// batch * tokens * kv_heads, checked.
 std::uint32_t count_rows(int batch, int tokens, int kv_heads);
 KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache, const cubit_kv_scales& scales);
-/// In bytes; those of what all rows share are 0.
+/// In bytes; those of what all rows share, and of formats without scales, are 0: the caller's are then not read.
 void copy_scale_strides(const RowFormat& format, long long (&dst)[3], const std::int64_t (&src)[3]);
-/// Strides of a tensor of 16-bit elements, in bytes.
+/// Strides in elements become bytes.
 void copy_strides(long long (&dst)[3], const std::int64_t (&src)[3], int element_bytes);
 
 }  // namespace cubit::ops::kv_cache

@@ -1,3 +1,4 @@
+// Rows of a KV cache on the host: their sizes, and their bits as the format defines them.
 #include "ops/kv_cache/row_format.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The problem of kv_append and kv_gather: tensors, caches, scales and pages by name, and their checks.
 #include "ops/kv_cache/rows_problem.hpp"
 
 #include <fmt/format.h>

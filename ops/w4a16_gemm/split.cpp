@@ -131,10 +131,13 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
   if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL) return split;
   if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
     if (!can_share(plan, split)) {
-      throw Failure(
-          Status::invalid_argument, fmt::format("decomposition = 3 of {} tiles of rows and columns", split.tiles()),
-          fmt::format("a tile needs {} of the workspace's {} counters", plan.counters_per_tile(), kCounters),
-          fmt::format("accepted: at most {} tiles, or another decomposition", kCounters / plan.counters_per_tile()));
+      throw Failure(Status::invalid_argument,
+                    fmt::format("decomposition = 3 of {} tiles of rows and columns, {} stages of k each", split.tiles(),
+                                split.stages),
+                    fmt::format("a tile needs {} of the workspace's {} counters, and all stages are counted in 31 bits",
+                                plan.counters_per_tile(), kCounters),
+                    fmt::format("accepted: at most {} tiles of together below 2^31 stages, or another decomposition",
+                                kCounters / plan.counters_per_tile()));
     }
     set_shares(split, std::int64_t{device.multiprocessors} * plan.blocks_per_sm);
     return split;

@@ -24,6 +24,7 @@ constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,f
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
+constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
 
 /// Seen on an H200: compute_sanitizer_h200.tsv.
@@ -71,6 +72,11 @@ constexpr Mutant kMutants[] = {
      kNotRun},
     {"page_that_is_none", "gqa_decode:cache=paged", "batch=1,context=101,page_size=16", "kv_paged.cuh",
      "return table_[quotient", "return 7 + table_[quotient", "are in no allocation", kNotRun},
+
+    {"gemm_missing_release", kGemm, "m=3,n=512,k=2048,decomposition=2,splits=2", "split_k.cuh",
+     "atom.acq_rel.gpu.global.add.u32", "atom.relaxed.gpu.global.add.u32", "race in global memory", kNotRun},
+    {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "split_k.cuh",
+     "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
 
     {"healthy_bulk", kBulk, kSplit, "", "", "", "", kNoMbarriers},
     {"bulk_not_waited_for", kBulk, kSplit, "sm90_gqa_decode.cuh", "wait_barrier(rings.full(place), place.parity);", ";",

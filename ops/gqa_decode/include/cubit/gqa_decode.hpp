@@ -12,7 +12,7 @@ namespace cubit {
 
 /// Which kernel: named after the first architecture that has its instructions. Later ones run it too.
 enum class Family {
-  automatic,  ///< the architecture's own, see `cubit explain`
+  automatic,  ///< the one that was measured to be faster, see `cubit explain`
   sm80,       ///< cp.async, ldmatrix, mma.sync
   sm90,       ///< copies of boxes by tensor maps, transaction barriers, even shares
 };
