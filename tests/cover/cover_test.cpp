@@ -93,10 +93,7 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
   for (auto& numbers : cases) numbers.emplace_back("pattern", pattern);
   if (descriptor.find("cache=paged") != std::string::npos) {
     static constexpr double kPageSizes[] = {16, 1, 256, 7, 24};
-    for (auto& numbers : cases) {
-      numbers.emplace_back("page_size", kPageSizes[index % std::size(kPageSizes)]);
-      numbers.emplace_back("hnd", static_cast<double>(index / 2 % 2));
-    }
+    for (auto& numbers : cases) numbers.emplace_back("page_size", kPageSizes[index % std::size(kPageSizes)]);
   }
   // Of normal data: in sequences of a few constant rows, values that cancel to a tenth of their parts show the rounding of
   // fp16 weights, up to 3.7e-3 (docs/performance/gqa_decode.md, "Accuracy").

@@ -373,7 +373,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"w4a16_gemm", "decomposition = 4: it must be 0 (automatic)",
                     [](Arguments& a) { a.decomposition = 4; }},
         BadArgument{"w4a16_gemm:tile_m=8",
-                    "decomposition = 3 of 262144 tiles of rows and columns: a tile needs 4 of the",
+                    "decomposition = 3 of 262144 tiles of rows and columns, 4 stages of k each: a tile needs 4 of the",
                     [](Arguments& a) {
                       a.m = 1 << 20;
                       a.decomposition = CUBIT_W4A16_STREAM_K;

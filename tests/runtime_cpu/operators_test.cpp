@@ -47,6 +47,14 @@ TEST_P(CpuOperators, Int4RowsInSeveralSplits) {
   expect_good("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4", {{"batch", 1}, {"context", 1024}, {"kv_heads", 1}});
 }
 
+TEST_P(CpuOperators, PagesWithHeadsOutside) {
+  for (const double page_size : {7, 16}) {
+    const Problem::Numbers sizes = {{"batch", 3},  {"context", 100},         {"kv_heads", 2},
+                                    {"ragged", 1}, {"page_size", page_size}, {"hnd", 1}};
+    expect_good("gqa_decode:heads_per_kv=4,kv=int8_split,cache=paged", sizes);
+  }
+}
+
 TEST_P(CpuOperators, TheOtherFormats) {
   for (const char* descriptor :
        {"gqa_decode:heads_per_kv=8", "gqa_decode:heads_per_kv=3,kv=fp16,query=fp16,output=fp16,head_dim=64",
