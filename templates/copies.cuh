@@ -148,4 +148,19 @@ __device__ __forceinline__ void store_global(void* dst, uint32 first, uint32 sec
   }
 }
 
+/// Loads of partial results, in shared memory or stored by other blocks: past the L1 cache, which is not coherent.
+__device__ __forceinline__ float4 load_partial4(const char* src) {
+  float4 value;
+  asm volatile("ld.volatile.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "l"(src)
+               : "memory");
+  return value;
+}
+__device__ __forceinline__ float2 load_partial2(const char* src) {
+  float2 value;
+  asm volatile("ld.volatile.v2.f32 {%0,%1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(src) : "memory");
+  return value;
+}
+
 }  // namespace cubit

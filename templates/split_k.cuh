@@ -9,6 +9,7 @@
 // last warp orders them before that warp's loads: those of the other lanes by another bar.warp.sync.
 #pragma once
 
+#include "copies.cuh"
 #include "types.cuh"
 #include "w4a16_gemm_arguments.h"
 
@@ -94,16 +95,6 @@ __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   before = __shfl_sync(kFullWarp, before, 0);
   __syncwarp();
   return before == static_cast<uint32>(arrivals) - 1;
-}
-
-/// Loads of partial sums that other blocks have stored: past the L1 cache, which is not coherent.
-__device__ __forceinline__ float4 load_partial4(const char* src) {
-  float4 value;
-  asm volatile("ld.volatile.v4.f32 {%0,%1,%2,%3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "l"(src)
-               : "memory");
-  return value;
 }
 
 /// sum += parts 0 … count - 1, in order. `load(part, i)` gives four elements of sum[i]; the loads of kAtOnce parts are in flight

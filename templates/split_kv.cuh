@@ -10,6 +10,7 @@
 // the last block orders them before that block's loads.
 #pragma once
 
+#include "copies.cuh"
 #include "gqa_decode_arguments.h"
 #include "math.cuh"
 #include "types.cuh"
@@ -52,21 +53,6 @@ __device__ __forceinline__ bool last_block(uint32* counter, int active, volatile
   }
   sync();
   return *arrived == static_cast<uint32>(active) - 1;
-}
-
-/// Loads of partial results, in shared memory or stored by other blocks: past the L1 cache, which is not coherent.
-__device__ __forceinline__ float4 load_partial4(const char* src) {
-  float4 value;
-  asm volatile("ld.volatile.v4.f32 {%0,%1,%2,%3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "l"(src)
-               : "memory");
-  return value;
-}
-__device__ __forceinline__ float2 load_partial2(const char* src) {
-  float2 value;
-  asm volatile("ld.volatile.v2.f32 {%0,%1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(src) : "memory");
-  return value;
 }
 
 /// Unnormalised results of the same heads: of the warps of a block, or of the blocks of a sequence. Strides in bytes.
