@@ -20,9 +20,8 @@
 // of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
 //
 // Who waits for whom: a thread's copies are complete after wait_copies, other threads' after the __syncthreads that follows;
-// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: every warp stores
-// its accumulators; of the warps that have the same columns and rows the last at their counter adds all in order of their part,
-// so the result does not depend on who was last, and sets the counter back to zero.
+// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: see
+// w4a16_gemm_block.cuh.
 //
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
@@ -37,54 +36,23 @@
 
 #include "copies.cuh"
 #include "mma.cuh"
-#include "split_k.cuh"
 #include "types.cuh"
 #include "w4_ordered.cuh"
 #include "w4_values.cuh"
 #include "w4a16_gemm_arguments.h"
+#include "w4a16_gemm_block.cuh"
 #include "w4a16_gemm_lanes.h"
 
 namespace cubit {
 
-using Format = plan::Format;
-using plan::Element;
-
 constexpr int kThreads = plan::kWarps * kWarpSize;
-constexpr int kWarpStrips = gemm_lanes::kStrips / plan::kWarps;  // of columns, per warp
-constexpr int kRowTiles = plan::kTileM / 8;                      // of 8 rows
-constexpr bool kWholeK = plan::kGroup == 0;                      // one group
+constexpr bool kWholeK = plan::kGroup == 0;  // one group
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 // With more rows, the next group's loads beside this one's sums would spill.
 constexpr int kUnrolledGroups = kRowTiles == 1 ? kStageGroups : 1;
-static_assert(kWarpStrips * plan::kWarps == gemm_lanes::kStrips && kRowTiles * 8 == plan::kTileM);
-
-/// Accumulators of 8 rows of a strip, [tile][element of the product's], and all of a warp.
-using RowSums = float[2][4];
-using Sums = RowSums[kWarpStrips][kRowTiles];
-
-constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
-constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
-constexpr int kPartsAtOnce = 8;           // in flight together
-
-/// The column of the weights at a place of the block's 256, or -1 where there is none.
-__device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
-  const int block = column_tile * gemm_lanes::kBlockColumns;
-  if constexpr (plan::Epilogue::kGated) {
-    const int half = args.n / 2;
-    const int column = block / 2 + place % (gemm_lanes::kBlockColumns / 2);
-    return column < half ? column + place / (gemm_lanes::kBlockColumns / 2) * half : -1;
-  } else {
-    return block + place < args.n ? block + place : -1;
-  }
-}
-
-/// The first of the lane's columns in a strip of the block.
-__device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int column_tile, int strip) {
-  return weight_column(args, column_tile, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
-}
 
 /// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
 /// from stage to stage is computed once.
@@ -341,90 +309,6 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
   }
   wait_copies<0>();
   if constexpr (kWholeK) scale_group(sums, whole, whole_scales, places);
-}
-
-/// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of
-/// what they are for.
-__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const Piece& piece, int strip, int row_block,
-                                           RowSums& sums, RowSums& ups) {
-  const int row = piece.row_tile * plan::kTileM + 8 * row_block;
-  const int column = strip_column(args, piece.column_tile, strip);
-  Format::arrange(sums);
-  if constexpr (plan::Epilogue::kGated) Format::arrange(ups);
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int own_row = row + 2 * (lane_index() % 4) + i;
-    if (own_row >= args.m || column < 0) continue;
-    const float values[4] = {sums[0][i], sums[0][2 + i], sums[1][i], sums[1][2 + i]};
-    const float up_values[4] = {ups[0][i], ups[0][2 + i], ups[1][i], ups[1][2 + i]};
-    plan::Epilogue::store(args, own_row, column, values, up_values);
-  }
-}
-
-/// Of a piece that is all of k. Gated, the warps of the second 128 columns hand their sums to those of the first.
-__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
-                                             Sums& sums) {
-  const int warp = warp_index();
-  const uint32 ups_at = shared + warp % kPairs * kWarpSumsBytes + 16 * lane_index();
-  if constexpr (plan::Epilogue::kGated) {
-    __syncthreads();  // nobody still reads the stages
-    if (warp >= kPairs) {
-#pragma unroll
-      for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
-        const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
-        store_shared(ups_at + 16 * kWarpSize * i, make_float4(sum[0], sum[1], sum[2], sum[3]));
-      }
-    }
-    __syncthreads();
-    if (warp >= kPairs) return;
-  }
-#pragma unroll
-  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
-    RowSums& own = sums[i / kRowTiles][i % kRowTiles];
-    RowSums ups = {};
-    if constexpr (plan::Epilogue::kGated) {
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) load_shared(ups[tile], ups_at + 16 * kWarpSize * (2 * i + tile));
-    }
-    store_rows(args, piece, WarpPlaces::first_strip() + i / kRowTiles, i % kRowTiles, own, ups);
-  }
-}
-
-/// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair, adds those
-/// of all parts and stores the output.
-__device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, const Piece& piece, const Sums& sums) {
-  constexpr int64 kPartBytes = plan::kWarps * kWarpSumsBytes;
-  constexpr int kCounters = plan::Epilogue::kGated ? kPairs : plan::kWarps;
-  const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
-  char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * lane_index();
-  char* const own = parts + piece.part * kPartBytes + warp_index() * kWarpSumsBytes;
-  const int rows = args.m - piece.row_tile * plan::kTileM - 2 * (lane_index() % 4);
-  const auto has_rows = [&](int row_block) { return 8 * row_block < rows; };
-#pragma unroll
-  for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
-    const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
-    const float4 value = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    if (has_rows(i / 2 % kRowTiles)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
-  }
-  const int warp = warp_index() % kCounters;
-  const int arrivals = plan::kWarps / kCounters * piece.parts;
-  if (!last_warp(args.counters + tile * kCounters + warp, arrivals)) return;
-#pragma unroll 1
-  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
-    const int row_block = i % kRowTiles;
-    const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * i;
-    RowSums merged = {};
-    RowSums ups = {};
-    add_parts<kPartsAtOnce>(merged, piece.parts, has_rows(row_block), [&](int part, int item) {
-      return load_partial4(src + part * kPartBytes + 16 * kWarpSize * item);
-    });
-    if constexpr (plan::Epilogue::kGated) {
-      add_parts<kPartsAtOnce>(ups, piece.parts, has_rows(row_block), [&](int part, int item) {
-        return load_partial4(src + part * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
-      });
-    }
-    store_rows(args, piece, kWarpStrips * warp + i / kRowTiles, row_block, merged, ups);
-  }
 }
 
 }  // namespace cubit

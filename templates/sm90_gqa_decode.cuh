@@ -64,18 +64,6 @@ struct BlockState {
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
-/// A place in a ring, and how often it has gone round.
-template <int kCount>
-struct Place {
-  int index = 0;
-  uint32 parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++index < kCount) return;
-    index = 0;
-    parity ^= 1;
-  }
-};
 using StagePlace = Place<plan::kStages>;
 using SegmentPlace = Place<plan::kSegments>;
 

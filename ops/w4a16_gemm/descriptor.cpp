@@ -45,6 +45,10 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"alignment", "16, 4", "16", "bytes that qweight and its rows are a multiple of (awq only)"},
           &Descriptor::alignment, {16, 4}),
+      word_field<Descriptor, Family>(
+          {"family", "auto, sm80, sm90", "auto",
+           "kernel family; auto is the one that was measured to be faster, see cubit explain"},
+          &Descriptor::family, {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
   };
 }
 
@@ -69,7 +73,19 @@ W4a16Gemm parse(std::string_view text) {
         "activation_order=1 needs groups that are not all of k, in a format other than awq, which has none",
         "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
   }
+  const std::string why = descriptor.family == Family::sm90 ? why_not_boxes(descriptor) : "";
+  if (!why.empty()) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                  "family=sm90 copies boxes of tensors and scales whole groups: " + why,
+                  "family=sm80, or leave family out");
+  }
   return descriptor;
+}
+
+std::string why_not_boxes(const W4a16Gemm& descriptor) {
+  if (descriptor.activation_order) return "with activation_order=1 neighbours along k share no group";
+  if (descriptor.alignment != 16) return "tensor maps want rows that are multiples of 16 bytes, not alignment=4";
+  return "";
 }
 
 bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }

@@ -16,7 +16,14 @@ std::string layout_text(const codegen::TileLayout& layout) {
                      layout.swizzle.bits, layout.swizzle.shift_from, layout.swizzle.base);
 }
 
+bool is_sm90(const Plan& plan) { return plan.family == Family::sm90; }
+
 Decision tile_decision(const Plan& plan) {
+  if (is_sm90(plan)) {
+    return {
+        "tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
+        "weights are the A operand of wgmma, from registers, and all rows its B operand, where the copy has left them"};
+  }
   return {
       "tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
       "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; wide in columns, "
@@ -57,7 +64,16 @@ Decision zero_decision(const Plan& plan) {
           "in every warp"};
 }
 
-Decision order_decision(const W4a16Gemm& descriptor) {
+Decision order_decision(const Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  if (reads_bytes(plan)) {
+    return {"word order", "a lane takes one byte of each word, a pair of neighbours along k",
+            "activations then stay as they are: with so many rows to put in order the other way takes longer"};
+  }
+  if (is_sm90(plan) && descriptor.format != W4Format::awq) {
+    return {"word order", "three warps put activations in pairs (j, j + 4)",
+            "so a word of 8 k's is an operand after two instructions per pair, and nobody waits for it: stages ahead"};
+  }
   if (descriptor.format == W4Format::awq) {
     return {"word order", "ldmatrix.trans puts two k's of four columns side by side",
             "a nibble of each half is then a pair along k; neighbouring columns are put in order once, at the end"};
@@ -67,6 +83,12 @@ Decision order_decision(const W4a16Gemm& descriptor) {
 }
 
 Decision warp_decision(const Plan& plan) {
+  if (is_sm90(plan)) {
+    return {"warps", fmt::format("{} that multiply, {} that copy", plan.warps, plan.copy_warps),
+            fmt::format("four multiply 128 columns together, in two tiles that take turns; one copies, three put "
+                        "activations in order where words want it; the latter give registers: {} and {} per thread",
+                        plan.multiply_registers, plan.copy_registers)};
+  }
   if (plan.warps < gemm_lanes::kStrips) {
     return {"warps", std::to_string(plan.warps),
             "each with all rows of two strips of 32 columns: activations are picked once for both"};
@@ -75,7 +97,16 @@ Decision warp_decision(const Plan& plan) {
           "each with all rows of a strip of 32 columns: two strips would not fit a warp's registers"};
 }
 
+Decision copy_decision(const Plan& plan) {
+  if (is_sm90(plan)) return {"copy of words", "boxes by tensor maps", "no instructions of the warps that multiply"};
+  return {"copy of words", fmt::format("{} bytes per thread", plan.copy_bytes),
+          plan.copy_bytes == 16 ? "the widest that cp.async has" : fmt::format("alignment={}", plan.copy_bytes)};
+}
+
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
+  if (is_sm90(plan)) {
+    return {"blocks_per_sm", "1", fmt::format("its ring takes {} bytes of shared memory", plan.shared_memory)};
+  }
   const int allowed = std::min(architecture.registers_per_thread,
                                architecture.registers_per_sm / (plan.threads() * plan.blocks_per_sm) / 8 * 8);
   return {"blocks_per_sm", std::to_string(plan.blocks_per_sm),
@@ -100,9 +131,15 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     const std::string stage = fmt::format("stage {}: ", i);
     add(stage + "words", base, plan.words.size());
     add(stage + "activations", base + plan.activations_at(), plan.activations.size());
-    if (stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
+    if (is_sm90(plan) || stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
   }
-  if (whole) add_factors("", plan.stages * plan.stage_bytes());
+  if (is_sm90(plan)) {
+    add("barriers", plan.barriers_at(plan.stages), 24 * plan.stages);
+    if (plan.ups_at(plan.stages) < plan.shared_memory)
+      add("sums of the second columns", plan.ups_at(plan.stages), plan.shared_memory - plan.ups_at(plan.stages));
+  } else if (whole) {
+    add_factors("", plan.stages * plan.stage_bytes());
+  }
   return map;
 }
 
@@ -122,16 +159,17 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   if (has_factors) add_tile(report, {"scales", plan.scales, scale_accesses(plan)});
   if (has_factors && stores_zeros(plan.descriptor)) add_tile(report, {"zeros", plan.zeros, zero_accesses(plan)});
   report.memory = memory_map(plan);
-  const char* const searched = "the simplest layout with the fewest wavefronts over the accesses below";
+  const char* const searched = is_sm90(plan)
+                                   ? "as the tensor map's boxes are, swizzled within rows of 128 bytes, of awq 64"
+                                   : "the simplest layout with the fewest wavefronts over the accesses below";
   report.decisions = {
       tile_decision(plan),
       tile_m_decision(plan),
       operand_decision(plan.descriptor),
       zero_decision(plan),
-      order_decision(plan.descriptor),
+      order_decision(plan),
       warp_decision(plan),
-      {"copy of words", fmt::format("{} bytes per thread", plan.copy_bytes),
-       plan.copy_bytes == 16 ? "the widest that cp.async has" : fmt::format("alignment={}", plan.copy_bytes)},
+      copy_decision(plan),
       {"layout of words", layout_text(plan.words), searched},
       {"layout of activations", layout_text(plan.activations), searched},
       {"stages", std::to_string(plan.stages),

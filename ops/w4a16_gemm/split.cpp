@@ -76,8 +76,9 @@ double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int spl
 
 double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
                                  const runtime::DeviceFacts& device) {
-  const double second_piece =
-      72.0 / plan.descriptor.tile_m;  // begins with an empty ring: the longer, the shorter a stage
+  // Begins with an empty ring: the longer, the shorter a stage. Family sm90 has one block per multiprocessor, so that nothing
+  // else runs while a piece ends.
+  const double second_piece = plan.family == Family::sm90 ? 13 : 72.0 / plan.descriptor.tile_m;
   const std::int64_t share = (tiles * stages + blocks - 1) / blocks;
   const std::int64_t sharing = (blocks + device.multiprocessors - 1) / device.multiprocessors;
   return stages_together(plan, share, sharing) + kFixedStages + second_piece +

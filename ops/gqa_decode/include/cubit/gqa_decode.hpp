@@ -3,19 +3,13 @@
 
 #include <cubit/gqa_decode.h>
 #include <cubit/element.hpp>
+#include <cubit/family.hpp>
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
 #include <string>
 
 namespace cubit {
-
-/// Which kernel: named after the first architecture that has its instructions. Later ones run it too.
-enum class Family {
-  automatic,  ///< the one that was measured to be faster, see `cubit explain`
-  sm80,       ///< cp.async, ldmatrix, mma.sync
-  sm90,       ///< copies of boxes by tensor maps, transaction barriers, even shares
-};
 
 /// Attention of one new token per sequence over a KV cache.
 /// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)

@@ -3,6 +3,7 @@
 
 #include <cubit/w4a16_gemm.h>
 #include <cubit/element.hpp>
+#include <cubit/family.hpp>
 
 #include <compare>
 #include <string>
@@ -39,6 +40,7 @@ struct W4a16Gemm {
   bool bias = false;
   bool residual = false;
   int alignment = 16;  ///< awq only: bytes that qweight and its rows of n / 2 bytes are a multiple of: 16 or 4
+  Family family = Family::automatic;
 
   auto operator<=>(const W4a16Gemm&) const = default;
 
@@ -62,6 +64,7 @@ struct W4a16Gemm {
     if (bias) add("bias", "1");
     if (residual) add("residual", "1");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
+    if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
     return "w4a16_gemm" + fields;
   }
 };

@@ -1,0 +1,14 @@
+// Which of an operator's kernels is meant: each is named after the first architecture that has its instructions. Later ones run
+// it too, but for those of sm_90a, which no other has.
+#pragma once
+
+namespace cubit {
+
+/// A kernel family; `cubit explain` says why an operator's others were not chosen.
+enum class Family {
+  automatic,  ///< the one that was measured to be faster
+  sm80,       ///< cp.async, ldmatrix, mma.sync
+  sm90,       ///< copies of boxes by tensor maps, transaction barriers; GEMMs with wgmma, on sm_90a alone
+};
+
+}  // namespace cubit
