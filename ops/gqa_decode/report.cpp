@@ -65,6 +65,28 @@ Decision copy_decision(const Plan& plan) {
                       plan.format().header_bytes(), descriptor.row_bytes() - plan.format().header_bytes())};
 }
 
+/// Family sm75.
+Decision held_decision(const Plan& plan) {
+  const int pieces = plan.descriptor.row_bytes() / plan.copy_bytes;
+  if (plan.held_pieces == pieces) {
+    return {"copies in registers", fmt::format("all {} of a lane", pieces),
+            "without cp.async the next tile waits in registers while one is used, and is stored after it"};
+  }
+  return {"copies in registers", fmt::format("{} of {} of a lane", plan.held_pieces, pieces),
+          "registers hold no more of the next tile, which has no cp.async; the rest is loaded and stored at once"};
+}
+
+Decision stages_decision(const Plan& plan) {
+  if (plan.family == Family::sm75) {
+    return {"stages", std::to_string(plan.stages),
+            fmt::format("one in use and one that the next tile is stored to, at {} blocks", plan.blocks_per_sm)};
+  }
+  return {"stages", std::to_string(plan.stages),
+          fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
+                      plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
+                      plan.blocks_per_sm)};
+}
+
 Tile stage_tile(const Plan& plan) {
   if (plan.family != Family::sm90) {
     return {"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)};
@@ -189,19 +211,12 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   add_tile(report, stage_tile(plan));
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
   report.memory = memory_map(plan);
-  report.decisions = {tile_decision(plan),
-                      head_group_decision(plan),
-                      operand_decision(descriptor),
-                      warp_decision(plan, architecture),
-                      copy_decision(plan),
-                      stage_decision(plan),
-                      {"stages", std::to_string(plan.stages),
-                       fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
-                                   plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
-                                   plan.blocks_per_sm)},
-                      block_decision(plan, architecture),
-                      split_decision(plan)};
-  if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
+  report.decisions = {
+      tile_decision(plan), head_group_decision(plan), operand_decision(descriptor), warp_decision(plan, architecture),
+      copy_decision(plan), stage_decision(plan),      stages_decision(plan),        block_decision(plan, architecture),
+      split_decision(plan)};
+  if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
+  if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
   if (descriptor.cache == KvAddressing::paged) {
     report.decisions.push_back(
         {"cache", "paged, looked up a tile ahead",

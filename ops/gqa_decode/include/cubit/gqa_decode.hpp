@@ -13,6 +13,7 @@ namespace cubit {
 /// Which kernel: named after the first architecture that has its instructions. Later ones run it too.
 enum class Family {
   automatic,  ///< the one that was measured to be faster, see `cubit explain`
+  sm75,       ///< loads and stores instead of cp.async; fp16 queries and outputs, caches fp16 and int4_rows
   sm80,       ///< cp.async, ldmatrix, mma.sync
   sm90,       ///< copies of boxes by tensor maps, transaction barriers, even shares
 };
@@ -54,7 +55,8 @@ struct GqaDecode {
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
     if (cache != standard.cache) add("cache", "paged");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
-    if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
+    if (family != standard.family)
+      add("family", family == Family::sm75 ? "sm75" : family == Family::sm80 ? "sm80" : "sm90");
     return "gqa_decode" + fields;
   }
 };
