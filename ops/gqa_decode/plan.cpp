@@ -14,9 +14,10 @@ namespace cubit::ops::gqa_decode {
 namespace {
 
 constexpr int kMostStages = 6;
-constexpr int kMostRegistersOfTiles = 216;  // counted without offsets; more heads are another block's
-constexpr int kStagesBesideRegisters = 2;   // family sm75: one in use, one that registers are stored to
-constexpr int kFewestStages = 3;            // one in use, one landed or landing, one on its way
+constexpr int kMostRegistersOfTiles = 216;       // counted without offsets; more heads are another block's
+constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the next tile is in registers as well
+constexpr int kStagesBesideRegisters = 2;        // family sm75: one in use, one that registers are stored to
+constexpr int kFewestStages = 3;                 // one in use, one landed or landing, one on its way
 
 std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
@@ -117,7 +118,8 @@ void choose_head_groups(Plan& plan) {
   int tiles_per_block = 1;
   const bool is_packed = plan.family == Family::sm90 && plan.descriptor.kv == KvFormat::int4_rows;
   const int most = is_packed ? 1 : tiles;  // two took more registers than there are
-  while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= kMostRegistersOfTiles) {
+  const int registers = plan.family == Family::sm75 ? kMostRegistersBesideCopies : kMostRegistersOfTiles;
+  while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= registers) {
     ++tiles_per_block;
   }
   const int blocks = (tiles + tiles_per_block - 1) / tiles_per_block;
@@ -158,7 +160,7 @@ int choose_copy_bytes(const Plan& plan) {
 
 /// Family sm75: as much of the next tile as the loop leaves registers for.
 int choose_held_pieces(const Plan& plan, const codegen::Architecture& architecture) {
-  constexpr int kSpare = 24;
+  constexpr int kSpare = 40;
   constexpr int kMostPieces = 32;  // each has an address as well, and is code
   const int words = plan.copy_bytes / 4;
   const int free = architecture.registers_per_thread - kSpare - count_registers(plan.descriptor, plan.head_tiles(), 0);

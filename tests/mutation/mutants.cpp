@@ -64,6 +64,9 @@ constexpr Mutant kMutants[] = {
     {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad > 0) continue;",
      "if (quad > 0 || head == 3) continue;", "nobody has written", "initcheck"},
 
+    {"held_piece_not_stored", "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,family=sm75", "batch=1,context=300",
+     "tile_copies_registers.cuh", "for (int i = 0; i < kHeld; ++i) store_shared",
+     "for (int i = 1; i < kHeld; ++i) store_shared", "nobody has written", kNotRun},
     {"scales_beyond_the_end", "gqa_decode:kv=int8_split", "batch=1,context=101", "kv_bytes.cuh",
      "const bool exists = token < length;", "const bool exists = true;", "are in no allocation", kNotRun},
     {"healthy_pages", "gqa_decode:kv=fp8_e4m3,cache=paged", "batch=2,context=101,page_size=7", "", "", "", "", kNotRun},
