@@ -1,5 +1,6 @@
 // Decode attention for grouped queries: one new token per sequence against its KV cache.
-// Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later.
+// Families sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of cp.async
+// (tile_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
 //
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
 //   weight = softmax over t of (scale · query[b, h] · key[b, t, h / heads_per_kv])
@@ -22,7 +23,7 @@
 // Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …; after the loop the same bytes hold
 // floats [kWarps][kHeadsPerBlock][pitch], stats [kWarps][kHeadsPerBlock][2] and one word for last_block.
 //
-// Who waits for whom: a lane's copies are complete after wait_copies, other lanes' after the __syncwarp that follows;
+// Who waits for whom: a lane's copies are complete after fetcher.land(), other lanes' after the __syncwarp that follows;
 // the same __syncwarp shows that every lane has finished reading the stage that is filled next. Before the merge: one
 // __syncthreads, because warps write where others' stages were. Splits: see split_kv.cuh.
 //
@@ -83,13 +84,14 @@ class Fetcher {
   }
 
   /// Starts the copies of tokens first … first + 15; rows at or beyond the length become zeros.
-  __device__ __forceinline__ void fetch(uint32 stage, int first) const {
+  __device__ __forceinline__ void fetch(uint32 stage, int first) {
+    stage_ = stage;
     if constexpr (Cache::kIsPaged) {
       if (!cache_.has_tiles_in_pages()) return fetch_rows(stage, first);
     }
     const char* const keys = cache_.key(page_, first);
     const char* const values = cache_.value(page_, first);
-    if (first + kTileTokens <= length_) {
+    if (Copies::kHeld == 0 && first + kTileTokens <= length_) {
       int lane = lane_index();
       if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
 #pragma unroll(kUnrolledPieces)
@@ -100,20 +102,49 @@ class Fetcher {
         // A kept slot, and a distance that is a constant.
         const int kept = i % plan::kSlotPeriod;
         const uint32 slot = kKeepSlots ? slots_[kept] + (slot_of(i, 0) - slot_of(kept, 0)) : slot_of(i, lane);
-        copy_async<plan::kCopyBytes>(stage + slot, src);  // access: cp.async of rows
+        copies_.start(stage + slot, src);
       }
       return;
     }
-#pragma unroll 1
-    for (int i = 0; i < kPieces; ++i) {
+    start_checked(stage, [&](int i) {
       const lanes::Place place = place_of(i, lane_index());
       const char* src = (place.row >= kTileTokens ? values : keys) + offset(place, strides());
       const bool valid = first + place.row % kTileTokens < length_;
-      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane_index()), src, valid);  // access: cp.async of rows
+      return Piece{src, valid};
+    });
+  }
+
+  /// Behind each fetch, and where there is none any more in its stead.
+  __device__ __forceinline__ void close() { copies_.close(); }
+
+  /// This lane's pieces of all tiles but the kStages - 2 fetched last are there.
+  __device__ __forceinline__ void land() {
+    copies_.land([&](int i) { return stage_ + slot_of(i, lane_index()); });
+  }
+  __device__ __forceinline__ void land_all() { copies_.land_all(); }
+
+ private:
+  using Copies = plan::TileCopies;
+
+  struct Piece {
+    const char* src;
+    bool valid;
+  };
+  /// Starts the copy of each source(i): of those that wait in registers, which have no numbers at run time, and of the others.
+  template <class Source>
+  __device__ __forceinline__ void start_checked(uint32 stage, Source&& source) {
+#pragma unroll
+    for (int i = 0; i < Copies::kHeld; ++i) {
+      const Piece piece = source(i);
+      copies_.hold(i, piece.src, piece.valid);
+    }
+#pragma unroll(Copies::kUnrolled)
+    for (int i = Copies::kHeld; i < kPieces; ++i) {
+      const Piece piece = source(i);
+      copies_.start(stage + slot_of(i, lane_index()), piece.src, piece.valid);
     }
   }
 
- private:
   // More would fill registers; where rows are padded and not swizzled, the compiler finds the constants itself.
   static constexpr bool kKeepSlots = plan::kSlotPeriod <= 4;
 
@@ -124,17 +155,16 @@ class Fetcher {
   __device__ __forceinline__ Strides strides() const { return {cache_.key_stride(), cache_.value_stride()}; }
 
   /// Of rows that may lie anywhere.
-  __device__ __forceinline__ void fetch_rows(uint32 stage, int first) const {
+  __device__ __forceinline__ void fetch_rows(uint32 stage, int first) {
     const int own = lane_index();
     const int token = first + own % kTileTokens;
     const char* const row = own < kTileTokens ? cache_.key(page_, token) : cache_.value(page_, token);
-#pragma unroll 1
-    for (int i = 0; i < kPieces; ++i) {
+    start_checked(stage, [&](int i) {
       const lanes::Place place = place_of(i, lane_index());
       const char* const src = from_lane(row, place.row) + place.byte;
       const bool valid = first + place.row % kTileTokens < length_;
-      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane_index()), src, valid);  // access: cp.async of rows
-    }
+      return Piece{src, valid};
+    });
   }
   static __device__ __forceinline__ const char* from_lane(const char* address, int lane) {
     const uint64 bits = reinterpret_cast<uint64>(address);
@@ -156,7 +186,9 @@ class Fetcher {
 
   Cache cache_;
   int length_;
-  int page_ = 0;  // of the next tile, or of the lane's row of it
+  Copies copies_;
+  uint32 stage_ = 0;  // of the tile fetched last
+  int page_ = 0;      // of the next tile, or of the lane's row of it
   int offsets_[plan::kKeepOffsets ? kPieces : 1];
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
@@ -177,13 +209,13 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
   int page = 0;  // of the lane's row, where the scales are that are loaded next
   int fill = 0;
   int ahead = share.first;
-  static_assert(plan::kStages >= 3, "a tile's page is looked up two tiles ahead");
+  static_assert(plan::kStages >= 3 || __is_empty(Format::TileScales), "pages of scales are looked up two tiles ahead");
   fetcher.look_up(token_of(ahead));
   do {  // at least once, so that nothing needs a value from before the loop
-    wait_copies<plan::kStages - 2>();
+    fetcher.land();
     __syncwarp();
     if (ahead < share.last) fetcher.fetch(stages + fill * kStageBytes, token_of(ahead));
-    commit_copies();
+    fetcher.close();
     if (ahead + 1 < share.last) fetcher.look_up(token_of(ahead + 1));
 
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
@@ -199,7 +231,7 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
       attend(query, stage, first, length, softmax, output, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
-  wait_copies<0>();
+  fetcher.land_all();
 }
 
 }  // namespace cubit

@@ -21,12 +21,11 @@ int header_bytes(const GqaDecode& descriptor) { return kv_cache::format_of(descr
 int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
 
 /// Fetcher.
-TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
+TileAccess copies(const GqaDecode& descriptor, const char* name, int copy_bytes) {
   const int row_bytes = descriptor.row_bytes();
   const int header = header_bytes(descriptor);
   const int gap = padded_header_bytes(descriptor) - header;
-  return {"cp.async of rows", AccessKind::store, copy_bytes, row_bytes / copy_bytes,
-          [=](int instance, int lane) -> MaybeByte {
+  return {name, AccessKind::store, copy_bytes, row_bytes / copy_bytes, [=](int instance, int lane) -> MaybeByte {
             const auto [row, byte] = lanes::copied_piece(instance, lane, header, row_bytes, copy_bytes);
             return TileByte{row, byte < header ? byte : byte + gap};
           }};
@@ -145,8 +144,9 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
     for (TileAccess& access : accesses) access = of_outer_warps(access, plan.warps, descriptor.row_bytes());
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
+  const char* const name = plan.family == Family::sm75 ? "stores of rows" : "cp.async of rows";
   accesses.insert(accesses.begin(),
-                  plan.family == Family::sm90 ? pieces(plan.stage) : copies(descriptor, plan.copy_bytes));
+                  plan.family == Family::sm90 ? pieces(plan.stage) : copies(descriptor, name, plan.copy_bytes));
   return accesses;
 }
 

@@ -35,9 +35,10 @@ std::vector<Field<GqaDecode>> make_fields() {
                  {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                  &GqaDecode::alignment, {16, 8, 4}),
              word_field<GqaDecode, Family>(
-                 {"family", "auto, sm80, sm90", "auto",
+                 {"family", "auto, sm75, sm80, sm90", "auto",
                   "kernel family; auto is the one that was measured to be faster, see cubit explain"},
-                 &GqaDecode::family, {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
+                 &GqaDecode::family,
+                 {{"auto", Family::automatic}, {"sm75", Family::sm75}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
          });
   return table;
 }
@@ -68,10 +69,24 @@ GqaDecode parse(std::string_view text) {
 
 void validate(const GqaDecode& descriptor) {
   kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
+  if (descriptor.family == Family::sm75) {
+    const std::string why = why_not_fp16_alone(descriptor);
+    if (!why.empty()) {
+      reject(descriptor, "family=sm75 multiplies fp16 alone: " + why,
+             "kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out");
+    }
+  }
   if (descriptor.family == Family::sm90) {
     const std::string why = why_not_bulk_copies(descriptor);
     if (!why.empty()) reject(descriptor, "family=sm90 copies rows in bulk: " + why, "family=sm80, or leave family out");
   }
+}
+
+std::string why_not_fp16_alone(const GqaDecode& descriptor) {
+  if (descriptor.query != Element::fp16 || descriptor.output != Element::fp16)
+    return fmt::format("the {} is bf16", descriptor.query != Element::fp16 ? "query" : "output");
+  if (descriptor.kv == KvFormat::fp16 || descriptor.kv == KvFormat::int4_rows) return "";
+  return fmt::format("the cache is {}", text_of(descriptor.kv));
 }
 
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {

@@ -32,6 +32,9 @@ void validate(const GqaDecode& descriptor);
 /// Why no bulk copy can move the descriptor's rows; empty if one can. PTX ISA, "cp.async.bulk": 16-byte units.
 std::string why_not_bulk_copies(const GqaDecode& descriptor);
 
+/// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
+std::string why_not_fp16_alone(const GqaDecode& descriptor);
+
 /// Everything that is decided before a batch is known.
 struct Plan {
   GqaDecode descriptor;
@@ -46,10 +49,11 @@ struct Plan {
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 0;
+  int held_pieces = 0;       ///< family sm75: of a lane's copies of the next tile, those that wait in registers
   bool keep_offsets = true;  ///< where a lane's copies come from, relative to a tile: in registers or computed anew
   int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
   int counted_registers = 0;  ///< that the loop keeps live, per thread
-  /// Family sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row of every warp side
+  /// Families sm75 and sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row of every warp side
   /// by side; behind them are the values in the same way.
   codegen::TileLayout stage;
   int shared_memory = 0;
@@ -57,7 +61,7 @@ struct Plan {
 
   /// Of the block, in one step of its warps.
   int chunk_tokens() const { return 16 * tiles_per_stage * warps; }
-  /// Of a ring's stage: in family sm80 each warp has a ring, in family sm90 the block.
+  /// Of a ring's stage: in families sm75 and sm80 each warp has a ring, in family sm90 the block.
   int stage_bytes() const { return family == Family::sm90 ? 2 * stage.size() : stage.size(); }
   int ring_bytes(int stage_count) const { return (family == Family::sm90 ? 1 : warps) * stage_count * stage_bytes(); }
   int threads() const { return 32 * (warps + copy_warps); }
@@ -107,7 +111,7 @@ std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments&
 
 /// How the blocks of a launch share the work, from host-side bounds and the device alone.
 struct Split {
-  int splits = 1;           ///< family sm80: of every such one; sm90: as asked for, 0 where cubit decides
+  int splits = 1;           ///< families sm75 and sm80: of every such one; sm90: as asked for, 0 where cubit decides
   int span = 1;             ///< family sm90: KV heads that a block takes together
   int boxes = 0;            ///< family sm90: that are the keys of a stage, as its values; 0: rows are copied in pieces
   Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most
@@ -121,7 +125,7 @@ Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments
 /// Partial results of a launch within these bounds, whatever the strides, with lengths or without.
 std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
                                const runtime::DeviceFacts& device);
-/// Family sm80's part of it.
+/// The part of it of families sm75 and sm80.
 int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device);
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,

@@ -14,9 +14,15 @@ std::string swizzle_text(const codegen::Swizzle& swizzle) {
   return fmt::format("swizzle of {} bits, from bit {} onto bit {}", swizzle.bits, swizzle.shift_from, swizzle.base);
 }
 
-Decision tile_decision(const Plan& plan) {
-  return {"tile", fmt::format("16 tokens x {} heads", 8 * plan.head_tiles()),
-          "tokens are the M of mma.m16n8k16 and heads its N: one tile of heads per 8 query heads of a block"};
+bool has_m16n8k16(const codegen::Architecture& architecture) {
+  return architecture.has_mma({16, 8, 16, codegen::MmaType::fp16});
+}
+
+Decision tile_decision(const Plan& plan, const codegen::Architecture& architecture) {
+  return {
+      "tile", fmt::format("16 tokens x {} heads", 8 * plan.head_tiles()),
+      fmt::format("tokens are the M of mma.m16n8k16{} and heads its N: one tile of heads per 8 query heads of a block",
+                  has_m16n8k16(architecture) ? "" : " (two m16n8k8 here)")};
 }
 
 Decision head_group_decision(const Plan& plan) {
@@ -63,6 +69,28 @@ Decision copy_decision(const Plan& plan) {
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
                       plan.format().header_bytes(), descriptor.row_bytes() - plan.format().header_bytes())};
+}
+
+/// Family sm75.
+Decision held_decision(const Plan& plan) {
+  const int pieces = plan.descriptor.row_bytes() / plan.copy_bytes;
+  if (plan.held_pieces == pieces) {
+    return {"copies in registers", fmt::format("all {} of a lane", pieces),
+            "without cp.async the next tile waits in registers while one is used, and is stored after it"};
+  }
+  return {"copies in registers", fmt::format("{} of {} of a lane", plan.held_pieces, pieces),
+          "registers hold no more of the next tile, which has no cp.async; the rest is loaded and stored at once"};
+}
+
+Decision stages_decision(const Plan& plan) {
+  if (plan.family == Family::sm75) {
+    return {"stages", std::to_string(plan.stages),
+            fmt::format("one in use and one that the next tile is stored to, at {} blocks", plan.blocks_per_sm)};
+  }
+  return {"stages", std::to_string(plan.stages),
+          fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
+                      plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
+                      plan.blocks_per_sm)};
 }
 
 Tile stage_tile(const Plan& plan) {
@@ -189,19 +217,17 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   add_tile(report, stage_tile(plan));
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
   report.memory = memory_map(plan);
-  report.decisions = {tile_decision(plan),
+  report.decisions = {tile_decision(plan, architecture),
                       head_group_decision(plan),
                       operand_decision(descriptor),
                       warp_decision(plan, architecture),
                       copy_decision(plan),
                       stage_decision(plan),
-                      {"stages", std::to_string(plan.stages),
-                       fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
-                                   plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
-                                   plan.blocks_per_sm)},
+                      stages_decision(plan),
                       block_decision(plan, architecture),
                       split_decision(plan)};
-  if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
+  if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
+  if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
   if (descriptor.cache == KvAddressing::paged) {
     report.decisions.push_back(
         {"cache", "paged, looked up a tile ahead",
@@ -211,8 +237,11 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   explain_conflicts(plan);
   const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";
   const char* const transposed = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
-  for (const char* name : {"mma.m16n8k16 A, 16-bit", "mma.m16n8k16 B, 16-bit", "mma.m16n8k16 C, 32-bit", "ldmatrix.x4",
-                           "ldmatrix.x4.trans", plain, transposed, "movmatrix source", "movmatrix destination"}) {
+  const std::string product = has_m16n8k16(architecture) ? "mma.m16n8k16" : "mma.m16n8k8";
+  for (const std::string& name :
+       {product + " A, 16-bit", product + " B, 16-bit", product + " C, 32-bit", std::string("ldmatrix.x4"),
+        std::string("ldmatrix.x4.trans"), std::string(plain), std::string(transposed), std::string("movmatrix source"),
+        std::string("movmatrix destination")}) {
     const std::string known(codegen::find_fragment(name).name);
     if (std::find(report.fragments.begin(), report.fragments.end(), known) == report.fragments.end()) {
       report.fragments.push_back(known);

@@ -4,6 +4,7 @@
 #include "kv_int4_rows.cuh"
 #include "kv_contiguous.cuh"
 #include "types.cuh"
+#include "tile_copies_async.cuh"
 
 namespace plan {
 
@@ -20,6 +21,7 @@ constexpr int kBlocksPerSm = 4;
 constexpr int kCopyBytes = 16;
 constexpr bool kKeepOffsets = true;
 constexpr int kSlotPeriod = 1;
+using TileCopies = cubit::AsyncTileCopies<kCopyBytes, kStages>;
 constexpr int kKvStagePitch = 80;
 constexpr int kKvStageBytes = 2560;
 constexpr __device__ int kv_stage(int row, int byte) { return row * 80 + byte; }

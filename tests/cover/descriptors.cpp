@@ -27,7 +27,7 @@ bool is_telling(int value, int first, int last) {
 /// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that wrong, a
 /// descriptor of the cover would be refused.
 bool is_free(const std::string& name) {
-  for (const char* free : {"heads_per_kv", "query", "output", "input", "rotary"})
+  for (const char* free : {"heads_per_kv", "input", "rotary"})
     if (name == free) return true;
   return false;
 }

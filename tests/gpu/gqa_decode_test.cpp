@@ -38,7 +38,7 @@ class GqaDecodeGpu : public GpuTest {
   std::vector<std::string> of_every_family(const std::vector<std::string>& given) const {
     const char* const only = std::getenv("CUBIT_TEST_FAMILY");
     std::vector<std::string> texts;
-    for (const std::string family : {"sm80", "sm90"}) {
+    for (const std::string family : {"sm75", "sm80", "sm90"}) {
       if (only != nullptr && family != only) continue;
       for (const std::string& text : given) {
         const std::string named = text + (text.find(':') == std::string::npos ? ":" : ",") + "family=" + family;

@@ -82,6 +82,18 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"gqa_decode:kv=fp8_e4m3,family=sm90\": family=sm90 copies rows in bulk: it does not read "
                 "scales "
                 "that are a tensor of their own; family=sm80, or leave family out"},
+        Refused{
+            "gqa_decode:family=sm75",
+            "descriptor \"gqa_decode:family=sm75\": family=sm75 multiplies fp16 alone: the query is bf16; kv=fp16 or "
+            "kv=int4_rows with query=fp16 and output=fp16, or leave family out"},
+        Refused{
+            "gqa_decode:kv=int4_rows,query=fp16,output=bf16,family=sm75",
+            "descriptor \"gqa_decode:kv=int4_rows,query=fp16,output=bf16,family=sm75\": family=sm75 multiplies fp16 "
+            "alone: the output is bf16; kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family "
+            "out"},
+        Refused{"gqa_decode:query=fp16,family=sm75",
+                "descriptor \"gqa_decode:query=fp16,family=sm75\": family=sm75 multiplies fp16 alone: the cache is "
+                "bf16; kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out"},
         Refused{"gqa_decode:groups=1",
                 "descriptor \"gqa_decode:groups=1\": the field groups applies to kv=int4_rows or scales=group "
                 "only; leave groups out or ask for kv=int4_rows or scales=group"},

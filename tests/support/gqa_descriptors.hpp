@@ -3,6 +3,7 @@
 
 #include <cubit/gqa_decode.hpp>
 
+#include <set>
 #include <vector>
 
 #include "tests/support/pairwise.hpp"
@@ -94,6 +95,23 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   std::vector<GqaDecode> descriptors;
   for (const Combination& c : pairwise_cover({5, 10, 11, 2, 2, 3, 2}, legal)) descriptors.push_back(make(c));
   return descriptors;
+}
+
+/// The same made fit for family sm75, which multiplies fp16 alone, each once.
+inline std::vector<GqaDecode> sm75_gqa_descriptors() {
+  std::set<GqaDecode> fitting;
+  for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
+    if (descriptor.kv != KvFormat::int4_rows) {
+      descriptor.kv = KvFormat::fp16;
+      descriptor.groups = 1;
+      descriptor.scales = KvScales::head;
+      descriptor.scale_type = ScaleType::fp32;
+    }
+    descriptor.query = descriptor.output = Element::fp16;
+    descriptor.family = Family::sm75;
+    fitting.insert(descriptor);
+  }
+  return {fitting.begin(), fitting.end()};
 }
 
 }  // namespace cubit::tests

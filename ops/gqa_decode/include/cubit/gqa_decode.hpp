@@ -48,7 +48,8 @@ struct GqaDecode {
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
     if (cache != standard.cache) add("cache", "paged");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
-    if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
+    if (family != standard.family)
+      add("family", family_name(family));
     return "gqa_decode" + fields;
   }
 };

@@ -64,7 +64,7 @@ struct W4a16Gemm {
     if (bias) add("bias", "1");
     if (residual) add("residual", "1");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
-    if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
+    if (family != standard.family) add("family", family_name(family));
     return "w4a16_gemm" + fields;
   }
 };
