@@ -24,11 +24,14 @@
 // its accumulators; of the warps that have the same columns and rows the last at their counter adds all in order of their part,
 // so the result does not depend on who was last, and sets the counter back to zero.
 //
+// Batch invariance: the parts are the same for any number of rows; see parts_in_turn.cuh.
+//
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
 // What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
 //
-// Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh.
+// Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh; plan::Work, see
+// split_k.cuh.
 // Which lane touches which byte: w4a16_gemm_lanes.h, shared with the plan's proofs.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "Matrix fragments for mma.m16n8k16 with floating point type", "atom",
@@ -427,6 +430,37 @@ __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, cons
   }
 }
 
+/// Adds the sums of the parts before a piece to its own, in order as add_parts does; but for the last part they are kept for the
+/// next one, where only the thread itself reads them.
+__device__ __forceinline__ void add_turn(const W4a16GemmArguments& args, const Piece& piece, Sums& sums) {
+  constexpr int64 kBlockBytes = plan::kWarps * kWarpSumsBytes;
+  constexpr int kItems = 2 * kWarpStrips * kRowTiles;
+  constexpr int kAtOnce = kItems < 4 ? kItems : 4;
+  char* const own = reinterpret_cast<char*>(args.partial) + blockIdx.x * kBlockBytes + warp_index() * kWarpSumsBytes +
+                    16 * lane_index();
+  const bool is_last = piece.part + 1 == piece.parts;
+#pragma unroll
+  for (int first = 0; first < kItems; first += kAtOnce) {
+    float4 before[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      before[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (piece.part > 0) before[i] = load_partial4(own + 16 * kWarpSize * (first + i));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      float(&sum)[4] = sums[(first + i) / 2 / kRowTiles][(first + i) / 2 % kRowTiles][(first + i) % 2];
+      const float4 total =
+          make_float4(before[i].x + sum[0], before[i].y + sum[1], before[i].z + sum[2], before[i].w + sum[3]);
+      sum[0] = total.x;
+      sum[1] = total.y;
+      sum[2] = total.z;
+      sum[3] = total.w;
+      if (!is_last) *reinterpret_cast<float4*>(own + 16 * kWarpSize * (first + i)) = total;
+    }
+  }
+}
+
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPerSm)
@@ -434,13 +468,19 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));
-  Work work(args);
+  plan::Work work(args);
   Piece piece = work.first();
 #pragma unroll 1
   do {
     Sums sums = {};
     walk(args, piece, stages, sums);
-    if (piece.parts == 1) {
+    bool is_whole = piece.parts == 1;
+    if (work.takes_turns()) {
+      add_turn(args, piece, sums);
+      is_whole = piece.part + 1 == piece.parts;
+      if (!is_whole) continue;
+    }
+    if (is_whole) {
       store_output(args, piece, stages, sums);
     } else {
       merge_parts(args, piece, sums);

@@ -45,6 +45,10 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"alignment", "16, 4", "16", "bytes that qweight and its rows are a multiple of (awq only)"},
           &Descriptor::alignment, {16, 4}),
+      word_field<Descriptor, bool>({"batch_invariant", "0, 1", "0",
+                                    "whether a row's bits must not depend on the other rows: k is added up in an order "
+                                    "that follows from n and k alone"},
+                                   &Descriptor::batch_invariant, no_or_yes),
   };
 }
 

@@ -147,6 +147,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const bool by_n = descriptor.format == W4Format::awq;
   codegen::PlanHeader header(descriptor.text());
   header.include(by_n ? "w4_words_by_n.cuh" : "w4_words_by_k.cuh").include("gemm_epilogue.cuh").include("types.cuh");
+  header.include(descriptor.batch_invariant ? "parts_in_turn.cuh" : "split_k.cuh");
   header.constant("kGroup", descriptor.group_size)
       .constant("kTileM", descriptor.tile_m)
       .constant("kWarps", plan.warps)
@@ -166,7 +167,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .alias("Format", fmt::format("cubit::{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset>",
                                    by_n ? "W4WordsByN" : "W4WordsByK"))
       .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
-                                     descriptor.is_gated(), descriptor.bias, descriptor.residual));
+                                     descriptor.is_gated(), descriptor.bias, descriptor.residual))
+      .alias("Work", descriptor.batch_invariant ? "cubit::WorkInTurn" : "cubit::Work");
   return codegen::assemble(descriptor.text(), templates::find("sm80_w4a16_gemm.cuh"), header.text(), architecture,
                            "w4a16_gemm", {plan.threads(), plan.shared_memory, 1, false}, templates::embedded());
 }

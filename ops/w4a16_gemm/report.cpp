@@ -84,6 +84,18 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
               plan.shared_memory, allowed, plan.counted_registers)};
 }
 
+Decision decomposition_decision(const W4a16Gemm& descriptor) {
+  if (descriptor.batch_invariant) {
+    return {"decomposition", "parts of k from n and k alone",
+            "so a row's sum is added up in the same order whatever the other rows; where tiles alone fill the device a "
+            "block computes all parts of its tiles one after another"};
+  }
+  return {"decomposition", "chosen at launch, from m, n, k and the device alone",
+          "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
+          "are added in "
+          "order"};
+}
+
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
   std::vector<MemoryRegion> map;
   const bool whole = plan.descriptor.group_size == 0;
@@ -139,10 +151,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                    plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024, kBytesInFlight / 1024,
                    plan.blocks_per_sm)},
       block_decision(plan, architecture),
-      {"decomposition", "chosen at launch, from m, n, k and the device alone",
-       "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
-       "are added in "
-       "order"}};
+      decomposition_decision(plan.descriptor)};
   add_fragments(report, plan.descriptor);
 }
 

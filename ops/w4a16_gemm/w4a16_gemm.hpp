@@ -79,6 +79,8 @@ struct Split {
   int stages = 0;  ///< of all of k
   int splits = 1;  ///< parts of a tile, with even shares at most
   int blocks = 0;  ///< that have even shares of all tiles' stages (stream-K); 0: of each tile `splits`
+  int turns =
+      0;  ///< blocks that take whole tiles and add up their `splits` one after another; 0: a block for each split
 
   std::int64_t tiles() const { return row_tiles * column_tiles; }
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tests/gpu/gpu_case.hpp"
+#include "tests/support/gemm_batch.hpp"
 #include "tests/support/pairwise.hpp"
 
 namespace cubit::tests {
@@ -20,7 +21,7 @@ std::vector<W4a16Gemm> pairwise_descriptors() {
     const bool awq = static_cast<W4Format>(c[0]) == W4Format::awq;
     return awq ? c[4] == 0 : c[8] == 0 && (c[4] == 0 || kGroups[c[1]] != 0);
   };
-  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 2, 6, 2, 2, 2}, is_legal)) {
+  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 2, 6, 2, 2, 2, 2}, is_legal)) {
     result.push_back({.format = static_cast<W4Format>(c[0]),
                       .group_size = kGroups[c[1]],
                       .element = c[2] == 0 ? Element::fp16 : Element::bf16,
@@ -29,7 +30,8 @@ std::vector<W4a16Gemm> pairwise_descriptors() {
                       .function = static_cast<GemmFunction>(c[5]),
                       .bias = c[6] != 0,
                       .residual = c[7] != 0,
-                      .alignment = c[8] == 0 ? 16 : 4});
+                      .alignment = c[8] == 0 ? 16 : 4,
+                      .batch_invariant = c[9] != 0});
   }
   return result;
 }
@@ -101,6 +103,26 @@ TEST_F(W4a16GemmGpu, SplitsGiveTheSameBitsEveryTime) {
       }
     }
   }
+}
+
+// Of 5000 rows blocks have all of k, part by part; of few they share it.
+TEST_F(W4a16GemmGpu, BatchInvariantRowsHaveTheSameBitsInEveryBatchAndTile) {
+  constexpr int kRows = 5000;
+  constexpr int kMostRows = 140;
+  for (W4a16Gemm descriptor : batch_invariant_descriptors()) {
+    SCOPED_TRACE(descriptor.text());
+    std::vector<GemmBatch::Row> first;
+    for (const int tile_m : {8, 16, 32, 64}) {
+      descriptor.tile_m = tile_m;
+      const GemmBatch batch(device(), kernel(descriptor.text()), descriptor, kRows, 1024, 4096);
+      EXPECT_EQ(batch.differing_batches(kMostRows), 0) << tile_m;
+      const std::vector<GemmBatch::Row> rows = batch.compute(0, kMostRows);
+      if (first.empty()) first = rows;
+      EXPECT_EQ(rows, first) << tile_m;
+    }
+  }
+  const W4a16Gemm usual{.tile_m = 8};
+  EXPECT_GT(GemmBatch(device(), kernel(usual.text()), usual, kRows, 1024, 4096).differing_batches(kMostRows), 0);
 }
 
 TEST_F(W4a16GemmGpu, OneWorkspaceServesAllShapes) {

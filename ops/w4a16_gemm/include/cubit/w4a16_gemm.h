@@ -18,12 +18,14 @@
 extern "C" {
 #endif
 
-/* How the blocks of a launch share the work. Every choice gives the same bits at every launch. */
+/* How the blocks of a launch share the work. Every choice gives the same bits at every launch; for batch_invariant=1 also the
+ * same bits of a row whatever m is and on every device of an architecture, with each choice (split-K: each `splits`) its own. */
 typedef enum cubit_w4a16_decomposition {
-  CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device */
+  CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=1 from n and k */
   CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace */
   CUBIT_W4A16_SPLIT_K = 2,       /* blocks share k; the last one adds their sums in order */
-  CUBIT_W4A16_STREAM_K = 3       /* as many blocks as the device holds share all of the work evenly; likewise */
+  CUBIT_W4A16_STREAM_K = 3 /* as many blocks as the device holds share all of the work evenly; likewise. Refused for
+                                    batch_invariant=1 */
 } cubit_w4a16_decomposition;
 
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4; qweight:

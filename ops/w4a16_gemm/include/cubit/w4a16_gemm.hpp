@@ -39,6 +39,9 @@ struct W4a16Gemm {
   bool bias = false;
   bool residual = false;
   int alignment = 16;  ///< awq only: bytes that qweight and its rows of n / 2 bytes are a multiple of: 16 or 4
+  /// A row's bits do not depend on the other rows, nor on how many there are: k is added up in an order that follows from n
+  /// and k alone. Not with CUBIT_W4A16_STREAM_K.
+  bool batch_invariant = false;
 
   auto operator<=>(const W4a16Gemm&) const = default;
 
@@ -62,6 +65,7 @@ struct W4a16Gemm {
     if (bias) add("bias", "1");
     if (residual) add("residual", "1");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
+    if (batch_invariant) add("batch_invariant", "1");
     return "w4a16_gemm" + fields;
   }
 };
