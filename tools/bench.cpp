@@ -47,7 +47,8 @@ struct BenchOptions {
 /// The cases of the operator that is given alone and without data; none where one kernel is to be timed.
 Json table_of(const BenchOptions& options) {
   const ProblemOptions& problem = options.problem;
-  if (problem.descriptor.find(':') != std::string::npos || problem.input || problem.random) return Json::array();
+  if (problem.descriptor.find(':') != std::string::npos || problem.input || problem.random || problem.weights)
+    return Json::array();
   Json cases = with_sizes(bench_cases(Json::parse(operators()), problem.descriptor), problem.join_numbers());
   if (cases.empty() || options.only.empty()) return cases;
   Json chosen = matching(cases, options.only);
