@@ -53,6 +53,11 @@ class W4a16GemmOperator final : public Operator {
            "activations of one sign), decomposition, splits";
   }
   std::vector<BenchCase> bench_cases() const override { return w4a16_gemm::bench_cases(); }
+  std::vector<Decomposition> decompositions() const override {
+    return {{"data_parallel", {{"decomposition", CUBIT_W4A16_DATA_PARALLEL}}},
+            {"split_k", {{"decomposition", CUBIT_W4A16_SPLIT_K}}},
+            {"stream_k", {{"decomposition", CUBIT_W4A16_STREAM_K}}}};
+  }
   std::string canonical(std::string_view text) const override { return w4a16_gemm::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
