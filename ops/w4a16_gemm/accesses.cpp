@@ -49,6 +49,14 @@ std::vector<TileAccess> word_accesses(const Plan& plan) {
                return byte_at(gemm_lanes::words_by_n(lane, instance % kStrips, instance / kStrips));
              }}};
   }
+  if (plan.descriptor.bits == 8) {
+    return {stores,
+            {"loads of words", AccessKind::load, 16, 2 * kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
+               const int half = instance / kStrips % 2;
+               const int step = instance / kStrips / 2;
+               return byte_at(gemm_lanes::byte_words_by_k(lane, instance % kStrips, step, half));
+             }}};
+  }
   return {stores, {"loads of words", AccessKind::load, 16, kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
                      return byte_at(gemm_lanes::words_by_k(lane, instance % kStrips, instance / kStrips));
                    }}};
@@ -85,9 +93,12 @@ std::vector<TileAccess> scale_accesses(const Plan& plan) {
 
 std::vector<TileAccess> zero_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
-  return {row_copies("cp.async of zeros", groups, 4),
-          {"loads of zeros", AccessKind::load, 4, groups * kStrips, [](int instance, int lane) -> MaybeByte {
-             return byte_at(gemm_lanes::zeros(lane, instance % kStrips, instance / kStrips));
+  const bool bytes = plan.descriptor.bits == 8;
+  return {row_copies("cp.async of zeros", groups, plan.descriptor.bits),
+          {"loads of zeros", AccessKind::load, 4, groups * kStrips, [=](int instance, int lane) -> MaybeByte {
+             const int strip = instance % kStrips;
+             const int group = instance / kStrips;
+             return byte_at(bytes ? gemm_lanes::byte_zeros(lane, strip, group) : gemm_lanes::zeros(lane, strip, group));
            }}};
 }
 

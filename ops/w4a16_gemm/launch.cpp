@@ -63,7 +63,7 @@ void check_words(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
   if (!stores_zeros(descriptor)) return;
   require_pointer(arguments.qzeros != nullptr, "qzeros");
-  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, 4);
+  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, descriptor.bits);
 }
 
 void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {

@@ -29,7 +29,7 @@ class W4a16GemmOperator final : public Operator {
  public:
   std::string_view name() const override { return "w4a16_gemm"; }
   std::string_view summary() const override {
-    return "activations times 4-bit weights, as GPTQ and AWQ checkpoints store them";
+    return "activations times 4-bit or 8-bit weights, as GPTQ and AWQ checkpoints store them";
   }
   std::vector<FieldHelp> fields() const override {
     std::vector<FieldHelp> help;
@@ -38,9 +38,9 @@ class W4a16GemmOperator final : public Operator {
   }
   std::string tensors_help() const override {
     return "activations [m, k] F16 or BF16\n"
-           "qweight [k / 8, n] I32, for awq [k, n / 8]\n"
+           "qweight [k / 8, n] I32, for bits=8 [k / 4, n], for awq [k, n / 8]\n"
            "scales [k / group_size, n] F16\n"
-           "qzeros [k / group_size, n / 8] I32 (not for symmetric)\n"
+           "qzeros [k / group_size, n / 8] I32, for bits=8 [k / group_size, n / 4] (not for symmetric)\n"
            "g_idx [k] I32 (activation_order=1; else optional, if it is k / group_size)\n"
            "bias [n] (bias=1)\n"
            "residual as output (residual=1)\n"

@@ -57,14 +57,16 @@ void choose_tiles(Plan& plan) {
   plan.warps = gemm_lanes::kStrips / strips;
   plan.counted_registers = count_registers(descriptor, strips, descriptor.tile_m / 8);
   plan.copy_bytes = descriptor.alignment;
-  plan.words.rows = descriptor.format == W4Format::awq ? gemm_lanes::kStageK : gemm_lanes::kStageK / 8;
-  plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2 / plan.words.rows;
+  const int in_row = descriptor.format == W4Format::awq ? 1 : word_weights(descriptor);
+  plan.words.rows = gemm_lanes::kStageK / in_row;
+  plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns * descriptor.bits / 8 / plan.words.rows;
   plan.words = codegen::search_layout(plan.words.rows, plan.words.row_bytes, 16, word_accesses(plan));
   plan.activations =
       codegen::search_layout(descriptor.tile_m, gemm_lanes::kActivationBytes, 16, activation_accesses(plan));
   if (descriptor.activation_order) return;
   plan.scales = {groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes, {}};
-  if (stores_zeros(descriptor)) plan.zeros = {groups, gemm_lanes::kZeroBytes, gemm_lanes::kZeroBytes, {}};
+  const int zero_bytes = gemm_lanes::kBlockColumns * descriptor.bits / 8;
+  if (stores_zeros(descriptor)) plan.zeros = {groups, zero_bytes, zero_bytes, {}};
 }
 
 /// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where not
@@ -82,6 +84,16 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fe
     plan.blocks_per_sm = blocks;
     plan.shared_memory = shared;
   }
+}
+
+struct NumberFormat {
+  const char* header;
+  const char* type;
+};
+NumberFormat number_format(const W4a16Gemm& descriptor) {
+  if (descriptor.bits == 8) return {"w8_words_by_k.cuh", "W8WordsByK"};
+  if (descriptor.format == W4Format::awq) return {"w4_words_by_n.cuh", "W4WordsByN"};
+  return {"w4_words_by_k.cuh", "W4WordsByK"};
 }
 
 std::string_view function_type(GemmFunction function) {
@@ -133,7 +145,8 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
   choose_tiles(plan);
-  choose_stages(plan, architecture, kFewestStages);
+  // Stages of bytes are twice as large: rather a second block than a third stage.
+  choose_stages(plan, architecture, descriptor.bits == 8 ? kFewestStages - 1 : kFewestStages);
   if (plan.stages == 0) choose_stages(plan, architecture, kFewestStages - 1);
   if (plan.stages == 0) {
     throw Failure(Status::internal, descriptor.text(), fmt::format("no stage count fits {}", architecture.name));
@@ -144,9 +157,9 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
 
 codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
   const W4a16Gemm& descriptor = plan.descriptor;
-  const bool by_n = descriptor.format == W4Format::awq;
+  const NumberFormat format = number_format(descriptor);
   codegen::PlanHeader header(descriptor.text());
-  header.include(by_n ? "w4_words_by_n.cuh" : "w4_words_by_k.cuh").include("gemm_epilogue.cuh").include("types.cuh");
+  header.include(format.header).include("gemm_epilogue.cuh").include("types.cuh");
   header.include(descriptor.batch_invariant ? "parts_in_turn.cuh" : "split_k.cuh");
   header.constant("kGroup", descriptor.group_size)
       .constant("kTileM", descriptor.tile_m)
@@ -164,8 +177,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .layout("word_stage", plan.words)
       .layout("activation_stage", plan.activations)
       .alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half")
-      .alias("Format", fmt::format("cubit::{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset>",
-                                   by_n ? "W4WordsByN" : "W4WordsByK"))
+      .alias("Format",
+             fmt::format("cubit::{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset>", format.type))
       .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
                                      descriptor.is_gated(), descriptor.bias, descriptor.residual))
       .alias("Work", descriptor.batch_invariant ? "cubit::WorkInTurn" : "cubit::Work");

@@ -35,6 +35,16 @@ Decision operand_decision(const W4a16Gemm& descriptor) {
             descriptor.element == Element::fp16 ? "fp16, dequantised in two terms" : "bf16, dequantised in two terms",
             "neighbouring k's share neither scale nor zero, so neither can wait for the end of a group"};
   }
+  if (descriptor.bits == 8 && descriptor.element == Element::fp16) {
+    return {"operands", "fp16, byte less zero",
+            "as the low byte of 1024 a byte is added to it; one packed addition takes off 1024 and the zero, exactly"};
+  }
+  if (descriptor.bits == 8) {
+    return {"operands", "bf16, byte less zero",
+            "a bf16 has too few bits for a power and a byte, so the float 2^23 takes the byte; less 2^23 and the zero "
+            "it is "
+            "a whole number up to 256, which is a bf16 as it stands"};
+  }
   if (descriptor.element == Element::fp16) {
     return {"operands", "fp16, nibble less zero",
             "or-ed into the bits of 1024 a nibble is added to it; one packed addition takes off 1024 and the zero, "
@@ -51,8 +61,9 @@ Decision zero_decision(const Plan& plan) {
     return {"scales and zeros", "read by every lane from global memory",
             "a row for each k would be five times the bytes of its words; those of few groups stay in the caches"};
   }
-  return {"zeros", stores_zeros(plan.descriptor) ? fmt::format("stored + {}", zero_offset(plan.descriptor)) : "8",
-          "taken off in the operand: two packed instructions per pair, where sums of activations would be a product "
+  return {"zeros", fmt::format("{}{}", stores_zeros(plan.descriptor) ? "stored + " : "", zero_offset(plan.descriptor)),
+          "taken off in the operand: at most two packed instructions per pair, where sums of activations would be a "
+          "product "
           "with ones "
           "in every warp"};
 }
@@ -61,6 +72,10 @@ Decision order_decision(const W4a16Gemm& descriptor) {
   if (descriptor.format == W4Format::awq) {
     return {"word order", "ldmatrix.trans puts two k's of four columns side by side",
             "a nibble of each half is then a pair along k; neighbouring columns are put in order once, at the end"};
+  }
+  if (descriptor.bits == 8) {
+    return {"word order", "as they lie: two words of a column are 8 neighbouring k's",
+            "a permutation puts two bytes into a pair, in any order"};
   }
   return {"word order", "activations are picked in pairs (j, j + 4)",
           "so a word of 8 k's is an operand after two instructions per pair"};

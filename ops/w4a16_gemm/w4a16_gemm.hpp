@@ -26,6 +26,7 @@ W4a16Gemm parse(std::string_view text);
 bool stages_factors(const W4a16Gemm& descriptor);   ///< scales and zeros travel with the words of their k's
 bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
 int zero_offset(const W4a16Gemm& descriptor);       ///< what a stored zero is less than the zero that is meant
+int word_weights(const W4a16Gemm& descriptor);      ///< that a word of qweight, or of qzeros, holds
 int groups_of(const W4a16Gemm& descriptor, int k);  ///< of all of k
 int stage_groups(const W4a16Gemm& descriptor);      ///< whose scales a stage holds, or all stages together
 int output_columns(const W4a16Gemm& descriptor, int n);

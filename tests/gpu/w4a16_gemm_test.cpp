@@ -19,10 +19,12 @@ std::vector<W4a16Gemm> pairwise_descriptors() {
   std::vector<W4a16Gemm> result;
   const auto is_legal = [](const Combination& c) {
     const bool awq = static_cast<W4Format>(c[0]) == W4Format::awq;
+    if (c[10] != 0 && (awq || kTiles[c[3]] > 32)) return false;
     return awq ? c[4] == 0 : c[8] == 0 && (c[4] == 0 || kGroups[c[1]] != 0);
   };
-  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 2, 6, 2, 2, 2, 2}, is_legal)) {
+  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2}, is_legal)) {
     result.push_back({.format = static_cast<W4Format>(c[0]),
+                      .bits = c[10] == 0 ? 4 : 8,
                       .group_size = kGroups[c[1]],
                       .element = c[2] == 0 ? Element::fp16 : Element::bf16,
                       .tile_m = kTiles[c[3]],
@@ -64,6 +66,8 @@ const std::vector<std::string> kFormats = {"w4a16_gemm",
                                            "w4a16_gemm:element=bf16",
                                            "w4a16_gemm:format=gptq_v2,group_size=32,tile_m=8",
                                            "w4a16_gemm:group_size=64,activation_order=1",
+                                           "w4a16_gemm:bits=8",
+                                           "w4a16_gemm:format=symmetric,bits=8,group_size=32,element=bf16,tile_m=8",
                                            "w4a16_gemm:format=awq,tile_m=64",
                                            "w4a16_gemm:format=awq,element=bf16,tile_m=8",
                                            "w4a16_gemm:format=symmetric,group_size=all,tile_m=32"};

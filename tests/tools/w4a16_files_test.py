@@ -23,9 +23,9 @@ def fp16(value):
     return struct.unpack("<e", struct.pack("<e", value))[0]
 
 
-def words(rows):
-    """Rows of eight nibbles per word, lowest first, as little-endian int32."""
-    return b"".join(struct.pack("<I", sum(nibble << 4 * i for i, nibble in enumerate(word))) for row in rows for word in row)
+def words(rows, bits=4):
+    """Rows of words of eight nibbles, or four bytes, lowest first, as little-endian int32."""
+    return b"".join(struct.pack("<I", sum(part << bits * i for i, part in enumerate(word))) for row in rows for word in row)
 
 
 def halves(values):
@@ -35,9 +35,10 @@ def halves(values):
 class Layer:
     """A quantised layer as plain numbers, [k][n] and [group][n]."""
 
-    def __init__(self, seed, zeros=range(1, 16)):
+    def __init__(self, seed, zeros=range(1, 16), bits=4):
         source = random.Random(seed)
-        self.numbers = [[source.randrange(16) for _ in range(N)] for _ in range(K)]
+        self.bits = bits
+        self.numbers = [[source.randrange(1 << bits) for _ in range(N)] for _ in range(K)]
         self.zeros = [[source.choice(zeros) for _ in range(N)] for _ in range(K // GROUP)]
         self.scales = [[fp16(source.uniform(0.005, 0.02)) for _ in range(N)] for _ in range(K // GROUP)]
         self.groups = [k // GROUP for k in range(K)]
@@ -49,10 +50,11 @@ class Layer:
         return [[sum(row[k] * weights[k][n] for k in range(K)) for n in range(N)] for row in self.activations]
 
     def gptq(self, stored_less):
-        by_k = [[[self.numbers[8 * i + j][n] for j in range(8)] for n in range(N)] for i in range(K // 8)]
-        zeros = [[[row[8 * i + j] - stored_less for j in range(8)] for i in range(N // 8)] for row in self.zeros]
-        return dict(self.common(), qweight=("I32", [K // 8, N], words(by_k)),
-                    qzeros=("I32", [K // GROUP, N // 8], words(zeros)))
+        size = 32 // self.bits  # of a word
+        by_k = [[[self.numbers[size * i + j][n] for j in range(size)] for n in range(N)] for i in range(K // size)]
+        zeros = [[[row[size * i + j] - stored_less for j in range(size)] for i in range(N // size)] for row in self.zeros]
+        return dict(self.common(), qweight=("I32", [K // size, N], words(by_k, self.bits)),
+                    qzeros=("I32", [K // GROUP, N // size], words(zeros, self.bits)))
 
     def awq(self):
         def pack(rows):
@@ -132,6 +134,20 @@ class Files(unittest.TestCase):
         random.Random(8).shuffle(layer.groups)
         content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
         self.expect(self.run_file("w4a16_gemm:group_size=32,activation_order=1", content), layer.product())
+
+    def test_gptq_of_bytes(self):
+        layer = Layer(14, zeros=[1, 100, 128, 256], bits=8)  # 256 is stored as 255
+        self.expect(self.run_file("w4a16_gemm:bits=8,group_size=32", layer.gptq(stored_less=1)), layer.product())
+        random.Random(15).shuffle(layer.groups)
+        content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
+        self.expect(self.run_file("w4a16_gemm:bits=8,group_size=32,activation_order=1", content), layer.product())
+
+    def test_symmetric_bytes(self):
+        layer = Layer(16, zeros=[128], bits=8)
+        content = layer.gptq(stored_less=0)
+        self.expect(self.run_file("w4a16_gemm:format=gptq_v2,bits=8,group_size=32", content), layer.product())
+        del content["qzeros"]
+        self.expect(self.run_file("w4a16_gemm:format=symmetric,bits=8,group_size=32", content), layer.product())
 
     def test_gptq_v2(self):
         layer = Layer(2)
