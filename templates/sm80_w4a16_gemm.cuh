@@ -1,4 +1,4 @@
-// Weight-only 4-bit matrix multiplication, on the words of a checkpoint as they are.
+// Weight-only 4-bit and 8-bit matrix multiplication, on the words of a checkpoint as they are.
 // Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later.
 //
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
@@ -13,7 +13,7 @@
 //                   |  last     |   Gated: the second 128 columns are args.n / 2 further on than the first.
 //                   +-----------+
 //
-// A stage is 128 k's. An operand is a nibble less its zero, which is exact; within a group products accumulate in fp32, and at
+// A stage is 128 k's. An operand is a nibble, or a byte, less its zero, which is exact; within a group products accumulate in fp32, and at
 // its end  sum += scale · product.
 //
 // Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is all
@@ -23,11 +23,14 @@
 // the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: see
 // w4a16_gemm_block.cuh.
 //
+// Batch invariance: the parts are the same for any number of rows; see parts_in_turn.cuh.
+//
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
 // What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
 //
-// Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh.
+// Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh; plan::Work, see
+// split_k.cuh.
 // Which lane touches which byte: w4a16_gemm_lanes.h, shared with the plan's proofs.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "Matrix fragments for mma.m16n8k16 with floating point type", "atom",
@@ -70,7 +73,7 @@ class Fetcher {
     words_ = static_cast<const char*>(args.qweight) + (first / Format::kWordK + word.row) * Format::row_bytes(args.n) +
              (has_words_ ? Format::word_byte(column) : 0);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kPeriod; ++i) {
       const gemm_lanes::Place at = word_piece(i, thread);
       words_at_[i] = settled(plan::word_stage(at.row, at.byte));
     }
@@ -109,9 +112,11 @@ class Fetcher {
     const char* const scale = static_cast<const char*>(args_.scales) + 2 * at;
     copy_async<16>(row + 16 * lane_index(), scale, valid);  // access: cp.async of scales
     if constexpr (plan::kStoredZeros) {
-      const char* const zero = static_cast<const char*>(args_.qzeros) + at / 2;
-      const uint32 zeros = scales + plan::kZerosAt - plan::kScalesAt + warp * gemm_lanes::kZeroBytes;
-      copy_async<4>(zeros + 4 * lane_index(), zero, valid);  // access: cp.async of zeros
+      constexpr int kCopy = Format::kZeroBytes / kWarpSize;
+      const char* const zero =
+          static_cast<const char*>(args_.qzeros) + at / (gemm_lanes::kBlockColumns / Format::kZeroBytes);
+      const uint32 zeros = scales + plan::kZerosAt - plan::kScalesAt + warp * Format::kZeroBytes;
+      copy_async<kCopy>(zeros + kCopy * lane_index(), zero, valid);  // access: cp.async of zeros
     }
   }
 
@@ -120,7 +125,9 @@ class Fetcher {
   static constexpr int kPieceColumns = gemm_lanes::kBlockColumns / kWordPieces;
   static constexpr int kActivationPieces = gemm_lanes::kActivationBytes / 16;
   static constexpr int kActivationRows = kThreads / kActivationPieces;  // that all threads copy at once
+  static constexpr int kPeriod = Format::kCopyPeriod;
   static constexpr int kUnrolledCopies = 8;
+  static_assert(kUnrolledCopies % kPeriod == 0);
   static_assert(kThreads % kWordPieces == 0 && plan::kTileM % kActivationRows == 0);
 
   static __device__ __forceinline__ constexpr gemm_lanes::Place word_piece(int i, int thread) {
@@ -135,10 +142,10 @@ class Fetcher {
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < Format::kWordRows * kWordPieces / kThreads; ++i) {
       const gemm_lanes::Place at = word_piece(i, 0);
-      const gemm_lanes::Place first = word_piece(i % 2, 0);
+      const gemm_lanes::Place first = word_piece(i % kPeriod, 0);
       const uint32 distance = plan::word_stage(at.row, at.byte) - plan::word_stage(first.row, first.byte);
       const bool valid = has_words_ && (kWholeStages || at.row < rows);
-      const uint32 dst = stage + words_at_[i % 2] + distance;
+      const uint32 dst = stage + words_at_[i % kPeriod] + distance;
       copy_async<plan::kCopyBytes>(dst, words_, valid);  // access: cp.async of words
       words_ += kThreads / kWordPieces * Format::row_bytes(args_.n);
     }
@@ -156,10 +163,10 @@ class Fetcher {
   }
 
   const W4a16GemmArguments& args_;
-  const char* words_;        // the thread's first piece of the next stage
-  const char* activations_;  // likewise
-  int64 factors_;            // the column of the warp's group in it, counted in scales
-  uint32 words_at_[2];       // in a stage, of even and odd pieces: a swizzle may have the bit between them
+  const char* words_;         // the thread's first piece of the next stage
+  const char* activations_;   // likewise
+  int64 factors_;             // the column of the warp's group in it, counted in scales
+  uint32 words_at_[kPeriod];  // in a stage, of the first pieces: a swizzle may have the bits between them
   uint32 activations_at_;
   int k_left_;        // from the next stage on
   int activation_k_;  // of the thread's pieces of activations
@@ -180,7 +187,7 @@ struct WarpPlaces {
 };
 
 template <int kProduct, int kTile>
-__device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const GroupZeros& zeros,
+__device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const Format::Zeros& zeros,
                                               const uint32 (&b)[kRowTiles][4], RowSums (&products)[kRowTiles]) {
   uint32 a[4];
   Format::operand<kProduct, kTile>(a, weights, zeros);
@@ -190,7 +197,7 @@ __device__ __forceinline__ void multiply_tile(const Format::Weights& weights, co
 }
 
 template <int kProduct>
-__device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const GroupZeros& zeros,
+__device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const Format::Zeros& zeros,
                                                const uint32 (&b)[kRowTiles][4], RowSums (&products)[kRowTiles]) {
   multiply_tile<kProduct, 0>(weights, zeros, b, products);
   multiply_tile<kProduct, 1>(weights, zeros, b, products);
@@ -199,7 +206,7 @@ __device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, c
 /// products += those of the steps that a stage has of group `group` of its groups. `zeros`: the group's row of them.
 __device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uint32 zeros, const WarpPlaces& places,
                                                int group) {
-  GroupZeros group_zeros[kWarpStrips];
+  typename Format::Zeros group_zeros[kWarpStrips];
 #pragma unroll
   for (int strip = 0; strip < kWarpStrips; ++strip) Format::load_zeros(group_zeros[strip], zeros, places.of[strip]);
 #pragma unroll
@@ -243,7 +250,7 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int 
 #pragma unroll 1
   for (int step = 0; step < gemm_lanes::kStageK / gemm_lanes::kStepK; ++step) {
     int groups[8];
-    const int row = index * WordsByK::kWordRows + gemm_lanes::words_by_k(lane, 0, step).row;
+    const int row = index * (gemm_lanes::kStageK / 8) + gemm_lanes::words_by_k(lane, 0, step).row;
     load_groups(groups, args, row, args.k / plan::kGroup);
 #pragma unroll
     for (int strip = 0; strip < kWarpStrips; ++strip) {
@@ -252,7 +259,7 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int 
       typename WordsByK::Weights weights;
       WordsByK::load_weights(weights, stage, places.of[strip], step);
       uint32 a[2][4][4];  // [term][column][pair]
-      dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a, weights.words, args, groups, column);
+      dequantise<Element, WordsByK, plan::kStoredZeros, plan::kZeroOffset>(a, weights, args, groups, column);
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t) {
         uint32 b[4];
@@ -300,7 +307,7 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
 #pragma unroll(kUnrolledGroups)
       for (int group = 0; group < kStageGroups; ++group) {
         const uint32 scales = stage + plan::kScalesAt + group * gemm_lanes::kScaleBytes;
-        const uint32 zeros = stage + plan::kZerosAt + group * gemm_lanes::kZeroBytes;
+        const uint32 zeros = stage + plan::kZerosAt + group * Format::kZeroBytes;
         Sums products = {};
         multiply_group(products, stage, zeros, places, group);
         scale_group(sums, products, scales, places);
@@ -318,16 +325,12 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));
-  Work work(args);
+  plan::Work work(args);
   Piece piece = work.first();
 #pragma unroll 1
   do {
     Sums sums = {};
     walk(args, piece, stages, sums);
-    if (piece.parts == 1) {
-      store_output(args, piece, stages, sums);
-    } else {
-      merge_parts(args, piece, sums);
-    }
+    end_piece(args, work, piece, stages, sums);
   } while (work.next(piece));
 }

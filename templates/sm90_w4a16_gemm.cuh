@@ -21,7 +21,7 @@
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
-// Roles that the plan chooses: plan::Format, see w4_in_order.cuh; plan::Epilogue, see gemm_epilogue.cuh.
+// Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue and plan::Work as in family sm80.
 //
 // PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", and those of sm80_w4a16_gemm.cuh.
 #include "plan.cuh"
@@ -127,7 +127,7 @@ __device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& p
 
 /// The warp that copies.
 __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
-  Work work(args);
+  plan::Work work(args);
   Piece piece = work.first();
   StagePlace place;
 #pragma unroll 1
@@ -153,7 +153,7 @@ template <class CopiedWords>
 __device__ __forceinline__ void pair_stages(const Arguments& args, Ring ring) {
   if constexpr (CopiedWords::kPairsActivations) {
     constexpr int kItems = 2 * plan::kTileM;
-    Work work(args);
+    plan::Work work(args);
     Piece piece = work.first();
     StagePlace place;
 #pragma unroll 1
@@ -283,16 +283,12 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
   }
   take_registers<plan::kMultiplyRegisters>();
   StagePlace place;
-  Work work(args);
+  plan::Work work(args);
   Piece piece = work.first();
 #pragma unroll 1
   do {
     Sums sums = {};
     walk(piece, ring, place, sums[0]);
-    if (piece.parts == 1) {
-      store_output(args, piece, ring.base + plan::kUpsAt, sums);
-    } else {
-      merge_parts(args, piece, sums);
-    }
+    end_piece(args, work, piece, ring.base + plan::kUpsAt, sums);
   } while (work.next(piece));
 }

@@ -70,7 +70,7 @@ struct W4BytesByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, 
   static __device__ __forceinline__ Places places(int strip) {
     Places result;
     static_cast<typename Base::Places&>(result) = Base::places(strip, 0);
-    const gemm_lanes::Place at = gemm_lanes::byte_words_by_k(lane_index(), strip, 0);
+    const gemm_lanes::Place at = gemm_lanes::shared_words_by_k(lane_index(), strip, 0);
     result.words = settled(kWordsAt(at.row, at.byte));
     result.selector = settled(0x1111u * (lane_index() % 4));
     return result;
@@ -96,7 +96,7 @@ struct W4BytesByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, 
 #pragma unroll
     for (int i = 0; i < 4 * kCount; ++i) {
       // Swizzled by the row within 8: what changes are bits that the lane's place and the row's have in common.
-      const gemm_lanes::Place at = gemm_lanes::byte_words_by_k(0, 0, 4 * first + i);
+      const gemm_lanes::Place at = gemm_lanes::shared_words_by_k(0, 0, 4 * first + i);
       load_shared(words.of[i], stage + (places.words ^ kWordsAt(at.row, at.byte)));  // access: loads of words
     }
   }

@@ -141,4 +141,52 @@ __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, cons
   }
 }
 
+/// Adds the sums of the parts before a piece to its own, in order as add_parts does; but for the last part they are kept for the
+/// next one, where only the thread itself reads them.
+__device__ __forceinline__ void add_turn(const W4a16GemmArguments& args, const Piece& piece, Sums& sums) {
+  constexpr int64 kBlockBytes = plan::kWarps * kWarpSumsBytes;
+  constexpr int kItems = 2 * kWarpStrips * kRowTiles;
+  constexpr int kAtOnce = kItems < 4 ? kItems : 4;
+  char* const own = reinterpret_cast<char*>(args.partial) + blockIdx.x * kBlockBytes + warp_index() * kWarpSumsBytes +
+                    16 * lane_index();
+  const bool is_last = piece.part + 1 == piece.parts;
+#pragma unroll
+  for (int first = 0; first < kItems; first += kAtOnce) {
+    float4 before[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      before[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (piece.part > 0) before[i] = load_partial4(own + 16 * kWarpSize * (first + i));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      float(&sum)[4] = sums[(first + i) / 2 / kRowTiles][(first + i) / 2 % kRowTiles][(first + i) % 2];
+      const float4 total =
+          make_float4(before[i].x + sum[0], before[i].y + sum[1], before[i].z + sum[2], before[i].w + sum[3]);
+      sum[0] = total.x;
+      sum[1] = total.y;
+      sum[2] = total.z;
+      sum[3] = total.w;
+      if (!is_last) *reinterpret_cast<float4*>(own + 16 * kWarpSize * (first + i)) = total;
+    }
+  }
+}
+
+/// What becomes of a piece's sums. `shared`: for store_output.
+template <class BlockWork>
+__device__ __forceinline__ void end_piece(const W4a16GemmArguments& args, const BlockWork& work, const Piece& piece,
+                                          uint32 shared, Sums& sums) {
+  bool is_whole = piece.parts == 1;
+  if (work.takes_turns()) {
+    add_turn(args, piece, sums);
+    is_whole = piece.part + 1 == piece.parts;
+    if (!is_whole) return;
+  }
+  if (is_whole) {
+    store_output(args, piece, shared, sums);
+  } else {
+    merge_parts(args, piece, sums);
+  }
+}
+
 }  // namespace cubit

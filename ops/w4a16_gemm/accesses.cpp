@@ -56,7 +56,7 @@ std::vector<TileAccess> accesses_of_boxes(const Plan& plan) {
   if (reads_bytes(plan)) {
     return {
         {"loads of words", AccessKind::load, 16, plan.words.rows * kStrips, [](int instance, int lane) -> MaybeByte {
-           return byte_at(gemm_lanes::byte_words_by_k(lane, instance % kStrips, instance / kStrips));
+           return byte_at(gemm_lanes::shared_words_by_k(lane, instance % kStrips, instance / kStrips));
          }}};
   }
   const bool spread = spreads_words(plan.descriptor);
@@ -88,6 +88,14 @@ std::vector<TileAccess> word_accesses(const Plan& plan) {
   TileAccess stores = copies("cp.async of words", plan, rows, plan.words.row_bytes, plan.copy_bytes);
   if (is_by_n(plan)) {
     return {stores, ldmatrix_of_words()};
+  }
+  if (plan.descriptor.bits == 8) {
+    return {stores,
+            {"loads of words", AccessKind::load, 16, 2 * kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
+               const int half = instance / kStrips % 2;
+               const int step = instance / kStrips / 2;
+               return byte_at(gemm_lanes::byte_words_by_k(lane, instance % kStrips, step, half));
+             }}};
   }
   return {stores, {"loads of words", AccessKind::load, 16, kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
                      return byte_at(gemm_lanes::words_by_k(lane, instance % kStrips, instance / kStrips));
@@ -127,9 +135,12 @@ std::vector<TileAccess> scale_accesses(const Plan& plan) {
 
 std::vector<TileAccess> zero_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
-  return {row_copies("cp.async of zeros", groups, 4),
-          {"loads of zeros", AccessKind::load, 4, groups * kStrips, [](int instance, int lane) -> MaybeByte {
-             return byte_at(gemm_lanes::zeros(lane, instance % kStrips, instance / kStrips));
+  const bool bytes = plan.descriptor.bits == 8;
+  return {row_copies("cp.async of zeros", groups, plan.descriptor.bits),
+          {"loads of zeros", AccessKind::load, 4, groups * kStrips, [=](int instance, int lane) -> MaybeByte {
+             const int strip = instance % kStrips;
+             const int group = instance / kStrips;
+             return byte_at(bytes ? gemm_lanes::byte_zeros(lane, strip, group) : gemm_lanes::zeros(lane, strip, group));
            }}};
 }
 

@@ -27,7 +27,8 @@ std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 std::size_t workspace_for(const Plan& plan, const Split& split) {
   if (split.splits == 1) return 0;
   const std::size_t tile_bytes = sizeof(float) * gemm_lanes::kBlockColumns * plan.descriptor.tile_m;
-  return kWorkspaceCounterBytes + align256(static_cast<std::size_t>(split.tiles()) * split.splits * tile_bytes);
+  const auto tiles = static_cast<std::size_t>(split.turns > 0 ? split.turns : split.tiles() * split.splits);
+  return kWorkspaceCounterBytes + align256(tiles * tile_bytes);
 }
 
 /// Of the launch arguments, which are in 16 bytes whatever the descriptor says.
@@ -64,7 +65,7 @@ void check_words(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
   if (!stores_zeros(descriptor)) return;
   require_pointer(arguments.qzeros != nullptr, "qzeros");
-  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, 4);
+  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, descriptor.bits);
 }
 
 void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
@@ -110,6 +111,7 @@ W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& spl
   result.stages = split.stages;
   result.splits = split.splits;
   result.row_tiles = static_cast<int>(split.row_tiles);
+  if (split.turns > 0) result.turn_tiles = split.tiles();
   if (split.blocks == 0) return result;
   const std::int64_t total = split.tiles() * split.stages;
   result.share = static_cast<int>(total / split.blocks);
@@ -195,6 +197,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),
                        static_cast<unsigned>(split.splits)};
   if (split.blocks > 0) launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
+  if (split.turns > 0) launch.shape.grid = {static_cast<unsigned>(split.turns), 1, 1};
   launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
   static_assert(kMapsAt + 3 * sizeof(runtime::EncodedTensorMap) <= sizeof launch.parameters);

@@ -78,14 +78,16 @@ void choose_tiles(Plan& plan) {
   plan.warps = gemm_lanes::kStrips / strips;
   plan.counted_registers = count_registers(descriptor, strips, descriptor.tile_m / 8);
   plan.copy_bytes = descriptor.alignment;
-  plan.words.rows = descriptor.format == W4Format::awq ? gemm_lanes::kStageK : gemm_lanes::kStageK / 8;
-  plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2 / plan.words.rows;
+  const int in_row = descriptor.format == W4Format::awq ? 1 : word_weights(descriptor);
+  plan.words.rows = gemm_lanes::kStageK / in_row;
+  plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns * descriptor.bits / 8 / plan.words.rows;
   plan.words = codegen::search_layout(plan.words.rows, plan.words.row_bytes, 16, word_accesses(plan));
   plan.activations =
       codegen::search_layout(descriptor.tile_m, gemm_lanes::kActivationBytes, 16, activation_accesses(plan));
   if (descriptor.activation_order) return;
   plan.scales = {groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes, {}};
-  if (stores_zeros(descriptor)) plan.zeros = {groups, gemm_lanes::kZeroBytes, gemm_lanes::kZeroBytes, {}};
+  const int zero_bytes = gemm_lanes::kBlockColumns * descriptor.bits / 8;
+  if (stores_zeros(descriptor)) plan.zeros = {groups, zero_bytes, zero_bytes, {}};
 }
 
 /// Boxes as their copies leave them, one behind the other.
@@ -135,6 +137,21 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fe
     plan.blocks_per_sm = blocks;
     plan.shared_memory = shared;
   }
+}
+
+struct NumberFormat {
+  const char* header;
+  const char* type;
+  bool has_spread = false;  ///< takes spreads_words
+};
+NumberFormat number_format(const Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  if (reads_bytes(plan)) return {"w4_bytes_by_k.cuh", "W4BytesByK"};
+  if (plan.family == Family::sm90)
+    return {"w4_copied_words.cuh", descriptor.format == W4Format::awq ? "W4CopiedWordsByN" : "W4CopiedWordsByK", true};
+  if (descriptor.bits == 8) return {"w8_words_by_k.cuh", "W8WordsByK"};
+  if (descriptor.format == W4Format::awq) return {"w4_words_by_n.cuh", "W4WordsByN"};
+  return {"w4_words_by_k.cuh", "W4WordsByK"};
 }
 
 std::string_view function_type(GemmFunction function) {
@@ -205,7 +222,8 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
     choose_ring(plan, architecture);
   } else {
     choose_tiles(plan);
-    choose_stages(plan, architecture, kFewestStages);
+    // Stages of bytes are twice as large: rather a second block than a third stage.
+    choose_stages(plan, architecture, descriptor.bits == 8 ? kFewestStages - 1 : kFewestStages);
     if (plan.stages == 0) choose_stages(plan, architecture, kFewestStages - 1);
   }
   if (plan.stages == 0) {
@@ -217,16 +235,11 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
 
 codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
   const W4a16Gemm& descriptor = plan.descriptor;
-  const bool by_n = descriptor.format == W4Format::awq;
+  const NumberFormat format = number_format(plan);
   codegen::PlanHeader header(descriptor.text());
   const bool is_90 = plan.family == Family::sm90;
-  const char* const by_role = by_n ? "w4_words_by_n.cuh" : "w4_words_by_k.cuh";
-  const bool has_bytes = reads_bytes(plan);
-  header.include(has_bytes ? "w4_bytes_by_k.cuh"
-                 : is_90   ? "w4_copied_words.cuh"
-                           : by_role)
-      .include("gemm_epilogue.cuh")
-      .include("types.cuh");
+  header.include(format.header).include("gemm_epilogue.cuh").include("types.cuh");
+  header.include(descriptor.batch_invariant ? "parts_in_turn.cuh" : "split_k.cuh");
   header.constant("kGroup", descriptor.group_size)
       .constant("kTileM", descriptor.tile_m)
       .constant("kWarps", plan.warps)
@@ -251,13 +264,11 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .constant("kMultiplyRegisters", plan.multiply_registers);
   }
   header.alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half")
-      .alias("Format", fmt::format("cubit::{}{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset{}>",
-                                   has_bytes ? "W4Bytes"
-                                   : is_90   ? "W4CopiedWords"
-                                             : "W4Words",
-                                   by_n ? "ByN" : "ByK", is_90 && !has_bytes ? ", kSpreadWords" : ""))
+      .alias("Format", fmt::format("cubit::{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset{}>",
+                                   format.type, format.has_spread ? ", kSpreadWords" : ""))
       .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
-                                     descriptor.is_gated(), descriptor.bias, descriptor.residual));
+                                     descriptor.is_gated(), descriptor.bias, descriptor.residual))
+      .alias("Work", descriptor.batch_invariant ? "cubit::WorkInTurn" : "cubit::Work");
   return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,
                            "w4a16_gemm", {plan.threads(), plan.shared_memory, 1, is_90}, templates::embedded());
 }

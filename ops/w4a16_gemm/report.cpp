@@ -42,6 +42,16 @@ Decision operand_decision(const W4a16Gemm& descriptor) {
             descriptor.element == Element::fp16 ? "fp16, dequantised in two terms" : "bf16, dequantised in two terms",
             "neighbouring k's share neither scale nor zero, so neither can wait for the end of a group"};
   }
+  if (descriptor.bits == 8 && descriptor.element == Element::fp16) {
+    return {"operands", "fp16, byte less zero",
+            "as the low byte of 1024 a byte is added to it; one packed addition takes off 1024 and the zero, exactly"};
+  }
+  if (descriptor.bits == 8) {
+    return {"operands", "bf16, byte less zero",
+            "a bf16 has too few bits for a power and a byte, so the float 2^23 takes the byte; less 2^23 and the zero "
+            "it is "
+            "a whole number up to 256, which is a bf16 as it stands"};
+  }
   if (descriptor.element == Element::fp16) {
     return {"operands", "fp16, nibble less zero",
             "or-ed into the bits of 1024 a nibble is added to it; one packed addition takes off 1024 and the zero, "
@@ -58,8 +68,9 @@ Decision zero_decision(const Plan& plan) {
     return {"scales and zeros", "read by every lane from global memory",
             "a row for each k would be five times the bytes of its words; those of few groups stay in the caches"};
   }
-  return {"zeros", stores_zeros(plan.descriptor) ? fmt::format("stored + {}", zero_offset(plan.descriptor)) : "8",
-          "taken off in the operand: two packed instructions per pair, where sums of activations would be a product "
+  return {"zeros", fmt::format("{}{}", stores_zeros(plan.descriptor) ? "stored + " : "", zero_offset(plan.descriptor)),
+          "taken off in the operand: at most two packed instructions per pair, where sums of activations would be a "
+          "product "
           "with ones "
           "in every warp"};
 }
@@ -77,6 +88,10 @@ Decision order_decision(const Plan& plan) {
   if (descriptor.format == W4Format::awq) {
     return {"word order", "ldmatrix.trans puts two k's of four columns side by side",
             "a nibble of each half is then a pair along k; neighbouring columns are put in order once, at the end"};
+  }
+  if (descriptor.bits == 8) {
+    return {"word order", "as they lie: two words of a column are 8 neighbouring k's",
+            "a permutation puts two bytes into a pair, in any order"};
   }
   return {"word order", "activations are picked in pairs (j, j + 4)",
           "so a word of 8 k's is an operand after two instructions per pair"};
@@ -113,6 +128,18 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
           fmt::format(
               "{} bytes of shared memory each, and {} registers allowed per thread where the loop keeps about {} live",
               plan.shared_memory, allowed, plan.counted_registers)};
+}
+
+Decision decomposition_decision(const W4a16Gemm& descriptor) {
+  if (descriptor.batch_invariant) {
+    return {"decomposition", "parts of k from n and k alone",
+            "so a row's sum is added up in the same order whatever the other rows; where tiles alone fill the device a "
+            "block computes all parts of its tiles one after another"};
+  }
+  return {"decomposition", "chosen at launch, from m, n, k and the device alone",
+          "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
+          "are added in "
+          "order"};
 }
 
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
@@ -162,25 +189,21 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const char* const searched = is_sm90(plan)
                                    ? "as the tensor map's boxes are, swizzled within rows of 128 bytes, of awq 64"
                                    : "the simplest layout with the fewest wavefronts over the accesses below";
-  report.decisions = {
-      tile_decision(plan),
-      tile_m_decision(plan),
-      operand_decision(plan.descriptor),
-      zero_decision(plan),
-      order_decision(plan),
-      warp_decision(plan),
-      copy_decision(plan),
-      {"layout of words", layout_text(plan.words), searched},
-      {"layout of activations", layout_text(plan.activations), searched},
-      {"stages", std::to_string(plan.stages),
-       fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
-                   plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024, kBytesInFlight / 1024,
-                   plan.blocks_per_sm)},
-      block_decision(plan, architecture),
-      {"decomposition", "chosen at launch, from m, n, k and the device alone",
-       "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
-       "are added in "
-       "order"}};
+  report.decisions = {tile_decision(plan),
+                      tile_m_decision(plan),
+                      operand_decision(plan.descriptor),
+                      zero_decision(plan),
+                      order_decision(plan),
+                      warp_decision(plan),
+                      copy_decision(plan),
+                      {"layout of words", layout_text(plan.words), searched},
+                      {"layout of activations", layout_text(plan.activations), searched},
+                      {"stages", std::to_string(plan.stages),
+                       fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
+                                   plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024,
+                                   kBytesInFlight / 1024, plan.blocks_per_sm)},
+                      block_decision(plan, architecture),
+                      decomposition_decision(plan.descriptor)};
   add_fragments(report, plan.descriptor);
 }
 

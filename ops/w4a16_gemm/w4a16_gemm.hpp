@@ -27,6 +27,7 @@ std::string why_not_boxes(const W4a16Gemm& descriptor);  ///< the rule that keep
 bool stages_factors(const W4a16Gemm& descriptor);        ///< scales and zeros travel with the words of their k's
 bool stores_zeros(const W4a16Gemm& descriptor);          ///< else every zero is zero_offset
 int zero_offset(const W4a16Gemm& descriptor);            ///< what a stored zero is less than the zero that is meant
+int word_weights(const W4a16Gemm& descriptor);           ///< that a word of qweight, or of qzeros, holds
 int groups_of(const W4a16Gemm& descriptor, int k);       ///< of all of k
 bool spreads_words(const W4a16Gemm& descriptor);  ///< family sm90: a step's k's are of 64, which groups of 32 forbid
 int stage_groups(const W4a16Gemm& descriptor);    ///< whose scales a stage holds, or all stages together
@@ -89,6 +90,8 @@ struct Split {
   int stages = 0;  ///< of all of k
   int splits = 1;  ///< parts of a tile, with even shares at most
   int blocks = 0;  ///< that have even shares of all tiles' stages (stream-K); 0: of each tile `splits`
+  int turns =
+      0;  ///< blocks that take whole tiles and add up their `splits` one after another; 0: a block for each split
 
   std::int64_t tiles() const { return row_tiles * column_tiles; }
 };

@@ -48,13 +48,19 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double tile_m = has("tile_m=8") ? 8 : has("tile_m=32") ? 32 : has("tile_m=64") ? 64 : 16;
   // Of activations of 1e-4 a product of two results lies below the smallest numbers of fp16.
   if (has("silu_gate") && !has("element=bf16") && pattern == 1) pattern = 0;
+  // Without even shares: tiles that fill the device, whose parts are computed one after another.
+  const bool takes_turns = has("batch_invariant=1");
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
            {"decomposition", 2},
            {"splits", 2}},
-          {{"m", tile_m + 1}, {"n", 256 + columns}, {"k", 256 + group}, {"pattern", pattern}, {"decomposition", 3}},
+          {{"m", (takes_turns ? 7 : 1) * tile_m + 1},
+           {"n", 256 + columns},
+           {"k", 256 + group},
+           {"pattern", pattern},
+           {"decomposition", takes_turns ? 0 : 3}},
           {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}}};
 }
 
