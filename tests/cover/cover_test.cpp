@@ -8,8 +8,8 @@
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
 // run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 199 descriptors
-// of gqa_decode, kv_append and kv_gather, 33 of merge, 6 of the plain read and copy, 19 of w4_quantize and 28 of w4a16_gemm as 471
-// kernels.
+// of gqa_decode, kv_append and kv_gather, 33 of merge, 6 of the plain read and copy, 19 of w4_quantize and 28 of w4a16_gemm,
+// as 471 kernels.
 // Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
@@ -89,8 +89,13 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     return cases;
   }
   if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern);
-  if (operator_of(descriptor) ==
-      "merge") {  // parts in one step, in whole steps, and in steps of which the last is not full
+  if (operator_of(descriptor) == "w4_quantize") {
+    // Blocks, warps and steps that are not full.
+    return {{{"n", 88}, {"k", 384}, {"pattern", pattern}},
+            {{"n", 8}, {"k", descriptor.find("group_size=all") == std::string::npos ? 640 : 648}, {"errors", 0}}};
+  }
+  if (operator_of(descriptor) == "merge") {
+    // Parts in steps of which the last is not full, in one whole step, and one part.
     return {{{"parts", 7}, {"rows", 11}, {"heads", 3}, {"lse", 1}, {"pattern", pattern}},
             {{"parts", 4}, {"rows", 5}, {"heads", 2}, {"pattern", 1}, {"lse", 1}},
             {{"parts", 1}, {"rows", 3}, {"heads", 1}}};
