@@ -70,7 +70,10 @@ void print_result(const nlohmann::ordered_json& json) {
                kernel.at("spill_bytes").get<int>());
   }
   for (const auto& [name, tensor] : json.at("outputs").items()) {
-    fmt::print("{} {} {}\n", name, tensor.at("type").get<std::string>(), tensor.at("shape").dump());
+    fmt::print("{} {} {}", name, tensor.at("type").get<std::string>(), tensor.at("shape").dump());
+    if (tensor.contains("mean"))
+      fmt::print(": at most {:.3g}, mean {:.3g}", tensor.at("largest").get<double>(), tensor.at("mean").get<double>());
+    fmt::print("\n");
   }
   if (json.contains("output_file")) fmt::print("written to {}\n", printable(json.at("output_file").get<std::string>()));
   if (json.contains("check")) fmt::print("{}\n", check_text(json.at("check")));
@@ -80,6 +83,14 @@ void print_result(const nlohmann::ordered_json& json) {
   }
   if (json.contains("bench")) fmt::print("{}", benchmark_text(json.at("bench")));
   if (json.contains("counters")) fmt::print("{}", counters_text(json.at("counters")));
+}
+
+/// As describe_tensors, with what floats say in a line: how far off quantised weights are, say.
+nlohmann::ordered_json describe_outputs(const Problem& problem, const HostTensors& outputs) {
+  const auto tensors = problem.outputs();
+  nlohmann::ordered_json json = describe_tensors(tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) json[tensors[i].name].update(summarise(tensors[i].type, outputs[i]));
+  return json;
 }
 
 HostTensors compute(const Device& device, const Problem& problem, const Kernel& kernel) {
@@ -120,7 +131,7 @@ int run_on_device(const RunOptions& options, const Problem& problem, const Chose
                                  {"arch", architecture},
                                  {"kernel", nlohmann::ordered_json::parse(kernel.describe())},
                                  {"inputs", describe_tensors(problem.inputs())},
-                                 {"outputs", describe_tensors(problem.outputs())}};
+                                 {"outputs", describe_outputs(problem, outputs)}};
   if (file) {
     save_outputs(problem, outputs, *file);
     json["output_file"] = *options.output;

@@ -70,6 +70,9 @@ class OutputFile {
   /// Writes, syncs and renames. Throws WorkFailed.
   void commit(std::span<const TensorView> tensors);
   void commit_text(std::string_view content);  ///< the same of a file of any other kind
+  /// The same piece by piece, for what is not in memory all at once. Throw WorkFailed.
+  void append(std::span<const std::byte> bytes);
+  void finish();
   const std::string& path() const { return path_; }
 
  private:

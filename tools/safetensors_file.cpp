@@ -147,6 +147,10 @@ void OutputFile::commit_text(std::string_view content) {
   publish();
 }
 
+void OutputFile::append(std::span<const std::byte> bytes) { write(bytes.data(), bytes.size()); }
+
+void OutputFile::finish() { publish(); }
+
 void OutputFile::publish() {
   if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {

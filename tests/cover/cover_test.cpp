@@ -7,9 +7,7 @@
 //   - each shared-memory access that the plan has proved is executed, and meets the banks as the proof says.
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
-// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 201 descriptors
-// of gqa_decode, kv_append and kv_gather, 6 of the plain read and copy and 28 of w4a16_gemm as 388 kernels. Skipped
-// where there is no NVRTC.
+// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +33,7 @@ constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_120", "sm_75"};
 constexpr std::size_t kSpread = 4;  ///< of the architectures whose families are covered: each takes one in so many
 constexpr bool kFull = CUBIT_FULL_COVER != 0;
 constexpr int kShards = kFull ? 200 : 24;
-constexpr std::size_t kMostKernels = 390;  ///< of the pairwise cover
+constexpr std::size_t kMostKernels = 490;  ///< of the pairwise cover
 
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 
@@ -94,6 +92,17 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     return cases;
   }
   if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern);
+  if (operator_of(descriptor) == "w4_quantize") {
+    // Blocks, warps and steps that are not full.
+    return {{{"n", 88}, {"k", 384}, {"pattern", pattern}},
+            {{"n", 8}, {"k", descriptor.find("group_size=all") == std::string::npos ? 640 : 648}, {"errors", 0}}};
+  }
+  if (operator_of(descriptor) == "merge") {
+    // Parts in steps of which the last is not full, in one whole step, and one part.
+    return {{{"parts", 7}, {"rows", 11}, {"heads", 3}, {"lse", 1}, {"pattern", pattern}},
+            {{"parts", 4}, {"rows", 5}, {"heads", 2}, {"pattern", 1}, {"lse", 1}},
+            {{"parts", 1}, {"rows", 3}, {"heads", 1}}};
+  }
   if (operator_of(descriptor) != "gqa_decode") throw std::runtime_error("cases_of() has no case for " + descriptor);
   std::vector<Problem::Numbers> cases = {kRagged, kEqual};
   for (auto& numbers : cases) numbers.emplace_back("pattern", pattern);

@@ -112,6 +112,20 @@ constexpr Mutant kMutants[] = {
     {"gather_beyond_the_end", "kv_gather", "batch=2,context=7,ragged=1", "kv_gather.cuh", "if (!found.exists) return;",
      "", "are in no allocation", kNotRun},
 
+    {"healthy_merge", "merge", "parts=5,rows=7,heads=3,lse=1", "", "", "", "", kNotRun},
+    {"merge_rows_beyond_the_last", "merge", "parts=5,rows=7,heads=3,lse=1", "merge.cuh",
+     "if (index >= args.items) return;", "", "are in no allocation", kNotRun},
+    {"merge_parts_beyond_the_last", "merge", "parts=5,rows=7,heads=3,lse=1", "merge.cuh",
+     "if (first + i < args.parts) {", "if (true) {", "are in no allocation", kNotRun},
+
+    {"healthy_quantise", "w4_quantize:format=awq,group_size=32", "n=24,k=96", "", "", "", "", kNotRun},
+    {"quantise_rows_beyond_the_last", "w4_quantize", "n=24,k=256", "w4_quantize.cuh",
+     "const bool exists = first_n < args.n && first_k < args.k;", "const bool exists = first_k < args.k;",
+     "are in no allocation", kNotRun},
+    {"quantise_columns_beyond_the_last", "w4_quantize:group_size=32", "n=24,k=96", "w4_quantize.cuh",
+     "const bool exists = first_n < args.n && first_k < args.k;", "const bool exists = first_n < args.n;",
+     "are in no allocation", kNotRun},
+
     {"healthy_pipeline", kPipeline, "", "", "", "", "", kNoMbarriers},
     {"wrong_phase", kPipeline, "", "pipeline.cuh", "wait(full + 8 * stage, phase);",
      "wait(full + 8 * stage, phase ^ 1);", "nobody has written", kHangs},

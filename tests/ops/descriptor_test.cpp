@@ -54,11 +54,11 @@ INSTANTIATE_TEST_SUITE_P(
     Texts, RefusedDescriptor,
     ::testing::Values(
         Refused{"",
-                "descriptor \"\": there is no operator \"\"; accepted: gqa_decode, kv_append, kv_gather, stream_copy, "
-                "stream_read, w4a16_gemm"},
+                "descriptor \"\": there is no operator \"\"; accepted: gqa_decode, kv_append, kv_gather, merge, "
+                "stream_copy, stream_read, w4_quantize, w4a16_gemm"},
         Refused{"mha:x=1",
                 "descriptor \"mha:x=1\": there is no operator \"mha\"; accepted: gqa_decode, kv_append, kv_gather, "
-                "stream_copy, stream_read, w4a16_gemm"},
+                "merge, stream_copy, stream_read, w4_quantize, w4a16_gemm"},
         Refused{"gqa_decode:speed=9",
                 "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
                 "heads_per_kv, kv, groups, scales, scale_type, query, output, cache, alignment, family"},
