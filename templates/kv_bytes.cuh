@@ -138,14 +138,15 @@ struct RowsOfBytes {
     uint32 words[kHeadTiles][kSteps][2];
   };
 
-  /// `src`: the first of the block's `heads` heads, at most kHeads.
-  static __device__ __forceinline__ void fetch_query(RawQuery& raw, const char* src, int heads, int64 head_stride) {
+  /// `rows`: of the block's `heads` heads, at most kHeads.
+  template <class Rows>
+  static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       // Beyond the last head: the last one again, whose results are not stored.
       const int head = min(8 * tile + lane / 4, heads - 1);
-      const char* const row = src + head * head_stride + 8 * (lane % 4);
+      const char* const row = settled(rows.row(head) + 8 * (lane % 4));
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) load_global<2, kAlignment>(raw.words[tile][step], row + 32 * step);
     }

@@ -1,4 +1,4 @@
-// Decode attention for grouped queries: one new token per sequence against its KV cache.
+// Decode attention for grouped queries: one new token per sequence, or the last few, against its KV cache.
 // Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later.
 //
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
@@ -163,8 +163,8 @@ class Fetcher {
 
 /// One warp's part of chunks [share.first, share.last).
 __device__ __forceinline__ void walk(const Share& share, int length, const plan::Cache& cache,
-                                     const Format::Query& query, uint32 stages, Softmax& softmax,
-                                     Format::Accumulator& output) {
+                                     const plan::Queries& queries, const Format::Query& query, uint32 stages,
+                                     Softmax& softmax, Format::Accumulator& output) {
   Fetcher<plan::Cache> fetcher(cache, length);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) { return chunk * kChunkTokens + warp * kTileTokens; };
@@ -196,7 +196,7 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
       page = Format::look_up_scales(cache, token_of(chunk + 2), length);
     if (chunk >= share.first && first < length) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, first, length, softmax, output, scales);
+      attend(query, stage, first, queries, softmax, output, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   wait_copies<0>();
@@ -222,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
 
   if (split >= share.active) return;
 
-  Softmax softmax;
+  Softmax softmax(plan::Queries::first_reference());
   Format::Accumulator output;
   {
     Format::Query query;
@@ -230,8 +230,9 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     fetch_block_query(raw, args, batch, kv_head, head_group);
     Format::load_query(query, raw, args.scale_log2 * Format::key_factor(args));
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
-    walk(share, length, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
-         output);
+    const plan::Queries queries = plan::Queries::of_block(args, batch, length, first_column(head_group));
+    walk(share, length, cache, queries, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes),
+         softmax, output);
   }
   softmax.finish();
   Format::scale_outputs(output, args);

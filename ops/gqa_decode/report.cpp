@@ -19,8 +19,16 @@ Decision tile_decision(const Plan& plan) {
           "tokens are the M of mma.m16n8k16 and heads its N: one tile of heads per 8 query heads of a block"};
 }
 
+Decision query_decision(const GqaDecode& descriptor) {
+  return {
+      "query_tokens", fmt::format("{}, {}", descriptor.query_tokens, text_of(descriptor.mask)),
+      fmt::format("{} heads of {} query tokens are {} heads of a KV head; only tiles that end behind the first query "
+                  "token's position are masked",
+                  descriptor.heads_per_kv, descriptor.query_tokens, descriptor.heads_per_kv * descriptor.query_tokens)};
+}
+
 Decision head_group_decision(const Plan& plan) {
-  const int heads = plan.descriptor.heads_per_kv;
+  const int heads = plan.heads();
   if (plan.head_groups == 1) {
     return {"head_groups", "1", fmt::format("{} heads fit the registers of one block: the cache is read once", heads)};
   }
@@ -202,6 +210,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       block_decision(plan, architecture),
                       split_decision(plan)};
   if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
+  if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));
   if (descriptor.cache == KvAddressing::paged) {
     report.decisions.push_back(
         {"cache", "paged, looked up a tile ahead",

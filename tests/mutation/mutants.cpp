@@ -57,7 +57,7 @@ constexpr Mutant kMutants[] = {
     {"release_to_the_block_only", kRows, "batch=1,context=1024", "split_kv.cuh", "atom.acq_rel.gpu.global.add.u32",
      "atom.acq_rel.cta.global.add.u32", "race in global memory", "none: racecheck watches shared memory only"},
     {"heads_beyond_the_last_group", kHeadGroups, "batch=1,context=100", "gqa_decode_block.cuh",
-     "min(plan::kHeadsPerBlock, plan::kHeadsPerKv - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
+     "min(plan::kHeadsPerBlock, kColumns - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
      "are in no allocation", "memcheck"},
     {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
      "", "none: that is for a profiler"},
