@@ -4,6 +4,8 @@
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
 //   weight = softmax over t of (scale · query[b, h] · key[b, t, h / heads_per_kv])
 //
+// Of several query tokens each one's heads count as heads of their own, and t is what the token sees: query_tokens.cuh.
+//
 // One block per (sequence, KV head, split, head group): where registers cannot hold all heads of a KV head, kHeadGroups
 // blocks share them, and each reads the cache. Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each warp
 // owns 16 tokens of a chunk from the copy to the accumulator, so the loop has no barrier of the block.

@@ -7,8 +7,8 @@
 //   - each shared-memory access that the plan has proved is executed, and meets the banks as the proof says.
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
-// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 199 descriptors
-// of gqa_decode, kv_append and kv_gather, 6 of the plain read and copy and 28 of w4a16_gemm as 377 kernels. Skipped
+// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 196 descriptors
+// of gqa_decode, kv_append and kv_gather, 6 of the plain read and copy and 28 of w4a16_gemm as 375 kernels. Skipped
 // where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
