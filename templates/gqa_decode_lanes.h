@@ -69,6 +69,9 @@ CUBIT_LANES Place byte_words(int lane, int pair, int first_row) {
   return {first_row + lane % 16, 32 * pair + 16 * (lane / 16)};
 }
 
+/// ldmatrix.x2 of bytes: rows 0-7 and 8-15 of 16 channels without a next; lanes from 16 on repeat the addresses.
+CUBIT_LANES Place byte_last_words(int lane, int step, int first_row) { return {first_row + lane % 16, 16 * step}; }
+
 /// ldmatrix.x4 of packed words: rows 0-7 and 8-15 of matrix `matrix`, then of the next.
 CUBIT_LANES Place int4_words(int lane, int matrix, int words_start, int first_row) {
   return {first_row + lane % 16, words_start + 16 * (matrix + lane / 16)};

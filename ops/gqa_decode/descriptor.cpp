@@ -18,8 +18,8 @@ std::vector<int> one_to(int last) {
 std::vector<Field<GqaDecode>> make_fields() {
   const std::vector<std::pair<std::string_view, Element>> elements = {{"bf16", Element::bf16}, {"fp16", Element::fp16}};
   std::vector<Field<GqaDecode>> table = {
-      number_field<GqaDecode>({"head_dim", "64, 96, 128, 192, 256", "128", "channels per head"}, &GqaDecode::head_dim,
-                              {64, 96, 128, 192, 256}),
+      number_field<GqaDecode>({"head_dim", "64, 80, 96, 112, 128, 160, 192, 256", "128", "channels per head"},
+                              &GqaDecode::head_dim, {64, 80, 96, 112, 128, 160, 192, 256}),
       number_field<GqaDecode>({"heads_per_kv", "1 to 64", "1", "query heads that share one KV head"},
                               &GqaDecode::heads_per_kv, one_to(64)),
   };
@@ -78,6 +78,12 @@ GqaDecode parse(std::string_view text) {
 
 void validate(const GqaDecode& descriptor) {
   kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
+  if (descriptor.kv == KvFormat::int4_rows && !is_usual_head_dim(descriptor.head_dim)) {
+    reject(descriptor,
+           fmt::format("rows of int4_rows are copied as packed words, {} here, not a power of two nor three times one",
+                       descriptor.head_dim / 8),
+           "accepted beside int4_rows: head_dim=64, 96, 128, 192 and 256");
+  }
   if (descriptor.mask != QueryMask::causal && descriptor.query_tokens == 1) {
     reject(descriptor, "the field mask applies to several query tokens only",
            "leave mask out or ask for query_tokens=2 to 16");
@@ -85,6 +91,9 @@ void validate(const GqaDecode& descriptor) {
   if (descriptor.family == Family::sm90) {
     if (descriptor.query_tokens > 1) {
       reject(descriptor, fmt::format("family=sm90: {}", kOneQueryTokenOnly), "family=sm80, or leave family out");
+    }
+    if (!is_usual_head_dim(descriptor.head_dim)) {
+      reject(descriptor, fmt::format("family=sm90: {}", kUsualHeadDimsOnly), "family=sm80, or leave family out");
     }
     const std::string why = why_not_bulk_copies(descriptor);
     if (!why.empty()) reject(descriptor, "family=sm90 copies rows in bulk: " + why, "family=sm80, or leave family out");

@@ -35,6 +35,13 @@ std::string why_not_bulk_copies(const GqaDecode& descriptor);
 /// Why family sm90 refuses several query tokens.
 inline constexpr const char* kOneQueryTokenOnly = "it takes one query token per sequence";
 
+/// Whether head_dim is a power of two or three times one: all but 80, 112 and 160.
+constexpr bool is_usual_head_dim(int head_dim) {
+  const int odd = head_dim / (head_dim & -head_dim);
+  return odd == 1 || odd == 3;
+}
+inline constexpr const char* kUsualHeadDimsOnly = "it takes head_dim=64, 96, 128, 192 and 256";
+
 /// Everything that is decided before a batch is known.
 struct Plan {
   GqaDecode descriptor;

@@ -27,6 +27,7 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
   if (descriptor.query_tokens > 1) return kOneQueryTokenOnly;
+  if (!is_usual_head_dim(descriptor.head_dim)) return kUsualHeadDimsOnly;
   return why_not_bulk_copies(descriptor);
 }
 

@@ -22,9 +22,9 @@ Decision tile_decision(const Plan& plan) {
 Decision query_decision(const GqaDecode& descriptor) {
   return {
       "query_tokens", fmt::format("{}, {}", descriptor.query_tokens, text_of(descriptor.mask)),
-      fmt::format("{} heads of {} query tokens are {} heads of a KV head; only tiles that end behind the first query "
+      fmt::format("{} x {} heads of a KV head, each with its query token; only tiles that end behind the first query "
                   "token's position are masked",
-                  descriptor.heads_per_kv, descriptor.query_tokens, descriptor.heads_per_kv * descriptor.query_tokens)};
+                  descriptor.query_tokens, descriptor.heads_per_kv)};
 }
 
 Decision head_group_decision(const Plan& plan) {
@@ -177,15 +177,20 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   return map;
 }
 
-/// Copies that cannot avoid conflicts, and why; nothing where there is none.
+/// Accesses that cannot avoid conflicts, and why; nothing where there is none.
 void explain_conflicts(Plan& plan) {
   for (const codegen::ConflictProof& proof : plan.report.proofs) {
     if (proof.degree == 1) continue;
-    plan.report.decisions.push_back(
-        {"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree),
-         fmt::format(
-             "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
-             plan.copy_bytes)});
+    const std::string why =
+        plan.format().header_bytes() == 0
+            ? fmt::format(
+                  "eight lanes load eight times 16 bytes, and the {} of a head are no multiple of that: where heads "
+                  "meet, two lanes share banks; once per sequence",
+                  plan.descriptor.head_dim / 4)
+            : fmt::format(
+                  "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
+                  plan.copy_bytes);
+    plan.report.decisions.push_back({"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree), why});
   }
 }
 
@@ -224,8 +229,10 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
         "8 groups of two tiles of heads leave no register beside the page table's: a word or two that are spilled on "
         "sm_120 cost less than blocks of one tile, which would read the cache twice";
   }
-  const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";
-  const char* const transposed = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
+  const bool loads_two =
+      descriptor.kv == KvFormat::int4_rows || (has_scales(descriptor.kv) && descriptor.head_dim % 32 != 0);
+  const char* const plain = loads_two ? "ldmatrix.x2" : "ldmatrix.x4";
+  const char* const transposed = loads_two ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
   for (const char* name : {"mma.m16n8k16 A, 16-bit", "mma.m16n8k16 B, 16-bit", "mma.m16n8k16 C, 32-bit", "ldmatrix.x4",
                            "ldmatrix.x4.trans", plain, transposed, "movmatrix source", "movmatrix destination"}) {
     const std::string known(codegen::find_fragment(name).name);

@@ -7,8 +7,8 @@
 //   - each shared-memory access that the plan has proved is executed, and meets the banks as the proof says.
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
-// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 196 descriptors
-// of gqa_decode, kv_append and kv_gather, 6 of the plain read and copy and 28 of w4a16_gemm as 375 kernels. Skipped
+// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 208 descriptors
+// of gqa_decode, kv_append and kv_gather, 6 of the plain read and copy and 28 of w4a16_gemm as 392 kernels. Skipped
 // where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_120", "sm_75"};
 constexpr std::size_t kSpread = 4;  ///< of the architectures whose families are covered: each takes one in so many
 constexpr bool kFull = CUBIT_FULL_COVER != 0;
 constexpr int kShards = kFull ? 200 : 24;
-constexpr std::size_t kMostKernels = 390;  ///< of the pairwise cover
+constexpr std::size_t kMostKernels = 400;  ///< of the pairwise cover
 
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 

@@ -20,8 +20,8 @@ TEST(GqaDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   }
   const unsigned int4_caches = 3 + 2 + 4 + 3 + 4;  // group counts of head_dim 64, 96, 128, 192 and 256
   const unsigned query_tokens = 5u * 4 * 2 * 15 * 2;
-  EXPECT_EQ(texts.size(),
-            64u * 2 * 2 * 3 * (5 * 2 + int4_caches) + 4u * 3 * 2 * 3 * 2 * (5 * 3 + int4_caches - 5) + query_tokens);
+  EXPECT_EQ(texts.size(), 64u * 2 * 2 * 3 * (8 * 2 + int4_caches) + 4u * 3 * 2 * 3 * 2 * (8 * 3 + int4_caches - 5 + 1) +
+                              query_tokens);
 }
 
 TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
@@ -69,9 +69,18 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
                 "heads_per_kv, kv, groups, scales, scale_type, query, output, cache, query_tokens, mask, alignment, "
                 "family"},
+        Refused{"gqa_decode:head_dim=100",
+                "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 80, 96, 112, "
+                "128, 160, "
+                "192, 256"},
+        Refused{"gqa_decode:head_dim=80,kv=int4_rows",
+                "descriptor \"gqa_decode:head_dim=80,kv=int4_rows\": rows of int4_rows are copied as packed words, 10 "
+                "here, "
+                "not a power of two nor three times one; accepted beside int4_rows: head_dim=64, 96, 128, 192 and 256"},
         Refused{
-            "gqa_decode:head_dim=100",
-            "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 96, 128, 192, 256"},
+            "gqa_decode:head_dim=112,family=sm90",
+            "descriptor \"gqa_decode:head_dim=112,family=sm90\": family=sm90: it takes head_dim=64, 96, 128, 192 and "
+            "256; family=sm80, or leave family out"},
         Refused{"gqa_decode:kv=int4_rows,groups=3",
                 "descriptor \"gqa_decode:kv=int4_rows,groups=3\": 3 is not a value of groups; accepted: 1, 2, 4, 8"},
         Refused{"gqa_decode:heads_per_kv=99999999999999999999",

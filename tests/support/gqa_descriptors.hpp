@@ -9,18 +9,23 @@
 
 namespace cubit::tests {
 
+/// Of int4_rows.
+inline bool has_packed_rows(int head_dim) { return head_dim != 80 && head_dim != 112 && head_dim != 160; }
+
 /// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few numbers of
 /// heads, and those also in pages; of several query tokens two formats.
 inline std::vector<GqaDecode> all_gqa_descriptors() {
   std::vector<GqaDecode> all;
-  for (const int head_dim : {64, 96, 128, 192, 256})
+  for (const int head_dim : {64, 80, 96, 112, 128, 160, 192, 256})
     for (int heads = 1; heads <= 64; ++heads)
       for (const KvFormat kv : {KvFormat::bf16, KvFormat::fp16, KvFormat::int4_rows})
         for (const int groups : {1, 2, 4, 8})
           for (const Element query : {Element::bf16, Element::fp16})
             for (const Element output : {Element::bf16, Element::fp16})
               for (const int alignment : {16, 8, 4}) {
-                const bool legal = kv == KvFormat::int4_rows ? head_dim % (16 * groups) == 0 : groups == 1;
+                const bool legal = kv == KvFormat::int4_rows
+                                       ? has_packed_rows(head_dim) && head_dim % (16 * groups) == 0
+                                       : groups == 1;
                 if (!legal) continue;
                 GqaDecode descriptor{head_dim, heads, kv, groups};
                 descriptor.query = query;
@@ -28,7 +33,7 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
                 descriptor.alignment = alignment;
                 all.push_back(descriptor);
               }
-  for (const int head_dim : {64, 96, 128, 192, 256})
+  for (const int head_dim : {64, 80, 96, 112, 128, 160, 192, 256})
     for (const int heads : {1, 8, 17, 64})
       for (const KvFormat kv : {KvFormat::int8_split, KvFormat::fp8_e4m3, KvFormat::fp8_e5m2})
         for (const KvScales scales : {KvScales::head, KvScales::token, KvScales::tensor, KvScales::group})
@@ -68,7 +73,7 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     KvScales scales = KvScales::head;
     ScaleType scale_type = ScaleType::fp32;
   };
-  static const std::vector<int> head_dims = {64, 96, 128, 192, 256};
+  static const std::vector<int> head_dims = {64, 80, 96, 112, 128, 160, 192, 256};
   static const std::vector<int> heads = {1, 3, 8, 9, 12, 16, 17, 33, 48, 64};
   static const std::vector<Cache> caches = {{KvFormat::bf16, 1},
                                             {KvFormat::fp16, 1},
@@ -107,10 +112,11 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   const auto legal = [&](const Combination& c) {
     const GqaDecode descriptor = make(c);
     if (descriptor.groups > 1 && descriptor.head_dim % (16 * descriptor.groups) != 0) return false;
+    if (descriptor.kv == KvFormat::int4_rows && !has_packed_rows(descriptor.head_dim)) return false;
     return !dense_only || descriptor.row_bytes() % descriptor.alignment == 0;
   };
   std::vector<GqaDecode> descriptors;
-  for (const Combination& c : pairwise_cover({5, 10, 11, 2, 2, 3, 2, 6}, legal)) descriptors.push_back(make(c));
+  for (const Combination& c : pairwise_cover({8, 10, 11, 2, 2, 3, 2, 6}, legal)) descriptors.push_back(make(c));
   return descriptors;
 }
 
