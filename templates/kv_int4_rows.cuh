@@ -37,8 +37,8 @@ struct Int4Rows : WithoutScales {
   /// halves; where that is odd, groups meet inside a matrix.
   static constexpr int kHalvesPerGroup = kGroupChannels / 16;
   static constexpr bool kGroupsShareMatrices = kHalvesPerGroup % 2 == 1;
-  static_assert(kHalvesPerGroup % 2 == 0 || kHalvesPerGroup <= 3);  // as many matrices for every group
-  static constexpr int kMatricesPerGroup = (kHalvesPerGroup + 1) / 2;
+  static constexpr int kMatricesPerGroup =
+      (kHalvesPerGroup + 1) / 2;  // for every group: of odd ones each second ends inside
   static constexpr int kHeaderBytes = 4 * kGroups;
   static constexpr int kHeaderChunks = (kHeaderBytes + 15) / 16;
   static constexpr int kWordsStart = 16 * kHeaderChunks;

@@ -78,11 +78,9 @@ GqaDecode parse(std::string_view text) {
 
 void validate(const GqaDecode& descriptor) {
   kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
-  if (descriptor.kv == KvFormat::int4_rows && !is_usual_head_dim(descriptor.head_dim)) {
-    reject(descriptor,
-           fmt::format("rows of int4_rows are copied as packed words, {} here, not a power of two nor three times one",
-                       descriptor.head_dim / 8),
-           "accepted beside int4_rows: head_dim=64, 96, 128, 192 and 256");
+  if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim % 32 != 0) {
+    reject(descriptor, "a matrix of packed words is of 32 channels, and head_dim is no multiple of that",
+           "accepted beside int4_rows: head_dim=64, 96, 128, 160, 192 and 256");
   }
   if (descriptor.mask != QueryMask::causal && descriptor.query_tokens == 1) {
     reject(descriptor, "the field mask applies to several query tokens only",

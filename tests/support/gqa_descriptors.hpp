@@ -10,7 +10,7 @@
 namespace cubit::tests {
 
 /// Of int4_rows.
-inline bool has_packed_rows(int head_dim) { return head_dim != 80 && head_dim != 112 && head_dim != 160; }
+inline bool has_packed_rows(int head_dim) { return head_dim % 32 == 0; }
 
 /// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few numbers of
 /// heads, and those also in pages; of several query tokens two formats.

@@ -28,7 +28,7 @@ inline const char* text_of(QueryMask mask) { return mask == QueryMask::tree ? "t
 /// Attention of one new token per sequence, or of its last few, over a KV cache.
 /// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)
 struct GqaDecode {
-  int head_dim = 128;    ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256; int4_rows not 80, 112, 160
+  int head_dim = 128;    ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256; int4_rows not 80, 112
   int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 64
   KvFormat kv = KvFormat::bf16;
   int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
