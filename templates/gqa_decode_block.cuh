@@ -6,11 +6,13 @@
 //
 // Roles that the plan chooses, each a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
+//   plan::Queries query tokens: what a head is and which positions it sees, see query_tokens.cuh. Here the heads of every
+//                 query token count as heads of their own
 //   plan::Format  number format (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh); all functions are called by whole warps:
 //     kHeadTiles                    tiles of 8 heads
 //     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with, and
 //                                   where one of them goes in a stage's row
-//     RawQuery, fetch_query(raw, first head, heads, stride)   loads of a block's heads
+//     RawQuery, fetch_query(raw, rows, heads)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
 //     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
 //     TileScales, look_up_scales(cache, first, length), fetch_scales(scales, cache, page, first, length)
@@ -30,6 +32,7 @@
 #include "gqa_decode_lanes.h"
 #include "math.cuh"
 #include "online_softmax.cuh"
+#include "query_tokens.cuh"
 #include "split_kv.cuh"
 #include "types.cuh"
 
@@ -46,49 +49,49 @@ constexpr int kMergePitch = lanes::merge_pitch(plan::kHeadDim);
 
 /// Query heads of a block: fewer in the last head group of a KV head where they do not divide evenly.
 __device__ __forceinline__ int heads_in(int head_group) {
-  if constexpr (plan::kHeadsPerKv % plan::kHeadsPerBlock == 0) {
+  constexpr int kColumns = plan::Queries::kColumns;
+  if constexpr (kColumns % plan::kHeadsPerBlock == 0) {
     return plan::kHeadsPerBlock;
   } else {
-    return min(plan::kHeadsPerBlock, plan::kHeadsPerKv - head_group * plan::kHeadsPerBlock);
+    return min(plan::kHeadsPerBlock, kColumns - head_group * plan::kHeadsPerBlock);
   }
 }
 
-/// The first of them, among all query heads.
-__device__ __forceinline__ int first_head(int kv_head, int head_group) {
-  return kv_head * plan::kHeadsPerKv + head_group * plan::kHeadsPerBlock;
-}
+/// The first of them, among those of its KV head.
+__device__ __forceinline__ int first_column(int head_group) { return head_group * plan::kHeadsPerBlock; }
 
-/// Scores of tokens at or beyond the length become minus infinity.
-__device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first, int length) {
+/// Scores of positions that a head does not see become minus infinity.
+__device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first,
+                                            const plan::Queries& queries) {
   const int row = lane_index() / 4;
 #pragma unroll
   for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
+    const auto even = queries.sight(lanes::accumulator_head(lane_index(), tile, 0));
+    const auto odd = queries.sight(lanes::accumulator_head(lane_index(), tile, 1));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (first + row + i / 2 * 8 >= length) scores[tile][i] = negative_infinity();
+      if (!(i % 2 == 0 ? even : odd).sees(first + row + i / 2 * 8)) scores[tile][i] = negative_infinity();
     }
   }
 }
 
 __device__ __forceinline__ void fetch_block_query(Format::RawQuery& raw, const GqaDecodeArguments& args, int batch,
                                                   int kv_head, int head_group) {
-  const char* heads = static_cast<const char*>(args.query) + batch * args.query_batch_stride +
-                      first_head(kv_head, head_group) * args.query_head_stride;
-  Format::fetch_query(raw, heads, heads_in(head_group), args.query_head_stride);
+  Format::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group)), heads_in(head_group));
 }
 
-/// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those at or beyond
-/// `length` are masked. `tile_scales`: where a stage is one tile.
-__device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first, int length,
-                                       Softmax& softmax, Format::Accumulator& output,
+/// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those that `queries` do
+/// not see are masked. `tile_scales`: where a stage is one tile.
+__device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first,
+                                       const plan::Queries& queries, Softmax& softmax, Format::Accumulator& output,
                                        const Format::TileScales& tile_scales = {}) {
   constexpr int kSteps = plan::kTilesPerStage;
   float scores[kSteps][Format::kHeadTiles][4];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) Format::scores(query, stage + step * kTileBytes, tile_scales, scores[step]);
-  if (first + kStageTokens > length) {
+  if (first + kStageTokens > queries.seen_by_all()) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) mask_scores(scores[step], first + step * kTileTokens, length);
+    for (int step = 0; step < kSteps; ++step) mask_scores(scores[step], first + step * kTileTokens, queries);
   }
   // Only one tile's scales are kept in registers; the others are loaded again when they are used.
   Format::ValueScales scales;
@@ -137,18 +140,20 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
   }
 }
 
-/// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A
-/// sequence without tokens has sum 0: its output is zero and its log-sum-exp minus infinity.
-__device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, int head, int channel,
+/// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A head
+/// that sees nothing has sum 0: its output is zero and its log-sum-exp minus infinity.
+__device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, QueryPlace query, int channel,
                                        const Combined& result) {
   const float inverse = reciprocal_fast(maximum(result.sum, 0x1p-126f));
-  char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride + head * args.output_head_stride;
+  char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride +
+              query.head * args.output_head_stride + query.token * args.output_token_stride;
   using Output = Pair<plan::Output>;
   store_global<plan::kAlignment>(row + 2 * channel, Output::pack(result.output.x * inverse, result.output.y * inverse),
                                  Output::pack(result.output.z * inverse, result.output.w * inverse));
   if (channel == 0 && args.lse != nullptr) {
     const int heads = args.kv_heads * plan::kHeadsPerKv;
-    args.lse[static_cast<int64>(batch) * heads + head] = (result.reference + log2_fast(result.sum)) * kLn2;
+    const int64 token = static_cast<int64>(batch) * plan::Queries::kTokens + query.token;
+    args.lse[token * heads + query.head] = (result.reference + log2_fast(result.sum)) * kLn2;
   }
 }
 
@@ -232,7 +237,8 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Part
       const Combined combined = combine<8>(parts, row, quad);
       if (merges_left == 0) {
         const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
-        finish(args, heads.batch, first_head(kv_head, heads.head_group) + head, 4 * quad, combined);
+        const QueryPlace query = plan::Queries::place_of(kv_head, first_column(heads.head_group) + head);
+        finish(args, heads.batch, query, 4 * quad, combined);
         continue;
       }
       const int64 slot = static_cast<int64>(own) * heads.rows();

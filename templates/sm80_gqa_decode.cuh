@@ -1,9 +1,11 @@
-// Decode attention for grouped queries: one new token per sequence against its KV cache.
+// Decode attention for grouped queries: one new token per sequence, or the last few, against its KV cache.
 // Families sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of cp.async
 // (tile_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
 //
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
 //   weight = softmax over t of (scale · query[b, h] · key[b, t, h / heads_per_kv])
+//
+// Of several query tokens each one's heads count as heads of their own, and t is what the token sees: query_tokens.cuh.
 //
 // One block per (sequence, KV head, split, head group): where registers cannot hold all heads of a KV head, kHeadGroups
 // blocks share them, and each reads the cache. Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each warp
@@ -195,8 +197,8 @@ class Fetcher {
 
 /// One warp's part of chunks [share.first, share.last).
 __device__ __forceinline__ void walk(const Share& share, int length, const plan::Cache& cache,
-                                     const Format::Query& query, uint32 stages, Softmax& softmax,
-                                     Format::Accumulator& output) {
+                                     const plan::Queries& queries, const Format::Query& query, uint32 stages,
+                                     Softmax& softmax, Format::Accumulator& output) {
   Fetcher<plan::Cache> fetcher(cache, length);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) { return chunk * kChunkTokens + warp * kTileTokens; };
@@ -228,7 +230,7 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
       page = Format::look_up_scales(cache, token_of(chunk + 2), length);
     if (chunk >= share.first && first < length) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, first, length, softmax, output, scales);
+      attend(query, stage, first, queries, softmax, output, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   fetcher.land_all();
@@ -254,7 +256,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
 
   if (split >= share.active) return;
 
-  Softmax softmax;
+  Softmax softmax(plan::Queries::first_reference());
   Format::Accumulator output;
   {
     Format::Query query;
@@ -262,8 +264,9 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     fetch_block_query(raw, args, batch, kv_head, head_group);
     Format::load_query(query, raw, args.scale_log2 * Format::key_factor(args));
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
-    walk(share, length, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
-         output);
+    const plan::Queries queries = plan::Queries::of_block(args, batch, length, first_column(head_group));
+    walk(share, length, cache, queries, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes),
+         softmax, output);
   }
   softmax.finish();
   Format::scale_outputs(output, args);

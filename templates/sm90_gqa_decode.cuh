@@ -48,6 +48,7 @@
 namespace cubit {
 
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
+static_assert(plan::Queries::kTokens == 1);
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
 /// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans, batch.
@@ -259,7 +260,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
 #pragma unroll 1
   while (next.batch >= 0) {
     const Segment segment = next;
-    Softmax softmax;
+    Softmax softmax(plan::Queries::first_reference());
     Format::Accumulator output;
     {
       Format::Query query;
@@ -268,7 +269,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       for (int stage = segment.first; stage < segment.last; ++stage) {
         wait_barrier(rings.full(place), place.parity);
         const int rows = rows_of_warp(args, segment.length, stage, warp);
-        if (rows > 0) attend(query, rings.stage(place), 0, rows, softmax, output);
+        if (rows > 0) attend(query, rings.stage(place), 0, plan::Queries(rows), softmax, output);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();

@@ -62,14 +62,26 @@ void add_rows16(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) 
                       [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_values(lane, step)); }});
 }
 
+/// RowsOfBytes::load_words, of keys or of values: two steps of 16 channels at a time, and the last alone where their number is
+/// odd.
+void add_byte_words(const GqaDecode& descriptor, const char* pairs, const char* last, int first_row,
+                    std::vector<TileAccess>& accesses) {
+  const int steps = descriptor.head_dim / 16;
+  accesses.push_back({pairs, AccessKind::ldmatrix, 16, steps / 2, [=](int pair, int lane) -> MaybeByte {
+                        return byte_at(lanes::byte_words(lane, pair, first_row));
+                      }});
+  if (steps % 2 == 0) return;
+  accesses.push_back({last, AccessKind::ldmatrix, 16, 1, [=](int, int lane) -> MaybeByte {
+                        if (lane >= 16) return std::nullopt;
+                        return byte_at(lanes::byte_last_words(lane, steps - 1, first_row));
+                      }});
+}
+
 /// RowsOfBytes::scores and RowsOfBytes::accumulate.
 void add_bytes(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
-  const int pairs = descriptor.head_dim / 32;
-  accesses.push_back({"ldmatrix.x4 of keys", AccessKind::ldmatrix, 16, pairs,
-                      [](int pair, int lane) -> MaybeByte { return byte_at(lanes::byte_words(lane, pair, 0)); }});
-  accesses.push_back(
-      {"ldmatrix.x4.trans of values", AccessKind::ldmatrix, 16, pairs,
-       [](int pair, int lane) -> MaybeByte { return byte_at(lanes::byte_words(lane, pair, lanes::kTileRows)); }});
+  add_byte_words(descriptor, "ldmatrix.x4 of keys", "ldmatrix.x2 of the last keys", 0, accesses);
+  add_byte_words(descriptor, "ldmatrix.x4.trans of values", "ldmatrix.x2.trans of the last values", lanes::kTileRows,
+                 accesses);
 }
 
 /// Two matrices of 32 channels at a time, and the last alone where their number is odd.

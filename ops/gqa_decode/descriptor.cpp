@@ -18,8 +18,8 @@ std::vector<int> one_to(int last) {
 std::vector<Field<GqaDecode>> make_fields() {
   const std::vector<std::pair<std::string_view, Element>> elements = {{"bf16", Element::bf16}, {"fp16", Element::fp16}};
   std::vector<Field<GqaDecode>> table = {
-      number_field<GqaDecode>({"head_dim", "64, 96, 128, 192, 256", "128", "channels per head"}, &GqaDecode::head_dim,
-                              {64, 96, 128, 192, 256}),
+      number_field<GqaDecode>({"head_dim", "64, 80, 96, 112, 128, 160, 192, 256", "128", "channels per head"},
+                              &GqaDecode::head_dim, {64, 80, 96, 112, 128, 160, 192, 256}),
       number_field<GqaDecode>({"heads_per_kv", "1 to 64", "1", "query heads that share one KV head"},
                               &GqaDecode::heads_per_kv, one_to(64)),
   };
@@ -31,6 +31,11 @@ std::vector<Field<GqaDecode>> make_fields() {
              word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
                                             &GqaDecode::output, elements),
              kv_cache::addressing_field<GqaDecode>(),
+             number_field<GqaDecode>({"query_tokens", "1 to 16", "1", "last tokens of every sequence that are queries"},
+                                     &GqaDecode::query_tokens, one_to(16)),
+             word_field<GqaDecode, QueryMask>(
+                 {"mask", "causal, tree", "causal", "what several query tokens see of one another"}, &GqaDecode::mask,
+                 {{"causal", QueryMask::causal}, {"tree", QueryMask::tree}}),
              number_field<GqaDecode>(
                  {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                  &GqaDecode::alignment, {16, 8, 4}),
@@ -60,6 +65,11 @@ GqaDecode parse(std::string_view text) {
   bool output_given = false;
   for (const auto& [name, value] : split_fields(text)) {
     output_given = output_given || name == "output";
+    if (name == "mask" && descriptor.query_tokens == 1) {
+      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                    "the field mask applies to several query tokens only",
+                    "leave mask out or ask for query_tokens=2 to 16");
+    }
   }
   kv_cache::validate_given_fields(kv_cache::format_of(descriptor), text);
   if (!output_given) descriptor.output = descriptor.query;
@@ -76,7 +86,21 @@ void validate(const GqaDecode& descriptor) {
              "kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out");
     }
   }
+  if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim % 32 != 0) {
+    reject(descriptor, "a matrix of packed words is of 32 channels, and head_dim is no multiple of that",
+           "accepted beside int4_rows: head_dim=64, 96, 128, 160, 192 and 256");
+  }
+  if (descriptor.mask != QueryMask::causal && descriptor.query_tokens == 1) {
+    reject(descriptor, "the field mask applies to several query tokens only",
+           "leave mask out or ask for query_tokens=2 to 16");
+  }
   if (descriptor.family == Family::sm90) {
+    if (descriptor.query_tokens > 1) {
+      reject(descriptor, fmt::format("family=sm90: {}", kOneQueryTokenOnly), "family=sm80, or leave family out");
+    }
+    if (!is_usual_head_dim(descriptor.head_dim)) {
+      reject(descriptor, fmt::format("family=sm90: {}", kUsualHeadDimsOnly), "family=sm80, or leave family out");
+    }
     const std::string why = why_not_bulk_copies(descriptor);
     if (!why.empty()) reject(descriptor, "family=sm90 copies rows in bulk: " + why, "family=sm80, or leave family out");
   }

@@ -35,14 +35,25 @@ std::string why_not_bulk_copies(const GqaDecode& descriptor);
 /// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
 std::string why_not_fp16_alone(const GqaDecode& descriptor);
 
+/// Why family sm90 refuses several query tokens.
+inline constexpr const char* kOneQueryTokenOnly = "it takes one query token per sequence";
+
+/// Whether head_dim is a power of two or three times one: all but 80, 112 and 160.
+constexpr bool is_usual_head_dim(int head_dim) {
+  const int odd = head_dim / (head_dim & -head_dim);
+  return odd == 1 || odd == 3;
+}
+inline constexpr const char* kUsualHeadDimsOnly = "it takes head_dim=64, 96, 128, 192 and 256";
+
 /// Everything that is decided before a batch is known.
 struct Plan {
   GqaDecode descriptor;
   Family family = Family::automatic;  ///< chosen: never automatic
-  int head_groups = 1;                ///< blocks that share the heads of a KV head; each reads the cache
-  int heads_per_block = 1;            ///< of a head group; the last may have fewer
-  int warps = 4;                      ///< that attend
-  int copy_warps = 0;                 ///< family sm90: that copy for them
+  // The heads of every query token count as heads of their own.
+  int head_groups = 1;       ///< blocks that share the heads of a KV head; each reads the cache
+  int heads_per_block = 1;   ///< of a head group; the last may have fewer
+  int warps = 4;             ///< that attend
+  int copy_warps = 0;        ///< family sm90: that copy for them
   int copy_registers = 0;    ///< family sm90: of a thread that copies, after giving others some; 0: as they come
   int attend_registers = 0;  ///< family sm90: of a thread that attends, after that
   int tiles_per_stage = 1;   ///< of 16 tokens: a warp takes them in one step
@@ -75,6 +86,7 @@ struct Plan {
   static constexpr int kSegments = 4;
   int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
   int scratch_bytes() const { return (4 * (2 * (warps + copy_warps) + 7 + 7 * kSegments) + 15) / 16 * 16; }
+  int heads() const { return descriptor.heads_per_kv * descriptor.query_tokens; }  ///< of a KV head
   kv_cache::RowFormat format() const { return kv_cache::format_of(descriptor); }
 };
 
@@ -137,6 +149,13 @@ std::vector<BenchCase> bench_cases();
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
 
+/// Where query token `token` of a sequence of `length` tokens stands; negative: nowhere, it sees nothing.
+inline int query_position(const GqaDecode& descriptor, int length, int token) {
+  return length - descriptor.query_tokens + token;
+}
+/// Whether it sees a position of the sequence. `mask`: its word, where the descriptor has mask=tree.
+bool sees(const GqaDecode& descriptor, int length, int token, std::uint32_t mask, int position);
+
 /// Attention in double precision over host tensors.
 struct ReferenceHead {
   std::vector<double> output;         ///< [head_dim]
@@ -148,8 +167,10 @@ struct HeadRows {
   std::function<const char*(int token)> row;
   std::function<const char*(int token)> scales = [](int) { return nullptr; };
 };
+/// `is_seen`: of a position; of none: all are.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
-                             const HeadRows& values, int length, double softmax_scale);
+                             const HeadRows& values, int length, double softmax_scale,
+                             const std::function<bool(int position)>& is_seen = nullptr);
 
 }  // namespace gqa_decode
 }  // namespace cubit::ops

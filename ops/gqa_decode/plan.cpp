@@ -28,6 +28,8 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
 
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
+  if (descriptor.query_tokens > 1) return kOneQueryTokenOnly;
+  if (!is_usual_head_dim(descriptor.head_dim)) return kUsualHeadDimsOnly;
   return why_not_bulk_copies(descriptor);
 }
 
@@ -102,7 +104,9 @@ int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   const bool scaled = has_scales(descriptor.kv) && descriptor.scales != KvScales::tensor;
   const int format =
       descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4 + (scaled ? 4 * descriptor.groups : 0);
-  const int per_tile = outputs + query + format + 12;  // 12: scores, references, sums, factors
+  // Beside 8 groups, what query tokens see was too much for two tiles: some architecture's compiler spilled.
+  const int seen = descriptor.groups == 8 && descriptor.query_tokens > 1 && !scaled ? 10 : 0;
+  const int per_tile = outputs + query + format + seen + 12;  // 12: scores, references, sums, factors
   return (kAddressesAndTemporaries + copies + head_tiles * per_tile + 7) / 8 * 8;
 }
 
@@ -113,7 +117,7 @@ bool keeps_offsets(int copies, int counted) {
 
 /// As few blocks per KV head as registers allow, of as many heads each.
 void choose_head_groups(Plan& plan) {
-  const int heads = plan.descriptor.heads_per_kv;
+  const int heads = plan.heads();
   const int tiles = (heads + 7) / 8;
   int tiles_per_block = 1;
   const bool is_packed = plan.family == Family::sm90 && plan.descriptor.kv == KvFormat::int4_rows;
@@ -252,6 +256,13 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.stages = 0;
 }
 
+/// The role of query_tokens.cuh.
+std::string queries_type(const GqaDecode& descriptor) {
+  if (descriptor.query_tokens == 1) return "cubit::OneQueryToken<kHeadsPerKv>";
+  const bool tree = descriptor.mask == QueryMask::tree;
+  return fmt::format("cubit::{}QueryTokens<kQueryTokens, kHeadsPerKv>", tree ? "Tree" : "Causal");
+}
+
 std::string_view operand_type(KvFormat kv) {
   if (kv == KvFormat::int8_split) return "cubit::Int8Operand";
   return kv == KvFormat::fp8_e4m3 ? "cubit::E4m3Operand" : "cubit::E5m2Operand";
@@ -282,12 +293,13 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   codegen::PlanHeader header(descriptor.text());
   header.include(int4 ? "kv_int4_rows.cuh" : has_scales(descriptor.kv) ? "kv_bytes.cuh" : "kv_rows16.cuh");
   const bool paged = descriptor.cache == KvAddressing::paged;
-  header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("types.cuh");
+  header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("query_tokens.cuh").include("types.cuh");
   header.include(plan.family == Family::sm90   ? "warp_rows.cuh"
                  : plan.family == Family::sm75 ? "tile_copies_registers.cuh"
                                                : "tile_copies_async.cuh");
   header.constant("kHeadDim", descriptor.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
+      .constant("kQueryTokens", descriptor.query_tokens)
       .constant("kHeadGroups", plan.head_groups)
       .constant("kHeadsPerBlock", plan.heads_per_block)
       .constant("kAlignment", descriptor.alignment)
@@ -318,7 +330,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   header.layout("kv_stage", plan.stage)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))
-      .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache");
+      .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache")
+      .alias("Queries", queries_type(descriptor));
   // Where the bytes of a warp's rows are.
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {

@@ -99,7 +99,9 @@ GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const L
   output.type = element_type(descriptor_.output);
   output.data = nullptr;
   outputs_.push_back(output);
-  if (numbers_.with_lse) outputs_.push_back({"lse", "F32", {batch(), query_heads()}, {query_heads(), 1}, nullptr});
+  if (!numbers_.with_lse) return;
+  output.shape.pop_back();
+  outputs_.push_back(kv_cache::dense("lse", "F32", output.shape, nullptr));
 }
 
 const Tensor* GqaProblem::find(std::string_view name) const {
@@ -157,12 +159,20 @@ void GqaProblem::check_pages() const {
   }
 }
 
-void GqaProblem::check() {
+void GqaProblem::check_query() const {
   require_type(query(), element_type(descriptor_.query), descriptor_);
-  require_rank(query(), 3, "[batch, query heads, head_dim]");
-  if (query().shape[2] != descriptor_.head_dim) {
+  require_rank(query(), descriptor_.query_tokens == 1 ? 3 : 4, query_dimensions(descriptor_));
+  if (query().shape.back() != descriptor_.head_dim) {
     reject(fmt::format("tensor {}", shape_text(query())), fmt::format("head_dim is {}", descriptor_.head_dim));
   }
+  if (query().shape == query_shape(descriptor_, batch(), query_heads())) return;
+  reject(fmt::format("tensor {}", shape_text(query())),
+         fmt::format("the descriptor has query_tokens={}", descriptor_.query_tokens),
+         fmt::format("ask for query_tokens={}", query().shape[1]));
+}
+
+void GqaProblem::check() {
+  check_query();
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
   const bool heads_outside = numbers_.cache.heads_outside;
   require_type(key(), format.type(), descriptor_);
@@ -182,6 +192,7 @@ void GqaProblem::check() {
   if (lengths() != nullptr) check_lengths(*lengths(), batch(), tokens());
   check_pages();
   check_scales();
+  check_mask(descriptor_, find("mask"), batch());
   check_softmax_scale(numbers_.softmax_scale);
 }
 
@@ -199,6 +210,7 @@ std::size_t GqaProblem::cached_rows() const {
 std::size_t GqaProblem::bytes_read() const {
   std::size_t bytes = 2 * cached_rows() * descriptor_.row_bytes() + query().bytes();
   if (lengths() != nullptr) bytes += lengths()->bytes();
+  if (const Tensor* mask = find("mask")) bytes += mask->bytes();
   if (!has_scales(descriptor_.kv)) return bytes;
   const std::size_t rows = cached_rows();
   const std::size_t scales = descriptor_.scales == KvScales::tensor  ? 1
@@ -213,9 +225,11 @@ std::size_t GqaProblem::bytes_written() const {
   return bytes;
 }
 
-/// Two products, query with keys and weights with values, of head_dim multiplications and additions per row and head.
+/// Two products, query with keys and weights with values, of head_dim multiplications and additions per row and head, those of
+/// all query tokens counted, as if each saw all rows.
 double GqaProblem::operations() const {
-  return 4.0 * static_cast<double>(cached_rows()) * descriptor_.heads_per_kv * descriptor_.head_dim;
+  const int heads = descriptor_.heads_per_kv * descriptor_.query_tokens;
+  return 4.0 * static_cast<double>(cached_rows()) * heads * descriptor_.head_dim;
 }
 
 std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data) const {
@@ -238,8 +252,12 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.scales.value = address(kv_cache::kScaleNames[1]);
   arguments.output = device_data[inputs_.size()];
   arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
-  arguments.query_strides[0] = arguments.output_strides[0] = query_heads() * descriptor_.head_dim;
+  const std::int64_t token_stride = query_heads() * descriptor_.head_dim;
+  arguments.query_strides[0] = arguments.output_strides[0] = descriptor_.query_tokens * token_stride;
   arguments.query_strides[1] = arguments.output_strides[1] = descriptor_.head_dim;
+  arguments.query_token_stride = arguments.output_token_stride = token_stride;
+  arguments.mask = static_cast<const std::int32_t*>(address("mask"));
+  arguments.mask_stride = descriptor_.query_tokens;
   const cubit_kv_cache cache = shape_.arguments(kv_cache::format_of(descriptor_));
   std::copy_n(cache.key_strides, 3, arguments.key_strides);
   std::copy_n(cache.value_strides, 3, arguments.value_strides);
@@ -270,18 +288,28 @@ HeadRows GqaProblem::rows_of(const Tensor& cache, const char* scales, std::int64
   return found;
 }
 
-double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
-  const std::int64_t sequence = item / query_heads();
+ReferenceHead GqaProblem::reference_of(std::int64_t item) const {
   const std::int64_t head = item % query_heads();
+  const std::int64_t query_token = item / query_heads();  // of all sequences
+  const std::int64_t sequence = query_token / descriptor_.query_tokens;
+  const auto token = static_cast<int>(query_token % descriptor_.query_tokens);
+  const Tensor* const trees = find("mask");
+  const std::uint32_t mask = trees == nullptr ? 0 : static_cast<const std::uint32_t*>(trees->data)[query_token];
   const int channels = descriptor_.head_dim;
   std::vector<double> q(channels);
   const auto* raw = static_cast<const std::uint16_t*>(query().data) + item * channels;
   for (int channel = 0; channel < channels; ++channel) q[channel] = to_double(descriptor_.query, raw[channel]);
 
   const std::int64_t kv_head = head / descriptor_.heads_per_kv;
-  const ReferenceHead reference = reference_head(
-      descriptor_, q.data(), rows_of(key(), kv_cache::kScaleNames[0], sequence, kv_head),
-      rows_of(value(), kv_cache::kScaleNames[1], sequence, kv_head), length(sequence), numbers_.softmax_scale);
+  return reference_head(descriptor_, q.data(), rows_of(key(), kv_cache::kScaleNames[0], sequence, kv_head),
+                        rows_of(value(), kv_cache::kScaleNames[1], sequence, kv_head), length(sequence),
+                        numbers_.softmax_scale,
+                        [&](int position) { return sees(descriptor_, length(sequence), token, mask, position); });
+}
+
+double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
+  const ReferenceHead reference = reference_of(item);
+  const int channels = descriptor_.head_dim;
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
   std::vector<double> difference(channels);
   for (int channel = 0; channel < channels; ++channel) {
@@ -304,14 +332,18 @@ Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const 
   if (got.size() != outputs_.size()) {
     reject(fmt::format("{} outputs", got.size()), fmt::format("this problem has {}", outputs_.size()));
   }
-  std::vector<double> errors(batch() * query_heads());
+  std::vector<double> errors(batch() * descriptor_.query_tokens * query_heads());
   parallel_for(static_cast<std::int64_t>(errors.size()),
                [&](std::int64_t item) { errors[item] = compare_head(item, got); });
   Comparison result{0, kTolerance, "none"};
   for (std::size_t item = 0; item < errors.size(); ++item) {
     if (errors[item] < result.error || (item != 0 && errors[item] == result.error)) continue;
     result.error = errors[item];
-    result.worst = fmt::format("sequence {}, head {}", item / query_heads(), item % query_heads());
+    const std::int64_t query_token = static_cast<std::int64_t>(item) / query_heads();
+    const int tokens = descriptor_.query_tokens;
+    result.worst = fmt::format("sequence {}, ", query_token / tokens);
+    if (tokens > 1) result.worst += fmt::format("query token {}, ", query_token % tokens);
+    result.worst += fmt::format("head {}", static_cast<std::int64_t>(item) % query_heads());
   }
   return result;
 }
@@ -325,7 +357,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", LaunchNumbers::names(descriptor.cache)));
   }
   constexpr std::string_view kNames[] = {
-      "query", "key", "value", "lengths", kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table"};
+      "query", "key", "value", "lengths", kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table", "mask"};
   constexpr std::size_t kNeeded = 3;
   std::vector<Tensor> ordered;
   std::vector<std::unique_ptr<char[]>> storage;
@@ -333,7 +365,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
     reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
            "accepted: query, key, value, optionally lengths; key_scale and value_scale where the format has them, "
-           "page_table where cache=paged");
+           "page_table where cache=paged, mask where mask=tree");
   }
   for (const std::string_view name : kNames) {
     const auto input =

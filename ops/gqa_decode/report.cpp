@@ -25,8 +25,16 @@ Decision tile_decision(const Plan& plan, const codegen::Architecture& architectu
                   has_m16n8k16(architecture) ? "" : " (two m16n8k8 here)")};
 }
 
+Decision query_decision(const GqaDecode& descriptor) {
+  return {
+      "query_tokens", fmt::format("{}, {}", descriptor.query_tokens, text_of(descriptor.mask)),
+      fmt::format("{} x {} heads of a KV head, each with its query token; only tiles that end behind the first query "
+                  "token's position are masked",
+                  descriptor.query_tokens, descriptor.heads_per_kv)};
+}
+
 Decision head_group_decision(const Plan& plan) {
-  const int heads = plan.descriptor.heads_per_kv;
+  const int heads = plan.heads();
   if (plan.head_groups == 1) {
     return {"head_groups", "1", fmt::format("{} heads fit the registers of one block: the cache is read once", heads)};
   }
@@ -197,15 +205,20 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   return map;
 }
 
-/// Copies that cannot avoid conflicts, and why; nothing where there is none.
+/// Accesses that cannot avoid conflicts, and why; nothing where there is none.
 void explain_conflicts(Plan& plan) {
   for (const codegen::ConflictProof& proof : plan.report.proofs) {
     if (proof.degree == 1) continue;
-    plan.report.decisions.push_back(
-        {"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree),
-         fmt::format(
-             "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
-             plan.copy_bytes)});
+    const std::string why =
+        plan.format().header_bytes() == 0
+            ? fmt::format(
+                  "eight lanes load eight times 16 bytes, and the {} of a head are no multiple of that: where heads "
+                  "meet, two lanes share banks; once per sequence",
+                  plan.descriptor.head_dim / 4)
+            : fmt::format(
+                  "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
+                  plan.copy_bytes);
+    plan.report.decisions.push_back({"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree), why});
   }
 }
 
@@ -228,6 +241,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       split_decision(plan)};
   if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
   if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
+  if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));
   if (descriptor.cache == KvAddressing::paged) {
     report.decisions.push_back(
         {"cache", "paged, looked up a tile ahead",
@@ -235,8 +249,16 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
          "one row of it"});
   }
   explain_conflicts(plan);
-  const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";
-  const char* const transposed = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
+  if (descriptor.cache == KvAddressing::paged && descriptor.kv == KvFormat::int4_rows && descriptor.groups == 8 &&
+      plan.head_tiles() > 1) {
+    report.spills_allowed_because =
+        "8 groups of two tiles of heads leave no register beside the page table's: a word or two that are spilled on "
+        "sm_120 cost less than blocks of one tile, which would read the cache twice";
+  }
+  const bool loads_two =
+      descriptor.kv == KvFormat::int4_rows || (has_scales(descriptor.kv) && descriptor.head_dim % 32 != 0);
+  const char* const plain = loads_two ? "ldmatrix.x2" : "ldmatrix.x4";
+  const char* const transposed = loads_two ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
   const std::string product = has_m16n8k16(architecture) ? "mma.m16n8k16" : "mma.m16n8k8";
   for (const std::string& name :
        {product + " A, 16-bit", product + " B, 16-bit", product + " C, 32-bit", std::string("ldmatrix.x4"),

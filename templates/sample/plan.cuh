@@ -3,6 +3,7 @@
 
 #include "kv_int4_rows.cuh"
 #include "kv_contiguous.cuh"
+#include "query_tokens.cuh"
 #include "types.cuh"
 #include "tile_copies_async.cuh"
 
@@ -10,6 +11,7 @@ namespace plan {
 
 constexpr int kHeadDim = 128;
 constexpr int kHeadsPerKv = 8;
+constexpr int kQueryTokens = 1;
 constexpr int kHeadGroups = 1;
 constexpr int kHeadsPerBlock = 8;
 constexpr int kAlignment = 16;
@@ -28,6 +30,7 @@ constexpr __device__ int kv_stage(int row, int byte) { return row * 80 + byte; }
 using Query = cubit::Bfloat16;
 using Output = cubit::Bfloat16;
 using Cache = cubit::ContiguousCache;
+using Queries = cubit::OneQueryToken<kHeadsPerKv>;
 constexpr int kGroups = 4;
 using Format = cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, kv_stage>;
 

@@ -57,7 +57,7 @@ constexpr Mutant kMutants[] = {
     {"release_to_the_block_only", kRows, "batch=1,context=1024", "split_kv.cuh", "atom.acq_rel.gpu.global.add.u32",
      "atom.acq_rel.cta.global.add.u32", "race in global memory", "none: racecheck watches shared memory only"},
     {"heads_beyond_the_last_group", kHeadGroups, "batch=1,context=100", "gqa_decode_block.cuh",
-     "min(plan::kHeadsPerBlock, plan::kHeadsPerKv - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
+     "min(plan::kHeadsPerBlock, kColumns - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
      "are in no allocation", "memcheck"},
     {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
      "", "none: that is for a profiler"},
@@ -75,6 +75,9 @@ constexpr Mutant kMutants[] = {
      kNotRun},
     {"page_that_is_none", "gqa_decode:cache=paged", "batch=1,context=101,page_size=16", "kv_paged.cuh",
      "return table_[quotient", "return 7 + table_[quotient", "are in no allocation", kNotRun},
+    {"healthy_tree", "gqa_decode:query_tokens=3,mask=tree", "batch=2,context=101,ragged=1", "", "", "", "", kNotRun},
+    {"mask_beyond_its_end", "gqa_decode:query_tokens=3,mask=tree", "batch=1,context=101", "query_tokens.cuh",
+     "if (token < kQueryTokens) word =", "word =", "are in no allocation", kNotRun},
 
     {"gemm_missing_release", kGemm, "m=3,n=512,k=2048,decomposition=2,splits=2", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.relaxed.gpu.global.add.u32", "race in global memory", kNotRun},

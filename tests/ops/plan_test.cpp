@@ -38,7 +38,12 @@ TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
       // A narrow copy of headers takes one piece of many rows, which start at every fourth bank.
       const bool narrow_header =
           proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.format().header_bytes() > 0;
-      EXPECT_LE(proof.degree, narrow_header ? 16 / plan.copy_bytes : 1) << descriptor.text() << ": " << proof.access;
+      // Eight lanes take 16 bytes each of heads whose channels are no multiple of as many.
+      const bool meets_next_head = proof.access == "loads of warps' outputs" && descriptor.head_dim % 32 != 0;
+      EXPECT_LE(proof.degree, narrow_header     ? 16 / plan.copy_bytes
+                              : meets_next_head ? 2
+                                                : 1)
+          << descriptor.text() << ": " << proof.access;
       if (narrow_header) {
         EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.format().header_bytes() / 4) << descriptor.text();
       }

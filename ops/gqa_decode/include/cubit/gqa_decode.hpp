@@ -11,10 +11,18 @@
 
 namespace cubit {
 
-/// Attention of one new token per sequence over a KV cache.
+/// What query tokens see of one another; before the first of them they see everything.
+enum class QueryMask {
+  causal,  ///< itself and those before it
+  tree,    ///< those that a tensor says, see cubit_gqa_decode_arguments::mask
+};
+
+inline const char* text_of(QueryMask mask) { return mask == QueryMask::tree ? "tree" : "causal"; }
+
+/// Attention of one new token per sequence, or of its last few, over a KV cache.
 /// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)
 struct GqaDecode {
-  int head_dim = 128;    ///< channels per head: 64, 96, 128, 192 or 256
+  int head_dim = 128;    ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256; int4_rows not 80, 112
   int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 64
   KvFormat kv = KvFormat::bf16;
   int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
@@ -23,7 +31,9 @@ struct GqaDecode {
   Element query = Element::bf16;
   Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
   KvAddressing cache = KvAddressing::contiguous;
-  int alignment = 16;  ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
+  int query_tokens = 1;                ///< last tokens of every sequence that are queries: 1 … 16
+  QueryMask mask = QueryMask::causal;  ///< several query tokens only
+  int alignment = 16;                  ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
   Family family = Family::automatic;
 
   auto operator<=>(const GqaDecode&) const = default;
@@ -47,9 +57,10 @@ struct GqaDecode {
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
     if (cache != standard.cache) add("cache", "paged");
+    if (query_tokens != standard.query_tokens) add("query_tokens", std::to_string(query_tokens));
+    if (mask != standard.mask) add("mask", text_of(mask));
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
-    if (family != standard.family)
-      add("family", family_name(family));
+    if (family != standard.family) add("family", family_name(family));
     return "gqa_decode" + fields;
   }
 };
