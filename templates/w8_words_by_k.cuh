@@ -85,8 +85,7 @@ struct W8WordsByK {
     uint32 word[1] = {0};
     if constexpr (kStoredZeros) load_shared(word, row + places.zeros);  // access: loads of zeros
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      zeros.of[i] = W8Values<Element>::template zero<kZeroOffset>(word[0] >> (8 * i) & 255u);
+    for (int i = 0; i < 4; ++i) zeros.of[i] = W8Values<Element>::template zero<kZeroOffset>(word[0] >> (8 * i) & 255u);
   }
 
   static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const Places& places) {

@@ -48,13 +48,14 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   if (has("silu_gate") && !has("element=bf16") && pattern == 1) pattern = 0;
   // Without even shares: tiles that fill the device, whose parts are computed one after another.
   const bool takes_turns = has("batch_invariant=1");
+  const double full_tiles = !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
            {"decomposition", 2},
            {"splits", 2}},
-          {{"m", (takes_turns ? 7 : 1) * tile_m + 1},
+          {{"m", full_tiles * tile_m + 1},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},

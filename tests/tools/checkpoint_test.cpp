@@ -100,6 +100,27 @@ TEST(CheckpointIndex, BrokenRulesAreNamed) {
   for (const Hostile& one : cases) EXPECT_THAT(message_of_index(one.text), HasSubstr(one.rule)) << one.text;
 }
 
+// What is accepted names files beside the index, whatever was changed.
+TEST(CheckpointIndex, EveryOneByteChangeIsReadOrRefused) {
+  const std::string good = index_of(R"("a.b":"1.safetensors","c":"x2.safetensors")");
+  int accepted = 0;
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string text = good;
+      text[at] = static_cast<char>(byte);
+      try {
+        for (const auto& [tensor, file] : parse_checkpoint_index(text, "i")) {
+          EXPECT_EQ(file.find_first_of("/\\"), std::string::npos) << text;
+          EXPECT_TRUE(file.ends_with(".safetensors")) << text;
+        }
+        ++accepted;
+      } catch (const BadInput&) {
+      }
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
 TEST(CheckpointIndex, ADeepTreeIsReadPast) {
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   EXPECT_EQ(parse_checkpoint_index("{\"x\":" + deep + ",\"weight_map\":{}}", "i").size(), 0u);
