@@ -8,7 +8,7 @@
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
 // run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 199 descriptors
-// of gqa_decode, kv_append and kv_gather, 33 of merge, 6 of the plain read and copy, 19 of w4_quantize and 28 of w4a16_gemm,
+// of gqa_decode, kv_append and kv_gather, 36 of merge, 6 of the plain read and copy, 16 of w4_quantize and 28 of w4a16_gemm,
 // as 471 kernels.
 // Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
