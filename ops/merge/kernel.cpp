@@ -61,8 +61,8 @@ void check_tensors(const Merge& descriptor, const Arguments& arguments) {
   if (arguments.lse != nullptr) require_alignment("lse", arguments.lse, arguments.lse_strides, 2, 4, 4);
 }
 
-template <std::size_t kCount>
-void in_bytes(long long (&dst)[kCount], const std::int64_t (&src)[kCount], int bytes) {
+template <std::size_t Count>
+void in_bytes(long long (&dst)[Count], const std::int64_t (&src)[Count], int bytes) {
   std::transform(std::begin(src), std::end(src), std::begin(dst), [&](std::int64_t stride) { return bytes * stride; });
 }
 
