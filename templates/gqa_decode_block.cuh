@@ -13,7 +13,7 @@
 //     RawQuery, fetch_query(raw, first head, heads, stride)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
 //     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
-//     TileScales, look_up_scales(cache, first, length), fetch_scales(scales, cache, page, first, length)
+//     TileScales, look_up_scales(cache, first, tokens), fetch_scales(scales, cache, page, first, tokens)
 //                                   scales that are a tensor of their own, a tile ahead; key_factor(args) and
 //                                   scale_outputs(output, args) where all rows share one. kv_scales.cuh: none
 //     scores(query, stage, tile scales, scores)       [head tile][accumulator element], in base 2
@@ -22,6 +22,9 @@
 //                                   kAnyFactor: also where that is small
 //     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, factors)
 //     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
+//   plan::Tokens  which tokens are read and seen, see tokens_all.cuh
+//   plan::Score   what happens to scores before they are masked, see score_steps.cuh
+//   plan::Sink    what joins the denominator beside the tokens, see sink_none.cuh
 #pragma once
 
 #include "plan.cuh"
@@ -30,6 +33,7 @@
 #include "gqa_decode_lanes.h"
 #include "math.cuh"
 #include "online_softmax.cuh"
+#include "score_steps.cuh"
 #include "split_kv.cuh"
 #include "types.cuh"
 
@@ -58,14 +62,54 @@ __device__ __forceinline__ int first_head(int kv_head, int head_group) {
   return kv_head * plan::kHeadsPerKv + head_group * plan::kHeadsPerBlock;
 }
 
-/// Scores of tokens at or beyond the length become minus infinity.
-__device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first, int length) {
-  const int row = lane_index() / 4;
+/// Position in a sequence of the query token that a column of the scores belongs to.
+__device__ __forceinline__ int query_position(int length, [[maybe_unused]] int column) { return length - 1; }
+
+/// The reference that a softmax begins with: a column whose tokens are all masked keeps it, and from minus infinity its scores
+/// could not be subtracted.
+__device__ __forceinline__ float first_reference() {
+  constexpr float kBelowEveryScore = -3e38f;
+  return plan::Tokens::kIsWindow || plan::Score::kMayMask ? kBelowEveryScore : negative_infinity();
+}
+
+/// The plan's steps for the scores of one sequence and the heads of a block.
+class BlockScores {
+ public:
+  __device__ __forceinline__ BlockScores(const GqaDecodeArguments& args, int batch, const BlockHeads& heads, int length)
+      : steps_(args, batch, heads), batch_(batch), heads_(heads), length_(length) {}
+
+  /// Scores of 16 tokens from `first` on.
+  __device__ __forceinline__ void modify(float (&scores)[Format::kHeadTiles][4], int first) const {
+    const int lane = lane_index();
+#pragma unroll
+    for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = lanes::accumulator_head(lane, tile, i);
+        const ScorePlace place{batch_, heads_.head(column), query_position(length_, column),
+                               first + lane / 4 + i / 2 * 8};
+        scores[tile][i] = steps_.apply(scores[tile][i], tile, i & 1, place);
+      }
+    }
+  }
+
+ private:
+  plan::Score steps_;
+  int batch_;
+  BlockHeads heads_;
+  int length_;
+};
+
+/// Scores of tokens that a query does not see become minus infinity.
+__device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first,
+                                            const plan::Tokens& tokens) {
+  const int lane = lane_index();
 #pragma unroll
   for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (first + row + i / 2 * 8 >= length) scores[tile][i] = negative_infinity();
+      const int query = query_position(tokens.length(), lanes::accumulator_head(lane, tile, i));
+      if (tokens.hides(first + lane / 4 + i / 2 * 8, query)) scores[tile][i] = negative_infinity();
     }
   }
 }
@@ -77,18 +121,22 @@ __device__ __forceinline__ void fetch_block_query(Format::RawQuery& raw, const G
   Format::fetch_query(raw, heads, heads_in(head_group), args.query_head_stride);
 }
 
-/// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those at or beyond
-/// `length` are masked. `tile_scales`: where a stage is one tile.
-__device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first, int length,
-                                       Softmax& softmax, Format::Accumulator& output,
+/// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those that are not
+/// seen are masked. `tile_scales`: where a stage is one tile.
+__device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first, const plan::Tokens& tokens,
+                                       Softmax& softmax, Format::Accumulator& output, const BlockScores& steps,
                                        const Format::TileScales& tile_scales = {}) {
   constexpr int kSteps = plan::kTilesPerStage;
   float scores[kSteps][Format::kHeadTiles][4];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) Format::scores(query, stage + step * kTileBytes, tile_scales, scores[step]);
-  if (first + kStageTokens > length) {
+  if constexpr (!plan::Score::kIsPlain) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) mask_scores(scores[step], first + step * kTileTokens, length);
+    for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], first + step * kTileTokens);
+  }
+  if (tokens.hides_any(first, kStageTokens)) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) mask_scores(scores[step], first + step * kTileTokens, tokens);
   }
   // Only one tile's scales are kept in registers; the others are loaded again when they are used.
   Format::ValueScales scales;
@@ -140,7 +188,8 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
 /// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A
 /// sequence without tokens has sum 0: its output is zero and its log-sum-exp minus infinity.
 __device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, int head, int channel,
-                                       const Combined& result) {
+                                       Combined result) {
+  plan::Sink::join(args, head, result);
   const float inverse = reciprocal_fast(maximum(result.sum, 0x1p-126f));
   char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride + head * args.output_head_stride;
   using Output = Pair<plan::Output>;

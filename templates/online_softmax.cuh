@@ -25,10 +25,11 @@ class OnlineSoftmax {
   /// Factors up to 2^kFactorBits leave products of fp16 weights below 2^15.
   static constexpr float kFactorBits = 3.f;
 
-  __device__ __forceinline__ OnlineSoftmax() {
+  /// `reference`: below every score.
+  __device__ __forceinline__ explicit OnlineSoftmax(float reference = negative_infinity()) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
-      reference_[tile][0] = reference_[tile][1] = negative_infinity();
+      reference_[tile][0] = reference_[tile][1] = reference;
       sum_[tile][0] = sum_[tile][1] = 0.f;
     }
   }

@@ -7,34 +7,49 @@
 
 namespace cubit::ops::gqa_decode {
 
+std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens) {
+  if (window == 0) return length;
+  return std::min(length, std::min(length, window) + std::min(length, kept_tokens));
+}
+
+/// Those that are not seen have weight zero, and their rows are not looked at.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
-                             const HeadRows& values, int length, double softmax_scale) {
+                             const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules) {
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
   const int channels = descriptor.head_dim;
   const auto load = [&](const HeadRows& rows, int token, double* dst) {
     kv_cache::dequantise_row(format, rows.row(token), dst, rows.scales(token));
   };
   std::vector<double> row(channels);
-  std::vector<double> weights(length);
-  double peak = -std::numeric_limits<double>::infinity();
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  std::vector<double> weights(length, kNone);
+  const int query_position = length - 1;
+  const auto is_seen = [&](int token) {
+    return rules.window == 0 || token > query_position - rules.window || token < rules.kept_tokens;
+  };
+  double peak = rules.sink;
   for (int token = 0; token < length; ++token) {
+    if (!is_seen(token)) continue;
     load(keys, token, row.data());
     double score = 0;
     for (int channel = 0; channel < channels; ++channel) score += query[channel] * row[channel];
-    weights[token] = score * softmax_scale;
+    score *= softmax_scale;
+    if (rules.soft_cap > 0) score = rules.soft_cap * std::tanh(score / rules.soft_cap);
+    weights[token] = score + rules.alibi_slope * (token - query_position);
     peak = std::max(peak, weights[token]);
   }
-  double sum = 0;
+  double sum = rules.sink == kNone ? 0 : std::exp(rules.sink - peak);
   for (double& weight : weights) sum += weight = std::exp(weight - peak);
   ReferenceHead result{std::vector<double>(channels), std::vector<double>(channels), peak + std::log(sum)};
   for (int token = 0; token < length; ++token) {
+    if (!is_seen(token)) continue;
     load(values, token, row.data());
     for (int channel = 0; channel < channels; ++channel) {
       result.output[channel] += weights[token] / sum * row[channel];
       result.contributions[channel] += weights[token] / sum * std::fabs(row[channel]);
     }
   }
-  if (length == 0) result.lse = -std::numeric_limits<double>::infinity();
+  if (peak == kNone) result.lse = kNone;
   return result;
 }
 

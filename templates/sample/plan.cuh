@@ -4,6 +4,9 @@
 #include "kv_int4_rows.cuh"
 #include "kv_contiguous.cuh"
 #include "types.cuh"
+#include "score_steps.cuh"
+#include "tokens_all.cuh"
+#include "sink_none.cuh"
 
 namespace plan {
 
@@ -28,5 +31,8 @@ using Output = cubit::Bfloat16;
 using Cache = cubit::ContiguousCache;
 constexpr int kGroups = 4;
 using Format = cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, kv_stage>;
+using Score = cubit::ScoreSteps<>;
+using Tokens = cubit::AllTokens;
+using Sink = cubit::NoSink;
 
 }  // namespace plan

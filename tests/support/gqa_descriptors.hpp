@@ -84,6 +84,9 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     descriptor.output = elements[c[4]];
     descriptor.alignment = alignments[c[5]];
     descriptor.cache = c[6] == 0 ? KvAddressing::contiguous : KvAddressing::paged;
+    // What scores go through: nothing; a window with sinks; all there is but a user's own.
+    descriptor.window = descriptor.sinks = c[7] > 0;
+    descriptor.soft_cap = descriptor.alibi = c[7] > 1;
     return descriptor;
   };
   const auto legal = [&](const Combination& c) {
@@ -92,7 +95,7 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     return !dense_only || descriptor.row_bytes() % descriptor.alignment == 0;
   };
   std::vector<GqaDecode> descriptors;
-  for (const Combination& c : pairwise_cover({5, 10, 11, 2, 2, 3, 2}, legal)) descriptors.push_back(make(c));
+  for (const Combination& c : pairwise_cover({5, 10, 11, 2, 2, 3, 2, 3}, legal)) descriptors.push_back(make(c));
   return descriptors;
 }
 

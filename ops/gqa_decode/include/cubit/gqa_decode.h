@@ -5,6 +5,14 @@
  *
  * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity. What the numbers in the cache mean is the
  * descriptor's business: see <cubit/gqa_decode.hpp>.
+ *
+ * A descriptor may ask for more, which combines in this order:
+ *   s = softmax_scale * query . key
+ *   soft_cap=true    s = soft_cap * tanh(s / soft_cap)
+ *   alibi=true       s = s + alibi_slopes[h] * (t - p), p = lengths[b] - 1 the query's position
+ *   score=name@hash  s = modify_score(s, {b, h, p, t}, score_parameters), a user's own device code: see cubit_add_score
+ *   window=true      t is seen if t > p - window or t < kept_tokens; nothing else is read
+ *   sinks=true       the denominator is exp(sinks[h]) more, as if of a token whose value is zero, and lse has it
  */
 #ifndef CUBIT_GQA_DECODE_H
 #define CUBIT_GQA_DECODE_H
@@ -51,6 +59,14 @@ typedef struct cubit_gqa_decode_arguments {
   cubit_kv_scales
       scales; /* of int8_split, fp8_e4m3 and fp8_e5m2 caches: see <cubit/kv_cache.h>; only read. A scale that is
                            * an infinity or NaN, and such a byte, gives anything */
+  /* Each is 0 or NULL where the descriptor does not ask for it. */
+  const float* alibi_slopes;    /* alibi=true: [kv_heads * heads_per_kv], dense, finite */
+  const float* sinks;           /* sinks=true: [kv_heads * heads_per_kv], dense, finite or minus infinity */
+  const void* score_parameters; /* score=…: what modify_score is given; may be NULL */
+  float soft_cap;               /* soft_cap=true: 1e-30 to 1e30 */
+  int32_t window;               /* window=true: tokens that a query sees, itself the last of them; at least 1. Grid and
+                                 * workspace depend on it */
+  int32_t kept_tokens;          /* window=true: a sequence's first tokens, which every query sees as well; 0 or more */
 } cubit_gqa_decode_arguments;
 
 #ifdef __cplusplus

@@ -29,7 +29,12 @@ struct GqaDecode {
   Element query = Element::bf16;
   Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
   KvAddressing cache = KvAddressing::contiguous;
-  int alignment = 16;  ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
+  bool soft_cap = false;   ///< scores s become cap * tanh(s / cap); the cap is a launch argument, as all numbers below
+  bool alibi = false;      ///< scores get the head's slope * (position - query position)
+  std::string score = {};  ///< "name@hash" of a user's score modification, as add_score gives it; empty: none
+  bool window = false;     ///< a query sees the last few tokens, and those that are kept
+  bool sinks = false;      ///< a number per head joins the softmax's denominator
+  int alignment = 16;      ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
   Family family = Family::automatic;
 
   auto operator<=>(const GqaDecode&) const = default;
@@ -53,6 +58,11 @@ struct GqaDecode {
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
     if (cache != standard.cache) add("cache", "paged");
+    if (soft_cap) add("soft_cap", "true");
+    if (alibi) add("alibi", "true");
+    if (!score.empty()) add("score", score);
+    if (window) add("window", "true");
+    if (sinks) add("sinks", "true");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
     if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
     return "gqa_decode" + fields;
