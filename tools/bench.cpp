@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 
+#include "tools/arguments.hpp"
 #include "tools/bench_table.hpp"
 #include "tools/benchmark.hpp"
 #include "tools/error.hpp"
@@ -169,8 +170,13 @@ void add_bench(CLI::App& app, Context& context) {
   command->add_option("--only", options->only, "Of the operator's table, the cases whose text contains this");
   command->add_flag("--dry-run", options->dry_run, "List the operator's table and time nothing");
   command->footer(kExamples);
-  command->final_callback(
-      [options, &context] { context.action = [options, &context] { return bench(*options, context); }; });
+  command->final_callback([options, &context] {
+    context.action = [options, &context] {
+      require_descriptor_length(options->problem.descriptor, "");
+      options->problem.descriptor = context.resolved(options->problem.descriptor);
+      return bench(*options, context);
+    };
+  });
 }
 
 }  // namespace cubit::tools
