@@ -32,9 +32,16 @@ Json operator_json(const ops::Operator& op) {
   }
   Json bench = Json::array();
   for (const ops::BenchCase& one : op.bench_cases()) bench.push_back(bench_case_json(one));
-  return {{"name", op.name()},           {"summary", op.summary()},
-          {"fields", std::move(fields)}, {"tensors", op.tensors_help()},
-          {"random", op.random_help()},  {"bench", std::move(bench)}};
+  Json decompositions = Json::array();
+  for (const ops::Decomposition& one : op.decompositions())
+    decompositions.push_back({{"name", one.name}, {"numbers", one.numbers}});
+  return {{"name", op.name()},
+          {"summary", op.summary()},
+          {"fields", std::move(fields)},
+          {"tensors", op.tensors_help()},
+          {"random", op.random_help()},
+          {"bench", std::move(bench)},
+          {"decompositions", std::move(decompositions)}};
 }
 
 Json architecture_json(const codegen::Architecture& row) {

@@ -74,6 +74,7 @@ constexpr std::string_view kM16N8K16 = "Matrix Fragments for mma.m16n8k16 with f
 constexpr std::string_view kM16N8K16Int = "Matrix Fragments for mma.m16n8k16 with integer type";
 constexpr std::string_view kM16N8K32 = "Matrix Fragments for mma.m16n8k32";
 constexpr std::string_view kM16N8K64 = "Matrix Fragments for mma.m16n8k64";
+constexpr std::string_view kWgmma = "Register Fragments for wgmma.mma_async.m64nNk16";
 constexpr std::string_view kLdmatrix = "Warp-level matrix load instruction: ldmatrix";
 constexpr std::string_view kStmatrix = "Warp-level matrix store instruction: stmatrix";
 constexpr std::string_view kMovmatrix = "Warp-level matrix transpose instruction: movmatrix";
@@ -133,6 +134,10 @@ constexpr std::array kMaps = {
     map("mma.m16n8k64 B, 4-bit", kM16N8K64, 64, 8, 4, kB8K64, kColumnLanes8),
     map("mma.m16n8k64 C, 32-bit", kM16N8K64, 16, 8, 32, kA2Rows16, kRowLanes2),
 
+    // One warp's part: 16 of the 64 rows, eight of the N columns. See warpgroup_accumulator().
+    map("wgmma.m64k16 A, 16-bit", kWgmma, 16, 16, 16, kA2Rows16K16, kRowLanes2),
+    map("wgmma.m64n8 D, 32-bit", kWgmma, 16, 8, 32, kA2Rows16, kRowLanes2),
+
     // row: the lane whose address names the 16-byte row in shared memory; column: the 16-bit element within that row.
     map("ldmatrix.x1", kLdmatrix, 8, 8, 16, kRow2, kRowLanes2),
     map("ldmatrix.x2", kLdmatrix, 16, 8, 16, kStack2, kRowLanes2),
@@ -171,6 +176,14 @@ Element FragmentMap::at(int lane, int value) const {
 }
 
 std::span<const FragmentMap> fragment_maps() { return kMaps; }
+
+Element warpgroup_accumulator(int thread, int value) {
+  const FragmentMap& part = find_fragment("wgmma.m64n8 D, 32-bit");
+  Element at = part.at(thread % 32, value % part.value_count);
+  at.row += thread / 32 * part.rows;
+  at.column += value / part.value_count * part.columns;
+  return at;
+}
 
 const FragmentMap& find_fragment(std::string_view name) {
   const auto found = std::find_if(kMaps.begin(), kMaps.end(), [&](const FragmentMap& map) { return map.name == name; });

@@ -32,10 +32,13 @@ struct FragmentMap {
 };
 
 /// All tables: mma.sync A, B, C for every shape in the architecture tables, ldmatrix and stmatrix (plain, transposed),
-/// movmatrix source and destination.
+/// movmatrix source and destination, a warp's parts of wgmma's A and D.
 std::span<const FragmentMap> fragment_maps();
 
 /// By name; throws Failure(internal) if there is none.
 const FragmentMap& find_fragment(std::string_view name);
+
+/// Where in the 64 × N of wgmma.mma_async's D thread 0 … 127 of the warpgroup holds register 0 … N/2 - 1.
+Element warpgroup_accumulator(int thread, int value);
 
 }  // namespace cubit::codegen

@@ -153,6 +153,12 @@ struct BenchCase {
   double target_share = 0;         ///< of the read floor in the same run, at least; 0: not said
 };
 
+/// A way to share a launch's work among blocks, which a launch can be asked for.
+struct Decomposition {
+  std::string name;  ///< "split_k"
+  Numbers numbers;   ///< launch arguments that ask for it
+};
+
 class Operator {
  public:
   virtual ~Operator() = default;
@@ -163,6 +169,8 @@ class Operator {
   virtual std::string random_help() const = 0;   ///< what `random` accepts
   /// What `cubit bench` measures where it is given the operator alone. A descriptor may be one of a later version.
   virtual std::vector<BenchCase> bench_cases() const { return {}; }
+  /// What `cubit bench --decomposition all` compares; the first is what the others are compared with.
+  virtual std::vector<Decomposition> decompositions() const { return {}; }
 
   /// `text` is the whole descriptor, "name:field=value,…"; all throw Failure(invalid_argument) or (unsupported).
   virtual std::string canonical(std::string_view text) const = 0;

@@ -7,17 +7,19 @@
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
+#include "ops/merge/merge.hpp"
 #include "ops/operator.hpp"
 #include "ops/stream_copy/stream_copy.hpp"
 #include "ops/stream_read/stream_read.hpp"
+#include "ops/w4_quantize/w4_quantize.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
-  static const std::array<const Operator*, 6> table = {&gqa_decode_operator(),  &kv_append_operator(),
-                                                       &kv_gather_operator(),   &stream_copy_operator(),
-                                                       &stream_read_operator(), &w4a16_gemm_operator()};
+  static const std::array<const Operator*, 8> table = {
+      &gqa_decode_operator(),  &kv_append_operator(),   &kv_gather_operator(),   &merge_operator(),
+      &stream_copy_operator(), &stream_read_operator(), &w4_quantize_operator(), &w4a16_gemm_operator()};
   return table;
 }
 

@@ -73,6 +73,19 @@ __device__ __forceinline__ void wait_barrier(uint32 barrier, uint32 parity) {
       : "memory");
 }
 
+/// A place in a ring of barriers, and how often it has gone round.
+template <int kCount>
+struct Place {
+  int index = 0;
+  uint32 parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++index < kCount) return;
+    index = 0;
+    parity ^= 1;
+  }
+};
+
 /// A tensor map as the driver has encoded it: see runtime/tensor_map.hpp.
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
@@ -90,6 +103,15 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2, %3, %4, %5}], "
       "[%6];" ::"r"(dst),
       "l"(&map), "r"(y), "r"(z), "r"(u), "r"(v), "r"(barrier)
+      : "memory");
+}
+
+/// The same of a tensor of two dimensions, from element x of the first and y of the second.
+__device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int x, int y, uint32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          dst),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
 

@@ -103,6 +103,21 @@ __device__ __forceinline__ void store_shared_word(uint32 address, uint32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
 
+/// kWords (1, 2 or 4) words, aligned to their size.
+template <int kWords>
+__device__ __forceinline__ void store_shared(uint32 address, const uint32 (&words)[kWords]) {
+  static_assert(kWords == 1 || kWords == 2 || kWords == 4);
+  if constexpr (kWords == 1) {
+    store_shared_word(address, words[0]);
+  } else if constexpr (kWords == 2) {
+    asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(address), "r"(words[0]), "r"(words[1]) : "memory");
+  } else {
+    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                 "r"(words[3])
+                 : "memory");
+  }
+}
+
 /// One instruction for certain: the compiler may split a float4 that is stored through a pointer.
 __device__ __forceinline__ void store_shared(uint32 address, float4 value) {
   asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(address), "f"(value.x), "f"(value.y), "f"(value.z),

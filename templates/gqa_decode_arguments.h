@@ -7,14 +7,15 @@
 namespace cubit {
 
 struct GqaDecodeArguments {
-  const void* query;   // [batch, kv_heads * heads_per_kv, head_dim]
-  const void* key;     // [batch, tokens, kv_heads, row], or pages
-  const void* value;   // as key
+  const void* query;  // [batch, query tokens, kv_heads * heads_per_kv, head_dim], with one token without that dimension
+  const void* key;    // [batch, tokens, kv_heads, row], or pages
+  const void* value;  // as key
   const int* lengths;  // [batch], or null: every sequence has max_length tokens
   void* output;        // as query
-  float* lse;          // [batch, kv_heads * heads_per_kv] natural log-sum-exp, or null
+  float* lse;          // [batch, query tokens, kv_heads * heads_per_kv] natural log-sum-exp, or null
 
-  // Workspace. A head group is the heads of one KV head that a block takes, a span the KV heads: one in family sm80.
+  // Workspace. A head group is the heads of one KV head that a block takes, those of every query token counted, a span the
+  // KV heads: one in family sm80.
   // Family sm80, where splits > 1: a counter per (sequence, KV head, head group), and a slot for each of its splits.
   // Family sm90: three counters and four slots per block, see partials_of.
   unsigned* counters;    // zero between launches
@@ -55,6 +56,11 @@ struct GqaDecodeArguments {
   const int* page_table;        // [batch, pages of a sequence]
   long long page_table_stride;  // from sequence to sequence, in numbers
   DivideBy page_size;
+  // Of several query tokens per sequence: see query_tokens.cuh.
+  long long query_token_stride;
+  long long output_token_stride;
+  const int* mask;        // [batch, query tokens] bits, of a tree
+  long long mask_stride;  // from sequence to sequence, in numbers
   // Of roles that the descriptor asks for, else not read.
   const float* alibi_slopes;  // [query heads]
   const float* sinks;         // [query heads]

@@ -6,11 +6,13 @@
 //
 // Roles that the plan chooses, each a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
+//   plan::Queries query tokens: what a head is and which positions it sees, see query_tokens.cuh. Here the heads of every
+//                 query token count as heads of their own
 //   plan::Format  number format (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh); all functions are called by whole warps:
 //     kHeadTiles                    tiles of 8 heads
 //     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with, and
 //                                   where one of them goes in a stage's row
-//     RawQuery, fetch_query(raw, first head, heads, stride)   loads of a block's heads
+//     RawQuery, fetch_query(raw, rows, heads)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
 //     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
 //     TileScales, look_up_scales(cache, first, tokens), fetch_scales(scales, cache, page, first, tokens)
@@ -33,6 +35,7 @@
 #include "gqa_decode_lanes.h"
 #include "math.cuh"
 #include "online_softmax.cuh"
+#include "query_tokens.cuh"
 #include "score_steps.cuh"
 #include "split_kv.cuh"
 #include "types.cuh"
@@ -50,33 +53,45 @@ constexpr int kMergePitch = lanes::merge_pitch(plan::kHeadDim);
 
 /// Query heads of a block: fewer in the last head group of a KV head where they do not divide evenly.
 __device__ __forceinline__ int heads_in(int head_group) {
-  if constexpr (plan::kHeadsPerKv % plan::kHeadsPerBlock == 0) {
+  constexpr int kColumns = plan::Queries::kColumns;
+  if constexpr (kColumns % plan::kHeadsPerBlock == 0) {
     return plan::kHeadsPerBlock;
   } else {
-    return min(plan::kHeadsPerBlock, plan::kHeadsPerKv - head_group * plan::kHeadsPerBlock);
+    return min(plan::kHeadsPerBlock, kColumns - head_group * plan::kHeadsPerBlock);
   }
 }
 
-/// The first of them, among all query heads.
-__device__ __forceinline__ int first_head(int kv_head, int head_group) {
-  return kv_head * plan::kHeadsPerKv + head_group * plan::kHeadsPerBlock;
-}
+/// The first of them, among those of its KV head.
+__device__ __forceinline__ int first_column(int head_group) { return head_group * plan::kHeadsPerBlock; }
 
-/// Position in a sequence of the query token that a column of the scores belongs to.
-__device__ __forceinline__ int query_position(int length, [[maybe_unused]] int column) { return length - 1; }
+/// Columns of a block: `count` from `first` on, of a KV head. Those beyond the last are as the last one, and are not stored.
+struct BlockColumns {
+  int kv_head;
+  int first;
+  int count;
+
+  __device__ __forceinline__ int clamped(int column) const { return first + min(column, count - 1); }
+  __device__ __forceinline__ int head(int column) const {
+    return plan::Queries::place_of(kv_head, clamped(column)).head;
+  }
+  __device__ __forceinline__ int query_position(int length, int column) const {
+    return plan::Queries::query_position(length, clamped(column));
+  }
+};
 
 /// The reference that a softmax begins with: a column whose tokens are all masked keeps it, and from minus infinity its scores
 /// could not be subtracted.
 __device__ __forceinline__ float first_reference() {
   constexpr float kBelowEveryScore = -3e38f;
-  return plan::Tokens::kIsWindow || plan::Score::kMayMask ? kBelowEveryScore : negative_infinity();
+  return plan::Tokens::kIsWindow || plan::Score::kMayMask ? kBelowEveryScore : plan::Queries::first_reference();
 }
 
-/// The plan's steps for the scores of one sequence and the heads of a block.
+/// The plan's steps for the scores of one sequence and the columns of a block.
 class BlockScores {
  public:
-  __device__ __forceinline__ BlockScores(const GqaDecodeArguments& args, int batch, const BlockHeads& heads, int length)
-      : steps_(args, batch, heads), batch_(batch), heads_(heads), length_(length) {}
+  __device__ __forceinline__ BlockScores(const GqaDecodeArguments& args, int batch, const BlockColumns& columns,
+                                         int length)
+      : steps_(args, columns), batch_(batch), columns_(columns), length_(length) {}
 
   /// Scores of 16 tokens from `first` on.
   __device__ __forceinline__ void modify(float (&scores)[Format::kHeadTiles][4], int first) const {
@@ -86,45 +101,51 @@ class BlockScores {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int column = lanes::accumulator_head(lane, tile, i);
-        const ScorePlace place{batch_, heads_.head(column), query_position(length_, column),
+        const ScorePlace place{batch_, columns_.head(column), columns_.query_position(length_, column),
                                first + lane / 4 + i / 2 * 8};
         scores[tile][i] = steps_.apply(scores[tile][i], tile, i & 1, place);
       }
     }
   }
 
+  __device__ __forceinline__ int query_position(int column) const { return columns_.query_position(length_, column); }
+
  private:
   plan::Score steps_;
   int batch_;
-  BlockHeads heads_;
+  BlockColumns columns_;
   int length_;
 };
 
-/// Scores of tokens that a query does not see become minus infinity.
+/// Scores of positions that a head does not see become minus infinity.
 __device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first,
-                                            const plan::Tokens& tokens) {
-  const int lane = lane_index();
+                                            const plan::Queries& queries, const plan::Tokens& tokens,
+                                            const BlockScores& steps) {
+  const int row = lane_index() / 4;
 #pragma unroll
   for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
+    const auto even = queries.sight(lanes::accumulator_head(lane_index(), tile, 0));
+    const auto odd = queries.sight(lanes::accumulator_head(lane_index(), tile, 1));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int query = query_position(tokens.length(), lanes::accumulator_head(lane, tile, i));
-      if (tokens.hides(first + lane / 4 + i / 2 * 8, query)) scores[tile][i] = negative_infinity();
+      const int position = first + row + i / 2 * 8;
+      const int query = steps.query_position(lanes::accumulator_head(lane_index(), tile, i));
+      const bool sees = (i % 2 == 0 ? even : odd).sees(position) && !tokens.hides(position, query);
+      if (!sees) scores[tile][i] = negative_infinity();
     }
   }
 }
 
 __device__ __forceinline__ void fetch_block_query(Format::RawQuery& raw, const GqaDecodeArguments& args, int batch,
                                                   int kv_head, int head_group) {
-  const char* heads = static_cast<const char*>(args.query) + batch * args.query_batch_stride +
-                      first_head(kv_head, head_group) * args.query_head_stride;
-  Format::fetch_query(raw, heads, heads_in(head_group), args.query_head_stride);
+  Format::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group)), heads_in(head_group));
 }
 
-/// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those that are not
-/// seen are masked. `tile_scales`: where a stage is one tile.
-__device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first, const plan::Tokens& tokens,
-                                       Softmax& softmax, Format::Accumulator& output, const BlockScores& steps,
+/// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those that `queries` do
+/// not see or `tokens` hide are masked. `tile_scales`: where a stage is one tile.
+__device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first,
+                                       const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
+                                       Format::Accumulator& output, const BlockScores& steps,
                                        const Format::TileScales& tile_scales = {}) {
   constexpr int kSteps = plan::kTilesPerStage;
   float scores[kSteps][Format::kHeadTiles][4];
@@ -134,9 +155,10 @@ __device__ __forceinline__ void attend(const Format::Query& query, uint32 stage,
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], first + step * kTileTokens);
   }
-  if (tokens.hides_any(first, kStageTokens)) {
+  if (first + kStageTokens > queries.seen_by_all() || tokens.hides_any(first, kStageTokens)) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) mask_scores(scores[step], first + step * kTileTokens, tokens);
+    for (int step = 0; step < kSteps; ++step)
+      mask_scores(scores[step], first + step * kTileTokens, queries, tokens, steps);
   }
   // Only one tile's scales are kept in registers; the others are loaded again when they are used.
   Format::ValueScales scales;
@@ -185,19 +207,21 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
   }
 }
 
-/// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A
-/// sequence without tokens has sum 0: its output is zero and its log-sum-exp minus infinity.
-__device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, int head, int channel,
+/// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A head
+/// that sees nothing has sum 0: its output is zero and its log-sum-exp minus infinity.
+__device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, QueryPlace query, int channel,
                                        Combined result) {
-  plan::Sink::join(args, head, result);
+  plan::Sink::join(args, query.head, result);
   const float inverse = reciprocal_fast(maximum(result.sum, 0x1p-126f));
-  char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride + head * args.output_head_stride;
+  char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride +
+              query.head * args.output_head_stride + query.token * args.output_token_stride;
   using Output = Pair<plan::Output>;
   store_global<plan::kAlignment>(row + 2 * channel, Output::pack(result.output.x * inverse, result.output.y * inverse),
                                  Output::pack(result.output.z * inverse, result.output.w * inverse));
   if (channel == 0 && args.lse != nullptr) {
     const int heads = args.kv_heads * plan::kHeadsPerKv;
-    args.lse[static_cast<int64>(batch) * heads + head] = (result.reference + log2_fast(result.sum)) * kLn2;
+    const int64 token = static_cast<int64>(batch) * plan::Queries::kTokens + query.token;
+    args.lse[token * heads + query.head] = (result.reference + log2_fast(result.sum)) * kLn2;
   }
 }
 
@@ -281,7 +305,8 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Part
       const Combined combined = combine<8>(parts, row, quad);
       if (merges_left == 0) {
         const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
-        finish(args, heads.batch, first_head(kv_head, heads.head_group) + head, 4 * quad, combined);
+        const QueryPlace query = plan::Queries::place_of(kv_head, first_column(heads.head_group) + head);
+        finish(args, heads.batch, query, 4 * quad, combined);
         continue;
       }
       const int64 slot = static_cast<int64>(own) * heads.rows();

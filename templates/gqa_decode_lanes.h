@@ -24,8 +24,8 @@ struct Place {
 /// Not so for narrow copies of rows with a header, whose number of pieces is no power of two: there first come the words,
 /// a power of two per row, then the headers. Then a copy's rows are the lane's row plus a constant, and nothing has to be
 /// divided by 17. Rows of words that are copied together are 4, 2, 1 apart (the lane's bits reversed): at a pitch of 80
-/// or 48 bytes they fall into different banks. Of words that are three times a power of two (head_dim 96 and 192) the
-/// last third of every row comes after the others.
+/// or 48 bytes they fall into different banks. Of words that are a sum of two powers of two (head_dim 96, 160 and 192) the last,
+/// as many as the smaller one, come after the others of every row.
 CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes) {
   const int pieces = row_bytes / copy_bytes;
   if (header_bytes == 0 || copy_bytes == 16) {
@@ -37,7 +37,8 @@ CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes,
     const int first = (i - words) * (kWarpSize / header);
     return {first + lane / header, lane % header * copy_bytes};
   }
-  const int most = words % 3 == 0 ? words / 3 * 2 : words;
+  int most = 1;
+  while (2 * most <= words) most *= 2;
   if (i < most) {
     const int steps = most / 4;  // copies of 8 rows
     const int at = lane / most;
@@ -68,6 +69,9 @@ CUBIT_LANES Place rows16_values(int lane, int step) {
 CUBIT_LANES Place byte_words(int lane, int pair, int first_row) {
   return {first_row + lane % 16, 32 * pair + 16 * (lane / 16)};
 }
+
+/// ldmatrix.x2 of bytes: rows 0-7 and 8-15 of 16 channels without a next; lanes from 16 on repeat the addresses.
+CUBIT_LANES Place byte_last_words(int lane, int step, int first_row) { return {first_row + lane % 16, 16 * step}; }
 
 /// ldmatrix.x4 of packed words: rows 0-7 and 8-15 of matrix `matrix`, then of the next.
 CUBIT_LANES Place int4_words(int lane, int matrix, int words_start, int first_row) {

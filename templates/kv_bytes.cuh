@@ -72,7 +72,7 @@ struct RowsOfBytes {
   static constexpr bool kScalesRows = kGroups > 0;
   static constexpr int kRowScales = kScalesRows ? kGroups : 1;
   static constexpr int kGroupSteps = kSteps / kRowScales;
-  static_assert(kHeadDim % 32 == 0 && kSteps % kRowScales == 0);
+  static_assert(kHeadDim % 16 == 0 && kSteps % kRowScales == 0);
   using Scales = Scale<StoredScale>;
 
   struct Query {
@@ -138,14 +138,15 @@ struct RowsOfBytes {
     uint32 words[kHeadTiles][kSteps][2];
   };
 
-  /// `src`: the first of the block's `heads` heads, at most kHeads.
-  static __device__ __forceinline__ void fetch_query(RawQuery& raw, const char* src, int heads, int64 head_stride) {
+  /// `rows`: of the block's `heads` heads, at most kHeads.
+  template <class Rows>
+  static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       // Beyond the last head: the last one again, whose results are not stored.
       const int head = min(8 * tile + lane / 4, heads - 1);
-      const char* const row = src + head * head_stride + 8 * (lane % 4);
+      const char* const row = settled(rows.row(head) + 8 * (lane % 4));
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) load_global<2, kAlignment>(raw.words[tile][step], row + 32 * step);
     }
@@ -182,11 +183,20 @@ struct RowsOfBytes {
 #pragma unroll
     for (int first = 0; first < kSteps; first += 2) {
       uint32 words[4];  // rows 0-7 and 8-15 of a step, then of the next
-      const uint32 row = stage + address(lanes::byte_words(lane_index(), first / 2, 0));
-      load_matrices(words, row);  // access: ldmatrix.x4 of keys
+      if (first + 1 < kSteps) {
+        const uint32 row = stage + address(lanes::byte_words(lane_index(), first / 2, 0));
+        load_matrices(words, row);  // access: ldmatrix.x4 of keys
+      } else {
+        uint32 last[2];
+        const uint32 row = stage + address(lanes::byte_last_words(lane_index(), first, 0));
+        load_matrices(last, row);  // access: ldmatrix.x2 of the last keys
+        words[0] = last[0];
+        words[1] = last[1];
+      }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int step = first + i;
+        if (step >= kSteps) break;
         const uint32 low = Operand::prepared(words[2 * i]);
         const uint32 high = Operand::prepared(words[2 * i + 1]);
         const uint32 a[4] = {Operand::template halves<0, 1>(low), Operand::template halves<0, 1>(high),
@@ -235,11 +245,20 @@ struct RowsOfBytes {
 #pragma unroll
     for (int first = 0; first < kSteps; first += 2) {
       uint32 words[4];  // tokens 0-7 and 8-15 of a step, then of the next
-      const uint32 row = stage + address(lanes::byte_words(lane_index(), first / 2, kTileRows));
-      load_matrices_transposed(words, row);  // access: ldmatrix.x4.trans of values
+      if (first + 1 < kSteps) {
+        const uint32 row = stage + address(lanes::byte_words(lane_index(), first / 2, kTileRows));
+        load_matrices_transposed(words, row);  // access: ldmatrix.x4.trans of values
+      } else {
+        uint32 last[2];
+        const uint32 row = stage + address(lanes::byte_last_words(lane_index(), first, kTileRows));
+        load_matrices_transposed(last, row);  // access: ldmatrix.x2.trans of the last values
+        words[0] = last[0];
+        words[1] = last[1];
+      }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int step = first + i;
+        if (step >= kSteps) break;
         if constexpr (kScalesRows) {
           if (step % kGroupSteps == 0) scale_weights(b, weights, scales, step / kGroupSteps);
         }

@@ -37,8 +37,8 @@ struct Int4Rows : WithoutScales {
   /// halves; where that is odd, groups meet inside a matrix.
   static constexpr int kHalvesPerGroup = kGroupChannels / 16;
   static constexpr bool kGroupsShareMatrices = kHalvesPerGroup % 2 == 1;
-  static_assert(kHalvesPerGroup % 2 == 0 || kHalvesPerGroup <= 3);  // as many matrices for every group
-  static constexpr int kMatricesPerGroup = (kHalvesPerGroup + 1) / 2;
+  static constexpr int kMatricesPerGroup =
+      (kHalvesPerGroup + 1) / 2;  // for every group: of odd ones each second ends inside
   static constexpr int kHeaderBytes = 4 * kGroups;
   static constexpr int kHeaderChunks = (kHeaderBytes + 15) / 16;
   static constexpr int kWordsStart = 16 * kHeaderChunks;
@@ -94,13 +94,14 @@ struct Int4Rows : WithoutScales {
     uint32 words[kHeadTiles][kMatrices][4];
   };
 
-  static __device__ __forceinline__ void fetch_query(RawQuery& raw, const char* src, int heads, int64 head_stride) {
+  template <class Rows>
+  static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       // Beyond the last head: the last one again, whose results are not stored.
       const int head = min(8 * tile + lane / 4, heads - 1);
-      const char* const row = src + head * head_stride + 16 * (lane % 4);
+      const char* const row = settled(rows.row(head) + 16 * (lane % 4));
 #pragma unroll
       for (int matrix = 0; matrix < kMatrices; ++matrix) {
         load_global<4, kAlignment>(raw.words[tile][matrix], row + 64 * matrix);

@@ -52,13 +52,14 @@ struct Rows16 : WithoutScales {
     uint32 words[kHeadTiles][kSteps][2];
   };
 
-  /// `src`: the first of the block's `heads` heads, at most kHeads.
-  static __device__ __forceinline__ void fetch_query(RawQuery& raw, const char* src, int heads, int64 head_stride) {
+  /// `rows`: of the block's `heads` heads, at most kHeads.
+  template <class Rows>
+  static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       const int head = 8 * tile + lane / 4;
-      const char* row = src + head * head_stride + 4 * (lane % 4);
+      const char* const row = settled(rows.row(head) + 4 * (lane % 4));
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
 #pragma unroll

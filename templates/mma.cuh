@@ -11,10 +11,22 @@
 
 namespace cubit {
 
-/// c += a · b, m16n8k16, fp32 accumulation. T is Half or Bfloat16.
+/// c += a · b, m16n8k8 of fp16: half of an m16n8k16 along k.
+__device__ __forceinline__ void mma_m16n8k8(float (&c)[4], uint32 a0, uint32 a1, uint32 b0) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(b0));
+}
+
+/// c += a · b, m16n8k16, fp32 accumulation. T is Half or, from sm_80 on, Bfloat16. sm_75 makes two products of it.
 template <class T>
 __device__ __forceinline__ void mma_m16n8k16(float (&c)[4], uint32 a0, uint32 a1, uint32 a2, uint32 a3, uint32 b0,
                                              uint32 b1) {
+#if __CUDA_ARCH__ < 800
+  static_assert(kSameType<T, Half>, "tensor cores before sm_80 multiply no bf16");
+  mma_m16n8k8(c, a0, a1, b0);
+  mma_m16n8k8(c, a2, a3, b1);
+#else
   if constexpr (kSameType<T, Half>) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -24,6 +36,7 @@ __device__ __forceinline__ void mma_m16n8k16(float (&c)[4], uint32 a0, uint32 a1
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
   }
+#endif
 }
 
 /// Transposes an 8 × 8 matrix of 16-bit values held as one register per lane: (row r, columns 2c, 2c+1) in and out.

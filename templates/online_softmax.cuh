@@ -25,8 +25,8 @@ class OnlineSoftmax {
   /// Factors up to 2^kFactorBits leave products of fp16 weights below 2^15.
   static constexpr float kFactorBits = 3.f;
 
-  /// `reference`: below every score.
-  __device__ __forceinline__ explicit OnlineSoftmax(float reference = negative_infinity()) {
+  /// `reference`: below every score. Minus infinity, unless all scores that a head has in a tile may be that.
+  explicit __device__ __forceinline__ OnlineSoftmax(float reference) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       reference_[tile][0] = reference_[tile][1] = reference;

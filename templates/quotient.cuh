@@ -11,8 +11,10 @@ namespace cubit {
 /// quotient of any x.
 class Reciprocal {
  public:
-  __device__ __forceinline__ explicit Reciprocal(float divisor)
-      : nearest_(1.f / divisor), rest_(__fmul_rn(__fmaf_rn(-divisor, nearest_, 1.f), nearest_)) {}
+  __device__ __forceinline__ explicit Reciprocal(float divisor) : Reciprocal(divisor, 1.f / divisor) {}
+  /// `nearest`: 1 / divisor, which somebody has computed.
+  __device__ __forceinline__ Reciprocal(float divisor, float nearest)
+      : nearest_(nearest), rest_(__fmul_rn(__fmaf_rn(-divisor, nearest_, 1.f), nearest_)) {}
   __device__ __forceinline__ float operator()(float x) const { return __fmaf_rn(x, nearest_, __fmul_rn(x, rest_)); }
 
  private:

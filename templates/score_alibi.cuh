@@ -16,13 +16,14 @@ class Alibi {
   static constexpr bool kRises = true;
   static constexpr bool kMayMask = false;
 
-  __device__ __forceinline__ Alibi(const GqaDecodeArguments& args, int, const BlockHeads& heads) {
+  template <class Columns>
+  __device__ __forceinline__ Alibi(const GqaDecodeArguments& args, const Columns& columns) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
       for (int pair = 0; pair < 2; ++pair) {
         const int column = lanes::accumulator_head(lane_index(), tile, pair);
-        slopes_[tile][pair] = args.alibi_slopes[heads.head(column)] * kLog2e;
+        slopes_[tile][pair] = args.alibi_slopes[columns.head(column)] * kLog2e;
       }
     }
   }

@@ -13,7 +13,8 @@ class SoftCap {
   static constexpr bool kRises = false;
   static constexpr bool kMayMask = false;
 
-  __device__ __forceinline__ SoftCap(const GqaDecodeArguments& args, int, const BlockHeads&)
+  template <class Columns>
+  __device__ __forceinline__ SoftCap(const GqaDecodeArguments& args, const Columns&)
       : cap_(args.soft_cap_log2), inverse_(args.soft_cap_inverse) {}
 
   /// tanh(x) = 1 - 2 / (e^2x + 1), which loses what is small beside 1: there x - x³ / 3, wrong by 2 / 15 x⁴ of it. So a result's

@@ -4,7 +4,7 @@
 // Interface of a step, a role header score_*.cuh:
 //   kRises                        whether later tokens get higher scores, so that they had better come first: see online_softmax.cuh
 //   kMayMask                      whether a score may become minus infinity, so that a head may see no token at all
-//   Step(args, batch, heads)      once per block; `heads` says which query heads the columns of scores are
+//   Step(args, columns)           once per block; columns.head(column): which query head a column of scores is
 //   apply(score, tile, pair, place)   the score of a column in base 2, that is times log2(e); `tile` and `pair` are constants
 #pragma once
 
@@ -21,14 +21,6 @@ struct ScorePlace {
   int position;
 };
 
-/// Query heads of a block: `count` from `first` on. Columns beyond the last have the last one's, and are not stored.
-struct BlockHeads {
-  int first;
-  int count;
-
-  __device__ __forceinline__ int head(int column) const { return first + min(column, count - 1); }
-};
-
 template <class... Steps>
 class ScoreSteps : Steps... {
  public:
@@ -36,9 +28,10 @@ class ScoreSteps : Steps... {
   static constexpr bool kRises = (Steps::kRises || ...);
   static constexpr bool kMayMask = (Steps::kMayMask || ...);
 
-  __device__ __forceinline__ ScoreSteps([[maybe_unused]] const GqaDecodeArguments& args, [[maybe_unused]] int batch,
-                                        [[maybe_unused]] const BlockHeads& heads)
-      : Steps(args, batch, heads)... {}
+  template <class Columns>
+  __device__ __forceinline__ ScoreSteps([[maybe_unused]] const GqaDecodeArguments& args,
+                                        [[maybe_unused]] const Columns& columns)
+      : Steps(args, columns)... {}
 
   __device__ __forceinline__ float apply(float score, [[maybe_unused]] int tile, [[maybe_unused]] int pair,
                                          [[maybe_unused]] const ScorePlace& place) const {

@@ -18,7 +18,8 @@ class UserScore {
   static constexpr bool kRises = false;
   static constexpr bool kMayMask = true;
 
-  __device__ __forceinline__ UserScore(const GqaDecodeArguments& args, int, const BlockHeads&)
+  template <class Columns>
+  __device__ __forceinline__ UserScore(const GqaDecodeArguments& args, const Columns&)
       : parameters_(args.score_parameters) {}
 
   __device__ __forceinline__ float apply(float score, int, int, const ScorePlace& place) const {

@@ -1,10 +1,12 @@
-// Decode attention for grouped queries: one new token per sequence against its KV cache.
-// Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later.
+// Decode attention for grouped queries: one new token per sequence, or the last few, against its KV cache.
+// Families sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of cp.async
+// (tile_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
 //
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
 //   weight = softmax over t of (scale · query[b, h] · key[b, t, h / heads_per_kv])
 //
-// or of what the plan's roles make of scores, tokens and denominator.
+// Of several query tokens each one's heads count as heads of their own, and t is what the token sees: query_tokens.cuh. The plan's
+// roles may make something else of scores, tokens and denominator.
 //
 // One block per (sequence, KV head, split, head group): where registers cannot hold all heads of a KV head, kHeadGroups
 // blocks share them, and each reads the cache. Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each warp
@@ -24,7 +26,7 @@
 // Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …; after the loop the same bytes hold
 // floats [kWarps][kHeadsPerBlock][pitch], stats [kWarps][kHeadsPerBlock][2] and one word for last_block.
 //
-// Who waits for whom: a lane's copies are complete after wait_copies, other lanes' after the __syncwarp that follows;
+// Who waits for whom: a lane's copies are complete after fetcher.land(), other lanes' after the __syncwarp that follows;
 // the same __syncwarp shows that every lane has finished reading the stage that is filled next. Before the merge: one
 // __syncthreads, because warps write where others' stages were. Splits: see split_kv.cuh.
 //
@@ -87,13 +89,14 @@ class Fetcher {
   }
 
   /// Starts the copies of tokens first … first + 15; rows that are not read become zeros.
-  __device__ __forceinline__ void fetch(uint32 stage, int first) const {
+  __device__ __forceinline__ void fetch(uint32 stage, int first) {
+    stage_ = stage;
     if constexpr (Cache::kIsPaged) {
       if (!cache_.has_tiles_in_pages()) return fetch_rows(stage, first);
     }
     const char* const keys = cache_.key(page_, first);
     const char* const values = cache_.value(page_, first);
-    if (tokens_.has_tile(first)) {
+    if (Copies::kHeld == 0 && tokens_.has_tile(first)) {
       int lane = lane_index();
       if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
 #pragma unroll(kUnrolledPieces)
@@ -104,20 +107,49 @@ class Fetcher {
         // A kept slot, and a distance that is a constant.
         const int kept = i % plan::kSlotPeriod;
         const uint32 slot = kKeepSlots ? slots_[kept] + (slot_of(i, 0) - slot_of(kept, 0)) : slot_of(i, lane);
-        copy_async<plan::kCopyBytes>(stage + slot, src);  // access: cp.async of rows
+        copies_.start(stage + slot, src);
       }
       return;
     }
-#pragma unroll 1
-    for (int i = 0; i < kPieces; ++i) {
+    start_checked(stage, [&](int i) {
       const lanes::Place place = place_of(i, lane_index());
       const char* src = (place.row >= kTileTokens ? values : keys) + offset(place, strides());
       const bool valid = tokens_.has(first + place.row % kTileTokens);
-      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane_index()), src, valid);  // access: cp.async of rows
+      return Piece{src, valid};
+    });
+  }
+
+  /// Behind each fetch, and where there is none any more in its stead.
+  __device__ __forceinline__ void close() { copies_.close(); }
+
+  /// This lane's pieces of all tiles but the kStages - 2 fetched last are there.
+  __device__ __forceinline__ void land() {
+    copies_.land([&](int i) { return stage_ + slot_of(i, lane_index()); });
+  }
+  __device__ __forceinline__ void land_all() { copies_.land_all(); }
+
+ private:
+  using Copies = plan::TileCopies;
+
+  struct Piece {
+    const char* src;
+    bool valid;
+  };
+  /// Starts the copy of each source(i): of those that wait in registers, which have no numbers at run time, and of the others.
+  template <class Source>
+  __device__ __forceinline__ void start_checked(uint32 stage, Source&& source) {
+#pragma unroll
+    for (int i = 0; i < Copies::kHeld; ++i) {
+      const Piece piece = source(i);
+      copies_.hold(i, piece.src, piece.valid);
+    }
+#pragma unroll(Copies::kUnrolled)
+    for (int i = Copies::kHeld; i < kPieces; ++i) {
+      const Piece piece = source(i);
+      copies_.start(stage + slot_of(i, lane_index()), piece.src, piece.valid);
     }
   }
 
- private:
   // More would fill registers; where rows are padded and not swizzled, the compiler finds the constants itself.
   static constexpr bool kKeepSlots = plan::kSlotPeriod <= 4;
 
@@ -128,17 +160,16 @@ class Fetcher {
   __device__ __forceinline__ Strides strides() const { return {cache_.key_stride(), cache_.value_stride()}; }
 
   /// Of rows that may lie anywhere.
-  __device__ __forceinline__ void fetch_rows(uint32 stage, int first) const {
+  __device__ __forceinline__ void fetch_rows(uint32 stage, int first) {
     const int own = lane_index();
     const int token = first + own % kTileTokens;
     const char* const row = own < kTileTokens ? cache_.key(page_, token) : cache_.value(page_, token);
-#pragma unroll 1
-    for (int i = 0; i < kPieces; ++i) {
+    start_checked(stage, [&](int i) {
       const lanes::Place place = place_of(i, lane_index());
       const char* const src = from_lane(row, place.row) + place.byte;
       const bool valid = tokens_.has(first + place.row % kTileTokens);
-      copy_async<plan::kCopyBytes>(stage + slot_of(i, lane_index()), src, valid);  // access: cp.async of rows
-    }
+      return Piece{src, valid};
+    });
   }
   static __device__ __forceinline__ const char* from_lane(const char* address, int lane) {
     const uint64 bits = reinterpret_cast<uint64>(address);
@@ -160,15 +191,17 @@ class Fetcher {
 
   Cache cache_;
   plan::Tokens tokens_;
-  int page_ = 0;  // of the next tile, or of the lane's row of it
+  Copies copies_;
+  uint32 stage_ = 0;  // of the tile fetched last
+  int page_ = 0;      // of the next tile, or of the lane's row of it
   int offsets_[plan::kKeepOffsets ? kPieces : 1];
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
 
 /// One warp's part of chunks [share.first, share.last) of what is walked over.
 __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tokens, const plan::Cache& cache,
-                                     const Format::Query& query, uint32 stages, Softmax& softmax,
-                                     Format::Accumulator& output, const BlockScores& steps) {
+                                     const plan::Queries& queries, const Format::Query& query, uint32 stages,
+                                     Softmax& softmax, Format::Accumulator& output, const BlockScores& steps) {
   Fetcher<plan::Cache> fetcher(cache, tokens);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) {
@@ -184,13 +217,13 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
   int page = 0;  // of the lane's row, where the scales are that are loaded next
   int fill = 0;
   int ahead = share.first;
-  static_assert(plan::kStages >= 3, "a tile's page is looked up two tiles ahead");
+  static_assert(plan::kStages >= 3 || __is_empty(Format::TileScales), "pages of scales are looked up two tiles ahead");
   fetcher.look_up(token_of(ahead));
   do {  // at least once, so that nothing needs a value from before the loop
-    wait_copies<plan::kStages - 2>();
+    fetcher.land();
     __syncwarp();
     if (ahead < share.last) fetcher.fetch(stages + fill * kStageBytes, token_of(ahead));
-    commit_copies();
+    fetcher.close();
     if (ahead + 1 < share.last) fetcher.look_up(token_of(ahead + 1));
 
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
@@ -204,10 +237,10 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
     if (chunk >= share.first &&
         first < tokens.length()) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, first, tokens, softmax, output, steps, scales);
+      attend(query, stage, first, queries, tokens, softmax, output, steps, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
-  wait_copies<0>();
+  fetcher.land_all();
 }
 
 }  // namespace cubit
@@ -226,7 +259,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int warp = warp_index();
 
   const int length = length_of(args, batch);
-  const plan::Tokens tokens(args, length, query_position(length, 0));
+  const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));
   const Share share = share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, split);
 
   if (split >= share.active) return;
@@ -239,9 +272,10 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     fetch_block_query(raw, args, batch, kv_head, head_group);
     Format::load_query(query, raw, args.scale_log2 * Format::key_factor(args));
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
-    const BlockScores steps(args, batch, {first_head(kv_head, head_group), heads_in(head_group)}, length);
-    walk(share, tokens, cache, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax,
-         output, steps);
+    const plan::Queries queries = plan::Queries::of_block(args, batch, length, first_column(head_group));
+    const BlockScores steps(args, batch, {kv_head, first_column(head_group), heads_in(head_group)}, length);
+    walk(share, tokens, cache, queries, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes),
+         softmax, output, steps);
   }
   softmax.finish();
   Format::scale_outputs(output, args);

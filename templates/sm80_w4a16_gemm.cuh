@@ -1,4 +1,4 @@
-// Weight-only 4-bit matrix multiplication, on the words of a checkpoint as they are.
+// Weight-only 4-bit and 8-bit matrix multiplication, on the words of a checkpoint as they are.
 // Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later.
 //
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
@@ -13,22 +13,24 @@
 //                   |  last     |   Gated: the second 128 columns are args.n / 2 further on than the first.
 //                   +-----------+
 //
-// A stage is 128 k's. An operand is a nibble less its zero, which is exact; within a group products accumulate in fp32, and at
+// A stage is 128 k's. An operand is a nibble, or a byte, less its zero, which is exact; within a group products accumulate in fp32, and at
 // its end  sum += scale · product.
 //
 // Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is all
 // of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
 //
 // Who waits for whom: a thread's copies are complete after wait_copies, other threads' after the __syncthreads that follows;
-// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: every warp stores
-// its accumulators; of the warps that have the same columns and rows the last at their counter adds all in order of their part,
-// so the result does not depend on who was last, and sets the counter back to zero.
+// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: see
+// w4a16_gemm_block.cuh.
+//
+// Batch invariance: the parts are the same for any number of rows; see parts_in_turn.cuh.
 //
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
 // What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
 //
-// Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh.
+// Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh; plan::Work, see
+// split_k.cuh.
 // Which lane touches which byte: w4a16_gemm_lanes.h, shared with the plan's proofs.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "Matrix fragments for mma.m16n8k16 with floating point type", "atom",
@@ -37,54 +39,23 @@
 
 #include "copies.cuh"
 #include "mma.cuh"
-#include "split_k.cuh"
 #include "types.cuh"
 #include "w4_ordered.cuh"
 #include "w4_values.cuh"
 #include "w4a16_gemm_arguments.h"
+#include "w4a16_gemm_block.cuh"
 #include "w4a16_gemm_lanes.h"
 
 namespace cubit {
 
-using Format = plan::Format;
-using plan::Element;
-
 constexpr int kThreads = plan::kWarps * kWarpSize;
-constexpr int kWarpStrips = gemm_lanes::kStrips / plan::kWarps;  // of columns, per warp
-constexpr int kRowTiles = plan::kTileM / 8;                      // of 8 rows
-constexpr bool kWholeK = plan::kGroup == 0;                      // one group
+constexpr bool kWholeK = plan::kGroup == 0;  // one group
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 // With more rows, the next group's loads beside this one's sums would spill.
 constexpr int kUnrolledGroups = kRowTiles == 1 ? kStageGroups : 1;
-static_assert(kWarpStrips * plan::kWarps == gemm_lanes::kStrips && kRowTiles * 8 == plan::kTileM);
-
-/// Accumulators of 8 rows of a strip, [tile][element of the product's], and all of a warp.
-using RowSums = float[2][4];
-using Sums = RowSums[kWarpStrips][kRowTiles];
-
-constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
-constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
-constexpr int kPartsAtOnce = 8;           // in flight together
-
-/// The column of the weights at a place of the block's 256, or -1 where there is none.
-__device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
-  const int block = column_tile * gemm_lanes::kBlockColumns;
-  if constexpr (plan::Epilogue::kGated) {
-    const int half = args.n / 2;
-    const int column = block / 2 + place % (gemm_lanes::kBlockColumns / 2);
-    return column < half ? column + place / (gemm_lanes::kBlockColumns / 2) * half : -1;
-  } else {
-    return block + place < args.n ? block + place : -1;
-  }
-}
-
-/// The first of the lane's columns in a strip of the block.
-__device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int column_tile, int strip) {
-  return weight_column(args, column_tile, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
-}
 
 /// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
 /// from stage to stage is computed once.
@@ -102,7 +73,7 @@ class Fetcher {
     words_ = static_cast<const char*>(args.qweight) + (first / Format::kWordK + word.row) * Format::row_bytes(args.n) +
              (has_words_ ? Format::word_byte(column) : 0);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kPeriod; ++i) {
       const gemm_lanes::Place at = word_piece(i, thread);
       words_at_[i] = settled(plan::word_stage(at.row, at.byte));
     }
@@ -141,9 +112,11 @@ class Fetcher {
     const char* const scale = static_cast<const char*>(args_.scales) + 2 * at;
     copy_async<16>(row + 16 * lane_index(), scale, valid);  // access: cp.async of scales
     if constexpr (plan::kStoredZeros) {
-      const char* const zero = static_cast<const char*>(args_.qzeros) + at / 2;
-      const uint32 zeros = scales + plan::kZerosAt - plan::kScalesAt + warp * gemm_lanes::kZeroBytes;
-      copy_async<4>(zeros + 4 * lane_index(), zero, valid);  // access: cp.async of zeros
+      constexpr int kCopy = Format::kZeroBytes / kWarpSize;
+      const char* const zero =
+          static_cast<const char*>(args_.qzeros) + at / (gemm_lanes::kBlockColumns / Format::kZeroBytes);
+      const uint32 zeros = scales + plan::kZerosAt - plan::kScalesAt + warp * Format::kZeroBytes;
+      copy_async<kCopy>(zeros + kCopy * lane_index(), zero, valid);  // access: cp.async of zeros
     }
   }
 
@@ -152,7 +125,9 @@ class Fetcher {
   static constexpr int kPieceColumns = gemm_lanes::kBlockColumns / kWordPieces;
   static constexpr int kActivationPieces = gemm_lanes::kActivationBytes / 16;
   static constexpr int kActivationRows = kThreads / kActivationPieces;  // that all threads copy at once
+  static constexpr int kPeriod = Format::kCopyPeriod;
   static constexpr int kUnrolledCopies = 8;
+  static_assert(kUnrolledCopies % kPeriod == 0);
   static_assert(kThreads % kWordPieces == 0 && plan::kTileM % kActivationRows == 0);
 
   static __device__ __forceinline__ constexpr gemm_lanes::Place word_piece(int i, int thread) {
@@ -167,10 +142,10 @@ class Fetcher {
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < Format::kWordRows * kWordPieces / kThreads; ++i) {
       const gemm_lanes::Place at = word_piece(i, 0);
-      const gemm_lanes::Place first = word_piece(i % 2, 0);
+      const gemm_lanes::Place first = word_piece(i % kPeriod, 0);
       const uint32 distance = plan::word_stage(at.row, at.byte) - plan::word_stage(first.row, first.byte);
       const bool valid = has_words_ && (kWholeStages || at.row < rows);
-      const uint32 dst = stage + words_at_[i % 2] + distance;
+      const uint32 dst = stage + words_at_[i % kPeriod] + distance;
       copy_async<plan::kCopyBytes>(dst, words_, valid);  // access: cp.async of words
       words_ += kThreads / kWordPieces * Format::row_bytes(args_.n);
     }
@@ -188,10 +163,10 @@ class Fetcher {
   }
 
   const W4a16GemmArguments& args_;
-  const char* words_;        // the thread's first piece of the next stage
-  const char* activations_;  // likewise
-  int64 factors_;            // the column of the warp's group in it, counted in scales
-  uint32 words_at_[2];       // in a stage, of even and odd pieces: a swizzle may have the bit between them
+  const char* words_;         // the thread's first piece of the next stage
+  const char* activations_;   // likewise
+  int64 factors_;             // the column of the warp's group in it, counted in scales
+  uint32 words_at_[kPeriod];  // in a stage, of the first pieces: a swizzle may have the bits between them
   uint32 activations_at_;
   int k_left_;        // from the next stage on
   int activation_k_;  // of the thread's pieces of activations
@@ -212,7 +187,7 @@ struct WarpPlaces {
 };
 
 template <int kProduct, int kTile>
-__device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const GroupZeros& zeros,
+__device__ __forceinline__ void multiply_tile(const Format::Weights& weights, const Format::Zeros& zeros,
                                               const uint32 (&b)[kRowTiles][4], RowSums (&products)[kRowTiles]) {
   uint32 a[4];
   Format::operand<kProduct, kTile>(a, weights, zeros);
@@ -222,7 +197,7 @@ __device__ __forceinline__ void multiply_tile(const Format::Weights& weights, co
 }
 
 template <int kProduct>
-__device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const GroupZeros& zeros,
+__device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, const Format::Zeros& zeros,
                                                const uint32 (&b)[kRowTiles][4], RowSums (&products)[kRowTiles]) {
   multiply_tile<kProduct, 0>(weights, zeros, b, products);
   multiply_tile<kProduct, 1>(weights, zeros, b, products);
@@ -231,7 +206,7 @@ __device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, c
 /// products += those of the steps that a stage has of group `group` of its groups. `zeros`: the group's row of them.
 __device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uint32 zeros, const WarpPlaces& places,
                                                int group) {
-  GroupZeros group_zeros[kWarpStrips];
+  typename Format::Zeros group_zeros[kWarpStrips];
 #pragma unroll
   for (int strip = 0; strip < kWarpStrips; ++strip) Format::load_zeros(group_zeros[strip], zeros, places.of[strip]);
 #pragma unroll
@@ -275,7 +250,7 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int 
 #pragma unroll 1
   for (int step = 0; step < gemm_lanes::kStageK / gemm_lanes::kStepK; ++step) {
     int groups[8];
-    const int row = index * WordsByK::kWordRows + gemm_lanes::words_by_k(lane, 0, step).row;
+    const int row = index * (gemm_lanes::kStageK / 8) + gemm_lanes::words_by_k(lane, 0, step).row;
     load_groups(groups, args, row, args.k / plan::kGroup);
 #pragma unroll
     for (int strip = 0; strip < kWarpStrips; ++strip) {
@@ -284,7 +259,7 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int 
       typename WordsByK::Weights weights;
       WordsByK::load_weights(weights, stage, places.of[strip], step);
       uint32 a[2][4][4];  // [term][column][pair]
-      dequantise<Element, plan::kStoredZeros, plan::kZeroOffset>(a, weights.words, args, groups, column);
+      dequantise<Element, WordsByK, plan::kStoredZeros, plan::kZeroOffset>(a, weights, args, groups, column);
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t) {
         uint32 b[4];
@@ -332,7 +307,7 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
 #pragma unroll(kUnrolledGroups)
       for (int group = 0; group < kStageGroups; ++group) {
         const uint32 scales = stage + plan::kScalesAt + group * gemm_lanes::kScaleBytes;
-        const uint32 zeros = stage + plan::kZerosAt + group * gemm_lanes::kZeroBytes;
+        const uint32 zeros = stage + plan::kZerosAt + group * Format::kZeroBytes;
         Sums products = {};
         multiply_group(products, stage, zeros, places, group);
         scale_group(sums, products, scales, places);
@@ -343,90 +318,6 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
   if constexpr (kWholeK) scale_group(sums, whole, whole_scales, places);
 }
 
-/// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of
-/// what they are for.
-__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const Piece& piece, int strip, int row_block,
-                                           RowSums& sums, RowSums& ups) {
-  const int row = piece.row_tile * plan::kTileM + 8 * row_block;
-  const int column = strip_column(args, piece.column_tile, strip);
-  Format::arrange(sums);
-  if constexpr (plan::Epilogue::kGated) Format::arrange(ups);
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int own_row = row + 2 * (lane_index() % 4) + i;
-    if (own_row >= args.m || column < 0) continue;
-    const float values[4] = {sums[0][i], sums[0][2 + i], sums[1][i], sums[1][2 + i]};
-    const float up_values[4] = {ups[0][i], ups[0][2 + i], ups[1][i], ups[1][2 + i]};
-    plan::Epilogue::store(args, own_row, column, values, up_values);
-  }
-}
-
-/// Of a piece that is all of k. Gated, the warps of the second 128 columns hand their sums to those of the first.
-__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
-                                             Sums& sums) {
-  const int warp = warp_index();
-  const uint32 ups_at = shared + warp % kPairs * kWarpSumsBytes + 16 * lane_index();
-  if constexpr (plan::Epilogue::kGated) {
-    __syncthreads();  // nobody still reads the stages
-    if (warp >= kPairs) {
-#pragma unroll
-      for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
-        const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
-        store_shared(ups_at + 16 * kWarpSize * i, make_float4(sum[0], sum[1], sum[2], sum[3]));
-      }
-    }
-    __syncthreads();
-    if (warp >= kPairs) return;
-  }
-#pragma unroll
-  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
-    RowSums& own = sums[i / kRowTiles][i % kRowTiles];
-    RowSums ups = {};
-    if constexpr (plan::Epilogue::kGated) {
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) load_shared(ups[tile], ups_at + 16 * kWarpSize * (2 * i + tile));
-    }
-    store_rows(args, piece, WarpPlaces::first_strip() + i / kRowTiles, i % kRowTiles, own, ups);
-  }
-}
-
-/// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair, adds those
-/// of all parts and stores the output.
-__device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, const Piece& piece, const Sums& sums) {
-  constexpr int64 kPartBytes = plan::kWarps * kWarpSumsBytes;
-  constexpr int kCounters = plan::Epilogue::kGated ? kPairs : plan::kWarps;
-  const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
-  char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * lane_index();
-  char* const own = parts + piece.part * kPartBytes + warp_index() * kWarpSumsBytes;
-  const int rows = args.m - piece.row_tile * plan::kTileM - 2 * (lane_index() % 4);
-  const auto has_rows = [&](int row_block) { return 8 * row_block < rows; };
-#pragma unroll
-  for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
-    const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
-    const float4 value = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    if (has_rows(i / 2 % kRowTiles)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
-  }
-  const int warp = warp_index() % kCounters;
-  const int arrivals = plan::kWarps / kCounters * piece.parts;
-  if (!last_warp(args.counters + tile * kCounters + warp, arrivals)) return;
-#pragma unroll 1
-  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
-    const int row_block = i % kRowTiles;
-    const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * i;
-    RowSums merged = {};
-    RowSums ups = {};
-    add_parts<kPartsAtOnce>(merged, piece.parts, has_rows(row_block), [&](int part, int item) {
-      return load_partial4(src + part * kPartBytes + 16 * kWarpSize * item);
-    });
-    if constexpr (plan::Epilogue::kGated) {
-      add_parts<kPartsAtOnce>(ups, piece.parts, has_rows(row_block), [&](int part, int item) {
-        return load_partial4(src + part * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
-      });
-    }
-    store_rows(args, piece, kWarpStrips * warp + i / kRowTiles, row_block, merged, ups);
-  }
-}
-
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPerSm)
@@ -434,16 +325,12 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));
-  Work work(args);
+  plan::Work work(args);
   Piece piece = work.first();
 #pragma unroll 1
   do {
     Sums sums = {};
     walk(args, piece, stages, sums);
-    if (piece.parts == 1) {
-      store_output(args, piece, stages, sums);
-    } else {
-      merge_parts(args, piece, sums);
-    }
+    end_piece(args, work, piece, stages, sums);
   } while (work.next(piece));
 }

@@ -50,6 +50,7 @@
 namespace cubit {
 
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
+static_assert(plan::Queries::kTokens == 1);
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
 /// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans, batch.
@@ -66,18 +67,6 @@ struct BlockState {
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
-/// A place in a ring, and how often it has gone round.
-template <int kCount>
-struct Place {
-  int index = 0;
-  uint32 parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++index < kCount) return;
-    index = 0;
-    parity ^= 1;
-  }
-};
 using StagePlace = Place<plan::kStages>;
 using SegmentPlace = Place<plan::kSegments>;
 
@@ -269,12 +258,12 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   StagePlace place;
   SegmentPlace heard;
   Format::RawQuery raw;
-  const BlockScores plain(args, 0, {0, 1}, 0);
+  const BlockScores plain(args, 0, {0, 0, 1}, 0);
   Segment next = hear_segment(args, state.segments, rings, heard, raw);
 #pragma unroll 1
   while (next.batch >= 0) {
     const Segment segment = next;
-    Softmax softmax;
+    Softmax softmax(plan::Queries::first_reference());
     Format::Accumulator output;
     {
       Format::Query query;
@@ -283,7 +272,8 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       for (int stage = segment.first; stage < segment.last; ++stage) {
         wait_barrier(rings.full(place), place.parity);
         const int rows = rows_of_warp(args, segment.length, stage, warp);
-        if (rows > 0) attend(query, rings.stage(place), 0, plan::Tokens(rows), softmax, output, plain);
+        if (rows > 0)
+          attend(query, rings.stage(place), 0, plan::Queries(rows), plan::Tokens(rows), softmax, output, plain);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();

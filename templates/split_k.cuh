@@ -25,6 +25,19 @@ struct Piece {
   int parts;  // 1: all of k
 };
 
+/// Part `part` of a tile whose stages are dealt out evenly to `splits` parts: the first stages % splits have one more.
+__device__ __forceinline__ Piece part_of(const W4a16GemmArguments& args, int row_tile, int column_tile, int part) {
+  const int least = static_cast<int>(static_cast<uint32>(args.stages) / static_cast<uint32>(args.splits));
+  const int extra = args.stages - least * args.splits;
+  const int first = part * least + min(part, extra);
+  return {row_tile, column_tile, first, first + least + (part < extra ? 1 : 0), part, args.splits};
+}
+
+/// The part that a block of a grid (row tiles, column tiles, splits) has.
+__device__ __forceinline__ Piece part_of_block(const W4a16GemmArguments& args) {
+  return part_of(args, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z));
+}
+
 /// What a block computes: one piece, or, of even shares of all tiles' stages, one after another.
 class Work {
  public:
@@ -35,7 +48,9 @@ class Work {
     end_ = next_ + args.share + (block < args.larger ? 1 : 0);
   }
 
-  __device__ __forceinline__ Piece first() { return args_.share == 0 ? of_block() : take(); }
+  /// Whether a block adds up the parts of its tiles itself, see WorkInTurn.
+  static __device__ __forceinline__ constexpr bool takes_turns() { return false; }
+  __device__ __forceinline__ Piece first() { return args_.share == 0 ? part_of_block(args_) : take(); }
   /// False where there is none left.
   __device__ __forceinline__ bool next(Piece& piece) {
     if (next_ >= end_) return false;
@@ -44,20 +59,6 @@ class Work {
   }
 
  private:
-  __device__ __forceinline__ Piece of_block() const {
-    // The first stages % splits have one more.
-    const int split = static_cast<int>(blockIdx.z);
-    const int least = static_cast<int>(static_cast<uint32>(args_.stages) / static_cast<uint32>(args_.splits));
-    const int extra = args_.stages - least * args_.splits;
-    const int first = split * least + min(split, extra);
-    return {static_cast<int>(blockIdx.x),
-            static_cast<int>(blockIdx.y),
-            first,
-            first + least + (split < extra ? 1 : 0),
-            split,
-            args_.splits};
-  }
-
   __device__ __forceinline__ Piece take() {
     const int tile = next_ / args_.stages;
     const int start = tile * args_.stages;

@@ -7,8 +7,8 @@
 //                           and the 15 behind it follow
 //   has(token)              whether it is read; has_tile(first): whether 16 are
 //   readable(first)         a token that is read, if one of the 16 from `first` on is
-//   hides(token, query)     whether the query at that position does not see the token; hides_any(first, count): whether that can
-//                           be of any query and any of so many
+//   hides(token, query)     of a token that the query at that position might see: whether it does not; hides_any(first, count):
+//                           whether that can be of any query and any of so many
 #pragma once
 
 #include "gqa_decode_arguments.h"
@@ -29,8 +29,8 @@ class AllTokens {
   __device__ __forceinline__ bool has(int token) const { return token < length_; }
   __device__ __forceinline__ bool has_tile(int first) const { return first + 16 <= length_; }
   __device__ __forceinline__ int readable(int first) const { return first; }
-  __device__ __forceinline__ bool hides(int token, int) const { return token >= length_; }
-  __device__ __forceinline__ bool hides_any(int first, int count) const { return first + count > length_; }
+  __device__ __forceinline__ bool hides(int, int) const { return false; }
+  __device__ __forceinline__ bool hides_any(int, int) const { return false; }
 
  private:
   int length_;

@@ -36,11 +36,11 @@ class WindowOfTokens {
   }
   __device__ __forceinline__ int readable(int first) const { return first < kept_ ? first : max(first, begin_); }
   __device__ __forceinline__ bool hides(int token, int query) const {
-    return token >= length_ || (token <= query - window_ && token >= kept_);
+    return token <= query - window_ && token >= kept_;
   }
   /// The last query's window begins last.
   __device__ __forceinline__ bool hides_any(int first, int count) const {
-    return first + count > length_ || (first < length_ - window_ && first + count > kept_);
+    return first < length_ - window_ && first + count > kept_;
   }
 
  private:

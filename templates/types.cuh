@@ -39,8 +39,12 @@ struct Pair<Half> {
   static __device__ __forceinline__ float high(uint32 pair) { return widen(static_cast<uint16>(pair >> 16)); }
   /// (max(|a0|, |b0|), max(|a1|, |b1|)); `a` is not negative.
   static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
+#if __CUDA_ARCH__ >= 800
     asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b & 0x7fff7fffu));
     return a;
+#else
+    return larger(a & 0xffffu, b & 0x7fffu) | larger(a >> 16, b >> 16 & 0x7fffu) << 16;
+#endif
   }
   static __device__ __forceinline__ uint32 difference(uint32 a, uint32 b) {
     uint32 result;
@@ -67,6 +71,11 @@ struct Pair<Half> {
     float result;
     asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(bits));
     return result;
+  }
+  /// Of two numbers that are not negative; a NaN is less than any, as for the instruction.
+  static __device__ __forceinline__ uint32 larger(uint32 a, uint32 b) {
+    constexpr uint32 kInfinity = 0x7c00u;
+    return b <= kInfinity && (b > a || a > kInfinity) ? b : a;
   }
   static __device__ __forceinline__ uint32 round(float value) {
     uint16 result;

@@ -24,37 +24,41 @@ struct OrderedFactors {
   float scale[4];
   float zero[4];
 
-  template <bool kStoredZeros, int kZeroOffset>
+  template <int kBits, bool kStoredZeros, int kZeroOffset>
   __device__ __forceinline__ void load(const W4a16GemmArguments& args, int group, int column) {
+    constexpr int kInWord = 32 / kBits;
     const int64 at = group * static_cast<int64>(args.n) + column;
     uint32 pairs[2];
     load_global<2, 8>(pairs, static_cast<const char*>(args.scales) + 2 * at);
     uint32 word[1] = {0};
-    if constexpr (kStoredZeros) load_global<1, 4>(word, static_cast<const char*>(args.qzeros) + at / 8 * 4);
-    const uint32 nibbles = word[0] >> (column % 8 * 4);
+    if constexpr (kStoredZeros) load_global<1, 4>(word, static_cast<const char*>(args.qzeros) + at / kInWord * 4);
+    const uint32 stored = word[0] >> (column % kInWord * kBits);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       scale[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
-      zero[i] = static_cast<float>(static_cast<int>(nibbles >> (4 * i) & 15u) + kZeroOffset);
+      zero[i] = static_cast<float>(static_cast<int>(stored >> (kBits * i) & ((1u << kBits) - 1)) + kZeroOffset);
     }
   }
 };
 
-/// Pairs (j, j + 4) of the words of four neighbouring columns as two terms of operands: dst[term][column][j].
-template <class Element, bool kStoredZeros, int kZeroOffset>
-__device__ __forceinline__ void dequantise(uint32 (&dst)[2][4][4], const uint32 (&words)[4],
+/// The 8 numbers of four neighbouring columns as two terms of operands: dst[term][column][j], whose pairs are numbers (j, j + 4) of
+/// nibbles, (2j, 2j + 1) of bytes, as the format's activations.
+template <class Element, class Format, bool kStoredZeros, int kZeroOffset>
+__device__ __forceinline__ void dequantise(uint32 (&dst)[2][4][4], const typename Format::Weights& weights,
                                            const W4a16GemmArguments& args, const int (&groups)[8], int column) {
   using Values = Pair<Element>;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
+    const int one = Format::kBits == 4 ? j : 2 * j;
+    const int other = Format::kBits == 4 ? j + 4 : 2 * j + 1;
     OrderedFactors first;
     OrderedFactors second;
-    first.load<kStoredZeros, kZeroOffset>(args, groups[j], column);
-    second.load<kStoredZeros, kZeroOffset>(args, groups[j + 4], column);
+    first.load<Format::kBits, kStoredZeros, kZeroOffset>(args, groups[one], column);
+    second.load<Format::kBits, kStoredZeros, kZeroOffset>(args, groups[other], column);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float low = (static_cast<float>(words[i] >> (4 * j) & 15u) - first.zero[i]) * first.scale[i];
-      const float high = (static_cast<float>(words[i] >> (4 * j + 16) & 15u) - second.zero[i]) * second.scale[i];
+      const float low = (static_cast<float>(Format::number(weights, i, one)) - first.zero[i]) * first.scale[i];
+      const float high = (static_cast<float>(Format::number(weights, i, other)) - second.zero[i]) * second.scale[i];
       const uint32 rounded = Values::pack(low, high);
       dst[0][i][j] = rounded;
       dst[1][i][j] = Values::pack(low - Values::low(rounded), high - Values::high(rounded));

@@ -79,6 +79,13 @@ struct GroupScales {
   float of[4];
 };
 
+/// Scales of four neighbouring columns, from the two words that hold them.
+__device__ __forceinline__ void unpack_scales(GroupScales& scales, const uint32 (&pairs)[2]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    scales.of[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
+}
+
 /// From the nibble of a zero, in the low bits of `zero`. kZeroOffset: what is stored without.
 template <class Element, int kZeroOffset>
 __device__ __forceinline__ W4Zero make_zero(uint32 zero) {

@@ -8,13 +8,17 @@
 //
 // Interface of a number format:
 //   kWordRows, kWordK, kWordRowBytes   rows of words of a stage, k's that a row stands for, bytes of a row
+//   kZeroBytes                         of a group's row of zeros, which 32 lanes copy
+//   kCopyPeriod                        copies of words after which a swizzle's part of their addresses is the same
 //   row_bytes(n)                       bytes from row to row in the tensor, and word_byte(column) within one
 //   Places, places(strip, tile)        where a lane's accesses of a stage begin: of a strip of the block's columns, and rows
 //                                      from 8 · tile on; all else is constant distances from there
+//   Zeros                              of a lane's four columns in one group
 //   Weights, load_weights(weights, stage, places, step)           a step's words, from shared memory
 //   operand<product, tile>(a, weights, zeros)                     the A operand of 16 columns and 16 k's
 //   load_activations(b, stage, places, tile, step)                the B operands of 8 rows and a step's two products
 //   load_zeros(zeros, row, places), load_scales(scales, row, places)   of the group whose row in shared memory is given
+//   kBits, number(weights, column, i)  by k, for activation order: number i of the 8 of a column; see w4_ordered.cuh
 //   arrange(accumulators of 8 rows)    afterwards element [i / 2][2 · (i % 2) + row % 2] is column first_column + i
 #pragma once
 
@@ -28,9 +32,13 @@ namespace cubit {
 /// kWordsAt, kActivationsAt (row, byte): offsets in a stage's tiles. kStoredZeros: else every zero is kZeroOffset.
 template <class Element, int (*kWordsAt)(int, int), int (*kActivationsAt)(int, int), bool kStoredZeros, int kZeroOffset>
 struct W4WordsByK {
+  static constexpr int kBits = 4;
   static constexpr int kWordK = 8;
   static constexpr int kWordRows = gemm_lanes::kStageK / kWordK;
   static constexpr int kWordRowBytes = 4 * gemm_lanes::kBlockColumns;
+  static constexpr int kZeroBytes = gemm_lanes::kZeroBytes;
+  static constexpr int kCopyPeriod = 2;
+  using Zeros = GroupZeros;
   static __device__ __forceinline__ int64 row_bytes(int n) { return 4 * static_cast<int64>(n); }
   static __device__ __forceinline__ int64 word_byte(int column) { return 4 * static_cast<int64>(column); }
 
@@ -58,6 +66,10 @@ struct W4WordsByK {
   static __device__ __forceinline__ void load_weights(Weights& weights, uint32 stage, const Places& places, int step) {
     const gemm_lanes::Place at = gemm_lanes::words_by_k(0, 0, step);
     load_shared(weights.words, stage + places.words + kWordsAt(at.row, at.byte));  // access: loads of words
+  }
+
+  static __device__ __forceinline__ uint32 number(const Weights& weights, int column, int i) {
+    return weights.words[column] >> (4 * i) & 15u;
   }
 
   template <int kProduct, int kTile>
@@ -94,9 +106,7 @@ struct W4WordsByK {
   static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const Places& places) {
     uint32 pairs[2];
     load_shared(pairs, row + places.scales);  // access: loads of scales
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      scales.of[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
+    unpack_scales(scales, pairs);
   }
 
   static __device__ __forceinline__ void arrange(float (&)[2][4]) {}

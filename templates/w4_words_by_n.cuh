@@ -21,6 +21,9 @@ struct W4WordsByN {
   static constexpr int kWordK = 1;
   static constexpr int kWordRows = gemm_lanes::kStageK;
   static constexpr int kWordRowBytes = gemm_lanes::kBlockColumns / 2;
+  static constexpr int kZeroBytes = gemm_lanes::kZeroBytes;
+  static constexpr int kCopyPeriod = 2;
+  using Zeros = GroupZeros;
   static __device__ __forceinline__ int64 row_bytes(int n) { return n / 2; }
   static __device__ __forceinline__ int64 word_byte(int column) { return column / 2; }
 

@@ -3,7 +3,7 @@
 // a warp has one or two of them, a lane four columns of each.
 //
 // "By k" are formats whose words hold 8 neighbours along k of one column (gptq), "by n" those whose words hold 8
-// neighbouring columns of one k (awq).
+// neighbouring columns of one k (awq). Of weights of 8 bits, by k, words hold 4 neighbours.
 #pragma once
 
 #ifdef __CUDACC__
@@ -21,7 +21,7 @@ inline constexpr int kStripColumns = 32;   ///< of a strip
 inline constexpr int kStrips = kBlockColumns / kStripColumns;
 inline constexpr int kActivationBytes = 2 * kStageK;   ///< of a row
 inline constexpr int kScaleBytes = 2 * kBlockColumns;  ///< of a group
-inline constexpr int kZeroBytes = kBlockColumns / 2;   ///< of a group
+inline constexpr int kZeroBytes = kBlockColumns / 2;   ///< of a group; of bytes kBlockColumns
 
 struct Place {
   int row;
@@ -36,6 +36,20 @@ CUBIT_LANES Place copied_piece(int i, int thread, int threads, int pieces, int c
 /// By k: 8 k's of each of four neighbouring columns.
 CUBIT_LANES Place words_by_k(int lane, int strip, int step) {
   return {4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
+}
+
+/// By k, in family sm90: every second of 8 rows, so that the swizzle of a tensor map puts those of two neighbouring rows of lanes into
+/// different banks; not where groups are of 4 rows.
+CUBIT_LANES Place copied_words_by_k(int lane, int strip, int step, bool spread) {
+  return {spread ? step / 2 * 8 + 2 * (lane % 4) + step % 2 : 4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
+}
+
+/// By k, operands in order: a row of 8 k's of four neighbouring columns, which the lanes of a row read together.
+CUBIT_LANES Place shared_words_by_k(int lane, int strip, int row) { return {row, 128 * strip + 16 * (lane / 4)}; }
+
+/// The same of bytes: in two halves, 4 k's of each of four neighbouring columns.
+CUBIT_LANES Place byte_words_by_k(int lane, int strip, int step, int half) {
+  return {8 * step + 2 * (lane % 4) + half, 128 * strip + 16 * (lane / 4)};
 }
 
 /// By n, ldmatrix.x4.trans of a step's 32 k's.
@@ -57,6 +71,9 @@ CUBIT_LANES Place scales_by_n(int lane, int strip, int group) { return {group, 6
 
 /// The word of zeros of 8 columns; lanes r use its half r % 2.
 CUBIT_LANES Place zeros(int lane, int strip, int group) { return {group, 16 * strip + 4 * (lane / 8)}; }
+
+/// The word of zeros of the lane's four columns, which are bytes.
+CUBIT_LANES Place byte_zeros(int lane, int strip, int group) { return {group, 32 * strip + 4 * (lane / 4)}; }
 
 /// The first of the four neighbouring columns that a lane has of a strip, once they are in order.
 CUBIT_LANES int first_column(int lane) { return 4 * (lane / 4); }

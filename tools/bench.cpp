@@ -31,6 +31,8 @@ Examples:
   cubit bench gqa_decode --dry-run
   cubit bench gqa_decode --only ragged --set batch=2,context=64 --device cpu
       cases made small, on the CPU device: shows that all works, the times say nothing
+  cubit bench w4a16_gemm --decomposition all --only M=16
+      split-K and stream-K beside data-parallel: "speedup" is that one's time over its own
   cubit bench gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1
   cubit bench gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --random batch=512,context=8192,kv_heads=1 --json
   cubit bench gqa_decode:heads_per_kv=8 --input case.safetensors --device cuda:1
@@ -41,19 +43,23 @@ struct BenchOptions {
   ProblemOptions problem;
   std::optional<std::string> json;  ///< a file, or "": print it
   std::optional<std::string> svg;
-  std::string only;  ///< cases whose group, name or descriptor contains this
+  std::string only;                          ///< cases whose group, name or descriptor contains this
+  std::optional<std::string> decomposition;  ///< "all", or the name of one
   bool dry_run = false;
 };
 
 /// The cases of the operator that is given alone and without data; none where one kernel is to be timed.
 Json table_of(const BenchOptions& options) {
   const ProblemOptions& problem = options.problem;
-  if (problem.descriptor.find(':') != std::string::npos || problem.input || problem.random) return Json::array();
-  Json cases = with_sizes(bench_cases(Json::parse(operators()), problem.descriptor), problem.join_numbers());
-  if (cases.empty() || options.only.empty()) return cases;
-  Json chosen = matching(cases, options.only);
-  if (chosen.empty()) throw BadInput("--only " + options.only, "no case of the table has it", "see --dry-run");
-  return chosen;
+  if (problem.descriptor.find(':') != std::string::npos || problem.input || problem.random || problem.weights)
+    return Json::array();
+  const Json known = Json::parse(operators());
+  Json cases = with_sizes(bench_cases(known, problem.descriptor), problem.join_numbers());
+  if (!cases.empty() && !options.only.empty()) {
+    cases = matching(cases, options.only);
+    if (cases.empty()) throw BadInput("--only " + options.only, "no case of the table has it", "see --dry-run");
+  }
+  return options.decomposition ? with_decompositions(cases, known, problem.descriptor, *options.decomposition) : cases;
 }
 
 /// What the device is needed for throughout, with its floors.
@@ -104,6 +110,8 @@ bool measure_case(Json& one, Run& run) {
     return true;
   } catch (const Error& error) {
     one["skipped"] = error.what();
+    // A descriptor may rule out a decomposition, as batch_invariant does stream-K.
+    return one.contains("decomposition") && error.code() == CUBIT_INVALID_ARGUMENT;
   } catch (const std::bad_alloc&) {
     one["skipped"] = "it needs more memory than this machine has";
   }
@@ -123,11 +131,17 @@ bool measure_table(Json& cases, const BenchOptions& options, Context& context) {
     good = measure_case(cases[i], run) && good;
   }
   context.console.progress(cases.size(), cases.size(), "");
+  if (options.decomposition)
+    add_speedups(cases, first_decomposition(Json::parse(operators()), options.problem.descriptor));
   return good;
 }
 
 Json measure_one(const BenchOptions& options, Context& context) {
   if (options.dry_run) throw BadInput("--dry-run", "lists an operator's table", "give the operator alone");
+  if (options.decomposition) {
+    throw BadInput("--decomposition", "compares over an operator's table",
+                   "give the operator alone, or --set decomposition=2 for one case");
+  }
   const Problem problem = options.problem.make();
   return Run(options, context).measure(canonical(options.problem.descriptor), problem);
 }
@@ -168,6 +182,9 @@ void add_bench(CLI::App& app, Context& context) {
   command->add_option("--json", options->json, "Write JSON to this file; without one, print it")->expected(0, 1);
   command->add_option("--svg", options->svg, "Write a roofline picture to this file");
   command->add_option("--only", options->only, "Of the operator's table, the cases whose text contains this");
+  command->add_option("--decomposition", options->decomposition,
+                      "Of the operator's table, each case once with each way to share its work (all), or with one: "
+                      "data_parallel, split_k, stream_k");
   command->add_flag("--dry-run", options->dry_run, "List the operator's table and time nothing");
   command->footer(kExamples);
   command->final_callback([options, &context] {

@@ -38,6 +38,14 @@ std::string sizes_text(const Json& entry) {
   return text;
 }
 
+bool has_decomposition(const Json& entry) { return entry.contains("decomposition"); }
+
+/// "N=4096 K=4096 M=1, split_k"
+std::string case_text(const Json& entry) {
+  const auto name = entry.at("name").get<std::string>();
+  return has_decomposition(entry) ? name + ", " + entry.at("decomposition").get<std::string>() : name;
+}
+
 std::vector<std::string> measured_cells(const Json& entry) {
   const auto number = [&](const char* name) { return entry.at(name).get<double>(); };
   return {fmt::format("{:.1f}", number("microseconds")), fmt::format("{:.1f}", number("floor_microseconds")),
@@ -47,8 +55,9 @@ std::vector<std::string> measured_cells(const Json& entry) {
 std::string measured_table(const std::vector<Json>& entries) {
   std::vector<std::vector<std::string>> rows;
   std::string skipped;
+  const bool compared = std::any_of(entries.begin(), entries.end(), has_decomposition);
   for (const Json& entry : entries) {
-    const auto name = entry.at("name").get<std::string>();
+    const std::string name = case_text(entry);
     const auto descriptor = entry.at("descriptor").get<std::string>();
     if (!is_measured(entry)) {
       skipped += fmt::format("{}, {}: not measured: {}\n", name, descriptor, entry.at("skipped").get<std::string>());
@@ -56,28 +65,23 @@ std::string measured_table(const std::vector<Json>& entries) {
     }
     std::vector<std::string> row = {name, descriptor};
     for (std::string& cell : measured_cells(entry)) row.push_back(std::move(cell));
+    if (compared) row.push_back(entry.contains("speedup") ? fmt::format("{:.2f}", target(entry, "speedup")) : "");
     row.push_back(target_text(entry));
     row.push_back(target_met(entry));
     rows.push_back(std::move(row));
   }
   if (rows.empty()) return skipped;
-  return format_table({{"case"},
-                       {"kernel"},
-                       {"us", true},
-                       {"floor us", true},
-                       {"GB/s", true},
-                       {"of floor", true},
-                       {"target", true},
-                       {"met"}},
-                      rows) +
-         skipped;
+  std::vector<Column> columns = {{"case"},       {"kernel"},         {"us", true},     {"floor us", true},
+                                 {"GB/s", true}, {"of floor", true}, {"target", true}, {"met"}};
+  if (compared) columns.insert(columns.end() - 2, {"speedup", true});
+  return format_table(columns, rows) + skipped;
 }
 
 std::string planned_table(const std::vector<Json>& entries) {
   std::vector<std::vector<std::string>> rows;
   for (const Json& entry : entries) {
     rows.push_back(
-        {entry.at("name"), entry.at("descriptor"), sizes_text(entry), target_text(entry), entry.value("skipped", "")});
+        {case_text(entry), entry.at("descriptor"), sizes_text(entry), target_text(entry), entry.value("skipped", "")});
   }
   return format_table({{"case"}, {"kernel"}, {"sizes"}, {"target", true}, {"not measured"}}, rows);
 }
@@ -99,6 +103,65 @@ Json with_sizes(Json cases, const Numbers& sizes) {
     one["target_share"] = nullptr;
   }
   return cases;
+}
+
+namespace {
+
+const Json& decompositions_of(const Json& operators, const std::string& name) {
+  static const Json none = Json::array();
+  for (const Json& entry : operators) {
+    if (entry.at("name") == name && entry.contains("decompositions")) return entry.at("decompositions");
+  }
+  return none;
+}
+
+/// What makes two entries measurements of one case.
+std::string case_key(const Json& entry) {
+  std::string key = entry.at("group");
+  for (const char* part : {"name", "descriptor"}) key += '\n' + entry.at(part).get<std::string>();
+  return key;
+}
+
+}  // namespace
+
+std::string first_decomposition(const Json& operators, const std::string& name) {
+  const Json& all = decompositions_of(operators, name);
+  return all.empty() ? "" : all.front().at("name").get<std::string>();
+}
+
+Json with_decompositions(const Json& cases, const Json& operators, const std::string& name, const std::string& wanted) {
+  Json entries = Json::array();
+  std::string accepted = "all";
+  for (const Json& one : decompositions_of(operators, name)) accepted += ", " + one.at("name").get<std::string>();
+  for (const Json& one : cases) {
+    for (const Json& decomposition : decompositions_of(operators, name)) {
+      const auto known = decomposition.at("name").get<std::string>();
+      if (wanted != "all" && wanted != known) continue;
+      const Numbers numbers = case_sizes({{"sizes", decomposition.at("numbers")}});
+      Json entry = with_sizes(Json::array({one}), numbers).front();
+      entry["decomposition"] = known;
+      entries.push_back(std::move(entry));
+    }
+  }
+  if (!entries.empty() || cases.empty()) return entries;
+  if (accepted == "all") {
+    throw BadInput("--decomposition " + wanted, name + " has one way to share its work", "leave --decomposition out");
+  }
+  throw BadInput("--decomposition " + wanted, name + " has no such decomposition", "accepted: " + accepted);
+}
+
+void add_speedups(Json& entries, const std::string& first) {
+  std::string key;
+  double microseconds = 0;
+  for (Json& entry : entries) {
+    if (!is_measured(entry)) continue;
+    const auto own = entry.at("microseconds").get<double>();
+    if (entry.at("decomposition") == first) {
+      key = case_key(entry);
+      microseconds = own;
+    }
+    if (microseconds > 0 && key == case_key(entry)) entry["speedup"] = microseconds / own;
+  }
 }
 
 Json matching(const Json& cases, const std::string& part) {

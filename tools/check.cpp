@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace cubit::tools {
 namespace {
@@ -37,6 +38,20 @@ std::ptrdiff_t first_nan(std::string_view type, std::span<const std::byte> data)
   if (type == "F32") return find_nan<std::uint32_t>(data, 0x7f80'0000);
   if (type == "F64") return find_nan<std::uint64_t>(data, 0x7ff0'0000'0000'0000);
   return -1;
+}
+
+nlohmann::ordered_json summarise(std::string_view type, std::span<const std::byte> data) {
+  const std::size_t count = data.size() / sizeof(float);
+  if (type != "F32" || count == 0) return nlohmann::ordered_json::object();
+  double largest = -std::numeric_limits<double>::infinity();
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    float value = 0;
+    std::memcpy(&value, data.data() + i * sizeof value, sizeof value);
+    if (value > largest) largest = value;
+    sum += value;
+  }
+  return {{"largest", largest}, {"mean", sum / static_cast<double>(count)}};
 }
 
 nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& outputs) {

@@ -1,4 +1,4 @@
-// --check: the outputs against the operator's double-precision reference.
+// What run says of the outputs: --check against the operator's double-precision reference, and how large floats are.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -12,6 +12,10 @@ namespace cubit::tools {
 nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& outputs);
 
 std::string check_text(const nlohmann::ordered_json& check);
+
+/// {largest, mean} of a tensor of floats (F32), such as errors or log-sum-exps; nothing of an empty one or of another type. A NaN
+/// among the elements makes the mean one.
+nlohmann::ordered_json summarise(std::string_view type, std::span<const std::byte> data);
 
 /// Index of the first NaN among the elements of `type` ("BF16", "F16", "F32", "F64"; others have none), or -1.
 std::ptrdiff_t first_nan(std::string_view type, std::span<const std::byte> data);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/arguments.hpp"
+#include "tools/checkpoint.hpp"
 #include "tools/context.hpp"
 #include "tools/error.hpp"
 #include "tools/safetensors.hpp"
@@ -20,10 +21,24 @@ cubit_tensor to_c(const TensorView& view) {
   return tensor;
 }
 
-Problem problem_from_file(const std::string& descriptor, const std::string& path, const Numbers& numbers) {
-  const SafetensorsFile file(path);
+void append(std::vector<cubit_tensor>& inputs, const std::vector<TensorView>& views) {
+  for (const TensorView& view : views) {
+    for (const cubit_tensor& other : inputs) {
+      if (view.name != other.name) continue;
+      throw BadInput("tensor " + view.name, "is both in --input and in the layer of --weights",
+                     "leave one of them out");
+    }
+    inputs.push_back(to_c(view));
+  }
+}
+
+Problem problem_from_files(const std::string& descriptor, const ProblemOptions& options, const Numbers& numbers) {
+  const SafetensorsFile file(*options.input);
+  std::optional<CheckpointLayer> layer;
+  if (options.weights) layer.emplace(*options.weights, *options.layer);
   std::vector<cubit_tensor> inputs;
-  for (const TensorView& view : file.tensors()) inputs.push_back(to_c(view));
+  append(inputs, file.tensors());
+  if (layer) append(inputs, layer->tensors());
   return Problem(descriptor, inputs, numbers);
 }
 
@@ -44,6 +59,11 @@ Numbers ProblemOptions::join_numbers() const {
 void ProblemOptions::add_to(CLI::App& command) {
   command.add_option("DESCRIPTOR", descriptor, "operator:field=value,...")->required();
   command.add_option("--input", input, "A safetensors file with the operator's input tensors, by name");
+  command.add_option(
+      "--weights", weights,
+      "A checkpoint, for the input tensors of one layer: a safetensors file, the index of several (*.json), "
+      "or their folder");
+  command.add_option("--layer", layer, "The layer of --weights: model.layers.0.mlp.down_proj");
   command.add_option("--random", random, "Make data instead: batch=2,context=512,kv_heads=1,seed=7");
   command.add_option("--set", numbers, "A number that the launch takes: softmax_scale=0.1")->allow_extra_args(false);
   command.add_option("--device", device,
@@ -55,11 +75,16 @@ Problem ProblemOptions::make() const {
   require_descriptor_length(descriptor, "");
   const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before one in a file
   if (input && random) throw BadInput("--input and --random", "exclude each other");
+  if (weights.has_value() != layer.has_value()) {
+    throw BadInput(weights ? "--weights" : "--layer", "a checkpoint and the name of one of its layers go together",
+                   "give --weights model.safetensors --layer model.layers.0.mlp.down_proj");
+  }
+  if (weights && !input) throw BadInput("--weights", "the activations are not in a checkpoint", "give them by --input");
   if (!input && !random) {
     throw BadInput("no data", "a case needs tensors", "give --input case.safetensors or --random batch=2,...");
   }
   const Numbers launch_numbers = join_numbers();
-  return input ? problem_from_file(text, *input, launch_numbers) : random_problem(text, *random, launch_numbers);
+  return input ? problem_from_files(text, *this, launch_numbers) : random_problem(text, *random, launch_numbers);
 }
 
 nlohmann::ordered_json describe_tensors(const std::vector<cubit_tensor>& tensors) {

@@ -26,6 +26,8 @@ constexpr const char* kExamples = R"(
 Examples:
   cubit run gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --input case.safetensors --output out.safetensors
       the file holds the operator's input tensors by name (see cubit operators); the output file is replaced whole
+  cubit run w4a16_gemm --weights folder --layer model.layers.0.mlp.down_proj --input activations.safetensors
+      qweight, scales, … of one layer of a checkpoint: a file, an index of several (*.json), or their folder
   cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
       compares with the double-precision reference; exit code 1 if the error is over the tolerance, or NaN
   cubit run gqa_decode:heads_per_kv=8 --random batch=1 --device cpu --arch sm_120 --check-memory --counters
@@ -69,7 +71,10 @@ void print_result(const nlohmann::ordered_json& json) {
                kernel.at("spill_bytes").get<int>());
   }
   for (const auto& [name, tensor] : json.at("outputs").items()) {
-    fmt::print("{} {} {}\n", name, tensor.at("type").get<std::string>(), tensor.at("shape").dump());
+    fmt::print("{} {} {}", name, tensor.at("type").get<std::string>(), tensor.at("shape").dump());
+    if (tensor.contains("mean"))
+      fmt::print(": at most {:.3g}, mean {:.3g}", tensor.at("largest").get<double>(), tensor.at("mean").get<double>());
+    fmt::print("\n");
   }
   if (json.contains("output_file")) fmt::print("written to {}\n", printable(json.at("output_file").get<std::string>()));
   if (json.contains("check")) fmt::print("{}\n", check_text(json.at("check")));
@@ -79,6 +84,14 @@ void print_result(const nlohmann::ordered_json& json) {
   }
   if (json.contains("bench")) fmt::print("{}", benchmark_text(json.at("bench")));
   if (json.contains("counters")) fmt::print("{}", counters_text(json.at("counters")));
+}
+
+/// As describe_tensors, with what floats say in a line: how far off quantised weights are, say.
+nlohmann::ordered_json describe_outputs(const Problem& problem, const HostTensors& outputs) {
+  const auto tensors = problem.outputs();
+  nlohmann::ordered_json json = describe_tensors(tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) json[tensors[i].name].update(summarise(tensors[i].type, outputs[i]));
+  return json;
 }
 
 HostTensors compute(const Device& device, const Problem& problem, const Kernel& kernel) {
@@ -119,7 +132,7 @@ int run_on_device(const RunOptions& options, const Problem& problem, const Chose
                                  {"arch", architecture},
                                  {"kernel", nlohmann::ordered_json::parse(kernel.describe())},
                                  {"inputs", describe_tensors(problem.inputs())},
-                                 {"outputs", describe_tensors(problem.outputs())}};
+                                 {"outputs", describe_outputs(problem, outputs)}};
   if (file) {
     save_outputs(problem, outputs, *file);
     json["output_file"] = *options.output;

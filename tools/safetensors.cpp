@@ -23,19 +23,7 @@ std::uint64_t read_length(std::span<const std::byte> file) {
 }
 
 std::string_view header_text(std::span<const std::byte> file, const std::string& label) {
-  if (file.size() < kLengthBytes) {
-    throw BadInput(label, fmt::format("{} bytes are too few for a safetensors file", file.size()),
-                   "it starts with the 8-byte length of its header");
-  }
-  const std::uint64_t length = read_length(file);
-  if (length > kLargestHeader) {
-    throw BadInput(label, fmt::format("the header claims {} bytes, over the limit of {}", length, kLargestHeader),
-                   "is this a safetensors file?");
-  }
-  if (length > file.size() - kLengthBytes) {
-    throw BadInput(label, fmt::format("the header claims {} bytes, but only {} follow; the file is truncated", length,
-                                      file.size() - kLengthBytes));
-  }
+  const std::size_t length = header_length(file, file.size(), label);
   return {reinterpret_cast<const char*>(file.data()) + kLengthBytes, length};
 }
 
@@ -63,6 +51,32 @@ void check_coverage(const std::vector<HeaderEntry>& entries, std::size_t data_by
 
 }  // namespace
 
+std::size_t header_length(std::span<const std::byte> file_start, std::size_t file_bytes, const std::string& label) {
+  if (file_start.size() < kLengthBytes) {
+    throw BadInput(label, fmt::format("{} bytes are too few for a safetensors file", file_bytes),
+                   "it starts with the 8-byte length of its header");
+  }
+  const std::uint64_t length = read_length(file_start);
+  if (length > kLargestHeader) {
+    throw BadInput(label, fmt::format("the header claims {} bytes, over the limit of {}", length, kLargestHeader),
+                   "is this a safetensors file?");
+  }
+  if (length > file_bytes - kLengthBytes) {
+    throw BadInput(label, fmt::format("the header claims {} bytes, but only {} follow; the file is truncated", length,
+                                      file_bytes - kLengthBytes));
+  }
+  return length;
+}
+
+std::vector<HeaderEntry> parse_entries(std::string_view text, std::size_t data_bytes, const std::string& label,
+                                       Metadata* metadata) {
+  std::vector<HeaderEntry> entries = parse_header(text, label, metadata);
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const HeaderEntry& a, const HeaderEntry& b) { return a.offsets < b.offsets; });
+  check_coverage(entries, data_bytes, label);
+  return entries;
+}
+
 std::size_t header_end(std::span<const std::byte> file) {
   if (file.size() < kLengthBytes) return file.size();
   return kLengthBytes + static_cast<std::size_t>(std::min<std::uint64_t>(read_length(file), kLargestHeader));
@@ -70,11 +84,8 @@ std::size_t header_end(std::span<const std::byte> file) {
 
 std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const std::string& label) {
   const std::string_view header = header_text(file, label);
-  std::vector<HeaderEntry> entries = parse_header(header, label);
   const std::span<const std::byte> data = file.subspan(kLengthBytes + header.size());
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const HeaderEntry& a, const HeaderEntry& b) { return a.offsets < b.offsets; });
-  check_coverage(entries, data.size(), label);
+  std::vector<HeaderEntry> entries = parse_entries(header, data.size(), label);
   std::vector<TensorView> tensors;
   tensors.reserve(entries.size());
   for (HeaderEntry& entry : entries) {
@@ -86,13 +97,21 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const
 }
 
 std::string safetensors_header(std::span<const TensorView> tensors) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  std::vector<HeaderEntry> entries;
   std::uint64_t offset = 0;
   for (const TensorView& tensor : tensors) {
     const std::uint64_t end = offset + tensor.data.size();
-    header[tensor.name] = {{"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    entries.push_back({tensor.name, tensor.type, tensor.shape, {offset, end}});
     offset = end;
   }
+  return format_header(entries, {});
+}
+
+std::string format_header(std::span<const HeaderEntry> entries, const Metadata& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  for (const HeaderEntry& entry : entries)
+    header[entry.name] = {{"dtype", entry.type}, {"shape", entry.shape}, {"data_offsets", entry.offsets}};
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::string prefix(kLengthBytes, '\0');

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,11 +41,16 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const
 /// in the given order.
 std::string safetensors_header(std::span<const TensorView> tensors);
 
+/// The bytes of a file that is no longer than the longest header. Throws BadInput.
+std::string read_text_file(const std::string& path);
+
 /// A file read into memory; tensors() are views into it. Not mapped: a file that somebody cuts short later would end the
 /// program.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);  ///< throws BadInput
+  /// Of the tensors only those whose names are `wanted`, which is asked for each; nothing else is read but the header.
+  SafetensorsFile(const std::string& path, const std::function<bool(const std::string&)>& wanted);
   const std::vector<TensorView>& tensors() const { return tensors_; }
 
  private:
@@ -64,6 +70,9 @@ class OutputFile {
   /// Writes, syncs and renames. Throws WorkFailed.
   void commit(std::span<const TensorView> tensors);
   void commit_text(std::string_view content);  ///< the same of a file of any other kind
+  /// The same piece by piece, for what is not in memory all at once. Throw WorkFailed.
+  void append(std::span<const std::byte> bytes);
+  void finish();
   const std::string& path() const { return path_; }
 
  private:

@@ -18,17 +18,32 @@ namespace {
 /// The text of errno; strerror is not thread-safe everywhere, but only one thread opens files here.
 std::string system_error() { return std::strerror(errno); }
 
-struct Closing {
-  int descriptor;
-  ~Closing() { ::close(descriptor); }
-};
-
 std::size_t regular_file_bytes(int descriptor, const std::string& path) {
   struct stat facts {};
   if (::fstat(descriptor, &facts) != 0) throw BadInput(path, "cannot be read: " + system_error());
   if (!S_ISREG(facts.st_mode)) throw BadInput(path, "is not a regular file", "give a safetensors file");
   return static_cast<std::size_t>(facts.st_size);
 }
+
+/// A regular file, open to be read.
+struct Opened {
+  int descriptor;
+  std::size_t bytes;
+
+  // Not blocking, so that a pipe of that name does not hang the program before it is refused.
+  explicit Opened(const std::string& path) : descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (descriptor < 0) throw BadInput(path, "cannot be read: " + system_error());
+    try {
+      bytes = regular_file_bytes(descriptor, path);
+    } catch (...) {
+      ::close(descriptor);
+      throw;
+    }
+  }
+  ~Opened() { ::close(descriptor); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+};
 
 /// The system hands out more than it has, and ends who uses it.
 void require_memory(std::size_t bytes, const std::string& path) {
@@ -65,23 +80,36 @@ std::string destination(const std::string& path) {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path) {
-  // Not blocking, so that a pipe of that name does not hang the program before it is refused.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw BadInput(path, "cannot be read: " + system_error());
-  const Closing closing{descriptor};
-  const std::size_t bytes = regular_file_bytes(descriptor, path);
+std::string read_text_file(const std::string& path) {
+  const Opened file(path);
+  if (file.bytes > kLargestHeader) {
+    throw BadInput(path, fmt::format("holds {} bytes, over the limit of {}", file.bytes, kLargestHeader));
+  }
+  std::string text(file.bytes, '\0');
+  read_range(file.descriptor, std::as_writable_bytes(std::span(text)), 0, file.bytes, path);
+  return text;
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(path, nullptr) {}
+
+SafetensorsFile::SafetensorsFile(const std::string& path, const std::function<bool(const std::string&)>& wanted) {
+  const Opened opened(path);
+  const std::size_t bytes = opened.bytes;
   if (bytes == 0) throw BadInput(path, "is empty", "give a safetensors file");
-  require_memory(bytes, path);
-  bytes_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  if (!wanted) require_memory(bytes, path);
+  bytes_ = std::make_unique_for_overwrite<std::byte[]>(bytes);  // what is not read takes addresses, but no memory
   const std::span file(bytes_.get(), bytes);
   // The header decides whether the rest is worth reading.
   const std::size_t length_end = std::min<std::size_t>(bytes, 8);
-  read_range(descriptor, file, 0, length_end, path);
+  read_range(opened.descriptor, file, 0, length_end, path);
   const std::size_t end = std::max(length_end, std::min(bytes, header_end(file)));
-  read_range(descriptor, file, length_end, end, path);
+  read_range(opened.descriptor, file, length_end, end, path);
   tensors_ = parse_safetensors(file, path);
-  read_range(descriptor, file, end, bytes, path);
+  if (wanted) std::erase_if(tensors_, [&](const TensorView& tensor) { return !wanted(tensor.name); });
+  for (const TensorView& tensor : tensors_) {
+    const auto begin = static_cast<std::size_t>(tensor.data.data() - file.data());
+    read_range(opened.descriptor, file, begin, begin + tensor.data.size(), path);
+  }
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {
@@ -118,6 +146,10 @@ void OutputFile::commit_text(std::string_view content) {
   write(content.data(), content.size());
   publish();
 }
+
+void OutputFile::append(std::span<const std::byte> bytes) { write(bytes.data(), bytes.size()); }
+
+void OutputFile::finish() { publish(); }
 
 void OutputFile::publish() {
   if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error());

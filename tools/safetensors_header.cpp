@@ -20,6 +20,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(const std::string& label) : label_(label) {}
   std::vector<HeaderEntry> take() { return std::move(entries_); }
+  Metadata take_metadata() { return std::move(values_); }
 
   bool start_object(std::size_t) override {
     if (state_ == State::before) return enter(State::header);
@@ -55,7 +56,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool string(string_t& text) override {
-    if (state_ == State::metadata) return true;
+    if (state_ == State::metadata) {
+      values_[key_] = text;
+      return true;
+    }
     if (state_ != State::tensor || key_ != "dtype") return misplaced("a string");
     if (type_bytes(text) == 0) fail_tensor(fmt::format("dtype {} is not known", quote(text)));
     entry().type = text;
@@ -165,13 +169,14 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<HeaderEntry> entries_;
   std::unordered_set<std::string> names_;
   std::unordered_set<std::string> metadata_;
+  Metadata values_;
   std::unordered_set<std::string> fields_;
   std::size_t offsets_seen_ = 0;
 };
 
 }  // namespace
 
-std::vector<HeaderEntry> parse_header(std::string_view text, const std::string& label) {
+std::vector<HeaderEntry> parse_header(std::string_view text, const std::string& label, Metadata* metadata) {
   if (!text.starts_with('{')) throw BadInput(label, "the header must be a JSON object");
   // JSON has none, and the parser would take one for the end.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
@@ -179,6 +184,7 @@ std::vector<HeaderEntry> parse_header(std::string_view text, const std::string& 
   }
   HeaderReader reader(label);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
+  if (metadata != nullptr) *metadata = reader.take_metadata();
   return reader.take();
 }
 

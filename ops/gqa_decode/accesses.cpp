@@ -21,12 +21,11 @@ int header_bytes(const GqaDecode& descriptor) { return kv_cache::format_of(descr
 int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
 
 /// Fetcher.
-TileAccess copies(const GqaDecode& descriptor, int copy_bytes) {
+TileAccess copies(const GqaDecode& descriptor, const char* name, int copy_bytes) {
   const int row_bytes = descriptor.row_bytes();
   const int header = header_bytes(descriptor);
   const int gap = padded_header_bytes(descriptor) - header;
-  return {"cp.async of rows", AccessKind::store, copy_bytes, row_bytes / copy_bytes,
-          [=](int instance, int lane) -> MaybeByte {
+  return {name, AccessKind::store, copy_bytes, row_bytes / copy_bytes, [=](int instance, int lane) -> MaybeByte {
             const auto [row, byte] = lanes::copied_piece(instance, lane, header, row_bytes, copy_bytes);
             return TileByte{row, byte < header ? byte : byte + gap};
           }};
@@ -63,14 +62,26 @@ void add_rows16(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) 
                       [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_values(lane, step)); }});
 }
 
+/// RowsOfBytes::load_words, of keys or of values: two steps of 16 channels at a time, and the last alone where their number is
+/// odd.
+void add_byte_words(const GqaDecode& descriptor, const char* pairs, const char* last, int first_row,
+                    std::vector<TileAccess>& accesses) {
+  const int steps = descriptor.head_dim / 16;
+  accesses.push_back({pairs, AccessKind::ldmatrix, 16, steps / 2, [=](int pair, int lane) -> MaybeByte {
+                        return byte_at(lanes::byte_words(lane, pair, first_row));
+                      }});
+  if (steps % 2 == 0) return;
+  accesses.push_back({last, AccessKind::ldmatrix, 16, 1, [=](int, int lane) -> MaybeByte {
+                        if (lane >= 16) return std::nullopt;
+                        return byte_at(lanes::byte_last_words(lane, steps - 1, first_row));
+                      }});
+}
+
 /// RowsOfBytes::scores and RowsOfBytes::accumulate.
 void add_bytes(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
-  const int pairs = descriptor.head_dim / 32;
-  accesses.push_back({"ldmatrix.x4 of keys", AccessKind::ldmatrix, 16, pairs,
-                      [](int pair, int lane) -> MaybeByte { return byte_at(lanes::byte_words(lane, pair, 0)); }});
-  accesses.push_back(
-      {"ldmatrix.x4.trans of values", AccessKind::ldmatrix, 16, pairs,
-       [](int pair, int lane) -> MaybeByte { return byte_at(lanes::byte_words(lane, pair, lanes::kTileRows)); }});
+  add_byte_words(descriptor, "ldmatrix.x4 of keys", "ldmatrix.x2 of the last keys", 0, accesses);
+  add_byte_words(descriptor, "ldmatrix.x4.trans of values", "ldmatrix.x2.trans of the last values", lanes::kTileRows,
+                 accesses);
 }
 
 /// Two matrices of 32 channels at a time, and the last alone where their number is odd.
@@ -145,8 +156,9 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
     for (TileAccess& access : accesses) access = of_outer_warps(access, plan.warps, descriptor.row_bytes());
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
+  const char* const name = plan.family == Family::sm75 ? "stores of rows" : "cp.async of rows";
   accesses.insert(accesses.begin(),
-                  plan.family == Family::sm90 ? pieces(plan.stage) : copies(descriptor, plan.copy_bytes));
+                  plan.family == Family::sm90 ? pieces(plan.stage) : copies(descriptor, name, plan.copy_bytes));
   return accesses;
 }
 

@@ -98,6 +98,19 @@ void add_scores(std::vector<BenchCase>& cases) {
   }
 }
 
+/// Four query tokens, which shall be within 15% of one.
+void add_query_tokens(std::vector<BenchCase>& cases) {
+  for (const std::string_view format : {"", kFourGroups, kFp8}) {
+    for (const int batch : {64, 128, 512}) {
+      const std::string fields = fmt::format("{}{}query_tokens=4", format, format.empty() ? "" : ",");
+      for (const int heads : {4, 8}) {
+        cases.push_back({"4 query tokens, one KV head, T = 8192", fmt::format("B={}, {} heads", batch, heads),
+                         descriptor(heads, fields), sizes(batch, 8192, 1), 0, 0});
+      }
+    }
+  }
+}
+
 void add_head_counts(std::vector<BenchCase>& cases) {
   for (const int heads : {1, 64}) {
     for (const std::string_view format : {"", kFourGroups}) {
@@ -116,6 +129,7 @@ std::vector<BenchCase> bench_cases() {
   add_ragged(cases);
   add_head_counts(cases);
   add_scores(cases);
+  add_query_tokens(cases);
   return cases;
 }
 

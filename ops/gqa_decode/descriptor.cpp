@@ -28,8 +28,8 @@ Field<GqaDecode> score_field() {
 std::vector<Field<GqaDecode>> make_fields() {
   const std::vector<std::pair<std::string_view, Element>> elements = {{"bf16", Element::bf16}, {"fp16", Element::fp16}};
   std::vector<Field<GqaDecode>> table = {
-      number_field<GqaDecode>({"head_dim", "64, 96, 128, 192, 256", "128", "channels per head"}, &GqaDecode::head_dim,
-                              {64, 96, 128, 192, 256}),
+      number_field<GqaDecode>({"head_dim", "64, 80, 96, 112, 128, 160, 192, 256", "128", "channels per head"},
+                              &GqaDecode::head_dim, {64, 80, 96, 112, 128, 160, 192, 256}),
       number_field<GqaDecode>({"heads_per_kv", "1 to 64", "1", "query heads that share one KV head"},
                               &GqaDecode::heads_per_kv, one_to(64)),
   };
@@ -41,6 +41,11 @@ std::vector<Field<GqaDecode>> make_fields() {
              word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
                                             &GqaDecode::output, elements),
              kv_cache::addressing_field<GqaDecode>(),
+             number_field<GqaDecode>({"query_tokens", "1 to 16", "1", "last tokens of every sequence that are queries"},
+                                     &GqaDecode::query_tokens, one_to(16)),
+             word_field<GqaDecode, QueryMask>(
+                 {"mask", "causal, tree", "causal", "what several query tokens see of one another"}, &GqaDecode::mask,
+                 {{"causal", QueryMask::causal}, {"tree", QueryMask::tree}}),
              flag_field<GqaDecode>("soft_cap", "scores s become cap * tanh(s / cap)", &GqaDecode::soft_cap),
              flag_field<GqaDecode>("alibi", "scores get slope of the head * (position - query position)",
                                    &GqaDecode::alibi),
@@ -52,9 +57,10 @@ std::vector<Field<GqaDecode>> make_fields() {
                  {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                  &GqaDecode::alignment, {16, 8, 4}),
              word_field<GqaDecode, Family>(
-                 {"family", "auto, sm80, sm90", "auto",
+                 {"family", "auto, sm75, sm80, sm90", "auto",
                   "kernel family; auto is the one that was measured to be faster, see cubit explain"},
-                 &GqaDecode::family, {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
+                 &GqaDecode::family,
+                 {{"auto", Family::automatic}, {"sm75", Family::sm75}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
          });
   return table;
 }
@@ -76,6 +82,11 @@ GqaDecode parse(std::string_view text) {
   bool output_given = false;
   for (const auto& [name, value] : split_fields(text)) {
     output_given = output_given || name == "output";
+    if (name == "mask" && descriptor.query_tokens == 1) {
+      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                    "the field mask applies to several query tokens only",
+                    "leave mask out or ask for query_tokens=2 to 16");
+    }
   }
   kv_cache::validate_given_fields(kv_cache::format_of(descriptor), text);
   if (!output_given) descriptor.output = descriptor.query;
@@ -89,11 +100,32 @@ void validate(const GqaDecode& descriptor) {
     reject(descriptor, fmt::format("score={} does not name a score modification", descriptor.score),
            "accepted: name@hash, as cubit_add_score gives it");
   }
+  if (descriptor.family == Family::sm75) {
+    const std::string why = why_not_fp16_alone(descriptor);
+    if (!why.empty()) {
+      reject(descriptor, "family=sm75 multiplies fp16 alone: " + why,
+             "kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out");
+    }
+  }
+  if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim % 32 != 0) {
+    reject(descriptor, "a matrix of packed words is of 32 channels, and head_dim is no multiple of that",
+           "accepted beside int4_rows: head_dim=64, 96, 128, 160, 192 and 256");
+  }
+  if (descriptor.mask != QueryMask::causal && descriptor.query_tokens == 1) {
+    reject(descriptor, "the field mask applies to several query tokens only",
+           "leave mask out or ask for query_tokens=2 to 16");
+  }
   if (descriptor.family == Family::sm90) {
     const std::string modified = modifications(descriptor);
     if (!modified.empty())
       reject(descriptor, fmt::format("family=sm90 has plain scores of all tokens, and no {}", modified),
              "family=sm80, or leave family out");
+    if (descriptor.query_tokens > 1) {
+      reject(descriptor, fmt::format("family=sm90: {}", kOneQueryTokenOnly), "family=sm80, or leave family out");
+    }
+    if (!is_usual_head_dim(descriptor.head_dim)) {
+      reject(descriptor, fmt::format("family=sm90: {}", kUsualHeadDimsOnly), "family=sm80, or leave family out");
+    }
     const std::string why = why_not_bulk_copies(descriptor);
     if (!why.empty()) reject(descriptor, "family=sm90 copies rows in bulk: " + why, "family=sm80, or leave family out");
   }
@@ -109,6 +141,13 @@ std::string modifications(const GqaDecode& descriptor) {
   add(!descriptor.score.empty(), "score");
   add(descriptor.window, "window");
   return names;
+}
+
+std::string why_not_fp16_alone(const GqaDecode& descriptor) {
+  if (descriptor.query != Element::fp16 || descriptor.output != Element::fp16)
+    return fmt::format("the {} is bf16", descriptor.query != Element::fp16 ? "query" : "output");
+  if (descriptor.kv == KvFormat::fp16 || descriptor.kv == KvFormat::int4_rows) return "";
+  return fmt::format("the cache is {}", text_of(descriptor.kv));
 }
 
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {

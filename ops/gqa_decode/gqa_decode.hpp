@@ -36,24 +36,39 @@ std::string modifications(const GqaDecode& descriptor);
 /// Why no bulk copy can move the descriptor's rows; empty if one can. PTX ISA, "cp.async.bulk": 16-byte units.
 std::string why_not_bulk_copies(const GqaDecode& descriptor);
 
+/// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
+std::string why_not_fp16_alone(const GqaDecode& descriptor);
+
+/// Why family sm90 refuses several query tokens.
+inline constexpr const char* kOneQueryTokenOnly = "it takes one query token per sequence";
+
+/// Whether head_dim is a power of two or three times one: all but 80, 112 and 160.
+constexpr bool is_usual_head_dim(int head_dim) {
+  const int odd = head_dim / (head_dim & -head_dim);
+  return odd == 1 || odd == 3;
+}
+inline constexpr const char* kUsualHeadDimsOnly = "it takes head_dim=64, 96, 128, 192 and 256";
+
 /// Everything that is decided before a batch is known.
 struct Plan {
   GqaDecode descriptor;
   Family family = Family::automatic;  ///< chosen: never automatic
-  int head_groups = 1;                ///< blocks that share the heads of a KV head; each reads the cache
-  int heads_per_block = 1;            ///< of a head group; the last may have fewer
-  int warps = 4;                      ///< that attend
-  int copy_warps = 0;                 ///< family sm90: that copy for them
+  // The heads of every query token count as heads of their own.
+  int head_groups = 1;       ///< blocks that share the heads of a KV head; each reads the cache
+  int heads_per_block = 1;   ///< of a head group; the last may have fewer
+  int warps = 4;             ///< that attend
+  int copy_warps = 0;        ///< family sm90: that copy for them
   int copy_registers = 0;    ///< family sm90: of a thread that copies, after giving others some; 0: as they come
   int attend_registers = 0;  ///< family sm90: of a thread that attends, after that
   int tiles_per_stage = 1;   ///< of 16 tokens: a warp takes them in one step
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 0;
+  int held_pieces = 0;       ///< family sm75: of a lane's copies of the next tile, those that wait in registers
   bool keep_offsets = true;  ///< where a lane's copies come from, relative to a tile: in registers or computed anew
   int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
   int counted_registers = 0;  ///< that the loop keeps live, per thread
-  /// Family sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row of every warp side
+  /// Families sm75 and sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row of every warp side
   /// by side; behind them are the values in the same way.
   codegen::TileLayout stage;
   int shared_memory = 0;
@@ -61,7 +76,7 @@ struct Plan {
 
   /// Of the block, in one step of its warps.
   int chunk_tokens() const { return 16 * tiles_per_stage * warps; }
-  /// Of a ring's stage: in family sm80 each warp has a ring, in family sm90 the block.
+  /// Of a ring's stage: in families sm75 and sm80 each warp has a ring, in family sm90 the block.
   int stage_bytes() const { return family == Family::sm90 ? 2 * stage.size() : stage.size(); }
   int ring_bytes(int stage_count) const { return (family == Family::sm90 ? 1 : warps) * stage_count * stage_bytes(); }
   int threads() const { return 32 * (warps + copy_warps); }
@@ -75,6 +90,7 @@ struct Plan {
   static constexpr int kSegments = 4;
   int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
   int scratch_bytes() const { return (4 * (2 * (warps + copy_warps) + 7 + 7 * kSegments) + 15) / 16 * 16; }
+  int heads() const { return descriptor.heads_per_kv * descriptor.query_tokens; }  ///< of a KV head
   kv_cache::RowFormat format() const { return kv_cache::format_of(descriptor); }
 };
 
@@ -115,7 +131,7 @@ std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments&
 
 /// How the blocks of a launch share the work, from host-side bounds and the device alone.
 struct Split {
-  int splits = 1;           ///< family sm80: of every such one; sm90: as asked for, 0 where cubit decides
+  int splits = 1;           ///< families sm75 and sm80: of every such one; sm90: as asked for, 0 where cubit decides
   int span = 1;             ///< family sm90: KV heads that a block takes together
   int boxes = 0;            ///< family sm90: that are the keys of a stage, as its values; 0: rows are copied in pieces
   Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most
@@ -129,7 +145,7 @@ Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments
 /// Partial results of a launch within these bounds, whatever the strides, with lengths or without.
 std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
                                const runtime::DeviceFacts& device);
-/// Family sm80's part of it.
+/// The part of it of families sm75 and sm80.
 int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device);
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
@@ -140,6 +156,13 @@ std::vector<BenchCase> bench_cases();
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+
+/// Where query token `token` of a sequence of `length` tokens stands; negative: nowhere, it sees nothing.
+inline int query_position(const GqaDecode& descriptor, int length, int token) {
+  return length - descriptor.query_tokens + token;
+}
+/// Whether it sees a position of the sequence. `mask`: its word, where the descriptor has mask=tree.
+bool sees(const GqaDecode& descriptor, int length, int token, std::uint32_t mask, int position);
 
 /// Attention in double precision over host tensors.
 struct ReferenceHead {
@@ -159,9 +182,12 @@ struct ScoreRules {
   std::int64_t window = 0;  ///< 0: none
   std::int64_t kept_tokens = 0;
   double sink = -std::numeric_limits<double>::infinity();
+  int query_position = -1;  ///< negative: the last
 };
+/// `is_seen`: of a position; of none: all are that a window leaves.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
-                             const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules = {});
+                             const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules = {},
+                             const std::function<bool(int position)>& is_seen = nullptr);
 
 }  // namespace gqa_decode
 }  // namespace cubit::ops

@@ -85,6 +85,23 @@ void check_roles(const GqaDecode& descriptor, const Arguments& arguments) {
   require_alignment("sinks", arguments.sinks, nullptr, 0, 4, 4);
 }
 
+constexpr const char* kSmaller = "align it and pad its rows, or ask for a smaller alignment in the descriptor";
+
+void check_query_tokens(const GqaDecode& descriptor, const Arguments& arguments) {
+  if (descriptor.query_tokens > 1) {
+    require_alignment("query token", nullptr, &arguments.query_token_stride, 1, 2, descriptor.alignment, kSmaller);
+    require_alignment("output token", nullptr, &arguments.output_token_stride, 1, 2, descriptor.alignment, kSmaller);
+  }
+  if (descriptor.mask == QueryMask::tree) {
+    require_pointer(arguments.mask != nullptr, "mask");
+    require_alignment("mask", arguments.mask, &arguments.mask_stride, 1, 4, 4);
+  } else if (arguments.mask != nullptr) {
+    throw Failure(Status::invalid_argument,
+                  fmt::format("mask at {:#x}", reinterpret_cast<std::uintptr_t>(arguments.mask)),
+                  "a causal mask is not a tensor", "give NULL, or ask for mask=tree in the descriptor");
+  }
+}
+
 void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_pointer(arguments.query != nullptr, "query");
   require_pointer(arguments.output != nullptr, "output");
@@ -98,7 +115,6 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
                    "its bytes must be from 0 to below 128 MiB", arguments.key_strides[1]);
   require_argument(arguments.value_strides[1] >= 0 && arguments.value_strides[1] <= most, "value_strides[1] (token)",
                    "its bytes must be from 0 to below 128 MiB", arguments.value_strides[1]);
-  constexpr const char* kSmaller = "align it and pad its rows, or ask for a smaller alignment in the descriptor";
   require_alignment("query", arguments.query, arguments.query_strides, 2, 2, descriptor.alignment, kSmaller);
   require_alignment("key", arguments.key, arguments.key_strides, 3, cache_bytes, descriptor.alignment, kSmaller);
   require_alignment("value", arguments.value, arguments.value_strides, 3, cache_bytes, descriptor.alignment, kSmaller);
@@ -114,6 +130,7 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
     require_argument(arguments.page_size == 0, "page_size", "it must be 0, for the descriptor has cache=contiguous",
                      arguments.page_size);
   }
+  check_query_tokens(descriptor, arguments);
   check_roles(descriptor, arguments);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
@@ -168,6 +185,10 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.page_table = arguments.page_table;
   result.page_table_stride = arguments.page_table_stride;
   result.page_size = kv_cache::divide_by(std::max(arguments.page_size, 1));
+  result.query_token_stride = 2 * arguments.query_token_stride;
+  result.output_token_stride = 2 * arguments.output_token_stride;
+  result.mask = arguments.mask;
+  result.mask_stride = arguments.mask_stride;
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
   result.alibi_slopes = arguments.alibi_slopes;
   result.sinks = arguments.sinks;

@@ -30,11 +30,13 @@ class GqaDecodeOperator final : public Operator {
  public:
   std::string_view name() const override { return "gqa_decode"; }
   std::string_view summary() const override {
-    return "attention of one new token per sequence over a KV cache, grouped query heads";
+    return "attention of one new token per sequence, or of its last few, over a KV cache, grouped query heads";
   }
   std::vector<FieldHelp> fields() const override { return help_of(gqa_decode::fields()); }
   std::string tensors_help() const override {
-    return "query [batch, query heads, head_dim] BF16 or F16\n"
+    return "query [batch, query heads, head_dim] BF16 or F16 (where query_tokens > 1 [batch, query_tokens, query "
+           "heads, "
+           "head_dim], and output and lse likewise)\n"
            "key, value [batch, tokens, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or F8_E5M2\n"
            "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, tokens, "
            "kv_heads] "
@@ -45,6 +47,9 @@ class GqaDecodeOperator final : public Operator {
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
            "kv_heads, "
            "row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
+           "mask [batch, query_tokens] I32 (where mask=tree): bit j of a query token's word is whether it sees query "
+           "token "
+           "j\n"
            "alibi_slopes [query heads] F32 (where alibi=true), sinks [query heads] F32 (where sinks=true), "
            "score_parameters of any type (where score=…, optional)\n"
            "output [batch, query heads, head_dim]\n"

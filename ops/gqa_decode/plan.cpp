@@ -15,8 +15,10 @@ namespace cubit::ops::gqa_decode {
 namespace {
 
 constexpr int kMostStages = 6;
-constexpr int kMostRegistersOfTiles = 216;  // counted without offsets; more heads are another block's
-constexpr int kFewestStages = 3;            // one in use, one landed or landing, one on its way
+constexpr int kMostRegistersOfTiles = 216;       // counted without offsets; more heads are another block's
+constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the next tile is in registers as well
+constexpr int kStagesBesideRegisters = 2;        // family sm75: one in use, one that registers are stored to
+constexpr int kFewestStages = 3;                 // one in use, one landed or landing, one on its way
 
 std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
@@ -29,23 +31,32 @@ std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architectur
   if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
   const std::string modified = modifications(descriptor);
   if (!modified.empty()) return fmt::format("it has plain scores of all tokens, and no {}", modified);
+  if (descriptor.query_tokens > 1) return kOneQueryTokenOnly;
+  if (!is_usual_head_dim(descriptor.head_dim)) return kUsualHeadDimsOnly;
   return why_not_bulk_copies(descriptor);
 }
 
-std::string why_not_sm75(const GqaDecode&, const codegen::Architecture&) {
-  return "this version of cubit has no kernel of it yet";
+std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
+  return why_not_fp16_alone(descriptor);
 }
 
 /// A kernel family; why_not is empty where it can be chosen.
 struct FamilyFacts {
   Family family;
   std::string_view name;
+  std::string_view kernel;  ///< template
   std::string (*why_not)(const GqaDecode&, const codegen::Architecture&);
 };
 /// Without a family in the descriptor the first that fits is chosen, unless is_sm90_faster says otherwise.
-constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", why_not_sm80},
-                                     {Family::sm90, "sm90_gqa_decode", why_not_sm90},
-                                     {Family::automatic, "sm75_gqa_decode", why_not_sm75}};
+constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", "sm80_gqa_decode.cuh", why_not_sm80},
+                                     {Family::sm90, "sm90_gqa_decode", "sm90_gqa_decode.cuh", why_not_sm90},
+                                     {Family::sm75, "sm75_gqa_decode", "sm80_gqa_decode.cuh", why_not_sm75}};
+
+const FamilyFacts& facts_of(Family family) {
+  return *std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                       [&](const FamilyFacts& candidate) { return candidate.family == family; });
+}
 
 /// What an H200 has shown (docs/performance/gqa_decode.md): one tile of heads, two of 16-bit caches, whose products are fewer.
 /// Of later architectures nothing is known, nor of packed words without registers that change hands.
@@ -79,7 +90,9 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
   if (!plan.report.family.empty()) return;
   throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
                 fmt::format("no kernel family runs there ({})", reasons),
-                wanted == Family::sm90 ? "accepted: sm_90 and later" : "accepted: sm_80 and later");
+                wanted == Family::sm90 ? "accepted: sm_90 and later"
+                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and kv=fp16 or "
+                                         "kv=int4_rows");
 }
 
 /// Registers that the loop keeps live, by counting its arrays. Blocks per SM are chosen so that each thread is allowed at
@@ -94,7 +107,9 @@ int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   const bool scaled = has_scales(descriptor.kv) && descriptor.scales != KvScales::tensor;
   const int format =
       descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4 + (scaled ? 4 * descriptor.groups : 0);
-  const int per_tile = outputs + query + format + 12;  // 12: scores, references, sums, factors
+  // Beside 8 groups, what query tokens see was too much for two tiles: some architecture's compiler spilled.
+  const int seen = descriptor.groups == 8 && descriptor.query_tokens > 1 && !scaled ? 10 : 0;
+  const int per_tile = outputs + query + format + seen + 12;  // 12: scores, references, sums, factors
   const int window = descriptor.window ? 4 : 0;
   const int slopes = descriptor.alibi ? 2 : 0;
   return (kAddressesAndTemporaries + copies + window + head_tiles * (per_tile + slopes) + 7) / 8 * 8;
@@ -107,12 +122,13 @@ bool keeps_offsets(int copies, int counted) {
 
 /// As few blocks per KV head as registers allow, of as many heads each.
 void choose_head_groups(Plan& plan) {
-  const int heads = plan.descriptor.heads_per_kv;
+  const int heads = plan.heads();
   const int tiles = (heads + 7) / 8;
   int tiles_per_block = 1;
   const bool is_packed = plan.family == Family::sm90 && plan.descriptor.kv == KvFormat::int4_rows;
   const int most = is_packed ? 1 : tiles;  // two took more registers than there are
-  while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= kMostRegistersOfTiles) {
+  const int registers = plan.family == Family::sm75 ? kMostRegistersBesideCopies : kMostRegistersOfTiles;
+  while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= registers) {
     ++tiles_per_block;
   }
   const int blocks = (tiles + tiles_per_block - 1) / tiles_per_block;
@@ -129,7 +145,10 @@ int shared_memory_for(const Plan& plan, int stages) {
 void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
   int best_in_flight = -1;
   plan.stages = plan.blocks_per_sm = 0;
-  for (int stages = kFewestStages; stages <= kMostStages; ++stages) {
+  const bool holds_tiles = plan.family == Family::sm75;  // the one under way is in registers
+  const int fewest = holds_tiles ? kStagesBesideRegisters : kFewestStages;
+  const int most = holds_tiles ? kStagesBesideRegisters : kMostStages;
+  for (int stages = fewest; stages <= most; ++stages) {
     const int shared = shared_memory_for(plan, stages);
     const int blocks = resident_blocks(architecture, 32 * plan.warps, plan.counted_registers, shared);
     const int in_flight = std::min(kBytesInFlight, blocks * plan.warps * (stages - 1) * plan.stage_bytes());
@@ -148,6 +167,15 @@ int choose_copy_bytes(const Plan& plan) {
                   std::gcd(16, std::gcd(plan.format().header_bytes(), plan.descriptor.row_bytes())));
 }
 
+/// Family sm75: as much of the next tile as the loop leaves registers for.
+int choose_held_pieces(const Plan& plan, const codegen::Architecture& architecture) {
+  constexpr int kSpare = 40;
+  constexpr int kMostPieces = 32;  // each has an address as well, and is code
+  const int words = plan.copy_bytes / 4;
+  const int free = architecture.registers_per_thread - kSpare - count_registers(plan.descriptor, plan.head_tiles(), 0);
+  return std::clamp(free / words, 1, std::min(kMostPieces, plan.descriptor.row_bytes() / plan.copy_bytes));
+}
+
 void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   plan.copy_bytes = choose_copy_bytes(plan);
@@ -159,6 +187,13 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
       std::min(count_registers(descriptor, plan.head_tiles(), copies), architecture.registers_per_thread);
   plan.keep_offsets = keeps_offsets(copies, count_registers(descriptor, plan.head_tiles(), 0));
   plan.slot_period = slot_period(plan.stage, accesses.front());
+  if (plan.family == Family::sm75) {
+    plan.held_pieces = choose_held_pieces(plan, architecture);
+    plan.keep_offsets = false;  // every piece is tested for its row's existence as well: there is one path
+    plan.counted_registers =
+        std::min(count_registers(descriptor, plan.head_tiles(), 0) + plan.held_pieces * plan.copy_bytes / 4,
+                 architecture.registers_per_thread);
+  }
   // A warp for each scheduler of an SM, or half as many where their stages do not fit.
   for (const int warps : {4, 2}) {
     plan.warps = warps;
@@ -256,6 +291,13 @@ void alias_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
       .alias("Sink", descriptor.sinks ? "cubit::LearnedSink" : "cubit::NoSink");
 }
 
+/// The role of query_tokens.cuh.
+std::string queries_type(const GqaDecode& descriptor) {
+  if (descriptor.query_tokens == 1) return "cubit::OneQueryToken<kHeadsPerKv>";
+  const bool tree = descriptor.mask == QueryMask::tree;
+  return fmt::format("cubit::{}QueryTokens<kQueryTokens, kHeadsPerKv>", tree ? "Tree" : "Causal");
+}
+
 std::string_view operand_type(KvFormat kv) {
   if (kv == KvFormat::int8_split) return "cubit::Int8Operand";
   return kv == KvFormat::fp8_e4m3 ? "cubit::E4m3Operand" : "cubit::E5m2Operand";
@@ -286,11 +328,14 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   codegen::PlanHeader header(descriptor.text());
   header.include(int4 ? "kv_int4_rows.cuh" : has_scales(descriptor.kv) ? "kv_bytes.cuh" : "kv_rows16.cuh");
   const bool paged = descriptor.cache == KvAddressing::paged;
-  header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("types.cuh");
-  if (plan.family == Family::sm90) header.include("warp_rows.cuh");
+  header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("query_tokens.cuh").include("types.cuh");
+  header.include(plan.family == Family::sm90   ? "warp_rows.cuh"
+                 : plan.family == Family::sm75 ? "tile_copies_registers.cuh"
+                                               : "tile_copies_async.cuh");
   const std::vector<codegen::Header> users = include_roles(header, descriptor);
   header.constant("kHeadDim", descriptor.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
+      .constant("kQueryTokens", descriptor.query_tokens)
       .constant("kHeadGroups", plan.head_groups)
       .constant("kHeadsPerBlock", plan.heads_per_block)
       .constant("kAlignment", descriptor.alignment)
@@ -313,12 +358,16 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   } else {
     header.constant("kCopyBytes", plan.copy_bytes)
         .flag("kKeepOffsets", plan.keep_offsets)
-        .constant("kSlotPeriod", plan.slot_period);
+        .constant("kSlotPeriod", plan.slot_period)
+        .alias("TileCopies", plan.family == Family::sm75
+                                 ? fmt::format("cubit::HeldTileCopies<kCopyBytes, kStages, {}>", plan.held_pieces)
+                                 : "cubit::AsyncTileCopies<kCopyBytes, kStages>");
   }
   header.layout("kv_stage", plan.stage)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))
-      .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache");
+      .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache")
+      .alias("Queries", queries_type(descriptor));
   // Where the bytes of a warp's rows are.
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {
@@ -342,9 +391,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .alias("Format", fmt::format("cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, {}>", place));
   }
   alias_roles(header, descriptor);
-  return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,
-                           "gqa_decode", {plan.threads(), plan.shared_memory, 1, plan.family == Family::sm90},
-                           templates::embedded(), users);
+  return codegen::assemble(
+      descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "gqa_decode",
+      {plan.threads(), plan.shared_memory, 1, plan.family == Family::sm90}, templates::embedded(), users);
 }
 
 }  // namespace cubit::ops::gqa_decode

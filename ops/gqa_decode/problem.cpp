@@ -114,7 +114,9 @@ GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const L
   output.type = element_type(descriptor_.output);
   output.data = nullptr;
   outputs_.push_back(output);
-  if (numbers_.with_lse) outputs_.push_back({"lse", "F32", {batch(), query_heads()}, {query_heads(), 1}, nullptr});
+  if (!numbers_.with_lse) return;
+  output.shape.pop_back();
+  outputs_.push_back(kv_cache::dense("lse", "F32", output.shape, nullptr));
 }
 
 const Tensor* GqaProblem::find(std::string_view name) const {
@@ -202,10 +204,16 @@ void GqaProblem::check_cache(const Tensor& cache) const {
          fmt::format("ask for alignment={} in the descriptor", std::gcd(format.row_bytes(), 16)));
 }
 
+/// Of all query tokens together; 0: there is none.
+std::int64_t GqaProblem::read_window() const {
+  return descriptor_.window ? std::int64_t{numbers_.window} + descriptor_.query_tokens - 1 : 0;
+}
+
 /// Whether any token of the page that begins with `first` is seen.
 bool GqaProblem::needs_page(std::int64_t sequence, std::int64_t first) const {
   if (!descriptor_.window) return true;
-  return first < numbers_.kept_tokens || first + shape_.page_size > length(sequence) - numbers_.window;
+  return first < numbers_.kept_tokens ||
+         first + shape_.page_size > length(sequence) - numbers_.window - descriptor_.query_tokens + 1;
 }
 
 /// A launch does not look: tokens of a sequence are in pages of the cache.
@@ -222,12 +230,20 @@ void GqaProblem::check_pages() const {
   }
 }
 
-void GqaProblem::check() {
+void GqaProblem::check_query() const {
   require_type(query(), element_type(descriptor_.query), descriptor_);
-  require_rank(query(), 3, "[batch, query heads, head_dim]");
-  if (query().shape[2] != descriptor_.head_dim) {
+  require_rank(query(), descriptor_.query_tokens == 1 ? 3 : 4, query_dimensions(descriptor_));
+  if (query().shape.back() != descriptor_.head_dim) {
     reject(fmt::format("tensor {}", shape_text(query())), fmt::format("head_dim is {}", descriptor_.head_dim));
   }
+  if (query().shape == query_shape(descriptor_, batch(), query_heads())) return;
+  reject(fmt::format("tensor {}", shape_text(query())),
+         fmt::format("the descriptor has query_tokens={}", descriptor_.query_tokens),
+         fmt::format("ask for query_tokens={}", query().shape[1]));
+}
+
+void GqaProblem::check() {
+  check_query();
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
   const bool heads_outside = numbers_.cache.heads_outside;
   require_type(key(), format.type(), descriptor_);
@@ -248,6 +264,7 @@ void GqaProblem::check() {
   check_roles();
   check_pages();
   check_scales();
+  check_mask(descriptor_, find("mask"), batch());
   check_softmax_scale(numbers_.softmax_scale);
 }
 
@@ -259,13 +276,13 @@ int GqaProblem::length(std::int64_t sequence) const {
 std::size_t GqaProblem::cached_rows() const {
   std::size_t rows = 0;
   for (std::int64_t sequence = 0; sequence < batch(); ++sequence)
-    rows += seen_tokens(length(sequence), numbers_.window, numbers_.kept_tokens);
+    rows += seen_tokens(length(sequence), read_window(), numbers_.kept_tokens);
   return rows * kv_heads();
 }
 
 std::size_t GqaProblem::bytes_read() const {
   std::size_t bytes = 2 * cached_rows() * descriptor_.row_bytes() + query().bytes();
-  for (const char* name : {"lengths", kSlopes, kSinks}) {
+  for (const char* name : {"lengths", "mask", kSlopes, kSinks}) {
     if (const Tensor* tensor = find(name)) bytes += tensor->bytes();
   }
   if (!has_scales(descriptor_.kv)) return bytes;
@@ -282,9 +299,11 @@ std::size_t GqaProblem::bytes_written() const {
   return bytes;
 }
 
-/// Two products, query with keys and weights with values, of head_dim multiplications and additions per row and head.
+/// Two products, query with keys and weights with values, of head_dim multiplications and additions per row and head, those of
+/// all query tokens counted, as if each saw all rows.
 double GqaProblem::operations() const {
-  return 4.0 * static_cast<double>(cached_rows()) * descriptor_.heads_per_kv * descriptor_.head_dim;
+  const int heads = descriptor_.heads_per_kv * descriptor_.query_tokens;
+  return 4.0 * static_cast<double>(cached_rows()) * heads * descriptor_.head_dim;
 }
 
 std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data) const {
@@ -313,8 +332,12 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.kept_tokens = numbers_.kept_tokens;
   arguments.output = device_data[inputs_.size()];
   arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
-  arguments.query_strides[0] = arguments.output_strides[0] = query_heads() * descriptor_.head_dim;
+  const std::int64_t token_stride = query_heads() * descriptor_.head_dim;
+  arguments.query_strides[0] = arguments.output_strides[0] = descriptor_.query_tokens * token_stride;
   arguments.query_strides[1] = arguments.output_strides[1] = descriptor_.head_dim;
+  arguments.query_token_stride = arguments.output_token_stride = token_stride;
+  arguments.mask = static_cast<const std::int32_t*>(address("mask"));
+  arguments.mask_stride = descriptor_.query_tokens;
   const cubit_kv_cache cache = shape_.arguments(kv_cache::format_of(descriptor_));
   std::copy_n(cache.key_strides, 3, arguments.key_strides);
   std::copy_n(cache.value_strides, 3, arguments.value_strides);
@@ -345,19 +368,30 @@ HeadRows GqaProblem::rows_of(const Tensor& cache, const char* scales, std::int64
   return found;
 }
 
-double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
-  const std::int64_t sequence = item / query_heads();
+ReferenceHead GqaProblem::reference_of(std::int64_t item) const {
   const std::int64_t head = item % query_heads();
+  const std::int64_t query_token = item / query_heads();  // of all sequences
+  const std::int64_t sequence = query_token / descriptor_.query_tokens;
+  const auto token = static_cast<int>(query_token % descriptor_.query_tokens);
+  const Tensor* const trees = find("mask");
+  const std::uint32_t mask = trees == nullptr ? 0 : static_cast<const std::uint32_t*>(trees->data)[query_token];
   const int channels = descriptor_.head_dim;
   std::vector<double> q(channels);
   const auto* raw = static_cast<const std::uint16_t*>(query().data) + item * channels;
   for (int channel = 0; channel < channels; ++channel) q[channel] = to_double(descriptor_.query, raw[channel]);
 
   const std::int64_t kv_head = head / descriptor_.heads_per_kv;
-  const ReferenceHead reference =
-      reference_head(descriptor_, q.data(), rows_of(key(), kv_cache::kScaleNames[0], sequence, kv_head),
-                     rows_of(value(), kv_cache::kScaleNames[1], sequence, kv_head), length(sequence),
-                     numbers_.softmax_scale, score_rules(head));
+  ScoreRules rules = score_rules(head);
+  rules.query_position = std::max(0, length(sequence) - descriptor_.query_tokens + static_cast<int>(token));
+  return reference_head(descriptor_, q.data(), rows_of(key(), kv_cache::kScaleNames[0], sequence, kv_head),
+                        rows_of(value(), kv_cache::kScaleNames[1], sequence, kv_head), length(sequence),
+                        numbers_.softmax_scale, rules,
+                        [&](int position) { return sees(descriptor_, length(sequence), token, mask, position); });
+}
+
+double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
+  const ReferenceHead reference = reference_of(item);
+  const int channels = descriptor_.head_dim;
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
   std::vector<double> difference(channels);
   for (int channel = 0; channel < channels; ++channel) {
@@ -386,14 +420,18 @@ Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const 
   if (got.size() != outputs_.size()) {
     reject(fmt::format("{} outputs", got.size()), fmt::format("this problem has {}", outputs_.size()));
   }
-  std::vector<double> errors(batch() * query_heads());
+  std::vector<double> errors(batch() * descriptor_.query_tokens * query_heads());
   parallel_for(static_cast<std::int64_t>(errors.size()),
                [&](std::int64_t item) { errors[item] = compare_head(item, got); });
   Comparison result{0, kTolerance, "none"};
   for (std::size_t item = 0; item < errors.size(); ++item) {
     if (errors[item] < result.error || (item != 0 && errors[item] == result.error)) continue;
     result.error = errors[item];
-    result.worst = fmt::format("sequence {}, head {}", item / query_heads(), item % query_heads());
+    const std::int64_t query_token = static_cast<std::int64_t>(item) / query_heads();
+    const int tokens = descriptor_.query_tokens;
+    result.worst = fmt::format("sequence {}, ", query_token / tokens);
+    if (tokens > 1) result.worst += fmt::format("query token {}, ", query_token % tokens);
+    result.worst += fmt::format("head {}", static_cast<std::int64_t>(item) % query_heads());
   }
   return result;
 }
@@ -407,8 +445,8 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", LaunchNumbers::names(descriptor)));
   }
   constexpr std::string_view kNames[] = {
-      "query",      "key",   "value", "lengths",  kv_cache::kScaleNames[0], kv_cache::kScaleNames[1],
-      "page_table", kSlopes, kSinks,  kParameters};
+      "query", "key",   "value", "lengths",  kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table",
+      "mask",  kSlopes, kSinks,  kParameters};
   constexpr std::size_t kNeeded = 3;
   std::vector<Tensor> ordered;
   std::vector<std::unique_ptr<char[]>> storage;
@@ -416,7 +454,8 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
     reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
            "accepted: query, key, value, optionally lengths; key_scale and value_scale where the format has them, "
-           "page_table where cache=paged; alibi_slopes, sinks and score_parameters where the descriptor asks for them");
+           "page_table where cache=paged, mask where mask=tree; alibi_slopes, sinks and score_parameters where the "
+           "descriptor asks for them");
   }
   for (const std::string_view name : kNames) {
     const auto input =

@@ -3,8 +3,17 @@
 
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_cache/host_cache.hpp"
+#include "ops/random.hpp"
 
 namespace cubit::ops::gqa_decode {
+
+/// Of query and output, and what its dimensions are called: with one query token there is no dimension of tokens.
+std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads);
+const char* query_dimensions(const GqaDecode& descriptor);
+/// `mask` may be null. Throws Failure(invalid_argument) where the descriptor wants it otherwise.
+void check_mask(const GqaDecode& descriptor, const Tensor* mask, std::int64_t batch);
+/// Masks of random trees, [batch, query_tokens] words: a token sees itself, its parent and what that sees.
+std::unique_ptr<char[]> make_trees(const GqaDecode& descriptor, std::int64_t batch, Random& random);
 
 /// What a launch takes beside tensors: see cubit_gqa_decode_arguments.
 struct LaunchNumbers {
@@ -45,22 +54,25 @@ class GqaProblem final : public Problem {
   const Tensor* find(std::string_view name) const;  ///< null: there is none
   const Tensor* lengths() const { return find("lengths"); }
   std::int64_t batch() const { return query().shape[0]; }
-  std::int64_t query_heads() const { return query().shape[1]; }
+  std::int64_t query_heads() const { return query().shape[query().shape.size() - 2]; }
   std::int64_t tokens() const { return shape_.max_length; }
   std::int64_t kv_heads() const { return shape_.kv_heads; }
   int length(std::int64_t sequence) const;
   std::size_t cached_rows() const;  ///< of keys, or of values, that are seen, over all sequences and KV heads
   void check();
+  void check_query() const;
   void check_scales() const;
   void check_roles() const;
   void check_per_head(bool wanted, const char* name, const char* field) const;
   ScoreRules score_rules(std::int64_t head) const;
   void check_pages() const;
+  std::int64_t read_window() const;
   bool needs_page(std::int64_t sequence, std::int64_t first) const;
   /// Of keys or of values, the rows of a sequence's KV head.
   HeadRows rows_of(const Tensor& cache, const char* scales, std::int64_t sequence, std::int64_t kv_head) const;
   void check_cache(const Tensor& cache) const;
-  /// The error of (sequence, head) number `item`.
+  /// The output of (sequence, query token, head) number `item`, as it should be.
+  ReferenceHead reference_of(std::int64_t item) const;
   double compare_head(std::int64_t item, std::span<const void* const> got) const;
 
   GqaDecode descriptor_;

@@ -163,7 +163,7 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
   }
   const double kv_rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
   const double bytes = 2 * kv_rows * static_cast<double>(sizes.context) * descriptor.row_bytes() +
-                       2 * kv_rows * descriptor.heads_per_kv * descriptor.head_dim;
+                       2 * kv_rows * descriptor.heads_per_kv * descriptor.query_tokens * descriptor.head_dim;
   if (bytes > 64.0 * (1ULL << 30)) {
     throw Failure(Status::invalid_argument, fmt::format("a query and a cache of {:.0f} GiB", bytes / (1ULL << 30)),
                   "made-up data is limited to 64 GiB", "ask for a smaller batch, context or kv_heads");
@@ -196,8 +196,8 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     storage.push_back(std::move(data));
     inputs.push_back(kv_cache::dense(name, type, std::move(extents), storage.back().get()));
   };
-  add("query", element_type(descriptor.query), {sizes.batch, heads, descriptor.head_dim},
-      make_query(descriptor, sizes.batch * heads, sizes.pattern, random));
+  add("query", element_type(descriptor.query), query_shape(descriptor, sizes.batch, heads),
+      make_query(descriptor, sizes.batch * descriptor.query_tokens * heads, sizes.pattern, random));
   for (const bool is_key : {true, false}) {
     kv_cache::RandomCache cache = make_cache(descriptor, shape, sizes.pattern, is_key, random);
     add(is_key ? "key" : "value", format.type(), shape.shape(format), std::move(cache.rows));
@@ -213,6 +213,8 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     if (pages->bytes() > 0) std::memcpy(copy.get(), pages->data, pages->bytes());
     add("page_table", "I32", pages->shape, std::move(copy));
   }
+  if (descriptor.mask == QueryMask::tree)
+    add("mask", "I32", {sizes.batch, descriptor.query_tokens}, make_trees(descriptor, sizes.batch, random));
   if (descriptor.alibi) add("alibi_slopes", "F32", {heads}, make_slopes(heads));
   if (descriptor.sinks) add("sinks", "F32", {heads}, make_sinks(heads, random));
   return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch, std::move(storage));

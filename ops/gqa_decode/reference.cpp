@@ -14,22 +14,23 @@ std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t 
 
 /// Those that are not seen have weight zero, and their rows are not looked at.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
-                             const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules) {
+                             const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules,
+                             const std::function<bool(int position)>& is_seen) {
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
   const int channels = descriptor.head_dim;
   const auto load = [&](const HeadRows& rows, int token, double* dst) {
     kv_cache::dequantise_row(format, rows.row(token), dst, rows.scales(token));
   };
   std::vector<double> row(channels);
-  constexpr double kNone = -std::numeric_limits<double>::infinity();
-  std::vector<double> weights(length, kNone);
-  const int query_position = length - 1;
-  const auto is_seen = [&](int token) {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  std::vector<double> weights(length, kNothing);
+  const int query_position = rules.query_position < 0 ? length - 1 : rules.query_position;
+  const auto is_in_window = [&](int token) {
     return rules.window == 0 || token > query_position - rules.window || token < rules.kept_tokens;
   };
   double peak = rules.sink;
   for (int token = 0; token < length; ++token) {
-    if (!is_seen(token)) continue;
+    if (!is_in_window(token) || (is_seen && !is_seen(token))) continue;
     load(keys, token, row.data());
     double score = 0;
     for (int channel = 0; channel < channels; ++channel) score += query[channel] * row[channel];
@@ -38,18 +39,18 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
     weights[token] = score + rules.alibi_slope * (token - query_position);
     peak = std::max(peak, weights[token]);
   }
-  double sum = rules.sink == kNone ? 0 : std::exp(rules.sink - peak);
+  if (peak == kNothing) return {std::vector<double>(channels), std::vector<double>(channels), kNothing};
+  double sum = rules.sink == kNothing ? 0 : std::exp(rules.sink - peak);
   for (double& weight : weights) sum += weight = std::exp(weight - peak);
   ReferenceHead result{std::vector<double>(channels), std::vector<double>(channels), peak + std::log(sum)};
   for (int token = 0; token < length; ++token) {
-    if (!is_seen(token)) continue;
+    if (weights[token] == 0) continue;
     load(values, token, row.data());
     for (int channel = 0; channel < channels; ++channel) {
       result.output[channel] += weights[token] / sum * row[channel];
       result.contributions[channel] += weights[token] / sum * std::fabs(row[channel]);
     }
   }
-  if (peak == kNone) result.lse = kNone;
   return result;
 }
 

@@ -14,13 +14,27 @@ std::string swizzle_text(const codegen::Swizzle& swizzle) {
   return fmt::format("swizzle of {} bits, from bit {} onto bit {}", swizzle.bits, swizzle.shift_from, swizzle.base);
 }
 
-Decision tile_decision(const Plan& plan) {
-  return {"tile", fmt::format("16 tokens x {} heads", 8 * plan.head_tiles()),
-          "tokens are the M of mma.m16n8k16 and heads its N: one tile of heads per 8 query heads of a block"};
+bool has_m16n8k16(const codegen::Architecture& architecture) {
+  return architecture.has_mma({16, 8, 16, codegen::MmaType::fp16});
+}
+
+Decision tile_decision(const Plan& plan, const codegen::Architecture& architecture) {
+  return {
+      "tile", fmt::format("16 tokens x {} heads", 8 * plan.head_tiles()),
+      fmt::format("tokens are the M of mma.m16n8k16{} and heads its N: one tile of heads per 8 query heads of a block",
+                  has_m16n8k16(architecture) ? "" : " (two m16n8k8 here)")};
+}
+
+Decision query_decision(const GqaDecode& descriptor) {
+  return {
+      "query_tokens", fmt::format("{}, {}", descriptor.query_tokens, text_of(descriptor.mask)),
+      fmt::format("{} x {} heads of a KV head, each with its query token; only tiles that end behind the first query "
+                  "token's position are masked",
+                  descriptor.query_tokens, descriptor.heads_per_kv)};
 }
 
 Decision head_group_decision(const Plan& plan) {
-  const int heads = plan.descriptor.heads_per_kv;
+  const int heads = plan.heads();
   if (plan.head_groups == 1) {
     return {"head_groups", "1", fmt::format("{} heads fit the registers of one block: the cache is read once", heads)};
   }
@@ -63,6 +77,28 @@ Decision copy_decision(const Plan& plan) {
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
                       plan.format().header_bytes(), descriptor.row_bytes() - plan.format().header_bytes())};
+}
+
+/// Family sm75.
+Decision held_decision(const Plan& plan) {
+  const int pieces = plan.descriptor.row_bytes() / plan.copy_bytes;
+  if (plan.held_pieces == pieces) {
+    return {"copies in registers", fmt::format("all {} of a lane", pieces),
+            "without cp.async the next tile waits in registers while one is used, and is stored after it"};
+  }
+  return {"copies in registers", fmt::format("{} of {} of a lane", plan.held_pieces, pieces),
+          "registers hold no more of the next tile, which has no cp.async; the rest is loaded and stored at once"};
+}
+
+Decision stages_decision(const Plan& plan) {
+  if (plan.family == Family::sm75) {
+    return {"stages", std::to_string(plan.stages),
+            fmt::format("one in use and one that the next tile is stored to, at {} blocks", plan.blocks_per_sm)};
+  }
+  return {"stages", std::to_string(plan.stages),
+          fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
+                      plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
+                      plan.blocks_per_sm)};
 }
 
 Tile stage_tile(const Plan& plan) {
@@ -196,15 +232,20 @@ void add_role_decisions(PlanReport& report, const GqaDecode& descriptor) {
     report.spills_allowed_because = "a user's score modification may need any number of registers";
 }
 
-/// Copies that cannot avoid conflicts, and why; nothing where there is none.
+/// Accesses that cannot avoid conflicts, and why; nothing where there is none.
 void explain_conflicts(Plan& plan) {
   for (const codegen::ConflictProof& proof : plan.report.proofs) {
     if (proof.degree == 1) continue;
-    plan.report.decisions.push_back(
-        {"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree),
-         fmt::format(
-             "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
-             plan.copy_bytes)});
+    const std::string why =
+        plan.format().header_bytes() == 0
+            ? fmt::format(
+                  "eight lanes load eight times 16 bytes, and the {} of a head are no multiple of that: where heads "
+                  "meet, two lanes share banks; once per sequence",
+                  plan.descriptor.head_dim / 4)
+            : fmt::format(
+                  "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
+                  plan.copy_bytes);
+    plan.report.decisions.push_back({"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree), why});
   }
 }
 
@@ -216,19 +257,18 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   add_tile(report, stage_tile(plan));
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
   report.memory = memory_map(plan);
-  report.decisions = {tile_decision(plan),
+  report.decisions = {tile_decision(plan, architecture),
                       head_group_decision(plan),
                       operand_decision(descriptor),
                       warp_decision(plan, architecture),
                       copy_decision(plan),
                       stage_decision(plan),
-                      {"stages", std::to_string(plan.stages),
-                       fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
-                                   plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
-                                   plan.blocks_per_sm)},
+                      stages_decision(plan),
                       block_decision(plan, architecture),
                       split_decision(plan)};
-  if (plan.family != Family::sm90) report.decisions.push_back(offset_decision(plan));
+  if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
+  if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
+  if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));
   if (descriptor.cache == KvAddressing::paged) {
     report.decisions.push_back(
         {"cache", "paged, looked up a tile ahead",
@@ -237,10 +277,21 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   }
   add_role_decisions(report, descriptor);
   explain_conflicts(plan);
-  const char* const plain = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2" : "ldmatrix.x4";
-  const char* const transposed = descriptor.kv == KvFormat::int4_rows ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
-  for (const char* name : {"mma.m16n8k16 A, 16-bit", "mma.m16n8k16 B, 16-bit", "mma.m16n8k16 C, 32-bit", "ldmatrix.x4",
-                           "ldmatrix.x4.trans", plain, transposed, "movmatrix source", "movmatrix destination"}) {
+  if (descriptor.cache == KvAddressing::paged && descriptor.kv == KvFormat::int4_rows && descriptor.groups == 8 &&
+      plan.head_tiles() > 1) {
+    report.spills_allowed_because =
+        "8 groups of two tiles of heads leave no register beside the page table's: a word or two that are spilled on "
+        "sm_120 cost less than blocks of one tile, which would read the cache twice";
+  }
+  const bool loads_two =
+      descriptor.kv == KvFormat::int4_rows || (has_scales(descriptor.kv) && descriptor.head_dim % 32 != 0);
+  const char* const plain = loads_two ? "ldmatrix.x2" : "ldmatrix.x4";
+  const char* const transposed = loads_two ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
+  const std::string product = has_m16n8k16(architecture) ? "mma.m16n8k16" : "mma.m16n8k8";
+  for (const std::string& name :
+       {product + " A, 16-bit", product + " B, 16-bit", product + " C, 32-bit", std::string("ldmatrix.x4"),
+        std::string("ldmatrix.x4.trans"), std::string(plain), std::string(transposed), std::string("movmatrix source"),
+        std::string("movmatrix destination")}) {
     const std::string known(codegen::find_fragment(name).name);
     if (std::find(report.fragments.begin(), report.fragments.end(), known) == report.fragments.end()) {
       report.fragments.push_back(known);

@@ -1,6 +1,8 @@
 // Every shared-memory access of the W4A16 GEMM template and its format headers, as the lanes make it: the places are those
 // of templates/w4a16_gemm_lanes.h, which the kernel itself uses. Layouts are searched by these accesses, and the proofs that
 // `explain` prints are of these.
+#include <algorithm>
+
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/w4a16_gemm_lanes.h"
 
@@ -39,14 +41,60 @@ TileAccess row_copies(const char* name, int rows, int copy_bytes) {
 
 }  // namespace
 
+namespace {
+
+TileAccess ldmatrix_of_words() {
+  return {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kSteps * kStrips,
+          [](int instance, int lane) -> MaybeByte {
+            return byte_at(gemm_lanes::words_by_n(lane, instance % kStrips, instance / kStrips));
+          }};
+}
+
+/// Family sm90, whose copies are those of tensor maps.
+std::vector<TileAccess> accesses_of_boxes(const Plan& plan) {
+  if (is_by_n(plan)) return {ldmatrix_of_words()};
+  if (reads_bytes(plan)) {
+    return {
+        {"loads of words", AccessKind::load, 16, plan.words.rows * kStrips, [](int instance, int lane) -> MaybeByte {
+           return byte_at(gemm_lanes::shared_words_by_k(lane, instance % kStrips, instance / kStrips));
+         }}};
+  }
+  const bool spread = spreads_words(plan.descriptor);
+  return {{"loads of words", AccessKind::load, 16, kSteps * kStrips, [=](int instance, int lane) -> MaybeByte {
+             return byte_at(gemm_lanes::copied_words_by_k(lane, instance % kStrips, instance / kStrips, spread));
+           }}};
+}
+
+/// Likewise; the tensor cores are no lanes.
+std::vector<TileAccess> accesses_of_rows(const Plan& plan) {
+  if (is_by_n(plan) || reads_bytes(plan)) return {};
+  constexpr int kPieces = gemm_lanes::kActivationBytes / 16;
+  const int tile_m = plan.descriptor.tile_m;
+  const int warps = std::max(1, 2 * tile_m / 32);
+  const auto at = [=](int instance, int lane) -> MaybeByte {
+    const int item = instance % warps * 32 + lane;
+    if (item >= 2 * tile_m) return std::nullopt;
+    return TileByte{item % tile_m, item / tile_m * 128 + instance / warps * 16};
+  };
+  return {{"loads of activations", AccessKind::load, 16, warps * kPieces / 2, at},
+          {"stores of activations", AccessKind::store, 16, warps * kPieces / 2, at}};
+}
+
+}  // namespace
+
 std::vector<TileAccess> word_accesses(const Plan& plan) {
+  if (plan.family == Family::sm90) return accesses_of_boxes(plan);
   const int rows = plan.words.rows;
   TileAccess stores = copies("cp.async of words", plan, rows, plan.words.row_bytes, plan.copy_bytes);
   if (is_by_n(plan)) {
+    return {stores, ldmatrix_of_words()};
+  }
+  if (plan.descriptor.bits == 8) {
     return {stores,
-            {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kSteps * kStrips,
-             [](int instance, int lane) -> MaybeByte {
-               return byte_at(gemm_lanes::words_by_n(lane, instance % kStrips, instance / kStrips));
+            {"loads of words", AccessKind::load, 16, 2 * kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
+               const int half = instance / kStrips % 2;
+               const int step = instance / kStrips / 2;
+               return byte_at(gemm_lanes::byte_words_by_k(lane, instance % kStrips, step, half));
              }}};
   }
   return {stores, {"loads of words", AccessKind::load, 16, kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
@@ -55,6 +103,7 @@ std::vector<TileAccess> word_accesses(const Plan& plan) {
 }
 
 std::vector<TileAccess> activation_accesses(const Plan& plan) {
+  if (plan.family == Family::sm90) return accesses_of_rows(plan);
   const int tiles = plan.descriptor.tile_m / 8;
   TileAccess stores = copies("cp.async of activations", plan, plan.descriptor.tile_m, gemm_lanes::kActivationBytes, 16);
   if (is_by_n(plan)) {
@@ -73,21 +122,25 @@ std::vector<TileAccess> activation_accesses(const Plan& plan) {
 std::vector<TileAccess> scale_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
   const bool by_n = is_by_n(plan);
-  return {
-      row_copies("cp.async of scales", groups, 16),
-      {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * kStrips, [=](int instance, int lane) -> MaybeByte {
-         const int strip = instance % kStrips;
-         const int group = instance / kStrips;
-         return byte_at(by_n ? gemm_lanes::scales_by_n(lane, strip, group)
-                             : gemm_lanes::scales_by_k(lane, strip, group));
-       }}};
+  const TileAccess loads = {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * kStrips,
+                            [=](int instance, int lane) -> MaybeByte {
+                              const int strip = instance % kStrips;
+                              const int group = instance / kStrips;
+                              return byte_at(by_n ? gemm_lanes::scales_by_n(lane, strip, group)
+                                                  : gemm_lanes::scales_by_k(lane, strip, group));
+                            }};
+  if (plan.family == Family::sm90) return {loads};
+  return {row_copies("cp.async of scales", groups, 16), loads};
 }
 
 std::vector<TileAccess> zero_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
-  return {row_copies("cp.async of zeros", groups, 4),
-          {"loads of zeros", AccessKind::load, 4, groups * kStrips, [](int instance, int lane) -> MaybeByte {
-             return byte_at(gemm_lanes::zeros(lane, instance % kStrips, instance / kStrips));
+  const bool bytes = plan.descriptor.bits == 8;
+  return {row_copies("cp.async of zeros", groups, plan.descriptor.bits),
+          {"loads of zeros", AccessKind::load, 4, groups * kStrips, [=](int instance, int lane) -> MaybeByte {
+             const int strip = instance % kStrips;
+             const int group = instance / kStrips;
+             return byte_at(bytes ? gemm_lanes::byte_zeros(lane, strip, group) : gemm_lanes::zeros(lane, strip, group));
            }}};
 }
 

@@ -57,6 +57,15 @@ std::vector<BenchCase> bench_cases() {
   add_variant("other formats and types", {.format = W4Format::awq});
   add_variant("other formats and types", {.element = Element::bf16});
   add_variant("other formats and types", {.group_size = 32});
+  add_variant("weights of 8 bits", {.bits = 8});
+  add_variant("weights of 8 bits", {.bits = 8, .element = Element::bf16});
+  for (const Shape& shape : {kShapes[0], kShapes[1], kShapes[2]}) {
+    for (const int m : {1, 16, 64}) {
+      BenchCase one = make_case("batch invariant", {.batch_invariant = true}, shape, m);
+      one.target_microseconds = one.target_share = 0;
+      cases.push_back(std::move(one));
+    }
+  }
   return cases;
 }
 

@@ -18,6 +18,8 @@ std::vector<Field<W4a16Gemm>> make_fields() {
            {"gptq_v2", W4Format::gptq_v2},
            {"awq", W4Format::awq},
            {"symmetric", W4Format::symmetric}}),
+      number_field<Descriptor>({"bits", "4, 8", "4", "of a weight and of a zero; 8 in formats other than awq"},
+                               &Descriptor::bits, {4, 8}),
       word_field<Descriptor, int>({"group_size", "32, 64, 128, all", "128", "input features that share a scale"},
                                   &Descriptor::group_size, {{"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
       word_field<Descriptor, Element>({"element", "fp16, bf16", "fp16", "type of activations and output"},
@@ -45,6 +47,14 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"alignment", "16, 4", "16", "bytes that qweight and its rows are a multiple of (awq only)"},
           &Descriptor::alignment, {16, 4}),
+      word_field<Descriptor, bool>({"batch_invariant", "0, 1", "0",
+                                    "whether a row's bits must not depend on the other rows: k is added up in an order "
+                                    "that follows from n and k alone"},
+                                   &Descriptor::batch_invariant, no_or_yes),
+      word_field<Descriptor, Family>(
+          {"family", "auto, sm80, sm90", "auto",
+           "kernel family; auto is the one that was measured to be faster, see cubit explain"},
+          &Descriptor::family, {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
   };
 }
 
@@ -69,7 +79,29 @@ W4a16Gemm parse(std::string_view text) {
         "activation_order=1 needs groups that are not all of k, in a format other than awq, which has none",
         "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
   }
+  if (descriptor.bits == 8 && descriptor.format == W4Format::awq) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "format=awq has weights of 4 bits",
+                  "leave bits out, or ask for format=gptq, gptq_v2 or symmetric");
+  }
+  if (descriptor.bits == 8 && descriptor.tile_m > 32) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                  "two stages of 64 rows and of weights of 8 bits do not fit the shared memory of every architecture",
+                  "ask for tile_m=8, 16 or 32, which compute any number of rows");
+  }
+  const std::string why = descriptor.family == Family::sm90 ? why_not_boxes(descriptor) : "";
+  if (!why.empty()) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                  "family=sm90 copies boxes of tensors and scales whole groups: " + why,
+                  "family=sm80, or leave family out");
+  }
   return descriptor;
+}
+
+std::string why_not_boxes(const W4a16Gemm& descriptor) {
+  if (descriptor.activation_order) return "with activation_order=1 neighbours along k share no group";
+  if (descriptor.bits != 4) return "it has no kernel of weights of 8 bits yet";
+  if (descriptor.alignment != 16) return "tensor maps want rows that are multiples of 16 bytes, not alignment=4";
+  return "";
 }
 
 bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }
@@ -77,9 +109,11 @@ bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size 
 bool stores_zeros(const W4a16Gemm& descriptor) { return descriptor.format != W4Format::symmetric; }
 
 int zero_offset(const W4a16Gemm& descriptor) {
-  if (descriptor.format == W4Format::symmetric) return 8;
+  if (descriptor.format == W4Format::symmetric) return 1 << (descriptor.bits - 1);
   return descriptor.format == W4Format::gptq ? 1 : 0;
 }
+
+int word_weights(const W4a16Gemm& descriptor) { return 32 / descriptor.bits; }
 
 int groups_of(const W4a16Gemm& descriptor, int k) { return descriptor.group_size == 0 ? 1 : k / descriptor.group_size; }
 

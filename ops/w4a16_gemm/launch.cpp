@@ -20,12 +20,15 @@ constexpr std::int64_t kMostColumns = std::int64_t{65535} * gemm_lanes::kBlockCo
 constexpr std::int64_t kMostK = std::int64_t{1} << 30;
 constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 64;  // row indices are rounded up to whole tiles
 
+constexpr std::size_t kMapsAt = (sizeof(W4a16GemmArguments) + 63) / 64 * 64;
+
 std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 std::size_t workspace_for(const Plan& plan, const Split& split) {
   if (split.splits == 1) return 0;
   const std::size_t tile_bytes = sizeof(float) * gemm_lanes::kBlockColumns * plan.descriptor.tile_m;
-  return kWorkspaceCounterBytes + align256(static_cast<std::size_t>(split.tiles()) * split.splits * tile_bytes);
+  const auto tiles = static_cast<std::size_t>(split.turns > 0 ? split.turns : split.tiles() * split.splits);
+  return kWorkspaceCounterBytes + align256(tiles * tile_bytes);
 }
 
 /// Of the launch arguments, which are in 16 bytes whatever the descriptor says.
@@ -62,7 +65,7 @@ void check_words(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
   if (!stores_zeros(descriptor)) return;
   require_pointer(arguments.qzeros != nullptr, "qzeros");
-  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, 4);
+  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, descriptor.bits);
 }
 
 void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
@@ -108,11 +111,45 @@ W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& spl
   result.stages = split.stages;
   result.splits = split.splits;
   result.row_tiles = static_cast<int>(split.row_tiles);
+  if (split.turns > 0) result.turn_tiles = split.tiles();
   if (split.blocks == 0) return result;
   const std::int64_t total = split.tiles() * split.stages;
   result.share = static_cast<int>(total / split.blocks);
   result.larger = static_cast<int>(total % split.blocks);
   return result;
+}
+
+/// Words [k / 8, n] or by n [k, n / 8], activations [m, k], scales [groups, n]: boxes of half a block's columns, or of 64 k's.
+void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  const auto map_of = [](const void* base, int element_bytes, std::int64_t columns, std::int64_t rows,
+                         std::int64_t row_bytes, int box_columns, int box_rows, runtime::TensorSwizzle swizzle) {
+    runtime::TensorMap map;
+    map.base = reinterpret_cast<std::uintptr_t>(base);
+    map.element_bytes = element_bytes;
+    map.rank = 2;
+    map.sizes = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows)};
+    map.strides = {static_cast<std::uint64_t>(row_bytes)};
+    map.box = {static_cast<std::uint32_t>(box_columns), static_cast<std::uint32_t>(box_rows)};
+    map.swizzle = swizzle;
+    return map;
+  };
+  constexpr int kHalfColumns = gemm_lanes::kBlockColumns / 2;
+  constexpr int kMapBytes = sizeof(runtime::EncodedTensorMap);
+  using runtime::TensorSwizzle;
+  const std::int64_t n = arguments.n;
+  const std::int64_t k = arguments.k;
+  const bool by_n = descriptor.format == W4Format::awq;
+  launch.maps.add(kMapsAt, by_n ? map_of(arguments.qweight, 4, n / 8, k, n / 2, kHalfColumns / 8, gemm_lanes::kStageK,
+                                         TensorSwizzle::span64)
+                                : map_of(arguments.qweight, 4, n, k / 8, 4 * n, gemm_lanes::kStripColumns,
+                                         gemm_lanes::kStageK / 8, TensorSwizzle::span128));
+  // Of one row there is no stride; a map wants one.
+  const std::int64_t row_bytes = arguments.m == 1 ? (2 * k + 15) / 16 * 16 : 2 * arguments.activation_stride;
+  launch.maps.add(kMapsAt + kMapBytes, map_of(arguments.activations, 2, k, arguments.m, row_bytes, 64,
+                                              descriptor.tile_m, TensorSwizzle::span128));
+  launch.maps.add(kMapsAt + 2 * kMapBytes, map_of(arguments.scales, 2, n, groups_of(descriptor, arguments.k), 2 * n,
+                                                  kHalfColumns, stage_groups(descriptor), TensorSwizzle::none));
 }
 
 }  // namespace
@@ -149,16 +186,25 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
   require_workspace(workspace, given, workspace_for(plan, split));
+  if (plan.family == Family::sm90) {
+    require_argument(arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
+                     "family sm90 reads activations by a tensor map, which has no rows on one another; accepted: more "
+                     "than 0, or family=sm80",
+                     arguments.activation_stride);
+  }
   const W4a16GemmArguments parameters = kernel_arguments(arguments, split, static_cast<char*>(workspace));
   // Blocks of the same columns are neighbours: they read the same weights at about the same time.
   launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),
                        static_cast<unsigned>(split.splits)};
   if (split.blocks > 0) launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
+  if (split.turns > 0) launch.shape.grid = {static_cast<unsigned>(split.turns), 1, 1};
   launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
-  static_assert(sizeof parameters <= sizeof launch.parameters);
-  launch.parameter_bytes = sizeof parameters;
+  static_assert(kMapsAt + 3 * sizeof(runtime::EncodedTensorMap) <= sizeof launch.parameters);
+  const bool has_maps = plan.family == Family::sm90;
+  launch.parameter_bytes = has_maps ? kMapsAt + 3 * sizeof(runtime::EncodedTensorMap) : sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  if (has_maps) add_maps(launch, plan, arguments);
   return launch;
 }
 

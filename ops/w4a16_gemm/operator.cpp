@@ -29,7 +29,7 @@ class W4a16GemmOperator final : public Operator {
  public:
   std::string_view name() const override { return "w4a16_gemm"; }
   std::string_view summary() const override {
-    return "activations times 4-bit weights, as GPTQ and AWQ checkpoints store them";
+    return "activations times 4-bit or 8-bit weights, as GPTQ and AWQ checkpoints store them";
   }
   std::vector<FieldHelp> fields() const override {
     std::vector<FieldHelp> help;
@@ -38,9 +38,9 @@ class W4a16GemmOperator final : public Operator {
   }
   std::string tensors_help() const override {
     return "activations [m, k] F16 or BF16\n"
-           "qweight [k / 8, n] I32, for awq [k, n / 8]\n"
+           "qweight [k / 8, n] I32, for bits=8 [k / 4, n], for awq [k, n / 8]\n"
            "scales [k / group_size, n] F16\n"
-           "qzeros [k / group_size, n / 8] I32 (not for symmetric)\n"
+           "qzeros [k / group_size, n / 8] I32, for bits=8 [k / group_size, n / 4] (not for symmetric)\n"
            "g_idx [k] I32 (activation_order=1; else optional, if it is k / group_size)\n"
            "bias [n] (bias=1)\n"
            "residual as output (residual=1)\n"
@@ -53,6 +53,11 @@ class W4a16GemmOperator final : public Operator {
            "activations of one sign), decomposition, splits";
   }
   std::vector<BenchCase> bench_cases() const override { return w4a16_gemm::bench_cases(); }
+  std::vector<Decomposition> decompositions() const override {
+    return {{"data_parallel", {{"decomposition", CUBIT_W4A16_DATA_PARALLEL}}},
+            {"split_k", {{"decomposition", CUBIT_W4A16_SPLIT_K}}},
+            {"stream_k", {{"decomposition", CUBIT_W4A16_STREAM_K}}}};
+  }
   std::string canonical(std::string_view text) const override { return w4a16_gemm::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {

@@ -13,8 +13,9 @@ namespace cubit::ops::w4a16_gemm {
 namespace {
 
 constexpr int kMostStages = 6;
-constexpr int kFewestStages = 3;  // one in use, one landed or landing, one on its way; 2 where no more have room
-constexpr int kRegion = 128;      // regions of shared memory begin at bank 0
+constexpr int kFewestStages = 3;      // one in use, one landed or landing, one on its way; 2 where no more have room
+constexpr int kRegion = 128;          // regions of shared memory begin at bank 0
+constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by tensor maps and found again by wgmma
 
 int align_region(int bytes) { return (bytes + kRegion - 1) / kRegion * kRegion; }
 
@@ -25,17 +26,37 @@ std::string why_not_sm80(const codegen::Architecture& architecture) {
   return "";
 }
 
-constexpr const char* kNoKernelYet = "this version of cubit has no kernel of it yet";
+std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  if (!architecture.wgmma) return "it needs wgmma, which sm_90a alone has";
+  return why_not_boxes(descriptor);
+}
+
+/// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64, and mma.sync does.
+bool is_sm90_faster(const W4a16Gemm& descriptor) { return descriptor.tile_m >= 32; }
 
 /// Sets the family and the rejections; throws if every family is rejected.
 void choose_family(Plan& plan, const codegen::Architecture& architecture) {
-  const std::string why = why_not_sm80(architecture);
-  for (const char* missing : {"sm90_w4a16_gemm", "sm75_w4a16_gemm"})
-    plan.report.rejections.push_back({missing, kNoKernelYet});
-  plan.report.family = "sm80_w4a16_gemm";
-  if (why.empty()) return;
-  throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-                fmt::format("no kernel family runs there (sm80_w4a16_gemm: {})", why), "accepted: sm_80 and later");
+  const Family wanted = plan.descriptor.family;
+  const std::string why_not_80 = why_not_sm80(architecture);
+  const std::string why_not_90 = why_not_sm90(plan.descriptor, architecture);
+  const bool prefers_90 = wanted == Family::sm90 || (wanted == Family::automatic && is_sm90_faster(plan.descriptor));
+  const bool is_90 = prefers_90 && why_not_90.empty();
+  const bool is_80 = !is_90 && wanted != Family::sm90 && why_not_80.empty();
+  if (!is_80 && !is_90) {
+    throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
+                  wanted == Family::sm90 ? "family=sm90: " + why_not_90
+                                         : fmt::format("no kernel family runs there (sm80_w4a16_gemm: {})", why_not_80),
+                  wanted == Family::sm90 ? "accepted: sm_90a" : "accepted: sm_80 and later");
+  }
+  plan.family = is_90 ? Family::sm90 : Family::sm80;
+  plan.report.family = is_90 ? "sm90_w4a16_gemm" : "sm80_w4a16_gemm";
+  const auto reject = [&](const char* name, const std::string& why, const char* otherwise) {
+    plan.report.rejections.push_back({name, why.empty() ? otherwise : why});
+  };
+  const char* const named = "the descriptor names another";
+  if (is_90) reject("sm80_w4a16_gemm", why_not_80, wanted == Family::sm90 ? named : "family sm90 is faster there");
+  if (is_80) reject("sm90_w4a16_gemm", why_not_90, wanted == Family::sm80 ? named : "family sm80 is faster there");
+  reject("sm75_w4a16_gemm", "this version of cubit has no kernel of it yet", "");
 }
 
 /// Registers that the loop keeps live, by counting its arrays: of each strip words, an operand, zeros and scales, and of each of
@@ -57,14 +78,48 @@ void choose_tiles(Plan& plan) {
   plan.warps = gemm_lanes::kStrips / strips;
   plan.counted_registers = count_registers(descriptor, strips, descriptor.tile_m / 8);
   plan.copy_bytes = descriptor.alignment;
-  plan.words.rows = descriptor.format == W4Format::awq ? gemm_lanes::kStageK : gemm_lanes::kStageK / 8;
-  plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2 / plan.words.rows;
+  const int in_row = descriptor.format == W4Format::awq ? 1 : word_weights(descriptor);
+  plan.words.rows = gemm_lanes::kStageK / in_row;
+  plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns * descriptor.bits / 8 / plan.words.rows;
   plan.words = codegen::search_layout(plan.words.rows, plan.words.row_bytes, 16, word_accesses(plan));
   plan.activations =
       codegen::search_layout(descriptor.tile_m, gemm_lanes::kActivationBytes, 16, activation_accesses(plan));
   if (descriptor.activation_order) return;
   plan.scales = {groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes, {}};
+  const int zero_bytes = gemm_lanes::kBlockColumns * descriptor.bits / 8;
+  if (stores_zeros(descriptor)) plan.zeros = {groups, zero_bytes, zero_bytes, {}};
+}
+
+/// Boxes as their copies leave them, one behind the other.
+void choose_boxes(Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  plan.warps = gemm_lanes::kStrips;
+  plan.copy_warps = 4;
+  plan.copy_registers = 72;
+  plan.multiply_registers = 216;
+  const bool by_n = descriptor.format == W4Format::awq;
+  const auto in_parts = [](int rows, int row_bytes, int part, codegen::Swizzle swizzle) {
+    return codegen::TileLayout{rows, row_bytes, part, swizzle, part};
+  };
+  constexpr codegen::Swizzle kWithin64{2, 4, 7};
+  constexpr codegen::Swizzle kWithin128{3, 4, 7};
+  plan.words = by_n ? in_parts(gemm_lanes::kStageK, gemm_lanes::kBlockColumns / 2, 64, kWithin64)
+                    : in_parts(gemm_lanes::kStageK / 8, 4 * gemm_lanes::kBlockColumns, 128, kWithin128);
+  plan.activations = in_parts(descriptor.tile_m, gemm_lanes::kActivationBytes, 128, kWithin128);
+  const int groups = stage_groups(descriptor);
+  plan.scales = in_parts(groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes / 2, {});
   if (stores_zeros(descriptor)) plan.zeros = {groups, gemm_lanes::kZeroBytes, gemm_lanes::kZeroBytes, {}};
+  plan.blocks_per_sm = 1;
+}
+
+/// As many as fit: a block has a multiprocessor to itself.
+void choose_ring(Plan& plan, const codegen::Architecture& architecture) {
+  constexpr int kMostRingStages = 12;
+  for (int stages = kFewestStages - 1; stages <= kMostRingStages; ++stages) {
+    if (plan.bytes_for(stages) > architecture.shared_memory_per_block) break;
+    plan.stages = stages;
+    plan.shared_memory = plan.bytes_for(stages);
+  }
 }
 
 /// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where not
@@ -82,6 +137,21 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fe
     plan.blocks_per_sm = blocks;
     plan.shared_memory = shared;
   }
+}
+
+struct NumberFormat {
+  const char* header;
+  const char* type;
+  bool has_spread = false;  ///< takes spreads_words
+};
+NumberFormat number_format(const Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  if (reads_bytes(plan)) return {"w4_bytes_by_k.cuh", "W4BytesByK"};
+  if (plan.family == Family::sm90)
+    return {"w4_copied_words.cuh", descriptor.format == W4Format::awq ? "W4CopiedWordsByN" : "W4CopiedWordsByK", true};
+  if (descriptor.bits == 8) return {"w8_words_by_k.cuh", "W8WordsByK"};
+  if (descriptor.format == W4Format::awq) return {"w4_words_by_n.cuh", "W4WordsByN"};
+  return {"w4_words_by_k.cuh", "W4WordsByK"};
 }
 
 std::string_view function_type(GemmFunction function) {
@@ -107,6 +177,12 @@ int stage_groups(const W4a16Gemm& descriptor) {
   return descriptor.group_size == 0 ? 1 : gemm_lanes::kStageK / descriptor.group_size;
 }
 
+bool reads_bytes(const Plan& plan) {
+  return plan.family == Family::sm90 && plan.descriptor.format != W4Format::awq && plan.descriptor.tile_m > 32;
+}
+
+bool spreads_words(const W4a16Gemm& descriptor) { return descriptor.group_size != 32; }
+
 int Plan::block_columns() const { return output_columns(descriptor, gemm_lanes::kBlockColumns); }
 
 int Plan::activations_at() const { return align_region(words.size()); }
@@ -116,11 +192,20 @@ int Plan::scales_at() const { return align_region(activations_at() + activations
 int Plan::zeros_at() const { return align_region(scales_at() + scales.size()); }
 
 int Plan::stage_bytes() const {
+  if (family == Family::sm90) return (zeros_at() + zeros.size() + kSwizzleRegion - 1) / kSwizzleRegion * kSwizzleRegion;
   if (!stages_factors(descriptor)) return scales_at();
   return stores_zeros(descriptor) ? align_region(zeros_at() + zeros.size()) : zeros_at();
 }
 
+int Plan::barriers_at(int stage_count) const { return stage_count * stage_bytes(); }
+
+int Plan::ups_at(int stage_count) const { return align_region(barriers_at(stage_count) + 24 * stage_count); }
+
 int Plan::bytes_for(int stage_count) const {
+  if (family == Family::sm90) {
+    const int ups = gemm_lanes::kBlockColumns / 2 * descriptor.tile_m * static_cast<int>(sizeof(float));
+    return ups_at(stage_count) + (descriptor.is_gated() ? ups : 0);
+  }
   int factors = 0;
   if (descriptor.group_size == 0) factors = zeros_at() + (stores_zeros(descriptor) ? zeros.size() : 0) - scales_at();
   return align_region(stage_count * stage_bytes() + factors);
@@ -132,9 +217,15 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
   Plan plan;
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
-  choose_tiles(plan);
-  choose_stages(plan, architecture, kFewestStages);
-  if (plan.stages == 0) choose_stages(plan, architecture, kFewestStages - 1);
+  if (plan.family == Family::sm90) {
+    choose_boxes(plan);
+    choose_ring(plan, architecture);
+  } else {
+    choose_tiles(plan);
+    // Stages of bytes are twice as large: rather a second block than a third stage.
+    choose_stages(plan, architecture, descriptor.bits == 8 ? kFewestStages - 1 : kFewestStages);
+    if (plan.stages == 0) choose_stages(plan, architecture, kFewestStages - 1);
+  }
   if (plan.stages == 0) {
     throw Failure(Status::internal, descriptor.text(), fmt::format("no stage count fits {}", architecture.name));
   }
@@ -144,9 +235,11 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
 
 codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
   const W4a16Gemm& descriptor = plan.descriptor;
-  const bool by_n = descriptor.format == W4Format::awq;
+  const NumberFormat format = number_format(plan);
   codegen::PlanHeader header(descriptor.text());
-  header.include(by_n ? "w4_words_by_n.cuh" : "w4_words_by_k.cuh").include("gemm_epilogue.cuh").include("types.cuh");
+  const bool is_90 = plan.family == Family::sm90;
+  header.include(format.header).include("gemm_epilogue.cuh").include("types.cuh");
+  header.include(descriptor.batch_invariant ? "parts_in_turn.cuh" : "split_k.cuh");
   header.constant("kGroup", descriptor.group_size)
       .constant("kTileM", descriptor.tile_m)
       .constant("kWarps", plan.warps)
@@ -161,14 +254,23 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kZerosAt", plan.zeros_at())
       .constant("kStageBytes", plan.stage_bytes())
       .layout("word_stage", plan.words)
-      .layout("activation_stage", plan.activations)
-      .alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half")
-      .alias("Format", fmt::format("cubit::{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset>",
-                                   by_n ? "W4WordsByN" : "W4WordsByK"))
+      .layout("activation_stage", plan.activations);
+  if (is_90) {
+    header.constant("kBarriersAt", plan.barriers_at(plan.stages))
+        .constant("kUpsAt", plan.ups_at(plan.stages))
+        .flag("kSpreadWords", spreads_words(descriptor))
+        .constant("kCopyWarps", plan.copy_warps)
+        .constant("kCopyRegisters", plan.copy_registers)
+        .constant("kMultiplyRegisters", plan.multiply_registers);
+  }
+  header.alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half")
+      .alias("Format", fmt::format("cubit::{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset{}>",
+                                   format.type, format.has_spread ? ", kSpreadWords" : ""))
       .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
-                                     descriptor.is_gated(), descriptor.bias, descriptor.residual));
-  return codegen::assemble(descriptor.text(), templates::find("sm80_w4a16_gemm.cuh"), header.text(), architecture,
-                           "w4a16_gemm", {plan.threads(), plan.shared_memory, 1, false}, templates::embedded());
+                                     descriptor.is_gated(), descriptor.bias, descriptor.residual))
+      .alias("Work", descriptor.batch_invariant ? "cubit::WorkInTurn" : "cubit::Work");
+  return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,
+                           "w4a16_gemm", {plan.threads(), plan.shared_memory, 1, is_90}, templates::embedded());
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -91,10 +91,11 @@ void GemmProblem::check() const {
   const std::string_view element = element_type(descriptor_.element);
   const std::int64_t groups = groups_of(descriptor_, k());
   const bool by_n = descriptor_.format == W4Format::awq;
+  const int in_word = word_weights(descriptor_);
   check_shape("activations", element, {m(), k()});
   check_shape("scales", "F16", {groups, n()});
-  check_shape("qweight", "I32", {by_n ? k() : k() / 8, by_n ? n() / 8 : n()});
-  check_shape("qzeros", "I32", {groups, n() / 8});
+  check_shape("qweight", "I32", {by_n ? k() : k() / in_word, by_n ? n() / in_word : n()});
+  check_shape("qzeros", "I32", {groups, n() / in_word});
   check_shape("residual", element, {m(), output_columns(descriptor_, n())});
   check_order();
   const Tensor* const bias = find("bias");

@@ -78,22 +78,25 @@ class Maker {
     }
   }
   /// Usual ones are some hundredths; extreme ones from the smallest subnormal to 32, or, so that the output of gates stays
-  /// an fp16 number, to 1/4.
+  /// an fp16 number, to 1/4. Of 8 bits a sixteenth, so that weights are of about the same size.
   float scale(std::int64_t) {
     const double uniform = random_.uniform();
+    const int more_bits = descriptor_.bits - 4;
     if (pattern_ == Pattern::extreme_scales)
-      return static_cast<float>(std::exp2(-24 + (descriptor_.is_gated() ? 22 : 29) * uniform));
-    return static_cast<float>(0.005 + 0.01 * uniform);
+      return static_cast<float>(std::exp2(-24 + ((descriptor_.is_gated() ? 22 : 29) - more_bits) * uniform));
+    return static_cast<float>(std::ldexp(0.005 + 0.01 * uniform, -more_bits));
   }
   float addend(std::int64_t) { return static_cast<float>(random_.normal()); }
   std::uint32_t word() { return static_cast<std::uint32_t>(random_.bits()); }
-  /// Eight zeros: usually about the middle; extreme ones 0 or 15.
+  /// A word of zeros: usually about the middle; extreme ones 0 or the largest.
   std::uint32_t zeros() {
     std::uint32_t result = 0;
     const std::uint64_t bits = random_.bits();
-    for (int i = 0; i < 8; ++i) {
+    const std::uint32_t largest = (1u << descriptor_.bits) - 1;
+    for (int i = 0; i < word_weights(descriptor_); ++i) {
       const auto some = static_cast<std::uint32_t>(bits >> (3 * i) & 7);
-      result |= (pattern_ == Pattern::extreme_zeros ? some % 2 * 15 : 4 + some) << (4 * i);
+      const std::uint32_t usual = (largest + 1) / 2 - 4 + some;
+      result |= (pattern_ == Pattern::extreme_zeros ? some % 2 * largest : usual) << (descriptor_.bits * i);
     }
     return result;
   }
@@ -154,9 +157,10 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   const bool by_n = descriptor.format == W4Format::awq;
   Maker maker(descriptor, pattern, seed);
   maker.halves("activations", descriptor.element, {m, k}, &Maker::activation);
-  maker.words("qweight", by_n ? k : k / 8, by_n ? n / 8 : n, &Maker::word);
+  const int in_word = word_weights(descriptor);
+  maker.words("qweight", by_n ? k : k / in_word, by_n ? n / in_word : n, &Maker::word);
   maker.halves("scales", Element::fp16, {groups, n}, &Maker::scale);
-  if (stores_zeros(descriptor)) maker.words("qzeros", groups, n / 8, &Maker::zeros);
+  if (stores_zeros(descriptor)) maker.words("qzeros", groups, n / in_word, &Maker::zeros);
   if (descriptor.activation_order) maker.groups(groups, k);
   if (descriptor.bias) maker.halves("bias", descriptor.element, {n}, &Maker::addend);
   const std::int64_t columns = output_columns(descriptor, static_cast<int>(n));

@@ -9,17 +9,24 @@
 namespace cubit::ops::w4a16_gemm {
 namespace {
 
-/// Nibble of column n in a row of words that hold 8 columns each.
-int nibble_by_n(const W4a16Gemm& descriptor, const std::uint32_t* row, int n) {
-  constexpr int kAwqNibble[] = {0, 4, 1, 5, 2, 6, 3, 7};  // the inverse of order = 0, 2, 4, 6, 1, 3, 5, 7
-  const int nibble = descriptor.format == W4Format::awq ? kAwqNibble[n % 8] : n % 8;
-  return static_cast<int>(row[n / 8] >> (4 * nibble) & 15);
+/// Of a word with `bits` each, the one at `place`.
+int field_of(std::uint32_t word, int bits, int place) {
+  return static_cast<int>(word >> (bits * place) & ((1u << bits) - 1));
 }
 
-int weight_nibble(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n) {
+/// That of column n in a row of words that hold neighbouring columns.
+int field_by_n(const W4a16Gemm& descriptor, const std::uint32_t* row, int n) {
+  constexpr int kAwqNibble[] = {0, 4, 1, 5, 2, 6, 3, 7};  // the inverse of order = 0, 2, 4, 6, 1, 3, 5, 7
+  const int in_word = word_weights(descriptor);
+  const int place = descriptor.format == W4Format::awq ? kAwqNibble[n % 8] : n % in_word;
+  return field_of(row[n / in_word], descriptor.bits, place);
+}
+
+int stored_weight(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n) {
   const auto columns = static_cast<std::size_t>(weights.n);
-  if (descriptor.format == W4Format::awq) return nibble_by_n(descriptor, weights.qweight + k * (columns / 8), n);
-  return static_cast<int>(weights.qweight[k / 8 * columns + n] >> (4 * (k % 8)) & 15);
+  if (descriptor.format == W4Format::awq) return field_by_n(descriptor, weights.qweight + k * (columns / 8), n);
+  const int in_word = word_weights(descriptor);
+  return field_of(weights.qweight[k / in_word * columns + n], descriptor.bits, k % in_word);
 }
 
 double silu(double x) { return x / (1 + std::exp(-x)); }
@@ -31,9 +38,12 @@ double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int 
   int group = descriptor.group_size == 0 ? 0 : k / descriptor.group_size;
   if (descriptor.activation_order) group = weights.g_idx[k];
   int zero = zero_offset(descriptor);
-  if (stores_zeros(descriptor)) zero += nibble_by_n(descriptor, weights.qzeros + group * (columns / 8), n);
+  if (stores_zeros(descriptor)) {
+    const std::size_t row_words = columns / word_weights(descriptor);
+    zero += field_by_n(descriptor, weights.qzeros + group * row_words, n);
+  }
   const double scale = to_double(Element::fp16, weights.scales[group * columns + n]);
-  return (weight_nibble(descriptor, weights, k, n) - zero) * scale;
+  return (stored_weight(descriptor, weights, k, n) - zero) * scale;
 }
 
 double apply_function(GemmFunction function, double x) {

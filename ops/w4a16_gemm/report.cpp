@@ -16,7 +16,14 @@ std::string layout_text(const codegen::TileLayout& layout) {
                      layout.swizzle.bits, layout.swizzle.shift_from, layout.swizzle.base);
 }
 
+bool is_sm90(const Plan& plan) { return plan.family == Family::sm90; }
+
 Decision tile_decision(const Plan& plan) {
+  if (is_sm90(plan)) {
+    return {
+        "tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
+        "weights are the A operand of wgmma, from registers, and all rows its B operand, where the copy has left them"};
+  }
   return {
       "tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
       "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; wide in columns, "
@@ -35,6 +42,16 @@ Decision operand_decision(const W4a16Gemm& descriptor) {
             descriptor.element == Element::fp16 ? "fp16, dequantised in two terms" : "bf16, dequantised in two terms",
             "neighbouring k's share neither scale nor zero, so neither can wait for the end of a group"};
   }
+  if (descriptor.bits == 8 && descriptor.element == Element::fp16) {
+    return {"operands", "fp16, byte less zero",
+            "as the low byte of 1024 a byte is added to it; one packed addition takes off 1024 and the zero, exactly"};
+  }
+  if (descriptor.bits == 8) {
+    return {"operands", "bf16, byte less zero",
+            "a bf16 has too few bits for a power and a byte, so the float 2^23 takes the byte; less 2^23 and the zero "
+            "it is "
+            "a whole number up to 256, which is a bf16 as it stands"};
+  }
   if (descriptor.element == Element::fp16) {
     return {"operands", "fp16, nibble less zero",
             "or-ed into the bits of 1024 a nibble is added to it; one packed addition takes off 1024 and the zero, "
@@ -51,22 +68,42 @@ Decision zero_decision(const Plan& plan) {
     return {"scales and zeros", "read by every lane from global memory",
             "a row for each k would be five times the bytes of its words; those of few groups stay in the caches"};
   }
-  return {"zeros", stores_zeros(plan.descriptor) ? fmt::format("stored + {}", zero_offset(plan.descriptor)) : "8",
-          "taken off in the operand: two packed instructions per pair, where sums of activations would be a product "
+  return {"zeros", fmt::format("{}{}", stores_zeros(plan.descriptor) ? "stored + " : "", zero_offset(plan.descriptor)),
+          "taken off in the operand: at most two packed instructions per pair, where sums of activations would be a "
+          "product "
           "with ones "
           "in every warp"};
 }
 
-Decision order_decision(const W4a16Gemm& descriptor) {
+Decision order_decision(const Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  if (reads_bytes(plan)) {
+    return {"word order", "a lane takes one byte of each word, a pair of neighbours along k",
+            "activations then stay as they are: with so many rows to put in order the other way takes longer"};
+  }
+  if (is_sm90(plan) && descriptor.format != W4Format::awq) {
+    return {"word order", "three warps put activations in pairs (j, j + 4)",
+            "so a word of 8 k's is an operand after two instructions per pair, and nobody waits for it: stages ahead"};
+  }
   if (descriptor.format == W4Format::awq) {
     return {"word order", "ldmatrix.trans puts two k's of four columns side by side",
             "a nibble of each half is then a pair along k; neighbouring columns are put in order once, at the end"};
+  }
+  if (descriptor.bits == 8) {
+    return {"word order", "as they lie: two words of a column are 8 neighbouring k's",
+            "a permutation puts two bytes into a pair, in any order"};
   }
   return {"word order", "activations are picked in pairs (j, j + 4)",
           "so a word of 8 k's is an operand after two instructions per pair"};
 }
 
 Decision warp_decision(const Plan& plan) {
+  if (is_sm90(plan)) {
+    return {"warps", fmt::format("{} that multiply, {} that copy", plan.warps, plan.copy_warps),
+            fmt::format("four multiply 128 columns together, in two tiles that take turns; one copies, three put "
+                        "activations in order where words want it; the latter give registers: {} and {} per thread",
+                        plan.multiply_registers, plan.copy_registers)};
+  }
   if (plan.warps < gemm_lanes::kStrips) {
     return {"warps", std::to_string(plan.warps),
             "each with all rows of two strips of 32 columns: activations are picked once for both"};
@@ -75,13 +112,34 @@ Decision warp_decision(const Plan& plan) {
           "each with all rows of a strip of 32 columns: two strips would not fit a warp's registers"};
 }
 
+Decision copy_decision(const Plan& plan) {
+  if (is_sm90(plan)) return {"copy of words", "boxes by tensor maps", "no instructions of the warps that multiply"};
+  return {"copy of words", fmt::format("{} bytes per thread", plan.copy_bytes),
+          plan.copy_bytes == 16 ? "the widest that cp.async has" : fmt::format("alignment={}", plan.copy_bytes)};
+}
+
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
+  if (is_sm90(plan)) {
+    return {"blocks_per_sm", "1", fmt::format("its ring takes {} bytes of shared memory", plan.shared_memory)};
+  }
   const int allowed = std::min(architecture.registers_per_thread,
                                architecture.registers_per_sm / (plan.threads() * plan.blocks_per_sm) / 8 * 8);
   return {"blocks_per_sm", std::to_string(plan.blocks_per_sm),
           fmt::format(
               "{} bytes of shared memory each, and {} registers allowed per thread where the loop keeps about {} live",
               plan.shared_memory, allowed, plan.counted_registers)};
+}
+
+Decision decomposition_decision(const W4a16Gemm& descriptor) {
+  if (descriptor.batch_invariant) {
+    return {"decomposition", "parts of k from n and k alone",
+            "so a row's sum is added up in the same order whatever the other rows; where tiles alone fill the device a "
+            "block computes all parts of its tiles one after another"};
+  }
+  return {"decomposition", "chosen at launch, from m, n, k and the device alone",
+          "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
+          "are added in "
+          "order"};
 }
 
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
@@ -100,9 +158,15 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     const std::string stage = fmt::format("stage {}: ", i);
     add(stage + "words", base, plan.words.size());
     add(stage + "activations", base + plan.activations_at(), plan.activations.size());
-    if (stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
+    if (is_sm90(plan) || stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
   }
-  if (whole) add_factors("", plan.stages * plan.stage_bytes());
+  if (is_sm90(plan)) {
+    add("barriers", plan.barriers_at(plan.stages), 24 * plan.stages);
+    if (plan.ups_at(plan.stages) < plan.shared_memory)
+      add("sums of the second columns", plan.ups_at(plan.stages), plan.shared_memory - plan.ups_at(plan.stages));
+  } else if (whole) {
+    add_factors("", plan.stages * plan.stage_bytes());
+  }
   return map;
 }
 
@@ -122,27 +186,24 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   if (has_factors) add_tile(report, {"scales", plan.scales, scale_accesses(plan)});
   if (has_factors && stores_zeros(plan.descriptor)) add_tile(report, {"zeros", plan.zeros, zero_accesses(plan)});
   report.memory = memory_map(plan);
-  const char* const searched = "the simplest layout with the fewest wavefronts over the accesses below";
-  report.decisions = {
-      tile_decision(plan),
-      tile_m_decision(plan),
-      operand_decision(plan.descriptor),
-      zero_decision(plan),
-      order_decision(plan.descriptor),
-      warp_decision(plan),
-      {"copy of words", fmt::format("{} bytes per thread", plan.copy_bytes),
-       plan.copy_bytes == 16 ? "the widest that cp.async has" : fmt::format("alignment={}", plan.copy_bytes)},
-      {"layout of words", layout_text(plan.words), searched},
-      {"layout of activations", layout_text(plan.activations), searched},
-      {"stages", std::to_string(plan.stages),
-       fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
-                   plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024, kBytesInFlight / 1024,
-                   plan.blocks_per_sm)},
-      block_decision(plan, architecture),
-      {"decomposition", "chosen at launch, from m, n, k and the device alone",
-       "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
-       "are added in "
-       "order"}};
+  const char* const searched = is_sm90(plan)
+                                   ? "as the tensor map's boxes are, swizzled within rows of 128 bytes, of awq 64"
+                                   : "the simplest layout with the fewest wavefronts over the accesses below";
+  report.decisions = {tile_decision(plan),
+                      tile_m_decision(plan),
+                      operand_decision(plan.descriptor),
+                      zero_decision(plan),
+                      order_decision(plan),
+                      warp_decision(plan),
+                      copy_decision(plan),
+                      {"layout of words", layout_text(plan.words), searched},
+                      {"layout of activations", layout_text(plan.activations), searched},
+                      {"stages", std::to_string(plan.stages),
+                       fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
+                                   plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024,
+                                   kBytesInFlight / 1024, plan.blocks_per_sm)},
+                      block_decision(plan, architecture),
+                      decomposition_decision(plan.descriptor)};
   add_fragments(report, plan.descriptor);
 }
 

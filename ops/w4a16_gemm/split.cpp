@@ -76,8 +76,9 @@ double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int spl
 
 double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
                                  const runtime::DeviceFacts& device) {
-  const double second_piece =
-      72.0 / plan.descriptor.tile_m;  // begins with an empty ring: the longer, the shorter a stage
+  // Begins with an empty ring: the longer, the shorter a stage. Family sm90 has one block per multiprocessor, so that nothing
+  // else runs while a piece ends.
+  const double second_piece = plan.family == Family::sm90 ? 13 : 72.0 / plan.descriptor.tile_m;
   const std::int64_t share = (tiles * stages + blocks - 1) / blocks;
   const std::int64_t sharing = (blocks + device.multiprocessors - 1) / device.multiprocessors;
   return stages_together(plan, share, sharing) + kFixedStages + second_piece +
@@ -115,6 +116,36 @@ void choose_shares(const Plan& plan, Split& split, const runtime::DeviceFacts& d
 
 }  // namespace
 
+namespace {
+
+/// Of any launch with these columns and k's: what the model chooses for few rows on the device that it was fitted to.
+int choose_invariant_splits(std::int64_t column_tiles, int stages) {
+  Plan few_rows;
+  few_rows.blocks_per_sm = 3;
+  runtime::DeviceFacts h200;
+  h200.multiprocessors = 132;
+  return choose_splits(few_rows, column_tiles, stages, h200);
+}
+
+/// The parts of k follow from n and k alone; who adds them does not change the sum. Where tiles alone fill the device, or the
+/// counters do not suffice, a block computes all parts of its tiles one after another.
+void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, Split& split,
+                      const runtime::DeviceFacts& device) {
+  if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
+    throw Failure(Status::invalid_argument, fmt::format("decomposition = 3 of {}", plan.descriptor.text()),
+                  "even shares of all tiles, and with them the order of k, depend on the number of rows",
+                  "accepted: 0, 1 or 2, or a descriptor without batch_invariant");
+  }
+  split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
+                                      : choose_invariant_splits(split.column_tiles, split.stages);
+  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
+  const bool has_counters = split.tiles() * plan.counters_per_tile() <= kCounters;
+  if (split.splits == 1 || (split.tiles() < resident && has_counters)) return;
+  split.turns = static_cast<int>(std::min(split.tiles(), resident));
+}
+
+}  // namespace
+
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) {
   require_argument(arguments.decomposition >= CUBIT_W4A16_AUTOMATIC && arguments.decomposition <= CUBIT_W4A16_STREAM_K,
                    "decomposition", "it must be 0 (automatic), 1 (data-parallel), 2 (split-K) or 3 (stream-K)",
@@ -129,6 +160,10 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
   split.column_tiles = (columns + plan.block_columns() - 1) / plan.block_columns();
   split.stages = (arguments.k + gemm_lanes::kStageK - 1) / gemm_lanes::kStageK;
   if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL) return split;
+  if (plan.descriptor.batch_invariant) {
+    choose_invariant(plan, arguments, split, device);
+    return split;
+  }
   if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
     if (!can_share(plan, split)) {
       throw Failure(Status::invalid_argument,

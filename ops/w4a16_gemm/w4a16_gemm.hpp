@@ -23,17 +23,24 @@ const std::vector<Field<W4a16Gemm>>& fields();
 /// Throws Failure(invalid_argument) with the rule that `text` breaks.
 W4a16Gemm parse(std::string_view text);
 
-bool stages_factors(const W4a16Gemm& descriptor);   ///< scales and zeros travel with the words of their k's
-bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
-int zero_offset(const W4a16Gemm& descriptor);       ///< what a stored zero is less than the zero that is meant
-int groups_of(const W4a16Gemm& descriptor, int k);  ///< of all of k
-int stage_groups(const W4a16Gemm& descriptor);      ///< whose scales a stage holds, or all stages together
+std::string why_not_boxes(const W4a16Gemm& descriptor);  ///< the rule that keeps family sm90 from it, or nothing
+bool stages_factors(const W4a16Gemm& descriptor);        ///< scales and zeros travel with the words of their k's
+bool stores_zeros(const W4a16Gemm& descriptor);          ///< else every zero is zero_offset
+int zero_offset(const W4a16Gemm& descriptor);            ///< what a stored zero is less than the zero that is meant
+int word_weights(const W4a16Gemm& descriptor);           ///< that a word of qweight, or of qzeros, holds
+int groups_of(const W4a16Gemm& descriptor, int k);       ///< of all of k
+bool spreads_words(const W4a16Gemm& descriptor);  ///< family sm90: a step's k's are of 64, which groups of 32 forbid
+int stage_groups(const W4a16Gemm& descriptor);    ///< whose scales a stage holds, or all stages together
 int output_columns(const W4a16Gemm& descriptor, int n);
 
 /// Everything that is decided before a size is known. A stage is 128 k's of 256 columns and tile_m rows.
 struct Plan {
   W4a16Gemm descriptor;
-  int warps = 4;
+  Family family = Family::sm80;
+  int warps = 4;               ///< that multiply
+  int copy_warps = 0;          ///< family sm90: that do nothing but copy
+  int copy_registers = 0;      ///< per thread once they have given them
+  int multiply_registers = 0;  ///< likewise of the others, which have taken them
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 16;        ///< of words
@@ -45,15 +52,19 @@ struct Plan {
   int shared_memory = 0;
   PlanReport report;
 
-  int threads() const { return 32 * warps; }
+  int threads() const { return 32 * (warps + copy_warps); }
   int block_columns() const;  ///< of the output
   int activations_at() const;
   int scales_at() const;  ///< in a stage; of one group that is all of k, behind the stages
   int zeros_at() const;
   int stage_bytes() const;
-  int bytes_for(int stage_count) const;  ///< shared memory
+  int barriers_at(int stage_count) const;  ///< family sm90: behind the stages
+  int ups_at(int stage_count) const;       ///< family sm90: sums of a gated block's second columns, behind the barriers
+  int bytes_for(int stage_count) const;    ///< shared memory
   int counters_per_tile() const;  ///< where splits share it: one for the warps that have the same columns and rows
 };
+
+bool reads_bytes(const Plan& plan);  ///< family sm90: words by k are read byte by byte, and activations stay in order
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
@@ -79,6 +90,8 @@ struct Split {
   int stages = 0;  ///< of all of k
   int splits = 1;  ///< parts of a tile, with even shares at most
   int blocks = 0;  ///< that have even shares of all tiles' stages (stream-K); 0: of each tile `splits`
+  int turns =
+      0;  ///< blocks that take whole tiles and add up their `splits` one after another; 0: a block for each split
 
   std::int64_t tiles() const { return row_tiles * column_tiles; }
 };

@@ -23,6 +23,9 @@ bool has_result(const Instruction& instruction) {
   return std::find(std::begin(kWithout), std::end(kWithout), instruction.root) == std::end(kWithout);
 }
 
+/// wgmma.mma_async adds to its first operand.
+bool reads_result(const Instruction& instruction) { return instruction.root == "wgmma"; }
+
 template <class Variant>
 void add_register(const Variant& operand, std::vector<int>& list) {
   if (const auto* found = std::get_if<ptx::RegisterOperand>(&operand)) list.push_back(found->index);
@@ -180,7 +183,9 @@ Accesses accesses_of(const Instruction& instruction) {
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     const ptx::Operand& operand = instruction.operands[i];
     add_address(operand, accesses.reads);
-    add_registers(operand, i == 0 && has_result(instruction) ? accesses.writes : accesses.reads);
+    const bool is_result = i == 0 && has_result(instruction);
+    if (is_result) add_registers(operand, accesses.writes);
+    if (!is_result || reads_result(instruction)) add_registers(operand, accesses.reads);
   }
   return accesses;
 }

@@ -134,6 +134,22 @@ struct PhaseWait {
   bool parity;
 };
 
+/// A wgmma.mma_async reads shared memory until its group is waited for. Remembered only where somebody checks.
+struct WarpgroupReading {
+  std::uint32_t group;
+  const Site* site;
+  std::vector<const std::byte*> chunks;  ///< of 16 bytes
+};
+
+/// A warp's wgmma: groups are counted from 1, in the order of their commit.
+struct WarpgroupState {
+  bool fenced = false;                           ///< there was a wgmma.fence
+  std::uint32_t committed = 0;                   ///< groups
+  std::uint32_t waited_for = 0;                  ///< groups up to this one are over
+  std::vector<std::uint32_t> group_of_register;  ///< of each accumulator register, the last that writes it; 0: none
+  std::vector<WarpgroupReading> readings;
+};
+
 /// What a warp waits for.
 enum class WarpState : std::uint8_t { ready, at_barrier, at_cluster_barrier, at_mbarrier, done };
 
@@ -193,7 +209,8 @@ struct Warp : Frame {
   std::uint64_t next_copy = 0;                      ///< serial number
   std::array<std::uint32_t, kLanes> bulk_groups{};  ///< committed, per lane
   std::vector<PhaseWait> phases;                    ///< of try_wait: those that are not over
-  std::optional<std::string> failure;               ///< the first one
+  WarpgroupState wgmma;
+  std::optional<std::string> failure;  ///< the first one
 
   /// Ends the launch. Generated code runs on to the end of its segment, in which no helper does anything any more.
   void fail(const Site& site, int lane, const std::string& rule);

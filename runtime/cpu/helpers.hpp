@@ -41,6 +41,25 @@ void store_matrices(Warp& warp, Mask mask, const Site& site);
 void transpose_matrix(Warp& warp, Mask mask, const Site& site);
 void multiply_matrices(Warp& warp, Mask mask, const Site& site);
 
+// warpgroup.cpp: what wgmma does in one warp.
+inline constexpr int kWarpgroupDepth = 16;  ///< k of 16-bit factors
+enum WarpgroupOption : int { kDescriptorA = 1, kTransposeA = 2, kTransposeB = 4, kNegateA = 8, kNegateB = 16 };
+/// Eight columns from `kind` on, of `count`. Sources: four registers or a descriptor of A, kDescriptorOfB,
+/// kFirstAccumulator …, kScaleD. `form`: WarpgroupOptions; `from`: format of A and B; `to`: the architecture.
+/// Table: where each lane's values of A and of the accumulators lie, row-major.
+void multiply_warpgroup(Warp& warp, Mask mask, const Site& site);
+inline constexpr int kDescriptorOfB = 4;
+inline constexpr int kFirstAccumulator = 5;
+inline constexpr int kScaleD = 9;
+/// The asynchronous part: what an instruction has started. Table: the accumulators' numbers, `result_bytes` in all.
+void start_warpgroup(Warp& warp, Mask mask, const Site& site);
+void fence_warpgroup(Warp& warp, Mask mask, const Site& site);
+void commit_warpgroup(Warp& warp, Mask mask, const Site& site);
+void wait_warpgroup(Warp& warp, Mask mask, const Site& site);  ///< `kind` groups may be unfinished
+/// Another instruction that uses accumulators. Table: `count` that it reads, then those that it writes. `flag`: it
+/// copies the first to the last, which may be read no sooner.
+void use_accumulators(Warp& warp, Mask mask, const Site& site);
+
 // lanes.cpp
 enum class ShuffleKind { up, down, butterfly, index };
 void shuffle(Warp& warp, Mask mask, const Site& site);  ///< sources: value, lane, clamp, members; results: value, bit

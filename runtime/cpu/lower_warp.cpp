@@ -158,6 +158,7 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"stmatrix", &L::matrix},
       {"movmatrix", &L::move_matrix},
       {"mma", &L::multiply_matrices},
+      {"wgmma", &L::warpgroup},
       {"shfl", &L::shuffle},
       {"vote", &L::vote},
       {"match", &L::match},

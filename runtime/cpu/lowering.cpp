@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "base/error.hpp"
+#include "runtime/cpu/accumulators.hpp"
 #include "runtime/cpu/helpers.hpp"
 
 namespace cubit::runtime::cpu {
@@ -27,7 +29,10 @@ Lowering::Lowering(llvm::Module& target, const ptx::Module& module, const ptx::F
       module_(module),
       function_(function),
       layout_(layout),
-      sites_(sites) {}
+      sites_(sites),
+      accumulators_(accumulator_numbers(function)) {
+  for (const int number : accumulators_) accumulator_count_ = std::max(accumulator_count_, number + 1);
+}
 
 void Lowering::lower(const Segment& segment, int index) {
   auto* const pointer = builder_.getPtrTy();
@@ -59,6 +64,7 @@ void Lowering::instruction(const ptx::Instruction& instruction) {
   }
   const auto handler = handlers().find(instruction.root);
   if (handler == handlers().end()) unsupported();
+  if (accumulator_count_ != 0 && instruction.root != "wgmma") track_accumulators();
   (this->*handler->second)();
 }
 

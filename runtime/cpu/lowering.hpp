@@ -23,6 +23,7 @@ namespace cubit::runtime::cpu {
 
 class Lowering {
  public:
+  /// Throws Failure(unsupported) for more accumulators of wgmma than a Site can name.
   Lowering(llvm::Module& target, const ptx::Module& module, const ptx::Function& function, const Layout& layout,
            std::vector<Site>& sites);
 
@@ -167,6 +168,13 @@ class Lowering {
   void move_matrix();
   void multiply_matrices();
   int architecture() const;
+  void warpgroup();
+  void multiply_warpgroup();
+  void give_registers(std::size_t operand_index, int first, std::size_t count);
+  bool immediate_sign(std::size_t operand_index) const;  ///< of imm-scale: whether it is -1
+  bool immediate_bit(std::size_t operand_index) const;
+  void track_accumulators();  ///< of an instruction that is not wgmma
+  void number_accumulators(Site& made, const std::vector<int>& registers) const;
   void shuffle();
   void vote();
   void match();
@@ -202,6 +210,9 @@ class Lowering {
   const ptx::Function& function_;
   const Layout& layout_;
   std::vector<Site>& sites_;
+
+  std::vector<int> accumulators_;  ///< number of each register that may hold what wgmma has not finished; or kNone
+  int accumulator_count_ = 0;
 
   const ptx::Instruction* now_ = nullptr;
   Value* frame_ = nullptr;

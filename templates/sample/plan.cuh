@@ -3,7 +3,9 @@
 
 #include "kv_int4_rows.cuh"
 #include "kv_contiguous.cuh"
+#include "query_tokens.cuh"
 #include "types.cuh"
+#include "tile_copies_async.cuh"
 #include "score_steps.cuh"
 #include "tokens_all.cuh"
 #include "sink_none.cuh"
@@ -12,6 +14,7 @@ namespace plan {
 
 constexpr int kHeadDim = 128;
 constexpr int kHeadsPerKv = 8;
+constexpr int kQueryTokens = 1;
 constexpr int kHeadGroups = 1;
 constexpr int kHeadsPerBlock = 8;
 constexpr int kAlignment = 16;
@@ -23,12 +26,14 @@ constexpr int kBlocksPerSm = 4;
 constexpr int kCopyBytes = 16;
 constexpr bool kKeepOffsets = true;
 constexpr int kSlotPeriod = 1;
+using TileCopies = cubit::AsyncTileCopies<kCopyBytes, kStages>;
 constexpr int kKvStagePitch = 80;
 constexpr int kKvStageBytes = 2560;
 constexpr __device__ int kv_stage(int row, int byte) { return row * 80 + byte; }
 using Query = cubit::Bfloat16;
 using Output = cubit::Bfloat16;
 using Cache = cubit::ContiguousCache;
+using Queries = cubit::OneQueryToken<kHeadsPerKv>;
 constexpr int kGroups = 4;
 using Format = cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, kv_stage>;
 using Score = cubit::ScoreSteps<>;

@@ -81,6 +81,8 @@ const std::map<std::string, Formula>& formulas() {
       return Element{i < 8 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32, g};
     };
     f["mma.m16n8k64 C, 32-bit"] = accumulator16;
+    f["wgmma.m64k16 A, 16-bit"] = f["mma.m16n8k16 A, 16-bit"];
+    f["wgmma.m64n8 D, 32-bit"] = accumulator16;
     // Register r of a matrix instruction is matrix r; its row j is the one that lane 8r + j points at.
     for (const std::string instruction : {"ldmatrix", "stmatrix"}) {
       for (const char* count : {".x1", ".x2", ".x4"}) {
@@ -132,6 +134,22 @@ TEST(Fragments, EveryTableIsABijectionOntoItsMatrix) {
     EXPECT_EQ(map.value_count, 1 << map.value_bits.size()) << map.name;
     EXPECT_EQ(map.lane_bits.size(), 5U) << map.name;
   }
+}
+
+/// PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", D, of the largest N.
+TEST(Fragments, AWarpgroupsAccumulatorsAreWhereTheIsaSays) {
+  std::set<Element> seen;
+  for (int thread = 0; thread < 128; ++thread) {
+    const int warp = thread / 32;
+    const int g = thread % 32 >> 2;
+    const int t = thread % 4;
+    for (int i = 0; i < 128; ++i) {
+      const Element expected{16 * warp + (i % 4 < 2 ? g : g + 8), i / 4 * 8 + t * 2 + (i & 1)};
+      EXPECT_EQ(warpgroup_accumulator(thread, i), expected) << "thread " << thread << ", value " << i;
+      seen.insert(expected);
+    }
+  }
+  EXPECT_EQ(seen.size(), 64U * 256U);
 }
 
 // What kernels rely on when they chain instructions without a shuffle.

@@ -84,6 +84,7 @@ void add_double(Cases& cases);
 void add_mbarrier(Cases& cases);
 void add_bulk(Cases& cases);
 void add_cluster(Cases& cases);
+void add_wgmma(Cases& cases);
 
 struct Kind {
   const char* name;
@@ -108,6 +109,7 @@ inline constexpr Kind kKinds[] = {{"integer", add_integer},
                                   {"double", add_double, true},
                                   {"mbarrier", add_mbarrier, true},
                                   {"bulk", add_bulk, true},
-                                  {"cluster", add_cluster, true}};
+                                  {"cluster", add_cluster, true},
+                                  {"wgmma", add_wgmma, true}};
 
 }  // namespace cubit::conformance

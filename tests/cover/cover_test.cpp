@@ -7,9 +7,7 @@
 //   - each shared-memory access that the plan has proved is executed, and meets the banks as the proof says.
 //
 // Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
-// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Today that is 199 descriptors
-// of gqa_decode, kv_append and kv_gather, 6 of the plain read and copy and 28 of w4a16_gemm as 380 kernels. Skipped
-// where there is no NVRTC.
+// run every fourth descriptor. The list is cut in shards, so that ctest runs several at once. Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +34,7 @@ constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_120", "sm_75"};
 constexpr std::size_t kSpread = 4;  ///< of the architectures whose families are covered: each takes one in so many
 constexpr bool kFull = CUBIT_FULL_COVER != 0;
 constexpr int kShards = kFull ? 200 : 24;
-constexpr std::size_t kMostKernels = 390;  ///< of the pairwise cover
+constexpr std::size_t kMostKernels = 530;  ///< of the pairwise cover
 
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 
@@ -49,13 +47,19 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double tile_m = has("tile_m=8") ? 8 : has("tile_m=32") ? 32 : has("tile_m=64") ? 64 : 16;
   // Of activations of 1e-4 a product of two results lies below the smallest numbers of fp16.
   if (has("silu_gate") && !has("element=bf16") && pattern == 1) pattern = 0;
+  // Without even shares: tiles that fill the device, whose parts are computed one after another.
+  const bool takes_turns = has("batch_invariant=1");
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
            {"decomposition", 2},
            {"splits", 2}},
-          {{"m", tile_m + 1}, {"n", 256 + columns}, {"k", 256 + group}, {"pattern", pattern}, {"decomposition", 3}},
+          {{"m", (takes_turns ? 7 : 1) * tile_m + 1},
+           {"n", 256 + columns},
+           {"k", 256 + group},
+           {"pattern", pattern},
+           {"decomposition", takes_turns ? 0 : 3}},
           {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}}};
 }
 
@@ -105,6 +109,17 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     return cases;
   }
   if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern);
+  if (operator_of(descriptor) == "w4_quantize") {
+    // Blocks, warps and steps that are not full.
+    return {{{"n", 88}, {"k", 384}, {"pattern", pattern}},
+            {{"n", 8}, {"k", descriptor.find("group_size=all") == std::string::npos ? 640 : 648}, {"errors", 0}}};
+  }
+  if (operator_of(descriptor) == "merge") {
+    // Parts in steps of which the last is not full, in one whole step, and one part.
+    return {{{"parts", 7}, {"rows", 11}, {"heads", 3}, {"lse", 1}, {"pattern", pattern}},
+            {{"parts", 4}, {"rows", 5}, {"heads", 2}, {"pattern", 1}, {"lse", 1}},
+            {{"parts", 1}, {"rows", 3}, {"heads", 1}}};
+  }
   if (operator_of(descriptor) != "gqa_decode") throw std::runtime_error("cases_of() has no case for " + descriptor);
   std::vector<Problem::Numbers> cases = {kRagged, kEqual};
   // A window and ALiBi leave a sequence few tokens: no constant rows, see below.

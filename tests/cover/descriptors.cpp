@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 
 #include "tests/support/pairwise.hpp"
 
@@ -14,13 +15,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of a range, which is a size that is divided into tiles of 8: its ends, powers of two, and of a tile and more also one more.
-bool is_telling(int value, int first, int last) {
+/// Of a range, which is a size that is divided into tiles of 8: its ends, powers of two, and of a tile and more also one step
+/// more.
+bool is_telling(int value, int first, int last, int step) {
   constexpr int kTile = 8;
   if (value == first || value == last) return true;
   for (int power = 1; power <= last; power *= 2) {
     if (value == power) return true;
-    if (power >= kTile && value == power + 1) return true;
+    if (power >= kTile && value == power + step) return true;
   }
   return false;
 }
@@ -28,7 +30,7 @@ bool is_telling(int value, int first, int last) {
 /// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that wrong, a
 /// descriptor of the cover would be refused.
 bool is_free(const std::string& name) {
-  for (const char* free : {"heads_per_kv", "query", "output", "input", "rotary"})
+  for (const char* free : {"heads_per_kv", "input", "rotary"})
     if (name == free) return true;
   return false;
 }
@@ -41,15 +43,18 @@ bool is_added(const std::string& name) {
   return false;
 }
 
-/// Of "64, 128" all, of "1 to 64" those that tell something.
+/// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
 std::vector<std::string> accepted_values(const std::string& accepts) {
   std::vector<std::string> values;
   const std::size_t range = accepts.find(" to ");
   if (range != std::string::npos) {
     const int first = std::stoi(accepts);
     const int last = std::stoi(accepts.substr(range + 4));
-    for (int value = first; value <= last; ++value) {
-      if (is_telling(value, first, last)) values.push_back(std::to_string(value));
+    constexpr std::string_view kSteps = "in steps of ";
+    const std::size_t steps = accepts.find(kSteps);
+    const int step = steps == std::string::npos ? 1 : std::stoi(accepts.substr(steps + kSteps.size()));
+    for (int value = first; value <= last; value += step) {
+      if (is_telling(value, first, last, step)) values.push_back(std::to_string(value));
     }
     return values;
   }

@@ -30,6 +30,10 @@ const std::vector<std::string> kFormats = {
     "gqa_decode:heads_per_kv=8,cache=paged",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged",
     "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,cache=paged",
+    "gqa_decode:heads_per_kv=8,query_tokens=4",
+    "gqa_decode:heads_per_kv=3,query_tokens=5,mask=tree",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,query_tokens=4,mask=tree",
+    "gqa_decode:heads_per_kv=2,kv=fp8_e4m3,cache=paged,query_tokens=16,mask=tree",
 };
 
 class GqaDecodeGpu : public GpuTest {
@@ -38,7 +42,7 @@ class GqaDecodeGpu : public GpuTest {
   std::vector<std::string> of_every_family(const std::vector<std::string>& given) const {
     const char* const only = std::getenv("CUBIT_TEST_FAMILY");
     std::vector<std::string> texts;
-    for (const std::string family : {"sm80", "sm90"}) {
+    for (const std::string family : {"sm75", "sm80", "sm90"}) {
       if (only != nullptr && family != only) continue;
       for (const std::string& text : given) {
         const std::string named = text + (text.find(':') == std::string::npos ? ":" : ",") + "family=" + family;
@@ -47,6 +51,7 @@ class GqaDecodeGpu : public GpuTest {
     }
     return texts;
   }
+  void replay_with_changed_lengths(const std::string& text) const;
   static bool is_sm90(const std::string& text) { return text.find("family=sm90") != std::string::npos; }
 
  private:
@@ -197,8 +202,8 @@ TEST_F(GqaDecodeGpu, OneWorkspaceServesAllShapes) {
   }
 }
 
-TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
-  const std::string text = kInt4;
+void GqaDecodeGpu::replay_with_changed_lengths(const std::string& text) const {
+  SCOPED_TRACE(text);
   const Kernel decode = kernel(text);
   const Problem random = Problem::random(text, {{"batch", 4}, {"context", 3000}, {"kv_heads", 2}}, 8);
   std::vector<std::int32_t> lengths = {3000, 1, 700, 2999};
@@ -219,6 +224,12 @@ TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
     expect_counters_zero(workspace);
   }
   device().destroy_stream(stream);
+}
+
+TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
+  for (const std::string text : {kInt4, "gqa_decode:heads_per_kv=4,query_tokens=4",
+                                 "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,query_tokens=4,mask=tree"})
+    replay_with_changed_lengths(text);
 }
 
 TEST_F(GqaDecodeGpu, CaptureWithoutPrepareIsRefusedAndNothingBreaks) {

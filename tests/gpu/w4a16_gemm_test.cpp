@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tests/gpu/gpu_case.hpp"
+#include "tests/support/gemm_batch.hpp"
 #include "tests/support/pairwise.hpp"
 
 namespace cubit::tests {
@@ -18,10 +19,12 @@ std::vector<W4a16Gemm> pairwise_descriptors() {
   std::vector<W4a16Gemm> result;
   const auto is_legal = [](const Combination& c) {
     const bool awq = static_cast<W4Format>(c[0]) == W4Format::awq;
+    if (c[10] != 0 && (awq || kTiles[c[3]] > 32)) return false;
     return awq ? c[4] == 0 : c[8] == 0 && (c[4] == 0 || kGroups[c[1]] != 0);
   };
-  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 2, 6, 2, 2, 2}, is_legal)) {
+  for (const Combination& c : pairwise_cover({4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2}, is_legal)) {
     result.push_back({.format = static_cast<W4Format>(c[0]),
+                      .bits = c[10] == 0 ? 4 : 8,
                       .group_size = kGroups[c[1]],
                       .element = c[2] == 0 ? Element::fp16 : Element::bf16,
                       .tile_m = kTiles[c[3]],
@@ -29,7 +32,8 @@ std::vector<W4a16Gemm> pairwise_descriptors() {
                       .function = static_cast<GemmFunction>(c[5]),
                       .bias = c[6] != 0,
                       .residual = c[7] != 0,
-                      .alignment = c[8] == 0 ? 16 : 4});
+                      .alignment = c[8] == 0 ? 16 : 4,
+                      .batch_invariant = c[9] != 0});
   }
   return result;
 }
@@ -62,6 +66,8 @@ const std::vector<std::string> kFormats = {"w4a16_gemm",
                                            "w4a16_gemm:element=bf16",
                                            "w4a16_gemm:format=gptq_v2,group_size=32,tile_m=8",
                                            "w4a16_gemm:group_size=64,activation_order=1",
+                                           "w4a16_gemm:bits=8",
+                                           "w4a16_gemm:format=symmetric,bits=8,group_size=32,element=bf16,tile_m=8",
                                            "w4a16_gemm:format=awq,tile_m=64",
                                            "w4a16_gemm:format=awq,element=bf16,tile_m=8",
                                            "w4a16_gemm:format=symmetric,group_size=all,tile_m=32"};
@@ -101,6 +107,26 @@ TEST_F(W4a16GemmGpu, SplitsGiveTheSameBitsEveryTime) {
       }
     }
   }
+}
+
+// Of 5000 rows blocks have all of k, part by part; of few they share it.
+TEST_F(W4a16GemmGpu, BatchInvariantRowsHaveTheSameBitsInEveryBatchAndTile) {
+  constexpr int kRows = 5000;
+  constexpr int kMostRows = 140;
+  for (W4a16Gemm descriptor : batch_invariant_descriptors()) {
+    SCOPED_TRACE(descriptor.text());
+    std::vector<GemmBatch::Row> first;
+    for (const int tile_m : {8, 16, 32, 64}) {
+      descriptor.tile_m = tile_m;
+      const GemmBatch batch(device(), kernel(descriptor.text()), descriptor, kRows, 1024, 4096);
+      EXPECT_EQ(batch.differing_batches(kMostRows), 0) << tile_m;
+      const std::vector<GemmBatch::Row> rows = batch.compute(0, kMostRows);
+      if (first.empty()) first = rows;
+      EXPECT_EQ(rows, first) << tile_m;
+    }
+  }
+  const W4a16Gemm usual{.tile_m = 8};
+  EXPECT_GT(GemmBatch(device(), kernel(usual.text()), usual, kRows, 1024, 4096).differing_batches(kMostRows), 0);
 }
 
 TEST_F(W4a16GemmGpu, OneWorkspaceServesAllShapes) {

@@ -18,8 +18,10 @@ TEST(GqaDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
     EXPECT_EQ(gqa_decode::parse(text), descriptor) << text;
     EXPECT_EQ(find_operator(text).canonical(text), text);
   }
-  const unsigned int4_caches = 3 + 2 + 4 + 3 + 4;  // group counts of head_dim 64, 96, 128, 192 and 256
-  EXPECT_EQ(texts.size(), 64u * 2 * 2 * 3 * (5 * 2 + int4_caches) + 4u * 3 * 2 * 3 * 2 * (5 * 3 + int4_caches - 5));
+  const unsigned int4_caches = 3 + 2 + 4 + 2 + 3 + 4;  // group counts of head_dim 64, 96, 128, 160, 192 and 256
+  const unsigned query_tokens = 5u * 4 * 2 * 15 * 2;
+  EXPECT_EQ(texts.size(),
+            64u * 2 * 2 * 3 * (8 * 2 + int4_caches) + 4u * 3 * 2 * 3 * 2 * (8 * 3 + int4_caches - 6) + query_tokens);
 }
 
 TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
@@ -31,6 +33,10 @@ TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
   EXPECT_EQ(canonical("gqa_decode:query=fp16,output=fp16"), "gqa_decode:query=fp16");
   EXPECT_EQ(canonical("gqa_decode:query=fp16,output=bf16"), "gqa_decode:query=fp16,output=bf16");
   EXPECT_EQ(canonical("gqa_decode:kv=int4_rows,groups=1"), "gqa_decode:kv=int4_rows");
+  EXPECT_EQ(canonical("gqa_decode:query_tokens=1"), "gqa_decode");
+  EXPECT_EQ(canonical("gqa_decode:mask=causal,query_tokens=4"), "gqa_decode:query_tokens=4");
+  EXPECT_EQ(canonical("gqa_decode:alignment=8,mask=tree,query_tokens=16,cache=paged"),
+            "gqa_decode:cache=paged,query_tokens=16,mask=tree,alignment=8");
 }
 
 struct Refused {
@@ -54,18 +60,27 @@ INSTANTIATE_TEST_SUITE_P(
     Texts, RefusedDescriptor,
     ::testing::Values(
         Refused{"",
-                "descriptor \"\": there is no operator \"\"; accepted: gqa_decode, kv_append, kv_gather, stream_copy, "
-                "stream_read, w4a16_gemm"},
+                "descriptor \"\": there is no operator \"\"; accepted: gqa_decode, kv_append, kv_gather, merge, "
+                "stream_copy, stream_read, w4_quantize, w4a16_gemm"},
         Refused{"mha:x=1",
                 "descriptor \"mha:x=1\": there is no operator \"mha\"; accepted: gqa_decode, kv_append, kv_gather, "
-                "stream_copy, stream_read, w4a16_gemm"},
+                "merge, stream_copy, stream_read, w4_quantize, w4a16_gemm"},
         Refused{"gqa_decode:speed=9",
                 "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
-                "heads_per_kv, kv, groups, scales, scale_type, query, output, cache, soft_cap, alibi, score, window, "
-                "sinks, alignment, family"},
+                "heads_per_kv, kv, groups, scales, scale_type, query, output, cache, query_tokens, mask, soft_cap, "
+                "alibi, score, window, sinks, alignment, family"},
+        Refused{"gqa_decode:head_dim=100",
+                "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 80, 96, 112, "
+                "128, 160, "
+                "192, 256"},
+        Refused{"gqa_decode:head_dim=80,kv=int4_rows",
+                "descriptor \"gqa_decode:head_dim=80,kv=int4_rows\": a matrix of packed words is of 32 channels, and "
+                "head_dim "
+                "is no multiple of that; accepted beside int4_rows: head_dim=64, 96, 128, 160, 192 and 256"},
         Refused{
-            "gqa_decode:head_dim=100",
-            "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 96, 128, 192, 256"},
+            "gqa_decode:head_dim=112,family=sm90",
+            "descriptor \"gqa_decode:head_dim=112,family=sm90\": family=sm90: it takes head_dim=64, 96, 128, 192 and "
+            "256; family=sm80, or leave family out"},
         Refused{"gqa_decode:kv=int4_rows,groups=3",
                 "descriptor \"gqa_decode:kv=int4_rows,groups=3\": 3 is not a value of groups; accepted: 1, 2, 4, 8"},
         Refused{"gqa_decode:heads_per_kv=99999999999999999999",
@@ -83,6 +98,35 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"gqa_decode:kv=fp8_e4m3,family=sm90\": family=sm90 copies rows in bulk: it does not read "
                 "scales "
                 "that are a tensor of their own; family=sm80, or leave family out"},
+        Refused{
+            "gqa_decode:family=sm75",
+            "descriptor \"gqa_decode:family=sm75\": family=sm75 multiplies fp16 alone: the query is bf16; kv=fp16 or "
+            "kv=int4_rows with query=fp16 and output=fp16, or leave family out"},
+        Refused{
+            "gqa_decode:kv=int4_rows,query=fp16,output=bf16,family=sm75",
+            "descriptor \"gqa_decode:kv=int4_rows,query=fp16,output=bf16,family=sm75\": family=sm75 multiplies fp16 "
+            "alone: the output is bf16; kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family "
+            "out"},
+        Refused{"gqa_decode:query=fp16,family=sm75",
+                "descriptor \"gqa_decode:query=fp16,family=sm75\": family=sm75 multiplies fp16 alone: the cache is "
+                "bf16; kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out"},
+        Refused{"gqa_decode:query_tokens=17",
+                "descriptor \"gqa_decode:query_tokens=17\": 17 is not a value of query_tokens; accepted: 1 to 16"},
+        Refused{
+            "gqa_decode:query_tokens=4,mask=full",
+            "descriptor \"gqa_decode:query_tokens=4,mask=full\": full is not a value of mask; accepted: causal, tree"},
+        Refused{
+            "gqa_decode:mask=causal",
+            "descriptor \"gqa_decode:mask=causal\": the field mask applies to several query tokens only; leave mask "
+            "out or ask for query_tokens=2 to 16"},
+        Refused{
+            "gqa_decode:query_tokens=1,mask=tree",
+            "descriptor \"gqa_decode:query_tokens=1,mask=tree\": the field mask applies to several query tokens only; "
+            "leave mask out or ask for query_tokens=2 to 16"},
+        Refused{
+            "gqa_decode:query_tokens=2,family=sm90",
+            "descriptor \"gqa_decode:query_tokens=2,family=sm90\": family=sm90: it takes one query token per sequence; "
+            "family=sm80, or leave family out"},
         Refused{"gqa_decode:groups=1",
                 "descriptor \"gqa_decode:groups=1\": the field groups applies to kv=int4_rows or scales=group "
                 "only; leave groups out or ask for kv=int4_rows or scales=group"},

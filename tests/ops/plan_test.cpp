@@ -38,7 +38,12 @@ TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
       // A narrow copy of headers takes one piece of many rows, which start at every fourth bank.
       const bool narrow_header =
           proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.format().header_bytes() > 0;
-      EXPECT_LE(proof.degree, narrow_header ? 16 / plan.copy_bytes : 1) << descriptor.text() << ": " << proof.access;
+      // Eight lanes take 16 bytes each of heads whose channels are no multiple of as many.
+      const bool meets_next_head = proof.access == "loads of warps' outputs" && descriptor.head_dim % 32 != 0;
+      EXPECT_LE(proof.degree, narrow_header     ? 16 / plan.copy_bytes
+                              : meets_next_head ? 2
+                                                : 1)
+          << descriptor.text() << ": " << proof.access;
       if (narrow_header) {
         EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.format().header_bytes() / 4) << descriptor.text();
       }
@@ -209,8 +214,38 @@ TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
     EXPECT_EQ(failure.status(), Status::unsupported);
     EXPECT_STREQ(failure.what(),
                  "gqa_decode for sm_75: no kernel family runs there (sm80_gqa_decode: it needs cp.async, which sm_80 "
-                 "brought; sm90_gqa_decode: it needs cp.async.bulk.tensor, which sm_90 brought; sm75_gqa_decode: this "
-                 "version of cubit has no kernel of it yet); accepted: sm_80 and later");
+                 "brought; sm90_gqa_decode: it needs cp.async.bulk.tensor, which sm_90 brought; sm75_gqa_decode: the "
+                 "query is bf16); accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and kv=fp16 or "
+                 "kv=int4_rows");
+  }
+}
+
+TEST(GqaPlan, FamilySm75RunsEverywhereAndIsChosenWhereNoOtherDoes) {
+  const GqaDecode fp16{.kv = KvFormat::fp16, .query = Element::fp16, .output = Element::fp16};
+  GqaDecode named = fp16;
+  named.family = Family::sm75;
+  for (const codegen::Architecture& architecture : codegen::architectures()) {
+    EXPECT_EQ(gqa_decode::make_plan(named, architecture).report.family, "sm75_gqa_decode") << architecture.name;
+    EXPECT_EQ(gqa_decode::make_plan(fp16, architecture).family == Family::sm75, architecture.name == "sm_75")
+        << architecture.name;
+  }
+}
+
+/// Registers hold the next tile, or as much of it as they can.
+TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
+  for (const char* name : {"sm_75", "sm_86"}) {
+    const auto& architecture = codegen::find_architecture(name);
+    for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors()) {
+      const auto plan = gqa_decode::make_plan(descriptor, architecture);
+      const int pieces = descriptor.row_bytes() / plan.copy_bytes;
+      EXPECT_TRUE(1 <= plan.held_pieces && plan.held_pieces <= pieces) << descriptor.text();
+      EXPECT_EQ(reason_of(plan, "copies in registers").find("the rest") != std::string::npos, plan.held_pieces < pieces)
+          << descriptor.text();
+      EXPECT_LE(plan.counted_registers, architecture.registers_per_thread) << descriptor.text();
+      EXPECT_LE(plan.shared_memory, architecture.shared_memory_per_block) << descriptor.text();
+      EXPECT_EQ(plan.stages, 2);
+      EXPECT_EQ(reason_of(plan, "copy offsets"), "");
+    }
   }
 }
 
@@ -262,7 +297,13 @@ TEST(GqaPlan, TheSameDescriptorGivesTheSameSource) {
   EXPECT_EQ(first->source().template_text, second->source().template_text);
 }
 
-TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
+struct Compiled {
+  std::string text;
+  const char* architecture;
+  std::string trouble;
+};
+
+void expect_no_spills(std::vector<Compiled> items) {
   std::shared_ptr<const runtime::Compiler> compiler;
   try {
     const auto settings = runtime::Settings::from_environment();
@@ -270,21 +311,8 @@ TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
   } catch (const Failure& failure) {
     GTEST_SKIP() << "no compiler: " << failure.what();
   }
-  struct Item {
-    std::string text;
-    const char* architecture;
-    std::string trouble;
-  };
-  std::vector<Item> items;
-  for (const char* architecture : kArchitectures) {
-    for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
-      items.push_back({descriptor.text(), architecture, ""});
-    }
-    for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"})
-      items.push_back({blocks, architecture, ""});
-  }
   parallel_for(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
-    Item& item = items[i];
+    Compiled& item = items[i];
     try {
       const auto specialisation =
           find_operator(item.text).specialise(item.text, codegen::find_architecture(item.architecture));
@@ -302,7 +330,28 @@ TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
       item.trouble = failure.what();
     }
   });
-  for (const Item& item : items) EXPECT_EQ(item.trouble, "") << item.text << " for " << item.architecture;
+  for (const Compiled& item : items) EXPECT_EQ(item.trouble, "") << item.text << " for " << item.architecture;
+}
+
+TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
+  std::vector<Compiled> items;
+  for (const char* architecture : kArchitectures) {
+    for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
+      items.push_back({descriptor.text(), architecture, ""});
+    }
+    for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"})
+      items.push_back({blocks, architecture, ""});
+  }
+  expect_no_spills(std::move(items));
+}
+
+TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
+  std::vector<Compiled> items;
+  for (const char* architecture : {"sm_75", "sm_90a"}) {
+    for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors())
+      items.push_back({descriptor.text(), architecture, ""});
+  }
+  expect_no_spills(std::move(items));
 }
 
 }  // namespace

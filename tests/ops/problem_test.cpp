@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor lengths of type I64", [](Case& c) { c.tensors[3].type = "I64"; }},
         BadCase{"tensor lengths [1]: query has a batch of 2", [](Case& c) { c.tensors[3].shape[0] = 1; }},
         BadCase{"tensors without value", [](Case& c) { c.tensors.erase(c.tensors.begin() + 2); }},
-        BadCase{"tensor mask: gqa_decode has no such input", [](Case& c) { c.tensors[3].name = "mask"; }},
+        BadCase{"tensor weights: gqa_decode has no such input", [](Case& c) { c.tensors[3].name = "weights"; }},
         BadCase{"softmax_scale = nan: it is not a finite number",
                 [](Case& c) { c.numbers["softmax_scale"] = std::numeric_limits<double>::quiet_NaN(); }},
         BadCase{"softmax_scale = 1e+300: its magnitude is beyond 1e30",

@@ -22,20 +22,22 @@ constexpr int kM = 3;
 /// Quantised weights as numbers, unpacked.
 struct Plain {
   int q[kK][kN];
-  int zero[kK / kGroup][kN];  ///< 1 … 15
+  int zero[kK / kGroup][kN];  ///< 1 … 15, of bytes 1 … 255
   std::uint16_t scale[kK / kGroup][kN];
 
-  explicit Plain(std::uint64_t seed) {
+  explicit Plain(std::uint64_t seed, int bits = 4) {
     Random random(seed);
+    const unsigned numbers = 1u << bits;
     for (auto& row : q)
-      for (int& value : row) value = static_cast<int>(random.bits() % 16);
+      for (int& value : row) value = static_cast<int>(random.bits() % numbers);
     for (auto& row : zero)
-      for (int& value : row) value = 1 + static_cast<int>(random.bits() % 15);
+      for (int& value : row) value = 1 + static_cast<int>(random.bits() % (numbers - 1));
     for (auto& row : scale)
       for (auto& value : row) value = from_float(Element::fp16, static_cast<float>(random.uniform()));
   }
   double weight(const W4a16Gemm& descriptor, int k, int n) const {
-    const int z = descriptor.format == W4Format::symmetric ? 8 : zero[k / kGroup][n];
+    const int middle = descriptor.bits == 8 ? 128 : 8;
+    const int z = descriptor.format == W4Format::symmetric ? middle : zero[k / kGroup][n];
     return (q[k][n] - z) * to_double(Element::fp16, scale[k / kGroup][n]);
   }
 };
@@ -45,7 +47,12 @@ struct Packed {
   std::vector<std::uint32_t> qweight;
   std::vector<std::uint32_t> qzeros;
 
-  Packed(const Plain& plain, W4Format format) {
+  Packed(const Plain& plain, const W4a16Gemm& descriptor) {
+    descriptor.bits == 8 ? pack_bytes(plain, descriptor.format) : pack_nibbles(plain, descriptor.format);
+  }
+
+ private:
+  void pack_nibbles(const Plain& plain, W4Format format) {
     static constexpr int kOrder[8] = {0, 2, 4, 6, 1, 3, 5, 7};
     if (format == W4Format::awq) {
       qweight.resize(kK * kN / 8);
@@ -68,18 +75,36 @@ struct Packed {
           qzeros[g * (kN / 8) + i] |= unsigned(stored) << (4 * j);
         }
   }
+
+  /// GPTQ of 8 bits: 4 k's of a column into a word, 4 columns' zeros.
+  void pack_bytes(const Plain& plain, W4Format format) {
+    for (int i = 0; i < kK / 4; ++i)
+      for (int n = 0; n < kN; ++n)
+        qweight.push_back(word(plain.q[4 * i][n], plain.q[4 * i + 1][n], plain.q[4 * i + 2][n], plain.q[4 * i + 3][n]));
+    if (format == W4Format::symmetric) return;
+    const int less = format == W4Format::gptq ? 1 : 0;
+    for (const auto& row : plain.zero)
+      for (int n = 0; n < kN; n += 4)
+        qzeros.push_back(word(row[n] - less, row[n + 1] - less, row[n + 2] - less, row[n + 3] - less));
+  }
+  static std::uint32_t word(int a, int b, int c, int d) {
+    return unsigned(a) | unsigned(b) << 8 | unsigned(c) << 16 | unsigned(d) << 24;
+  }
 };
 
 /// A case by named tensors.
 struct Case {
-  explicit Case(const W4a16Gemm& descriptor) : plain(7), packed(plain, descriptor.format), text(descriptor.text()) {
+  explicit Case(const W4a16Gemm& descriptor)
+      : plain(7, descriptor.bits), packed(plain, descriptor), text(descriptor.text()) {
     Random random(3);
     for (std::uint16_t& x : activations) x = from_float(descriptor.element, static_cast<float>(random.normal()));
     const bool by_n = descriptor.format == W4Format::awq;
-    tensors = {{"qweight", "I32", {by_n ? kK : kK / 8, by_n ? kN / 8 : kN}, {}, packed.qweight.data()},
+    const int in_word = descriptor.bits == 8 ? 4 : 8;
+    tensors = {{"qweight", "I32", {by_n ? kK : kK / in_word, by_n ? kN / 8 : kN}, {}, packed.qweight.data()},
                {"scales", "F16", {kK / kGroup, kN}, {}, plain.scale},
                {"activations", descriptor.element == Element::fp16 ? "F16" : "BF16", {kM, kK}, {}, activations.data()}};
-    if (!packed.qzeros.empty()) tensors.push_back({"qzeros", "I32", {kK / kGroup, kN / 8}, {}, packed.qzeros.data()});
+    if (!packed.qzeros.empty())
+      tensors.push_back({"qzeros", "I32", {kK / kGroup, kN / in_word}, {}, packed.qzeros.data()});
   }
   std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
 
@@ -95,7 +120,9 @@ std::vector<W4a16Gemm> formats() {
   std::vector<W4a16Gemm> result;
   for (const W4Format format : {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric})
     for (const Element element : {Element::fp16, Element::bf16})
-      result.push_back({.format = format, .group_size = kGroup, .element = element});
+      for (const int bits : {4, 8})
+        if (bits == 4 || format != W4Format::awq)
+          result.push_back({.format = format, .bits = bits, .group_size = kGroup, .element = element});
   return result;
 }
 
@@ -111,14 +138,18 @@ TEST(GemmReference, WeightsAreWhatWasPacked) {
   }
 }
 
-/// GPTQ stores zero - 1: a stored 15 means 16 and does not wrap.
-TEST(GemmReference, ZerosOfGptqGoUpTo16) {
+/// GPTQ stores zero - 1: a stored 15 means 16, a stored 255 means 256, and neither wraps.
+TEST(GemmReference, ZerosOfGptqGoUpToOneMoreThanIsStored) {
   const std::uint32_t qweight[8] = {};
   const std::uint32_t qzeros[1] = {0xffffffffu};
   const std::uint16_t scales[8] = {0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00};
   const w4a16_gemm::PackedWeights weights{qweight, qzeros, scales, nullptr, 8, 8};
   EXPECT_EQ(w4a16_gemm::weight_at({.group_size = 0}, weights, 0, 3), -16);
   EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::gptq_v2, .group_size = 0}, weights, 0, 3), -15);
+  const std::uint32_t more_zeros[2] = {0xffffffffu, 0xffffffffu};
+  const w4a16_gemm::PackedWeights bytes{qweight, more_zeros, scales, nullptr, 8, 8};
+  EXPECT_EQ(w4a16_gemm::weight_at({.bits = 8, .group_size = 0}, bytes, 3, 7), -256);
+  EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::symmetric, .bits = 8, .group_size = 0}, bytes, 3, 7), -128);
 }
 
 TEST(GemmProblem, AcceptsTheRoundedProductAndFindsOneWrongValue) {

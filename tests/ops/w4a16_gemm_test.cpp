@@ -28,6 +28,7 @@ W4a16Gemm make_descriptor(const tests::Combination& c) {
   static constexpr int kGroups[] = {32, 64, 128, 0};
   static constexpr int kTiles[] = {8, 16, 32, 64};
   return {.format = static_cast<W4Format>(c[0]),
+          .bits = c[10] == 0 ? 4 : 8,
           .group_size = kGroups[c[1]],
           .element = c[2] == 0 ? Element::fp16 : Element::bf16,
           .tile_m = kTiles[c[3]],
@@ -35,14 +36,16 @@ W4a16Gemm make_descriptor(const tests::Combination& c) {
           .function = static_cast<GemmFunction>(c[5]),
           .bias = c[6] != 0,
           .residual = c[7] != 0,
-          .alignment = c[8] == 0 ? 16 : 4};
+          .alignment = c[8] == 0 ? 16 : 4,
+          .batch_invariant = c[9] != 0};
 }
 bool is_legal(const tests::Combination& c) {
   const W4a16Gemm descriptor = make_descriptor(c);
   const bool awq = descriptor.format == W4Format::awq;
+  if (descriptor.bits == 8 && (awq || descriptor.tile_m > 32)) return false;
   return (awq || descriptor.alignment == 16) && !(descriptor.activation_order && (awq || descriptor.group_size == 0));
 }
-const std::vector<int> kCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2};
+const std::vector<int> kCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2};
 
 std::vector<W4a16Gemm> descriptors(bool all) {
   std::vector<W4a16Gemm> result;
@@ -62,9 +65,10 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
     EXPECT_TRUE(texts.insert(text).second) << text << " stands for two values";
     EXPECT_EQ(w4a16_gemm::parse(text), descriptor) << text;
   }
-  const unsigned by_k = 3 * (3 * 2 + 1);  // formats, groups with activation order or without
-  const unsigned awq = 4 * 2;             // groups, alignments
-  EXPECT_EQ(texts.size(), (by_k + awq) * 2 * 4 * 6 * 2 * 2);
+  const unsigned by_k = 3 * (3 * 2 + 1);                      // formats, groups with activation order or without
+  const unsigned awq = 4 * 2;                                 // groups, alignments
+  const unsigned tiles_of_all = 4 * (by_k + awq) + 3 * by_k;  // of nibbles, and of bytes
+  EXPECT_EQ(texts.size(), tiles_of_all * 2 * 6 * 2 * 2 * 2);
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
             "w4a16_gemm:format=awq,group_size=all");
@@ -95,9 +99,19 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
       "of "
       "k, in a format other than awq, which has none; leave activation_order out, or ask for format=gptq, gptq_v2 or "
       "symmetric and group_size=32, 64 or 128");
-  EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=1"),
-            "descriptor \"w4a16_gemm:batch_invariant=1\": w4a16_gemm has no field batch_invariant; accepted fields: "
-            "format, group_size, element, tile_m, activation_order, function, bias, residual, alignment");
+  EXPECT_EQ(sentence("w4a16_gemm:bits=8,format=awq"),
+            "descriptor \"w4a16_gemm:bits=8,format=awq\": format=awq has weights of 4 bits; leave bits out, or ask for "
+            "format=gptq, gptq_v2 or symmetric");
+  EXPECT_EQ(sentence("w4a16_gemm:bits=3"),
+            "descriptor \"w4a16_gemm:bits=3\": 3 is not a value of bits; accepted: 4, 8");
+  EXPECT_EQ(sentence("w4a16_gemm:bits=8,tile_m=64"),
+            "descriptor \"w4a16_gemm:bits=8,tile_m=64\": two stages of 64 rows and of weights of 8 bits do not fit the "
+            "shared memory of every architecture; ask for tile_m=8, 16 or 32, which compute any number of rows");
+  EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
+            "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
+  EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
+            "descriptor \"w4a16_gemm:speed=1\": w4a16_gemm has no field speed; accepted fields: format, bits, "
+            "group_size, element, tile_m, activation_order, function, bias, residual, alignment, batch_invariant");
 }
 
 TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
@@ -171,6 +185,12 @@ TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
     EXPECT_EQ(activations.row, 8 * 5 + row) << "the B operand's column is the lane's r";
     EXPECT_EQ(8 * words.row, activations.byte / 2) << "both are the 8 k's from here on";
     EXPECT_EQ(gemm_lanes::first_column(lane), 4 * row);
+    for (const int half : {0, 1}) {
+      const auto bytes = gemm_lanes::byte_words_by_k(lane, 3, 2, half);
+      EXPECT_EQ(bytes.byte, words.byte) << "the same four columns";
+      EXPECT_EQ(4 * bytes.row, activations.byte / 2 + 4 * half) << "the 8 k's in two words";
+    }
+    EXPECT_EQ(gemm_lanes::byte_zeros(lane, 3, 0).byte, 32 * 3 + gemm_lanes::first_column(lane));
     // ldmatrix: lanes 8i … 8i + 7 address the rows of matrix i, which are 8 k's.
     const auto by_n = gemm_lanes::words_by_n(lane, 3, 2);
     EXPECT_EQ(by_n.row, 32 * 2 + lane / 8 * 8 + lane % 8);
@@ -180,7 +200,8 @@ TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
 }
 
 // The kernel computes a lane's first address, and takes all others at constant distances from it (of copies of words, and by n
-// of activations at every other step, from its second): their distances are those of lane 0.
+// of activations at every other step, from its second; of words of bytes from the first of the same half): their distances are
+// those of lane 0.
 TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
   for (const W4a16Gemm& descriptor : descriptors(false)) {
     const auto plan = w4a16_gemm::make_plan(descriptor, codegen::find_architecture("sm_80"));
@@ -193,8 +214,9 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < words.instances; ++i) {
         const int strip = i % gemm_lanes::kStrips;
-        EXPECT_EQ(address(plan.words, words, i, lane) - address(plan.words, words, strip, lane),
-                  address(plan.words, words, i - strip, 0) - address(plan.words, words, 0, 0));
+        const int half = descriptor.bits == 8 ? i / gemm_lanes::kStrips % 2 * gemm_lanes::kStrips : 0;
+        EXPECT_EQ(address(plan.words, words, i, lane) - address(plan.words, words, half + strip, lane),
+                  address(plan.words, words, i - strip, 0) - address(plan.words, words, half, 0));
       }
       for (int i = 0; i < activations.instances; ++i) {
         const int first = i / tiles % period * tiles;
@@ -213,7 +235,7 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
         }
       }
     };
-    expect_same_distances(plan.words, w4a16_gemm::word_accesses(plan)[0], 2);
+    expect_same_distances(plan.words, w4a16_gemm::word_accesses(plan)[0], descriptor.bits == 8 ? 4 : 2);
     expect_same_distances(plan.activations, w4a16_gemm::activation_accesses(plan)[0], 1);
   }
 }
@@ -321,6 +343,58 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
   EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u) << "one stage is one block's";
 }
 
+/// How the parts of k follow: for batch_invariant=1 from n and k alone, whatever m, tile and device.
+TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
+  runtime::DeviceFacts small = h200();
+  small.multiprocessors = 20;
+  bool others_depend_on_m = false;
+  for (const int n : {64, 4096, 28672}) {
+    for (const int k : {128, 1024, 8192}) {
+      std::set<int> parts;
+      std::set<int> usual;
+      for (const char* tile : {"8", "16", "32", "64"}) {
+        for (const char* architecture : {"sm_80", "sm_90a", "sm_120"}) {
+          const std::string text = std::string("w4a16_gemm:tile_m=") + tile;
+          for (const int m : {1, 8, 9, 40, 128, 5000}) {
+            const auto plan = plan_of(text + ",batch_invariant=1", architecture);
+            for (const auto& device : {h200(), small})
+              parts.insert(w4a16_gemm::choose_split(plan, arguments_of(m, n, k), device).splits);
+            usual.insert(w4a16_gemm::choose_split(plan_of(text, architecture), arguments_of(m, n, k), h200()).splits);
+          }
+        }
+      }
+      EXPECT_EQ(parts.size(), 1u) << n << " x " << k;
+      others_depend_on_m = others_depend_on_m || usual.size() > 1;
+      EXPECT_EQ(*parts.begin() > 1, k > 128 && n < 28672 * 4) << n << " x " << k;
+    }
+  }
+  EXPECT_TRUE(others_depend_on_m) << "else this test would pass without the field";
+}
+
+// Where tiles fill the device a block adds up all parts of a tile, in a place of its own, and needs no counter.
+TEST(GemmLaunch, BatchInvariantBlocksTakeTurnsWhereTilesFillTheDevice) {
+  const auto plan = plan_of("w4a16_gemm:batch_invariant=1");
+  auto arguments = arguments_of(4096, 8192, 8192);
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 3;
+  const std::size_t blocks = 132 * static_cast<std::size_t>(plan.blocks_per_sm);
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + blocks * 16 * 256 * 4);
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{static_cast<unsigned>(blocks), 1, 1}));
+  W4a16GemmArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.turn_tiles, 256 * 32);
+  EXPECT_EQ(parameters.splits, 3);
+  EXPECT_EQ(parameters.share, 0);
+
+  arguments.m = 16;
+  const Launch few = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  EXPECT_EQ(few.shape.grid, (std::array<unsigned, 3>{1, 32, 3}));
+  std::memcpy(&parameters, few.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.turn_tiles, 0);
+}
+
 struct BadArgument {
   const char* text;
   const char* sentence;
@@ -361,6 +435,8 @@ INSTANTIATE_TEST_SUITE_P(
                     [](Arguments& a) { a.n = 96; }},
         BadArgument{"w4a16_gemm", "activations = NULL", [](Arguments& a) { a.activations = nullptr; }},
         BadArgument{"w4a16_gemm", "qzeros = NULL", [](Arguments& a) { a.qzeros = nullptr; }},
+        BadArgument{"w4a16_gemm:bits=8", "qzeros at 0x3004: the address is not a multiple of 8 bytes",
+                    [](Arguments& a) { a.qzeros = address(0x3004); }},
         BadArgument{"w4a16_gemm:bias=1", "bias = NULL", [](Arguments&) {}},
         BadArgument{"w4a16_gemm:activation_order=1", "g_idx = NULL", [](Arguments&) {}},
         BadArgument{"w4a16_gemm:residual=1", "residual = NULL", [](Arguments&) {}},
@@ -378,6 +454,11 @@ INSTANTIATE_TEST_SUITE_P(
                       a.m = 1 << 20;
                       a.decomposition = CUBIT_W4A16_STREAM_K;
                     }},
+        BadArgument{
+            "w4a16_gemm:batch_invariant=1",
+            "decomposition = 3 of w4a16_gemm:batch_invariant=1: even shares of all tiles, and with them the order "
+            "of k, depend on the number of rows; accepted: 0, 1 or 2",
+            [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
         BadArgument{"w4a16_gemm", "splits = 2: it goes with decomposition 2 (split-K) only",
                     [](Arguments& a) { a.splits = 2; }},
         BadArgument{"w4a16_gemm:tile_m=8",

@@ -165,8 +165,8 @@ TEST(Barriers, HalfAWarpAtABarrierIsAnError) {
 }
 
 TEST(Loading, AnUnknownInstructionIsNamedWithItsLine) {
-  const std::string failure = failure_of({.body = "wgmma.fence.sync.aligned;"});
-  EXPECT_THAT(failure, HasSubstr("wgmma.fence.sync.aligned"));
+  const std::string failure = failure_of({.body = "tcgen05.fence::before_thread_sync;"});
+  EXPECT_THAT(failure, HasSubstr("tcgen05.fence::before_thread_sync"));
   EXPECT_THAT(failure, HasSubstr("PTX line 16"));
 }
 

@@ -3,24 +3,30 @@
 
 #include <cubit/gqa_decode.hpp>
 
+#include <set>
 #include <vector>
 
 #include "tests/support/pairwise.hpp"
 
 namespace cubit::tests {
 
+/// Of int4_rows.
+inline bool has_packed_rows(int head_dim) { return head_dim % 32 == 0; }
+
 /// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few numbers of
-/// heads, and those also in pages.
+/// heads, and those also in pages; of several query tokens two formats.
 inline std::vector<GqaDecode> all_gqa_descriptors() {
   std::vector<GqaDecode> all;
-  for (const int head_dim : {64, 96, 128, 192, 256})
+  for (const int head_dim : {64, 80, 96, 112, 128, 160, 192, 256})
     for (int heads = 1; heads <= 64; ++heads)
       for (const KvFormat kv : {KvFormat::bf16, KvFormat::fp16, KvFormat::int4_rows})
         for (const int groups : {1, 2, 4, 8})
           for (const Element query : {Element::bf16, Element::fp16})
             for (const Element output : {Element::bf16, Element::fp16})
               for (const int alignment : {16, 8, 4}) {
-                const bool legal = kv == KvFormat::int4_rows ? head_dim % (16 * groups) == 0 : groups == 1;
+                const bool legal = kv == KvFormat::int4_rows
+                                       ? has_packed_rows(head_dim) && head_dim % (16 * groups) == 0
+                                       : groups == 1;
                 if (!legal) continue;
                 GqaDecode descriptor{head_dim, heads, kv, groups};
                 descriptor.query = query;
@@ -28,7 +34,7 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
                 descriptor.alignment = alignment;
                 all.push_back(descriptor);
               }
-  for (const int head_dim : {64, 96, 128, 192, 256})
+  for (const int head_dim : {64, 80, 96, 112, 128, 160, 192, 256})
     for (const int heads : {1, 8, 17, 64})
       for (const KvFormat kv : {KvFormat::int8_split, KvFormat::fp8_e4m3, KvFormat::fp8_e5m2})
         for (const KvScales scales : {KvScales::head, KvScales::token, KvScales::tensor, KvScales::group})
@@ -45,10 +51,21 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
                   all.push_back(descriptor);
                 }
               }
+  for (const int head_dim : {64, 96, 128, 192, 256})
+    for (const int heads : {1, 3, 8, 64})
+      for (const KvFormat kv : {KvFormat::bf16, KvFormat::int4_rows})
+        for (int query_tokens = 2; query_tokens <= 16; ++query_tokens)
+          for (const QueryMask mask : {QueryMask::causal, QueryMask::tree}) {
+            GqaDecode descriptor{head_dim, heads, kv};
+            descriptor.query_tokens = query_tokens;
+            descriptor.mask = mask;
+            all.push_back(descriptor);
+          }
   return all;
 }
 
-/// Of the 64 numbers of heads: one to three tiles of 8 heads, full and not; head groups of equal and unequal size.
+/// Of the 64 numbers of heads: one to three tiles of 8 heads, full and not; head groups of equal and unequal size. Of the 16
+/// numbers of query tokens a few, that do and do not fill tiles.
 /// `dense_only`: only those whose unpadded rows satisfy their alignment, so that dense tensors can be launched.
 inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   struct Cache {
@@ -57,7 +74,7 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     KvScales scales = KvScales::head;
     ScaleType scale_type = ScaleType::fp32;
   };
-  static const std::vector<int> head_dims = {64, 96, 128, 192, 256};
+  static const std::vector<int> head_dims = {64, 80, 96, 112, 128, 160, 192, 256};
   static const std::vector<int> heads = {1, 3, 8, 9, 12, 16, 17, 33, 48, 64};
   static const std::vector<Cache> caches = {{KvFormat::bf16, 1},
                                             {KvFormat::fp16, 1},
@@ -72,6 +89,11 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
                                             {KvFormat::fp8_e5m2, 1, KvScales::tensor}};
   static const std::vector<Element> elements = {Element::bf16, Element::fp16};
   static const std::vector<int> alignments = {16, 8, 4};
+  struct Queries {
+    int tokens;
+    QueryMask mask = QueryMask::causal;
+  };
+  static const std::vector<Queries> queries = {{1}, {2}, {5}, {16}, {3, QueryMask::tree}, {16, QueryMask::tree}};
   const auto make = [](const Combination& c) {
     GqaDecode descriptor;
     descriptor.head_dim = head_dims[c[0]];
@@ -84,19 +106,39 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     descriptor.output = elements[c[4]];
     descriptor.alignment = alignments[c[5]];
     descriptor.cache = c[6] == 0 ? KvAddressing::contiguous : KvAddressing::paged;
+    descriptor.query_tokens = queries[c[7]].tokens;
+    descriptor.mask = queries[c[7]].mask;
     // What scores go through: nothing; a window with sinks; all there is but a user's own.
-    descriptor.window = descriptor.sinks = c[7] > 0;
-    descriptor.soft_cap = descriptor.alibi = c[7] > 1;
+    descriptor.window = descriptor.sinks = c[8] > 0;
+    descriptor.soft_cap = descriptor.alibi = c[8] > 1;
     return descriptor;
   };
   const auto legal = [&](const Combination& c) {
     const GqaDecode descriptor = make(c);
     if (descriptor.groups > 1 && descriptor.head_dim % (16 * descriptor.groups) != 0) return false;
+    if (descriptor.kv == KvFormat::int4_rows && !has_packed_rows(descriptor.head_dim)) return false;
     return !dense_only || descriptor.row_bytes() % descriptor.alignment == 0;
   };
   std::vector<GqaDecode> descriptors;
-  for (const Combination& c : pairwise_cover({5, 10, 11, 2, 2, 3, 2, 3}, legal)) descriptors.push_back(make(c));
+  for (const Combination& c : pairwise_cover({8, 10, 11, 2, 2, 3, 2, 6, 3}, legal)) descriptors.push_back(make(c));
   return descriptors;
+}
+
+/// The same made fit for family sm75, which multiplies fp16 alone, each once.
+inline std::vector<GqaDecode> sm75_gqa_descriptors() {
+  std::set<GqaDecode> fitting;
+  for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
+    if (descriptor.kv != KvFormat::int4_rows) {
+      descriptor.kv = KvFormat::fp16;
+      descriptor.groups = 1;
+      descriptor.scales = KvScales::head;
+      descriptor.scale_type = ScaleType::fp32;
+    }
+    descriptor.query = descriptor.output = Element::fp16;
+    descriptor.family = Family::sm75;
+    fitting.insert(descriptor);
+  }
+  return {fitting.begin(), fitting.end()};
 }
 
 }  // namespace cubit::tests

@@ -85,6 +85,63 @@ TEST(BenchTable, CasesAreChosenByAnyOfTheirTexts) {
   EXPECT_TRUE(matching(cases, "B=9").empty());
 }
 
+Json operators_with_decompositions() {
+  return Json::array(
+      {{{"name", "copy"},
+        {"bench", Json::array({one_case()})},
+        {"decompositions",
+         {{{"name", "whole"}, {"numbers", {{"parts", 1}}}}, {{"name", "halves"}, {"numbers", {{"parts", 2}}}}}}},
+       {{"name", "read"}, {"bench", Json::array({one_case()})}, {"decompositions", Json::array()}}});
+}
+
+TEST(BenchTable, EveryCaseComesWithEveryDecomposition) {
+  const Json operators = operators_with_decompositions();
+  const Json entries = with_decompositions(Json::array({one_case(), one_case()}), operators, "copy", "all");
+  ASSERT_EQ(entries.size(), 4u);
+  EXPECT_EQ(entries[0]["decomposition"], "whole");
+  EXPECT_EQ(entries[1]["decomposition"], "halves");
+  EXPECT_EQ(entries[3]["sizes"], (Json{{"batch", 8}, {"parts", 2}}));
+  EXPECT_TRUE(entries[3]["target_microseconds"].is_null()) << "a target is the best decomposition's";
+  EXPECT_EQ(first_decomposition(operators, "copy"), "whole");
+  EXPECT_EQ(with_decompositions(Json::array({one_case()}), operators, "copy", "halves").size(), 1u);
+  EXPECT_THAT(bench_table_text(entries), AllOf(HasSubstr("B=8, whole"), HasSubstr("batch=8,parts=2")));
+}
+
+TEST(BenchTable, OnlyTheDecompositionsOfAnOperatorAreAccepted) {
+  const auto refusal = [](const std::string& name, const std::string& wanted) -> std::string {
+    try {
+      with_decompositions(Json::array({one_case()}), operators_with_decompositions(), name, wanted);
+    } catch (const BadInput& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal("copy", "thirds"),
+            "--decomposition thirds: copy has no such decomposition; accepted: all, whole, halves");
+  EXPECT_EQ(refusal("read", "all"),
+            "--decomposition all: read has one way to share its work; leave --decomposition out");
+}
+
+TEST(BenchTable, ASpeedupIsOverTheFirstDecompositionOfTheSameCase) {
+  const auto entry = [](const char* name, const char* decomposition, double microseconds) {
+    Json made = measured(microseconds, 10);
+    made["name"] = name;
+    made["decomposition"] = decomposition;
+    return made;
+  };
+  Json not_measured = one_case();
+  not_measured.update(Json{{"name", "B=9"}, {"decomposition", "whole"}, {"skipped", "too large"}});
+  Json entries = Json::array({entry("B=8", "whole", 30), entry("B=8", "halves", 20), entry("B=8", "thirds", 60),
+                              not_measured, entry("B=9", "halves", 20)});
+  add_speedups(entries, "whole");
+  EXPECT_DOUBLE_EQ(entries[0]["speedup"], 1);
+  EXPECT_DOUBLE_EQ(entries[1]["speedup"], 1.5);
+  EXPECT_DOUBLE_EQ(entries[2]["speedup"], 0.5);
+  EXPECT_FALSE(entries[4].contains("speedup")) << "there is nothing to compare it with";
+  EXPECT_THAT(bench_table_text(entries), AllOf(HasSubstr("speedup"), HasSubstr("  1.50  "), HasSubstr("B=8, halves"),
+                                               HasSubstr("B=9, whole, copy:rows=2: not measured: too large")));
+}
+
 TEST(BenchTable, UnknownOperatorsAreBadInput) {
   const Json operators = Json::array({{{"name", "copy"}, {"bench", Json::array({one_case()})}}});
   EXPECT_EQ(bench_cases(operators, "copy").size(), 1u);

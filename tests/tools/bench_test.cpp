@@ -27,6 +27,50 @@ TEST(Bench, DryRunListsTheOperatorsTable) {
   }
 }
 
+TEST(Bench, DecompositionsAreListedSideBySide) {
+  const Program program;
+  const auto plain = program.run({"bench", "w4a16_gemm", "--dry-run", "--only", "M=16", "--json"}).json();
+  const auto all =
+      program.run({"bench", "w4a16_gemm", "--dry-run", "--only", "M=16", "--decomposition", "all", "--json"}).json();
+  ASSERT_EQ(all.size(), 3 * plain.size());
+  constexpr const char* kNames[] = {"data_parallel", "split_k", "stream_k"};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].at("descriptor"), plain[i / 3].at("descriptor"));
+    EXPECT_EQ(all[i].at("decomposition"), kNames[i % 3]);
+    EXPECT_EQ(all[i].at("sizes").at("decomposition"), 1 + i % 3);
+  }
+  const Result one = program.run({"bench", "w4a16_gemm", "--dry-run", "--decomposition", "split_k"});
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("N=4096 K=4096 M=1, split_k"));
+}
+
+TEST(Bench, DecompositionsAreComparedOnTheCpuDevice) {
+  const Program program;
+  if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+  const Result result = program.run({"bench", "w4a16_gemm", "--only", "N=8192 K=28672 M=8", "--set", "n=8,k=128,m=1",
+                                     "--decomposition", "all", "--device", "cpu", "--json"});
+  if (result.err.find("libcubit_cpu") != std::string::npos) GTEST_SKIP() << result.err;
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto entries = result.json();
+  ASSERT_EQ(entries.size(), 3u);
+  for (const auto& entry : entries) EXPECT_GT(entry.at("speedup"), 0);
+  EXPECT_EQ(entries[0].at("speedup"), 1);
+}
+
+// A descriptor that rules a decomposition out is no failure, and says why.
+TEST(Bench, ADecompositionThatIsRuledOutSaysSo) {
+  const Program program;
+  if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+  const Result result = program.run({"bench", "w4a16_gemm", "--only", "batch invariant", "--set", "n=8,k=128,m=1",
+                                     "--decomposition", "stream_k", "--device", "cpu", "--json"});
+  if (result.err.find("libcubit_cpu") != std::string::npos) GTEST_SKIP() << result.err;
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const auto& entry : result.json()) {
+    EXPECT_FALSE(entry.contains("microseconds"));
+    EXPECT_THAT(entry.at("skipped").get<std::string>(), HasSubstr("even shares of all tiles"));
+  }
+}
+
 TEST(Bench, WithoutAGpuTheTableIsOneSentence) {
   const Program program;
   if (!program.run({"devices", "--json"}).json().at("devices").empty()) GTEST_SKIP() << "this machine has a GPU";
@@ -72,6 +116,10 @@ TEST(Bench, RefusesWhatATableCannotBe) {
       {{"bench", "no_such_operator"}, "is not an operator"},
       {{"bench", "gqa_decode", "--only", "no such case"}, "no case of the table has it"},
       {{"bench", "stream_read", "--random", "bytes=64", "--dry-run"}, "give the operator alone"},
+      {{"bench", "w4a16_gemm", "--decomposition", "thirds", "--dry-run"},
+       "has no such decomposition; accepted: all, data_parallel, split_k, stream_k"},
+      {{"bench", "gqa_decode", "--decomposition", "all", "--dry-run"}, "has one way to share its work"},
+      {{"bench", "w4a16_gemm", "--decomposition", "all", "--random", "m=1"}, "compares over an operator's table"},
       {{"bench", "gqa_decode", "--dry-run", "--svg", "/no/such/folder/x.svg"}, "cannot be written"},
   };
   for (const Case& one : cases) {

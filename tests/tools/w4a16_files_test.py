@@ -23,9 +23,9 @@ def fp16(value):
     return struct.unpack("<e", struct.pack("<e", value))[0]
 
 
-def words(rows):
-    """Rows of eight nibbles per word, lowest first, as little-endian int32."""
-    return b"".join(struct.pack("<I", sum(nibble << 4 * i for i, nibble in enumerate(word))) for row in rows for word in row)
+def words(rows, bits=4):
+    """Rows of words of eight nibbles, or four bytes, lowest first, as little-endian int32."""
+    return b"".join(struct.pack("<I", sum(part << bits * i for i, part in enumerate(word))) for row in rows for word in row)
 
 
 def halves(values):
@@ -35,9 +35,10 @@ def halves(values):
 class Layer:
     """A quantised layer as plain numbers, [k][n] and [group][n]."""
 
-    def __init__(self, seed, zeros=range(1, 16)):
+    def __init__(self, seed, zeros=range(1, 16), bits=4):
         source = random.Random(seed)
-        self.numbers = [[source.randrange(16) for _ in range(N)] for _ in range(K)]
+        self.bits = bits
+        self.numbers = [[source.randrange(1 << bits) for _ in range(N)] for _ in range(K)]
         self.zeros = [[source.choice(zeros) for _ in range(N)] for _ in range(K // GROUP)]
         self.scales = [[fp16(source.uniform(0.005, 0.02)) for _ in range(N)] for _ in range(K // GROUP)]
         self.groups = [k // GROUP for k in range(K)]
@@ -49,10 +50,11 @@ class Layer:
         return [[sum(row[k] * weights[k][n] for k in range(K)) for n in range(N)] for row in self.activations]
 
     def gptq(self, stored_less):
-        by_k = [[[self.numbers[8 * i + j][n] for j in range(8)] for n in range(N)] for i in range(K // 8)]
-        zeros = [[[row[8 * i + j] - stored_less for j in range(8)] for i in range(N // 8)] for row in self.zeros]
-        return dict(self.common(), qweight=("I32", [K // 8, N], words(by_k)),
-                    qzeros=("I32", [K // GROUP, N // 8], words(zeros)))
+        size = 32 // self.bits  # of a word
+        by_k = [[[self.numbers[size * i + j][n] for j in range(size)] for n in range(N)] for i in range(K // size)]
+        zeros = [[[row[size * i + j] - stored_less for j in range(size)] for i in range(N // size)] for row in self.zeros]
+        return dict(self.common(), qweight=("I32", [K // size, N], words(by_k, self.bits)),
+                    qzeros=("I32", [K // GROUP, N // size], words(zeros, self.bits)))
 
     def awq(self):
         def pack(rows):
@@ -102,11 +104,16 @@ class Files(unittest.TestCase):
             raise unittest.SkipTest(trouble())
 
     def run_file(self, descriptor, content):
+        return self.run_files(descriptor, {"in.safetensors": safetensors(content)})
+
+    def run_files(self, descriptor, files, *options):
+        """`files`: bytes by name, of which in.safetensors is the input. In options "@" stands for their folder."""
         with tempfile.TemporaryDirectory() as folder:
+            for name, data in files.items():
+                Path(folder, name).write_bytes(data)
             source, result = Path(folder, "in.safetensors"), Path(folder, "out.safetensors")
-            source.write_bytes(safetensors(content))
             command = [program, "run", descriptor, "--input", str(source), "--output", str(result), "--device", "cpu",
-                       "--check", "--cache-dir", ""]
+                       "--check", "--cache-dir", "", *(option.replace("@", folder) for option in options)]
             done = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             kind, output = read_output(result)
@@ -127,6 +134,20 @@ class Files(unittest.TestCase):
         random.Random(8).shuffle(layer.groups)
         content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
         self.expect(self.run_file("w4a16_gemm:group_size=32,activation_order=1", content), layer.product())
+
+    def test_gptq_of_bytes(self):
+        layer = Layer(14, zeros=[1, 100, 128, 256], bits=8)  # 256 is stored as 255
+        self.expect(self.run_file("w4a16_gemm:bits=8,group_size=32", layer.gptq(stored_less=1)), layer.product())
+        random.Random(15).shuffle(layer.groups)
+        content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
+        self.expect(self.run_file("w4a16_gemm:bits=8,group_size=32,activation_order=1", content), layer.product())
+
+    def test_symmetric_bytes(self):
+        layer = Layer(16, zeros=[128], bits=8)
+        content = layer.gptq(stored_less=0)
+        self.expect(self.run_file("w4a16_gemm:format=gptq_v2,bits=8,group_size=32", content), layer.product())
+        del content["qzeros"]
+        self.expect(self.run_file("w4a16_gemm:format=symmetric,bits=8,group_size=32", content), layer.product())
 
     def test_gptq_v2(self):
         layer = Layer(2)
@@ -150,6 +171,72 @@ class Files(unittest.TestCase):
         expected = [[gate / (1 + math.exp(-gate)) * up for gate, up in zip(row[:N // 2], row[N // 2:])] for row in sums]
         descriptor = "w4a16_gemm:format=awq,group_size=32,function=silu_gate,bias=1"
         self.expect(self.run_file(descriptor, content), expected)
+
+    def test_one_layer_of_a_checkpoint_in_one_file(self):
+        layer, content, name = Layer(9), {}, "model.layers.7.mlp.down_proj"
+        tensors = layer.gptq(stored_less=1)
+        files = {"in.safetensors": safetensors({"activations": tensors.pop("activations")})}
+        for i, other in enumerate([f"model.layers.{j}.mlp.down_proj" for j in (0, 70)] + [name]):
+            source = tensors if other == name else Layer(20 + i).gptq(stored_less=1)
+            content.update({f"{other}.{part}": value for part, value in source.items() if part != "activations"})
+        content[name + ".g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *layer.groups))  # says nothing new
+        content["model.norm.weight"] = ("BF16", [2], b"abcd")
+        files["model.safetensors"] = safetensors(content)
+        self.expect(self.run_files("w4a16_gemm:group_size=32", files, "--weights", "@/model.safetensors", "--layer", name),
+                    layer.product())
+
+    def sharded(self, layer, name):
+        """The layer in three shards, its scales beside another layer of the same shapes."""
+        tensors = layer.gptq(stored_less=1)
+        random.Random(5).shuffle(layer.groups)
+        activations = tensors.pop("activations")
+        other = {f"model.layers.1.up.{part}": value for part, value in Layer(31).gptq(stored_less=1).items()}
+        shards = {"model-00001-of-00003.safetensors": dict(other, **{name + ".scales": tensors["scales"]}),
+                  "model-00002-of-00003.safetensors": {name + ".qweight": tensors["qweight"],
+                                                       name + ".qzeros": tensors["qzeros"]},
+                  "model-00003-of-00003.safetensors": {
+                      name + ".g_idx": ("I32", [K], struct.pack(f"<{K}i", *layer.groups))}}
+        index = {"metadata": {"total_size": 1},
+                 "weight_map": {tensor: shard for shard, content in shards.items() for tensor in content}}
+        files = {shard: safetensors(content) for shard, content in shards.items()}
+        files["model.safetensors.index.json"] = json.dumps(index, indent=2).encode()
+        files["in.safetensors"] = safetensors({"activations": activations})
+        return files
+
+    def test_one_layer_of_a_checkpoint_in_shards(self):
+        layer, name = Layer(10), "model.layers.0.mlp.down_proj"
+        files = self.sharded(layer, name)
+        product = layer.product()
+        descriptor = "w4a16_gemm:group_size=32,activation_order=1"
+        self.expect(self.run_files(descriptor, files, "--weights", "@/model.safetensors.index.json", "--layer", name),
+                    product)
+        files["readme.md"] = b"a folder of a model has other files too"
+        self.expect(self.run_files(descriptor, files, "--weights", "@/.", "--layer", name), product)
+
+    def refusal(self, files, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in files.items():
+                Path(folder, name).write_bytes(data)
+            command = [program, "run", "w4a16_gemm:group_size=32", "--input", str(Path(folder, "in.safetensors")),
+                       *(option.replace("@", folder) for option in options)]
+            done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        return done.stderr
+
+    def test_what_a_sharded_checkpoint_lacks_is_one_sentence(self):
+        name = "model.layers.0.mlp.down_proj"
+        files = self.sharded(Layer(11), name)
+        options = ("--weights", "@/model.safetensors.index.json", "--layer")
+        self.assertIn('accepted: "model.layers.0.mlp.down_proj", "model.layers.1.up"',
+                      self.refusal(files, *options, "model.layers.0.mlp"))
+        self.assertIn("g_idx[0] = ", self.refusal(files, *options, name))  # an order that nobody asked for
+        self.assertIn("tensor activations: is both in --input and", self.refusal(files, *options, "model.layers.1.up"))
+        missing = {path: data for path, data in files.items() if "00002" not in path}
+        self.assertIn("model-00002-of-00003.safetensors: cannot be read", self.refusal(missing, *options, name))
+        files["model-00002-of-00003.safetensors"] = files["model-00003-of-00003.safetensors"]
+        self.assertIn(f'has no tensor "{name}.qweight", which the index says is there',
+                      self.refusal(files, *options, name))
 
     def test_a_missing_tensor_is_one_sentence(self):
         content = Layer(6).awq()

@@ -3,6 +3,8 @@
 // Numbers: integer products are exact modulo 2^32, or saturated. Floating products are exact and summed in double in
 // order of k, the accumulator last; the sum is rounded once, to nearest. A tensor core aligns its products to the
 // largest and cuts them: it is within 2^-b · k · max|a·b| of this. Double precision is a chain of fused operations.
+#include "runtime/cpu/helpers/matrix.hpp"
+
 #include <array>
 #include <cmath>
 
@@ -16,22 +18,9 @@ namespace {
 
 constexpr int kRowBytes = 16;
 
-/// Bits of value `index` of `lane` in registers of 32 bits, or of 64 for 64-bit values, from source `slot` on.
+/// Bits of a 64-bit value `index` of `lane`, from source `slot` on.
 std::uint64_t wide_element(Warp& warp, int slot, int lane, int index) {
   return source<std::uint64_t>(warp, slot + index)[lane];
-}
-std::uint32_t element(Warp& warp, int slot, int lane, int index, int bits) {
-  const int per_register = 32 / bits;
-  const std::uint32_t word = source<std::uint32_t>(warp, slot + index / per_register)[lane];
-  return word >> (index % per_register * bits) & (~0u >> (32 - bits));
-}
-
-/// Every lane takes part, or nobody does.
-bool whole_warp(Warp& warp, Mask mask, const Site& site) {
-  if (mask == 0) return false;
-  if (mask == ~Mask{0}) return true;
-  warp.fail(site, __builtin_ctz(mask), "an instruction of the whole warp is executed by some of its lanes");
-  return false;
 }
 
 /// Lanes that give the address of a row.
@@ -120,6 +109,13 @@ std::int64_t saturated(std::int64_t value) {
 }
 
 }  // namespace
+
+bool whole_warp(Warp& warp, Mask mask, const Site& site) {
+  if (mask == 0) return false;
+  if (mask == ~Mask{0}) return true;
+  warp.fail(site, __builtin_ctz(mask), "an instruction of the whole warp is executed by some of its lanes");
+  return false;
+}
 
 void load_matrices(Warp& warp, Mask mask, const Site& site) {
   std::array<std::byte*, kLanes> rows{};

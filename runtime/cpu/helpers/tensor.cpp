@@ -8,12 +8,12 @@
 
 #include "runtime/cpu/encoded_map.hpp"
 #include "runtime/cpu/helpers/bulk.hpp"
+#include "runtime/cpu/swizzle.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {
 
 constexpr std::uint64_t kBoxAlignment = 128;  // in shared memory
-constexpr std::uint64_t kChunk = 16;          // what a swizzle moves
 
 /// Where an instruction is executed.
 struct Here {
@@ -123,7 +123,7 @@ class Cutter {
   void add(std::uint64_t offset, std::uint64_t bytes, std::byte* global) {
     while (bytes != 0) {
       const bool is_whole = map_.swizzle == TensorSwizzle::none;
-      const std::uint64_t part = is_whole ? bytes : std::min(bytes, kChunk - offset % kChunk);
+      const std::uint64_t part = is_whole ? bytes : std::min(bytes, kSwizzleChunk - offset % kSwizzleChunk);
       strips_.push_back({global, swizzled(offset), part});
       offset += part;
       bytes -= part;
@@ -133,9 +133,7 @@ class Cutter {
 
   std::uint64_t swizzled(std::uint64_t offset) const {
     if (map_.swizzle == TensorSwizzle::none) return offset;
-    const std::uint64_t moved = static_cast<std::uint64_t>(map_.swizzle) - kChunk;  // these bits of the address
-    const std::uint64_t address = shared_ + offset;
-    return (address ^ (address >> 3 & moved)) - shared_;
+    return swizzled_address(shared_ + offset, static_cast<std::uint64_t>(map_.swizzle)) - shared_;
   }
 
   const Here& here_;

@@ -33,8 +33,10 @@ bool writes(RequestKind kind) {
 bool reads(RequestKind kind) { return !writes(kind) || kind == RequestKind::atomic; }
 bool is_of_mbarrier(RequestKind kind) { return kind >= RequestKind::mbarrier_init; }
 
-/// Copies in bulk work in a proxy of their own; st.async and red.async do not. PTX ISA, "cp.async.bulk".
+/// Copies in bulk work in a proxy of their own, and so do wgmma's reads; st.async and red.async do not. PTX ISA,
+/// "cp.async.bulk", "wgmma.mma_async".
 bool is_in_async_proxy(const Request& request) {
+  if (request.site->instruction->root == "wgmma") return true;
   const bool is_bulk = request.kind == RequestKind::bulk_copy || request.kind == RequestKind::bulk_read;
   return is_bulk && request.site->instruction->root == "cp";
 }
@@ -202,8 +204,9 @@ std::string Checker::broken_copy_rule(const Warp& warp, const Request& request, 
   if (writer.root == "cp" && writer.has("bulk")) return "";  // of the same proxy, under way or not
   const Proxied memory = lane.space == ptx::Space::shared ? kShared : kGlobal;
   if (order.of(warp).proxied[memory].at(write.agent) >= write.time) return "";
-  return fmt::format("{} memory {:#x} is used by a bulk copy without a fence.proxy.async after the write by {}",
-                     cpu::name_of(lane.space), address, name_of(warp, write));
+  const char* const user = request.site->instruction->root == "wgmma" ? "wgmma" : "a bulk copy";
+  return fmt::format("{} memory {:#x} is used by {} without a fence.proxy.async after the write by {}",
+                     cpu::name_of(lane.space), address, user, name_of(warp, write));
 }
 
 std::string Checker::name_of(const Warp& warp, const Touch& touch) const {

@@ -12,7 +12,9 @@
 // in bulk that read or add to one place, or of several cp.async of a warp, the first that lands ends the watch over the
 // place. What ld.global.nc reads must not have been written before; that it is not written after is a race's matter.
 // Constant memory has a proxy that is not watched, and so have tensor maps themselves. Each launch begins with everything
-// before it known.
+// before it known. wgmma reads its shared memory when it is executed and once more where its group is waited for, so
+// that what is written in between shows; each warp of a warpgroup reads all of both matrices. Registers of A that change
+// before the wait are not found: PTX has as many registers as it likes.
 //
 // A checked launch runs on one thread of the host.
 #pragma once

@@ -265,6 +265,21 @@ TEST(Parse, AModuleMayMove) {
   EXPECT_EQ(second.variables[0].name, "x");
 }
 
+TEST(Parse, WarpgroupProducts) {
+  const Module module = parse(
+      ".version 8.0 .target sm_90a .entry k { .reg .f32 %f<5>; .reg .b64 %d<3>; .reg .pred p;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %d1, %d2, p, 1, -1, 0, 1;\n"
+      "wgmma.wait_group.sync.aligned 0; }");
+  const Instruction& product = module.functions[0].body[0];
+  EXPECT_EQ(product.root, "wgmma");
+  EXPECT_EQ(product.modifiers,
+            (std::vector<std::string_view>{"mma_async", "sync", "aligned", "m64n8k16", "f32", "bf16", "bf16"}));
+  ASSERT_EQ(product.operands.size(), 8u);
+  EXPECT_EQ(std::get<VectorOperand>(product.operands[0]).elements.size(), 4u);
+  EXPECT_EQ(std::get<IntegerOperand>(product.operands[5]).bits, ~std::uint64_t{0});
+  EXPECT_EQ(std::get<IntegerOperand>(module.functions[0].body[1].operands[0]).bits, 0u);
+}
+
 TEST(Parse, NumbersOfRegistersMayFollowDigits) {
   const Module module = parse(
       ".version 8.8 .target sm_80 .entry k { .reg .b32 %r<2>; .reg .b64 %r1<3>; mov.b64 %r12, %r1; mov.b32 %r0, %r10; "

@@ -6,10 +6,16 @@
  * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity. What the numbers in the cache mean is the
  * descriptor's business: see <cubit/gqa_decode.hpp>.
  *
- * A descriptor may ask for more, which combines in this order:
+ * query_tokens = S > 1: query and output are [batch, S, heads, head_dim], lse is [batch, S, heads]. The query tokens are the
+ * last S of a sequence, whose keys and values are in the cache: token s stands at position lengths[b] - S + s. It sees all
+ * positions before the first query token; of the query tokens, itself and those before it, or with mask=tree those that the
+ * mask names. Where a sequence has fewer than S tokens, query tokens of a negative position see nothing and give zeros and
+ * minus infinity.
+ *
+ * A descriptor may ask for more, which combines in this order; p is the query token's position, t that of the key:
  *   s = softmax_scale * query . key
  *   soft_cap=true    s = soft_cap * tanh(s / soft_cap)
- *   alibi=true       s = s + alibi_slopes[h] * (t - p), p = lengths[b] - 1 the query's position
+ *   alibi=true       s = s + alibi_slopes[h] * (t - p)
  *   score=name@hash  s = modify_score(s, {b, h, p, t}, score_parameters), a user's own device code: see cubit_add_score
  *   window=true      t is seen if t > p - window or t < kept_tokens; nothing else is read
  *   sinks=true       the denominator is exp(sinks[h]) more, as if of a token whose value is zero, and lse has it
@@ -29,17 +35,18 @@ extern "C" {
  * for int4_rows caches and those of one byte); the last dimension is contiguous. Every pointer and every stride, in bytes, of query, key,
  * value and output must be a multiple of the descriptor's alignment. */
 typedef struct cubit_gqa_decode_arguments {
-  size_t size;              /* sizeof(cubit_gqa_decode_arguments) */
-  const void* query;        /* [batch, kv_heads * heads_per_kv, head_dim] */
-  const void* key;          /* [batch, at least max_length tokens, kv_heads, row] */
-  const void* value;        /* as key */
-  const int32_t* lengths;   /* [batch] tokens per sequence, clamped to 0 ... max_length; NULL: all max_length.
+  size_t size;       /* sizeof(cubit_gqa_decode_arguments) */
+  const void* query; /* [batch, kv_heads * heads_per_kv, head_dim]; several query tokens: [batch, query_tokens, …] */
+  const void* key;   /* [batch, at least max_length tokens, kv_heads, row] */
+  const void* value; /* as key */
+  const int32_t* lengths;    /* [batch] tokens per sequence, clamped to 0 ... max_length; NULL: all max_length.
                              * Read on the device: may change between replays of a CUDA graph */
-  void* output;             /* as query */
-  float* lse;               /* [batch, kv_heads * heads_per_kv] natural logarithm of the softmax denominator, or NULL */
-  int64_t query_strides[2]; /* batch, head */
-  int64_t key_strides[3];   /* batch, token, KV head; from token to token 0 to below 128 MiB */
-  int64_t value_strides[3]; /* batch, token, KV head; likewise */
+  void* output;              /* as query */
+  float* lse;                /* [batch, kv_heads * heads_per_kv] natural logarithm of the softmax denominator, or NULL;
+                             * several query tokens: [batch, query_tokens, …] */
+  int64_t query_strides[2];  /* batch, head */
+  int64_t key_strides[3];    /* batch, token, KV head; from token to token 0 to below 128 MiB */
+  int64_t value_strides[3];  /* batch, token, KV head; likewise */
   int64_t output_strides[2]; /* batch, head */
   int32_t batch;             /* 0: nothing is launched; batch * kv_heads at most 8388607 */
   int32_t kv_heads;          /* at least 1 */
@@ -59,6 +66,12 @@ typedef struct cubit_gqa_decode_arguments {
   cubit_kv_scales
       scales; /* of int8_split, fp8_e4m3 and fp8_e5m2 caches: see <cubit/kv_cache.h>; only read. A scale that is
                            * an infinity or NaN, and such a byte, gives anything */
+  int64_t query_token_stride;  /* query_tokens > 1: from query token to query token; else not read */
+  int64_t output_token_stride; /* likewise */
+  const int32_t* mask; /* mask=tree: [batch, query_tokens] words, else NULL. Bit j of word s is whether query token s
+                                * sees query token j (its own bit too); bits from query_tokens on are not read. Read on the
+                                * device: may change between replays of a CUDA graph */
+  int64_t mask_stride; /* mask=tree: from sequence to sequence, in words */
   /* Each is 0 or NULL where the descriptor does not ask for it. */
   const float* alibi_slopes;    /* alibi=true: [kv_heads * heads_per_kv], dense, finite */
   const float* sinks;           /* sinks=true: [kv_heads * heads_per_kv], dense, finite or minus infinity */

@@ -3,6 +3,7 @@
 
 #include <cubit/gqa_decode.h>
 #include <cubit/element.hpp>
+#include <cubit/family.hpp>
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
@@ -10,17 +11,18 @@
 
 namespace cubit {
 
-/// Which kernel: named after the first architecture that has its instructions. Later ones run it too.
-enum class Family {
-  automatic,  ///< the one that was measured to be faster, see `cubit explain`
-  sm80,       ///< cp.async, ldmatrix, mma.sync
-  sm90,       ///< copies of boxes by tensor maps, transaction barriers, even shares
+/// What query tokens see of one another; before the first of them they see everything.
+enum class QueryMask {
+  causal,  ///< itself and those before it
+  tree,    ///< those that a tensor says, see cubit_gqa_decode_arguments::mask
 };
 
-/// Attention of one new token per sequence over a KV cache.
+inline const char* text_of(QueryMask mask) { return mask == QueryMask::tree ? "tree" : "causal"; }
+
+/// Attention of one new token per sequence, or of its last few, over a KV cache.
 /// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)
 struct GqaDecode {
-  int head_dim = 128;    ///< channels per head: 64, 96, 128, 192 or 256
+  int head_dim = 128;    ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256; int4_rows not 80, 112
   int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 64
   KvFormat kv = KvFormat::bf16;
   int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
@@ -29,6 +31,8 @@ struct GqaDecode {
   Element query = Element::bf16;
   Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
   KvAddressing cache = KvAddressing::contiguous;
+  int query_tokens = 1;                ///< last tokens of every sequence that are queries: 1 … 16
+  QueryMask mask = QueryMask::causal;  ///< several query tokens only
   bool soft_cap = false;   ///< scores s become cap * tanh(s / cap); the cap is a launch argument, as all numbers below
   bool alibi = false;      ///< scores get the head's slope * (position - query position)
   std::string score = {};  ///< "name@hash" of a user's score modification, as add_score gives it; empty: none
@@ -58,13 +62,15 @@ struct GqaDecode {
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
     if (cache != standard.cache) add("cache", "paged");
+    if (query_tokens != standard.query_tokens) add("query_tokens", std::to_string(query_tokens));
+    if (mask != standard.mask) add("mask", text_of(mask));
     if (soft_cap) add("soft_cap", "true");
     if (alibi) add("alibi", "true");
     if (!score.empty()) add("score", score);
     if (window) add("window", "true");
     if (sinks) add("sinks", "true");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
-    if (family != standard.family) add("family", family == Family::sm80 ? "sm80" : "sm90");
+    if (family != standard.family) add("family", family_name(family));
     return "gqa_decode" + fields;
   }
 };

@@ -1,4 +1,4 @@
-/* Weight-only 4-bit matrix multiplication: the launch arguments of the operator w4a16_gemm.
+/* Weight-only 4-bit and 8-bit matrix multiplication: the launch arguments of the operator w4a16_gemm.
  *
  *   product[m, n] = sum over k of activations[m, k] * scales[g, n] * (q[k, n] - zero[g, n]),
  *   g = k / group size, or g_idx[k]
@@ -18,21 +18,23 @@
 extern "C" {
 #endif
 
-/* How the blocks of a launch share the work. Every choice gives the same bits at every launch. */
+/* How the blocks of a launch share the work. Every choice gives the same bits at every launch; for batch_invariant=1 also the
+ * same bits of a row whatever m is and on every device of an architecture, with each choice (split-K: each `splits`) its own. */
 typedef enum cubit_w4a16_decomposition {
-  CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device */
+  CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=1 from n and k */
   CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace */
   CUBIT_W4A16_SPLIT_K = 2,       /* blocks share k; the last one adds their sums in order */
-  CUBIT_W4A16_STREAM_K = 3       /* as many blocks as the device holds share all of the work evenly; likewise */
+  CUBIT_W4A16_STREAM_K = 3 /* as many blocks as the device holds share all of the work evenly; likewise. Refused for
+                                    batch_invariant=1 */
 } cubit_w4a16_decomposition;
 
-/* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4; qweight:
- * of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other tensors are dense. */
+/* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
+ * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other tensors are dense. */
 typedef struct cubit_w4a16_gemm_arguments {
   size_t size;               /* sizeof(cubit_w4a16_gemm_arguments) */
   const void* activations;   /* [m, k] */
   const void* qweight;       /* int32 words of the format, for k x n weights */
-  const void* qzeros;        /* int32 [k / group size, n / 8]; NULL for format=symmetric */
+  const void* qzeros;        /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric */
   const void* scales;        /* fp16 [k / group size, n] */
   const int32_t* g_idx;      /* [k] group of each k, clamped, for activation_order=1; else not used */
   const void* bias;          /* [n] where the descriptor has one, else NULL */

@@ -3,13 +3,15 @@
 
 #include <cubit/w4a16_gemm.h>
 #include <cubit/element.hpp>
+#include <cubit/family.hpp>
 
 #include <compare>
 #include <string>
 
 namespace cubit {
 
-/// How a checkpoint stores 4-bit weights of k input and n output features, and their zeros.
+/// How a checkpoint stores weights of k input and n output features, and their zeros. Of 8 bits (not awq) bytes take the place of
+/// nibbles: qweight int32 [k / 4, n], byte j of word (i, n) is k = 4i + j; symmetric: every zero is 128.
 enum class W4Format {
   gptq,     ///< qweight int32 [k / 8, n]: nibble j of word (i, n) is k = 8i + j; stored zeros are one less than meant
   gptq_v2,  ///< the same, zeros stored as they are meant
@@ -27,18 +29,23 @@ enum class GemmFunction {
   silu_gate,  ///< silu of the first half of the columns times the second half
 };
 
-/// Activations times 4-bit weights, as a checkpoint stores them.
+/// Activations times 4-bit or 8-bit weights, as a checkpoint stores them.
 /// Text form: w4a16_gemm:format=awq,group_size=64   (fields at their default are left out)
 struct W4a16Gemm {
   W4Format format = W4Format::gptq;
+  int bits = 4;                     ///< of a weight and of a zero: 4, or 8 (not of awq)
   int group_size = 128;             ///< k's that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
   Element element = Element::fp16;  ///< of activations, bias, residual and output
-  int tile_m = 16;                  ///< rows that a block computes: 8, 16, 32 or 64; any m is computed with each
+  int tile_m = 16;  ///< rows that a block computes: 8, 16, 32 or, of 4 bits, 64; any m is computed with each
   bool activation_order = false;  ///< g_idx names the group of each k; not of awq, and not where one group is all of k
   GemmFunction function = GemmFunction::none;
   bool bias = false;
   bool residual = false;
   int alignment = 16;  ///< awq only: bytes that qweight and its rows of n / 2 bytes are a multiple of: 16 or 4
+  /// A row's bits do not depend on the other rows, nor on how many there are: k is added up in an order that follows from n
+  /// and k alone. Not with CUBIT_W4A16_STREAM_K.
+  bool batch_invariant = false;
+  Family family = Family::automatic;
 
   auto operator<=>(const W4a16Gemm&) const = default;
 
@@ -54,6 +61,7 @@ struct W4a16Gemm {
     };
     const W4a16Gemm standard;
     if (format != standard.format) add("format", kFormats[static_cast<int>(format)]);
+    if (bits != standard.bits) add("bits", std::to_string(bits));
     if (group_size != standard.group_size) add("group_size", group_size == 0 ? "all" : std::to_string(group_size));
     if (element != standard.element) add("element", "bf16");
     if (tile_m != standard.tile_m) add("tile_m", std::to_string(tile_m));
@@ -62,6 +70,8 @@ struct W4a16Gemm {
     if (bias) add("bias", "1");
     if (residual) add("residual", "1");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
+    if (batch_invariant) add("batch_invariant", "1");
+    if (family != standard.family) add("family", family_name(family));
     return "w4a16_gemm" + fields;
   }
 };

@@ -1,0 +1,58 @@
+// Several query tokens per sequence on the host: what each of them sees, as templates/query_tokens.cuh has it, and masks of trees.
+#include <fmt/format.h>
+
+#include "ops/gqa_decode/problem.hpp"
+#include "ops/random.hpp"
+
+namespace cubit::ops::gqa_decode {
+
+bool sees(const GqaDecode& descriptor, int length, int token, std::uint32_t mask, int position) {
+  const int own = query_position(descriptor, length, token);
+  if (own < 0) return false;
+  if (descriptor.mask == QueryMask::causal) return position <= own;
+  const int other = position - query_position(descriptor, length, 0);  // query token there
+  return other < 0 || (mask >> other & 1u) != 0;
+}
+
+std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads) {
+  if (descriptor.query_tokens == 1) return {batch, query_heads, descriptor.head_dim};
+  return {batch, descriptor.query_tokens, query_heads, descriptor.head_dim};
+}
+
+const char* query_dimensions(const GqaDecode& descriptor) {
+  return descriptor.query_tokens == 1 ? "[batch, query heads, head_dim]"
+                                      : "[batch, query_tokens, query heads, head_dim]";
+}
+
+void check_mask(const GqaDecode& descriptor, const Tensor* mask, std::int64_t batch) {
+  if (descriptor.mask == QueryMask::tree && mask == nullptr) {
+    kv_cache::reject("tensors without mask", "the descriptor has mask=tree",
+                     fmt::format("give mask [batch, query_tokens] = [{}, {}] I32, or leave mask=tree out", batch,
+                                 descriptor.query_tokens));
+  }
+  if (mask == nullptr) return;
+  if (descriptor.mask == QueryMask::causal) {
+    kv_cache::reject("tensor mask", "the descriptor has not mask=tree",
+                     "leave it out, or ask for query_tokens=2 to 16 and mask=tree");
+  }
+  kv_cache::require_type(*mask, "I32");
+  kv_cache::require_shape(*mask, {batch, descriptor.query_tokens}, "[batch, query_tokens]");
+}
+
+std::unique_ptr<char[]> make_trees(const GqaDecode& descriptor, std::int64_t batch, Random& random) {
+  const int tokens = descriptor.query_tokens;
+  auto data = std::make_unique<char[]>(4 * batch * tokens);
+  auto* words = reinterpret_cast<std::uint32_t*>(data.get());
+  for (std::int64_t sequence = 0; sequence < batch; ++sequence, words += tokens) {
+    for (int token = 0; token < tokens; ++token) {
+      // A token of 0 … token; its own number: a root.
+      const auto parent = static_cast<int>(random.bits() % static_cast<std::uint64_t>(token + 1));
+      words[token] = 1u << token | (parent == token ? 0 : words[parent]);
+    }
+    // What is not read.
+    for (int token = 0; token < tokens; ++token) words[token] |= static_cast<std::uint32_t>(random.bits()) << tokens;
+  }
+  return data;
+}
+
+}  // namespace cubit::ops::gqa_decode

@@ -1,0 +1,154 @@
+// From the text to the kernel and its launch: descriptor, plan, parameters.
+#include <cubit/merge.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/merge/merge.hpp"
+#include "templates/merge_arguments.h"
+
+namespace cubit::ops::merge {
+namespace {
+
+using Arguments = cubit_merge_arguments;
+
+constexpr int kThreads = kv_cache::kThreads;
+constexpr int kHeadDimStep = 8;
+constexpr int kMostHeadDim = 512;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 33;
+
+Field<Merge> element_field(const char* name, const char* meaning, MergeElement Merge::*member) {
+  return word_field<Merge, MergeElement>(
+      {name, "bf16, fp16, fp32", "bf16", meaning}, member,
+      {{"bf16", MergeElement::bf16}, {"fp16", MergeElement::fp16}, {"fp32", MergeElement::fp32}});
+}
+
+std::vector<Field<Merge>> make_fields() {
+  std::vector<int> head_dims;
+  for (int value = kHeadDimStep; value <= kMostHeadDim; value += kHeadDimStep) head_dims.push_back(value);
+  return {number_field<Merge>({"head_dim", fmt::format("{0} to {1} in steps of {0}", kHeadDimStep, kMostHeadDim), "128",
+                               "channels per head"},
+                              &Merge::head_dim, std::move(head_dims)),
+          element_field("input", "type of the partial outputs", &Merge::input),
+          element_field("output", "type of the merged output", &Merge::output)};
+}
+
+std::string_view element_type_on_device(MergeElement element) {
+  if (element == MergeElement::fp32) return "float";
+  return element == MergeElement::bf16 ? "cubit::Bfloat16" : "cubit::Half";
+}
+
+int thread_bytes(const Merge& descriptor, MergeElement element) {
+  return thread_channels(descriptor) * element_bytes(element);
+}
+
+/// Of rows of channels: pointer and strides as their loads and stores need them.
+void check_rows(const Merge& descriptor, const char* name, const void* data, const std::int64_t* strides, int count,
+                MergeElement element) {
+  require_pointer(data != nullptr, name);
+  require_alignment(name, data, strides, count, element_bytes(element), thread_bytes(descriptor, element));
+}
+
+void check_tensors(const Merge& descriptor, const Arguments& arguments) {
+  check_rows(descriptor, "partial_outputs", arguments.partial_outputs, arguments.partial_output_strides, 3,
+             descriptor.input);
+  check_rows(descriptor, "output", arguments.output, arguments.output_strides, 2, descriptor.output);
+  require_pointer(arguments.partial_lse != nullptr, "partial_lse");
+  require_alignment("partial_lse", arguments.partial_lse, arguments.partial_lse_strides, 3, 4, 4);
+  if (arguments.lse != nullptr) require_alignment("lse", arguments.lse, arguments.lse_strides, 2, 4, 4);
+}
+
+template <std::size_t kCount>
+void in_bytes(long long (&dst)[kCount], const std::int64_t (&src)[kCount], int bytes) {
+  std::transform(std::begin(src), std::end(src), std::begin(dst), [&](std::int64_t stride) { return bytes * stride; });
+}
+
+MergeArguments kernel_arguments(const Merge& descriptor, const Arguments& arguments) {
+  MergeArguments result{};
+  result.partial_outputs = static_cast<const char*>(arguments.partial_outputs);
+  result.partial_lse = reinterpret_cast<const char*>(arguments.partial_lse);
+  result.output = static_cast<char*>(arguments.output);
+  result.lse = reinterpret_cast<char*>(arguments.lse);
+  in_bytes(result.partial_output_strides, arguments.partial_output_strides, element_bytes(descriptor.input));
+  in_bytes(result.partial_lse_strides, arguments.partial_lse_strides, sizeof(float));
+  in_bytes(result.output_strides, arguments.output_strides, element_bytes(descriptor.output));
+  if (arguments.lse != nullptr) in_bytes(result.lse_strides, arguments.lse_strides, sizeof(float));
+  result.heads = kv_cache::divide_by(arguments.heads);
+  result.parts = arguments.parts;
+  const std::int64_t items =
+      std::int64_t{arguments.rows} * arguments.heads * (descriptor.head_dim / thread_channels(descriptor));
+  result.items = static_cast<unsigned>(items);
+  return result;
+}
+
+}  // namespace
+
+const std::vector<Field<Merge>>& fields() {
+  static const std::vector<Field<Merge>> table = make_fields();
+  return table;
+}
+
+Merge parse(std::string_view text) { return parse_fields(text, fields()); }
+
+int element_bytes(MergeElement element) { return element == MergeElement::fp32 ? 4 : 2; }
+
+std::string_view tensor_type(MergeElement element) {
+  if (element == MergeElement::fp32) return "F32";
+  return element == MergeElement::bf16 ? "BF16" : "F16";
+}
+
+int thread_channels(const Merge& descriptor) {
+  return 16 / std::max(element_bytes(descriptor.input), element_bytes(descriptor.output));
+}
+
+void check_sizes(const Merge& descriptor, std::int64_t parts, std::int64_t rows, std::int64_t heads) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  require_argument(parts >= 1 && parts <= kMost, "parts", "it must be from 1 to 2147483647", parts);
+  require_argument(rows >= 0 && rows <= kMost, "rows", "it must be from 0 to 2147483647", rows);
+  require_argument(heads >= 1 && heads <= kMost, "heads", "it must be from 1 to 2147483647", heads);
+  const std::int64_t heads_of_all = rows * heads;
+  require_argument(heads_of_all < kMostElements / descriptor.head_dim, "rows * heads",
+                   "times head_dim it must be below 2^33", heads_of_all);
+}
+
+codegen::KernelSource make_source(const Merge& descriptor, const codegen::Architecture& architecture) {
+  codegen::PlanHeader header(descriptor.text());
+  header.include("types.cuh").constant("kThreads", kThreads).constant("kHeadDim", descriptor.head_dim);
+  header.constant("kChannels", thread_channels(descriptor));
+  header.alias("Input", element_type_on_device(descriptor.input));
+  header.alias("Output", element_type_on_device(descriptor.output));
+  return kv_cache::rows_source(descriptor.text(), "merge", header, architecture);
+}
+
+PlanReport make_report(const Merge& descriptor) {
+  const int channels = thread_channels(descriptor);
+  PlanReport report;
+  report.family = "merge";
+  report.decisions = {
+      {"threads per head", std::to_string(descriptor.head_dim / channels),
+       fmt::format("{} channels each: {} bytes of each part in one load, {} of the output in one store", channels,
+                   thread_bytes(descriptor, descriptor.input), thread_bytes(descriptor, descriptor.output))},
+      {"parts in flight", "4", "loads of several parts hide each other's latency; one pass, in the order of the parts"},
+      {"threads", std::to_string(kThreads),
+       "the fewest that fill an SM's 2048 within its 32 blocks: small launches meet many SMs"}};
+  return report;
+}
+
+Launch encode(const Merge& descriptor, const void* public_arguments) {
+  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_merge_arguments");
+  check_sizes(descriptor, arguments.parts, arguments.rows, arguments.heads);
+  Launch launch;
+  launch.empty = arguments.rows == 0;
+  if (launch.empty) return launch;
+  check_tensors(descriptor, arguments);
+  const MergeArguments parameters = kernel_arguments(descriptor, arguments);
+  launch.shape = {{(parameters.items + kThreads - 1) / kThreads, 1, 1}, kThreads, 0};
+  launch.parameter_bytes = sizeof parameters;
+  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  return launch;
+}
+
+}  // namespace cubit::ops::merge

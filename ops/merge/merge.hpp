@@ -1,0 +1,40 @@
+// The operator merge: partial results of attention become one. kernel.cpp makes and launches it, problem.cpp has its
+// reference, operator.cpp is its face.
+#pragma once
+
+#include <cubit/merge.hpp>
+
+#include "ops/fields.hpp"
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+const Operator& merge_operator();
+
+namespace merge {
+
+/// Help and parser of every field, in the order of the canonical text.
+const std::vector<Field<Merge>>& fields();
+/// Throws Failure(invalid_argument) with the rule that `text` breaks.
+Merge parse(std::string_view text);
+
+int element_bytes(MergeElement element);
+std::string_view tensor_type(MergeElement element);  ///< as safetensors spells it
+int thread_channels(const Merge& descriptor);        ///< of a head that a thread has: 16 bytes of the wider type
+
+codegen::KernelSource make_source(const Merge& descriptor, const codegen::Architecture& architecture);
+PlanReport make_report(const Merge& descriptor);
+/// Throws Failure(invalid_argument) for what <cubit/merge.h> rules out.
+Launch encode(const Merge& descriptor, const void* public_arguments);
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+
+/// What <cubit/merge.h> says of sizes; throws Failure(invalid_argument). Of launches and of problems.
+void check_sizes(const Merge& descriptor, std::int64_t parts, std::int64_t rows, std::int64_t heads);
+
+/// What `random` takes for pattern.
+inline constexpr int kPatterns = 6;
+
+}  // namespace merge
+}  // namespace cubit::ops

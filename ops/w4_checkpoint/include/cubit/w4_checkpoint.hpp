@@ -1,0 +1,209 @@
+// 4-bit weights from one checkpoint's layout to another's, on the host: what each nibble means stays the same, bit for bit.
+//
+// A layer of k input and n output features has qweight, scales [groups, n], and, but for symmetric, qzeros int32
+// [groups, n / 8]; <cubit/w4a16_gemm.hpp> says what the words of each format mean. Scales are the same in all of them. Nothing
+// here allocates or opens a file; both sides are the caller's, dense.
+#pragma once
+
+#include <cubit/cubit.hpp>
+#include <cubit/w4a16_gemm.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace cubit {
+
+/// As descriptors spell it.
+inline const char* text_of(W4Format format) {
+  constexpr const char* kNames[] = {"gptq", "gptq_v2", "awq", "symmetric"};
+  return kNames[static_cast<int>(format)];
+}
+
+/// Sizes of a layer. Legal are multiples of 8 for n and k, and groups that divide k.
+struct W4LayerSizes {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t groups = 0;
+
+  std::size_t qweight_words() const { return static_cast<std::size_t>(n / 8 * k); }
+  std::size_t qzeros_words() const { return static_cast<std::size_t>(groups * (n / 8)); }
+  /// [rows, columns] of a format's qweight.
+  std::array<std::int64_t, 2> qweight_shape(W4Format format) const {
+    return format == W4Format::awq ? std::array{k, n / 8} : std::array{k / 8, n};
+  }
+};
+
+inline bool stores_zeros(W4Format format) { return format != W4Format::symmetric; }
+
+namespace w4_checkpoint_detail {
+
+constexpr std::array<int, 8> kAwqOrder = {0, 2, 4, 6, 1, 3, 5, 7};  ///< nibble j is n = 8i + kAwqOrder[j]
+
+[[noreturn]] inline void refuse(const std::string& given, const std::string& rule, const std::string& remedy) {
+  const std::string message = given + ": " + rule + "; " + remedy;
+  cubit_error error{};
+  error.status = CUBIT_INVALID_ARGUMENT;
+  error.message = message.c_str();
+  error.what = given.c_str();
+  error.why = rule.c_str();
+  error.remedy = remedy.c_str();
+  throw Error(error);
+}
+
+inline void require_words(const char* name, std::size_t given, std::size_t expected) {
+  if (given == expected) return;
+  refuse(std::string(name) + " of " + std::to_string(given) + " words", "it does not fit the layer's sizes",
+         "accepted: " + std::to_string(expected));
+}
+
+/// Ranges that together are [0, count), on so many threads. Rethrows the first exception, by the ranges' order, after all have
+/// ended.
+template <class Body>
+void on_ranges(std::int64_t count, int threads, Body body) {
+  const std::int64_t parts = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(count, 1));
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(parts));
+  const auto work = [&](std::int64_t part) {
+    try {
+      body(count * part / parts, count * (part + 1) / parts);
+    } catch (...) {
+      failures[static_cast<std::size_t>(part)] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> helpers;
+  std::int64_t part = 1;
+  try {
+    for (; part < parts; ++part) helpers.emplace_back(work, part);
+  } catch (const std::exception&) {  // out of threads: this one does what is left
+  }
+  work(0);
+  for (; part < parts; ++part) work(part);
+  for (std::thread& helper : helpers) helper.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+/// Nibble j of word i becomes nibble i of word j: halves change places, then bytes, then nibbles.
+inline void transpose(std::array<std::uint32_t, 8>& words) {
+  constexpr std::uint32_t kLow[] = {0x0000ffff, 0x00ff00ff, 0x0f0f0f0f};
+  for (int step = 0, distance = 4; distance > 0; ++step, distance /= 2) {
+    for (int i = 0; i < 8; ++i) {
+      if ((i & distance) != 0) continue;
+      std::uint32_t& a = words[static_cast<std::size_t>(i)];
+      std::uint32_t& b = words[static_cast<std::size_t>(i + distance)];
+      const std::uint32_t moved = (a >> (4 * distance) ^ b) & kLow[step];
+      b ^= moved;
+      a ^= moved << (4 * distance);
+    }
+  }
+}
+
+/// The zeros that eight nibbles of a word mean, by column.
+inline std::array<int, 8> zeros_of(W4Format format, std::uint32_t word) {
+  std::array<int, 8> zeros{};
+  for (std::size_t j = 0; j < 8; ++j) {
+    const std::size_t column = format == W4Format::awq ? static_cast<std::size_t>(kAwqOrder[j]) : j;
+    zeros[column] = static_cast<int>(word >> (4 * j) & 15) + (format == W4Format::gptq ? 1 : 0);
+  }
+  return zeros;
+}
+
+struct ZeroRange {
+  int least;
+  int largest;
+};
+inline ZeroRange zero_range(W4Format format) {
+  if (format == W4Format::symmetric) return {8, 8};
+  return format == W4Format::gptq ? ZeroRange{1, 16} : ZeroRange{0, 15};
+}
+
+inline std::uint32_t word_of(W4Format format, const std::array<int, 8>& zeros) {
+  std::uint32_t word = 0;
+  for (std::size_t j = 0; j < 8; ++j) {
+    const std::size_t column = format == W4Format::awq ? static_cast<std::size_t>(kAwqOrder[j]) : j;
+    word |= static_cast<std::uint32_t>(zeros[column] - (format == W4Format::gptq ? 1 : 0)) << (4 * j);
+  }
+  return word;
+}
+
+}  // namespace w4_checkpoint_detail
+
+/// A layer's weights. `src` and `dst` have sizes.qweight_words() words and do not overlap. Throws Error (invalid argument) where
+/// they have not.
+inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& sizes, std::span<const std::uint32_t> src,
+                            std::span<std::uint32_t> dst, int threads) {
+  using namespace w4_checkpoint_detail;
+  require_words("the source's qweight", src.size(), sizes.qweight_words());
+  require_words("the result's qweight", dst.size(), sizes.qweight_words());
+  const bool from_n = from == W4Format::awq;
+  if (from_n == (to == W4Format::awq)) {
+    std::copy(src.begin(), src.end(), dst.begin());
+    return;
+  }
+  const std::int64_t columns = sizes.n / 8;
+  // Eight k's of eight n's at a time: as many as eight words of either layout hold.
+  on_ranges(sizes.k / 8, threads, [&](std::int64_t first, std::int64_t last) {
+    std::array<std::uint32_t, 8> words{};
+    for (std::int64_t i = first; i < last; ++i) {
+      for (std::int64_t column = 0; column < columns; ++column) {
+        for (std::int64_t j = 0; j < 8; ++j) {
+          const auto order = static_cast<std::int64_t>(kAwqOrder[static_cast<std::size_t>(j)]);
+          const std::int64_t at = from_n ? (8 * i + j) * columns + column : i * sizes.n + 8 * column + order;
+          words[static_cast<std::size_t>(j)] = src[static_cast<std::size_t>(at)];
+        }
+        transpose(words);
+        for (std::int64_t j = 0; j < 8; ++j) {
+          const auto order = static_cast<std::int64_t>(kAwqOrder[static_cast<std::size_t>(j)]);
+          const std::int64_t at = from_n ? i * sizes.n + 8 * column + order : (8 * i + j) * columns + column;
+          dst[static_cast<std::size_t>(at)] = words[static_cast<std::size_t>(j)];
+        }
+      }
+    }
+  });
+}
+
+/// A layer's zeros. Of a format that stores none, `src` is empty: every zero is 8; likewise `dst`. Throws Error (invalid
+/// argument) for a zero that `to` cannot store (gptq 1 to 16, gptq_v2 and awq 0 to 15, symmetric 8), naming it.
+inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes, std::span<const std::uint32_t> src,
+                           std::span<std::uint32_t> dst, int threads) {
+  using namespace w4_checkpoint_detail;
+  require_words("the source's qzeros", src.size(), stores_zeros(from) ? sizes.qzeros_words() : 0);
+  require_words("the result's qzeros", dst.size(), stores_zeros(to) ? sizes.qzeros_words() : 0);
+  const ZeroRange range = zero_range(to);
+  const std::int64_t columns = sizes.n / 8;
+  on_ranges(sizes.groups, threads, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t at = first * columns; at < last * columns; ++at) {
+      std::array<int, 8> zeros = {8, 8, 8, 8, 8, 8, 8, 8};
+      if (!src.empty()) zeros = zeros_of(from, src[static_cast<std::size_t>(at)]);
+      for (std::size_t i = 0; i < 8; ++i) {
+        if (zeros[i] >= range.least && zeros[i] <= range.largest) continue;
+        refuse("the zero of group " + std::to_string(at / columns) + ", column " +
+                   std::to_string(at % columns * 8 + static_cast<std::int64_t>(i)) + ", which is " +
+                   std::to_string(zeros[i]),
+               std::string(text_of(to)) + " cannot store it",
+               range.least == range.largest
+                   ? "accepted: " + std::to_string(range.least)
+                   : "accepted: " + std::to_string(range.least) + " to " + std::to_string(range.largest));
+      }
+      if (!dst.empty()) dst[static_cast<std::size_t>(at)] = word_of(to, zeros);
+    }
+  });
+}
+
+/// Whether a group index says nothing new: g_idx[k] = k / group size. awq can have no other.
+inline bool is_in_order(std::span<const std::int32_t> g_idx, const W4LayerSizes& sizes) {
+  if (g_idx.size() != static_cast<std::size_t>(sizes.k) || sizes.groups < 1) return false;
+  const std::int64_t group_size = sizes.k / sizes.groups;
+  for (std::size_t i = 0; i < g_idx.size(); ++i) {
+    if (g_idx[i] != static_cast<std::int64_t>(i) / group_size) return false;
+  }
+  return true;
+}
+
+}  // namespace cubit

@@ -1,0 +1,113 @@
+// What the operator writes, group by group, as <cubit/w4_quantize.h> defines it.
+#include <algorithm>
+#include <cmath>
+
+#include "base/parallel.hpp"
+#include "ops/element/element.hpp"
+#include "ops/w4_quantize/w4_quantize.hpp"
+
+namespace cubit::ops::w4_quantize {
+namespace {
+
+struct Factors {
+  std::uint16_t stored_scale = 0;
+  float scale = 0;
+  int zero = 8;
+};
+
+Factors fit(const W4Quantize& descriptor, const std::vector<float>& weights) {
+  const auto [least, largest] = std::minmax_element(weights.begin(), weights.end());
+  float lowest = std::min(*least, 0.f);
+  const float highest = std::max(*largest, 0.f);
+  float width = 2 * std::max(highest, -lowest);
+  if (descriptor.fits_zeros()) {
+    if (descriptor.zero_offset() == 1) lowest = std::min(lowest, -(highest * (1.f / 14.f)));
+    width = highest - lowest;
+  }
+  Factors factors;
+  factors.stored_scale = from_float(Element::fp16, std::clamp(width / 15.f, 0x1p-24f, 65504.f));
+  factors.scale = static_cast<float>(to_double(Element::fp16, factors.stored_scale));
+  if (!descriptor.fits_zeros()) return factors;
+  const auto least_zero = static_cast<float>(descriptor.zero_offset());
+  factors.zero = static_cast<int>(std::nearbyint(std::clamp(-lowest / factors.scale, least_zero, 15.f)));
+  return factors;
+}
+
+int code_of(float weight, const Factors& factors) {
+  const auto zero = static_cast<float>(factors.zero);
+  return static_cast<int>(std::nearbyint(std::clamp(weight / factors.scale, -zero, 15.f - zero))) + factors.zero;
+}
+
+/// Of eight n's side by side, n % 8 to nibble: as they are, or in the order of awq.
+int nibble_of_column(const W4Quantize& descriptor, std::int64_t n) {
+  constexpr int kAwqNibble[] = {0, 4, 1, 5, 2, 6, 3, 7};  // the inverse of order = 0, 2, 4, 6, 1, 3, 5, 7
+  return descriptor.format == W4Format::awq ? kAwqNibble[n % 8] : static_cast<int>(n % 8);
+}
+
+class Quantiser {
+ public:
+  Quantiser(const W4Quantize& descriptor, const std::uint16_t* weights, std::int64_t n, std::int64_t k)
+      : descriptor_(descriptor), weights_(weights), n_(n), k_(k), group_k_(k / groups_of(descriptor, k)) {
+    const std::int64_t count = groups_of(descriptor, k) * n;
+    made_.qweight.resize(n * k / 8);
+    if (descriptor.stores_zeros()) made_.qzeros.resize(count / 8);
+    made_.scales.resize(count);
+    made_.max_error.resize(count);
+    made_.rms_error.resize(count);
+  }
+
+  /// Eight neighbouring n's, which share words.
+  void take(std::int64_t first_n) {
+    for (std::int64_t n = first_n; n < first_n + 8; ++n) {
+      for (std::int64_t group = 0; group * group_k_ < k_; ++group) take_group(group, n);
+    }
+  }
+  Quantised result() { return std::move(made_); }
+
+ private:
+  void take_group(std::int64_t group, std::int64_t n) {
+    std::vector<float> weights(group_k_);
+    for (std::int64_t i = 0; i < group_k_; ++i)
+      weights[i] = static_cast<float>(to_double(descriptor_.input, weights_[n * k_ + group * group_k_ + i]));
+    const Factors factors = fit(descriptor_, weights);
+    const std::int64_t at = group * n_ + n;
+    made_.scales[at] = factors.stored_scale;
+    if (descriptor_.stores_zeros()) {
+      made_.qzeros[at / 8] |= static_cast<std::uint32_t>(factors.zero - descriptor_.zero_offset())
+                              << (4 * nibble_of_column(descriptor_, n));
+    }
+    double squares = 0;
+    for (std::int64_t i = 0; i < group_k_; ++i) {
+      const int code = code_of(weights[i], factors);
+      store_code(group * group_k_ + i, n, code);
+      // The product is exact: the difference is rounded once.
+      const float error = std::fabs(weights[i] - static_cast<float>(code - factors.zero) * factors.scale);
+      made_.max_error[at] = std::max(made_.max_error[at], error);
+      squares += double{error} * error;
+    }
+    made_.rms_error[at] = std::sqrt(squares / static_cast<double>(group_k_));
+  }
+  void store_code(std::int64_t k, std::int64_t n, int code) {
+    const bool by_n = descriptor_.format == W4Format::awq;
+    std::uint32_t& word = made_.qweight[by_n ? k * (n_ / 8) + n / 8 : k / 8 * n_ + n];
+    word |= static_cast<std::uint32_t>(code)
+            << (4 * (by_n ? nibble_of_column(descriptor_, n) : static_cast<int>(k % 8)));
+  }
+
+  W4Quantize descriptor_;
+  const std::uint16_t* weights_;
+  std::int64_t n_;
+  std::int64_t k_;
+  std::int64_t group_k_;
+  Quantised made_;
+};
+
+}  // namespace
+
+Quantised quantise(const W4Quantize& descriptor, const std::uint16_t* weights, std::int64_t n, std::int64_t k) {
+  Quantiser quantiser(descriptor, weights, n, k);
+  parallel_for(n / 8, [&](std::int64_t i) { quantiser.take(8 * i); });
+  return quantiser.result();
+}
+
+}  // namespace cubit::ops::w4_quantize

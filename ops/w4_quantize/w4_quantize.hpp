@@ -1,0 +1,45 @@
+// The operator w4_quantize: weights rounded to 4 bits in a checkpoint's layout. kernel.cpp makes and launches it,
+// reference.cpp says what it writes, problem.cpp compares, operator.cpp is its face.
+#pragma once
+
+#include <cubit/w4_quantize.hpp>
+
+#include "ops/fields.hpp"
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+const Operator& w4_quantize_operator();
+
+namespace w4_quantize {
+
+/// Help and parser of every field, in the order of the canonical text.
+const std::vector<Field<W4Quantize>>& fields();
+/// Throws Failure(invalid_argument) with the rule that `text` breaks.
+W4Quantize parse(std::string_view text);
+
+codegen::KernelSource make_source(const W4Quantize& descriptor, const codegen::Architecture& architecture);
+PlanReport make_report(const W4Quantize& descriptor);
+/// Throws Failure(invalid_argument) for what <cubit/w4_quantize.h> rules out.
+Launch encode(const W4Quantize& descriptor, const void* public_arguments);
+
+/// What <cubit/w4_quantize.h> says of sizes; throws Failure(invalid_argument). Of launches and of problems.
+void check_sizes(const W4Quantize& descriptor, std::int64_t n, std::int64_t k);
+std::int64_t groups_of(const W4Quantize& descriptor, std::int64_t k);
+
+/// What a launch writes, bit for bit but for the errors' root of the mean square, which is in double precision.
+struct Quantised {
+  std::vector<std::uint32_t> qweight;
+  std::vector<std::uint32_t> qzeros;  ///< empty where none are stored
+  std::vector<std::uint16_t> scales;  ///< fp16 [groups, n]
+  std::vector<float> max_error;       ///< [groups, n]
+  std::vector<double> rms_error;      ///< [groups, n]
+};
+/// `weights`: [n, k] 16-bit values of the descriptor's input type, dense.
+Quantised quantise(const W4Quantize& descriptor, const std::uint16_t* weights, std::int64_t n, std::int64_t k);
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+
+}  // namespace w4_quantize
+}  // namespace cubit::ops

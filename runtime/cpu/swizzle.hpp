@@ -1,0 +1,16 @@
+// Which bits of a shared address a swizzle moves. CUDA C++ Programming Guide, "The Swizzle Modes"; PTX ISA, "Shared
+// Memory Matrix Layout".
+#pragma once
+
+#include <cstdint>
+
+namespace cubit::runtime::cpu {
+
+inline constexpr std::uint64_t kSwizzleChunk = 16;  ///< bytes that stay together
+
+/// Where the byte at `address` lies with a swizzle within `bytes` (32, 64 or 128; 16: none).
+inline std::uint64_t swizzled_address(std::uint64_t address, std::uint64_t bytes) {
+  return address ^ (address >> 3 & (bytes - kSwizzleChunk));
+}
+
+}  // namespace cubit::runtime::cpu

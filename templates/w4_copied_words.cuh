@@ -1,0 +1,121 @@
+// Number formats of 4-bit weights for family sm90, where the tensor cores read the other operand from shared memory: somebody must put
+// the activations' pairs into the order that words want.
+//
+// By k (w4_words_by_k.cuh) lane (r, c) takes the words of rows 2c and 2c + 1 of eight: the one in an even step of 32 k's, the other
+// in the next. So position 2c + h of product p of step s is k = 8 (2c + s % 2) + 2p + 4h of the 64 k's of the two steps, and position
+// 8 + 2c + h is one k further. Without kSpread a step's rows are neighbours: k = 8 (4 (s % 2) + c) + 2p + 4h. By n
+// (w4_words_by_n.cuh) k's are in order.
+//
+// Interface of such a format: kWordRows, kWordK, load_zeros, load_scales, arrange as there, places(strip), and
+//   kBoxColumns, kBoxes            columns of one box of words, boxes of a stage
+//   kPairsActivations              by pair_activations(tile, row, byte): 64 k's of a row, in place
+//   Words<kSteps>, load_words(words, stage, places, first)    kSteps times 32 k's, both tiles
+//   operand(a, words, step, tile, zeros)                      of 16 k's
+#pragma once
+
+#include "copies.cuh"
+#include "types.cuh"
+#include "w4_values.cuh"
+#include "w4_words_by_k.cuh"
+#include "w4_words_by_n.cuh"
+#include "w4a16_gemm_lanes.h"
+
+namespace cubit {
+
+/// The words of some steps of 32 k's, of a format that has its operands one by one.
+template <class Base, int kCount>
+struct StepWords {
+  typename Base::Weights of[kCount];
+
+  /// The A operand of tile `tile` and 16 k's.
+  __device__ __forceinline__ void operand(uint32 (&a)[4], int step, int tile, const GroupZeros& zeros) const {
+    const typename Base::Weights& weights = of[step / 2];
+    if (tile == 0) {
+      step % 2 == 0 ? Base::template operand<0, 0>(a, weights, zeros) : Base::template operand<1, 0>(a, weights, zeros);
+    } else {
+      step % 2 == 0 ? Base::template operand<0, 1>(a, weights, zeros) : Base::template operand<1, 1>(a, weights, zeros);
+    }
+  }
+};
+
+template <class Element, int (*kWordsAt)(int, int), int (*kActivationsAt)(int, int), bool kStoredZeros, int kZeroOffset,
+          bool kSpread>
+struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, kZeroOffset> {
+  using Base = W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, kZeroOffset>;
+  using Places = typename Base::Places;
+  template <int kCount>
+  using Words = StepWords<Base, kCount>;
+
+  static constexpr int kBoxColumns = gemm_lanes::kStripColumns;
+  static constexpr bool kPairsActivations = true;
+
+  /// Of even and odd steps: the swizzle has the bit between them.
+  struct SpreadPlaces : Places {
+    uint32 odd_words;
+  };
+
+  static __device__ __forceinline__ SpreadPlaces places(int strip) {
+    SpreadPlaces result;
+    static_cast<Places&>(result) = Base::places(strip, 0);
+    const gemm_lanes::Place even = gemm_lanes::copied_words_by_k(lane_index(), strip, 0, kSpread);
+    const gemm_lanes::Place odd = gemm_lanes::copied_words_by_k(lane_index(), strip, 1, kSpread);
+    result.words = settled(kWordsAt(even.row, even.byte));
+    result.odd_words = settled(kWordsAt(odd.row, odd.byte));
+    return result;
+  }
+
+  template <int kCount>
+  static __device__ __forceinline__ void load_words(Words<kCount>& words, uint32 stage, const SpreadPlaces& places,
+                                                    int first) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int step = first + i;
+      const gemm_lanes::Place at = gemm_lanes::copied_words_by_k(0, 0, step - step % 2, kSpread);
+      const uint32 lane_words = step % 2 == 0 ? places.words : places.odd_words;
+      load_shared(words.of[i].words, stage + lane_words + kWordsAt(at.row, at.byte));  // access: loads of words
+    }
+  }
+
+  /// 64 k's of a row of activations, from `byte` on, to where the products find them. `tile`: of activations, in shared memory.
+  static __device__ __forceinline__ void pair_activations(uint32 tile, int row, int byte) {
+    uint32 pieces[8][4];  // of 8 k's
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      load_shared(pieces[i], tile + kActivationsAt(row, byte + 16 * i));  // access: loads of activations
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {  // of step i / 4, pairs i % 4 and i % 4 + 4 of each lane's piece
+      const int word = i % 4 / 2;
+      const uint32 selector = i % 2 == 0 ? 0x5410 : 0x7632;
+      uint32 pairs[4];
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const uint32(&piece)[4] = pieces[kSpread ? 2 * c + i / 4 : 4 * (i / 4) + c];
+        pairs[c] = __byte_perm(piece[word], piece[word + 2], selector);
+      }
+      store_shared(tile + kActivationsAt(row, byte + 16 * i), pairs);  // access: stores of activations
+    }
+  }
+};
+
+template <class Element, int (*kWordsAt)(int, int), int (*kActivationsAt)(int, int), bool kStoredZeros, int kZeroOffset,
+          bool kSpread>
+struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZeros, kZeroOffset> {
+  using Base = W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZeros, kZeroOffset>;
+  using Places = typename Base::Places;
+  template <int kCount>
+  using Words = StepWords<Base, kCount>;
+
+  static constexpr int kBoxColumns = gemm_lanes::kBlockColumns / 2;
+  static constexpr bool kPairsActivations = false;
+
+  static __device__ __forceinline__ Places places(int strip) { return Base::places(strip, 0); }
+
+  template <int kCount>
+  static __device__ __forceinline__ void load_words(Words<kCount>& words, uint32 stage, const Places& places,
+                                                    int first) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) Base::load_weights(words.of[i], stage, places, first + i);
+  }
+};
+
+}  // namespace cubit

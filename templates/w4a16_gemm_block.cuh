@@ -1,0 +1,192 @@
+// What the families of the W4A16 GEMM share around their loops: which columns a block has, and the way from the warps' sums to the
+// output: the merge of parts of k, and the epilogue.
+//
+// Warp w has the columns of kWarpStrips strips of 32 and all rows; its sums are accumulators of mma.m16n8k16, whose M is the
+// columns: a lane has four columns of a strip and two rows of 8. Gated, the warps of the block's second half have the columns
+// args.n / 2 further on than those of the first.
+//
+// Parts of k: every warp stores its accumulators; of the warps that have the same columns and rows the last at their counter adds
+// all in order of their part, so the result does not depend on who was last, and sets the counter back to zero.
+#pragma once
+
+#include "plan.cuh"
+
+#include "copies.cuh"
+#include "split_k.cuh"
+#include "types.cuh"
+#include "w4a16_gemm_arguments.h"
+#include "w4a16_gemm_lanes.h"
+
+namespace cubit {
+
+using Format = plan::Format;
+using plan::Element;
+
+constexpr int kWarpStrips = gemm_lanes::kStrips / plan::kWarps;  // of columns, per warp
+constexpr int kRowTiles = plan::kTileM / 8;                      // of 8 rows
+static_assert(kWarpStrips * plan::kWarps == gemm_lanes::kStrips && kRowTiles * 8 == plan::kTileM);
+
+/// Accumulators of 8 rows of a strip, [tile][element of the product's], and all of a warp.
+using RowSums = float[2][4];
+using Sums = RowSums[kWarpStrips][kRowTiles];
+
+constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
+constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
+constexpr int kPartsAtOnce = 8;           // in flight together
+
+/// The column of the weights at a place of the block's 256, or -1 where there is none.
+__device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
+  const int block = column_tile * gemm_lanes::kBlockColumns;
+  if constexpr (plan::Epilogue::kGated) {
+    const int half = args.n / 2;
+    const int column = block / 2 + place % (gemm_lanes::kBlockColumns / 2);
+    return column < half ? column + place / (gemm_lanes::kBlockColumns / 2) * half : -1;
+  } else {
+    return block + place < args.n ? block + place : -1;
+  }
+}
+
+/// The first of the lane's columns in a strip of the block.
+__device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int column_tile, int strip) {
+  return weight_column(args, column_tile, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
+}
+
+/// A barrier of the warps that compute: a family may have others.
+__device__ __forceinline__ void sync_warps() {
+  asm volatile("bar.sync 1, %0;" ::"n"(plan::kWarps * kWarpSize) : "memory");
+}
+
+/// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of
+/// what they are for.
+__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const Piece& piece, int strip, int row_block,
+                                           RowSums& sums, RowSums& ups) {
+  const int row = piece.row_tile * plan::kTileM + 8 * row_block;
+  const int column = strip_column(args, piece.column_tile, strip);
+  Format::arrange(sums);
+  if constexpr (plan::Epilogue::kGated) Format::arrange(ups);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int own_row = row + 2 * (lane_index() % 4) + i;
+    if (own_row >= args.m || column < 0) continue;
+    const float values[4] = {sums[0][i], sums[0][2 + i], sums[1][i], sums[1][2 + i]};
+    const float up_values[4] = {ups[0][i], ups[0][2 + i], ups[1][i], ups[1][2 + i]};
+    plan::Epilogue::store(args, own_row, column, values, up_values);
+  }
+}
+
+/// Of a piece that is all of k. Gated, the warps of the second 128 columns hand their sums to those of the first, in shared
+/// memory that nothing else uses once all warps are here.
+__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
+                                             Sums& sums) {
+  const int warp = warp_index();
+  const uint32 ups_at = shared + warp % kPairs * kWarpSumsBytes + 16 * lane_index();
+  if constexpr (plan::Epilogue::kGated) {
+    sync_warps();  // nobody still reads what was there
+    if (warp >= kPairs) {
+#pragma unroll
+      for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
+        const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
+        store_shared(ups_at + 16 * kWarpSize * i, make_float4(sum[0], sum[1], sum[2], sum[3]));
+      }
+    }
+    sync_warps();
+    if (warp >= kPairs) return;
+  }
+#pragma unroll
+  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
+    RowSums& own = sums[i / kRowTiles][i % kRowTiles];
+    RowSums ups = {};
+    if constexpr (plan::Epilogue::kGated) {
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) load_shared(ups[tile], ups_at + 16 * kWarpSize * (2 * i + tile));
+    }
+    store_rows(args, piece, kWarpStrips * warp_index() + i / kRowTiles, i % kRowTiles, own, ups);
+  }
+}
+
+/// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair, adds those
+/// of all parts and stores the output.
+__device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, const Piece& piece, const Sums& sums) {
+  constexpr int64 kPartBytes = plan::kWarps * kWarpSumsBytes;
+  constexpr int kCounters = plan::Epilogue::kGated ? kPairs : plan::kWarps;
+  const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
+  char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * lane_index();
+  char* const own = parts + piece.part * kPartBytes + warp_index() * kWarpSumsBytes;
+  const int rows = args.m - piece.row_tile * plan::kTileM - 2 * (lane_index() % 4);
+  const auto has_rows = [&](int row_block) { return 8 * row_block < rows; };
+#pragma unroll
+  for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
+    const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
+    const float4 value = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    if (has_rows(i / 2 % kRowTiles)) *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = value;
+  }
+  const int warp = warp_index() % kCounters;
+  const int arrivals = plan::kWarps / kCounters * piece.parts;
+  if (!last_warp(args.counters + tile * kCounters + warp, arrivals)) return;
+#pragma unroll 1
+  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
+    const int row_block = i % kRowTiles;
+    const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * i;
+    RowSums merged = {};
+    RowSums ups = {};
+    add_parts<kPartsAtOnce>(merged, piece.parts, has_rows(row_block), [&](int part, int item) {
+      return load_partial4(src + part * kPartBytes + 16 * kWarpSize * item);
+    });
+    if constexpr (plan::Epilogue::kGated) {
+      add_parts<kPartsAtOnce>(ups, piece.parts, has_rows(row_block), [&](int part, int item) {
+        return load_partial4(src + part * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
+      });
+    }
+    store_rows(args, piece, kWarpStrips * warp + i / kRowTiles, row_block, merged, ups);
+  }
+}
+
+/// Adds the sums of the parts before a piece to its own, in order as add_parts does; but for the last part they are kept for the
+/// next one, where only the thread itself reads them.
+__device__ __forceinline__ void add_turn(const W4a16GemmArguments& args, const Piece& piece, Sums& sums) {
+  constexpr int64 kBlockBytes = plan::kWarps * kWarpSumsBytes;
+  constexpr int kItems = 2 * kWarpStrips * kRowTiles;
+  constexpr int kAtOnce = kItems < 4 ? kItems : 4;
+  char* const own = reinterpret_cast<char*>(args.partial) + blockIdx.x * kBlockBytes + warp_index() * kWarpSumsBytes +
+                    16 * lane_index();
+  const bool is_last = piece.part + 1 == piece.parts;
+#pragma unroll
+  for (int first = 0; first < kItems; first += kAtOnce) {
+    float4 before[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      before[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (piece.part > 0) before[i] = load_partial4(own + 16 * kWarpSize * (first + i));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      float(&sum)[4] = sums[(first + i) / 2 / kRowTiles][(first + i) / 2 % kRowTiles][(first + i) % 2];
+      const float4 total =
+          make_float4(before[i].x + sum[0], before[i].y + sum[1], before[i].z + sum[2], before[i].w + sum[3]);
+      sum[0] = total.x;
+      sum[1] = total.y;
+      sum[2] = total.z;
+      sum[3] = total.w;
+      if (!is_last) *reinterpret_cast<float4*>(own + 16 * kWarpSize * (first + i)) = total;
+    }
+  }
+}
+
+/// What becomes of a piece's sums. `shared`: for store_output.
+template <class BlockWork>
+__device__ __forceinline__ void end_piece(const W4a16GemmArguments& args, const BlockWork& work, const Piece& piece,
+                                          uint32 shared, Sums& sums) {
+  bool is_whole = piece.parts == 1;
+  if (work.takes_turns()) {
+    add_turn(args, piece, sums);
+    is_whole = piece.part + 1 == piece.parts;
+    if (!is_whole) return;
+  }
+  if (is_whole) {
+    store_output(args, piece, shared, sums);
+  } else {
+    merge_parts(args, piece, sums);
+  }
+}
+
+}  // namespace cubit

@@ -1,0 +1,90 @@
+// wgmma: where its matrices lie, with integers, whose sums are exact in any order; and how it adds, with numbers whose sums
+// are not. The model of the second is the assumption that the CPU device makes, written once more in double precision: no
+// manual says it, and a recording that differs tells how a GPU adds.
+#include <bit>
+#include <cmath>
+
+#include "codegen/fragments.hpp"
+#include "tests/conformance/elementwise.hpp"
+#include "tests/support/wgmma_product.hpp"
+
+namespace cubit::conformance {
+namespace {
+
+using tests::WgmmaNumbers;
+using tests::WgmmaProduct;
+
+constexpr int kFractionBits = 25;
+
+float cut(double value) {
+  const auto nearest = static_cast<float>(value);
+  return std::abs(static_cast<double>(nearest)) > std::abs(value) ? std::nextafter(nearest, 0.f) : nearest;
+}
+
+/// The products of one step and the addend, each cut behind 25 bits from the largest exponent; a product's exponent is the
+/// sum of its factors'.
+float step_sum(const double* a, const double* b, double sign, float addend) {
+  int largest = addend == 0 ? -1000 : std::ilogb(addend);
+  for (int k = 0; k < WgmmaProduct::kStep; ++k) {
+    if (a[k] != 0 && b[k] != 0) largest = std::max(largest, std::ilogb(a[k]) + std::ilogb(b[k]));
+  }
+  const auto aligned = [&](double term) { return std::trunc(std::ldexp(term, kFractionBits - largest)); };
+  double sum = aligned(static_cast<double>(addend));
+  for (int k = 0; k < WgmmaProduct::kStep; ++k) sum += aligned(sign * a[k] * b[k]);
+  return sum == 0 ? 0.f : cut(std::ldexp(sum, largest - kFractionBits));
+}
+
+std::vector<std::byte> modelled(const WgmmaProduct& product) {
+  const WgmmaNumbers numbers(product);
+  std::vector<std::byte> bytes;
+  for (unsigned thread = 0; thread < product.threads; ++thread) {
+    for (int i = 0; i < product.n / 2; ++i) {
+      const codegen::Element at = codegen::warpgroup_accumulator(static_cast<int>(thread), i);
+      float sum = numbers.c[static_cast<std::size_t>(at.row * product.n + at.column)];
+      for (int k = 0; k < WgmmaProduct::kK; k += WgmmaProduct::kStep) {
+        sum = step_sum(numbers.a.data() + at.row * WgmmaProduct::kK + k,
+                       numbers.b.data() + at.column * WgmmaProduct::kK + k, product.scale_a * product.scale_b, sum);
+      }
+      const auto word = std::bit_cast<std::uint32_t>(sum);
+      const auto* const first = reinterpret_cast<const std::byte*>(&word);
+      bytes.insert(bytes.end(), first, first + sizeof word);
+    }
+  }
+  return bytes;
+}
+
+void add(Cases& cases, const WgmmaProduct& product) {
+  const std::vector<std::uint32_t> words = WgmmaNumbers(product).input(product);
+  const auto* const first = reinterpret_cast<const std::byte*>(words.data());
+  Case made;
+  made.name = "wgmma.mma_async " + product.text();
+  made.kernel = kernel_text(product.declarations(), product.body());
+  made.threads = product.threads;
+  made.input.assign(first, first + 4 * words.size());
+  made.output_bytes = 4 * product.results();
+  made.model = [product] { return modelled(product); };
+  cases.push_back(std::move(made));
+}
+
+}  // namespace
+
+void add_wgmma(Cases& cases) {
+  for (const char* type : {"f16", "bf16"}) {
+    for (const int swizzle : {0, 32, 64, 128}) {
+      for (const bool transposed : {false, true}) {
+        add(cases, {.n = 128, .type = type, .swizzle = swizzle, .b_is_n_major = transposed, .exponents = 0});
+        add(cases, {.type = type,
+                    .swizzle = swizzle,
+                    .a_in_registers = false,
+                    .a_is_m_major = transposed,
+                    .scale_a = -1,
+                    .exponents = 0});
+      }
+    }
+    for (const int exponents : {1, 3, 6}) add(cases, {.n = 64, .type = type, .adds = true, .exponents = exponents});
+    add(cases, {.n = 16, .type = type, .scale_b = -1, .exponents = 4});
+  }
+  for (const int n : {24, 200, 256}) add(cases, {.n = n, .exponents = 0});
+}
+
+}  // namespace cubit::conformance

@@ -1,0 +1,34 @@
+// w4_quantize on a GPU: the reference's bits for every descriptor and hard data, and layers of many blocks. Skipped where there
+// is none.
+#include <cubit/w4_quantize.hpp>
+
+#include "tests/gpu/gpu_case.hpp"
+
+namespace cubit::tests {
+namespace {
+
+class QuantiseGpu : public GpuTest {};
+
+TEST_F(QuantiseGpu, EveryDescriptor) {
+  for (const W4Format format : {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric}) {
+    for (const int group_size : {32, 64, 128, 0}) {
+      for (const W4Scheme scheme : {W4Scheme::asymmetric, W4Scheme::symmetric}) {
+        for (const Element input : {Element::fp16, Element::bf16}) {
+          if (format == W4Format::symmetric && scheme == W4Scheme::symmetric) continue;
+          const std::string text = W4Quantize{format, group_size, scheme, input}.text();
+          for (int pattern = 0; pattern < 6; ++pattern)
+            expect_good(text, {{"n", 136}, {"k", 640}, {"pattern", pattern}});
+        }
+      }
+    }
+  }
+}
+
+TEST_F(QuantiseGpu, LargeLayers) {
+  expect_good("w4_quantize", {{"n", 4096}, {"k", 11008}});
+  expect_good("w4_quantize:format=awq,input=bf16", {{"n", 11008}, {"k", 4096}});
+  expect_good("w4_quantize:group_size=all", {{"n", 4096}, {"k", 4096}});
+}
+
+}  // namespace
+}  // namespace cubit::tests

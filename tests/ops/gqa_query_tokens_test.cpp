@@ -1,0 +1,284 @@
+// gqa_decode with several query tokens per sequence, as values: what each token sees, what plans, launches and problems make of
+// it, and what they refuse. What the kernels compute is tests/cover's business.
+#include <cubit/gqa_decode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "templates/gqa_decode_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+gqa_decode::Plan plan_of(const char* text, const char* architecture) {
+  return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture));
+}
+
+std::string failure_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    return failure.what();
+  }
+  return "accepted";
+}
+
+/// What query token `token` sees, a character per position.
+std::string seen(const char* text, int length, int token, std::uint32_t mask = 0) {
+  const GqaDecode descriptor = gqa_decode::parse(text);
+  std::string positions;
+  for (int position = 0; position < length; ++position)
+    positions += gqa_decode::sees(descriptor, length, token, mask, position) ? '#' : '.';
+  return positions;
+}
+
+TEST(GqaQueryTokens, CausalOnesSeeThemselvesAndAllBefore) {
+  EXPECT_EQ(seen("gqa_decode", 3, 0), "###");
+  const char* const four = "gqa_decode:query_tokens=4";
+  EXPECT_EQ(seen(four, 6, 0), "###...");
+  EXPECT_EQ(seen(four, 6, 2), "#####.");
+  EXPECT_EQ(seen(four, 6, 3), "######");
+  EXPECT_EQ(seen(four, 2, 1), "..") << "it stands before the sequence";
+  EXPECT_EQ(seen(four, 2, 2), "#.");
+  EXPECT_EQ(gqa_decode::query_position(gqa_decode::parse(four), 2, 1), -1);
+}
+
+TEST(GqaQueryTokens, ATreeNamesWhatTheySeeOfOneAnother) {
+  const char* const three = "gqa_decode:query_tokens=3,mask=tree";
+  EXPECT_EQ(seen(three, 5, 0, 0b001), "###..");
+  EXPECT_EQ(seen(three, 5, 2, 0b101), "###.#");
+  EXPECT_EQ(seen(three, 5, 1, 0b100), "##..#") << "not even itself, where the mask does not say so";
+  EXPECT_EQ(seen(three, 5, 1, 0xfffffff8), "##...") << "bits that are no query token's";
+  EXPECT_EQ(seen(three, 2, 0, 0b111), "..") << "it stands before the sequence";
+  EXPECT_EQ(seen(three, 2, 2, 0b111), "##");
+}
+
+TEST(GqaQueryTokens, TheReferenceLeavesOutWhatIsNotSeen) {
+  const GqaDecode descriptor = gqa_decode::parse("gqa_decode:head_dim=64,kv=fp16");
+  std::vector<std::uint16_t> rows(3 * 64, 0);
+  std::fill_n(rows.begin() + 64, 64, 0x4000);   // 2
+  std::fill_n(rows.begin() + 128, 64, 0x4400);  // 4
+  const gqa_decode::HeadRows cache = {
+      [&](int token) { return reinterpret_cast<const char*>(rows.data()) + 128 * token; }};
+  const std::vector<double> query(64, 0.0);
+  const auto of = [&](const std::function<bool(int)>& is_seen) {
+    return gqa_decode::reference_head(descriptor, query.data(), cache, cache, 3, 1.0, is_seen);
+  };
+  EXPECT_DOUBLE_EQ(of(nullptr).output[7], 2);
+  const auto two = of([](int position) { return position != 1; });
+  EXPECT_DOUBLE_EQ(two.output[7], 2);
+  EXPECT_DOUBLE_EQ(two.lse, std::log(2.0));
+  EXPECT_DOUBLE_EQ(of([](int position) { return position == 2; }).output[7], 4);
+  const auto none = of([](int) { return false; });
+  EXPECT_EQ(none.output[7], 0);
+  EXPECT_EQ(none.lse, -std::numeric_limits<double>::infinity());
+}
+
+TEST(GqaQueryTokens, HeadsOfAllOfThemShareBlocks) {
+  const auto plan = plan_of("gqa_decode:heads_per_kv=3,query_tokens=5", "sm_80");
+  EXPECT_EQ(plan.heads(), 15);
+  EXPECT_EQ(plan.heads_per_block, 15);
+  EXPECT_EQ(plan.head_groups, 1);
+  for (const char* text : {"gqa_decode:heads_per_kv=64,query_tokens=16", "gqa_decode:heads_per_kv=7,query_tokens=9",
+                           "gqa_decode:head_dim=256,heads_per_kv=64,query_tokens=16,mask=tree"}) {
+    const auto many = plan_of(text, "sm_80");
+    const int before_last = (many.head_groups - 1) * many.heads_per_block;
+    EXPECT_TRUE(before_last < many.heads() && many.heads() <= before_last + many.heads_per_block) << text;
+  }
+}
+
+TEST(GqaQueryTokens, FamilySm90RefusesThemByName) {
+  const auto plan = plan_of("gqa_decode:query_tokens=2", "sm_90a");
+  EXPECT_EQ(plan.report.family, "sm80_gqa_decode");
+  bool is_said = false;
+  for (const Rejection& rejection : plan.report.rejections) {
+    if (rejection.family == "sm90_gqa_decode") is_said = rejection.why == "it takes one query token per sequence";
+  }
+  EXPECT_TRUE(is_said);
+  const auto decision = std::find_if(plan.report.decisions.begin(), plan.report.decisions.end(),
+                                     [](const Decision& one) { return one.name == "query_tokens"; });
+  ASSERT_NE(decision, plan.report.decisions.end());
+  EXPECT_EQ(decision->value, "2, causal");
+}
+
+/// One sequence of 4 query tokens with one head, at made-up addresses.
+cubit_gqa_decode_arguments made_up_arguments() {
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = address(0x1000);
+  arguments.key = address(0x2000);
+  arguments.value = address(0x3000);
+  arguments.output = address(0x4000);
+  arguments.query_strides[0] = arguments.output_strides[0] = 512;
+  arguments.query_strides[1] = arguments.output_strides[1] = 128;
+  arguments.query_token_stride = 128;
+  arguments.output_token_stride = 256;
+  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
+    strides[0] = 128 * 64;
+    strides[1] = strides[2] = 128;
+  }
+  arguments.batch = arguments.kv_heads = 1;
+  arguments.max_length = 64;
+  arguments.softmax_scale = 0.1f;
+  return arguments;
+}
+
+GqaDecodeArguments parameters_of(const char* text, const cubit_gqa_decode_arguments& arguments) {
+  runtime::DeviceFacts device;
+  device.architecture = &codegen::find_architecture("sm_80");
+  device.multiprocessors = 1;
+  const Launch launch = gqa_decode::encode(plan_of(text, "sm_80"), &arguments, address(0x10000), 1 << 20, device);
+  GqaDecodeArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  return parameters;
+}
+
+TEST(GqaQueryTokens, LaunchesTakeStridesAndTheMask) {
+  auto arguments = made_up_arguments();
+  arguments.mask = static_cast<const std::int32_t*>(address(0x5004));
+  arguments.mask_stride = 7;
+  const auto parameters = parameters_of("gqa_decode:query_tokens=4,mask=tree", arguments);
+  EXPECT_EQ(parameters.query_token_stride, 256);
+  EXPECT_EQ(parameters.output_token_stride, 512);
+  EXPECT_EQ(parameters.mask, address(0x5004));
+  EXPECT_EQ(parameters.mask_stride, 7);
+}
+
+TEST(GqaQueryTokens, LaunchesRefuseWhatDoesNotFit) {
+  const char* const tree = "gqa_decode:query_tokens=4,mask=tree";
+  const char* const causal = "gqa_decode:query_tokens=4";
+  auto arguments = made_up_arguments();
+  const auto refused = [&](const char* text) { return failure_of([&] { parameters_of(text, arguments); }); };
+  EXPECT_EQ(refused(tree), "mask = NULL: the tensor is needed");
+  arguments.mask = static_cast<const std::int32_t*>(address(0x5002));
+  EXPECT_EQ(refused(tree), "mask at 0x5002: the address is not a multiple of 4 bytes; align it, and pad its rows");
+  for (const char* text : {causal, "gqa_decode"}) {
+    EXPECT_EQ(refused(text),
+              "mask at 0x5002: a causal mask is not a tensor; give NULL, or ask for mask=tree in the descriptor");
+  }
+  arguments = made_up_arguments();
+  arguments.output_token_stride = 130;
+  EXPECT_EQ(
+      refused(causal),
+      "output token stride 0 of 260 bytes: it is not a multiple of 16 bytes; align it and pad its rows, or ask for "
+      "a smaller alignment in the descriptor");
+  EXPECT_EQ(refused("gqa_decode"), "accepted") << "with one query token it is not read";
+  arguments = made_up_arguments();
+  arguments.query_token_stride = 1;
+  EXPECT_EQ(
+      refused(causal),
+      "query token stride 0 of 2 bytes: it is not a multiple of 16 bytes; align it and pad its rows, or ask for a "
+      "smaller alignment in the descriptor");
+}
+
+/// Two sequences with 3 query tokens and 2 heads of 64 channels.
+struct Case {
+  std::vector<std::uint16_t> data = std::vector<std::uint16_t>(std::size_t{2} * 9 * 2 * 64, 0);
+  std::vector<std::int32_t> mask = {1, 3, 5, 1, 3, 5};
+  std::string text = "gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=3,mask=tree";
+  std::vector<Tensor> tensors = {{"query", "BF16", {2, 3, 2, 64}, {}, data.data()},
+                                 {"key", "BF16", {2, 9, 1, 64}, {}, data.data()},
+                                 {"value", "BF16", {2, 9, 1, 64}, {}, data.data()},
+                                 {"mask", "I32", {2, 3}, {}, mask.data()}};
+  Numbers numbers = {{"lse", 1}};
+  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+};
+
+TEST(GqaQueryTokens, ProblemsHaveADimensionOfThem) {
+  const Case one;
+  const auto problem = one.problem();
+  ASSERT_EQ(problem->outputs().size(), 2u);
+  EXPECT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 3, 2, 64}));
+  EXPECT_EQ(problem->outputs()[1].shape, (std::vector<std::int64_t>{2, 3, 2}));
+  EXPECT_EQ(problem->operations(), 4.0 * 2 * 9 * 3 * 2 * 64);
+  EXPECT_EQ(problem->bytes_read(), 2u * 2 * 9 * 128 + 2 * 3 * 2 * 128 + 2 * 3 * 4);
+  std::vector<void*> addresses;
+  for (std::uintptr_t i = 1; i <= 6; ++i) addresses.push_back(address(0x1000 * i));
+  cubit_gqa_decode_arguments arguments;
+  const auto bytes = problem->arguments(addresses);
+  ASSERT_EQ(bytes.size(), sizeof arguments);
+  std::memcpy(&arguments, bytes.data(), sizeof arguments);
+  EXPECT_EQ(arguments.query_strides[0], 3 * 2 * 64);
+  EXPECT_EQ(arguments.query_token_stride, 2 * 64);
+  EXPECT_EQ(arguments.output_token_stride, 2 * 64);
+  EXPECT_EQ(arguments.mask, address(0x4000));
+  EXPECT_EQ(arguments.mask_stride, 3);
+}
+
+TEST(GqaQueryTokens, TheComparisonNamesTheToken) {
+  const Case one;
+  const auto problem = one.problem();
+  std::vector<std::uint16_t> output(std::size_t{2} * 3 * 2 * 64, 0);
+  std::vector<float> lse(std::size_t{2} * 3 * 2);
+  // Scores are 0: the sums are how many positions are seen, 6 and those of the mask.
+  for (std::size_t item = 0; item < lse.size(); ++item)
+    lse[item] = std::log(static_cast<float>(item / 2 % 3 == 0 ? 7 : 8));
+  const void* got[] = {output.data(), lse.data()};
+  EXPECT_LE(problem->compare(got).error, 1e-6);
+  output[((1 * 3 + 2) * 2 + 1) * 64 + 5] = 0x3f80;
+  const auto bad = problem->compare(got);
+  EXPECT_GT(bad.error, bad.tolerance);
+  EXPECT_EQ(bad.worst, "sequence 1, query token 2, head 1");
+}
+
+TEST(GqaQueryTokens, ProblemsRefuseTensorsThatDoNotFit) {
+  const auto refused = [](void (*change)(Case&)) {
+    Case one;
+    change(one);
+    return failure_of([&] { one.problem(); });
+  };
+  EXPECT_EQ(refused([](Case& c) {
+              c.tensors[0].shape = {2, 2, 64};
+            }),
+            "tensor query [2, 2, 64]: it must have the dimensions [batch, query_tokens, query heads, head_dim]");
+  EXPECT_EQ(refused([](Case& c) { c.tensors[0].shape[1] = 4; }),
+            "tensor query [2, 4, 2, 64]: the descriptor has query_tokens=3; ask for query_tokens=4");
+  EXPECT_EQ(refused([](Case& c) {
+              c.tensors[3].shape = {2, 4};
+            }),
+            "tensor mask [2, 4]: it must have the dimensions [batch, query_tokens]; accepted beside the other tensors: "
+            "[2, 3]");
+  EXPECT_EQ(refused([](Case& c) { c.tensors[3].shape = {6}; }),
+            "tensor mask [6]: it must have the dimensions [batch, query_tokens]; accepted beside the other tensors: "
+            "[2, 3]");
+  EXPECT_NE(refused([](Case& c) { c.tensors[3].type = "BOOL"; }).find("tensor mask of type BOOL"), std::string::npos);
+  EXPECT_EQ(
+      refused([](Case& c) { c.tensors.pop_back(); }),
+      "tensors without mask: the descriptor has mask=tree; give mask [batch, query_tokens] = [2, 3] I32, or leave "
+      "mask=tree out");
+  EXPECT_EQ(
+      refused([](Case& c) { c.text = "gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=3"; }),
+      "tensor mask: the descriptor has not mask=tree; leave it out, or ask for query_tokens=2 to 16 and mask=tree");
+}
+
+TEST(GqaQueryTokens, RandomTreesAreOfAncestors) {
+  const std::string text = "gqa_decode:query_tokens=16,mask=tree";
+  const auto problem = find_operator(text).random(text, {{"batch", 5}, {"context", 20}}, 1);
+  ASSERT_EQ(problem->inputs().back().name, "mask");
+  const auto* words = static_cast<const std::uint32_t*>(problem->inputs().back().data);
+  bool has_branches = false;
+  for (int sequence = 0; sequence < 5; ++sequence, words += 16) {
+    for (int token = 0; token < 16; ++token) {
+      const std::uint32_t seen = words[token] & 0xffff;
+      EXPECT_EQ(seen >> token, 1u) << "itself, and nothing behind";
+      has_branches = has_branches || seen != (2u << token) - 1;
+      for (int other = 0; other < token; ++other) {
+        if ((seen >> other & 1) != 0) {
+          EXPECT_EQ(words[other] & 0xffff & ~seen, 0u) << "what it sees sees no more";
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(has_branches);
+}
+
+}  // namespace
+}  // namespace cubit::ops

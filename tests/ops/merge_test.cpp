@@ -1,0 +1,294 @@
+// merge as a value: texts, plans, what launches and problems refuse, and results that can be worked out by hand. What the
+// kernels compute is tests/cover's business.
+#include <cubit/merge.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "base/error.hpp"
+#include "ops/merge/merge.hpp"
+#include "runtime/nvrtc.hpp"
+#include "runtime/settings.hpp"
+#include "templates/merge_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<Merge> all_merges() {
+  std::vector<Merge> all;
+  for (int head_dim = 8; head_dim <= 512; head_dim += 8)
+    for (const MergeElement input : {MergeElement::bf16, MergeElement::fp16, MergeElement::fp32})
+      for (const MergeElement output : {MergeElement::bf16, MergeElement::fp16, MergeElement::fp32})
+        all.push_back({head_dim, input, output});
+  return all;
+}
+
+TEST(MergeDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
+  std::set<std::string> texts;
+  for (const Merge& descriptor : all_merges()) {
+    EXPECT_TRUE(texts.insert(descriptor.text()).second) << descriptor.text() << " stands for two values";
+    EXPECT_EQ(merge::parse(descriptor.text()), descriptor) << descriptor.text();
+    EXPECT_EQ(find_operator(descriptor.text()).canonical(descriptor.text()), descriptor.text());
+  }
+  EXPECT_EQ(Merge{}.text(), "merge");
+}
+
+template <class Call>
+void expect_refused(Call call, const std::string& sentence) {
+  try {
+    call();
+    ADD_FAILURE() << "accepted: " << sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_EQ(failure.what(), sentence);
+  }
+}
+
+TEST(MergeDescriptor, RefusesByName) {
+  expect_refused([] { merge::parse("merge:head_dim=12"); },
+                 "descriptor \"merge:head_dim=12\": 12 is not a value of head_dim; accepted: 8 to 512 in steps of 8");
+  expect_refused([] { merge::parse("merge:head_dim=520"); },
+                 "descriptor \"merge:head_dim=520\": 520 is not a value of head_dim; accepted: 8 to 512 in steps of 8");
+  expect_refused([] { merge::parse("merge:input=fp64"); },
+                 "descriptor \"merge:input=fp64\": fp64 is not a value of input; accepted: bf16, fp16, fp32");
+  expect_refused([] { merge::parse("merge:parts=2"); },
+                 "descriptor \"merge:parts=2\": merge has no field parts; accepted fields: head_dim, input, output");
+}
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+/// 3 parts of 5 rows and 7 heads, dense.
+cubit_merge_arguments dense_arguments(std::int64_t head_dim) {
+  cubit_merge_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.partial_outputs = address(0x1000);
+  arguments.partial_lse = static_cast<const float*>(address(0x2000));
+  arguments.output = address(0x3000);
+  arguments.lse = static_cast<float*>(address(0x4000));
+  const std::int64_t strides[] = {35, 7, 1};
+  for (int i = 0; i < 3; ++i) {
+    arguments.partial_output_strides[i] = strides[i] * head_dim;
+    arguments.partial_lse_strides[i] = strides[i];
+  }
+  for (int i = 0; i < 2; ++i) {
+    arguments.output_strides[i] = strides[i + 1] * head_dim;
+    arguments.lse_strides[i] = strides[i + 1];
+  }
+  arguments.parts = 3;
+  arguments.rows = 5;
+  arguments.heads = 7;
+  return arguments;
+}
+
+MergeArguments parameters_of(const Launch& launch) {
+  MergeArguments parameters{};
+  EXPECT_EQ(launch.parameter_bytes, sizeof parameters);
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  return parameters;
+}
+
+TEST(MergeLaunch, HasAThreadForEvery16BytesOfTheWiderType) {
+  const auto arguments = dense_arguments(80);
+  const Launch narrow = merge::encode(merge::parse("merge:head_dim=80,input=fp16"), &arguments);
+  EXPECT_EQ(parameters_of(narrow).items, 35u * 10);
+  EXPECT_EQ(narrow.shape.grid[0], 3u);
+  EXPECT_EQ(parameters_of(narrow).partial_output_strides[0], 2 * 35 * 80) << "in bytes";
+  EXPECT_EQ(parameters_of(narrow).partial_lse_strides[1], 4 * 7);
+  const Launch wide = merge::encode(merge::parse("merge:head_dim=80,output=fp32"), &arguments);
+  EXPECT_EQ(parameters_of(wide).items, 35u * 20);
+  EXPECT_EQ(parameters_of(wide).output_strides[0], 4 * 7 * 80);
+  EXPECT_EQ(parameters_of(wide).lse_strides[1], 4);
+  EXPECT_EQ(parameters_of(wide).heads.divisor, 7u);
+  EXPECT_EQ(parameters_of(wide).parts, 3);
+}
+
+TEST(MergeLaunch, OfNoRowsIsEmptyWhateverThePointers) {
+  cubit_merge_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.parts = 2;
+  arguments.heads = 1;
+  EXPECT_TRUE(merge::encode({}, &arguments).empty);
+}
+
+TEST(MergeLaunch, RefusesByName) {
+  const auto refused = [](void (*change)(cubit_merge_arguments&), const char* text, const std::string& sentence) {
+    const Merge descriptor = merge::parse(text);
+    auto arguments = dense_arguments(descriptor.head_dim);
+    EXPECT_FALSE(merge::encode(descriptor, &arguments).empty);
+    change(arguments);
+    expect_refused([&] { merge::encode(descriptor, &arguments); }, sentence);
+  };
+  using Given = cubit_merge_arguments;
+  refused([](Given& a) { a.parts = 0; }, "merge", "parts = 0: it must be from 1 to 2147483647");
+  refused([](Given& a) { a.rows = -1; }, "merge", "rows = -1: it must be from 0 to 2147483647");
+  refused([](Given& a) { a.heads = 0; }, "merge", "heads = 0: it must be from 1 to 2147483647");
+  refused(
+      [](Given& a) {
+        a.rows = 1 << 23;
+        a.heads = 8;
+      },
+      "merge", "rows * heads = 67108864: times head_dim it must be below 2^33");
+  refused([](Given& a) { a.partial_outputs = nullptr; }, "merge", "partial_outputs = NULL: the tensor is needed");
+  refused([](Given& a) { a.partial_lse = nullptr; }, "merge", "partial_lse = NULL: the tensor is needed");
+  refused([](Given& a) { a.output = nullptr; }, "merge", "output = NULL: the tensor is needed");
+  refused([](Given& a) { a.partial_outputs = address(0x1008); }, "merge",
+          "partial_outputs at 0x1008: the address is not a multiple of 16 bytes; align it, and pad its rows");
+  refused([](Given& a) { a.partial_output_strides[1] = 130; }, "merge",
+          "partial_outputs stride 1 of 260 bytes: it is not a multiple of 16 bytes; align it, and pad its rows");
+  refused([](Given& a) { a.output_strides[0] = 2; }, "merge:output=fp32",
+          "output stride 0 of 8 bytes: it is not a multiple of 16 bytes; align it, and pad its rows");
+  refused([](Given& a) { a.lse = reinterpret_cast<float*>(address(0x4002)); }, "merge",
+          "lse at 0x4002: the address is not a multiple of 4 bytes; align it, and pad its rows");
+  // 16-bit rows beside those of floats: a thread has 8 bytes of them.
+  auto arguments = dense_arguments(128);
+  arguments.output = address(0x3008);
+  EXPECT_FALSE(merge::encode(merge::parse("merge:input=fp32"), &arguments).empty);
+}
+
+/// 3 parts of 2 rows and 2 heads of 8 channels: the parts' values are 1, 2 and 4.
+struct Case {
+  std::vector<float> outputs = std::vector<float>(3 * 2 * 2 * 8);
+  std::vector<float> lse = std::vector<float>(3 * 2 * 2, 0.f);
+  std::string text = "merge:head_dim=8,input=fp32,output=fp32";
+  Numbers numbers = {{"lse", 1}};
+
+  Case() {
+    for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = static_cast<float>(1 << (i / 32));
+  }
+  std::vector<Tensor> tensors() {
+    return {{"partial_outputs", "F32", {3, 2, 2, 8}, {}, outputs.data()},
+            {"partial_lse", "F32", {3, 2, 2}, {}, lse.data()}};
+  }
+  std::unique_ptr<Problem> problem() { return find_operator(text).problem(text, tensors(), numbers); }
+};
+
+TEST(MergeProblem, WeighsPartsByTheirExponentials) {
+  Case one;
+  const float ln2 = std::log(2.f);
+  // Row 0, head 0: weights 1, 1, 2. Head 1: the second part alone. Row 1, head 0: nothing. Head 1: thirds.
+  const float lse[3][4] = {{0, -kInfinity, -kInfinity, 5}, {0, 3, -kInfinity, 5}, {ln2, -kInfinity, -kInfinity, 5}};
+  for (int part = 0; part < 3; ++part) std::copy_n(lse[part], 4, one.lse.begin() + 4 * part);
+  // Empty parts hold anything.
+  for (int i = 0; i < 8; ++i) one.outputs[8 + i] = std::numeric_limits<float>::quiet_NaN();
+  const auto problem = one.problem();
+  ASSERT_EQ(problem->outputs().size(), 2u);
+  EXPECT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 2, 8}));
+  EXPECT_EQ(problem->outputs()[1].shape, (std::vector<std::int64_t>{2, 2}));
+  std::vector<float> output(32);
+  const float values[] = {(1 + 2 + 2 * 4) / 4.f, 2, 0, 7 / 3.f};
+  for (int i = 0; i < 32; ++i) output[i] = values[i / 8];
+  std::vector<float> merged = {2 * ln2, 3, -kInfinity, 5 + std::log(3.f)};
+  const void* got[] = {output.data(), merged.data()};
+  EXPECT_LE(problem->compare(got).error, problem->compare(got).tolerance) << problem->compare(got).worst;
+  EXPECT_EQ(problem->bytes_read(), 4u * (96 + 12));
+  EXPECT_EQ(problem->bytes_written(), 4u * (32 + 4));
+
+  output[9] = 2.001f;
+  EXPECT_GT(problem->compare(got).error, problem->compare(got).tolerance);
+  EXPECT_EQ(problem->compare(got).worst, "row 0, head 1");
+  output[9] = 2;
+  merged[2] = 0;
+  EXPECT_EQ(problem->compare(got).worst, "row 1, head 0");
+  EXPECT_GT(problem->compare(got).error, problem->compare(got).tolerance);
+  merged[2] = -kInfinity;
+  output[31] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(problem->compare(got).error, kInfinity);
+}
+
+TEST(MergeProblem, RowsMayHaveAnyDimensions) {
+  Case one;
+  one.numbers.clear();
+  auto tensors = one.tensors();
+  tensors[0].shape = {3, 1, 2, 1, 2, 8};
+  tensors[1].shape = {3, 1, 2, 1, 2};
+  const auto problem = find_operator(one.text).problem(one.text, tensors, one.numbers);
+  ASSERT_EQ(problem->outputs().size(), 1u);
+  EXPECT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{1, 2, 1, 2, 8}));
+  tensors[0].shape = {3, 4, 8};
+  tensors[1].shape = {3, 4};
+  EXPECT_EQ(find_operator(one.text).problem(one.text, tensors, {})->outputs()[0].shape,
+            (std::vector<std::int64_t>{4, 8}));
+}
+
+TEST(MergeProblem, RefusesByName) {
+  const auto refused = [](void (*change)(std::vector<Tensor>&, Numbers&), const std::string& sentence) {
+    Case one;
+    auto tensors = one.tensors();
+    change(tensors, one.numbers);
+    expect_refused([&] { find_operator(one.text).problem(one.text, tensors, one.numbers); }, sentence);
+  };
+  using Given = std::vector<Tensor>;
+  refused([](Given& t, Numbers&) { t.pop_back(); },
+          "tensors without partial_lse: merge needs partial_outputs and partial_lse; give both");
+  refused([](Given& t, Numbers&) { t[0].name = "output"; },
+          "tensor output: merge has no such input; accepted: partial_outputs, partial_lse");
+  refused([](Given& t, Numbers&) { t[0].type = "F16"; }, "tensor partial_outputs of type F16: it must be F32");
+  refused(
+      [](Given& t, Numbers&) {
+        t[0].shape = {12, 8};
+      },
+      "tensor partial_outputs [12, 8]: it must have the dimensions [parts, ..., heads, head_dim]");
+  refused(
+      [](Given& t, Numbers&) {
+        t[0].shape = {3, 1, 2, 16};
+      },
+      "tensor partial_outputs [3, 1, 2, 16]: it must have the dimensions [parts, ..., heads, head_dim]; accepted "
+      "beside the other tensors: [3, 1, 2, 8]");
+  refused(
+      [](Given& t, Numbers&) {
+        t[1].shape = {2, 2, 3};
+      },
+      "tensor partial_lse [2, 2, 3]: it must have the dimensions [parts, ..., heads]; accepted beside the other "
+      "tensors: [3, 2, 2]");
+  refused([](Given& t, Numbers&) { t[0].shape[0] = t[1].shape[0] = 0; }, "parts = 0: it must be from 1 to 2147483647");
+  refused(
+      [](Given&, Numbers& numbers) {
+        numbers = {{"splits", 2}};
+      },
+      "number splits: merge has no such launch argument; accepted: lse");
+  refused(
+      [](Given&, Numbers& numbers) {
+        numbers = {{"lse", 2}};
+      },
+      "lse = 2: it is not a number that is accepted; accepted: whole numbers from 0 to 1");
+  expect_refused(
+      [] {
+        find_operator("merge").random("merge", {{"tokens", 2}}, 1);
+      },
+      "size tokens: merge has no such size; accepted: parts, rows, heads, lse, pattern");
+  expect_refused(
+      [] {
+        find_operator("merge").random("merge", {{"rows", 1 << 24}, {"heads", 64}}, 1);
+      },
+      "partial outputs of 549755813888 values: made-up data is limited to 64 GiB; ask for fewer parts, rows "
+      "or heads");
+}
+
+// Every thirteenth descriptor, each for one architecture in turn; tests/cover compiles and runs others.
+TEST(MergePlan, CompilesForEveryArchitectureWithoutSpills) {
+  std::shared_ptr<const runtime::Compiler> compiler;
+  try {
+    const auto settings = runtime::Settings::from_environment();
+    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
+  } catch (const Failure& failure) {
+    GTEST_SKIP() << "no compiler: " << failure.what();
+  }
+  constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+  const std::vector<Merge> all = all_merges();
+  for (std::size_t i = 0; i < all.size(); i += 13) {
+    const char* architecture = kArchitectures[i / 13 % std::size(kArchitectures)];
+    SCOPED_TRACE(all[i].text() + " for " + architecture);
+    const auto specialisation = merge_operator().specialise(all[i].text(), codegen::find_architecture(architecture));
+    const auto resources = compiler->compile(specialisation->source()).resources;
+    EXPECT_EQ(resources.spill_load_bytes + resources.spill_store_bytes, 0);
+    EXPECT_LE(resources.registers, 64) << "16 blocks of 128 threads would not fit an SM by half";
+  }
+}
+
+}  // namespace
+}  // namespace cubit::ops

@@ -1,0 +1,125 @@
+// <cubit/w4_checkpoint.hpp>: every conversion keeps what weight_at of w4a16_gemm reads, and there and back gives the same bits,
+// on any number of threads; what a format cannot store is refused by name.
+#include <gtest/gtest.h>
+
+#include <cubit/w4_checkpoint.hpp>
+
+#include "ops/element/element.hpp"
+#include "ops/random.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit {
+namespace {
+
+constexpr W4Format kFormats[] = {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric};
+constexpr W4LayerSizes kSizes = {40, 96, 3};
+
+struct Layer {
+  W4Format format;
+  std::vector<std::uint32_t> qweight = std::vector<std::uint32_t>(kSizes.qweight_words());
+  std::vector<std::uint32_t> qzeros;
+
+  explicit Layer(W4Format of)
+      : format(of), qzeros(std::vector<std::uint32_t>(stores_zeros(of) ? kSizes.qzeros_words() : 0)) {}
+
+  double weight(int k, int n) const {
+    static const std::vector<std::uint16_t> ones(kSizes.groups * kSizes.n, ops::from_float(Element::fp16, 1));
+    W4a16Gemm descriptor;
+    descriptor.format = format;
+    descriptor.group_size = 32;
+    const ops::w4a16_gemm::PackedWeights packed{
+        qweight.data(), qzeros.data(), ones.data(), nullptr, static_cast<int>(kSizes.n), static_cast<int>(kSizes.k)};
+    return ops::w4a16_gemm::weight_at(descriptor, packed, k, n);
+  }
+  Layer converted(W4Format to, int threads) const {
+    Layer result(to);
+    convert_qweight(format, to, kSizes, qweight, result.qweight, threads);
+    convert_qzeros(format, to, kSizes, qzeros, result.qzeros, threads);
+    return result;
+  }
+};
+
+/// Zeros that every format but symmetric can store, or eights.
+Layer random_layer(W4Format format, bool eights) {
+  ops::Random random(7);
+  Layer layer(format);
+  for (auto& word : layer.qweight) word = static_cast<std::uint32_t>(random.bits());
+  for (auto& word : layer.qzeros) {
+    for (int i = 0; i < 8; ++i) {
+      const auto zero = static_cast<std::uint32_t>(eights ? 8 : 1 + random.bits() % 15);
+      word |= (zero - (format == W4Format::gptq ? 1 : 0)) << (4 * i);
+    }
+  }
+  return layer;
+}
+
+TEST(W4Conversion, KeepsEveryWeightAndComesBackAsItWas) {
+  for (const W4Format from : kFormats) {
+    for (const W4Format to : kFormats) {
+      SCOPED_TRACE(std::string(text_of(from)) + " to " + text_of(to));
+      const Layer layer = random_layer(from, to == W4Format::symmetric);
+      const Layer other = layer.converted(to, 1);
+      for (int k = 0; k < kSizes.k; ++k)
+        for (int n = 0; n < kSizes.n; ++n) ASSERT_EQ(other.weight(k, n), layer.weight(k, n)) << k << " " << n;
+      for (const int threads : {2, 5, 64}) {
+        EXPECT_EQ(layer.converted(to, threads).qweight, other.qweight);
+        EXPECT_EQ(layer.converted(to, threads).qzeros, other.qzeros);
+      }
+      EXPECT_EQ(other.converted(from, 3).qweight, layer.qweight);
+      EXPECT_EQ(other.converted(from, 3).qzeros, layer.qzeros);
+    }
+  }
+}
+
+template <class Call>
+void expect_refused(Call call, const std::string& sentence) {
+  try {
+    call();
+    ADD_FAILURE() << "accepted: " << sentence;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
+    EXPECT_EQ(error.what(), sentence);
+  }
+}
+
+TEST(W4Conversion, RefusesZerosThatTheOtherCannotStore) {
+  Layer gptq = random_layer(W4Format::gptq, true);
+  gptq.qzeros[2 * 5 + 3] = 0x77777f77;  // group 2, column 26: 16
+  for (const int threads : {1, 4}) {
+    expect_refused([&] { gptq.converted(W4Format::awq, threads); },
+                   "the zero of group 2, column 26, which is 16: awq cannot store it; accepted: 0 to 15");
+    expect_refused([&] { gptq.converted(W4Format::gptq_v2, threads); },
+                   "the zero of group 2, column 26, which is 16: gptq_v2 cannot store it; accepted: 0 to 15");
+    expect_refused([&] { gptq.converted(W4Format::symmetric, threads); },
+                   "the zero of group 2, column 26, which is 16: symmetric cannot store it; accepted: 8");
+  }
+  Layer awq = random_layer(W4Format::awq, true);
+  awq.qzeros[0] = 0x88880888;  // nibble 3 of awq is column 6
+  expect_refused([&] { awq.converted(W4Format::gptq, 1); },
+                 "the zero of group 0, column 6, which is 0: gptq cannot store it; accepted: 1 to 16");
+  EXPECT_EQ(awq.converted(W4Format::gptq_v2, 1).qzeros[0], 0x80888888u);
+  expect_refused([&] { awq.converted(W4Format::symmetric, 1); },
+                 "the zero of group 0, column 6, which is 0: symmetric cannot store it; accepted: 8");
+}
+
+TEST(W4Conversion, RefusesWordsThatDoNotFit) {
+  const Layer layer = random_layer(W4Format::gptq, true);
+  std::vector<std::uint32_t> dst(kSizes.qweight_words() - 1);
+  expect_refused([&] { convert_qweight(W4Format::gptq, W4Format::awq, kSizes, layer.qweight, dst, 1); },
+                 "the result's qweight of 479 words: it does not fit the layer's sizes; accepted: 480");
+  expect_refused([&] { convert_qzeros(W4Format::symmetric, W4Format::awq, kSizes, layer.qzeros, dst, 1); },
+                 "the source's qzeros of 15 words: it does not fit the layer's sizes; accepted: 0");
+}
+
+TEST(W4Conversion, KnowsAGroupIndexThatSaysNothing) {
+  std::vector<std::int32_t> g_idx(96);
+  for (int k = 0; k < 96; ++k) g_idx[k] = k / 32;
+  EXPECT_TRUE(is_in_order(g_idx, kSizes));
+  std::swap(g_idx[31], g_idx[32]);
+  EXPECT_FALSE(is_in_order(g_idx, kSizes));
+  g_idx.resize(95);
+  EXPECT_FALSE(is_in_order(g_idx, kSizes));
+}
+
+}  // namespace
+}  // namespace cubit

@@ -1,0 +1,320 @@
+// w4_quantize as a value: texts, what launches and problems refuse, groups whose bits can be worked out by hand, and that
+// what the reference writes means the weights within half a step. What the kernels write is tests/cover's business.
+#include <cubit/w4_quantize.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "base/error.hpp"
+#include "ops/element/element.hpp"
+#include "ops/random.hpp"
+#include "ops/w4_quantize/w4_quantize.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "runtime/nvrtc.hpp"
+#include "runtime/settings.hpp"
+#include "templates/w4_quantize_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+std::vector<W4Quantize> all_quantisers() {
+  std::vector<W4Quantize> all;
+  for (const W4Format format : {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric})
+    for (const int group_size : {32, 64, 128, 0})
+      for (const W4Scheme scheme : {W4Scheme::asymmetric, W4Scheme::symmetric})
+        for (const Element input : {Element::fp16, Element::bf16}) {
+          if (format == W4Format::symmetric && scheme == W4Scheme::symmetric) continue;
+          all.push_back({format, group_size, scheme, input});
+        }
+  return all;
+}
+
+TEST(QuantiseDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
+  std::set<std::string> texts;
+  for (const W4Quantize& descriptor : all_quantisers()) {
+    EXPECT_TRUE(texts.insert(descriptor.text()).second) << descriptor.text() << " stands for two values";
+    EXPECT_EQ(w4_quantize::parse(descriptor.text()), descriptor) << descriptor.text();
+    EXPECT_EQ(find_operator(descriptor.text()).canonical(descriptor.text()), descriptor.text());
+  }
+  EXPECT_EQ(W4Quantize{}.text(), "w4_quantize");
+}
+
+template <class Call>
+void expect_refused(Call call, const std::string& sentence) {
+  try {
+    call();
+    ADD_FAILURE() << "accepted: " << sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_EQ(failure.what(), sentence);
+  }
+}
+
+TEST(QuantiseDescriptor, RefusesByName) {
+  expect_refused(
+      [] { w4_quantize::parse("w4_quantize:group_size=16"); },
+      "descriptor \"w4_quantize:group_size=16\": 16 is not a value of group_size; accepted: 32, 64, 128, all");
+  expect_refused([] { w4_quantize::parse("w4_quantize:input=fp32"); },
+                 "descriptor \"w4_quantize:input=fp32\": fp32 is not a value of input; accepted: fp16, bf16");
+  expect_refused(
+      [] { w4_quantize::parse("w4_quantize:bits=8"); },
+      "descriptor \"w4_quantize:bits=8\": w4_quantize has no field bits; accepted fields: format, group_size, "
+      "scheme, input");
+  for (const char* scheme : {"symmetric", "asymmetric"}) {
+    const std::string text = std::string("w4_quantize:format=symmetric,scheme=") + scheme;
+    expect_refused(
+        [&] { w4_quantize::parse(text); },
+        "descriptor \"" + text +
+            "\": the field scheme does not apply to format=symmetric, whose zeros are all 8; leave scheme out "
+            "or ask for format=gptq, gptq_v2 or awq");
+  }
+}
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+cubit_w4_quantize_arguments dense_arguments() {
+  cubit_w4_quantize_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.weights = address(0x1000);
+  arguments.qweight = address(0x2000);
+  arguments.qzeros = address(0x3000);
+  arguments.scales = address(0x4000);
+  arguments.max_error = static_cast<float*>(address(0x5000));
+  arguments.weight_stride = arguments.k = 384;
+  arguments.n = 72;
+  return arguments;
+}
+
+TEST(QuantiseLaunch, CoversTheWeightsByBlocks) {
+  const auto arguments = dense_arguments();
+  const Launch groups = w4_quantize::encode({}, &arguments);
+  EXPECT_EQ(groups.shape.grid[0], 3u) << "128 k's each";
+  EXPECT_EQ(groups.shape.grid[1], 2u) << "64 n's each";
+  const Launch all = w4_quantize::encode(w4_quantize::parse("w4_quantize:group_size=all"), &arguments);
+  EXPECT_EQ(all.shape.grid[0], 1u);
+  EXPECT_EQ(all.shape.grid[1], 3u) << "32 n's each";
+  W4QuantizeArguments parameters{};
+  ASSERT_EQ(groups.parameter_bytes, sizeof parameters);
+  std::memcpy(&parameters, groups.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.row_stride, 768) << "in bytes";
+  EXPECT_EQ(parameters.rms_error, nullptr);
+  auto nothing = dense_arguments();
+  nothing.n = 0;
+  nothing.weights = nullptr;
+  EXPECT_TRUE(w4_quantize::encode({}, &nothing).empty);
+}
+
+TEST(QuantiseLaunch, RefusesByName) {
+  const auto refused = [](void (*change)(cubit_w4_quantize_arguments&), const char* text, const std::string& sentence) {
+    const W4Quantize descriptor = w4_quantize::parse(text);
+    auto arguments = dense_arguments();
+    EXPECT_FALSE(w4_quantize::encode(descriptor, &arguments).empty);
+    change(arguments);
+    expect_refused([&] { w4_quantize::encode(descriptor, &arguments); }, sentence);
+  };
+  using Given = cubit_w4_quantize_arguments;
+  refused([](Given& a) { a.n = 12; }, "w4_quantize", "n = 12: it must be a multiple of 8 from 0 to 2097120");
+  refused([](Given& a) { a.n = 2097128; }, "w4_quantize", "n = 2097128: it must be a multiple of 8 from 0 to 2097120");
+  refused([](Given& a) { a.k = 192; }, "w4_quantize", "k = 192: w4_quantize takes multiples of 128 from 128 to 2^30");
+  refused([](Given& a) { a.k = 0; }, "w4_quantize:group_size=all",
+          "k = 0: w4_quantize:group_size=all takes multiples of 8 from 8 to 2^30");
+  refused([](Given& a) { a.weights = nullptr; }, "w4_quantize", "weights = NULL: the tensor is needed");
+  refused([](Given& a) { a.qweight = nullptr; }, "w4_quantize", "qweight = NULL: the tensor is needed");
+  refused([](Given& a) { a.qzeros = nullptr; }, "w4_quantize", "qzeros = NULL: the tensor is needed");
+  refused([](Given& a) { a.scales = nullptr; }, "w4_quantize", "scales = NULL: the tensor is needed");
+  refused([](Given& a) { a.weight_stride = 388; }, "w4_quantize",
+          "weights stride 0 of 776 bytes: it is not a multiple of 16 bytes; align it, and pad its rows");
+  refused([](Given& a) { a.qweight = address(0x2008); }, "w4_quantize",
+          "qweight at 0x2008: the address is not a multiple of 16 bytes; align it");
+  refused([](Given& a) { a.rms_error = static_cast<float*>(address(0x5004)); }, "w4_quantize",
+          "rms_error at 0x5004: the address is not a multiple of 16 bytes; align it");
+  auto arguments = dense_arguments();
+  arguments.qzeros = nullptr;
+  EXPECT_FALSE(w4_quantize::encode(w4_quantize::parse("w4_quantize:format=symmetric"), &arguments).empty);
+}
+
+/// Eight rows of 32 weights: the first as given and zeros behind, the others zeros.
+std::vector<std::uint16_t> rows_of(const std::vector<float>& first) {
+  std::vector<std::uint16_t> rows(8 * 32);
+  for (std::size_t i = 0; i < first.size(); ++i) rows[i] = from_float(Element::fp16, first[i]);
+  return rows;
+}
+
+int zero_of(const w4_quantize::Quantised& made) { return static_cast<int>(made.qzeros[0] & 15); }
+int code_of(const w4_quantize::Quantised& made, int k) {
+  return static_cast<int>(made.qweight[k / 8 * 8] >> (4 * (k % 8)) & 15);
+}
+double scale_of(const w4_quantize::Quantised& made) { return to_double(Element::fp16, made.scales[0]); }
+
+w4_quantize::Quantised quantised(const char* text, const std::vector<float>& first) {
+  return w4_quantize::quantise(w4_quantize::parse(text), rows_of(first).data(), 8, 32);
+}
+
+TEST(QuantiseReference, RoundsHalvesToEvenBetweenTheExtremes) {
+  // From -5 to 10: steps of 1, zero 5.
+  const auto made = quantised("w4_quantize:format=gptq_v2,group_size=32", {-5, 10, 0.5f, 1.5f, -2.5f, 0.49f, -0.51f});
+  EXPECT_EQ(scale_of(made), 1);
+  EXPECT_EQ(zero_of(made), 5);
+  const int expected[] = {0, 15, 5, 7, 3, 5, 4, 5};
+  for (int k = 0; k < 8; ++k) EXPECT_EQ(code_of(made, k), expected[k]) << k;
+  EXPECT_EQ(made.max_error[0], 0.5f);
+  EXPECT_NEAR(made.rms_error[0], std::sqrt((3 * 0.25 + 2 * 0.49 * 0.49) / 32), 1e-3);
+}
+
+TEST(QuantiseReference, GptqStoresOneLessAndNeverAZeroOf0) {
+  const auto made = quantised("w4_quantize:group_size=32", {-5, 10});
+  EXPECT_EQ(zero_of(made), 4);
+  // All above zero: 14 steps are left, and the largest weight is still reached.
+  const auto above = quantised("w4_quantize:group_size=32", {0, 7, 14});
+  EXPECT_EQ(scale_of(above), 1);
+  EXPECT_EQ(zero_of(above), 0) << "means 1";
+  EXPECT_EQ(code_of(above, 0), 1);
+  EXPECT_EQ(code_of(above, 2), 15);
+  EXPECT_EQ(above.max_error[0], 0);
+  const auto others = quantised("w4_quantize:format=awq,group_size=32", {0, 7, 15});
+  EXPECT_EQ(scale_of(others), 1);
+  EXPECT_EQ(zero_of(others), 0);
+}
+
+TEST(QuantiseReference, SymmetricIsAboutEight) {
+  for (const char* text :
+       {"w4_quantize:format=symmetric,group_size=32", "w4_quantize:group_size=32,scheme=symmetric"}) {
+    const auto made = quantised(text, {7.5f, -7.5f, 3, -0.5f});
+    EXPECT_EQ(scale_of(made), 1);
+    const int expected[] = {15, 0, 11, 8};  // 7.5 rounds to 8, and is clamped to 7
+    for (int k = 0; k < 4; ++k) EXPECT_EQ(code_of(made, k), expected[k]) << text << k;
+    EXPECT_EQ(made.max_error[0], 0.5f);
+    if (!made.qzeros.empty()) {
+      EXPECT_EQ(made.qzeros[0], 0x77777777u);
+    }
+  }
+}
+
+TEST(QuantiseReference, EmptyTinyAndLargeGroupsHaveScalesThatAreStored) {
+  const auto zeros = quantised("w4_quantize:group_size=32", {});
+  EXPECT_EQ(scale_of(zeros), 0x1p-24);
+  EXPECT_EQ(code_of(zeros, 3), 1);
+  EXPECT_EQ(zeros.max_error[0], 0);
+  const auto tiny = quantised("w4_quantize:group_size=32", {0x1p-24f});
+  EXPECT_EQ(scale_of(tiny), 0x1p-24);
+  EXPECT_EQ(tiny.max_error[0], 0);
+  std::vector<std::uint16_t> rows(8 * 32, from_float(Element::bf16, 3e38f));
+  rows[1] = from_float(Element::bf16, -3e38f);
+  const auto large =
+      w4_quantize::quantise(w4_quantize::parse("w4_quantize:group_size=32,input=bf16"), rows.data(), 8, 32);
+  EXPECT_EQ(scale_of(large), 65504);
+  EXPECT_TRUE(std::isfinite(large.max_error[0]));
+}
+
+/// By weight_at of w4a16_gemm, which knows nothing of the quantiser: every weight within half a step, and a rounded scale.
+TEST(QuantiseReference, MeansTheWeightsInEveryFormat) {
+  constexpr int kN = 24;
+  constexpr int kK = 256;
+  Random random(3);
+  for (const W4Quantize& descriptor : all_quantisers()) {
+    SCOPED_TRACE(descriptor.text());
+    std::vector<std::uint16_t> weights(kN * kK);
+    for (auto& weight : weights) weight = from_float(descriptor.input, static_cast<float>(0.02 * random.normal()));
+    const auto made = w4_quantize::quantise(descriptor, weights.data(), kN, kK);
+    W4a16Gemm gemm;
+    gemm.format = descriptor.format;
+    gemm.group_size = descriptor.group_size;
+    const w4a16_gemm::PackedWeights packed{
+        made.qweight.data(), made.qzeros.data(), made.scales.data(), nullptr, kN, kK};
+    for (int n = 0; n < kN; ++n) {
+      for (int k = 0; k < kK; ++k) {
+        const std::size_t at = (descriptor.group_size == 0 ? 0 : k / descriptor.group_size) * kN + n;
+        const double off =
+            std::fabs(w4a16_gemm::weight_at(gemm, packed, k, n) - to_double(descriptor.input, weights[n * kK + k]));
+        ASSERT_LE(off, made.max_error[at]) << k << " " << n;
+        // A step more where the rounded zero takes the ends of a group out of reach.
+        ASSERT_LE(off, 1.01 * to_double(Element::fp16, made.scales[at]));
+        ASSERT_LE(made.rms_error[at], 0.6 * to_double(Element::fp16, made.scales[at]));
+      }
+    }
+  }
+}
+
+/// 8 n's of 32 k's.
+struct Case {
+  std::vector<std::uint16_t> weights = rows_of({-5, 10, 0.5f});
+  std::vector<Tensor> tensors() { return {{"weights", "F16", {8, 32}, {}, weights.data()}}; }
+};
+
+TEST(QuantiseProblem, ComparesEveryNumber) {
+  Case one;
+  const std::string text = "w4_quantize:group_size=32";
+  const auto problem = find_operator(text).problem(text, one.tensors(), {});
+  ASSERT_EQ(problem->outputs().size(), 5u);
+  EXPECT_EQ(problem->bytes_read(), 512u);
+  EXPECT_EQ(problem->bytes_written(), 128u + 4 + 16 + 32 + 32);
+  auto made = w4_quantize::quantise(w4_quantize::parse(text), one.weights.data(), 8, 32);
+  std::vector<float> roots(made.rms_error.begin(), made.rms_error.end());
+  const void* got[] = {made.qweight.data(), made.scales.data(), made.qzeros.data(), made.max_error.data(),
+                       roots.data()};
+  EXPECT_EQ(problem->compare(got).error, 0);
+  made.qweight[9] ^= 0x10;
+  made.scales[7] += 1;
+  roots[0] *= 1.0001f;
+  const auto comparison = problem->compare(got);
+  EXPECT_EQ(comparison.error, 3);
+  EXPECT_EQ(comparison.worst.substr(0, 13), "qweight[1, 1]");
+  roots[0] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(problem->compare(got).error, 3);
+  EXPECT_EQ(find_operator(text).problem(text, one.tensors(), {{"errors", 0}})->outputs().size(), 3u);
+}
+
+TEST(QuantiseProblem, RefusesByName) {
+  const auto refused = [](void (*change)(std::vector<Tensor>&), const std::string& sentence) {
+    Case one;
+    auto tensors = one.tensors();
+    change(tensors);
+    expect_refused([&] { find_operator("w4_quantize").problem("w4_quantize:group_size=32", tensors, {}); }, sentence);
+  };
+  using Given = std::vector<Tensor>;
+  refused([](Given& t) { t.clear(); },
+          "tensors without weights: w4_quantize needs them; give weights [n, k], as a linear layer has them");
+  refused([](Given& t) { t[0].name = "weight"; }, "tensor weight: w4_quantize has no such input; accepted: weights");
+  refused([](Given& t) { t[0].type = "BF16"; }, "tensor weights of type BF16: it must be F16");
+  refused([](Given& t) { t[0].shape = {256}; },
+          "tensor weights [256]: it must have the dimensions [n, k], as a linear layer has them");
+  refused([](Given& t) { t[0].shape = {4, 64}; }, "n = 4: it must be a multiple of 8 from 0 to 2097120");
+  refused(
+      [](Given& t) {
+        t[0].shape = {16, 16};
+      },
+      "k = 16: w4_quantize:group_size=32 takes multiples of 32 from 32 to 2^30");
+  expect_refused(
+      [] {
+        find_operator("w4_quantize").random("w4_quantize", {{"m", 2}}, 1);
+      },
+      "size m: w4_quantize has no such size; accepted: n, k, pattern, errors");
+}
+
+// Every fifth descriptor, each for one architecture in turn; tests/cover compiles and runs others.
+TEST(QuantisePlan, CompilesForEveryArchitectureWithoutSpills) {
+  std::shared_ptr<const runtime::Compiler> compiler;
+  try {
+    const auto settings = runtime::Settings::from_environment();
+    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
+  } catch (const Failure& failure) {
+    GTEST_SKIP() << "no compiler: " << failure.what();
+  }
+  constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+  const std::vector<W4Quantize> all = all_quantisers();
+  for (std::size_t i = 0; i < all.size(); i += 5) {
+    const char* architecture = kArchitectures[i / 5 % std::size(kArchitectures)];
+    SCOPED_TRACE(all[i].text() + " for " + architecture);
+    const auto specialisation =
+        w4_quantize_operator().specialise(all[i].text(), codegen::find_architecture(architecture));
+    const auto resources = compiler->compile(specialisation->source()).resources;
+    EXPECT_EQ(resources.spill_load_bytes + resources.spill_store_bytes, 0);
+    EXPECT_LE(resources.registers, 128) << "4 blocks of 128 threads would not fit a quarter of an SM";
+  }
+}
+
+}  // namespace
+}  // namespace cubit::ops

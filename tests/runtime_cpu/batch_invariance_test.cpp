@@ -1,0 +1,52 @@
+// w4a16_gemm with batch_invariant=1 on the CPU device: a row's bits are the same in a batch of any size, at any place in it and
+// with any tile of rows; without the field they are not.
+#include "tests/support/cpu_engine.hpp"
+#include "tests/support/gemm_batch.hpp"
+
+namespace cubit::tests {
+namespace {
+
+constexpr int kMostRows = 40;  // of the batches that are compared with all rows
+constexpr int kRows = 168;     // so many that tiles of 8 fill the CPU device
+constexpr int kColumns = 64;
+constexpr int kDepth = 384;
+
+GemmBatch batch_of(const W4a16Gemm& descriptor, int depth = kDepth) {
+  return {Device("cpu:sm_80"), engine().get(descriptor.text(), "cpu:sm_80"), descriptor, kRows, kColumns, depth};
+}
+
+class BatchInvariance : public ::testing::TestWithParam<W4a16Gemm> {
+ protected:
+  void SetUp() override {
+    if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  }
+};
+
+// Of few rows blocks share k; of all rows, in tiles of 8, a block has all of it, part by part.
+TEST_P(BatchInvariance, ARowsBitsDoNotDependOnTheOthers) {
+  EXPECT_EQ(batch_of(GetParam()).differing_batches(kMostRows), 0);
+}
+
+TEST_P(BatchInvariance, NorOnTheTile) {
+  W4a16Gemm descriptor = GetParam();
+  const auto expected = batch_of(descriptor).compute(0, kMostRows);
+  for (const int tile_m : {8, 16, 32, 64}) {
+    descriptor.tile_m = tile_m;
+    EXPECT_EQ(batch_of(descriptor).compute(0, kMostRows), expected) << tile_m;
+  }
+}
+
+std::string format_of(const ::testing::TestParamInfo<W4a16Gemm>& given) {
+  constexpr const char* kFormats[] = {"gptq", "gptq_v2", "awq", "symmetric"};
+  return kFormats[static_cast<int>(given.param.format)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Descriptors, BatchInvariance, ::testing::ValuesIn(batch_invariant_descriptors()), format_of);
+
+TEST(BatchVariance, WithoutTheFieldBitsDependOnTheRows) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  EXPECT_GT(batch_of({.tile_m = 8}, 768).differing_batches(16), 0);
+}
+
+}  // namespace
+}  // namespace cubit::tests

@@ -1,0 +1,89 @@
+// One case of w4a16_gemm of which launches compute some of the rows, for tests of what a row's bits depend on.
+#pragma once
+
+#include <cubit/w4a16_gemm.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "tests/gpu/gpu_case.hpp"
+
+namespace cubit::tests {
+
+class GemmBatch {
+ public:
+  using Row = std::vector<std::uint16_t>;
+
+  GemmBatch(const Device& device, Kernel kernel, const W4a16Gemm& descriptor, int rows, int columns, int depth)
+      : device_(device),
+        kernel_(std::move(kernel)),
+        problem_(Problem::random(descriptor.text(), {{"m", rows}, {"n", columns}, {"k", depth}}, 11)),
+        case_(device_, problem_),
+        rows_(rows),
+        columns_(descriptor.is_gated() ? columns / 2 : columns) {}
+
+  /// Rows first … first + count - 1 as a batch of their own.
+  std::vector<Row> compute(int first, int count) const {
+    auto arguments = *static_cast<const cubit_w4a16_gemm_arguments*>(case_.arguments());
+    arguments.m = count;
+    arguments.activations = static_cast<const char*>(arguments.activations) + 2 * first * arguments.activation_stride;
+    if (arguments.residual != nullptr)
+      arguments.residual = static_cast<const char*>(arguments.residual) + 2 * first * arguments.residual_stride;
+    const GuardedBuffer workspace(device_, kernel_.workspace(&arguments, &device_), 0);
+    kernel_.launch(&arguments, {.device = &device_,
+                                .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                                .workspace_bytes = workspace.bytes()});
+    device_.synchronise(nullptr);
+    EXPECT_TRUE(workspace.guards_intact());
+    const auto bytes = case_.output(0).download();
+    std::vector<Row> rows(static_cast<std::size_t>(count), Row(static_cast<std::size_t>(columns_)));
+    for (int row = 0; row < count; ++row)
+      std::memcpy(rows[static_cast<std::size_t>(row)].data(), bytes.data() + 2 * row * columns_, 2 * columns_);
+    return rows;
+  }
+
+  /// How many of the batches of 1 … `most` rows, the first ones and the last ones in turn, have a row with other bits than in
+  /// the batch of all rows, which must be good.
+  int differing_batches(int most) const {
+    const std::vector<Row> all = compute(0, rows_);
+    EXPECT_TRUE(case_.compare(problem_).good());
+    int differing = 0;
+    for (int count = 1; count <= most; ++count) {
+      const int first = count % 2 == 0 ? 0 : rows_ - count;
+      const std::vector<Row> some = compute(first, count);
+      differing += !std::equal(some.begin(), some.end(), all.begin() + first);
+    }
+    return differing;
+  }
+
+ private:
+  Device device_;
+  Kernel kernel_;
+  Problem problem_;
+  mutable DeviceCase case_;
+  int rows_;
+  int columns_;
+};
+
+/// One of each format, with the epilogues that add most.
+inline std::vector<W4a16Gemm> batch_invariant_descriptors() {
+  return {
+      {.tile_m = 8, .batch_invariant = true},
+      {.format = W4Format::awq,
+       .element = Element::bf16,
+       .tile_m = 8,
+       .function = GemmFunction::silu_gate,
+       .bias = true,
+       .residual = true,
+       .batch_invariant = true},
+      {.format = W4Format::gptq_v2, .group_size = 32, .tile_m = 8, .activation_order = true, .batch_invariant = true},
+      {.format = W4Format::symmetric,
+       .group_size = 0,
+       .tile_m = 32,
+       .function = GemmFunction::gelu,
+       .batch_invariant = true}};
+}
+
+}  // namespace cubit::tests

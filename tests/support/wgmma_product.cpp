@@ -1,0 +1,187 @@
+#include "tests/support/wgmma_product.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string_view>
+
+#include "codegen/fragments.hpp"
+
+namespace cubit::tests {
+namespace {
+
+using std::size_t;
+using Words = std::vector<std::uint32_t>;
+
+constexpr int kAlignment = 4096;  // of the largest pattern, and what 256 threads copy at once
+constexpr int kWordsOfA = 4 * WgmmaProduct::kK / WgmmaProduct::kStep;  // of a thread
+
+int rounded_up(int bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Where B begins in shared memory, A being first if it is described.
+int first_b(const WgmmaProduct& p) { return p.a_in_registers ? 0 : rounded_up(p.a().bytes()); }
+int image_bytes(const WgmmaProduct& p) { return first_b(p) + rounded_up(p.b().bytes()); }
+
+/// Of a normal number that the type holds.
+std::uint16_t bits_of(std::string_view type, double value) {
+  if (type == "bf16") return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
+  if (value == 0) return 0;
+  constexpr int kMantissaBits = 10;
+  constexpr int kBias = 15;
+  const int exponent = std::ilogb(value);
+  const auto mantissa = static_cast<int>(std::ldexp(std::abs(value), kMantissaBits - exponent));
+  const int magnitude = (exponent + kBias - 1) * (1 << kMantissaBits) + mantissa;
+  return static_cast<std::uint16_t>(magnitude | (value < 0 ? 0x8000 : 0));
+}
+
+std::string registers(const char* name, int first, int count) {
+  std::string text = "{";
+  for (int i = 0; i < count; ++i) text += fmt::format("{}%{}{}", i == 0 ? "" : ",", name, first + i);
+  return text + "}";
+}
+
+/// Copies the image into shared memory and loads the registers of A and C.
+std::string beginning(const WgmmaProduct& p) {
+  std::string text = fmt::format(R"(
+    .reg .f32 %acc<{0}>; .reg .b32 %a<16>; .reg .b64 %desc<2>; .reg .pred %first, %more;
+    setp.ne.u32 %first, 1, 1; setp.eq.u32 %more, 1, 1;
+    mov.u32 %r9, image; shl.b32 %r0, %t, 4; mov.u64 %d0, %in;
+    $copy: cvt.u64.u32 %d1, %r0; add.u64 %d1, %d0, %d1; ld.global.v4.u32 {{%r1,%r2,%r3,%r4}}, [%d1];
+    add.u32 %r5, %r9, %r0; st.shared.v4.u32 [%r5], {{%r1,%r2,%r3,%r4}};
+    add.u32 %r0, %r0, {2}; setp.lt.u32 %p0, %r0, {1}; @%p0 bra $copy;
+    fence.proxy.async.shared::cta; bar.sync 0;
+    and.b32 %r10, %t, 127; add.u64 %in, %in, {1}; mad.wide.u32 %d2, %r10, {3}, %in; add.u64 %in, %in, {4};
+    mad.wide.u32 %d3, %r10, {5}, %in; mad.wide.u32 %out, %t, {5}, %out;
+)",
+                                 p.n / 2, image_bytes(p), 16 * p.threads, 4 * kWordsOfA,
+                                 4 * kWordsOfA * WgmmaProduct::kWarpgroup, 2 * p.n);
+  for (int i = 0; i < kWordsOfA; ++i) text += fmt::format("ld.global.b32 %a{}, [%d2+{}];\n", i, 4 * i);
+  for (int i = 0; i < p.n / 2; ++i) text += fmt::format("ld.global.f32 %acc{}, [%d3+{}];\n", i, 4 * i);
+  return text + "shr.u32 %r11, %r9, 4; cvt.u64.u32 %d4, %r11; wgmma.fence.sync.aligned;\n";
+}
+
+std::string multiplication(const WgmmaProduct& p, int k) {
+  const int step = k / WgmmaProduct::kStep;
+  const std::string a = p.a_in_registers ? registers("a", 4 * step, 4) : "%desc0";
+  const std::string transposed_a = p.a_in_registers ? "" : p.a_is_m_major ? "1, " : "0, ";
+  return fmt::format(
+      "add.u64 %desc0, %d4, {}; add.u64 %desc1, %d4, {};\n"
+      "wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {}, {}, %desc1, {}, {}, {}, {}{};\n",
+      p.a().descriptor() + static_cast<std::uint64_t>(p.a().start(k) / 16),
+      p.b().descriptor() + static_cast<std::uint64_t>((first_b(p) + p.b().start(k)) / 16), p.n, p.type, p.type,
+      registers("acc", 0, p.n / 2), a, k == 0 && !p.adds ? "%first" : "%more", p.scale_a, p.scale_b, transposed_a,
+      p.b_is_n_major ? 1 : 0);
+}
+
+}  // namespace
+
+int WgmmaOperand::tile_bytes() const { return swizzle * (is_mn_major ? WgmmaProduct::kK : rows); }
+
+int WgmmaOperand::bytes() const {
+  if (swizzle == 0) return rows * WgmmaProduct::kK * 2;
+  return tile_bytes() * (is_mn_major ? (rows + width() - 1) / width() : WgmmaProduct::kK / width());
+}
+
+// Core matrices of 128 bytes: the two distances differ.
+int WgmmaOperand::core_stride_mn() const { return is_mn_major ? 128 : 128 * (WgmmaProduct::kK / 8); }
+int WgmmaOperand::core_stride_k() const { return is_mn_major ? 128 * (rows / 8) : 128; }
+
+int WgmmaOperand::place(int i, int k) const {
+  const int along = is_mn_major ? i : k;   // contiguous
+  const int across = is_mn_major ? k : i;  // rows of a tile
+  if (swizzle == 0) return i / 8 * core_stride_mn() + k / 8 * core_stride_k() + across % 8 * 16 + along % 8 * 2;
+  const int chunk = along % width() / 8;
+  const int pattern = across * swizzle / 128 % (swizzle / 16);
+  return along / width() * tile_bytes() + across * swizzle + (chunk ^ pattern) * 16 + along % 8 * 2;
+}
+
+int WgmmaOperand::start(int k) const {
+  if (swizzle == 0) return k / 8 * core_stride_k();
+  if (is_mn_major) return k * swizzle;
+  return k / width() * tile_bytes() + k % width() * 2;
+}
+
+std::uint64_t WgmmaOperand::descriptor() const {
+  const auto mode = static_cast<std::uint64_t>(swizzle == 128 ? 1 : swizzle == 64 ? 2 : swizzle == 32 ? 3 : 0);
+  const int leading = swizzle == 0 ? core_stride_k() : is_mn_major ? tile_bytes() : 16;
+  const int stride = swizzle == 0 ? core_stride_mn() : 8 * swizzle;
+  return mode << 62 | static_cast<std::uint64_t>(stride / 16) << 32 | static_cast<std::uint64_t>(leading / 16) << 16;
+}
+
+std::string WgmmaProduct::text() const {
+  return fmt::format("m64n{}k64 {}, swizzle {}, A {}{}, B along {}, scales {} {}, {}, exponents {}", n, type, swizzle,
+                     a_in_registers ? "in registers" : "along ",
+                     a_in_registers ? ""
+                     : a_is_m_major ? "m"
+                                    : "k",
+                     b_is_n_major ? "n" : "k", scale_a, scale_b, adds ? "added" : "alone", exponents);
+}
+
+std::string WgmmaProduct::declarations() const {
+  return fmt::format(".shared .align 1024 .b8 image[{}];", image_bytes(*this));
+}
+
+std::string WgmmaProduct::body() const {
+  std::string text = beginning(*this);
+  for (int k = 0; k < kK; k += kStep) text += multiplication(*this, k);
+  text += "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
+  for (int i = 0; i < n / 2; ++i) text += fmt::format("st.global.f32 [%out+{}], %acc{};\n", 4 * i, i);
+  return text;
+}
+
+WgmmaNumbers::WgmmaNumbers(const WgmmaProduct& product) {
+  std::mt19937 random(static_cast<unsigned>(product.n + product.exponents));
+  const auto between = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  const auto number = [&](int exponents, int significant_bits) {
+    if (exponents == 0) return static_cast<double>(between(-15, 15));
+    const int lowest = 1 << (significant_bits - 1);
+    const int significand = between(lowest, 2 * lowest - 1) * (between(0, 1) == 0 ? 1 : -1);
+    return std::ldexp(significand, between(-exponents, exponents) - significant_bits + 1);
+  };
+  for (int i = 0; i < WgmmaProduct::kM * WgmmaProduct::kK; ++i) a.push_back(number(product.exponents, 8));
+  for (int i = 0; i < product.n * WgmmaProduct::kK; ++i) b.push_back(number(product.exponents, 8));
+  for (int i = 0; i < WgmmaProduct::kM * product.n; ++i)
+    c.push_back(product.adds ? static_cast<float>(number(2 * product.exponents, 24)) : 0.f);
+}
+
+Words WgmmaNumbers::input(const WgmmaProduct& product) const {
+  constexpr int kK = WgmmaProduct::kK;
+  const WgmmaOperand operand_a = product.a();
+  const WgmmaOperand operand_b = product.b();
+  const auto bits = [&](const std::vector<double>& matrix, int row, int k) {
+    return bits_of(product.type, matrix[static_cast<size_t>(row * kK + k)]);
+  };
+  std::vector<std::uint16_t> image(static_cast<size_t>(image_bytes(product)) / 2);
+  for (int k = 0; k < kK; ++k) {
+    for (int i = 0; i < WgmmaProduct::kM && !product.a_in_registers; ++i)
+      image[static_cast<size_t>(operand_a.place(i, k)) / 2] = bits(a, i, k);
+    for (int i = 0; i < product.n; ++i)
+      image[static_cast<size_t>(first_b(product) + operand_b.place(i, k)) / 2] = bits(b, i, k);
+  }
+  Words words(image.size() / 2);
+  std::memcpy(words.data(), image.data(), image.size() * 2);
+  const codegen::FragmentMap& fragment = codegen::find_fragment("wgmma.m64k16 A, 16-bit");
+  for (int thread = 0; thread < WgmmaProduct::kWarpgroup; ++thread) {
+    for (int value = 0; value < 2 * kWordsOfA; value += 2) {
+      const auto half = [&](int i) -> std::uint32_t {
+        const codegen::Element at = fragment.at(thread % 32, i % fragment.value_count);
+        return bits(a, thread / 32 * fragment.rows + at.row, i / fragment.value_count * fragment.columns + at.column);
+      };
+      words.push_back(half(value) | half(value + 1) << 16);
+    }
+  }
+  for (int thread = 0; thread < WgmmaProduct::kWarpgroup; ++thread) {
+    for (int i = 0; i < product.n / 2; ++i) {
+      const codegen::Element at = codegen::warpgroup_accumulator(thread, i);
+      words.push_back(std::bit_cast<std::uint32_t>(c[static_cast<size_t>(at.row * product.n + at.column)]));
+    }
+  }
+  return words;
+}
+
+}  // namespace cubit::tests

@@ -1,0 +1,159 @@
+// Proves of checkpoints: a layer's tensors are found in a file, in the shards that an index names, and in a folder of either, and
+// nothing but them is read; every rule that a hostile index can break is a BadInput whose sentence names the rule.
+#include "tools/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/support.hpp"
+#include "tools/checkpoint_index.hpp"
+#include "tools/error.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::safetensors_bytes;
+using test::TemporaryFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+/// A file with a tensor of one byte for each name: the name's last character.
+std::string file_of(const std::vector<std::string>& names) {
+  std::string header = "{";
+  std::string data;
+  for (const std::string& name : names) {
+    header += (data.empty() ? "" : ",") + ("\"" + name) + R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" +
+              std::to_string(data.size()) + "," + std::to_string(data.size() + 1) + "]}";
+    data += name.back();
+  }
+  return safetensors_bytes(header + "}", data);
+}
+
+std::string index_of(const std::string& map) { return R"({"metadata":{"total_size":3},"weight_map":{)" + map + "}}"; }
+
+std::vector<std::string> names_of(const CheckpointLayer& layer) {
+  std::vector<std::string> names;
+  for (const TensorView& tensor : layer.tensors()) {
+    names.push_back(tensor.name);
+    EXPECT_EQ(std::to_integer<char>(tensor.data[0]), tensor.name.back()) << "another tensor's bytes";
+  }
+  return names;
+}
+
+template <class Action>
+std::string message_of(Action action) {
+  try {
+    action();
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+std::string message_of_index(const std::string& text) {
+  return message_of([&] { parse_checkpoint_index(text, "index.json"); });
+}
+std::string message_of_layer(const std::string& path, const std::string& layer) {
+  return message_of([&] { CheckpointLayer(path, layer); });
+}
+
+TEST(CheckpointIndex, MapsTensorsToFiles) {
+  const auto files = parse_checkpoint_index(
+      R"( {"format":[1,{"weight_map":{"x":"y"}}],"weight_map":{"a.b":"1.safetensors","c":"2.safetensors"},"metadata":null})",
+      "i");
+  EXPECT_THAT(files, ElementsAre(Pair("a.b", "1.safetensors"), Pair("c", "2.safetensors")));
+  EXPECT_TRUE(parse_checkpoint_index(R"({"weight_map":{}})", "i").empty());
+}
+
+struct Hostile {
+  std::string text;
+  std::string rule;
+};
+
+TEST(CheckpointIndex, BrokenRulesAreNamed) {
+  const Hostile cases[] = {
+      {"", "the index must be a JSON object"},
+      {"[]", "the index must be a JSON object"},
+      {"{", "the index is not valid JSON at its byte"},
+      {R"({"weight_map":{"a":"1.safetensors"}} x)", "the index is not valid JSON at its byte"},
+      {std::string("{\0}", 3), "the index is not valid JSON at its byte 2, which is zero"},
+      {"{}", "the index has no weight_map"},
+      {R"({"metadata":{"weight_map":{"a":"1.safetensors"}}})", "the index has no weight_map"},
+      {R"({"weight_map":"a"})", "weight_map must be an object, not a string"},
+      {R"({"weight_map":["a"]})", "weight_map must be an object, not an array"},
+      {R"({"weight_map":null})", "weight_map must be an object, not null"},
+      {R"({"weight_map":{},"weight_map":{}})", "weight_map appears twice"},
+      {index_of(R"("a":"1.safetensors","a":"2.safetensors")"), "tensor \"a\" appears twice"},
+      {index_of(R"("a":1)"), "tensor \"a\": its file must be a string, not a number"},
+      {index_of(R"("a":{"b":"1.safetensors"})"), "tensor \"a\": its file must be a string, not an object"},
+      {index_of(R"("a":["1.safetensors"])"), "tensor \"a\": its file must be a string, not an array"},
+      {index_of(R"("a\u0000b":"1.safetensors")"), "holds a zero byte"},
+      {index_of(R"("a":"")"), "\"\" is not the name of a safetensors file beside the index, without a folder"},
+      {index_of(R"("a":"../1.safetensors")"), "\"../1.safetensors\" is not the name of a safetensors file beside"},
+      {index_of(R"("a":"/etc/1.safetensors")"), "\"/etc/1.safetensors\" is not the name of a"},
+      {index_of(R"("a":"..\\1.safetensors")"), "is not the name of a safetensors file beside the index"},
+      {index_of(R"("a":"1.safetensors\u0000.safetensors")"), "is not the name of a safetensors file beside the index"},
+      {index_of(R"("a":"/dev/stdin")"), "is not the name of a safetensors file"},
+      {index_of(R"("a":"1.bin")"), "\"1.bin\" is not the name of a safetensors file"},
+  };
+  for (const Hostile& one : cases) EXPECT_THAT(message_of_index(one.text), HasSubstr("index.json: ")) << one.text;
+  for (const Hostile& one : cases) EXPECT_THAT(message_of_index(one.text), HasSubstr(one.rule)) << one.text;
+}
+
+TEST(CheckpointIndex, ADeepTreeIsReadPast) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_EQ(parse_checkpoint_index("{\"x\":" + deep + ",\"weight_map\":{}}", "i").size(), 0u);
+}
+
+TEST(CheckpointLayer, TakesItsTensorsFromOneFile) {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("m.safetensors", file_of({"x.1.q", "x.10.q", "x.1.s", "x.1.deeper.q", "y.1.z", "x.1"}));
+  EXPECT_THAT(names_of(CheckpointLayer(path, "x.1")), ElementsAre("q", "s"));
+  EXPECT_THAT(names_of(CheckpointLayer(path, "x")), ElementsAre("1"));
+}
+
+TEST(CheckpointLayer, TakesItsTensorsFromShards) {
+  const TemporaryFolder folder;
+  folder.write("1.safetensors", file_of({"x.1.q", "x.2.q"}));
+  folder.write("2.safetensors", file_of({"x.2.s", "x.1.s", "x.1.z"}));
+  const std::string index = folder.write(
+      "model.safetensors.index.json",
+      index_of(R"("x.1.q":"1.safetensors","x.2.q":"1.safetensors","x.1.s":"2.safetensors","x.1.z":"2.safetensors",)"
+               R"("x.3.q":"3.safetensors")"));
+  EXPECT_THAT(names_of(CheckpointLayer(index, "x.1")), ElementsAre("q", "s", "z"));
+  EXPECT_THAT(names_of(CheckpointLayer(folder.path(""), "x.1")), ElementsAre("q", "s", "z"));
+  EXPECT_THAT(names_of(CheckpointLayer(index, "x.2")), ElementsAre("q")) << "the index decides, not what a shard has";
+  EXPECT_THAT(message_of_layer(index, "x.3"), HasSubstr("/3.safetensors: cannot be read: No such file"));
+}
+
+TEST(CheckpointLayer, AFolderHasOneCheckpoint) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(message_of_layer(folder.path(""), "x"),
+              HasSubstr("the folder holds neither *.safetensors.index.json nor *.safetensors"));
+  folder.write("a.safetensors", file_of({"x.q"}));
+  EXPECT_THAT(names_of(CheckpointLayer(folder.path(""), "x")), ElementsAre("q"));
+  folder.write("b.safetensors", file_of({"x.q"}));
+  EXPECT_THAT(
+      message_of_layer(folder.path(""), "x"),
+      HasSubstr("the folder holds 2 files *.safetensors, a.safetensors and others; give the one that is meant"));
+}
+
+TEST(CheckpointLayer, MissingThingsAreNamed) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(message_of_layer(folder.path("none"), "x"), HasSubstr("cannot be read: No such file"));
+  const std::string file = folder.write("m.safetensors", file_of({"x.1.q", "x.1.s", "x.2.q", "norm.w"}));
+  EXPECT_THAT(message_of_layer(file, "x.3"),
+              ::testing::AllOf(HasSubstr("--layer x.3: "), HasSubstr("has no tensors of it; accepted: \"x.1\"")));
+  EXPECT_THAT(message_of_layer(file, ""), HasSubstr("has no tensors of it"));
+  const std::string index =
+      folder.write("i.json", index_of(R"("x.1.q":"m.safetensors","x.1.g":"m.safetensors","y.q":"shard.safetensors")"));
+  EXPECT_THAT(message_of_layer(index, "x.1"),
+              HasSubstr("m.safetensors: has no tensor \"x.1.g\", which the index says is there"));
+  folder.write("shard.safetensors", "not a safetensors file at all");
+  EXPECT_THAT(message_of_layer(index, "y"), HasSubstr("shard.safetensors: the header claims"));
+  EXPECT_THAT(message_of_layer(folder.write("e.json", ""), "y"), HasSubstr("e.json: the index must be a JSON object"));
+}
+
+}  // namespace
+}  // namespace cubit::tools

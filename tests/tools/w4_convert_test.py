@@ -1,0 +1,272 @@
+"""cubit convert, from file to file: w4_convert_test.py <cubit>. Standard library only.
+
+Files are packed by w4a16_files_test.py, by the published layouts and by nothing of cubit's. What needs the CPU device and NVRTC
+skips without them.
+"""
+
+import itertools
+import math
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import w4a16_files_test as files
+from w4a16_files_test import GROUP, K, N, Layer
+
+FORMATS = ["gptq", "gptq_v2", "awq", "symmetric"]
+program = ""
+
+
+def packed(layer, form):
+    """The layer's tensors in a format, without activations."""
+    content = layer.awq() if form == "awq" else layer.gptq(stored_less=1 if form == "gptq" else 0)
+    del content["activations"]
+    if form == "symmetric":
+        del content["qzeros"]
+    return content
+
+
+def model(form, zeros=range(1, 16), g_idx=None):
+    """Two layers between tensors of other kinds, in the order of a checkpoint."""
+    content = {"model.embed_tokens.weight": ("BF16", [5, 3], bytes(range(30)))}
+    for number in range(2):
+        name = f"model.layers.{number}.mlp.down_proj."
+        tensors = packed(Layer(20 + number, zeros=zeros), form)
+        if g_idx is not None:
+            tensors["g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *g_idx))
+        for key in ["qweight", "qzeros", "scales", "g_idx"]:
+            if key in tensors:
+                content[name + key] = tensors[key]
+        content[name + "bias"] = ("F16", [N], files.halves([0.5] * N))
+    content["empty"] = ("F32", [0, 4], b"")
+    return content
+
+
+def with_metadata(content):
+    data = files.safetensors(content)
+    length = struct.unpack("<Q", data[:8])[0]
+    header = data[8:8 + length].rstrip()
+    header = b'{"__metadata__":{"format":"pt","note":"a \\"b\\""},' + header[1:]
+    header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header)) + header + data[8 + length:]
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def convert(self, source, target, data, *more):
+        """The result's bytes."""
+        (self.folder / "in.safetensors").write_bytes(data)
+        done = self.run_program(source, target, *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return (self.folder / "out.safetensors").read_bytes()
+
+    def run_program(self, source, target, *more):
+        return subprocess.run([program, "convert", "--from", source, "--to", target, "--input",
+                               str(self.folder / "in.safetensors"), "--output", str(self.folder / "out.safetensors"), *more],
+                              capture_output=True, text=True)
+
+    def refused(self, source, target, data, sentence):
+        (self.folder / "in.safetensors").write_bytes(data)
+        done = self.run_program(source, target)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(sentence, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["in.safetensors"])
+
+
+def parse(data):
+    header, start = files.json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]]), 8 + struct.unpack("<Q", data[:8])[0]
+    metadata = header.pop("__metadata__", None)
+    return metadata, {name: (tensor["dtype"], tensor["shape"], data[start + tensor["data_offsets"][0]:start + tensor["data_offsets"][1]])
+                      for name, tensor in header.items()}
+
+
+class Layouts(Folder):
+    def test_every_pair_is_what_the_packing_rules_say(self):
+        for source, target in itertools.permutations(FORMATS, 2):
+            with self.subTest(source=source, target=target):
+                zeros = [8] if "symmetric" in (source, target) else range(1, 16)
+                data = with_metadata(model(source, zeros))
+                metadata, result = parse(self.convert(source, target, data, "--threads", "3"))
+                self.assertEqual(result, model(target, zeros))
+                self.assertEqual(metadata, {"format": "pt", "note": 'a "b"'})
+
+    def test_there_and_back_gives_the_same_bytes(self):
+        for source, target in itertools.permutations(FORMATS, 2):
+            with self.subTest(source=source, target=target):
+                zeros = [8] if "symmetric" in (source, target) else range(1, 16)
+                first = self.convert(source, target, files.safetensors(model(source, zeros)))
+                second = self.convert(target, source, first)
+                self.assertEqual(self.convert(source, target, second, "--threads", "1"), first)
+                self.assertEqual(parse(second)[1], model(source, zeros))
+
+    def test_a_layer_without_a_name(self):
+        data = files.safetensors(packed(Layer(3), "gptq"))
+        self.assertEqual(parse(self.convert("gptq", "awq", data))[1], packed(Layer(3), "awq"))
+
+    def test_the_output_may_be_the_input(self):
+        path = self.folder / "in.safetensors"
+        path.write_bytes(files.safetensors(model("awq")))
+        done = subprocess.run([program, "convert", "--from", "awq", "--to", "gptq", "--input", str(path), "--output", str(path),
+                               "--json"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(files.json.loads(done.stdout), {"from": "awq", "to": "gptq", "layers": 2, "others": 4,
+                                                         "output_file": str(path)})
+        self.assertEqual(parse(path.read_bytes())[1], model("gptq"))
+
+
+class ActivationOrder(Folder):
+    def test_stays_where_the_format_has_it(self):
+        groups = [k // GROUP for k in range(K)]
+        random.Random(1).shuffle(groups)
+        data = files.safetensors(model("gptq", g_idx=groups))
+        self.assertEqual(parse(self.convert("gptq", "gptq_v2", data))[1], model("gptq_v2", g_idx=groups))
+
+    def test_is_left_out_for_awq_where_it_says_nothing(self):
+        groups = [k // GROUP for k in range(K)]
+        data = files.safetensors(model("gptq", g_idx=groups))
+        self.assertEqual(parse(self.convert("gptq", "awq", data))[1], model("awq"))
+
+    def test_is_refused_by_awq(self):
+        groups = [k // GROUP for k in range(K)]
+        groups[0], groups[K - 1] = groups[K - 1], groups[0]
+        self.refused("gptq", "awq", files.safetensors(model("gptq", g_idx=groups)),
+                     "tensor \"model.layers.0.mlp.down_proj.g_idx\" I32 [96]: awq has no activation order, and this index is "
+                     "not k / group size; accepted for such layers: gptq, gptq_v2, symmetric")
+
+
+class Refused(Folder):
+    def test_zeros_that_the_other_cannot_store(self):
+        sixteen = files.safetensors(model("gptq", zeros=[16]))
+        self.refused("gptq", "awq", sixteen, "\"model.layers.0.mlp.down_proj\", the zero of group 0, column 0, which is 16: awq "
+                     "cannot store it; accepted: 0 to 15")
+        self.refused("gptq", "gptq_v2", sixteen, "which is 16: gptq_v2 cannot store it")
+        self.refused("awq", "gptq", files.safetensors(model("awq", zeros=[0])),
+                     "which is 0: gptq cannot store it; accepted: 1 to 16")
+        self.refused("awq", "symmetric", files.safetensors(model("awq", zeros=[7])),
+                     "which is 7: symmetric cannot store it; accepted: 8")
+
+    def test_files_of_another_format(self):
+        self.refused("gptq", "awq", files.safetensors(model("awq")),
+                     "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; is it of another format, or of 8 bits?")
+        self.refused("awq", "gptq", files.safetensors(model("gptq")),
+                     "n = 64 and k = 12 must be multiples of 8; is it of another format?")
+        self.refused("symmetric", "awq", files.safetensors(model("gptq")), "--from symmetric has no zeros; is it of --from gptq?")
+        self.refused("gptq", "awq", files.safetensors(model("symmetric", zeros=[8])), "which gptq has; is it of --from symmetric?")
+        self.refused("awq", "gptq", files.safetensors(model("awq", g_idx=[0] * K)), "awq has no activation order")
+
+    def test_eight_bits(self):
+        content = packed(Layer(1), "gptq")
+        content["qzeros"] = ("I32", [K // GROUP, N // 4], bytes(K // GROUP * N))
+        self.refused("gptq", "awq", files.safetensors(content), "4-bit gptq of n = 64, k = 96 and 3 groups has [3, 8]")
+
+    def test_layers_that_are_none(self):
+        self.refused("gptq", "awq", files.safetensors({"x": ("F16", [2], bytes(4))}), "has no quantised layer")
+        for name, tensor, sentence in [
+                ("scales", None, "there is no \"scales\""),
+                ("scales", ("F32", [3, 64], bytes(768)), "scales are F16 or BF16 [groups, n]"),
+                ("scales", ("F16", [192], bytes(384)), "scales are F16 or BF16 [groups, n]"),
+                ("scales", ("F16", [5, 64], bytes(640)), "the 96 k's do not divide into 5 groups"),
+                ("scales", ("F16", [3, 63], bytes(378)), "n = 63 and k = 96 must be multiples of 8; is it of another format?"),
+                ("scales", ("F16", [0, 1 << 62], b""), "it is empty"),
+                ("qweight", ("I32", [1 << 61, 0], b""), "it is empty"),
+                ("qweight", ("I32", [768], bytes(3072)), "words are I32, in two dimensions"),
+                ("qweight", ("U8", [12, 64], bytes(768)), "words are I32, in two dimensions"),
+                ("qweight", ("I32", [12, 32], bytes(1536)), "is it of another format, or of 8 bits?"),
+                ("qzeros", ("F32", [3, 8], bytes(96)), "zeros are I32"),
+                ("g_idx", ("I32", [95], bytes(380)), "a group index is I32 [96]")]:
+            with self.subTest(name=name, tensor=tensor and tensor[:2]):
+                content = packed(Layer(1), "gptq")
+                content.pop(name, None)
+                if tensor:
+                    content[name] = tensor
+                self.refused("gptq", "awq", files.safetensors(content), sentence)
+
+    def test_files_that_are_cut_or_none(self):
+        data = files.safetensors(model("gptq"))
+        for cut, sentence in [(0, "is empty"), (5, "5 bytes are too few"), (100, "the file is truncated"),
+                              (len(data) - 1, "the file is truncated or damaged")]:
+            self.refused("gptq", "awq", data[:cut], sentence)
+        self.refused("gptq", "awq", b"\xff" * 64, "over the limit of 100000000")
+        self.refused("gptq", "awq", data + b"x", "1 bytes follow the last tensor")
+
+    def test_words_of_the_command_line(self):
+        data = files.safetensors(model("gptq"))
+        self.refused("gptq", "gptq", data, "--to gptq: is what --from says already; name two formats")
+        self.refused("marlin", "gptq", data, "--from marlin: is not a format; accepted: gptq, gptq_v2, awq, symmetric")
+
+    def test_outputs_that_cannot_be_written(self):
+        (self.folder / "in.safetensors").write_bytes(files.safetensors(model("gptq")))
+        done = subprocess.run([program, "convert", "--from", "gptq", "--to", "awq", "--input",
+                               str(self.folder / "in.safetensors"), "--output", str(self.folder / "no" / "out.safetensors")],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("cannot be written", done.stderr)
+
+
+class FromDenseWeights(Folder):
+    """Weights quantised by cubit, read by the packing rules, converted, and multiplied."""
+
+    def setUp(self):
+        files.program = program
+        if files.trouble():
+            self.skipTest(files.trouble())
+        super().setUp()
+
+    def run_operator(self, descriptor, source, target):
+        done = subprocess.run([program, "run", descriptor, "--input", str(self.folder / source), "--output",
+                               str(self.folder / target), "--device", "cpu", "--check", "--cache-dir", ""],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_the_product_is_within_the_reported_error(self):
+        layer = Layer(9)
+        weights = [[files.fp16(random.Random(n).gauss(0, 0.02)) for n in range(K * row, K * row + K)] for row in range(N)]
+        (self.folder / "dense").write_bytes(files.safetensors({"weights": ("F16", [N, K], files.halves(sum(weights, [])))}))
+        report = self.run_operator("w4_quantize:group_size=32", "dense", "in.safetensors")
+        self.assertRegex(report, r"max_error F32 \[3,64\]: at most 0\.00\d+, mean 0\.00\d+\n")
+        quantised = (self.folder / "in.safetensors").read_bytes()
+        _, tensors = parse(quantised)
+
+        codes = struct.unpack(f"<{K * N // 8}I", tensors["qweight"][2])
+        zeros = struct.unpack(f"<{K // GROUP * N // 8}I", tensors["qzeros"][2])
+        scales = struct.unpack(f"<{K // GROUP * N}e", tensors["scales"][2])
+        errors = struct.unpack(f"<{K // GROUP * N}f", tensors["max_error"][2])
+        for n, k in itertools.product(range(N), range(K)):
+            group = k // GROUP
+            code = codes[k // 8 * N + n] >> 4 * (k % 8) & 15
+            zero = (zeros[group * N // 8 + n // 8] >> 4 * (n % 8) & 15) + 1
+            off = abs((code - zero) * scales[group * N + n] - weights[n][k])
+            self.assertLessEqual(off, errors[group * N + n] * (1 + 1e-6))
+            self.assertLessEqual(off, 0.51 * scales[group * N + n])
+
+        outputs = []
+        self.convert("gptq", "awq", quantised)
+        for form, name in [("gptq", "in.safetensors"), ("awq", "out.safetensors")]:
+            content = {key: tensor for key, tensor in parse((self.folder / name).read_bytes())[1].items()
+                       if key in ("qweight", "qzeros", "scales")}
+            content["activations"] = layer.common()["activations"]
+            (self.folder / "case").write_bytes(files.safetensors(content))
+            self.run_operator(f"w4a16_gemm:format={form},group_size=32", "case", "product")
+            outputs.append(files.read_output(self.folder / "product")[1])
+        for row, products in zip(layer.activations, outputs[0]):
+            for n, product in enumerate(products):
+                expected = sum(x * weight for x, weight in zip(row, weights[n]))
+                allowed = sum(abs(x) * errors[k // GROUP * N + n] for k, x in enumerate(row))
+                self.assertLess(abs(product - expected), allowed + 1e-3)
+        for first, second in zip(*outputs):
+            self.assertLess(math.dist(first, second), 6e-4 * math.hypot(*first))
+
+
+if __name__ == "__main__":
+    program = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,112 @@
+#include "tools/checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <system_error>
+
+#include "tools/checkpoint_index.hpp"
+#include "tools/error.hpp"
+
+namespace cubit::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kIndex = ".safetensors.index.json";
+constexpr const char* kTensors = ".safetensors";
+
+/// The names in a folder that end so, sorted.
+std::vector<std::string> names_in(const std::string& folder, std::string_view end) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), last; !error && entry != last; entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (name.ends_with(end)) names.push_back(std::move(name));
+  }
+  if (error) throw BadInput(folder, "cannot be read: " + error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// The index, or else the one safetensors file, of a folder; of anything else the path itself.
+std::string checkpoint_file(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  for (const char* end : {kIndex, kTensors}) {
+    const std::vector<std::string> names = names_in(path, end);
+    if (names.size() == 1) return (fs::path(path) / names.front()).string();
+    if (names.empty()) continue;
+    throw BadInput(path, fmt::format("the folder holds {} files *{}, {} and others", names.size(), end, names.front()),
+                   "give the one that is meant");
+  }
+  throw BadInput(path, fmt::format("the folder holds neither *{} nor *{}", kIndex, kTensors),
+                 "give a checkpoint's folder");
+}
+
+std::string layer_of(const std::string& tensor) { return tensor.substr(0, std::min(tensor.rfind('.'), tensor.size())); }
+
+/// Layers of several tensors, which a quantised one is.
+std::string some_layers(const std::vector<std::string>& tensors) {
+  constexpr std::size_t kShown = 2;
+  std::map<std::string, int> counts;
+  for (const std::string& tensor : tensors) ++counts[layer_of(tensor)];
+  std::erase_if(counts, [](const auto& layer) { return layer.second < 2; });
+  std::string text;
+  std::size_t shown = 0;
+  for (const auto& [layer, count] : counts) {
+    if (shown++ == kShown) break;
+    text += (text.empty() ? "" : ", ") + quote(layer);
+  }
+  return text.empty() ? text : fmt::format("accepted: {}{}", text, counts.size() > kShown ? " …" : "");
+}
+
+}  // namespace
+
+CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& layer) : prefix_(layer + ".") {
+  const std::string file = checkpoint_file(path);
+  std::vector<std::string> seen;
+  if (!file.ends_with(".json")) {
+    files_.emplace_back(file, [&](const std::string& name) { return seen.push_back(name), is_of_layer(name); });
+    add_tensors(files_.back());
+  } else {
+    std::map<std::string, std::vector<std::string>> shards;
+    for (const auto& [tensor, shard] : parse_checkpoint_index(read_text_file(file), file)) {
+      seen.push_back(tensor);
+      if (is_of_layer(tensor)) shards[shard].push_back(tensor);
+    }
+    for (const auto& [shard, names] : shards) read_shard(fs::path(file).replace_filename(shard).string(), names);
+  }
+  if (tensors_.empty())
+    throw BadInput("--layer " + layer, fmt::format("{} has no tensors of it", printable(file)), some_layers(seen));
+}
+
+bool CheckpointLayer::is_of_layer(const std::string& tensor) const {
+  return tensor.starts_with(prefix_) && tensor.find('.', prefix_.size()) == std::string::npos;
+}
+
+void CheckpointLayer::read_shard(const std::string& path, const std::vector<std::string>& names) {
+  const auto is_wanted = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const SafetensorsFile& file = files_.emplace_back(path, is_wanted);
+  for (const std::string& name : names) {
+    const auto& tensors = file.tensors();
+    const auto found =
+        std::find_if(tensors.begin(), tensors.end(), [&](const TensorView& tensor) { return tensor.name == name; });
+    if (found != tensors.end()) continue;
+    throw BadInput(path, fmt::format("has no tensor {}, which the index says is there", quote(name)));
+  }
+  add_tensors(file);
+}
+
+void CheckpointLayer::add_tensors(const SafetensorsFile& file) {
+  for (TensorView tensor : file.tensors()) {
+    tensor.name.erase(0, prefix_.size());
+    tensors_.push_back(std::move(tensor));
+  }
+}
+
+}  // namespace cubit::tools

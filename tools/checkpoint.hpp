@@ -1,0 +1,30 @@
+// One layer of a checkpoint, as people publish models: a safetensors file, or several and the index of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/safetensors.hpp"
+
+namespace cubit::tools {
+
+/// The tensors of one layer, by the last part of their names: "qweight" of "model.layers.0.mlp.down_proj.qweight". Of the files
+/// nothing else is read but their headers.
+class CheckpointLayer {
+ public:
+  /// `path`: a safetensors file; the index (*.json) of several, which lie beside it; or a folder with one of either. Throws
+  /// BadInput, also for a layer that has no tensors there.
+  CheckpointLayer(const std::string& path, const std::string& layer);
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+
+ private:
+  bool is_of_layer(const std::string& tensor) const;
+  void read_shard(const std::string& path, const std::vector<std::string>& names);
+  void add_tensors(const SafetensorsFile& file);
+
+  std::string prefix_;
+  std::vector<SafetensorsFile> files_;
+  std::vector<TensorView> tensors_;  ///< views into the files
+};
+
+}  // namespace cubit::tools

@@ -1,0 +1,316 @@
+// cubit convert: a checkpoint's 4-bit layers from one layout to another's, file to file, one tensor in memory at a time.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+#include <cubit/w4_checkpoint.hpp>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+
+#include "tools/context.hpp"
+#include "tools/error.hpp"
+#include "tools/quote.hpp"
+#include "tools/safetensors.hpp"
+#include "tools/safetensors_stream.hpp"
+
+namespace cubit::tools {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Converts the 4-bit layers of a safetensors file from one layout to another: every weight keeps its value, bit for bit.
+A layer is the tensors NAME.qweight, NAME.scales, NAME.qzeros and NAME.g_idx; all other tensors, and the metadata, are
+copied. gptq and gptq_v2 differ in their zeros only, and a file does not say which it is: --from must. What the other
+layout cannot store is refused: activation order and a zero of 16 by awq, a zero of 0 by gptq, any zero but 8 by symmetric.)";
+
+constexpr const char* kExamples = R"(
+Examples:
+  cubit convert --from gptq --to awq --input model.safetensors --output model.awq.safetensors
+  cubit convert --from awq --to gptq_v2 --input model.safetensors --output model.gptq.safetensors --threads 8
+A group index that says nothing (g_idx[k] = k / group size) is left out for awq. Files beside the checkpoint, such as
+config.json with its quantization_config, are not changed. Of a checkpoint in several files give each in turn.
+
+Exit code: 0 good; 1 the output could not be written; 2 bad input.)";
+
+constexpr W4Format kFormats[] = {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric};
+constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  ///< of tensors that are copied
+
+struct ConvertOptions {
+  std::string from;
+  std::string to;
+  std::string input;
+  std::string output;
+  int threads = 0;
+  bool json = false;
+};
+
+W4Format parse_format(const char* option, const std::string& text) {
+  for (const W4Format format : kFormats)
+    if (text == text_of(format)) return format;
+  throw BadInput(fmt::format("{} {}", option, text), "is not a format", "accepted: gptq, gptq_v2, awq, symmetric");
+}
+
+[[noreturn]] void refuse(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy = {}) {
+  throw BadInput(fmt::format("tensor {} {} [{}]", quote(tensor.name), tensor.type, fmt::join(tensor.shape, ", ")), rule,
+                 remedy);
+}
+
+/// The tensors of a layer in the source.
+struct Layer {
+  std::string prefix;  ///< of the names, with its dot
+  const HeaderEntry* qweight = nullptr;
+  const HeaderEntry* scales = nullptr;
+  const HeaderEntry* qzeros = nullptr;  ///< null where the format has none
+  const HeaderEntry* g_idx = nullptr;   ///< null where there is none
+  W4LayerSizes sizes;
+
+  std::string name() const { return prefix.empty() ? "the layer" : prefix.substr(0, prefix.size() - 1); }
+};
+
+/// How a tensor of the result comes about.
+struct Item {
+  enum class Kind { copied, qweight, qzeros };
+  Kind kind;
+  HeaderEntry result;         ///< its offsets are set once all are known
+  const HeaderEntry* source;  ///< null for zeros that the source does not store
+  const Layer* layer;         ///< null where it is copied
+};
+
+std::uint64_t bytes_of(const HeaderEntry& entry) { return entry.offsets[1] - entry.offsets[0]; }
+
+std::vector<std::uint32_t> read_words(const SafetensorsReader& file, const HeaderEntry* tensor) {
+  if (tensor == nullptr) return {};
+  std::vector<std::uint32_t> words(bytes_of(*tensor) / sizeof(std::uint32_t));
+  file.read(*tensor, 0, std::as_writable_bytes(std::span(words)));
+  return words;
+}
+
+/// Finds the layers of a file, and checks that they are of the format that they are said to be.
+class Layers {
+ public:
+  Layers(const SafetensorsReader& file, W4Format format) : format_(format) {
+    for (const HeaderEntry& tensor : file.tensors()) by_name_.emplace(tensor.name, &tensor);
+    for (const HeaderEntry& tensor : file.tensors()) {
+      constexpr std::string_view kName = "qweight";
+      const std::string_view name = tensor.name;
+      if (name != kName && !name.ends_with(".qweight")) continue;
+      list_.push_back(layer_of(tensor, std::string(name.substr(0, name.size() - kName.size()))));
+    }
+    if (!list_.empty()) return;
+    throw BadInput(file.path(), "has no quantised layer", "a layer has the tensors NAME.qweight and NAME.scales");
+  }
+  const std::vector<Layer>& list() const { return list_; }
+
+ private:
+  const HeaderEntry* find(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+  Layer layer_of(const HeaderEntry& qweight, std::string prefix) const {
+    Layer layer{std::move(prefix), &qweight, nullptr, nullptr, nullptr, {}};
+    layer.scales = find(layer.prefix + "scales");
+    layer.qzeros = find(layer.prefix + "qzeros");
+    layer.g_idx = find(layer.prefix + "g_idx");
+    if (layer.scales == nullptr) refuse(qweight, fmt::format("there is no {}", quote(layer.prefix + "scales")));
+    if (layer.qzeros == nullptr && stores_zeros(format_)) {
+      refuse(qweight, fmt::format("there is no {}, which {} has", quote(layer.prefix + "qzeros"), text_of(format_)),
+             "is it of --from symmetric?");
+    }
+    // Some packers store zeros of symmetric weights nevertheless: then they are of one of the gptq formats.
+    if (layer.qzeros != nullptr && !stores_zeros(format_)) {
+      refuse(*layer.qzeros, "--from symmetric has no zeros", "is it of --from gptq?");
+    }
+    layer.sizes = sizes_of(layer);
+    return layer;
+  }
+
+  W4LayerSizes sizes_of(const Layer& layer) const {
+    const HeaderEntry& scales = *layer.scales;
+    const HeaderEntry& qweight = *layer.qweight;
+    if (scales.shape.size() != 2 || (scales.type != "F16" && scales.type != "BF16"))
+      refuse(scales, "scales are F16 or BF16 [groups, n]");
+    if (qweight.shape.size() != 2 || qweight.type != "I32") refuse(qweight, "words are I32, in two dimensions");
+    // Without this the bytes of the file would not bound the extents, and products of them could overflow.
+    for (const HeaderEntry* tensor : {&scales, &qweight})
+      if (tensor->shape[0] == 0 || tensor->shape[1] == 0) refuse(*tensor, "it is empty");
+    const bool by_n = format_ == W4Format::awq;
+    const W4LayerSizes sizes{scales.shape[1], by_n ? qweight.shape[0] : qweight.shape[0] * 8, scales.shape[0]};
+    if (sizes.n % 8 != 0 || sizes.k % 8 != 0)
+      refuse(qweight, fmt::format("n = {} and k = {} must be multiples of 8", sizes.n, sizes.k),
+             "is it of another format?");
+    if (sizes.k % sizes.groups != 0)
+      refuse(scales, fmt::format("the {} k's do not divide into {} groups", sizes.k, sizes.groups));
+    require_shape(qweight, sizes.qweight_shape(format_), sizes);
+    if (layer.qzeros != nullptr) {
+      if (layer.qzeros->type != "I32") refuse(*layer.qzeros, "zeros are I32");
+      require_shape(*layer.qzeros, {sizes.groups, sizes.n / 8}, sizes);
+    }
+    return sizes;
+  }
+  void require_shape(const HeaderEntry& tensor, std::array<std::int64_t, 2> shape, const W4LayerSizes& sizes) const {
+    if (tensor.shape == std::vector<std::int64_t>(shape.begin(), shape.end())) return;
+    refuse(tensor,
+           fmt::format("4-bit {} of n = {}, k = {} and {} groups has [{}, {}]", text_of(format_), sizes.n, sizes.k,
+                       sizes.groups, shape[0], shape[1]),
+           "is it of another format, or of 8 bits?");
+  }
+
+  W4Format format_;
+  std::unordered_map<std::string, const HeaderEntry*> by_name_;
+  std::vector<Layer> list_;
+};
+
+class Conversion {
+ public:
+  Conversion(const SafetensorsReader& file, W4Format from, W4Format to, int threads)
+      : file_(file), from_(from), to_(to), threads_(threads), layers_(file, from) {
+    for (const Layer& layer : layers_.list()) check(layer);
+    plan();
+  }
+  std::size_t layers() const { return layers_.list().size(); }
+  std::size_t others() const { return others_; }
+
+  void write(OutputFile& output) const {
+    std::vector<HeaderEntry> entries;
+    for (const Item& item : items_) entries.push_back(item.result);
+    const std::string header = format_header(entries, file_.metadata());
+    output.append(std::as_bytes(std::span(header)));
+    for (const Item& item : items_) item.kind == Item::Kind::copied ? copy(item, output) : convert(item, output);
+    output.finish();
+  }
+
+ private:
+  /// What the other format cannot store, as far as it is small: before anything is written.
+  void check(const Layer& layer) const {
+    if (layer.g_idx != nullptr) check_order(layer);
+    std::vector<std::uint32_t> zeros(stores_zeros(to_) ? layer.sizes.qzeros_words() : 0);
+    named(layer, [&] { convert_qzeros(from_, to_, layer.sizes, read_words(file_, layer.qzeros), zeros, threads_); });
+  }
+  void check_order(const Layer& layer) const {
+    const HeaderEntry& g_idx = *layer.g_idx;
+    if (from_ == W4Format::awq) refuse(g_idx, "awq has no activation order", "is it of --from gptq?");
+    if (g_idx.type != "I32" || g_idx.shape != std::vector<std::int64_t>{layer.sizes.k})
+      refuse(g_idx, fmt::format("a group index is I32 [{}]", layer.sizes.k));
+    if (to_ != W4Format::awq) return;
+    std::vector<std::int32_t> groups(static_cast<std::size_t>(layer.sizes.k));
+    file_.read(g_idx, 0, std::as_writable_bytes(std::span(groups)));
+    if (is_in_order(groups, layer.sizes)) return;
+    refuse(g_idx, "awq has no activation order, and this index is not k / group size",
+           "accepted for such layers: gptq, gptq_v2, symmetric");
+  }
+  template <class Work>
+  void named(const Layer& layer, Work work) const {
+    try {
+      work();
+    } catch (const Error& error) {
+      throw BadInput(fmt::format("{}, {}", quote(layer.name()), error.given()), error.why(), error.remedy());
+    }
+  }
+
+  /// Tensors stay in their order; zeros that the source does not store follow their weights.
+  void plan() {
+    std::unordered_map<const HeaderEntry*, const Layer*> owners;
+    for (const Layer& layer : layers_.list())
+      for (const HeaderEntry* tensor : {layer.qweight, layer.scales, layer.qzeros, layer.g_idx})
+        if (tensor != nullptr) owners.emplace(tensor, &layer);
+    for (const HeaderEntry& tensor : file_.tensors()) {
+      const auto owner = owners.find(&tensor);
+      if (owner == owners.end()) {
+        ++others_;
+        items_.push_back({Item::Kind::copied, tensor, &tensor, nullptr});
+      } else {
+        plan_of_layer(tensor, *owner->second);
+      }
+    }
+    std::uint64_t offset = 0;
+    for (Item& item : items_) {
+      std::uint64_t bytes = item.layer == nullptr ? bytes_of(*item.source) : 4;
+      if (item.layer != nullptr)
+        for (const std::int64_t extent : item.result.shape) bytes *= static_cast<std::uint64_t>(extent);
+      item.result.offsets = {offset, offset + bytes};
+      offset += bytes;
+    }
+  }
+  void plan_of_layer(const HeaderEntry& tensor, const Layer& layer) {
+    if (&tensor == layer.scales || &tensor == layer.g_idx) {
+      if (&tensor == layer.scales || to_ != W4Format::awq)
+        items_.push_back({Item::Kind::copied, tensor, &tensor, nullptr});
+      return;
+    }
+    const HeaderEntry zeros{layer.prefix + "qzeros", "I32", {layer.sizes.groups, layer.sizes.n / 8}, {}};
+    if (&tensor == layer.qzeros) {
+      if (stores_zeros(to_)) items_.push_back({Item::Kind::qzeros, zeros, &tensor, &layer});
+      return;
+    }
+    const auto shape = layer.sizes.qweight_shape(to_);
+    items_.push_back({Item::Kind::qweight, {tensor.name, "I32", {shape[0], shape[1]}, {}}, &tensor, &layer});
+    if (layer.qzeros == nullptr && stores_zeros(to_)) items_.push_back({Item::Kind::qzeros, zeros, nullptr, &layer});
+  }
+
+  void copy(const Item& item, OutputFile& output) const {
+    std::vector<std::byte> piece;
+    for (std::uint64_t begin = 0, bytes = bytes_of(*item.source); begin < bytes; begin += piece.size()) {
+      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, bytes - begin)));
+      file_.read(*item.source, begin, piece);
+      output.append(piece);
+    }
+  }
+  void convert(const Item& item, OutputFile& output) const {
+    const std::vector<std::uint32_t> src = read_words(file_, item.source);
+    std::vector<std::uint32_t> dst(bytes_of(item.result) / sizeof(std::uint32_t));
+    const auto work = item.kind == Item::Kind::qweight ? convert_qweight : convert_qzeros;
+    named(*item.layer, [&] { work(from_, to_, item.layer->sizes, src, dst, threads_); });
+    output.append(std::as_bytes(std::span(dst)));
+  }
+
+  const SafetensorsReader& file_;
+  W4Format from_;
+  W4Format to_;
+  int threads_;
+  Layers layers_;
+  std::vector<Item> items_;
+  std::size_t others_ = 0;  ///< tensors that are of no layer
+};
+
+int convert_file(const ConvertOptions& options) {
+  const W4Format from = parse_format("--from", options.from);
+  const W4Format to = parse_format("--to", options.to);
+  if (from == to) throw BadInput("--to " + options.to, "is what --from says already", "name two formats");
+  const int threads =
+      options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const SafetensorsReader file(options.input);
+  const Conversion conversion(file, from, to, threads);
+  OutputFile output(options.output);
+  conversion.write(output);
+  if (options.json) {
+    print_json({{"from", options.from},
+                {"to", options.to},
+                {"layers", conversion.layers()},
+                {"others", conversion.others()},
+                {"output_file", options.output}});
+    return kExitGood;
+  }
+  fmt::print("{} {} from {} to {}, {} other {} copied\nwritten to {}\n", conversion.layers(),
+             conversion.layers() == 1 ? "layer" : "layers", options.from, options.to, conversion.others(),
+             conversion.others() == 1 ? "tensor" : "tensors", printable(options.output));
+  return kExitGood;
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("convert", kHelp);
+  auto options = std::make_shared<ConvertOptions>();
+  command->add_option("--from", options->from, "gptq, gptq_v2, awq or symmetric: what the input is")->required();
+  command->add_option("--to", options->to, "Likewise: what the output shall be")->required();
+  command->add_option("--input", options->input, "A safetensors file with quantised layers")->required();
+  command->add_option("--output", options->output, "The safetensors file to write; it is replaced whole")->required();
+  command->add_option("--threads", options->threads, "How many convert (default: as many as there are processors)")
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(kExamples);
+  command->final_callback([options, &context] { context.action = [options] { return convert_file(*options); }; });
+}
+
+}  // namespace cubit::tools
