@@ -7,6 +7,7 @@
 #include "capi/handles.hpp"
 #include "codegen/architecture.hpp"
 #include "ops/operator.hpp"
+#include "ops/user_code.hpp"
 #include "runtime/cuda/cuda_device.hpp"
 #include "runtime/key.hpp"
 
@@ -185,6 +186,15 @@ cubit_status cubit_descriptor_canonical(const char* descriptor, const char** tex
     require(descriptor, "cubit_descriptor_canonical: descriptor");
     require(text, "cubit_descriptor_canonical: text");
     *text = thread_text(ops::find_operator(descriptor).canonical(descriptor));
+  });
+}
+
+cubit_status cubit_add_score(const char* name, const char* text, const char** field) {
+  return guarded([&] {
+    require(name, "cubit_add_score: name");
+    require(text, "cubit_add_score: text");
+    require(field, "cubit_add_score: field");
+    *field = thread_text(ops::add_user_code(name, text, "modify_score"));
   });
 }
 

@@ -81,6 +81,15 @@ Field<Descriptor> number_field(FieldHelp help, int Descriptor::*member, std::vec
           }};
 }
 
+/// A field that is true or false, and false by default.
+template <class Descriptor>
+Field<Descriptor> flag_field(const char* name, const char* meaning, bool Descriptor::*member) {
+  return {{name, "false, true", "false", meaning}, [member](Descriptor& descriptor, std::string_view text) {
+            descriptor.*member = text == "true";
+            return text == "true" || text == "false";
+          }};
+}
+
 /// A field that holds one of a few words.
 template <class Descriptor, class Value>
 Field<Descriptor> word_field(FieldHelp help, Value Descriptor::*member,

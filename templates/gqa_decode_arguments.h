@@ -61,6 +61,14 @@ struct GqaDecodeArguments {
   long long output_token_stride;
   const int* mask;        // [batch, query tokens] bits, of a tree
   long long mask_stride;  // from sequence to sequence, in numbers
+  // Of roles that the descriptor asks for, else not read.
+  const float* alibi_slopes;  // [query heads]
+  const float* sinks;         // [query heads]
+  const void* score_parameters;
+  float soft_cap_log2;     // times log2(e)
+  float soft_cap_inverse;  // 1 / that
+  int window;              // tokens, at least 1; no more than max_length
+  int kept_tokens;         // before the window; no more than max_length
 };
 
 }  // namespace cubit

@@ -15,7 +15,7 @@
 //     RawQuery, fetch_query(raw, rows, heads)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
 //     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
-//     TileScales, look_up_scales(cache, first, length), fetch_scales(scales, cache, page, first, length)
+//     TileScales, look_up_scales(cache, first, tokens), fetch_scales(scales, cache, page, first, tokens)
 //                                   scales that are a tensor of their own, a tile ahead; key_factor(args) and
 //                                   scale_outputs(output, args) where all rows share one. kv_scales.cuh: none
 //     scores(query, stage, tile scales, scores)       [head tile][accumulator element], in base 2
@@ -24,6 +24,9 @@
 //                                   kAnyFactor: also where that is small
 //     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, factors)
 //     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
+//   plan::Tokens  which tokens are read and seen, see tokens_all.cuh
+//   plan::Score   what happens to scores before they are masked, see score_steps.cuh
+//   plan::Sink    what joins the denominator beside the tokens, see sink_none.cuh
 #pragma once
 
 #include "plan.cuh"
@@ -33,6 +36,7 @@
 #include "math.cuh"
 #include "online_softmax.cuh"
 #include "query_tokens.cuh"
+#include "score_steps.cuh"
 #include "split_kv.cuh"
 #include "types.cuh"
 
@@ -60,9 +64,63 @@ __device__ __forceinline__ int heads_in(int head_group) {
 /// The first of them, among those of its KV head.
 __device__ __forceinline__ int first_column(int head_group) { return head_group * plan::kHeadsPerBlock; }
 
+/// Columns of a block: `count` from `first` on, of a KV head. Those beyond the last are as the last one, and are not stored.
+struct BlockColumns {
+  int kv_head;
+  int first;
+  int count;
+
+  __device__ __forceinline__ int clamped(int column) const { return first + min(column, count - 1); }
+  __device__ __forceinline__ int head(int column) const {
+    return plan::Queries::place_of(kv_head, clamped(column)).head;
+  }
+  __device__ __forceinline__ int query_position(int length, int column) const {
+    return plan::Queries::query_position(length, clamped(column));
+  }
+};
+
+/// The reference that a softmax begins with: a column whose tokens are all masked keeps it, and from minus infinity its scores
+/// could not be subtracted.
+__device__ __forceinline__ float first_reference() {
+  constexpr float kBelowEveryScore = -3e38f;
+  return plan::Tokens::kIsWindow || plan::Score::kMayMask ? kBelowEveryScore : plan::Queries::first_reference();
+}
+
+/// The plan's steps for the scores of one sequence and the columns of a block.
+class BlockScores {
+ public:
+  __device__ __forceinline__ BlockScores(const GqaDecodeArguments& args, int batch, const BlockColumns& columns,
+                                         int length)
+      : steps_(args, columns), batch_(batch), columns_(columns), length_(length) {}
+
+  /// Scores of 16 tokens from `first` on.
+  __device__ __forceinline__ void modify(float (&scores)[Format::kHeadTiles][4], int first) const {
+    const int lane = lane_index();
+#pragma unroll
+    for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = lanes::accumulator_head(lane, tile, i);
+        const ScorePlace place{batch_, columns_.head(column), columns_.query_position(length_, column),
+                               first + lane / 4 + i / 2 * 8};
+        scores[tile][i] = steps_.apply(scores[tile][i], tile, i & 1, place);
+      }
+    }
+  }
+
+  __device__ __forceinline__ int query_position(int column) const { return columns_.query_position(length_, column); }
+
+ private:
+  plan::Score steps_;
+  int batch_;
+  BlockColumns columns_;
+  int length_;
+};
+
 /// Scores of positions that a head does not see become minus infinity.
 __device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first,
-                                            const plan::Queries& queries) {
+                                            const plan::Queries& queries, const plan::Tokens& tokens,
+                                            const BlockScores& steps) {
   const int row = lane_index() / 4;
 #pragma unroll
   for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
@@ -70,7 +128,10 @@ __device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][
     const auto odd = queries.sight(lanes::accumulator_head(lane_index(), tile, 1));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (!(i % 2 == 0 ? even : odd).sees(first + row + i / 2 * 8)) scores[tile][i] = negative_infinity();
+      const int position = first + row + i / 2 * 8;
+      const int query = steps.query_position(lanes::accumulator_head(lane_index(), tile, i));
+      const bool sees = (i % 2 == 0 ? even : odd).sees(position) && !tokens.hides(position, query);
+      if (!sees) scores[tile][i] = negative_infinity();
     }
   }
 }
@@ -81,17 +142,23 @@ __device__ __forceinline__ void fetch_block_query(Format::RawQuery& raw, const G
 }
 
 /// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those that `queries` do
-/// not see are masked. `tile_scales`: where a stage is one tile.
+/// not see or `tokens` hide are masked. `tile_scales`: where a stage is one tile.
 __device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first,
-                                       const plan::Queries& queries, Softmax& softmax, Format::Accumulator& output,
+                                       const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
+                                       Format::Accumulator& output, const BlockScores& steps,
                                        const Format::TileScales& tile_scales = {}) {
   constexpr int kSteps = plan::kTilesPerStage;
   float scores[kSteps][Format::kHeadTiles][4];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) Format::scores(query, stage + step * kTileBytes, tile_scales, scores[step]);
-  if (first + kStageTokens > queries.seen_by_all()) {
+  if constexpr (!plan::Score::kIsPlain) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) mask_scores(scores[step], first + step * kTileTokens, queries);
+    for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], first + step * kTileTokens);
+  }
+  if (first + kStageTokens > queries.seen_by_all() || tokens.hides_any(first, kStageTokens)) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      mask_scores(scores[step], first + step * kTileTokens, queries, tokens, steps);
   }
   // Only one tile's scales are kept in registers; the others are loaded again when they are used.
   Format::ValueScales scales;
@@ -143,7 +210,8 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
 /// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A head
 /// that sees nothing has sum 0: its output is zero and its log-sum-exp minus infinity.
 __device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, QueryPlace query, int channel,
-                                       const Combined& result) {
+                                       Combined result) {
+  plan::Sink::join(args, query.head, result);
   const float inverse = reciprocal_fast(maximum(result.sum, 0x1p-126f));
   char* row = static_cast<char*>(args.output) + batch * args.output_batch_stride +
               query.head * args.output_head_stride + query.token * args.output_token_stride;

@@ -102,18 +102,18 @@ struct RowsOfBytes {
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
   static __device__ __forceinline__ void clear_padding(uint32) {}
 
-  template <class Cache>
-  static __device__ __forceinline__ int look_up_scales(const Cache& cache, int first, int length) {
+  template <class Cache, class Tokens>
+  static __device__ __forceinline__ int look_up_scales(const Cache& cache, int first, const Tokens& tokens) {
     const int token = first + lane_index() % kTileRows;
-    return kScalesRows && token < length ? cache.page(token) : 0;
+    return kScalesRows && tokens.has(token) ? cache.page(token) : 0;
   }
-  template <class Cache>
+  template <class Cache, class Tokens>
   static __device__ __forceinline__ void fetch_scales(TileScales& scales, const Cache& cache, int page, int first,
-                                                      int length) {
+                                                      const Tokens& tokens) {
     if constexpr (kScalesRows) {
       const int lane = lane_index();
       const int token = first + lane % kTileRows;
-      const bool exists = token < length;
+      const bool exists = tokens.has(token);
       const char* src = nullptr;
       if (exists) src = lane < kTileRows ? cache.key_scales(page, token) : cache.value_scales(page, token);
 #pragma unroll

@@ -11,12 +11,12 @@ struct WithoutScales {
   static constexpr bool kAnyFactor = false;
   struct TileScales {};
 
-  template <class Cache>
-  static __device__ __forceinline__ int look_up_scales(const Cache&, int, int) {
+  template <class Cache, class Tokens>
+  static __device__ __forceinline__ int look_up_scales(const Cache&, int, const Tokens&) {
     return 0;
   }
-  template <class Cache>
-  static __device__ __forceinline__ void fetch_scales(TileScales&, const Cache&, int, int, int) {}
+  template <class Cache, class Tokens>
+  static __device__ __forceinline__ void fetch_scales(TileScales&, const Cache&, int, int, const Tokens&) {}
   static __device__ __forceinline__ float key_factor(const GqaDecodeArguments&) { return 1.f; }
   template <class Accumulator>
   static __device__ __forceinline__ void scale_outputs(Accumulator&, const GqaDecodeArguments&) {}

@@ -6,6 +6,7 @@
 namespace cubit {
 
 inline constexpr float kLn2 = 0.693147180559945309f;
+inline constexpr float kLog2e = 1.44269504088896341f;
 
 /// 2^x, relative error 2^-22; subnormal results are flushed to zero. 2^-inf is 0.
 __device__ __forceinline__ float exp2_fast(float x) {

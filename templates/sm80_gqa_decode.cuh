@@ -5,7 +5,8 @@
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
 //   weight = softmax over t of (scale · query[b, h] · key[b, t, h / heads_per_kv])
 //
-// Of several query tokens each one's heads count as heads of their own, and t is what the token sees: query_tokens.cuh.
+// Of several query tokens each one's heads count as heads of their own, and t is what the token sees: query_tokens.cuh. The plan's
+// roles may make something else of scores, tokens and denominator.
 //
 // One block per (sequence, KV head, split, head group): where registers cannot hold all heads of a KV head, kHeadGroups
 // blocks share them, and each reads the cache. Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each warp
@@ -29,7 +30,9 @@
 // the same __syncwarp shows that every lane has finished reading the stage that is filled next. Before the merge: one
 // __syncthreads, because warps write where others' stages were. Splits: see split_kv.cuh.
 //
-// Rows at or beyond the length are not read: they arrive as zeros, and their scores are masked before the maximum.
+// Rows that no query sees, as those at or beyond the length, are not read: they arrive as zeros, and their scores are masked
+// before the maximum. Where scores rise from token to token, tiles are walked from the last to the first, so that the softmax's
+// reference seldom moves.
 //
 // Roles that the plan chooses, and what follows the loop: gqa_decode_block.cuh.
 // Which lane touches which byte: gqa_decode_lanes.h, shared with the plan's proofs.
@@ -66,7 +69,7 @@ constexpr __device__ int slot_of(int i, int lane) {
 template <class Cache>
 class Fetcher {
  public:
-  __device__ __forceinline__ Fetcher(const Cache& cache, int length) : cache_(cache), length_(length) {
+  __device__ __forceinline__ Fetcher(const Cache& cache, const plan::Tokens& tokens) : cache_(cache), tokens_(tokens) {
     if constexpr (plan::kKeepOffsets) {
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) offsets_[i] = offset(place_of(i, lane_index()), strides());
@@ -80,12 +83,12 @@ class Fetcher {
   /// Called once for each tile, before it is fetched, in the time of the tile before it.
   __device__ __forceinline__ void look_up(int first) {
     if constexpr (Cache::kIsPaged) {
-      const int token = cache_.has_tiles_in_pages() ? first : first + lane_index() % kTileTokens;
-      page_ = token < length_ ? cache_.page(token) : 0;
+      const int token = cache_.has_tiles_in_pages() ? tokens_.readable(first) : first + lane_index() % kTileTokens;
+      page_ = tokens_.has(token) ? cache_.page(token) : 0;
     }
   }
 
-  /// Starts the copies of tokens first … first + 15; rows at or beyond the length become zeros.
+  /// Starts the copies of tokens first … first + 15; rows that are not read become zeros.
   __device__ __forceinline__ void fetch(uint32 stage, int first) {
     stage_ = stage;
     if constexpr (Cache::kIsPaged) {
@@ -93,7 +96,7 @@ class Fetcher {
     }
     const char* const keys = cache_.key(page_, first);
     const char* const values = cache_.value(page_, first);
-    if (Copies::kHeld == 0 && first + kTileTokens <= length_) {
+    if (Copies::kHeld == 0 && tokens_.has_tile(first)) {
       int lane = lane_index();
       if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
 #pragma unroll(kUnrolledPieces)
@@ -111,7 +114,7 @@ class Fetcher {
     start_checked(stage, [&](int i) {
       const lanes::Place place = place_of(i, lane_index());
       const char* src = (place.row >= kTileTokens ? values : keys) + offset(place, strides());
-      const bool valid = first + place.row % kTileTokens < length_;
+      const bool valid = tokens_.has(first + place.row % kTileTokens);
       return Piece{src, valid};
     });
   }
@@ -164,7 +167,7 @@ class Fetcher {
     start_checked(stage, [&](int i) {
       const lanes::Place place = place_of(i, lane_index());
       const char* const src = from_lane(row, place.row) + place.byte;
-      const bool valid = first + place.row % kTileTokens < length_;
+      const bool valid = tokens_.has(first + place.row % kTileTokens);
       return Piece{src, valid};
     });
   }
@@ -187,7 +190,7 @@ class Fetcher {
   }
 
   Cache cache_;
-  int length_;
+  plan::Tokens tokens_;
   Copies copies_;
   uint32 stage_ = 0;  // of the tile fetched last
   int page_ = 0;      // of the next tile, or of the lane's row of it
@@ -195,13 +198,16 @@ class Fetcher {
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
 
-/// One warp's part of chunks [share.first, share.last).
-__device__ __forceinline__ void walk(const Share& share, int length, const plan::Cache& cache,
+/// One warp's part of chunks [share.first, share.last) of what is walked over.
+__device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tokens, const plan::Cache& cache,
                                      const plan::Queries& queries, const Format::Query& query, uint32 stages,
-                                     Softmax& softmax, Format::Accumulator& output) {
-  Fetcher<plan::Cache> fetcher(cache, length);
+                                     Softmax& softmax, Format::Accumulator& output, const BlockScores& steps) {
+  Fetcher<plan::Cache> fetcher(cache, tokens);
   const int warp = warp_index();
-  const auto token_of = [&](int chunk) { return chunk * kChunkTokens + warp * kTileTokens; };
+  const auto token_of = [&](int chunk) {
+    if constexpr (plan::Score::kRises) chunk = max(0, share.first + share.last - 1 - chunk);  // the last first
+    return tokens.token(chunk * kChunkTokens + warp * kTileTokens);
+  };
 #pragma unroll
   for (int stage = 0; stage < plan::kStages; ++stage) Format::clear_padding(stages + stage * kStageBytes);
   // One loop fills and drains the ring: tile `ahead` is fetched while tile `ahead - (kStages - 1)` is used.
@@ -225,12 +231,13 @@ __device__ __forceinline__ void walk(const Share& share, int length, const plan:
     const int first = token_of(chunk);
     scales = next_scales;
     if (chunk + 1 >= share.first && chunk + 1 < share.last)
-      Format::fetch_scales(next_scales, cache, page, token_of(chunk + 1), length);
+      Format::fetch_scales(next_scales, cache, page, token_of(chunk + 1), tokens);
     if (chunk + 2 >= share.first && chunk + 2 < share.last)
-      page = Format::look_up_scales(cache, token_of(chunk + 2), length);
-    if (chunk >= share.first && first < length) {  // the same for the whole warp; the last chunk may lack its tokens
+      page = Format::look_up_scales(cache, token_of(chunk + 2), tokens);
+    if (chunk >= share.first &&
+        first < tokens.length()) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, first, queries, softmax, output, scales);
+      attend(query, stage, first, queries, tokens, softmax, output, steps, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   fetcher.land_all();
@@ -252,11 +259,12 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int warp = warp_index();
 
   const int length = length_of(args, batch);
-  const Share share = share_of((length + kChunkTokens - 1) / kChunkTokens, args.splits, split);
+  const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));
+  const Share share = share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, split);
 
   if (split >= share.active) return;
 
-  Softmax softmax(plan::Queries::first_reference());
+  Softmax softmax(first_reference());
   Format::Accumulator output;
   {
     Format::Query query;
@@ -265,8 +273,9 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     Format::load_query(query, raw, args.scale_log2 * Format::key_factor(args));
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
     const plan::Queries queries = plan::Queries::of_block(args, batch, length, first_column(head_group));
-    walk(share, length, cache, queries, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes),
-         softmax, output);
+    const BlockScores steps(args, batch, {kv_head, first_column(head_group), heads_in(head_group)}, length);
+    walk(share, tokens, cache, queries, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes),
+         softmax, output, steps);
   }
   softmax.finish();
   Format::scale_outputs(output, args);

@@ -31,6 +31,8 @@
 //
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
+// Rows are counted, not tokens: the plan has all tokens and plain scores.
+//
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
 // Rows at or beyond the length are not read: they arrive as zeros.
@@ -256,6 +258,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   StagePlace place;
   SegmentPlace heard;
   Format::RawQuery raw;
+  const BlockScores plain(args, 0, {0, 0, 1}, 0);
   Segment next = hear_segment(args, state.segments, rings, heard, raw);
 #pragma unroll 1
   while (next.batch >= 0) {
@@ -269,7 +272,8 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       for (int stage = segment.first; stage < segment.last; ++stage) {
         wait_barrier(rings.full(place), place.parity);
         const int rows = rows_of_warp(args, segment.length, stage, warp);
-        if (rows > 0) attend(query, rings.stage(place), 0, plan::Queries(rows), softmax, output);
+        if (rows > 0)
+          attend(query, rings.stage(place), 0, plan::Queries(rows), plan::Tokens(rows), softmax, output, plain);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 
+#include "tools/arguments.hpp"
 #include "tools/bench_table.hpp"
 #include "tools/benchmark.hpp"
 #include "tools/error.hpp"
@@ -186,8 +187,13 @@ void add_bench(CLI::App& app, Context& context) {
                       "data_parallel, split_k, stream_k");
   command->add_flag("--dry-run", options->dry_run, "List the operator's table and time nothing");
   command->footer(kExamples);
-  command->final_callback(
-      [options, &context] { context.action = [options, &context] { return bench(*options, context); }; });
+  command->final_callback([options, &context] {
+    context.action = [options, &context] {
+      require_descriptor_length(options->problem.descriptor, "");
+      options->problem.descriptor = context.resolved(options->problem.descriptor);
+      return bench(*options, context);
+    };
+  });
 }
 
 }  // namespace cubit::tools

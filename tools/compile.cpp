@@ -10,6 +10,7 @@
 #include "tools/compile_jobs.hpp"
 #include "tools/error.hpp"
 #include "tools/output_folder.hpp"
+#include "tools/score_files.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -39,7 +40,7 @@ struct CompileOptions {
   bool json = false;
 };
 
-std::vector<DescriptorText> gather(const CompileOptions& options) {
+std::vector<DescriptorText> gather(const CompileOptions& options, const Context& context) {
   std::vector<DescriptorText> all;
   for (const std::string& text : options.descriptors) {
     require_descriptor_length(text, "");
@@ -49,6 +50,8 @@ std::vector<DescriptorText> gather(const CompileOptions& options) {
     std::vector<DescriptorText> lines = read_descriptors(*options.file);
     std::move(lines.begin(), lines.end(), std::back_inserter(all));
   }
+  const ScoreFiles scores(context.scores);
+  for (DescriptorText& descriptor : all) descriptor.text = scores.resolve(descriptor.text);
   return all;
 }
 
@@ -91,7 +94,7 @@ int report_unstored(const std::vector<CompileResult>& results, Context& context)
 }
 
 int compile(const CompileOptions& options, Context& context) {
-  const std::vector<CompileJob> jobs = plan_jobs(gather(options), options.architectures, true);
+  const std::vector<CompileJob> jobs = plan_jobs(gather(options, context), options.architectures, true);
   if (options.output) make_folder(*options.output, "--output");
   const int threads =
       options.jobs > 0 ? options.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

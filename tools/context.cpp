@@ -11,6 +11,7 @@
 #include "tools/arguments.hpp"
 #include "tools/error.hpp"
 #include "tools/quote.hpp"
+#include "tools/score_files.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -38,6 +39,8 @@ Engine Context::engine(LogFunction log) const {
   if (compile == "never") return engine(CUBIT_COMPILE_NEVER, std::move(log));
   return engine(CUBIT_COMPILE_FROM_ENVIRONMENT, std::move(log));
 }
+
+std::string Context::resolved(const std::string& descriptor) const { return ScoreFiles(scores).resolve(descriptor); }
 
 Engine Context::cache_reader(LogFunction log) const { return engine(CUBIT_COMPILE_NEVER, std::move(log)); }
 

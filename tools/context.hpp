@@ -21,7 +21,11 @@ struct Context {
   std::string compile;  ///< "allow", "never", or empty: from the environment
   bool verbose = false;
   Console console;
-  std::function<int()> action;  ///< set by the subcommand that was given; returns the exit code
+  std::vector<std::string> scores;  ///< of --score
+  std::function<int()> action;      ///< set by the subcommand that was given; returns the exit code
+
+  /// The descriptor as the library takes it, after the files of --score were added. Throws as ScoreFiles does.
+  std::string resolved(const std::string& descriptor) const;
 
   Engine engine() { return engine(console.log(verbose)); }
   /// Throws BadInput if what was named as the cache folder is a file, as every engine does; for commands that have

@@ -174,7 +174,6 @@ bool plan_holds(const nlohmann::ordered_json& plan) {
 }
 
 int explain_plan(const ExplainOptions& options, Context& context) {
-  require_descriptor_length(options.descriptor, "");
   const std::string architecture = choose_architecture(options);
   auto plan = nlohmann::ordered_json::parse(explain(options.descriptor, architecture));
   add_resources(plan, options, architecture, context);
@@ -200,8 +199,13 @@ void add_explain(CLI::App& app, Context& context) {
   command->add_flag("--source", options->source, "Also print the plan header");
   command->add_option("--svg", options->svg, "Also write pictures of the plan into this folder");
   command->footer(kExamples);
-  command->final_callback(
-      [options, &context] { context.action = [options, &context] { return explain_plan(*options, context); }; });
+  command->final_callback([options, &context] {
+    context.action = [options, &context] {
+      require_descriptor_length(options->descriptor, "");
+      options->descriptor = context.resolved(options->descriptor);
+      return explain_plan(*options, context);
+    };
+  });
 }
 
 }  // namespace cubit::tools

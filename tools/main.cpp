@@ -71,6 +71,9 @@ void add_options(CLI::App& app, Context& context) {
                  "Folder of the kernel cache (default: CUBIT_CACHE_DIR, else XDG's cubit folder; \"\": none)");
   app.add_option("--compile", context.compile, "Whether kernels that no cache holds may be compiled (default: allow)")
       ->check(CLI::IsMember({"allow", "never"}));
+  app.add_option("--score", context.scores,
+                 "A score modification for descriptors with score=NAME: NAME=FILE, device code (may be repeated)")
+      ->allow_extra_args(false);
   app.add_flag("--verbose", context.verbose, "Print log lines on standard error");
   cubit::tools::add_compile(app, context);
   cubit::tools::add_run(app, context);

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "tools/arguments.hpp"
 #include "tools/benchmark.hpp"
 #include "tools/check.hpp"
 #include "tools/compile_jobs.hpp"
@@ -217,8 +218,13 @@ void add_run(CLI::App& app, Context& context) {
   command->add_flag("--bench", options->bench, "Time the kernel, and a plain read or copy of the same bytes");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kExamples);
-  command->final_callback(
-      [options, &context] { context.action = [options, &context] { return run(*options, context); }; });
+  command->final_callback([options, &context] {
+    context.action = [options, &context] {
+      require_descriptor_length(options->problem.descriptor, "");
+      options->problem.descriptor = context.resolved(options->problem.descriptor);
+      return run(*options, context);
+    };
+  });
 }
 
 }  // namespace cubit::tools

@@ -57,11 +57,12 @@ def case_of(row: dict) -> Case:
 
 
 def has_peers(descriptor: str) -> bool:
-    return not any(field in descriptor for field in ("kv=int8_split", "kv=fp8_", "cache=paged"))
+    others = ("kv=int8_split", "kv=fp8_", "cache=paged", "soft_cap=", "alibi=", "window=", "sinks=", "family=")
+    return not any(field in descriptor for field in others)
 
 
 def cases_of(program: str) -> list:
-    """The cases of the program itself, so that no second list of them exists: contiguous, of formats that a peer reads."""
+    """The program's own cases, so that no second list of them exists: contiguous, of a peer's formats, plain scores."""
     text = subprocess.run([program, "operators", "gqa_decode", "--json"], check=True, capture_output=True, text=True)
     rows = json.loads(text.stdout)[0]["bench"]
     return [case_of(row) for row in rows if has_peers(row["descriptor"])]

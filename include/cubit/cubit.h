@@ -84,6 +84,16 @@ CUBIT_API cubit_status cubit_devices(const char** json);
 /* The canonical text of a descriptor: fields in order, defaults left out. */
 CUBIT_API cubit_status cubit_descriptor_canonical(const char* descriptor, const char** text);
 
+/* Adds a user's score modification to this process, for descriptors with a field `score`: its text, of up to 64 KiB, defines
+ *
+ *   __device__ float modify_score(float score, const cubit::ScorePlace& place, const void* parameters)
+ *
+ * and may include cubit's device headers; see templates/score_user.cuh and score_steps.cuh. `field` is "<name>@<hash of the
+ * text>", which the descriptor is given as score=…: kept as long as the process lives, found by the same text under the same
+ * name at any time. `name` is an identifier of up to 64 characters; compile errors name the text user/<name>.cuh, with its own
+ * lines. */
+CUBIT_API cubit_status cubit_add_score(const char* name, const char* text, const char** field);
+
 /* The plan of a descriptor for one architecture: {descriptor, architecture, family, decisions: [{name, value, why}],
  * proofs: [{access, degree, wavefronts, ideal, places}], fragments: [], rejections: [{family, why}], spills_allowed_because,
  * request_key, template, plan_header, threads, dynamic_shared_memory}. Needs neither compiler nor device. */

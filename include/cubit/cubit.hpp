@@ -63,6 +63,10 @@ inline std::string devices() { return detail::text(cubit_devices); }
 inline std::string canonical(const std::string& descriptor) {
   return detail::text(cubit_descriptor_canonical, descriptor.c_str());
 }
+/// "name@hash", for the field `score` of descriptors; see cubit_add_score.
+inline std::string add_score(const std::string& name, const std::string& text) {
+  return detail::text(cubit_add_score, name.c_str(), text.c_str());
+}
 inline std::string explain(const std::string& descriptor, const std::string& architecture) {
   return detail::text(cubit_explain, descriptor.c_str(), architecture.c_str());
 }

@@ -84,6 +84,20 @@ void add_ragged(std::vector<BenchCase>& cases) {
   }
 }
 
+/// What changes scores shall cost within 5% of the first; a window of an eighth reads an eighth.
+void add_scores(std::vector<BenchCase>& cases) {
+  for (const int batch : {64, 128, 512}) {
+    const auto add = [&](const char* fields, double window) {
+      Numbers numbers = sizes(batch, 8192, 1);
+      if (window > 0) numbers["window"] = window;
+      cases.push_back({"scores, query [B, 1, 8, 128], one KV head, T = 8192", fmt::format("B={}", batch),
+                       descriptor(8, fields), std::move(numbers), 0, 0});
+    };
+    for (const char* fields : {"family=sm80", "soft_cap=true", "alibi=true", "sinks=true,family=sm80"}) add(fields, 0);
+    add("window=true,sinks=true", 1024);
+  }
+}
+
 /// Four query tokens, which shall be within 15% of one.
 void add_query_tokens(std::vector<BenchCase>& cases) {
   for (const std::string_view format : {"", kFourGroups, kFp8}) {
@@ -114,6 +128,7 @@ std::vector<BenchCase> bench_cases() {
   add_many_heads(cases);
   add_ragged(cases);
   add_head_counts(cases);
+  add_scores(cases);
   add_query_tokens(cases);
   return cases;
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/user_code.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {
@@ -13,6 +14,15 @@ std::vector<int> one_to(int last) {
   std::vector<int> values(last);
   std::iota(values.begin(), values.end(), 1);
   return values;
+}
+
+/// Whether the code is there is asked where it is needed: a text may be read without it.
+Field<GqaDecode> score_field() {
+  return {{"score", "none, name@hash", "none", "a user's score modification, as cubit_add_score names it"},
+          [](GqaDecode& descriptor, std::string_view text) {
+            descriptor.score = text == "none" ? "" : text;
+            return descriptor.score.empty() || is_user_code_name(text);
+          }};
 }
 
 std::vector<Field<GqaDecode>> make_fields() {
@@ -36,6 +46,13 @@ std::vector<Field<GqaDecode>> make_fields() {
              word_field<GqaDecode, QueryMask>(
                  {"mask", "causal, tree", "causal", "what several query tokens see of one another"}, &GqaDecode::mask,
                  {{"causal", QueryMask::causal}, {"tree", QueryMask::tree}}),
+             flag_field<GqaDecode>("soft_cap", "scores s become cap * tanh(s / cap)", &GqaDecode::soft_cap),
+             flag_field<GqaDecode>("alibi", "scores get slope of the head * (position - query position)",
+                                   &GqaDecode::alibi),
+             score_field(),
+             flag_field<GqaDecode>("window", "a query sees the last few tokens, and those that are kept",
+                                   &GqaDecode::window),
+             flag_field<GqaDecode>("sinks", "a number per head joins the softmax's denominator", &GqaDecode::sinks),
              number_field<GqaDecode>(
                  {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                  &GqaDecode::alignment, {16, 8, 4}),
@@ -79,6 +96,10 @@ GqaDecode parse(std::string_view text) {
 
 void validate(const GqaDecode& descriptor) {
   kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
+  if (!descriptor.score.empty() && !is_user_code_name(descriptor.score)) {
+    reject(descriptor, fmt::format("score={} does not name a score modification", descriptor.score),
+           "accepted: name@hash, as cubit_add_score gives it");
+  }
   if (descriptor.family == Family::sm75) {
     const std::string why = why_not_fp16_alone(descriptor);
     if (!why.empty()) {
@@ -95,6 +116,10 @@ void validate(const GqaDecode& descriptor) {
            "leave mask out or ask for query_tokens=2 to 16");
   }
   if (descriptor.family == Family::sm90) {
+    const std::string modified = modifications(descriptor);
+    if (!modified.empty())
+      reject(descriptor, fmt::format("family=sm90 has plain scores of all tokens, and no {}", modified),
+             "family=sm80, or leave family out");
     if (descriptor.query_tokens > 1) {
       reject(descriptor, fmt::format("family=sm90: {}", kOneQueryTokenOnly), "family=sm80, or leave family out");
     }
@@ -104,6 +129,18 @@ void validate(const GqaDecode& descriptor) {
     const std::string why = why_not_bulk_copies(descriptor);
     if (!why.empty()) reject(descriptor, "family=sm90 copies rows in bulk: " + why, "family=sm80, or leave family out");
   }
+}
+
+std::string modifications(const GqaDecode& descriptor) {
+  std::string names;
+  const auto add = [&](bool asked, const char* name) {
+    if (asked) names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  add(descriptor.soft_cap, "soft_cap");
+  add(descriptor.alibi, "alibi");
+  add(!descriptor.score.empty(), "score");
+  add(descriptor.window, "window");
+  return names;
 }
 
 std::string why_not_fp16_alone(const GqaDecode& descriptor) {

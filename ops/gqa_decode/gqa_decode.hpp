@@ -4,6 +4,7 @@
 #include <cubit/gqa_decode.hpp>
 
 #include <functional>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,9 @@ GqaDecode parse(std::string_view text);
 
 /// Rules between fields; parse() has applied them. Throws Failure(invalid_argument).
 void validate(const GqaDecode& descriptor);
+
+/// Which of soft_cap, alibi, score and window the descriptor asks for, joined by ", "; empty: none.
+std::string modifications(const GqaDecode& descriptor);
 
 /// Why no bulk copy can move the descriptor's rows; empty if one can. PTX ISA, "cp.async.bulk": 16-byte units.
 std::string why_not_bulk_copies(const GqaDecode& descriptor);
@@ -115,8 +119,12 @@ std::vector<Tile> merge_tiles(const Plan& plan);
 int slot_period(const codegen::TileLayout& stage, const codegen::TileAccess& copies);
 int merge_bytes(const Plan& plan);
 
-/// Throws Failure(invalid_argument) for what is not a finite number of reasonable size.
+/// Throw Failure(invalid_argument) for what is not a finite number of reasonable size.
 void check_softmax_scale(double scale);
+void check_soft_cap(double cap);
+
+/// Of a sequence of `length` tokens those that a query behind them sees. `window`: 0 where there is none.
+std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens);
 
 /// What is split by itself and has a counter: (sequence, KV head, head group).
 std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments);
@@ -167,9 +175,18 @@ struct HeadRows {
   std::function<const char*(int token)> row;
   std::function<const char*(int token)> scales = [](int) { return nullptr; };
 };
-/// `is_seen`: of a position; of none: all are.
+/// What a head's scores go through: see <cubit/gqa_decode.h>. A user's own modification has no reference.
+struct ScoreRules {
+  double soft_cap = 0;  ///< 0: none
+  double alibi_slope = 0;
+  std::int64_t window = 0;  ///< 0: none
+  std::int64_t kept_tokens = 0;
+  double sink = -std::numeric_limits<double>::infinity();
+  int query_position = -1;  ///< negative: the last
+};
+/// `is_seen`: of a position; of none: all are that a window leaves.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
-                             const HeadRows& values, int length, double softmax_scale,
+                             const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules = {},
                              const std::function<bool(int position)>& is_seen = nullptr);
 
 }  // namespace gqa_decode

@@ -36,7 +36,19 @@ std::size_t workspace_for(const Plan& plan, std::int64_t partial_rows) {
   return kWorkspaceCounterBytes + stats_bytes(partial_rows) + outputs;
 }
 
-void check_bounds(const Arguments& arguments) {
+/// Grid and workspace depend on it.
+void check_window(const GqaDecode& descriptor, const Arguments& arguments) {
+  if (descriptor.window) {
+    require_argument(arguments.window >= 1, "window", "it must be at least 1", arguments.window);
+    require_argument(arguments.kept_tokens >= 0, "kept_tokens", "it must not be negative", arguments.kept_tokens);
+    return;
+  }
+  constexpr const char* kNone = "it must be 0, for the descriptor does not have window=true";
+  require_argument(arguments.window == 0, "window", kNone, arguments.window);
+  require_argument(arguments.kept_tokens == 0, "kept_tokens", kNone, arguments.kept_tokens);
+}
+
+void check_bounds(const GqaDecode& descriptor, const Arguments& arguments) {
   require_argument(arguments.batch >= 0, "batch", "it must not be negative", arguments.batch);
   require_argument(arguments.kv_heads >= 1, "kv_heads", "it must be at least 1", arguments.kv_heads);
   require_argument(arguments.max_length >= 0, "max_length", "it must not be negative", arguments.max_length);
@@ -45,6 +57,32 @@ void check_bounds(const Arguments& arguments) {
   // Token indices are rounded up to whole chunks or stages in the kernel.
   require_argument(arguments.max_length <= std::numeric_limits<int>::max() - 4096, "max_length",
                    "it must be at most 2147479551", arguments.max_length);
+  check_window(descriptor, arguments);
+}
+
+/// What is given for a role that the descriptor does not ask for would be lost.
+void require_absent(bool absent, const char* name, const char* field) {
+  if (absent) return;
+  throw Failure(Status::invalid_argument, name, fmt::format("the descriptor does not have {}", field),
+                "leave it 0 or NULL, or ask for that in the descriptor");
+}
+
+void check_roles(const GqaDecode& descriptor, const Arguments& arguments) {
+  if (descriptor.soft_cap)
+    check_soft_cap(arguments.soft_cap);
+  else
+    require_absent(arguments.soft_cap == 0, "soft_cap", "soft_cap=true");
+  if (descriptor.alibi)
+    require_pointer(arguments.alibi_slopes != nullptr, "alibi_slopes");
+  else
+    require_absent(arguments.alibi_slopes == nullptr, "alibi_slopes", "alibi=true");
+  if (descriptor.sinks)
+    require_pointer(arguments.sinks != nullptr, "sinks");
+  else
+    require_absent(arguments.sinks == nullptr, "sinks", "sinks=true");
+  if (descriptor.score.empty()) require_absent(arguments.score_parameters == nullptr, "score_parameters", "score=…");
+  require_alignment("alibi_slopes", arguments.alibi_slopes, nullptr, 0, 4, 4);
+  require_alignment("sinks", arguments.sinks, nullptr, 0, 4, 4);
 }
 
 constexpr const char* kSmaller = "align it and pad its rows, or ask for a smaller alignment in the descriptor";
@@ -93,6 +131,7 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
                      arguments.page_size);
   }
   check_query_tokens(descriptor, arguments);
+  check_roles(descriptor, arguments);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
 }
@@ -151,6 +190,13 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.mask = arguments.mask;
   result.mask_stride = arguments.mask_stride;
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
+  result.alibi_slopes = arguments.alibi_slopes;
+  result.sinks = arguments.sinks;
+  result.score_parameters = arguments.score_parameters;
+  result.soft_cap_log2 = arguments.soft_cap * std::numbers::log2e_v<float>;
+  result.soft_cap_inverse = descriptor.soft_cap ? 1 / result.soft_cap_log2 : 0;
+  result.window = std::min(arguments.window, std::max(arguments.max_length, 1));
+  result.kept_tokens = std::min(arguments.kept_tokens, arguments.max_length);
   return result;
 }
 
@@ -196,16 +242,23 @@ void check_softmax_scale(double scale) {
                 "usually 1 / sqrt(head_dim)");
 }
 
+void check_soft_cap(double cap) {
+  const auto rounded = static_cast<float>(cap);       // as launches take it
+  if (rounded >= 1e-30f && rounded <= 1e30f) return;  // false for NaN
+  throw Failure(Status::invalid_argument, fmt::format("soft_cap = {}", cap), "scores cannot be capped there",
+                "accepted: 1e-30 to 1e30, usually 20 to 50");
+}
+
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
-  check_bounds(arguments);
+  check_bounds(plan.descriptor, arguments);
   return workspace_for(plan, most_partial_rows(plan, arguments, device));
 }
 
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
               const runtime::DeviceFacts& device) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
-  check_bounds(arguments);
+  check_bounds(plan.descriptor, arguments);
   Launch launch;
   launch.empty = arguments.batch == 0;
   if (launch.empty) return launch;

@@ -50,17 +50,20 @@ class GqaDecodeOperator final : public Operator {
            "mask [batch, query_tokens] I32 (where mask=tree): bit j of a query token's word is whether it sees query "
            "token "
            "j\n"
+           "alibi_slopes [query heads] F32 (where alibi=true), sinks [query heads] F32 (where sinks=true), "
+           "score_parameters of any type (where score=…, optional)\n"
            "output [batch, query heads, head_dim]\n"
            "lse [batch, query heads] F32 (where lse=1)\n"
            "numbers: softmax_scale (default 1 / sqrt(head_dim)), lse (0 or 1); where cache=paged max_length and hnd (0 "
-           "or "
-           "1); for tuning splits";
+           "or 1); where soft_cap=true soft_cap; where window=true window and kept_tokens (tokens; default 0); for "
+           "tuning splits";
   }
   std::string random_help() const override {
     return "batch, context (tokens), kv_heads, ragged (1: log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
            "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), page_size and hnd "
            "(where "
-           "cache=paged), splits";
+           "cache=paged), soft_cap (default 30, where soft_cap=true), window and kept_tokens (default 128 and 0, where "
+           "window=true), splits";
   }
   std::vector<BenchCase> bench_cases() const override { return gqa_decode::bench_cases(); }
   std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }

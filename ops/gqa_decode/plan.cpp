@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "codegen/plan_header.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/user_code.hpp"
 #include "templates/embedded.hpp"
 
 namespace cubit::ops::gqa_decode {
@@ -28,6 +29,8 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
 
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
+  const std::string modified = modifications(descriptor);
+  if (!modified.empty()) return fmt::format("it has plain scores of all tokens, and no {}", modified);
   if (descriptor.query_tokens > 1) return kOneQueryTokenOnly;
   if (!is_usual_head_dim(descriptor.head_dim)) return kUsualHeadDimsOnly;
   return why_not_bulk_copies(descriptor);
@@ -107,7 +110,9 @@ int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   // Beside 8 groups, what query tokens see was too much for two tiles: some architecture's compiler spilled.
   const int seen = descriptor.groups == 8 && descriptor.query_tokens > 1 && !scaled ? 10 : 0;
   const int per_tile = outputs + query + format + seen + 12;  // 12: scores, references, sums, factors
-  return (kAddressesAndTemporaries + copies + head_tiles * per_tile + 7) / 8 * 8;
+  const int window = descriptor.window ? 4 : 0;
+  const int slopes = descriptor.alibi ? 2 : 0;
+  return (kAddressesAndTemporaries + copies + window + head_tiles * (per_tile + slopes) + 7) / 8 * 8;
 }
 
 /// `counted`: without the offsets. With more of either, some architecture's compiler spilled.
@@ -256,6 +261,36 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.stages = 0;
 }
 
+/// The role headers of scores, tokens and sinks. Returns what the library does not have: the user's, which the role that calls it
+/// comes after.
+std::vector<codegen::Header> include_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
+  std::vector<codegen::Header> users;
+  if (descriptor.soft_cap) header.include("score_soft_cap.cuh");
+  if (descriptor.alibi) header.include("score_alibi.cuh");
+  header.include("score_steps.cuh");
+  if (!descriptor.score.empty()) {
+    users.push_back(find_user_code(descriptor.score));
+    header.include(users.back().name).include("score_user.cuh");
+  }
+  header.include(descriptor.window ? "tokens_window.cuh" : "tokens_all.cuh");
+  header.include(descriptor.sinks ? "sink_learned.cuh" : "sink_none.cuh");
+  return users;
+}
+
+/// Behind the alias Format.
+void alias_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
+  std::string steps;
+  const auto add = [&](bool asked, const char* step) {
+    if (asked) steps += (steps.empty() ? "" : ", ") + std::string(step);
+  };
+  add(descriptor.soft_cap, "cubit::SoftCap");
+  add(descriptor.alibi, "cubit::Alibi<Format::kHeadTiles>");
+  add(!descriptor.score.empty(), "cubit::UserScore");
+  header.alias("Score", fmt::format("cubit::ScoreSteps<{}>", steps))
+      .alias("Tokens", descriptor.window ? "cubit::WindowOfTokens" : "cubit::AllTokens")
+      .alias("Sink", descriptor.sinks ? "cubit::LearnedSink" : "cubit::NoSink");
+}
+
 /// The role of query_tokens.cuh.
 std::string queries_type(const GqaDecode& descriptor) {
   if (descriptor.query_tokens == 1) return "cubit::OneQueryToken<kHeadsPerKv>";
@@ -297,6 +332,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   header.include(plan.family == Family::sm90   ? "warp_rows.cuh"
                  : plan.family == Family::sm75 ? "tile_copies_registers.cuh"
                                                : "tile_copies_async.cuh");
+  const std::vector<codegen::Header> users = include_roles(header, descriptor);
   header.constant("kHeadDim", descriptor.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
       .constant("kQueryTokens", descriptor.query_tokens)
@@ -354,9 +390,10 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.alias("Element", device_type(plan.format().element()))
         .alias("Format", fmt::format("cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, {}>", place));
   }
-  return codegen::assemble(descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(),
-                           architecture, "gqa_decode",
-                           {plan.threads(), plan.shared_memory, 1, plan.family == Family::sm90}, templates::embedded());
+  alias_roles(header, descriptor);
+  return codegen::assemble(
+      descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "gqa_decode",
+      {plan.threads(), plan.shared_memory, 1, plan.family == Family::sm90}, templates::embedded(), users);
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -17,6 +17,9 @@ namespace cubit::ops::gqa_decode {
 namespace {
 
 constexpr double kTolerance = 3e-3;
+constexpr const char* kSlopes = "alibi_slopes";
+constexpr const char* kSinks = "sinks";
+constexpr const char* kParameters = "score_parameters";
 
 [[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {}) {
   throw Failure(Status::invalid_argument, std::move(given), std::move(rule), std::move(remedy));
@@ -55,6 +58,9 @@ double norm(const std::vector<double>& values) {
   return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
 }
 
+/// Of normal numbers: a sink may leave less to a head's tokens than its output can hold.
+double smallest_normal(Element element) { return element == Element::fp16 ? 0x1p-14 : 0x1p-126; }
+
 /// Relative error that is infinite where it is not a number, so that NaN never passes.
 double quotient(double difference, double scale) {
   if (difference == 0) return 0;
@@ -66,12 +72,15 @@ double quotient(double difference, double scale) {
 
 LaunchNumbers::LaunchNumbers(const GqaDecode& descriptor) : softmax_scale(1 / std::sqrt(descriptor.head_dim)) {}
 
-std::string LaunchNumbers::names(KvAddressing addressing) {
-  if (addressing == KvAddressing::contiguous) return "softmax_scale, lse, splits";
-  return "softmax_scale, lse, splits, " + kv_cache::CacheNumbers::names(addressing);
+std::string LaunchNumbers::names(const GqaDecode& descriptor) {
+  std::string names = "softmax_scale, lse, splits";
+  if (descriptor.soft_cap) names += ", soft_cap";
+  if (descriptor.window) names += ", window, kept_tokens";
+  if (descriptor.cache == KvAddressing::contiguous) return names;
+  return names + ", " + kv_cache::CacheNumbers::names(descriptor.cache);
 }
 
-bool LaunchNumbers::set(KvAddressing addressing, std::string_view name, double value) {
+bool LaunchNumbers::set(const GqaDecode& descriptor, std::string_view name, double value) {
   const auto whole = [&](std::int32_t& number) {
     if (value != std::floor(value) || std::fabs(value) > std::numeric_limits<std::int32_t>::max()) {
       reject(fmt::format("{} = {}", name, value), "it is not a whole number");
@@ -84,8 +93,14 @@ bool LaunchNumbers::set(KvAddressing addressing, std::string_view name, double v
     with_lse = value != 0;
   } else if (name == "splits") {
     whole(splits);
+  } else if (name == "soft_cap" && descriptor.soft_cap) {
+    soft_cap = value;
+  } else if (name == "window" && descriptor.window) {
+    whole(window);
+  } else if (name == "kept_tokens" && descriptor.window) {
+    whole(kept_tokens);
   } else {
-    return addressing == KvAddressing::paged && cache.set(addressing, name, value);
+    return descriptor.cache == KvAddressing::paged && cache.set(descriptor.cache, name, value);
   }
   return true;
 }
@@ -127,6 +142,50 @@ void GqaProblem::check_scales() const {
   }
 }
 
+void GqaProblem::check_per_head(bool wanted, const char* name, const char* field) const {
+  const Tensor* tensor = find(name);
+  if (!wanted) {
+    if (tensor == nullptr) return;
+    reject(fmt::format("tensor {}", name), fmt::format("{} does not have {}", descriptor_.text(), field),
+           "leave it out, or ask for that in the descriptor");
+  }
+  if (tensor == nullptr) {
+    reject(fmt::format("tensors without {}", name), fmt::format("the descriptor has {}", field),
+           fmt::format("give {} [query heads] F32", name));
+  }
+  require_type(*tensor, "F32", descriptor_);
+  require_rank(*tensor, 1, "[query heads]");
+  if (tensor->shape[0] != query_heads())
+    reject(fmt::format("tensor {}", shape_text(*tensor)), fmt::format("there are {} query heads", query_heads()));
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const auto* values = static_cast<const float*>(tensor->data);
+  for (std::int64_t head = 0; head < query_heads(); ++head) {
+    if (std::isfinite(values[head]) || (name == std::string_view(kSinks) && values[head] == kNone)) continue;
+    reject(fmt::format("{}[{}] = {}", name, head, values[head]), "it is not a finite number");
+  }
+}
+
+void GqaProblem::check_roles() const {
+  if (descriptor_.soft_cap) check_soft_cap(numbers_.soft_cap);
+  check_per_head(descriptor_.alibi, kSlopes, "alibi=true");
+  check_per_head(descriptor_.sinks, kSinks, "sinks=true");
+  if (descriptor_.score.empty() && find(kParameters) != nullptr)
+    reject(fmt::format("tensor {}", kParameters), fmt::format("{} does not have score=…", descriptor_.text()),
+           "leave it out");
+  if (!descriptor_.window) return;
+  if (numbers_.window < 1)
+    reject(fmt::format("window = {}", numbers_.window), "a query sees at least itself", "accepted: 1 and more");
+  if (numbers_.kept_tokens < 0)
+    reject(fmt::format("kept_tokens = {}", numbers_.kept_tokens), "it is negative", "accepted: 0 and more");
+}
+
+ScoreRules GqaProblem::score_rules(std::int64_t head) const {
+  ScoreRules rules{.soft_cap = numbers_.soft_cap, .window = numbers_.window, .kept_tokens = numbers_.kept_tokens};
+  if (descriptor_.alibi) rules.alibi_slope = static_cast<const float*>(find(kSlopes)->data)[head];
+  if (descriptor_.sinks) rules.sink = static_cast<const float*>(find(kSinks)->data)[head];
+  return rules;
+}
+
 void GqaProblem::check_cache(const Tensor& cache) const {
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
   require_type(cache, format.type(), descriptor_);
@@ -145,12 +204,24 @@ void GqaProblem::check_cache(const Tensor& cache) const {
          fmt::format("ask for alignment={} in the descriptor", std::gcd(format.row_bytes(), 16)));
 }
 
+/// Of all query tokens together; 0: there is none.
+std::int64_t GqaProblem::read_window() const {
+  return descriptor_.window ? std::int64_t{numbers_.window} + descriptor_.query_tokens - 1 : 0;
+}
+
+/// Whether any token of the page that begins with `first` is seen.
+bool GqaProblem::needs_page(std::int64_t sequence, std::int64_t first) const {
+  if (!descriptor_.window) return true;
+  return first < numbers_.kept_tokens ||
+         first + shape_.page_size > length(sequence) - numbers_.window - descriptor_.query_tokens + 1;
+}
+
 /// A launch does not look: tokens of a sequence are in pages of the cache.
 void GqaProblem::check_pages() const {
   if (!shape_.is_paged()) return;
   for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
     for (std::int64_t token = 0; token < length(sequence); token += shape_.page_size) {
-      if (shape_.row(sequence, token, 0) >= 0) continue;
+      if (shape_.row(sequence, token, 0) >= 0 || !needs_page(sequence, token)) continue;
       const std::int64_t column = token / shape_.page_size;
       reject(fmt::format("page_table[{}, {}] = {}", sequence, column, shape_.table[sequence * shape_.columns + column]),
              fmt::format("the sequence has {} tokens, and the cache {} pages", length(sequence), shape_.pages),
@@ -190,6 +261,7 @@ void GqaProblem::check() {
   }
   if (tokens() > std::numeric_limits<std::int32_t>::max() - 4096) reject(shape_text(key()), "too many tokens");
   if (lengths() != nullptr) check_lengths(*lengths(), batch(), tokens());
+  check_roles();
   check_pages();
   check_scales();
   check_mask(descriptor_, find("mask"), batch());
@@ -203,14 +275,16 @@ int GqaProblem::length(std::int64_t sequence) const {
 
 std::size_t GqaProblem::cached_rows() const {
   std::size_t rows = 0;
-  for (std::int64_t sequence = 0; sequence < batch(); ++sequence) rows += length(sequence);
+  for (std::int64_t sequence = 0; sequence < batch(); ++sequence)
+    rows += seen_tokens(length(sequence), read_window(), numbers_.kept_tokens);
   return rows * kv_heads();
 }
 
 std::size_t GqaProblem::bytes_read() const {
   std::size_t bytes = 2 * cached_rows() * descriptor_.row_bytes() + query().bytes();
-  if (lengths() != nullptr) bytes += lengths()->bytes();
-  if (const Tensor* mask = find("mask")) bytes += mask->bytes();
+  for (const char* name : {"lengths", "mask", kSlopes, kSinks}) {
+    if (const Tensor* tensor = find(name)) bytes += tensor->bytes();
+  }
   if (!has_scales(descriptor_.kv)) return bytes;
   const std::size_t rows = cached_rows();
   const std::size_t scales = descriptor_.scales == KvScales::tensor  ? 1
@@ -250,6 +324,12 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.scales = shape_.scale_arguments(kv_cache::format_of(descriptor_));
   arguments.scales.key = address(kv_cache::kScaleNames[0]);
   arguments.scales.value = address(kv_cache::kScaleNames[1]);
+  arguments.alibi_slopes = static_cast<const float*>(address(kSlopes));
+  arguments.sinks = static_cast<const float*>(address(kSinks));
+  arguments.score_parameters = address(kParameters);
+  arguments.soft_cap = static_cast<float>(numbers_.soft_cap);
+  arguments.window = numbers_.window;
+  arguments.kept_tokens = numbers_.kept_tokens;
   arguments.output = device_data[inputs_.size()];
   arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
   const std::int64_t token_stride = query_heads() * descriptor_.head_dim;
@@ -301,9 +381,11 @@ ReferenceHead GqaProblem::reference_of(std::int64_t item) const {
   for (int channel = 0; channel < channels; ++channel) q[channel] = to_double(descriptor_.query, raw[channel]);
 
   const std::int64_t kv_head = head / descriptor_.heads_per_kv;
+  ScoreRules rules = score_rules(head);
+  rules.query_position = std::max(0, length(sequence) - descriptor_.query_tokens + static_cast<int>(token));
   return reference_head(descriptor_, q.data(), rows_of(key(), kv_cache::kScaleNames[0], sequence, kv_head),
                         rows_of(value(), kv_cache::kScaleNames[1], sequence, kv_head), length(sequence),
-                        numbers_.softmax_scale,
+                        numbers_.softmax_scale, rules,
                         [&](int position) { return sees(descriptor_, length(sequence), token, mask, position); });
 }
 
@@ -315,7 +397,9 @@ double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> 
   for (int channel = 0; channel < channels; ++channel) {
     difference[channel] = to_double(descriptor_.output, output[channel]) - reference.output[channel];
   }
-  double error = quotient(norm(difference), std::max(norm(reference.output), 0.1 * norm(reference.contributions)));
+  double scale = std::max(norm(reference.output), 0.1 * norm(reference.contributions));
+  if (descriptor_.sinks) scale = std::max(scale, std::sqrt(channels) * smallest_normal(descriptor_.output));
+  double error = quotient(norm(difference), scale);
   if (got.size() > 1) {
     const double lse = static_cast<const float*>(got[1])[item];
     // An absolute error, beside what float rounding of scores of this size may cost.
@@ -329,6 +413,10 @@ double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> 
 }
 
 Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const {
+  if (!descriptor_.score.empty()) {
+    throw Failure(Status::unsupported, descriptor_.text(), "the reference does not compute a user's device code",
+                  "compare with results of your own");
+  }
   if (got.size() != outputs_.size()) {
     reject(fmt::format("{} outputs", got.size()), fmt::format("this problem has {}", outputs_.size()));
   }
@@ -352,12 +440,13 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   const GqaDecode descriptor = parse(text);
   LaunchNumbers launch(descriptor);
   for (const auto& [name, value] : numbers) {
-    if (launch.set(descriptor.cache, name, value)) continue;
-    reject(fmt::format("number {}", name), "gqa_decode has no such launch argument",
-           fmt::format("accepted: {}", LaunchNumbers::names(descriptor.cache)));
+    if (launch.set(descriptor, name, value)) continue;
+    reject(fmt::format("number {}", name), fmt::format("{} has no such launch argument", descriptor.text()),
+           fmt::format("accepted: {}", LaunchNumbers::names(descriptor)));
   }
   constexpr std::string_view kNames[] = {
-      "query", "key", "value", "lengths", kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table", "mask"};
+      "query", "key",   "value", "lengths",  kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table",
+      "mask",  kSlopes, kSinks,  kParameters};
   constexpr std::size_t kNeeded = 3;
   std::vector<Tensor> ordered;
   std::vector<std::unique_ptr<char[]>> storage;
@@ -365,7 +454,8 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
     reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
            "accepted: query, key, value, optionally lengths; key_scale and value_scale where the format has them, "
-           "page_table where cache=paged, mask where mask=tree");
+           "page_table where cache=paged, mask where mask=tree; alibi_slopes, sinks and score_parameters where the "
+           "descriptor asks for them");
   }
   for (const std::string_view name : kNames) {
     const auto input =

@@ -21,12 +21,16 @@ struct LaunchNumbers {
   bool with_lse = false;
   std::int32_t splits = 0;
 
+  double soft_cap = 0;
+  std::int32_t window = 0;
+  std::int32_t kept_tokens = 0;
+
   kv_cache::CacheNumbers cache;
 
-  static std::string names(KvAddressing addressing);
+  static std::string names(const GqaDecode& descriptor);
   explicit LaunchNumbers(const GqaDecode& descriptor);
   /// False if there is no number of this name.
-  bool set(KvAddressing addressing, std::string_view name, double value);
+  bool set(const GqaDecode& descriptor, std::string_view name, double value);
 };
 
 class GqaProblem final : public Problem {
@@ -54,11 +58,16 @@ class GqaProblem final : public Problem {
   std::int64_t tokens() const { return shape_.max_length; }
   std::int64_t kv_heads() const { return shape_.kv_heads; }
   int length(std::int64_t sequence) const;
-  std::size_t cached_rows() const;  ///< of keys, or of values, over all sequences and KV heads
+  std::size_t cached_rows() const;  ///< of keys, or of values, that are seen, over all sequences and KV heads
   void check();
   void check_query() const;
   void check_scales() const;
+  void check_roles() const;
+  void check_per_head(bool wanted, const char* name, const char* field) const;
+  ScoreRules score_rules(std::int64_t head) const;
   void check_pages() const;
+  std::int64_t read_window() const;
+  bool needs_page(std::int64_t sequence, std::int64_t first) const;
   /// Of keys or of values, the rows of a sequence's KV head.
   HeadRows rows_of(const Tensor& cache, const char* scales, std::int64_t sequence, std::int64_t kv_head) const;
   void check_cache(const Tensor& cache) const;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numbers>
 
 #include "base/error.hpp"
@@ -110,6 +111,26 @@ std::unique_ptr<char[]> make_ragged_lengths(std::int64_t batch, std::int64_t con
   return data;
 }
 
+/// The slopes that the method's authors use: 2^(-8 / heads), 2^(-16 / heads) … (Press et al., "Train Short, Test Long").
+std::unique_ptr<char[]> make_slopes(std::int64_t heads) {
+  auto data = std::make_unique<char[]>(4 * heads);
+  auto* slopes = reinterpret_cast<float*>(data.get());
+  for (std::int64_t head = 0; head < heads; ++head)
+    slopes[head] = static_cast<float>(std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(heads)));
+  return data;
+}
+
+/// Of every fourth head none.
+std::unique_ptr<char[]> make_sinks(std::int64_t heads, Random& random) {
+  auto data = std::make_unique<char[]>(4 * heads);
+  auto* sinks = reinterpret_cast<float*>(data.get());
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const auto sink = static_cast<float>(4 * random.normal());
+    sinks[head] = head % 4 == 3 ? -std::numeric_limits<float>::infinity() : sink;
+  }
+  return data;
+}
+
 struct Sizes {
   std::int64_t batch = 1;
   std::int64_t context = 1024;
@@ -121,6 +142,8 @@ struct Sizes {
 
 Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
   Sizes sizes{.launch = LaunchNumbers(descriptor)};
+  if (descriptor.soft_cap) sizes.launch.soft_cap = 30;
+  if (descriptor.window) sizes.launch.window = 128;
   for (const auto& [name, value] : numbers) {
     if (name == "batch") {
       sizes.batch = kv_cache::whole_number(name, value, 0, 1 << 20);
@@ -132,10 +155,10 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
       sizes.ragged = kv_cache::whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(kv_cache::whole_number(name, value, 0, kPatterns - 1));
-    } else if (!sizes.launch.set(descriptor.cache, name, value)) {
-      throw Failure(Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
-                    fmt::format("accepted: batch, context, kv_heads, ragged, pattern, {}",
-                                LaunchNumbers::names(descriptor.cache)));
+    } else if (!sizes.launch.set(descriptor, name, value)) {
+      throw Failure(
+          Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
+          fmt::format("accepted: batch, context, kv_heads, ragged, pattern, {}", LaunchNumbers::names(descriptor)));
     }
   }
   const double kv_rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
@@ -192,6 +215,8 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   }
   if (descriptor.mask == QueryMask::tree)
     add("mask", "I32", {sizes.batch, descriptor.query_tokens}, make_trees(descriptor, sizes.batch, random));
+  if (descriptor.alibi) add("alibi_slopes", "F32", {heads}, make_slopes(heads));
+  if (descriptor.sinks) add("sinks", "F32", {heads}, make_sinks(heads, random));
   return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch, std::move(storage));
 }
 

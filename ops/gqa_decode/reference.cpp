@@ -7,8 +7,14 @@
 
 namespace cubit::ops::gqa_decode {
 
+std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens) {
+  if (window == 0) return length;
+  return std::min(length, std::min(length, window) + std::min(length, kept_tokens));
+}
+
+/// Those that are not seen have weight zero, and their rows are not looked at.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
-                             const HeadRows& values, int length, double softmax_scale,
+                             const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules,
                              const std::function<bool(int position)>& is_seen) {
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
   const int channels = descriptor.head_dim;
@@ -16,20 +22,25 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
     kv_cache::dequantise_row(format, rows.row(token), dst, rows.scales(token));
   };
   std::vector<double> row(channels);
-  std::vector<double> weights(length);
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
-  double peak = kNothing;
+  std::vector<double> weights(length, kNothing);
+  const int query_position = rules.query_position < 0 ? length - 1 : rules.query_position;
+  const auto is_in_window = [&](int token) {
+    return rules.window == 0 || token > query_position - rules.window || token < rules.kept_tokens;
+  };
+  double peak = rules.sink;
   for (int token = 0; token < length; ++token) {
-    weights[token] = kNothing;
-    if (is_seen && !is_seen(token)) continue;
+    if (!is_in_window(token) || (is_seen && !is_seen(token))) continue;
     load(keys, token, row.data());
     double score = 0;
     for (int channel = 0; channel < channels; ++channel) score += query[channel] * row[channel];
-    weights[token] = score * softmax_scale;
+    score *= softmax_scale;
+    if (rules.soft_cap > 0) score = rules.soft_cap * std::tanh(score / rules.soft_cap);
+    weights[token] = score + rules.alibi_slope * (token - query_position);
     peak = std::max(peak, weights[token]);
   }
   if (peak == kNothing) return {std::vector<double>(channels), std::vector<double>(channels), kNothing};
-  double sum = 0;
+  double sum = rules.sink == kNothing ? 0 : std::exp(rules.sink - peak);
   for (double& weight : weights) sum += weight = std::exp(weight - peak);
   ReferenceHead result{std::vector<double>(channels), std::vector<double>(channels), peak + std::log(sum)};
   for (int token = 0; token < length; ++token) {

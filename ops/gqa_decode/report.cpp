@@ -205,6 +205,33 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   return map;
 }
 
+/// What is asked for beside plain scores of all tokens.
+void add_role_decisions(PlanReport& report, const GqaDecode& descriptor) {
+  if (descriptor.soft_cap || descriptor.alibi || !descriptor.score.empty()) {
+    std::string steps;
+    const auto add = [&](bool asked, const std::string& step) {
+      if (asked) steps += (steps.empty() ? "" : ", ") + step;
+    };
+    add(descriptor.soft_cap, "soft cap");
+    add(descriptor.alibi, "ALiBi");
+    add(!descriptor.score.empty(), descriptor.score);
+    report.decisions.push_back({"score", steps, "in this order, between the scale and the mask"});
+  }
+  if (descriptor.alibi) {
+    report.decisions.push_back({"order of tiles", "from the last to the first",
+                                "scores rise from token to token: the softmax's reference would move with each tile"});
+  }
+  if (descriptor.window) {
+    report.decisions.push_back({"tokens", "a window, and those that are kept",
+                                "tiles begin at the window; what nobody sees is neither read nor looked up"});
+  }
+  if (descriptor.sinks) {
+    report.decisions.push_back({"sinks", "one per head", "joins the denominator once all parts are merged"});
+  }
+  if (!descriptor.score.empty())
+    report.spills_allowed_because = "a user's score modification may need any number of registers";
+}
+
 /// Accesses that cannot avoid conflicts, and why; nothing where there is none.
 void explain_conflicts(Plan& plan) {
   for (const codegen::ConflictProof& proof : plan.report.proofs) {
@@ -248,6 +275,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
          "a tile of 16 tokens lies in one page where pages are a multiple of that; else each lane finds "
          "one row of it"});
   }
+  add_role_decisions(report, descriptor);
   explain_conflicts(plan);
   if (descriptor.cache == KvAddressing::paged && descriptor.kv == KvFormat::int4_rows && descriptor.groups == 8 &&
       plan.head_tiles() > 1) {

@@ -60,10 +60,20 @@ int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, cons
 
 namespace {
 
+/// Tokens that a block walks over, at most: those that are kept and the window, each in whole tiles.
+int most_walked(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
+  constexpr std::int64_t kTile = 16;
+  if (arguments.window == 0) return arguments.max_length;
+  const std::int64_t kept = (arguments.kept_tokens + kTile - 1) / kTile * kTile;
+  return static_cast<int>(std::min<std::int64_t>(
+      arguments.max_length, kept + arguments.window + plan.descriptor.query_tokens - 1 + kTile - 1));
+}
+
 Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments, std::int64_t sequences,
                    const runtime::DeviceFacts& device) {
   Split split;
-  split.splits = arguments.splits > 0 ? arguments.splits : choose_splits(plan, sequences, arguments.max_length, device);
+  const int walked = most_walked(plan, arguments);
+  split.splits = arguments.splits > 0 ? arguments.splits : choose_splits(plan, sequences, walked, device);
   if (split.splits > 1 && sequences > kCounters) {
     throw Failure(Status::invalid_argument,
                   fmt::format("splits = {} of {} sequences (batch * kv_heads * head groups)", split.splits, sequences),

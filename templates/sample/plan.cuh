@@ -6,6 +6,9 @@
 #include "query_tokens.cuh"
 #include "types.cuh"
 #include "tile_copies_async.cuh"
+#include "score_steps.cuh"
+#include "tokens_all.cuh"
+#include "sink_none.cuh"
 
 namespace plan {
 
@@ -33,5 +36,8 @@ using Cache = cubit::ContiguousCache;
 using Queries = cubit::OneQueryToken<kHeadsPerKv>;
 constexpr int kGroups = 4;
 using Format = cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, kv_stage>;
+using Score = cubit::ScoreSteps<>;
+using Tokens = cubit::AllTokens;
+using Sink = cubit::NoSink;
 
 }  // namespace plan

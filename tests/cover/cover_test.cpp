@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "tests/cover/descriptors.hpp"
 #include "tests/gpu/gpu_case.hpp"
@@ -63,6 +64,22 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
           {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}}};
 }
 
+bool has(const std::string& descriptor, const char* field) { return descriptor.find(field) != std::string::npos; }
+
+/// Caps that matter; windows of one token, of a few tiles and longer than every sequence, with kept tokens before them or none.
+void add_roles(std::vector<Problem::Numbers>& cases, const std::string& descriptor, std::size_t index) {
+  static constexpr double kCaps[] = {2, 30, 0.5, 1000};
+  static constexpr double kWindows[] = {100, 1, 33, 1000, 16};
+  static constexpr double kKept[] = {0, 5, 40};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const std::size_t turn = index + 2 * i;
+    if (has(descriptor, "soft_cap=true")) cases[i].emplace_back("soft_cap", kCaps[turn % std::size(kCaps)]);
+    if (!has(descriptor, "window=true")) continue;
+    cases[i].emplace_back("window", kWindows[turn % std::size(kWindows)]);
+    cases[i].emplace_back("kept_tokens", kKept[turn % std::size(kKept)]);
+  }
+}
+
 /// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and where the family
 /// deals out even shares also several segments per block. Tokens and bytes are multiples of nothing that a kernel has tiles
 /// of.
@@ -106,7 +123,9 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
   }
   if (operator_of(descriptor) != "gqa_decode") throw std::runtime_error("cases_of() has no case for " + descriptor);
   std::vector<Problem::Numbers> cases = {kRagged, kEqual};
-  for (auto& numbers : cases) numbers.emplace_back("pattern", pattern);
+  // A window and ALiBi leave a sequence few tokens: no constant rows, see below.
+  const bool few = has(descriptor, "window=true") || has(descriptor, "alibi=true") || has(descriptor, "score=");
+  for (auto& numbers : cases) numbers.emplace_back("pattern", few && pattern == 2 ? 0 : pattern);
   if (descriptor.find("cache=paged") != std::string::npos) {
     static constexpr double kPageSizes[] = {16, 1, 256, 7, 24};
     for (auto& numbers : cases) numbers.emplace_back("page_size", kPageSizes[index % std::size(kPageSizes)]);
@@ -114,6 +133,7 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
   // Of normal data: in sequences of a few constant rows, values that cancel to a tenth of their parts show the rounding of
   // fp16 weights, up to 3.7e-3 (docs/performance/gqa_decode.md, "Accuracy").
   if (deals_shares) cases.push_back(kSegments);
+  add_roles(cases, descriptor, index);
   return cases;
 }
 
@@ -167,13 +187,18 @@ std::size_t alignment_of(const std::string& descriptor) {
   return field == std::string::npos ? 16 : std::stoul(descriptor.substr(field + 10));
 }
 
-/// The same data, which no alignment changes, for a descriptor whose dense rows may be launched.
+/// The same data, which no alignment changes, for a descriptor whose dense rows may be launched. The reference does not compute a
+/// user's score modification, which is ALiBi here: see cover_score().
 Problem problem_of(const Item& item, const Problem::Numbers& numbers) {
   std::string text = item.descriptor;
   if (operator_of(text) == "gqa_decode") {
     // The last fields of the text, and the only ones that the data does not depend on.
     const std::size_t field = std::min(text.find("alignment="), text.find("family="));
     if (field != std::string::npos) text.resize(field - 1);
+    if (has(text, "score=")) {
+      text.replace(text.find(cover_score()), cover_score().size(), "none");
+      if (!has(text, "alibi=true")) text += ",alibi=true";
+    }
     text = canonical(text + (text.find(':') == std::string::npos ? ":" : ",") + "alignment=4");
   }
   return Problem::random(text, numbers, item.index);
@@ -189,6 +214,8 @@ class PaddedCaches {
     cubit_gqa_decode_arguments& padded = padded_.emplace(*static_cast<const cubit_gqa_decode_arguments*>(dense));
     padded.key = pad(device, inputs[1], alignment_of(descriptor), padded.key_strides);
     padded.value = pad(device, inputs[2], alignment_of(descriptor), padded.value_strides);
+    if (!has(descriptor, "score=") || has(descriptor, "alibi=true")) return;
+    padded.score_parameters = std::exchange(padded.alibi_slopes, nullptr);
   }
   const void* arguments() const { return padded_ ? &*padded_ : dense_; }
 

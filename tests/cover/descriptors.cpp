@@ -1,5 +1,6 @@
 #include "tests/cover/descriptors.hpp"
 
+#include <algorithm>
 #include <cubit/cubit.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,14 @@ bool is_free(const std::string& name) {
   return false;
 }
 
+/// Fields of two values that may be added to nearly every descriptor, whatever it is. Among the others they would make millions of
+/// combinations.
+bool is_added(const std::string& name) {
+  for (const char* added : {"soft_cap", "alibi", "score", "window", "sinks"})
+    if (name == added) return true;
+  return false;
+}
+
 /// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
 std::vector<std::string> accepted_values(const std::string& accepts) {
   std::vector<std::string> values;
@@ -50,16 +59,20 @@ std::vector<std::string> accepted_values(const std::string& accepts) {
     return values;
   }
   std::istringstream words(accepts);
-  for (std::string word; std::getline(words >> std::ws, word, ',');) values.push_back(word);
+  for (std::string word; std::getline(words >> std::ws, word, ',');)
+    values.push_back(word == "name@hash" ? cover_score() : word);
   return values;
 }
 
 class Fields {
  public:
   explicit Fields(const Json& listed) : name_(listed.at("name")) {
-    for (const Json& field : listed.at("fields")) {
-      fields_.push_back({field.at("name"), field.at("default"), accepted_values(field.at("accepts"))});
-      counts.push_back(static_cast<int>(fields_.back().values.size()));
+    for (const bool added : {false, true}) {
+      for (const Json& field : listed.at("fields")) {
+        if (is_added(field.at("name")) != added) continue;
+        fields_.push_back({field.at("name"), field.at("default"), accepted_values(field.at("accepts"))});
+        (added ? added_counts : counts).push_back(static_cast<int>(fields_.back().values.size()));
+      }
     }
     if (counts.size() == 1) counts.push_back(1);  // a field that is alone makes its pairs with nothing
   }
@@ -67,7 +80,7 @@ class Fields {
   /// Without what is at its default: some fields are refused beside others even there.
   std::string text(const Combination& combination) const {
     std::string text = name_;
-    for (std::size_t i = 0; i < fields_.size(); ++i) {
+    for (std::size_t i = 0; i < std::min(fields_.size(), combination.size()); ++i) {
       const std::string& value = fields_[i].values[static_cast<std::size_t>(combination[i])];
       if (value == fields_[i].standard) continue;
       text += (text == name_ ? ":" : ",") + fields_[i].name;
@@ -76,7 +89,7 @@ class Fields {
     return text;
   }
   bool is_legal(Combination combination) {
-    for (std::size_t i = 0; i < fields_.size(); ++i)
+    for (std::size_t i = 0; i < std::min(fields_.size(), combination.size()); ++i)
       if (is_free(fields_[i].name)) combination[i] = 0;
     const auto [known, is_new] = legal_.try_emplace(combination, false);
     if (!is_new) return known->second;
@@ -89,7 +102,19 @@ class Fields {
     return known->second;
   }
 
-  std::vector<int> counts;  ///< values per field
+  /// The combinations that a combination of the other fields makes with those that may be added; itself first.
+  std::vector<Combination> with_added(const Combination& combination) {
+    std::vector<Combination> all;
+    for (const Combination& added : all_combinations(added_counts, [](const Combination&) { return true; })) {
+      Combination whole = combination;
+      whole.insert(whole.end(), added.begin(), added.end());
+      if (is_legal(whole)) all.push_back(std::move(whole));
+    }
+    return all;
+  }
+
+  std::vector<int> counts;        ///< values per field
+  std::vector<int> added_counts;  ///< of those that may be added, which come behind the others
 
  private:
   struct Field {
@@ -102,20 +127,60 @@ class Fields {
   std::map<Combination, bool> legal_;
 };
 
+/// To each of `chosen` what makes most pairs that nothing else has made, then what more it takes. `chosen` has every legal pair of
+/// values of the other fields, so each of their values is there beside whatever does not rule it out.
+std::vector<Combination> pairs_with_added(Fields& fields, const std::vector<Combination>& chosen,
+                                          const std::vector<int>& counts) {
+  std::vector<std::vector<Combination>> candidates;
+  PairSet uncovered(counts);
+  for (const Combination& combination : chosen) {
+    candidates.push_back(fields.with_added(combination));
+    for (const Combination& candidate : candidates.back()) uncovered.insert(candidate);
+  }
+  std::vector<Combination> cover;
+  for (int round = 0; round == 0 || uncovered.size() > 0; ++round) {
+    for (const std::vector<Combination>& some : candidates) {
+      const Combination* best = &some.front();
+      for (const Combination& candidate : some)
+        if (uncovered.count(candidate) > uncovered.count(*best)) best = &candidate;
+      if (round > 0 && uncovered.count(*best) == 0) continue;
+      uncovered.erase(*best);
+      cover.push_back(*best);
+    }
+  }
+  return cover;
+}
+
+/// To each of `chosen` one combination of what may be added.
+std::vector<Combination> rounds_with_added(Fields& fields, const std::vector<Combination>& chosen) {
+  std::vector<Combination> cover;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const std::vector<Combination> candidates = fields.with_added(chosen[i]);
+    cover.push_back(candidates[i % candidates.size()]);
+  }
+  return cover;
+}
+
 template <class Choose>
-Cover cover_operators(Choose choose) {
+Cover cover_operators(Choose choose, bool rounds) {
   Cover cover;
   for (const Json& listed : Json::parse(operators())) {
     Fields fields(listed);
     const std::vector<Combination> legal =
         all_combinations(fields.counts, [&](const Combination& combination) { return fields.is_legal(combination); });
-    PairSet pairs(fields.counts);
-    for (const Combination& combination : choose(fields.counts, legal)) {
+    std::vector<int> counts = fields.counts;
+    counts.insert(counts.end(), fields.added_counts.begin(), fields.added_counts.end());
+    const std::vector<Combination> chosen = choose(fields.counts, legal);
+    PairSet pairs(counts);
+    for (const Combination& combination :
+         rounds ? rounds_with_added(fields, chosen) : pairs_with_added(fields, chosen, counts)) {
       pairs.insert(combination);
       cover.descriptors.push_back(canonical(fields.text(combination)));
     }
-    PairSet legal_pairs(fields.counts);
+    PairSet legal_pairs(counts);
     for (const Combination& combination : legal) legal_pairs.insert(combination);
+    for (const Combination& combination : chosen)
+      for (const Combination& candidate : fields.with_added(combination)) legal_pairs.insert(candidate);
     cover.pairs += pairs.size();
     cover.legal_pairs += legal_pairs.size();
   }
@@ -124,11 +189,22 @@ Cover cover_operators(Choose choose) {
 
 }  // namespace
 
-Cover pairwise_descriptors() { return cover_operators(pairwise_cover_of); }
+std::string cover_score() {
+  static const std::string field = add_score("cover", R"(
+__device__ float modify_score(float score, const cubit::ScorePlace& place, const void* parameters) {
+  if (parameters == nullptr) return score;
+  const float slope = static_cast<const float*>(parameters)[place.head];
+  return score + slope * static_cast<float>(place.position - place.query_position);
+}
+)");
+  return field;
+}
+
+Cover pairwise_descriptors() { return cover_operators(pairwise_cover_of, false); }
 
 Cover all_descriptors() {
   return cover_operators(
-      [](const std::vector<int>&, const std::vector<Combination>& legal) -> const auto& { return legal; });
+      [](const std::vector<int>&, const std::vector<Combination>& legal) -> const auto& { return legal; }, true);
 }
 
 }  // namespace cubit::tests

@@ -15,7 +15,11 @@ struct Cover {
 /// Short lists in which every legal pair of values occurs, operator after operator.
 Cover pairwise_descriptors();
 
-/// Every descriptor there is; of a field that is a range, only some values, here and above.
+/// A user's score modification of the covers: nothing without parameters, else ALiBi with slopes from there.
+std::string cover_score();
+
+/// Every descriptor there is; of a field that is a range, only some values, here and above. Fields that may be added to nearly
+/// every descriptor (soft_cap, alibi, score, window, sinks) go round instead: each descriptor has one combination of them.
 Cover all_descriptors();
 
 }  // namespace cubit::tests

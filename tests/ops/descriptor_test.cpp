@@ -67,8 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "merge, stream_copy, stream_read, w4_quantize, w4a16_gemm"},
         Refused{"gqa_decode:speed=9",
                 "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
-                "heads_per_kv, kv, groups, scales, scale_type, query, output, cache, query_tokens, mask, alignment, "
-                "family"},
+                "heads_per_kv, kv, groups, scales, scale_type, query, output, cache, query_tokens, mask, soft_cap, "
+                "alibi, score, window, sinks, alignment, family"},
         Refused{"gqa_decode:head_dim=100",
                 "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 80, 96, 112, "
                 "128, 160, "

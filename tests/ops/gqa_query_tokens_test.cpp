@@ -70,7 +70,7 @@ TEST(GqaQueryTokens, TheReferenceLeavesOutWhatIsNotSeen) {
       [&](int token) { return reinterpret_cast<const char*>(rows.data()) + 128 * token; }};
   const std::vector<double> query(64, 0.0);
   const auto of = [&](const std::function<bool(int)>& is_seen) {
-    return gqa_decode::reference_head(descriptor, query.data(), cache, cache, 3, 1.0, is_seen);
+    return gqa_decode::reference_head(descriptor, query.data(), cache, cache, 3, 1.0, {}, is_seen);
   };
   EXPECT_DOUBLE_EQ(of(nullptr).output[7], 2);
   const auto two = of([](int position) { return position != 1; });

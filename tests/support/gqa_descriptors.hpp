@@ -108,6 +108,9 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     descriptor.cache = c[6] == 0 ? KvAddressing::contiguous : KvAddressing::paged;
     descriptor.query_tokens = queries[c[7]].tokens;
     descriptor.mask = queries[c[7]].mask;
+    // What scores go through: nothing; a window with sinks; all there is but a user's own.
+    descriptor.window = descriptor.sinks = c[8] > 0;
+    descriptor.soft_cap = descriptor.alibi = c[8] > 1;
     return descriptor;
   };
   const auto legal = [&](const Combination& c) {
@@ -117,7 +120,7 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     return !dense_only || descriptor.row_bytes() % descriptor.alignment == 0;
   };
   std::vector<GqaDecode> descriptors;
-  for (const Combination& c : pairwise_cover({8, 10, 11, 2, 2, 3, 2, 6}, legal)) descriptors.push_back(make(c));
+  for (const Combination& c : pairwise_cover({8, 10, 11, 2, 2, 3, 2, 6, 3}, legal)) descriptors.push_back(make(c));
   return descriptors;
 }
 

@@ -142,6 +142,28 @@ TEST(Compile, OneRowPerDescriptorHoweverOftenItIsSpelled) {
   EXPECT_EQ(result.json().size(), 1u);
 }
 
+TEST(Score, AFileIsCodeByItsName) {
+  const Program program;
+  const std::string file = program.folder().path("half.cuh");
+  constexpr const char* kCode =
+      "__device__ float modify_score(float s, const cubit::ScorePlace&, const void*) { return s; }";
+  std::ofstream(file) << kCode;
+  const std::vector<std::string> explain = {
+      "explain", "gqa_decode:score=half,window=true", "--arch", "sm_80", "--score", "half=" + file, "--json"};
+  const Result first = program.run(explain);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.json().at("descriptor").get<std::string>(),
+              ::testing::MatchesRegex("gqa_decode:score=half@[0-9a-f]+,window=true"));
+  EXPECT_THAT(first.json().at("plan_header").get<std::string>(), HasSubstr("#include \"user/half.cuh\""));
+  std::ofstream(file) << kCode << " ";
+  EXPECT_NE(program.run(explain).json().at("request_key"), first.json().at("request_key"));
+  SKIP_WITHOUT_COMPILER(program);
+  std::ofstream(file) << "\n" << kCode << "\nint wrong = ;\n";
+  const Result wrong = program.run({"compile", "gqa_decode:score=half", "--arch", "sm_80", "--score", "half=" + file});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("user/half.cuh(3): error"), HasSubstr(">     3 | int wrong = ;")));
+}
+
 TEST(Compile, TheTableHasTheSameNumbers) {
   const Program program;
   SKIP_WITHOUT_COMPILER(program);

@@ -11,6 +11,14 @@
  * positions before the first query token; of the query tokens, itself and those before it, or with mask=tree those that the
  * mask names. Where a sequence has fewer than S tokens, query tokens of a negative position see nothing and give zeros and
  * minus infinity.
+ *
+ * A descriptor may ask for more, which combines in this order; p is the query token's position, t that of the key:
+ *   s = softmax_scale * query . key
+ *   soft_cap=true    s = soft_cap * tanh(s / soft_cap)
+ *   alibi=true       s = s + alibi_slopes[h] * (t - p)
+ *   score=name@hash  s = modify_score(s, {b, h, p, t}, score_parameters), a user's own device code: see cubit_add_score
+ *   window=true      t is seen if t > p - window or t < kept_tokens; nothing else is read
+ *   sinks=true       the denominator is exp(sinks[h]) more, as if of a token whose value is zero, and lse has it
  */
 #ifndef CUBIT_GQA_DECODE_H
 #define CUBIT_GQA_DECODE_H
@@ -64,6 +72,14 @@ typedef struct cubit_gqa_decode_arguments {
                                 * sees query token j (its own bit too); bits from query_tokens on are not read. Read on the
                                 * device: may change between replays of a CUDA graph */
   int64_t mask_stride; /* mask=tree: from sequence to sequence, in words */
+  /* Each is 0 or NULL where the descriptor does not ask for it. */
+  const float* alibi_slopes;    /* alibi=true: [kv_heads * heads_per_kv], dense, finite */
+  const float* sinks;           /* sinks=true: [kv_heads * heads_per_kv], dense, finite or minus infinity */
+  const void* score_parameters; /* score=…: what modify_score is given; may be NULL */
+  float soft_cap;               /* soft_cap=true: 1e-30 to 1e30 */
+  int32_t window;               /* window=true: tokens that a query sees, itself the last of them; at least 1. Grid and
+                                 * workspace depend on it */
+  int32_t kept_tokens;          /* window=true: a sequence's first tokens, which every query sees as well; 0 or more */
 } cubit_gqa_decode_arguments;
 
 #ifdef __cplusplus

@@ -33,7 +33,12 @@ struct GqaDecode {
   KvAddressing cache = KvAddressing::contiguous;
   int query_tokens = 1;                ///< last tokens of every sequence that are queries: 1 … 16
   QueryMask mask = QueryMask::causal;  ///< several query tokens only
-  int alignment = 16;                  ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
+  bool soft_cap = false;   ///< scores s become cap * tanh(s / cap); the cap is a launch argument, as all numbers below
+  bool alibi = false;      ///< scores get the head's slope * (position - query position)
+  std::string score = {};  ///< "name@hash" of a user's score modification, as add_score gives it; empty: none
+  bool window = false;     ///< a query sees the last few tokens, and those that are kept
+  bool sinks = false;      ///< a number per head joins the softmax's denominator
+  int alignment = 16;      ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
   Family family = Family::automatic;
 
   auto operator<=>(const GqaDecode&) const = default;
@@ -59,6 +64,11 @@ struct GqaDecode {
     if (cache != standard.cache) add("cache", "paged");
     if (query_tokens != standard.query_tokens) add("query_tokens", std::to_string(query_tokens));
     if (mask != standard.mask) add("mask", text_of(mask));
+    if (soft_cap) add("soft_cap", "true");
+    if (alibi) add("alibi", "true");
+    if (!score.empty()) add("score", score);
+    if (window) add("window", "true");
+    if (sinks) add("sinks", "true");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
     if (family != standard.family) add("family", family_name(family));
     return "gqa_decode" + fields;

@@ -1,0 +1,364 @@
+// gqa_decode's score modifications, windows and sinks as values: texts, what is refused, what launches are given, the reference,
+// users' code by name and hash. What the kernels compute is tests/cover's business.
+#include <cubit/gqa_decode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/user_code.hpp"
+#include "runtime/key.hpp"
+#include "templates/gqa_decode_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+constexpr const char* kCode =
+    "__device__ float modify_score(float s, const cubit::ScorePlace&, const void*) { return s; }";
+
+template <class Function>
+void expect_refused(Function function, const std::string& sentence) {
+  try {
+    function();
+    ADD_FAILURE() << "accepted: " << sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_EQ(failure.what(), sentence);
+  }
+}
+
+const codegen::Architecture& sm_80() { return codegen::find_architecture("sm_80"); }
+
+TEST(GqaScoreFields, RoundTripInOrder) {
+  const std::string text =
+      "gqa_decode:heads_per_kv=8,cache=paged,soft_cap=true,alibi=true,score=tanh@0123456789abcdef,window=true,sinks="
+      "true,"
+      "alignment=8,family=sm80";
+  const GqaDecode descriptor = gqa_decode::parse(text);
+  EXPECT_TRUE(descriptor.soft_cap && descriptor.alibi && descriptor.window && descriptor.sinks);
+  EXPECT_EQ(descriptor.score, "tanh@0123456789abcdef");
+  EXPECT_EQ(descriptor.text(), text);
+  EXPECT_EQ(gqa_decode::parse("gqa_decode:sinks=false,score=none,soft_cap=false,window=false,alibi=false").text(),
+            "gqa_decode");
+}
+
+TEST(GqaScoreFields, RefuseWhatIsNoNameAndHash) {
+  for (const char* value : {"tanh", "tanh@", "@0123456789abcdef", "tanh@0123456789ABCDEF", "tanh@0123456789abcde",
+                            "tanh@0123456789abcdef0", "1@0123456789abcdef", "a-b@0123456789abcdef", "None"}) {
+    const std::string text = std::string("gqa_decode:score=") + value;
+    expect_refused([&] { gqa_decode::parse(text); },
+                   "descriptor \"" + text + "\": " + value + " is not a value of score; accepted: none, name@hash");
+  }
+  GqaDecode descriptor;
+  descriptor.score = "tanh";
+  EXPECT_THROW(gqa_decode::validate(descriptor), Failure);
+  expect_refused([] { gqa_decode::parse("gqa_decode:window=1"); },
+                 "descriptor \"gqa_decode:window=1\": 1 is not a value of window; accepted: false, true");
+}
+
+TEST(GqaScoreFields, FamilySm90HasSinksOnly) {
+  EXPECT_NO_THROW(gqa_decode::parse("gqa_decode:sinks=true,family=sm90"));
+  expect_refused([] { gqa_decode::parse("gqa_decode:window=true,soft_cap=true,family=sm90"); },
+                 "descriptor \"gqa_decode:soft_cap=true,window=true,family=sm90\": family=sm90 has plain scores of all "
+                 "tokens, and no soft_cap, window; family=sm80, or leave family out");
+  const auto plan =
+      gqa_decode::make_plan(gqa_decode::parse("gqa_decode:alibi=true"), codegen::find_architecture("sm_90a"));
+  EXPECT_EQ(plan.report.family, "sm80_gqa_decode");
+  ASSERT_FALSE(plan.report.rejections.empty());
+  EXPECT_EQ(plan.report.rejections[0].why, "it has plain scores of all tokens, and no alibi");
+}
+
+TEST(UserCode, IsFoundByNameAndHashOfItsText) {
+  const std::string field = add_user_code("mine", kCode, "modify_score");
+  EXPECT_TRUE(is_user_code_name(field));
+  EXPECT_EQ(field, add_user_code("mine", kCode, "modify_score")) << "added again";
+  EXPECT_EQ(find_user_code(field).name, "user/mine.cuh");
+  EXPECT_EQ(find_user_code(field).text, kCode);
+  const std::string other = add_user_code("mine", std::string(kCode) + "\n", "modify_score");
+  EXPECT_NE(other, field);
+  EXPECT_EQ(find_user_code(field).text, kCode) << "what a name and hash mean never changes";
+}
+
+TEST(UserCode, RefusesWhatCannotBeCode) {
+  const auto refused = [](std::string_view name, std::string_view text, const std::string& sentence) {
+    expect_refused([&] { add_user_code(name, text, "modify_score"); }, sentence);
+  };
+  refused("", kCode,
+          "the name \"\": user code is named by an identifier; accepted: up to 64 letters, digits and underscores, not "
+          "a digit first");
+  refused("../x", kCode,
+          "the name \"../x\": user code is named by an identifier; accepted: up to 64 letters, digits and underscores, "
+          "not a digit first");
+  EXPECT_THROW(add_user_code(std::string(65, 'a'), kCode, "modify_score"), Failure);
+  EXPECT_NO_THROW(add_user_code(std::string(64, 'a'), kCode, "modify_score"));
+  refused("x", "", "the code of x: it does not define modify_score; see templates/score_user.cuh");
+  refused("x", std::string(65537, ' '), "the code of x: it has 65537 bytes; accepted: up to 65536");
+  expect_refused([] { find_user_code("x@0123456789abcdef"); },
+                 "score=x@0123456789abcdef: no code of this name and hash was added to this process; add its text with "
+                 "cubit_add_score, or cubit … --score name=file");
+}
+
+TEST(UserCode, IsPartOfTheKey) {
+  const auto key_of = [](const std::string& text) {
+    const auto plan = gqa_decode::make_plan(
+        gqa_decode::parse("gqa_decode:score=" + add_user_code("key", text, "modify_score")), sm_80());
+    return runtime::request_key(gqa_decode::make_source(plan, sm_80())).hex();
+  };
+  const std::string code = kCode;
+  EXPECT_EQ(key_of(code), key_of(code));
+  EXPECT_NE(key_of(code), key_of(code + " "));
+}
+
+TEST(UserCode, MayIncludeCubitsHeadersOnly) {
+  const auto plan = gqa_decode::make_plan(
+      gqa_decode::parse("gqa_decode:score=" +
+                        add_user_code("with", std::string("#include <math.h>\n") + kCode, "modify_score")),
+      sm_80());
+  EXPECT_THROW(gqa_decode::make_source(plan, sm_80()), Failure);
+}
+
+/// One KV head with two query heads of 128 channels, at made-up addresses.
+cubit_gqa_decode_arguments made_up_arguments() {
+  const auto address = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = address(0x1000);
+  arguments.key = address(0x2000);
+  arguments.value = address(0x3000);
+  arguments.output = address(0x4000);
+  arguments.query_strides[0] = arguments.output_strides[0] = 256;
+  arguments.query_strides[1] = arguments.output_strides[1] = 128;
+  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
+    strides[0] = 128 * 4096;
+    strides[1] = strides[2] = 128;
+  }
+  arguments.batch = arguments.kv_heads = 1;
+  arguments.max_length = 4096;
+  arguments.softmax_scale = 0.1f;
+  return arguments;
+}
+
+struct Encoded {
+  GqaDecodeArguments parameters;
+  unsigned blocks;
+};
+
+Encoded encode(const std::string& fields, const cubit_gqa_decode_arguments& arguments) {
+  runtime::DeviceFacts device;
+  device.architecture = &sm_80();
+  device.multiprocessors = 1000;
+  const auto plan = gqa_decode::make_plan(gqa_decode::parse("gqa_decode:heads_per_kv=2" + fields), sm_80());
+  const Launch launch =
+      gqa_decode::encode(plan, &arguments, reinterpret_cast<void*>(0x10000), std::size_t{1} << 30, device);
+  Encoded encoded{{}, launch.shape.grid[0]};
+  std::memcpy(&encoded.parameters, launch.parameters.data(), sizeof encoded.parameters);
+  return encoded;
+}
+
+TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
+  static const float kNumbers[2] = {1, 2};
+  const auto refused = [](const std::string& fields, auto change, const std::string& sentence) {
+    cubit_gqa_decode_arguments arguments = made_up_arguments();
+    change(arguments);
+    expect_refused([&] { encode(fields, arguments); }, sentence);
+  };
+  const auto nothing = [](auto&) {};
+  const std::string cap = ": scores cannot be capped there; accepted: 1e-30 to 1e30, usually 20 to 50";
+  refused(",soft_cap=true", nothing, "soft_cap = 0" + cap);
+  refused(
+      ",soft_cap=true", [](auto& a) { a.soft_cap = -30; }, "soft_cap = -30" + cap);
+  refused(
+      ",soft_cap=true", [](auto& a) { a.soft_cap = std::nanf(""); }, "soft_cap = nan" + cap);
+  refused(
+      ",soft_cap=true", [](auto& a) { a.soft_cap = std::numeric_limits<float>::infinity(); }, "soft_cap = inf" + cap);
+  refused(",alibi=true", nothing, "alibi_slopes = NULL: the tensor is needed");
+  refused(",sinks=true", nothing, "sinks = NULL: the tensor is needed");
+  refused(",window=true", nothing, "window = 0: it must be at least 1");
+  refused(
+      ",window=true", [](auto& a) { a.window = -5; }, "window = -5: it must be at least 1");
+  refused(
+      ",window=true", [](auto& a) { a.window = 5, a.kept_tokens = -1; }, "kept_tokens = -1: it must not be negative");
+  refused(
+      "", [](auto& a) { a.window = 5; }, "window = 5: it must be 0, for the descriptor does not have window=true");
+  refused(
+      "", [](auto& a) { a.kept_tokens = 5; },
+      "kept_tokens = 5: it must be 0, for the descriptor does not have window=true");
+  const std::string remedy = "; leave it 0 or NULL, or ask for that in the descriptor";
+  refused(
+      "", [](auto& a) { a.soft_cap = 5; }, "soft_cap: the descriptor does not have soft_cap=true" + remedy);
+  refused(
+      "", [](auto& a) { a.alibi_slopes = kNumbers; }, "alibi_slopes: the descriptor does not have alibi=true" + remedy);
+  refused(
+      "", [](auto& a) { a.sinks = kNumbers; }, "sinks: the descriptor does not have sinks=true" + remedy);
+  refused(
+      "", [](auto& a) { a.score_parameters = kNumbers; },
+      "score_parameters: the descriptor does not have score=…" + remedy);
+  cubit_gqa_decode_arguments arguments = made_up_arguments();
+  arguments.soft_cap = 30;
+  arguments.window = std::numeric_limits<int>::max();
+  arguments.kept_tokens = std::numeric_limits<int>::max();
+  const GqaDecodeArguments given = encode(",soft_cap=true,window=true", arguments).parameters;
+  EXPECT_FLOAT_EQ(given.soft_cap_log2, 30 * 1.44269504f);
+  EXPECT_FLOAT_EQ(given.soft_cap_inverse * given.soft_cap_log2, 1);
+  EXPECT_EQ(given.window, 4096) << "all there are";
+  EXPECT_EQ(given.kept_tokens, 4096);
+}
+
+/// One sequence on a device with room for every chunk: chunks of 64 tokens.
+TEST(GqaScoreLaunch, SplitsWhatTheWindowHas) {
+  cubit_gqa_decode_arguments arguments = made_up_arguments();
+  const unsigned all = encode("", arguments).blocks;
+  arguments.window = 128;
+  const unsigned few = encode(",window=true", arguments).blocks;
+  EXPECT_LT(few, all);
+  EXPECT_LE(few, 3u);
+  arguments.window = 4096;
+  EXPECT_EQ(encode(",window=true", arguments).blocks, all);
+}
+
+TEST(GqaScoreReference, SeenTokens) {
+  EXPECT_EQ(gqa_decode::seen_tokens(100, 0, 0), 100);
+  EXPECT_EQ(gqa_decode::seen_tokens(100, 10, 0), 10);
+  EXPECT_EQ(gqa_decode::seen_tokens(100, 10, 5), 15);
+  EXPECT_EQ(gqa_decode::seen_tokens(12, 10, 5), 12);
+  EXPECT_EQ(gqa_decode::seen_tokens(0, 10, 5), 0);
+  EXPECT_EQ(gqa_decode::seen_tokens(7, std::int64_t{1} << 40, std::int64_t{1} << 40), 7);
+}
+
+/// Two channels matter: scores are the first one's, values the second's.
+struct Small {
+  std::vector<double> scores;
+  std::vector<double> values;
+
+  gqa_decode::ReferenceHead head(const gqa_decode::ScoreRules& rules) const {
+    GqaDecode descriptor;
+    descriptor.head_dim = 64;
+    descriptor.kv = KvFormat::fp16;
+    const auto rows = [](const std::vector<double>& first) {
+      std::vector<std::uint16_t> all(64 * first.size(), 0);
+      for (std::size_t i = 0; i < first.size(); ++i)
+        all[64 * i] = from_float(Element::fp16, static_cast<float>(first[i]));
+      return all;
+    };
+    const auto keys = rows(scores);
+    const auto contents = rows(values);
+    const auto of = [](const std::vector<std::uint16_t>& all) {
+      return gqa_decode::HeadRows{[&all](int token) { return reinterpret_cast<const char*>(all.data() + 64 * token); }};
+    };
+    std::vector<double> query(64, 0.0);
+    query[0] = 1;
+    return gqa_decode::reference_head(descriptor, query.data(), of(keys), of(contents), static_cast<int>(scores.size()),
+                                      1.0, rules);
+  }
+};
+
+TEST(GqaScoreReference, MeansWhatTheHeaderSays) {
+  const Small small{{1, 2, -1, 0.5}, {8, 16, 32, 64}};
+  const auto expect = [&](const gqa_decode::ScoreRules& rules, const std::vector<double>& scores, double sink) {
+    double sum = std::exp(sink);
+    double weighted = 0;
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      sum += std::exp(scores[i]);
+      weighted += std::exp(scores[i]) * small.values[i];
+    }
+    const auto head = small.head(rules);
+    EXPECT_NEAR(head.output[0], weighted / sum, 1e-12);
+    EXPECT_NEAR(head.lse, std::log(sum), 1e-12);
+  };
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  expect({}, {1, 2, -1, 0.5}, kNone);
+  expect({.soft_cap = 1.5},
+         {1.5 * std::tanh(1 / 1.5), 1.5 * std::tanh(2 / 1.5), 1.5 * std::tanh(-1 / 1.5), 1.5 * std::tanh(0.5 / 1.5)},
+         kNone);
+  expect({.alibi_slope = 0.25}, {0.25, 1.5, -1.25, 0.5}, kNone);
+  expect({.window = 2}, {kNone, kNone, -1, 0.5}, kNone);
+  expect({.window = 1, .kept_tokens = 2}, {1, 2, kNone, 0.5}, kNone);
+  expect({.sink = 0.75}, {1, 2, -1, 0.5}, 0.75);
+  expect({.soft_cap = 1.5, .alibi_slope = 1, .window = 1, .sink = -2},
+         {kNone, kNone, kNone, 1.5 * std::tanh(0.5 / 1.5)}, -2);
+  const auto empty = Small{}.head({.sink = 3});
+  EXPECT_EQ(empty.lse, 3);
+  EXPECT_EQ(empty.output[0], 0);
+}
+
+/// Two query heads over four tokens.
+struct ProblemCase {
+  std::vector<std::uint16_t> query = std::vector<std::uint16_t>(128, 0);
+  std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(4 * 64, 0);
+  std::vector<float> slopes = {0.5f, 0.25f};
+  std::vector<float> sinks = {1, -std::numeric_limits<float>::infinity()};
+  std::vector<Tensor> tensors = {{"query", "BF16", {1, 2, 64}, {}, query.data()},
+                                 {"key", "BF16", {1, 4, 1, 64}, {}, cache.data()},
+                                 {"value", "BF16", {1, 4, 1, 64}, {}, cache.data()},
+                                 {"alibi_slopes", "F32", {2}, {}, slopes.data()},
+                                 {"sinks", "F32", {2}, {}, sinks.data()}};
+  std::string text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true,sinks=true,window=true,soft_cap=true";
+  Numbers numbers = {{"window", 2}, {"soft_cap", 10}};
+  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+};
+
+TEST(GqaScoreProblem, CountsWhatIsSeen) {
+  EXPECT_EQ(ProblemCase().problem()->bytes_read(), 2u * 2 * 128 + 256 + 8 + 8);
+  EXPECT_EQ(ProblemCase().problem()->operations(), 4.0 * 2 * 2 * 64);
+}
+
+TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
+  const auto refused = [](const std::string& sentence, auto change) {
+    ProblemCase one;
+    change(one);
+    try {
+      one.problem();
+      ADD_FAILURE() << "accepted: " << sentence;
+    } catch (const Failure& failure) {
+      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
+    }
+  };
+  using C = ProblemCase;
+  refused("tensor alibi_slopes [1]: there are 2 query heads", [](C& c) { c.tensors[3].shape = {1}; });
+  refused("tensor alibi_slopes [1, 2]: it must have the dimensions [query heads]", [](C& c) {
+    c.tensors[3].shape = {1, 2};
+  });
+  refused("tensor sinks of type F16", [](C& c) { c.tensors[4].type = "F16"; });
+  refused("tensors without sinks: the descriptor has sinks=true; give sinks [query heads] F32",
+          [](C& c) { c.tensors.pop_back(); });
+  refused("alibi_slopes[1] = inf: it is not a finite number",
+          [](C& c) { c.slopes[1] = std::numeric_limits<float>::infinity(); });
+  refused("sinks[0] = nan: it is not a finite number", [](C& c) { c.sinks[0] = std::nanf(""); });
+  refused("soft_cap = nan", [](C& c) { c.numbers["soft_cap"] = std::nan(""); });
+  refused("soft_cap = -1", [](C& c) { c.numbers["soft_cap"] = -1; });
+  refused("soft_cap = 0", [](C& c) { c.numbers.erase("soft_cap"); });
+  refused("window = 0: a query sees at least itself; accepted: 1 and more", [](C& c) { c.numbers.erase("window"); });
+  refused("window = 1.5: it is not a whole number", [](C& c) { c.numbers["window"] = 1.5; });
+  refused("kept_tokens = -1: it is negative", [](C& c) { c.numbers["kept_tokens"] = -1; });
+  refused("tensor sinks: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true does not have sinks=true", [](C& c) {
+    c.text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true";
+    c.numbers.clear();
+  });
+  refused(
+      "number window: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true,sinks=true has no such launch argument; "
+      "accepted: softmax_scale, lse, splits",
+      [](C& c) {
+        c.text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true,sinks=true";
+        c.numbers.erase("soft_cap");
+      });
+}
+
+TEST(GqaScoreProblem, HasNoReferenceOfUsersCode) {
+  ProblemCase one;
+  one.text += ",score=mine@0123456789abcdef";
+  const auto problem = one.problem();
+  const std::vector<std::uint16_t> output(128, 0);
+  const void* got[] = {output.data()};
+  try {
+    problem->compare(got);
+    ADD_FAILURE() << "compared";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::unsupported);
+  }
+}
+
+}  // namespace
+}  // namespace cubit::ops
