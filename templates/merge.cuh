@@ -24,7 +24,6 @@
 namespace cubit {
 
 inline constexpr int kAtOnce = 4;
-inline constexpr float kLog2e = 1.44269504088896341f;
 /// The reference before any part: below every finite log-sum-exp, yet finite, for -inf - -inf must not reach exp2_fast.
 inline constexpr float kLowest = -3.402823466e38f;
 

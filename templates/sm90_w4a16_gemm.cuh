@@ -120,8 +120,8 @@ __device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& p
     const int group = kWholeK ? 0 : stage * kStageGroups + i;
     const bool valid = column >= 0 && (kWholeK || group * plan::kGroup < args.k);
     const int64 word = valid ? (group * static_cast<int64>(args.n) + column) / 8 : 0;
-    copy_async<4>(dst + i * gemm_lanes::kZeroBytes + 4 * lane_index(), static_cast<const char*>(args.qzeros) + 4 * word,
-                  valid);  // access: cp.async of zeros
+    const char* const src = static_cast<const char*>(args.qzeros) + 4 * word;
+    copy_async<4>(dst + i * gemm_lanes::kZeroBytes + 4 * lane_index(), src, valid);  // access: cp.async of zeros
   }
 }
 

@@ -47,7 +47,7 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
     throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
                   wanted == Family::sm90 ? "family=sm90: " + why_not_90
                                          : fmt::format("no kernel family runs there (sm80_w4a16_gemm: {})", why_not_80),
-                  wanted == Family::sm90 ? "accepted: sm_90a" : "accepted: sm_80 and later");
+                  wanted == Family::sm90 ? "accepted: sm_90a, or leave family out" : "accepted: sm_80 and later");
   }
   plan.family = is_90 ? Family::sm90 : Family::sm80;
   plan.report.family = is_90 ? "sm90_w4a16_gemm" : "sm80_w4a16_gemm";

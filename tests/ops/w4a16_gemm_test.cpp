@@ -107,11 +107,17 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:bits=8,tile_m=64"),
             "descriptor \"w4a16_gemm:bits=8,tile_m=64\": two stages of 64 rows and of weights of 8 bits do not fit the "
             "shared memory of every architecture; ask for tile_m=8, 16 or 32, which compute any number of rows");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:tile_m=32,activation_order=1,family=sm90"),
+      "descriptor \"w4a16_gemm:tile_m=32,activation_order=1,family=sm90\": family=sm90 copies boxes of tensors and "
+      "scales whole groups: with activation_order=1 neighbours along k share no group; family=sm80, or leave family "
+      "out");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
-  EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
-            "descriptor \"w4a16_gemm:speed=1\": w4a16_gemm has no field speed; accepted fields: format, bits, "
-            "group_size, element, tile_m, activation_order, function, bias, residual, alignment, batch_invariant");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:speed=1"),
+      "descriptor \"w4a16_gemm:speed=1\": w4a16_gemm has no field speed; accepted fields: format, bits, "
+      "group_size, element, tile_m, activation_order, function, bias, residual, alignment, batch_invariant, family");
 }
 
 TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
@@ -120,8 +126,20 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       const auto& architecture = codegen::find_architecture(name);
       const auto plan = w4a16_gemm::make_plan(descriptor, architecture);
       const bool zeros = descriptor.format != W4Format::symmetric;
-      EXPECT_EQ(plan.report.proofs.size(), descriptor.activation_order ? 4u : zeros ? 8u : 6u);
-      for (const auto& proof : plan.report.proofs) EXPECT_EQ(proof.degree, 1) << descriptor.text() << proof.access;
+      const bool is_90 = plan.family == Family::sm90;
+      // Of family sm90 tensor maps make the copies but those of zeros, and somebody puts activations in order or nobody does.
+      const bool puts_in_order = is_90 && descriptor.format != W4Format::awq && descriptor.tile_m <= 32;
+      const std::size_t of_90 = 2 + (zeros ? 2 : 0) + (puts_in_order ? 2 : 0);
+      EXPECT_EQ(plan.report.proofs.size(), is_90                         ? of_90
+                                           : descriptor.activation_order ? 4u
+                                           : zeros                       ? 8u
+                                                                         : 6u)
+          << descriptor.text();
+      for (const auto& proof : plan.report.proofs) {
+        const bool is_of_small_groups =
+            puts_in_order && descriptor.group_size == 32 && proof.access == "loads of words";
+        EXPECT_EQ(proof.degree, is_of_small_groups ? 2 : 1) << descriptor.text() << proof.access;
+      }
       EXPECT_GE(plan.stages, 2);
       EXPECT_GE(plan.blocks_per_sm, 1);
       EXPECT_LE(plan.shared_memory, architecture.shared_memory_per_block);
@@ -133,6 +151,31 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       EXPECT_LE(end, plan.shared_memory);
       EXPECT_GT(end, plan.shared_memory - 128) << "regions begin at bank 0";
     }
+  }
+}
+
+std::string family_of(std::string_view text, const char* architecture) {
+  return plan_of(text, architecture).report.family;
+}
+
+TEST(GemmPlan, FamilySm90IsChosenWhereItIsFasterAndByName) {
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=16", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32", "sm_90a"), "sm90_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64", "sm_90"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64", "sm_120"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=8,family=sm90", "sm_90a"), "sm90_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,family=sm80", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,batch_invariant=1", "sm_90a"), "sm80_w4a16_gemm")
+      << "every tile gives the same bits";
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,bits=8", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,activation_order=1", "sm_90a"), "sm80_w4a16_gemm");
+  try {
+    plan_of("w4a16_gemm:family=sm90", "sm_100a");
+    FAIL() << "sm_100a has no wgmma";
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(),
+                 "w4a16_gemm:family=sm90 for sm_100a: family=sm90: it needs wgmma, which sm_90a alone has; accepted: "
+                 "sm_90a, or leave family out");
   }
 }
 
@@ -329,7 +372,7 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
   EXPECT_EQ(chosen.blocks, 132) << "224 tiles would be two waves of which the second is not full";
   arguments.decomposition = CUBIT_W4A16_STREAM_K;
   const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
-  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 224u * 2 * plan.threads() * 256) << "a tile is in two parts at most";
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 224u * 2 * 256 * 64 * sizeof(float)) << "a tile is in two parts at most";
   const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
   EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{132, 1, 1}));
   W4a16GemmArguments parameters;
