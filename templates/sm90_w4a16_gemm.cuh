@@ -4,20 +4,22 @@
 // What is computed, the block's columns and rows, and the way from sums to output: as in sm80_w4a16_gemm.cuh and
 // w4a16_gemm_block.cuh. What differs:
 //
-// - One more warp does nothing but copy: boxes of words, activations and scales, zeros 4 bytes per lane. What is outside a tensor
-//   arrives as zeros, so the other warps never ask what exists.
-// - Four warps multiply together: 128 columns, two tiles of 64, in each of which a warp has 16 of its strip's 32 columns. Weights
-//   are the A operand, from registers; all rows of activations the B operand, where the copy has left them. Hence operands have
-//   their k's in order: w4_in_order.cuh.
-// - The two tiles take turns: while the tensor cores multiply some steps of one, the warp makes operands of the other's.
-//   A group's products are scaled when they are complete, one turn later.
+// - One more warp does nothing but copy: boxes of words, activations and scales, zeros 4 bytes per lane. What is
+//   outside a tensor arrives as zeros, so the other warps never ask what exists. Three more put pairs of activations,
+//   where they lie, into the order that words want, if they want one: w4_copied_words.cuh, w4_bytes_by_k.cuh.
+// - Four warps multiply together: 128 columns, two tiles of 64, in each of which a warp has 16 of its strip's 32
+//   columns. Weights are the A operand, from registers; all rows of activations the B operand, from shared memory.
+// - The two tiles take turns: while the tensor cores multiply some steps of one, the warp makes operands of the
+//   other's. A group's products are scaled when they are complete, one turn later, the last ones at the stage's end.
 //
-// Shared memory: stages { words: of the first 128 columns, of the second | activations: of the first 64 k's, of the second |
-// scales: likewise in halves | zeros }, on kBarriersAt two barriers per stage, `full` and `empty`; gated, on kUpsAt the sums
+// Shared memory: stages { words | activations: of the first 64 k's, of the second | scales: of the first 128 columns, of
+// the second | zeros }, on kBarriersAt three barriers per stage, `arrived`, `empty` and `full`; gated, on kUpsAt the sums
 // of the second 128 columns.
 //
-// Who waits for whom: the copying warp waits until the others have arrived at a stage's `empty`, and they until the copies have at
-// `full`. A stage is empty when the products that read it are complete: one turn into the next.
+// Who waits for whom: the copying warp until the others have arrived at a stage's `empty`; those that put activations in
+// order until the copies have at `arrived`; those that multiply until these have at `full` (where nobody puts anything
+// in order that is `arrived`). A stage is empty when all its products are complete, at its end. Nobody is a round
+// ahead: the next `arrived` wants `empty`, and that wants `full`, for which every warp that puts in order must arrive.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -41,6 +43,7 @@ namespace cubit {
 constexpr bool kWholeK = plan::kGroup == 0;  // one group
 constexpr int kStageGroups = kWholeK ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr int kSteps = gemm_lanes::kStageK / 16;  // products of a stage and tile
+// At most a group's; with 64 rows' accumulators there are registers for 64 k's of operands.
 constexpr int kTurnSteps = plan::kGroup == 32 ? 2 : plan::kTileM > 32 || plan::kGroup == 64 ? 4 : 8;  // of one turn
 constexpr int kTurns = kSteps / kTurnSteps;  // of a stage and tile
 constexpr int kGroupTurns = kTurns / kStageGroups;

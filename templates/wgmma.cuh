@@ -18,7 +18,8 @@ namespace cubit {
 __device__ __forceinline__ uint64 describe_rows_of_128(uint32 address) {
   constexpr uint64 kStride = 1024 / 16;
   constexpr uint64 kSwizzle128 = 1;
-  return kSwizzle128 << 62 | kStride << 32 | uint64{1} << 16 | (address & 0x3ffffu) >> 4;
+  constexpr uint64 kLeading = 1;  // not looked at where rows are swizzled
+  return kSwizzle128 << 62 | kStride << 32 | kLeading << 16 | (address & 0x3ffffu) >> 4;
 }
 
 /// What the warp has written to registers comes before the products that follow.

@@ -107,7 +107,7 @@ bool LaunchNumbers::set(const GqaDecode& descriptor, std::string_view name, doub
 
 GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
                        std::vector<std::unique_ptr<char[]>> storage)
-    : descriptor_(descriptor), inputs_(std::move(inputs)), storage_(std::move(storage)), numbers_(numbers) {
+    : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), storage_(std::move(storage)), numbers_(numbers) {
   check();
   Tensor output = query();
   output.name = "output";

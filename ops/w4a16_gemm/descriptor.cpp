@@ -90,16 +90,16 @@ W4a16Gemm parse(std::string_view text) {
   }
   const std::string why = descriptor.family == Family::sm90 ? why_not_boxes(descriptor) : "";
   if (!why.empty()) {
-    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                  "family=sm90 copies boxes of tensors and scales whole groups: " + why,
-                  "family=sm80, or leave family out");
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm90: " + why,
+                  "ask for family=sm80, or leave family out");
   }
   return descriptor;
 }
 
 std::string why_not_boxes(const W4a16Gemm& descriptor) {
   if (descriptor.activation_order) return "with activation_order=1 neighbours along k share no group";
-  if (descriptor.bits != 4) return "it has no kernel of weights of 8 bits yet";
+  if (descriptor.batch_invariant) return "batch_invariant=1 wants the same order of k in every tile";
+  if (descriptor.bits != 4) return "there is no kernel of weights of 8 bits yet";
   if (descriptor.alignment != 16) return "tensor maps want rows that are multiples of 16 bytes, not alignment=4";
   return "";
 }

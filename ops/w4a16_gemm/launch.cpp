@@ -119,7 +119,8 @@ W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& spl
   return result;
 }
 
-/// Words [k / 8, n] or by n [k, n / 8], activations [m, k], scales [groups, n]: boxes of half a block's columns, or of 64 k's.
+/// Words [k / 8, n] or by n [k, n / 8], activations [m, k], scales [groups, n]: boxes of a strip's columns, by n
+/// and of scales of half a block's, and of 64 k's.
 void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const auto map_of = [](const void* base, int element_bytes, std::int64_t columns, std::int64_t rows,
@@ -185,13 +186,14 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   launch.empty = arguments.m == 0;
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
-  require_workspace(workspace, given, workspace_for(plan, split));
   if (plan.family == Family::sm90) {
-    require_argument(arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
-                     "family sm90 reads activations by a tensor map, which has no rows on one another; accepted: more "
-                     "than 0, or family=sm80",
-                     arguments.activation_stride);
+    require_argument(
+        arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
+        "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any stride: "
+        "family=sm80)",
+        arguments.activation_stride);
   }
+  require_workspace(workspace, given, workspace_for(plan, split));
   const W4a16GemmArguments parameters = kernel_arguments(arguments, split, static_cast<char*>(workspace));
   // Blocks of the same columns are neighbours: they read the same weights at about the same time.
   launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),

@@ -32,8 +32,7 @@ std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architectur
 }
 
 /// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64, and mma.sync does.
-/// A row of a batch-invariant launch shall have the same bits in every tile, so all tiles have the same family.
-bool is_sm90_faster(const W4a16Gemm& descriptor) { return descriptor.tile_m >= 32 && !descriptor.batch_invariant; }
+bool is_sm90_faster(const W4a16Gemm& descriptor) { return descriptor.tile_m >= 32; }
 
 /// Sets the family and the rejections; throws if every family is rejected.
 void choose_family(Plan& plan, const codegen::Architecture& architecture) {

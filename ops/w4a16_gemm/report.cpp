@@ -118,6 +118,17 @@ Decision copy_decision(const Plan& plan) {
           plan.copy_bytes == 16 ? "the widest that cp.async has" : fmt::format("alignment={}", plan.copy_bytes)};
 }
 
+Decision stages_decision(const Plan& plan) {
+  if (is_sm90(plan)) {
+    return {"stages", std::to_string(plan.stages),
+            fmt::format("of {} bytes: as many as shared memory holds, up to 12", plan.stage_bytes())};
+  }
+  return {"stages", std::to_string(plan.stages),
+          fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
+                      plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024, kBytesInFlight / 1024,
+                      plan.blocks_per_sm)};
+}
+
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
   if (is_sm90(plan)) {
     return {"blocks_per_sm", "1", fmt::format("its ring takes {} bytes of shared memory", plan.shared_memory)};
@@ -170,10 +181,13 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   return map;
 }
 
-void add_fragments(PlanReport& report, const W4a16Gemm& descriptor) {
+void add_fragments(Plan& plan) {
+  const bool by_n = plan.descriptor.format == W4Format::awq;
   std::vector<const char*> names = {"mma.m16n8k16 A, 16-bit", "mma.m16n8k16 B, 16-bit", "mma.m16n8k16 C, 32-bit"};
-  if (descriptor.format == W4Format::awq) names.insert(names.end(), {"ldmatrix.x4", "ldmatrix.x4.trans"});
-  for (const char* name : names) report.fragments.emplace_back(codegen::find_fragment(name).name);
+  if (is_sm90(plan)) names = {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"};
+  if (by_n && !is_sm90(plan)) names.push_back("ldmatrix.x4");
+  if (by_n) names.push_back("ldmatrix.x4.trans");
+  for (const char* name : names) plan.report.fragments.emplace_back(codegen::find_fragment(name).name);
 }
 
 }  // namespace
@@ -186,9 +200,8 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   if (has_factors) add_tile(report, {"scales", plan.scales, scale_accesses(plan)});
   if (has_factors && stores_zeros(plan.descriptor)) add_tile(report, {"zeros", plan.zeros, zero_accesses(plan)});
   report.memory = memory_map(plan);
-  const char* const searched = is_sm90(plan)
-                                   ? "as the tensor map's boxes are, swizzled within rows of 128 bytes, of awq 64"
-                                   : "the simplest layout with the fewest wavefronts over the accesses below";
+  const char* const searched = is_sm90(plan) ? "as the boxes of a tensor map are, swizzled within their rows"
+                                             : "the simplest layout with the fewest wavefronts over the accesses below";
   report.decisions = {tile_decision(plan),
                       tile_m_decision(plan),
                       operand_decision(plan.descriptor),
@@ -198,13 +211,10 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       copy_decision(plan),
                       {"layout of words", layout_text(plan.words), searched},
                       {"layout of activations", layout_text(plan.activations), searched},
-                      {"stages", std::to_string(plan.stages),
-                       fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
-                                   plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024,
-                                   kBytesInFlight / 1024, plan.blocks_per_sm)},
+                      stages_decision(plan),
                       block_decision(plan, architecture),
                       decomposition_decision(plan.descriptor)};
-  add_fragments(report, plan.descriptor);
+  add_fragments(plan);
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -38,7 +38,7 @@ struct Plan {
   W4a16Gemm descriptor;
   Family family = Family::sm80;
   int warps = 4;               ///< that multiply
-  int copy_warps = 0;          ///< family sm90: that do nothing but copy
+  int copy_warps = 0;          ///< family sm90: that copy, and put activations in order
   int copy_registers = 0;      ///< per thread once they have given them
   int multiply_registers = 0;  ///< likewise of the others, which have taken them
   int stages = 0;

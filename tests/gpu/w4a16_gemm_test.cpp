@@ -64,6 +64,11 @@ TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
 
 const std::vector<std::string> kFormats = {"w4a16_gemm",
                                            "w4a16_gemm:element=bf16",
+                                           "w4a16_gemm:tile_m=32",
+                                           "w4a16_gemm:element=bf16,tile_m=64",
+                                           "w4a16_gemm:format=gptq_v2,group_size=32,tile_m=32",
+                                           "w4a16_gemm:tile_m=64,function=silu_gate",
+                                           "w4a16_gemm:tile_m=8,family=sm90",
                                            "w4a16_gemm:format=gptq_v2,group_size=32,tile_m=8",
                                            "w4a16_gemm:group_size=64,activation_order=1",
                                            "w4a16_gemm:bits=8",

@@ -25,6 +25,8 @@ constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
 constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
+constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
+constexpr const char* kWgmmaSizes = "m=9,n=256,k=2048,decomposition=1";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
 
 /// Seen on an H200: compute_sanitizer_h200.tsv.
@@ -81,6 +83,13 @@ constexpr Mutant kMutants[] = {
 
     {"gemm_missing_release", kGemm, "m=3,n=512,k=2048,decomposition=2,splits=2", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.relaxed.gpu.global.add.u32", "race in global memory", kNotRun},
+    {"healthy_wgmma", kWgmma, kWgmmaSizes, "", "", "", "", kNotRun},
+    {"wgmma_missing_proxy_fence", kWgmma, kWgmmaSizes, "sm90_w4a16_gemm.cuh", "        fence_async_proxy();",
+     "        ;", "without a fence.proxy.async", kNotRun},
+    {"wgmma_activations_not_waited_for", kWgmma, kWgmmaSizes, "sm90_w4a16_gemm.cuh",
+     "wait_barrier(ring.arrived(place), place.parity);", "", "memory", kNotRun},
+    {"wgmma_stage_not_waited_for", kWgmma, kWgmmaSizes, "sm90_w4a16_gemm.cuh",
+     "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "memory", kNotRun},
     {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
 

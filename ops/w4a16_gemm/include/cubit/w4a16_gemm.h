@@ -40,7 +40,7 @@ typedef struct cubit_w4a16_gemm_arguments {
   const void* bias;          /* [n] where the descriptor has one, else NULL */
   const void* residual;      /* as output where the descriptor has one, else NULL; may be the output */
   void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */
-  int64_t activation_stride; /* at least 0 */
+  int64_t activation_stride; /* at least 0; family sm90 (the default of tile_m 32 and 64 on sm_90a): more, unless m is 1 */
   int64_t residual_stride;
   int64_t output_stride;
   int32_t m;             /* rows of activations, at most 2147483583; 0: nothing is launched */
