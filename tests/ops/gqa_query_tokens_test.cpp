@@ -182,7 +182,7 @@ TEST(GqaQueryTokens, LaunchesRefuseWhatDoesNotFit) {
 /// Two sequences with 3 query tokens and 2 heads of 64 channels.
 struct Case {
   std::vector<std::uint16_t> data = std::vector<std::uint16_t>(std::size_t{2} * 9 * 2 * 64, 0);
-  std::vector<std::int32_t> mask = {1, 3, 5, 1, 3, 5};
+  std::vector<std::int32_t> mask = {1, 3, 5, 1, 3, 5, 0, 0};  // two more, for shapes that do not fit
   std::string text = "gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=3,mask=tree";
   std::vector<Tensor> tensors = {{"query", "BF16", {2, 3, 2, 64}, {}, data.data()},
                                  {"key", "BF16", {2, 9, 1, 64}, {}, data.data()},
