@@ -31,16 +31,17 @@ typedef enum cubit_w4a16_decomposition {
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
  * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other tensors are dense. */
 typedef struct cubit_w4a16_gemm_arguments {
-  size_t size;               /* sizeof(cubit_w4a16_gemm_arguments) */
-  const void* activations;   /* [m, k] */
-  const void* qweight;       /* int32 words of the format, for k x n weights */
-  const void* qzeros;        /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric */
-  const void* scales;        /* fp16 [k / group size, n] */
-  const int32_t* g_idx;      /* [k] group of each k, clamped, for activation_order=1; else not used */
-  const void* bias;          /* [n] where the descriptor has one, else NULL */
-  const void* residual;      /* as output where the descriptor has one, else NULL; may be the output */
-  void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */
-  int64_t activation_stride; /* at least 0; family sm90 (the default of tile_m 32 and 64 on sm_90a): more, unless m is 1 */
+  size_t size;             /* sizeof(cubit_w4a16_gemm_arguments) */
+  const void* activations; /* [m, k] */
+  const void* qweight;     /* int32 words of the format, for k x n weights */
+  const void* qzeros;      /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric */
+  const void* scales;      /* fp16 [k / group size, n] */
+  const int32_t* g_idx;    /* [k] group of each k, clamped, for activation_order=1; else not used */
+  const void* bias;        /* [n] where the descriptor has one, else NULL */
+  const void* residual;    /* as output where the descriptor has one, else NULL; may be the output */
+  void* output;            /* [m, n]; with function=silu_gate [m, n / 2] */
+  int64_t
+      activation_stride; /* at least 0; family sm90 (the default of tile_m 32 and 64 on sm_90a): more, unless m is 1 */
   int64_t residual_stride;
   int64_t output_stride;
   int32_t m;             /* rows of activations, at most 2147483583; 0: nothing is launched */
