@@ -52,6 +52,7 @@ class GemmProblem final : public Problem {
   Column multiply_column(const std::vector<double>& activations, int n) const;
   /// The reference of column `column` of the output, in `reference`, and in `scale` its absolute contributions; [m][columns].
   void reference_column(const std::vector<double>& activations, int column, double* reference, double* scale) const;
+  double tolerance() const;
 
   W4a16Gemm descriptor_;
   std::vector<Tensor> inputs_;

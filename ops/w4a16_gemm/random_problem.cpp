@@ -64,11 +64,12 @@ class Maker {
   Maker(const W4a16Gemm& descriptor, Pattern pattern, std::uint64_t seed)
       : descriptor_(descriptor), pattern_(pattern), random_(seed) {}
 
+  /// Tiny ones are of 1e-4; of 1e-2 where fp16 holds the product of a gate and another result, which would be 1e-8.
   float activation(std::int64_t feature) {
     const auto x = static_cast<float>(random_.normal());
     switch (pattern_) {
       case Pattern::tiny_activations:
-        return 1e-4f * x;
+        return (descriptor_.is_gated() && descriptor_.element == Element::fp16 ? 1e-2f : 1e-4f) * x;
       case Pattern::outlier_features:
         return feature % 61 == 7 ? 40 * x + 60 : x;
       case Pattern::one_sign:

@@ -45,8 +45,6 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double columns = (is_aligned ? 32 : 8) * (has("silu_gate") ? 2 : 1);
   const double group = has("group_size=all") ? 8 : has("group_size=32") ? 32 : has("group_size=64") ? 64 : 128;
   const double tile_m = has("tile_m=8") ? 8 : has("tile_m=32") ? 32 : has("tile_m=64") ? 64 : 16;
-  // Of activations of 1e-4 a product of two results lies below the smallest numbers of fp16.
-  if (has("silu_gate") && !has("element=bf16") && pattern == 1) pattern = 0;
   // Without even shares: tiles that fill the device, whose parts are computed one after another.
   const bool takes_turns = has("batch_invariant=1");
   const double full_tiles = !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
