@@ -42,6 +42,7 @@ struct Architecture {
   bool cp_async = false;
   bool bulk_copy = false;  ///< cp.async.bulk with transaction barriers
   int cluster_blocks = 0;  ///< most blocks in a cluster, above 8 as a size that is not portable; 0: no clusters
+  bool kernel_overlap = false;  ///< griddepcontrol: a kernel begins while the one before in the stream ends
   bool wgmma = false;
   bool register_transfer = false;        ///< setmaxnreg: from some warps of a block to others
   bool fp8_conversion = false;           ///< cvt between e4m3/e5m2 and f16x2

@@ -1,6 +1,8 @@
 // The one place where an operator's launch meets a device.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <span>
 
@@ -26,8 +28,22 @@ void encode_maps(const runtime::Kernel& kernel, runtime::Device& device, Launch&
 
 }  // namespace
 
+void Launch::spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device) {
+  const codegen::Architecture& architecture = *device.architecture;
+  const auto multiprocessors = static_cast<std::uint64_t>(device.multiprocessors);
+  const std::uint64_t blocks = std::uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
+  const std::uint64_t share = (blocks + multiprocessors - 1) / multiprocessors;
+  if (share >= static_cast<std::uint64_t>(blocks_per_sm)) return;
+  const int unit = architecture.shared_memory_unit;
+  const int each = architecture.shared_memory_per_sm / static_cast<int>(share) / unit * unit;
+  overlap_shared_memory =
+      static_cast<unsigned>(std::min(each - architecture.shared_memory_reserved, architecture.shared_memory_per_block));
+}
+
 void launch(runtime::Kernel& kernel, runtime::Device& device, Launch& made, runtime::Stream stream) {
   encode_maps(kernel, device, made);
+  if (made.shape.overlap && made.overlap_shared_memory > 0)
+    made.shape.dynamic_shared_memory = made.overlap_shared_memory;
   kernel.launch(device, made.shape, std::span(made.parameters).first(made.parameter_bytes), stream);
 }
 

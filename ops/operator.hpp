@@ -74,6 +74,11 @@ struct Launch {
   alignas(runtime::EncodedTensorMap) std::array<std::byte, 1024> parameters;  ///< the kernel's one argument struct
   MapParameters maps;                                                         ///< members of it
   bool empty = false;                                                         ///< nothing to do (batch 0)
+  unsigned overlap_shared_memory = 0;  ///< dynamic, of a launch that overlaps; 0: as of any launch
+
+  /// Sets overlap_shared_memory for the shape's blocks, of which at most `blocks_per_sm` share a multiprocessor. Blocks of a launch that
+  /// overlaps go where the kernel before ends first; with so much each, no multiprocessor gets more than its even share of them.
+  void spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device);
 };
 
 /// Encodes the launch's tensor maps for `device` into its parameters, and launches it. Allocates nothing. Throws as

@@ -1,17 +1,12 @@
 // What sm_90 brought: copies of boxes of tensors from global to shared memory, the transaction barriers that say when they
-// have arrived, kernels that begin while others end, and registers that change hands.
+// have arrived, and registers that change hands.
 //
-// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "griddepcontrol", "setmaxnreg".
+// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "setmaxnreg".
 #pragma once
 
 #include "types.cuh"
 
 namespace cubit {
-
-/// The next kernel in the stream may be set up while this one runs, if its launch says so.
-__device__ __forceinline__ void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;"); }
-/// Until the kernels before have finished and what they wrote can be read.
-__device__ __forceinline__ void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 /// Registers per thread from here on, fewer or more than the kernel began with; 0: as before. All warps of a warpgroup (four
 /// warps, from a multiple of four on) call it, those that want more wait until others have given them.

@@ -34,6 +34,8 @@
 // before the maximum. Where scores rise from token to token, tiles are walked from the last to the first, so that the softmax's
 // reference seldom moves.
 //
+// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
+//
 // Roles that the plan chooses, and what follows the loop: gqa_decode_block.cuh.
 // Which lane touches which byte: gqa_decode_lanes.h, shared with the plan's proofs.
 //
@@ -45,6 +47,7 @@
 #include "gqa_decode_arguments.h"
 #include "gqa_decode_block.cuh"
 #include "gqa_decode_lanes.h"
+#include "overlap.cuh"
 #include "split_kv.cuh"
 #include "types.cuh"
 
@@ -257,6 +260,8 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int kv_head = sequence % args.kv_heads;
   const int batch = sequence / args.kv_heads;
   const int warp = warp_index();
+  allow_next_kernel();
+  wait_for_previous_kernel();
 
   const int length = length_of(args, batch);
   const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));

@@ -27,6 +27,9 @@
 //
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
+// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read; the next one may begin
+// where a block has only to merge.
+//
 // What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
 //
 // Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh; plan::Work, see
@@ -39,6 +42,7 @@
 
 #include "copies.cuh"
 #include "mma.cuh"
+#include "overlap.cuh"
 #include "types.cuh"
 #include "w4_ordered.cuh"
 #include "w4_values.cuh"
@@ -325,12 +329,14 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));
+  wait_for_previous_kernel();
   plan::Work work(args);
   Piece piece = work.first();
 #pragma unroll 1
   do {
     Sums sums = {};
     walk(args, piece, stages, sums);
+    allow_next_kernel();
     end_piece(args, work, piece, stages, sums);
   } while (work.next(piece));
 }

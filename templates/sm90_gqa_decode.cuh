@@ -45,6 +45,7 @@
 #include "even_share.cuh"
 #include "gqa_decode_arguments.h"
 #include "gqa_decode_block.cuh"
+#include "overlap.cuh"
 #include "types.cuh"
 
 namespace cubit {

@@ -30,6 +30,7 @@
 
 #include "bulk_copies.cuh"
 #include "copies.cuh"
+#include "overlap.cuh"
 #include "split_k.cuh"
 #include "types.cuh"
 #include "w4_values.cuh"

@@ -45,6 +45,7 @@ struct BenchOptions {
   std::optional<std::string> svg;
   std::string only;                          ///< cases whose group, name or descriptor contains this
   std::optional<std::string> decomposition;  ///< "all", or the name of one
+  bool overlap = false;
   bool dry_run = false;
 };
 
@@ -69,7 +70,7 @@ class Run {
       : options_(options.problem),
         chosen_(choose_device(options.problem)),
         engine_(context.engine()),
-        benchmark_(device(), chosen_.facts, engine_) {}
+        benchmark_(device(), chosen_.facts, engine_, options.overlap) {}
 
   Json measure(const std::string& descriptor, const Problem& problem) {
     return benchmark_.measure(descriptor, problem, engine_.get(descriptor, run_architecture(options_, chosen_.facts)));
@@ -185,6 +186,9 @@ void add_bench(CLI::App& app, Context& context) {
   command->add_option("--decomposition", options->decomposition,
                       "Of the operator's table, each case once with each way to share its work (all), or with one: "
                       "data_parallel, split_k, stream_k");
+  command->add_flag(
+      "--overlap", options->overlap,
+      "Let each launch begin while the one before ends (programmatic dependent launch), where the kernel can");
   command->add_flag("--dry-run", options->dry_run, "List the operator's table and time nothing");
   command->footer(kExamples);
   command->final_callback([options, &context] {

@@ -47,7 +47,8 @@ int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, st
   return static_cast<int>(std::max<std::size_t>(1, std::min({wanted, room, kMostCopies})));
 }
 
-Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel) {
+Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel,
+                   bool overlap) {
   const std::size_t read = problem.bytes_read();
   const auto l2 = facts.at("l2_bytes").get<std::size_t>();
   const std::size_t case_bytes = total_bytes(problem.inputs()) + total_bytes(problem.outputs());
@@ -63,7 +64,7 @@ Timing time_kernel(const Device& device, const nlohmann::json& facts, const Prob
   kernel.prepare(device);
   device.synchronise(stream);
   const Graph graph = device.capture(stream, [&] {
-    for (int i = 0; i < timing.launches; ++i) on_device.launch(kernel, i % timing.copies);
+    for (int i = 0; i < timing.launches; ++i) on_device.launch(kernel, i % timing.copies, overlap);
   });
   for (int i = 0; i < kWarmUps; ++i) device.replay(graph, stream);
   std::vector<double> milliseconds;
@@ -88,14 +89,14 @@ const Benchmark::Floor& Benchmark::floor(const FloorKind& kind) {
   const Problem problem = Problem::random(kernel, {{"bytes", static_cast<double>(whole)}}, 1);
   for (const int blocks : {2, 4, 8}) {
     const std::string descriptor = canonical(fmt::format("{}:blocks_per_sm={}", kernel, blocks));
-    const Timing timing = time_kernel(device_, facts_, problem, engine_.get(descriptor, kernel_target(facts_)));
+    const Timing timing = time_kernel(device_, facts_, problem, engine_.get(descriptor, kernel_target(facts_)), false);
     if (timing.microseconds < best.microseconds) best = {timing.microseconds, descriptor};
   }
   return floors_.emplace(std::pair(kind.kernel, whole), best).first->second;
 }
 
 nlohmann::ordered_json Benchmark::measure(const std::string& descriptor, const Problem& problem, const Kernel& kernel) {
-  const Timing timing = time_kernel(device_, facts_, problem, kernel);
+  const Timing timing = time_kernel(device_, facts_, problem, kernel, overlap_);
   const FloorKind kind = floor_kind(problem.bytes_read(), problem.bytes_written());
   const Floor& best = floor(kind);
   const auto described = nlohmann::json::parse(kernel.describe());
@@ -116,6 +117,7 @@ nlohmann::ordered_json Benchmark::measure(const std::string& descriptor, const P
           {"bytes_written", problem.bytes_written()},
           {"operations", problem.operations()},
           {"tensor_operations_per_second", facts_.at("tensor_operations_per_second")},
+          {"overlap", overlap_},
           {"replays", timing.replays},
           {"launches", timing.launches},
           {"copies", timing.copies},
@@ -135,6 +137,7 @@ std::string benchmark_text(const nlohmann::ordered_json& json) {
       fmt::format("{} moved per launch; median of {} replays of {} launches over {} copies of the inputs; {}, {}\n",
                   format_bytes(number("bytes")), json.at("replays").get<int>(), json.at("launches").get<int>(),
                   json.at("copies").get<int>(), text("device"), text("arch"));
+  if (json.at("overlap").get<bool>()) lines += "Each launch begins while the one before ends; the floor's do not.\n";
   if (!json.at("past_l2").get<bool>())
     lines += "The copies do not exceed four times the L2 cache: part of the reads may hit it.\n";
   return lines;

@@ -24,8 +24,9 @@ struct Timing {
 /// four times its size, within half of the device's memory (`case_bytes` each) and at most 64.
 int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, std::size_t memory_bytes);
 
-/// CUDA-graph replays of at least 8 launches.
-Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel);
+/// CUDA-graph replays of at least 8 launches. `overlap`: each begins while the one before ends, see cubit_launch.
+Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel,
+                   bool overlap);
 
 /// What a kernel's floor is: a plain read of what it must read, or, where it must write at least a fifth as much, a plain
 /// copy that moves as many bytes as it reads and writes together.
@@ -38,9 +39,10 @@ FloorKind floor_kind(std::size_t bytes_read, std::size_t bytes_written);
 /// Measurements on one device in one run: each beside the floor of its bytes.
 class Benchmark {
  public:
-  /// `facts` as Device::describe gives them. All three outlive the object.
-  Benchmark(const Device& device, const nlohmann::json& facts, const Engine& engine)
-      : device_(device), facts_(facts), engine_(engine) {}
+  /// `facts` as Device::describe gives them. All three outlive the object. `overlap`: of the measured kernel's launches; the
+  /// floor's never do.
+  Benchmark(const Device& device, const nlohmann::json& facts, const Engine& engine, bool overlap)
+      : device_(device), facts_(facts), engine_(engine), overlap_(overlap) {}
 
   /// One measurement, as `cubit bench --json` prints it. `descriptor` is canonical.
   nlohmann::ordered_json measure(const std::string& descriptor, const Problem& problem, const Kernel& kernel);
@@ -55,6 +57,7 @@ class Benchmark {
   const Device& device_;
   const nlohmann::json& facts_;
   const Engine& engine_;
+  bool overlap_;
   /// By kernel and bytes: kernels that move the same share a floor.
   std::map<std::pair<std::string_view, std::size_t>, Floor> floors_;
 };

@@ -41,10 +41,12 @@ void DeviceCase::allocate_workspace(const Kernel& kernel) {
   device_.fill_zero(workspace_->data(), counters, stream_);
 }
 
-void DeviceCase::launch(const Kernel& kernel, int copy) const {
-  kernel.launch(
-      arguments(copy),
-      {.device = &device_, .stream = stream_, .workspace = workspace_->data(), .workspace_bytes = workspace_->bytes()});
+void DeviceCase::launch(const Kernel& kernel, int copy, bool overlap) const {
+  kernel.launch(arguments(copy), {.device = &device_,
+                                  .stream = stream_,
+                                  .workspace = workspace_->data(),
+                                  .workspace_bytes = workspace_->bytes(),
+                                  .overlap = overlap});
 }
 
 HostTensors DeviceCase::download_outputs() const {

@@ -33,7 +33,7 @@ class DeviceCase {
   /// The workspace that `kernel` needs for this case; zeroed as far as it has to be, so that a read of anything that the
   /// kernel has not written itself is found.
   void allocate_workspace(const Kernel& kernel);
-  void launch(const Kernel& kernel, int copy) const;
+  void launch(const Kernel& kernel, int copy, bool overlap = false) const;
   /// Waits, and gives the outputs of copy 0.
   HostTensors download_outputs() const;
 

@@ -140,7 +140,7 @@ int run_on_device(const RunOptions& options, const Problem& problem, const Chose
   const bool watched = add_watched(json, options, *chosen.device);
   if (options.check) json["check"] = check_outputs(problem, outputs);
   if (options.bench)
-    json["bench"] = Benchmark(*chosen.device, chosen.facts, engine).measure(descriptor, problem, kernel);
+    json["bench"] = Benchmark(*chosen.device, chosen.facts, engine, false).measure(descriptor, problem, kernel);
   options.json ? print_json(json) : print_result(json);
   if (!watched) {
     context.console.say(fmt::format("{}: the case is empty, and no kernel ran that could be watched", descriptor));

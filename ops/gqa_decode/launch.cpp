@@ -274,6 +274,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   static_assert(kMapsAt + 2 * kMapBytes <= sizeof launch.parameters);
   launch.parameter_bytes = plan.family == Family::sm90 ? kMapsAt + 2 * kMapBytes : sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  launch.spread_blocks(plan.blocks_per_sm, device);
   if (parameters.boxes != 0) {
     launch.maps.add(kMapsAt, map_of(plan, arguments, split, arguments.key, arguments.key_strides));
     launch.maps.add(kMapsAt + kMapBytes, map_of(plan, arguments, split, arguments.value, arguments.value_strides));

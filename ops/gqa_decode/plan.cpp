@@ -363,7 +363,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
                                  ? fmt::format("cubit::HeldTileCopies<kCopyBytes, kStages, {}>", plan.held_pieces)
                                  : "cubit::AsyncTileCopies<kCopyBytes, kStages>");
   }
-  header.layout("kv_stage", plan.stage)
+  header.flag("kOverlaps", architecture.kernel_overlap)
+      .layout("kv_stage", plan.stage)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))
       .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache")
@@ -393,7 +394,11 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   alias_roles(header, descriptor);
   return codegen::assemble(
       descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "gqa_decode",
-      {plan.threads(), plan.shared_memory, 1, plan.family == Family::sm90}, templates::embedded(), users);
+      {.threads = plan.threads(),
+       .dynamic_shared_memory = plan.shared_memory,
+       .waits_for_previous = architecture.kernel_overlap,
+       .most_shared_memory = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
+      templates::embedded(), users);
 }
 
 }  // namespace cubit::ops::gqa_decode

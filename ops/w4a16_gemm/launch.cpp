@@ -206,6 +206,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   const bool has_maps = plan.family == Family::sm90;
   launch.parameter_bytes = has_maps ? kMapsAt + 3 * sizeof(runtime::EncodedTensorMap) : sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  launch.spread_blocks(plan.blocks_per_sm, device);
   if (has_maps) add_maps(launch, plan, arguments);
   return launch;
 }

@@ -246,6 +246,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kStages", plan.stages)
       .constant("kBlocksPerSm", plan.blocks_per_sm)
       .constant("kCopyBytes", plan.copy_bytes)
+      .flag("kOverlaps", architecture.kernel_overlap)
       .flag("kActivationOrder", descriptor.activation_order)
       .flag("kStoredZeros", stores_zeros(descriptor))
       .constant("kZeroOffset", zero_offset(descriptor))
@@ -269,8 +270,13 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
                                      descriptor.is_gated(), descriptor.bias, descriptor.residual))
       .alias("Work", descriptor.batch_invariant ? "cubit::WorkInTurn" : "cubit::Work");
-  return codegen::assemble(descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture,
-                           "w4a16_gemm", {plan.threads(), plan.shared_memory, 1, is_90}, templates::embedded());
+  return codegen::assemble(
+      descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture, "w4a16_gemm",
+      {.threads = plan.threads(),
+       .dynamic_shared_memory = plan.shared_memory,
+       .waits_for_previous = architecture.kernel_overlap,
+       .most_shared_memory = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
+      templates::embedded());
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -74,6 +74,8 @@ constexpr std::array kFeatures = {
             R"(:: "r"(p[0]), "l"(p), "r"(p[1]));)"},
     Feature{"clusters", [](const Architecture& row) { return row.cluster_blocks > 0; },
             R"(asm volatile("barrier.cluster.arrive;");)"},
+    Feature{"kernel_overlap", [](const Architecture& row) { return row.kernel_overlap; },
+            R"(asm volatile("griddepcontrol.wait;" ::: "memory");)"},
     Feature{"wgmma", [](const Architecture& row) { return row.wgmma; },
             R"(asm volatile("wgmma.fence.sync.aligned;");)"},
     Feature{"register_transfer", [](const Architecture& row) { return row.register_transfer; },

@@ -202,6 +202,22 @@ TEST_F(Residency, OverlapIsALaunchsOwnWithClustersOrWithout) {
   }
 }
 
+TEST_F(Residency, ALaunchMayAskForMoreSharedMemoryUpToTheMost) {
+  constexpr int kMost = 200 << 10;
+  const auto launch_with = [&](const codegen::LaunchFacts& facts, int bytes) {
+    Kernel kernel(artifact(), facts);
+    kernel.launch(current_cuda_device(), {{32, 1, 1}, 128, static_cast<unsigned>(bytes), 1, true}, parameters(),
+                  nullptr);
+  };
+  const codegen::LaunchFacts usual{.threads = 128, .dynamic_shared_memory = kShared};
+  codegen::LaunchFacts more = usual;
+  more.most_shared_memory = kMost;
+  launch_with(more, kMost);
+  EXPECT_EQ(driver_.launches().back().shared_bytes, static_cast<unsigned>(kMost));
+  EXPECT_EQ(fake::failure_of([&] { launch_with(usual, kMost); }).given(), "cuLaunchKernelEx");
+  EXPECT_EQ(fake::failure_of([&] { launch_with(more, kMost + 1); }).given(), "cuLaunchKernelEx");
+}
+
 TEST_F(Residency, LaunchErrorNamesTheCall) {
   driver_.fail("cuLaunchKernel", 719);
   EXPECT_EQ(fake::failure_of([&] { launch(nullptr); }).given(), "cuLaunchKernel");
