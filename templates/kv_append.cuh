@@ -35,47 +35,66 @@ __device__ __forceinline__ int64 position_of(const KvAppendArguments& args, RowP
 }
 
 template <class KeyRotary>
-__device__ __forceinline__ void store_key(const KvAppendArguments& args, char* row, char* scales, int64 position,
-                                          int lane, const uint32 (&key)[4], bool exists, bool stored) {
-  if constexpr (kSameType<KeyRotary, NoRotary>) {
+__device__ __forceinline__ void store_key(const KeyRotary& rotation, char* row, char* scales, int lane,
+                                          const uint32 (&key)[4], bool stored) {
+  if constexpr (kSameType<KeyRotary, NoRotary<kLanes>>) {
     plan::Format::template store<plan::Input>(row, scales, lane, key, stored);
   } else {
     float turned[kLaneChannels];
     widen<plan::Input>(turned, key);
-    KeyRotary::template turn<plan::Input, kLanes>(turned, key, lane, args.rotary_lanes,
-                                                  args.cosines + position * args.rotary_stride,
-                                                  args.sines + position * args.rotary_stride, exists);
+    rotation.template turn<plan::Input>(turned, key);
     plan::Format::store(row, scales, lane, turned, stored);
   }
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(plan::kThreads) kv_append(const __grid_constant__ KvAppendArguments args) {
+extern "C" __global__ void __launch_bounds__(plan::kThreads, plan::kBlocks)
+    kv_append(const __grid_constant__ KvAppendArguments args) {
   const int lane = lane_index() % kLanes;
   const uint32 index = blockIdx.x * (plan::kThreads / kLanes) + thread_index() / kLanes;
-  const RowPlace place = row_place(index < args.rows ? index : args.rows - 1, args.tokens, args.cache.kv_heads);
+  const RowPlace place = row_place(index < args.rows ? index : args.rows - 1, args.tokens, args.heads);
 
   const bool has_channels = lane * kLaneChannels < plan::kHeadDim;
+  const char* key_src = strided_row(args.key, args.key_strides, place) + 16 * lane;
+  const char* value_src = strided_row(args.value, args.value_strides, place) + 16 * lane;
   uint32 key[4] = {};
   uint32 value[4] = {};
   if (has_channels) {
-    load_global<4, 16>(key, strided_row(args.key, args.key_strides, place) + 16 * lane);
-    load_global<4, 16>(value, strided_row(args.value, args.value_strides, place) + 16 * lane);
+    load_global<4, 16>(key, key_src);
+    load_global<4, 16>(value, value_src);
   }
 
   const int64 position = position_of(args, place);
   const KvCacheArguments& cache = args.cache;
   const CachePlace found = plan::Rows::find(cache, place.sequence, position);
   const bool stored = index < args.rows && found.exists && has_channels;
+  const int64 angles_at = static_cast<uint32>(position) * args.rotary_stride;
+  const plan::KeyRotary rotation(lane, args.rotary_lanes, args.cosines + angles_at, args.sines + angles_at,
+                                 found.exists);
+  char* key_row = found.row(cache.key, cache.key_strides, place.head);
+  char* value_row = found.row(cache.value, cache.value_strides, place.head);
   char* key_scales = nullptr;
   char* value_scales = nullptr;
   if constexpr (plan::Format::kHasScales) {
     key_scales = found.row(cache.key_scales, cache.key_scale_strides, place.head);
     value_scales = found.row(cache.value_scales, cache.value_scale_strides, place.head);
   }
-  store_key<plan::KeyRotary>(args, found.row(cache.key, cache.key_strides, place.head), key_scales, position, lane, key,
-                             found.exists, stored);
-  char* const value_row = found.row(cache.value, cache.value_strides, place.head);
-  plan::Format::template store<plan::Input>(value_row, value_scales, lane, value, stored);
+
+  for (int left = args.steps - 1;; --left) {
+    const bool loads = left > 0 && has_channels;
+    store_key(rotation, key_row, key_scales, lane, key, stored);
+    key_src += args.key_step;
+    if (loads) load_global<4, 16>(key, key_src);
+    plan::Format::template store<plan::Input>(value_row, value_scales, lane, value, stored);
+    if (left == 0) break;
+    value_src += args.value_step;
+    if (loads) load_global<4, 16>(value, value_src);
+    key_row += args.cache_key_step;
+    value_row += args.cache_value_step;
+    if constexpr (plan::Format::kHasScales) {
+      key_scales += args.key_scale_step;
+      value_scales += args.value_scale_step;
+    }
+  }
 }

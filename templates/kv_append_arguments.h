@@ -18,7 +18,15 @@ struct KvAppendArguments {
   const char* sines;
   long long rotary_stride;
   DivideBy tokens;
-  unsigned rows;     // batch * tokens * kv_heads
+  DivideBy heads;    // that a token has lane groups for: kv_heads / steps
+  unsigned rows;     // that have lane groups: batch * tokens * heads
+  int steps;         // rows of a lane group: `heads` heads apart
+  long long key_step;
+  long long value_step;
+  long long cache_key_step;
+  long long cache_value_step;
+  long long key_scale_step;
+  long long value_scale_step;
   int rotary_lanes;  // lanes of a row that hold channels to rotate: rotary_dim / 8
 };
 

@@ -1,4 +1,6 @@
 // From the text to the kernel and its launch: descriptor, plan, parameters.
+#include <algorithm>
+
 #include "ops/kv_append/kv_append.hpp"
 #include "templates/kv_append_arguments.h"
 
@@ -6,6 +8,8 @@ namespace cubit::ops::kv_append {
 namespace {
 
 using Arguments = cubit_kv_append_arguments;
+/// A lane group takes several heads of a token where that leaves each multiprocessor so many blocks.
+constexpr std::int64_t kBlocksLeft = 12;
 
 std::vector<Field<KvAppend>> make_fields() {
   auto table = kv_cache::row_fields<KvAppend>();
@@ -20,8 +24,15 @@ std::vector<Field<KvAppend>> make_fields() {
 }
 
 std::string_view rotary_type(Rotary rotary) {
-  if (rotary == Rotary::none) return "cubit::NoRotary";
-  return rotary == Rotary::interleaved ? "cubit::InterleavedRotary" : "cubit::HalfSplitRotary";
+  if (rotary == Rotary::none) return "cubit::NoRotary<cubit::kRowLanes<kHeadDim>>";
+  return rotary == Rotary::interleaved ? "cubit::InterleavedRotary<cubit::kRowLanes<kHeadDim>>"
+                                       : "cubit::HalfSplitRotary<cubit::kRowLanes<kHeadDim>>";
+}
+
+/// That an SM shall hold: 48, 64 and 72 registers, as many as no kernel spills with. Angles take 16 of a lane.
+int blocks_of(const KvAppend& descriptor) {
+  if (descriptor.rotary == Rotary::none) return 10;
+  return has_scales(descriptor.kv) ? 7 : 8;
 }
 
 void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
@@ -45,7 +56,18 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   check_rotary(descriptor, arguments);
 }
 
-KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& arguments, std::uint32_t rows) {
+/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them.
+int steps_of(int kv_heads, std::uint32_t rows, int head_dim, int multiprocessors) {
+  const std::int64_t blocks = rows / kv_cache::rows_per_block(head_dim);
+  int steps = 1;
+  for (const int more : {2, 4}) {
+    if (kv_heads % more == 0 && blocks >= kBlocksLeft * more * multiprocessors) steps = more;
+  }
+  return steps;
+}
+
+KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& arguments, std::uint32_t rows,
+                                   int multiprocessors) {
   KvAppendArguments result{};
   result.key = static_cast<const char*>(arguments.key);
   result.value = static_cast<const char*>(arguments.value);
@@ -59,8 +81,17 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
   result.sines = reinterpret_cast<const char*>(arguments.sines);
   result.rotary_stride = 4 * arguments.rotary_stride;
   result.tokens = kv_cache::divide_by(arguments.tokens);
-  result.rows = rows;
   result.rotary_lanes = arguments.rotary_dim / 8;
+  result.steps = steps_of(arguments.cache.kv_heads, rows, descriptor.head_dim, multiprocessors);
+  const int heads = arguments.cache.kv_heads / result.steps;
+  result.heads = kv_cache::divide_by(heads);
+  result.rows = rows / static_cast<std::uint32_t>(result.steps);
+  result.key_step = heads * result.key_strides[2];
+  result.value_step = heads * result.value_strides[2];
+  result.cache_key_step = heads * result.cache.key_strides[2];
+  result.cache_value_step = heads * result.cache.value_strides[2];
+  result.key_scale_step = heads * result.cache.key_scale_strides[2];
+  result.value_scale_step = heads * result.cache.value_scale_strides[2];
   return result;
 }
 
@@ -82,6 +113,7 @@ codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Arc
   codegen::PlanHeader header(descriptor.text());
   kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
+  header.constant("kBlocks", std::min(blocks_of(descriptor), architecture.threads_per_sm / kv_cache::kThreads));
   header.include("rotary.cuh").include("types.cuh");
   header.alias("Input", device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
   return kv_cache::rows_source(descriptor.text(), "kv_append", header, architecture);
@@ -102,7 +134,7 @@ PlanReport make_report(const KvAppend& descriptor) {
   return report;
 }
 
-Launch encode(const KvAppend& descriptor, const void* public_arguments) {
+Launch encode(const KvAppend& descriptor, const void* public_arguments, int multiprocessors) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_kv_append_arguments");
   const std::uint32_t rows = kv_cache::count_rows(arguments.batch, arguments.tokens, arguments.cache.kv_heads);
   if (rows == 0) {
@@ -111,7 +143,8 @@ Launch encode(const KvAppend& descriptor, const void* public_arguments) {
     return nothing;
   }
   check_tensors(descriptor, arguments);
-  return kv_cache::launch_rows(kernel_arguments(descriptor, arguments, rows), rows, descriptor.head_dim);
+  const KvAppendArguments parameters = kernel_arguments(descriptor, arguments, rows, multiprocessors);
+  return kv_cache::launch_rows(parameters, parameters.rows, descriptor.head_dim);
 }
 
 }  // namespace cubit::ops::kv_append
