@@ -9,7 +9,7 @@ namespace {
 
 using Arguments = cubit_kv_append_arguments;
 /// A lane group takes several heads of a token where that leaves each multiprocessor so many blocks.
-constexpr std::int64_t kBlocksLeft = 12;
+constexpr std::int64_t kBlocksLeft = 7;
 
 std::vector<Field<KvAppend>> make_fields() {
   auto table = kv_cache::row_fields<KvAppend>();
@@ -60,7 +60,7 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
 int steps_of(int kv_heads, std::uint32_t rows, int head_dim, int multiprocessors) {
   const std::int64_t blocks = rows / kv_cache::rows_per_block(head_dim);
   int steps = 1;
-  for (const int more : {2, 4}) {
+  for (const int more : {2, 4, 8}) {
     if (kv_heads % more == 0 && blocks >= kBlocksLeft * more * multiprocessors) steps = more;
   }
   return steps;
