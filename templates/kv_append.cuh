@@ -82,14 +82,23 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, plan::kBlocks)
   }
 
   for (int left = args.steps - 1;; --left) {
-    const bool loads = left > 0 && has_channels;
+    uint32 next_key[4];
+    uint32 next_value[4];
+    if (left > 0 && has_channels) {
+      load_global<4, 16>(next_key, key_src += args.key_step);
+      load_global<4, 16>(next_value, value_src += args.value_step);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) next_key[i] = next_value[i] = 0;
+    }
     store_key(rotation, key_row, key_scales, lane, key, stored);
-    key_src += args.key_step;
-    if (loads) load_global<4, 16>(key, key_src);
     plan::Format::template store<plan::Input>(value_row, value_scales, lane, value, stored);
     if (left == 0) break;
-    value_src += args.value_step;
-    if (loads) load_global<4, 16>(value, value_src);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      key[i] = next_key[i];
+      value[i] = next_value[i];
+    }
     key_row += args.cache_key_step;
     value_row += args.cache_value_step;
     if constexpr (plan::Format::kHasScales) {

@@ -31,7 +31,7 @@ std::string_view rotary_type(Rotary rotary) {
 
 /// That an SM shall hold: 48, 64 and 72 registers, as many as no kernel spills with. Angles take 16 of a lane.
 int blocks_of(const KvAppend& descriptor) {
-  if (descriptor.rotary == Rotary::none) return 10;
+  if (descriptor.rotary == Rotary::none) return 9;
   return has_scales(descriptor.kv) ? 7 : 8;
 }
 
