@@ -91,8 +91,9 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, plan::kBlocks)
 #pragma unroll
       for (int i = 0; i < 4; ++i) next_key[i] = next_value[i] = 0;
     }
-    store_key(rotation, key_row, key_scales, lane, key, stored);
+    // The value first: the first angles are still under way, and its words' registers are free when the key turns.
     plan::Format::template store<plan::Input>(value_row, value_scales, lane, value, stored);
+    store_key(rotation, key_row, key_scales, lane, key, stored);
     if (left == 0) break;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -65,14 +65,11 @@ class HalfSplitRotary {
     const int half = lanes / 2;
     const bool is_first = lane < half;
     partner_ = is_first ? lane + half : lane - half;
+    sign_ = is_first ? -1.f : 1.f;
     if (!turns_) return;
     const int pairs_at = 32 * (is_first ? lane : partner_);
     load_floats(cosine_, cosines + pairs_at);
     load_floats(sine_, sines + pairs_at);
-    // Products with it have the other sign, and are rounded alike.
-    const uint32 sign = is_first ? 0x80000000u : 0;
-#pragma unroll
-    for (int i = 0; i < kLaneChannels; ++i) sine_[i] = __uint_as_float(__float_as_uint(sine_[i]) ^ sign);
   }
 
   template <class Element>
@@ -84,13 +81,14 @@ class HalfSplitRotary {
     float other[kLaneChannels];
     widen<Element>(other, others);
 #pragma unroll
-    for (int i = 0; i < kLaneChannels; ++i)
-      values[i] = __fadd_rn(__fmul_rn(values[i], cosine_[i]), __fmul_rn(other[i], sine_[i]));
+    for (int i = 0; i < kLaneChannels; ++i)  // a sum or a difference, rounded once
+      values[i] = __fmaf_rn(__fmul_rn(other[i], sine_[i]), sign_, __fmul_rn(values[i], cosine_[i]));
   }
 
  private:
   bool turns_;
   int partner_;
+  float sign_;
   float cosine_[kLaneChannels];
   float sine_[kLaneChannels];
 };

@@ -8,9 +8,6 @@ namespace cubit::ops::kv_append {
 namespace {
 
 using Arguments = cubit_kv_append_arguments;
-/// A lane group takes several heads of a token where that leaves each multiprocessor so many blocks.
-constexpr std::int64_t kBlocksLeft = 7;
-
 std::vector<Field<KvAppend>> make_fields() {
   auto table = kv_cache::row_fields<KvAppend>();
   table.push_back(kv_cache::element_field<KvAppend>("input", "type of the new keys and values", &KvAppend::input));
@@ -29,10 +26,14 @@ std::string_view rotary_type(Rotary rotary) {
                                        : "cubit::HalfSplitRotary<cubit::kRowLanes<kHeadDim>>";
 }
 
-/// That an SM shall hold: 48, 64 and 72 registers, as many as no kernel spills with. Angles take 16 of a lane.
+/// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of half_split take
+/// 16 of a lane; groups, fp16 scales and idle lanes some more.
 int blocks_of(const KvAppend& descriptor) {
   if (descriptor.rotary == Rotary::none) return 9;
-  return has_scales(descriptor.kv) ? 7 : 8;
+  const bool idles = descriptor.head_dim % 64 != 0 || descriptor.head_dim == 192;
+  const bool has_more =
+      has_scales(descriptor.kv) && (descriptor.groups > 1 || descriptor.scale_type == ScaleType::fp16);
+  return descriptor.rotary == Rotary::half_split && (idles || has_more) ? 7 : 8;
 }
 
 void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
@@ -56,14 +57,27 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   check_rotary(descriptor, arguments);
 }
 
-/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them.
-int steps_of(int kv_heads, std::uint32_t rows, int head_dim, int multiprocessors) {
-  const std::int64_t blocks = rows / kv_cache::rows_per_block(head_dim);
-  int steps = 1;
-  for (const int more : {2, 4, 8}) {
-    if (kv_heads % more == 0 && blocks >= kBlocksLeft * more * multiprocessors) steps = more;
+/// Whether keys are stored as they come, or rounded to the other 16-bit type.
+bool is_copy(const KvAppend& descriptor) {
+  return kv_cache::format_of(descriptor).is_16bit() && descriptor.rotary == Rotary::none;
+}
+
+/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them, which
+/// takes about as long as 0.7 rows, but blocks become fewer. The best by the time of all rounds of blocks that the device holds at once.
+/// Copies take one each: memory alone bounds them.
+int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, int multiprocessors) {
+  if (is_copy(descriptor)) return 1;
+  const std::int64_t at_once =
+      std::int64_t{kv_cache::rows_per_block(descriptor.head_dim)} * blocks_of(descriptor) * multiprocessors;
+  const auto time = [&](int steps) {
+    const std::int64_t rounds = (rows / static_cast<std::uint32_t>(steps) + at_once - 1) / at_once;
+    return static_cast<double>(rounds) * (steps + 0.7);
+  };
+  int best = 1;
+  for (const int steps : {2, 4, 8}) {
+    if (kv_heads % steps == 0 && time(steps) < time(best)) best = steps;
   }
-  return steps;
+  return best;
 }
 
 KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& arguments, std::uint32_t rows,
@@ -82,7 +96,7 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
   result.rotary_stride = 4 * arguments.rotary_stride;
   result.tokens = kv_cache::divide_by(arguments.tokens);
   result.rotary_lanes = arguments.rotary_dim / 8;
-  result.steps = steps_of(arguments.cache.kv_heads, rows, descriptor.head_dim, multiprocessors);
+  result.steps = steps_of(descriptor, arguments.cache.kv_heads, rows, multiprocessors);
   const int heads = arguments.cache.kv_heads / result.steps;
   result.heads = kv_cache::divide_by(heads);
   result.rows = rows / static_cast<std::uint32_t>(result.steps);
@@ -123,6 +137,11 @@ PlanReport make_report(const KvAppend& descriptor) {
   PlanReport report;
   report.family = "kv_append";
   report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor), descriptor.cache);
+  const bool copies = is_copy(descriptor);
+  report.decisions.push_back({"heads in turn", copies ? "1" : "1, 2, 4 or 8, by the launch",
+                              copies ? "rows are stored as they come: memory alone bounds them"
+                                     : "lanes find a token's place, position and angles once for several of its heads, "
+                                       "where there are enough rows"});
   if (descriptor.rotary == Rotary::none) {
     report.decisions.push_back({"rotary", "none", "as the descriptor asks: keys are stored as they come"});
   } else {

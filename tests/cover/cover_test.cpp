@@ -110,9 +110,9 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     // So many rows that lanes take several heads of a token, and other patterns than above.
     if (operator_of(descriptor) == "kv_append") {
       cases.push_back({{"batch", 1},
-                       {"tokens", 401},
-                       {"context", 401},
-                       {"kv_heads", 4},
+                       {"tokens", 201},
+                       {"context", 201},
+                       {"kv_heads", 8},
                        {"pattern", static_cast<double>((index + 2) % 6)}});
     }
     return cases;
