@@ -18,9 +18,9 @@ struct KvAppendArguments {
   const char* sines;
   long long rotary_stride;
   DivideBy tokens;
-  DivideBy heads;    // that a token has lane groups for: kv_heads / steps
-  unsigned rows;     // that have lane groups: batch * tokens * heads
-  int steps;         // rows of a lane group: `heads` heads apart
+  DivideBy heads;  // lane groups of a token: kv_heads / steps
+  unsigned rows;   // lane groups: batch * tokens * heads
+  int steps;       // rows of a lane group, which are `heads` heads apart; these are the strides from one to the next
   long long key_step;
   long long value_step;
   long long cache_key_step;

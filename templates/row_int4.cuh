@@ -8,8 +8,8 @@
 // Quantising, per group, in float: lo and hi the extremes, q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) + 1e-8)), 0, 15),
 // scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated to ±65504. A shift of zero is stored as +0.
 //
-// Per lane: 14 minima and maxima, 4 instructions per halving of the group, one reciprocal, and 6 instructions per channel,
-// of which a division is two. Interface: see row_16bit.cuh.
+// Per lane: of pairs as they come 9 instructions for the extremes and 2 per halving of the group, of floats 14 and 4; one
+// reciprocal, and 6 instructions per channel, of which a division is two. Interface: see row_16bit.cuh.
 #pragma once
 
 #include "quotient.cuh"

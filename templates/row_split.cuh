@@ -5,7 +5,7 @@
 // clamped to ±kLargest, -0 made +0, and rounded to nearest even. A scale of zero gives zeros. Where rows do not make their scales, these are
 // read.
 //
-// Per lane: 8 maxima, 2 instructions per halving of the group, one reciprocal, and per channel 2 for the division, 2 to clamp where needed,
+// Per lane: 8 maxima (of pairs as they come 4), 2 instructions per halving of the group, one reciprocal, and per channel 2 for the division, 2 to clamp where needed,
 // and the code's own: 1 and a byte's share of 3 for a word of int8.
 //
 // Interface: see row_16bit.cuh.

@@ -22,8 +22,7 @@ struct CachePlace {
 
 struct ContiguousRows {
   static __device__ __forceinline__ CachePlace find(const KvCacheArguments& cache, int sequence, int64 position) {
-    return {static_cast<uint32>(sequence), static_cast<uint32>(position),
-            position >= 0 && position < cache.max_length};
+    return {static_cast<uint32>(sequence), static_cast<uint32>(position), position >= 0 && position < cache.max_length};
   }
 };
 

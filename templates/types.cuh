@@ -120,9 +120,7 @@ struct Pair<Bfloat16> {
     asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
     return a;
   }
-  static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
-    return larger(a, b & 0x7fff7fffu);
-  }
+  static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) { return larger(a, b & 0x7fff7fffu); }
 
  private:
   /// The one NaN is that of the instruction.

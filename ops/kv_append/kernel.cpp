@@ -27,13 +27,11 @@ std::string_view rotary_type(Rotary rotary) {
 }
 
 /// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of half_split take
-/// 16 of a lane; groups, fp16 scales and idle lanes some more.
+/// 16 of a lane; pointers to scales, and lanes without channels, some more.
 int blocks_of(const KvAppend& descriptor) {
   if (descriptor.rotary == Rotary::none) return 9;
   const bool idles = descriptor.head_dim % 64 != 0 || descriptor.head_dim == 192;
-  const bool has_more =
-      has_scales(descriptor.kv) && (descriptor.groups > 1 || descriptor.scale_type == ScaleType::fp16);
-  return descriptor.rotary == Rotary::half_split && (idles || has_more) ? 7 : 8;
+  return descriptor.rotary == Rotary::half_split && (idles || has_scales(descriptor.kv)) ? 7 : 8;
 }
 
 void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
@@ -62,16 +60,16 @@ bool is_copy(const KvAppend& descriptor) {
   return kv_cache::format_of(descriptor).is_16bit() && descriptor.rotary == Rotary::none;
 }
 
-/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them, which
-/// takes about as long as 0.7 rows, but blocks become fewer. The best by the time of all rounds of blocks that the device holds at once.
-/// Copies take one each: memory alone bounds them.
+/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them. That
+/// and the wait for the first row take as long as 1.5 rows, which more heads share; but blocks become fewer, and the device holds
+/// so many at once. Copies take one each: memory alone bounds them.
 int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, int multiprocessors) {
   if (is_copy(descriptor)) return 1;
   const std::int64_t at_once =
       std::int64_t{kv_cache::rows_per_block(descriptor.head_dim)} * blocks_of(descriptor) * multiprocessors;
   const auto time = [&](int steps) {
     const std::int64_t rounds = (rows / static_cast<std::uint32_t>(steps) + at_once - 1) / at_once;
-    return static_cast<double>(rounds) * (steps + 0.7);
+    return static_cast<double>(rounds) * (steps + 1.5);
   };
   int best = 1;
   for (const int steps : {2, 4, 8}) {
@@ -127,7 +125,8 @@ codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Arc
   codegen::PlanHeader header(descriptor.text());
   kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
-  header.constant("kBlocks", std::min(blocks_of(descriptor), architecture.threads_per_sm / kv_cache::kThreads));
+  // The others' memory is slower per multiprocessor, and sm_120 would spill.
+  header.constant("kBlocks", architecture.threads_per_sm < 2048 ? 7 : blocks_of(descriptor));
   header.include("rotary.cuh").include("types.cuh");
   header.alias("Input", device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
   return kv_cache::rows_source(descriptor.text(), "kv_append", header, architecture);

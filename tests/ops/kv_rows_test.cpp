@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "base/error.hpp"
@@ -275,7 +276,7 @@ KvAppendArguments append_parameters(int tokens, int kv_heads, int multiprocessor
 TEST(KvRowsLaunch, GivesALaneGroupSeveralHeadsWhereThereAreManyRows) {
   for (const int kv_heads : {1, 2, 5, 6, 8, 12}) {
     const KvAppendArguments many = append_parameters(100000, kv_heads, kMultiprocessors);
-    EXPECT_EQ(many.steps > 1, kv_heads % 2 == 0) << kv_heads;
+    EXPECT_EQ(many.steps, std::gcd(kv_heads, 8)) << kv_heads;
     EXPECT_EQ(many.heads.divisor * many.steps, static_cast<unsigned>(kv_heads));
     EXPECT_EQ(many.rows, 100000 * many.heads.divisor);
     EXPECT_EQ(many.key_step, 2 * 128 * many.heads.divisor) << "in bytes, from head to head of a lane group";
