@@ -18,7 +18,15 @@ struct KvAppendArguments {
   const char* sines;
   long long rotary_stride;
   DivideBy tokens;
-  unsigned rows;     // batch * tokens * kv_heads
+  DivideBy heads;  // lane groups of a token: kv_heads / steps
+  unsigned rows;   // lane groups: batch * tokens * heads
+  int steps;       // rows of a lane group, which are `heads` heads apart; these are the strides from one to the next
+  long long key_step;
+  long long value_step;
+  long long cache_key_step;
+  long long cache_value_step;
+  long long key_scale_step;
+  long long value_scale_step;
   int rotary_lanes;  // lanes of a row that hold channels to rotate: rotary_dim / 8
 };
 

@@ -2,10 +2,10 @@
 // position. Any base and any scaling of frequencies is a table. In float, every operation rounded by itself:
 // (x, y) becomes (x cos - y sin, y cos + x sin).
 //
-// Interface of a rotation: turn<Element, kLanes>(values, words, lane, lanes, cosines, sines, exists): `values` and `words` are
-// this lane's channels, as floats and as the pairs of Elements that were loaded; the first `lanes` of a row's kLanes hold
-// channels to rotate; the table's rows are read by them alone, and only where the position `exists`. All lanes of a warp call
-// it together. NoRotary has none: its words are stored as they come.
+// Interface of a rotation, of a token: Rotation<kLanes>(lane, lanes, cosines, sines, exists) has what turns this lane's channels:
+// the first `lanes` of a row's kLanes hold channels to rotate; the table's rows are read by them alone, and only where the position
+// `exists`. turn<Element>(values, words) turns a row of the token: `values` and `words` are this lane's channels, as floats and as
+// the pairs of Elements that were loaded. All lanes of a warp call it together. NoRotary has none: its words are stored as they come.
 #pragma once
 
 #include "row_lanes.cuh"
@@ -22,53 +22,75 @@ __device__ __forceinline__ void load_floats(float (&dst)[kCount], const char* sr
   for (int i = 0; i < kCount; ++i) dst[i] = __uint_as_float(words[i]);
 }
 
-struct NoRotary {};
+template <int kLanes>
+struct NoRotary {
+  __device__ __forceinline__ NoRotary(int, int, const char*, const char*, bool) {}
+};
 
 /// Channels 2i and 2i + 1 are a pair.
-struct InterleavedRotary {
-  template <class Element, int kLanes>
-  static __device__ __forceinline__ void turn(float (&values)[kLaneChannels], const uint32 (&)[4], int lane, int lanes,
-                                              const char* cosines, const char* sines, bool exists) {
-    if (!exists || lane >= lanes) return;
-    float cosine[4];
-    float sine[4];
-    load_floats(cosine, cosines + 16 * lane);
-    load_floats(sine, sines + 16 * lane);
+template <int kLanes>
+class InterleavedRotary {
+ public:
+  __device__ __forceinline__ InterleavedRotary(int lane, int lanes, const char* cosines, const char* sines, bool exists)
+      : turns_(exists && lane < lanes) {
+    if (!turns_) return;
+    load_floats(cosine_, cosines + 16 * lane);
+    load_floats(sine_, sines + 16 * lane);
+  }
+
+  template <class Element>
+  __device__ __forceinline__ void turn(float (&values)[kLaneChannels], const uint32 (&)[4]) const {
+    if (!turns_) return;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float x = values[2 * i];
       const float y = values[2 * i + 1];
-      values[2 * i] = __fsub_rn(__fmul_rn(x, cosine[i]), __fmul_rn(y, sine[i]));
-      values[2 * i + 1] = __fadd_rn(__fmul_rn(y, cosine[i]), __fmul_rn(x, sine[i]));
+      values[2 * i] = __fsub_rn(__fmul_rn(x, cosine_[i]), __fmul_rn(y, sine_[i]));
+      values[2 * i + 1] = __fadd_rn(__fmul_rn(y, cosine_[i]), __fmul_rn(x, sine_[i]));
     }
   }
+
+ private:
+  bool turns_;
+  float cosine_[4];
+  float sine_[4];
 };
 
 /// Channels i and i + rotary_dim / 2 are a pair: they meet from lanes that are half of `lanes` apart.
-struct HalfSplitRotary {
-  template <class Element, int kLanes>
-  static __device__ __forceinline__ void turn(float (&values)[kLaneChannels], const uint32 (&words)[4], int lane,
-                                              int lanes, const char* cosines, const char* sines, bool exists) {
+template <int kLanes>
+class HalfSplitRotary {
+ public:
+  __device__ __forceinline__ HalfSplitRotary(int lane, int lanes, const char* cosines, const char* sines, bool exists)
+      : turns_(exists && lane < lanes) {
     const int half = lanes / 2;
     const bool is_first = lane < half;
+    partner_ = is_first ? lane + half : lane - half;
+    sign_ = is_first ? -1.f : 1.f;
+    if (!turns_) return;
+    const int pairs_at = 32 * (is_first ? lane : partner_);
+    load_floats(cosine_, cosines + pairs_at);
+    load_floats(sine_, sines + pairs_at);
+  }
+
+  template <class Element>
+  __device__ __forceinline__ void turn(float (&values)[kLaneChannels], const uint32 (&words)[4]) const {
     uint32 others[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      others[i] = __shfl_sync(kFullWarp, words[i], is_first ? lane + half : lane - half, kLanes);
-    if (!exists || lane >= lanes) return;
+    for (int i = 0; i < 4; ++i) others[i] = __shfl_sync(kFullWarp, words[i], partner_, kLanes);
+    if (!turns_) return;
     float other[kLaneChannels];
     widen<Element>(other, others);
-    const int pairs_at = 32 * (is_first ? lane : lane - half);
-    float cosine[kLaneChannels];
-    float sine[kLaneChannels];
-    load_floats(cosine, cosines + pairs_at);
-    load_floats(sine, sines + pairs_at);
 #pragma unroll
-    for (int i = 0; i < kLaneChannels; ++i) {
-      const float turned = __fmul_rn(other[i], sine[i]);
-      values[i] = __fadd_rn(__fmul_rn(values[i], cosine[i]), is_first ? -turned : turned);
-    }
+    for (int i = 0; i < kLaneChannels; ++i)  // a sum or a difference, rounded once
+      values[i] = __fmaf_rn(__fmul_rn(other[i], sine_[i]), sign_, __fmul_rn(values[i], cosine_[i]));
   }
+
+ private:
+  bool turns_;
+  int partner_;
+  float sign_;
+  float cosine_[kLaneChannels];
+  float sine_[kLaneChannels];
 };
 
 }  // namespace cubit

@@ -8,8 +8,8 @@
 // Quantising, per group, in float: lo and hi the extremes, q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) + 1e-8)), 0, 15),
 // scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated to ±65504. A shift of zero is stored as +0.
 //
-// Per lane: 14 minima and maxima, 4 instructions per halving of the group, one reciprocal, and 6 instructions per channel,
-// of which a division is two. Interface: see row_16bit.cuh.
+// Per lane: of pairs as they come 9 instructions for the extremes and 2 per halving of the group, of floats 14 and 4; one
+// reciprocal, and 6 instructions per channel, of which a division is two. Interface: see row_16bit.cuh.
 #pragma once
 
 #include "quotient.cuh"
@@ -39,28 +39,16 @@ class RowInt4 {
   static __device__ __forceinline__ void store(char* row, char*, int lane, const uint32 (&words)[4], bool stored) {
     float values[kLaneChannels];
     widen<Source>(values, words);
-    store(row, nullptr, lane, values, stored);
+    if constexpr (kComparesPairs) {
+      store(row, lane, values, range_of_pairs<Source>(words, lane), stored);
+    } else {
+      store(row, nullptr, lane, values, stored);
+    }
   }
 
   static __device__ __forceinline__ void store(char* row, char*, int lane, const float (&values)[kLaneChannels],
                                                bool stored) {
-    const Range range = range_of_group(values, lane);
-    const float width = range.highest - range.lowest;
-    const float divisor = width + 1e-8f;
-    uint32 word;
-    float scale;
-    if (divides_by_reciprocal(divisor)) {
-      word = nibbles(values, range.lowest, Reciprocal(divisor));
-      scale = Reciprocal(15.f)(width);
-    } else {
-      word = nibbles(values, range.lowest, Division{divisor});
-      scale = width / 15.f;
-    }
-    if (!stored) return;
-    store_global(row + kHeaderBytes + 4 * lane, word);
-    if (lane % kGroupLanes != 0) return;
-    const uint32 pair = Pair<Half>::pack(saturated(scale), saturated(range.lowest));
-    store_global(row + 4 * (lane / kGroupLanes), pair);
+    store(row, lane, values, range_of_group(values, lane), stored);
   }
 
   template <class Result>
@@ -90,6 +78,26 @@ class RowInt4 {
   /// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
   static constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
 
+  static __device__ __forceinline__ void store(char* row, int lane, const float (&values)[kLaneChannels], Range range,
+                                               bool stored) {
+    const float width = range.highest - range.lowest;
+    const float divisor = width + 1e-8f;
+    uint32 word;
+    uint32 pair;
+    // Below the largest of fp16 nothing is saturated, nor is any product infinite.
+    if (divides_by_reciprocal(divisor) && divisor < kLargest && fabsf(range.lowest) <= kLargest) {
+      word = nibbles(values, range.lowest, Reciprocal(divisor));
+      pair = Pair<Half>::pack(divided_by<15>(width), range.lowest);
+    } else {
+      word = nibbles(values, range.lowest, Division{divisor});
+      pair = Pair<Half>::pack(saturated(width / 15.f), saturated(range.lowest));
+    }
+    char* const own = row + kHeaderBytes + 4 * lane;
+    char* const header = own - (kHeaderBytes + 4 * lane - 4 * (lane / kGroupLanes));
+    if (stored) store_global(own, word);
+    if (stored && lane % kGroupLanes == 0) store_global(header, pair);
+  }
+
   template <class DivideBy>
   static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, DivideBy steps) {
     uint32 word = 0;
@@ -101,7 +109,21 @@ class RowInt4 {
     return word - kRounderNibbles;
   }
 
-  static __device__ __forceinline__ float saturated(float value) { return fminf(fmaxf(value, -65504.f), 65504.f); }
+  static constexpr float kLargest = 65504.f;
+  static __device__ __forceinline__ float saturated(float value) { return fminf(fmaxf(value, -kLargest), kLargest); }
+
+  /// As they come, two in an instruction: the extremes of numbers are among them, whatever their type.
+  template <class Source>
+  static __device__ __forceinline__ Range range_of_pairs(const uint32 (&words)[4], int lane) {
+    using Two = Pair<Source>;
+    const uint32 lowest = Two::smaller(Two::smaller(words[0], words[1]), Two::smaller(words[2], words[3]));
+    const uint32 highest = Two::larger(Two::larger(words[0], words[1]), Two::larger(words[2], words[3]));
+    // Pairs (lowest, -highest): one minimum, and one shuffle, for both.
+    const uint32 opposite = highest ^ 0x80008000u;
+    uint32 both = Two::smaller(__byte_perm(lowest, opposite, 0x5410), __byte_perm(lowest, opposite, 0x7632));
+    both = over_group<kLanes, kGroupLanes>(both, lane, [](uint32 a, uint32 b) { return Two::smaller(a, b); });
+    return {Two::low(both) + 0.f, -Two::high(both)};  // -0 becomes +0
+  }
 
   static __device__ __forceinline__ Range range_of_group(const float (&values)[kLaneChannels], int lane) {
     Range range{values[0], values[0]};

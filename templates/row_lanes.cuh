@@ -30,12 +30,14 @@ __device__ __forceinline__ RowPlace row_place(uint32 index, DivideBy tokens, Div
 }
 
 __device__ __forceinline__ const char* strided_row(const char* data, const long long (&strides)[3], RowPlace place) {
-  return data + place.sequence * strides[0] + place.token * strides[1] + place.head * strides[2];
+  // None is negative: a product of 32 and 64 bits is two instructions, with a sign four.
+  return data + static_cast<uint32>(place.sequence) * strides[0] + static_cast<uint32>(place.token) * strides[1] +
+         static_cast<uint32>(place.head) * strides[2];
 }
 
 /// combine() over the kGroupLanes lanes of a group, for each of them. All lanes of a warp call it together.
-template <int kLanes, int kGroupLanes, class Combine>
-__device__ __forceinline__ float over_group(float value, int lane, Combine combine) {
+template <int kLanes, int kGroupLanes, class Value, class Combine>
+__device__ __forceinline__ Value over_group(Value value, int lane, Combine combine) {
   if constexpr ((kGroupLanes & (kGroupLanes - 1)) == 0) {
 #pragma unroll
     for (int distance = kGroupLanes / 2; distance > 0; distance /= 2)
@@ -46,7 +48,7 @@ __device__ __forceinline__ float over_group(float value, int lane, Combine combi
 #pragma unroll
     for (int distance = kLanes / 2; distance > 0; distance /= 2) {
       if (distance >= kGroupLanes) continue;
-      const float other = __shfl_sync(kFullWarp, value, lane + distance, kLanes);
+      const Value other = __shfl_sync(kFullWarp, value, lane + distance, kLanes);
       if (lane - first + distance < kGroupLanes) value = combine(value, other);
     }
     return __shfl_sync(kFullWarp, value, first, kLanes);

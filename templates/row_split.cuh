@@ -5,7 +5,7 @@
 // clamped to ±kLargest, -0 made +0, and rounded to nearest even. A scale of zero gives zeros. Where rows do not make their scales, these are
 // read.
 //
-// Per lane: 8 maxima, 2 instructions per halving of the group, one reciprocal, and per channel 2 for the division, 2 to clamp where needed,
+// Per lane: 8 maxima (of pairs as they come 4), 2 instructions per halving of the group, one reciprocal, and per channel 2 for the division, 2 to clamp where needed,
 // and the code's own: 1 and a byte's share of 3 for a word of int8.
 //
 // Interface: see row_16bit.cuh.
@@ -114,24 +114,20 @@ class RowSplit {
                                                bool stored) {
     float values[kLaneChannels];
     widen<Source>(values, words);
-    store(row, scales, lane, values, stored);
+    if constexpr (kMakesScales && kComparesPairs) {
+      store(row, own_scale(scales, lane), lane, values, scale_of_peak(peak_of_pairs<Source>(words, lane)), stored);
+    } else {
+      store(row, scales, lane, values, stored);
+    }
   }
 
   static __device__ __forceinline__ void store(char* row, char* scales, int lane, const float (&values)[kLaneChannels],
                                                bool stored) {
-    char* const own = scales + lane / kGroupLanes * Scales::kBytes;
-    const float scale = scale_of(values, own, lane, stored);
-    uint32 words[2];
-    // Within these bounds no product is infinite.
-    if (scale >= 0x1p-24f && divides_by_reciprocal(scale)) {
-      encode(words, values, Reciprocal(scale));
-    } else {
-      encode(words, values, QuotientOrZero{scale});
-    }
-    if (!stored) return;
-    store_global<8>(row + 8 * lane, words[0], words[1]);
+    char* const own = own_scale(scales, lane);
     if constexpr (kMakesScales) {
-      if (lane % kGroupLanes == 0) Scales::store(own, scale);
+      store(row, own, lane, values, scale_of_peak(peak_of_group(values, lane)), stored);
+    } else {
+      store(row, own, lane, values, stored ? Scales::load(own) : 1.f, stored);
     }
   }
 
@@ -157,16 +153,45 @@ class RowSplit {
     __device__ __forceinline__ float operator()(float x) const { return divisor == 0.f ? 0.f : x / divisor; }
   };
 
-  static __device__ __forceinline__ float scale_of(const float (&values)[kLaneChannels], const char* own, int lane,
-                                                   bool stored) {
-    if constexpr (kMakesScales) {
-      float peak = fabsf(values[0]);
+  static __device__ __forceinline__ char* own_scale(char* scales, int lane) {
+    return scales + lane / kGroupLanes * Scales::kBytes;
+  }
+
+  static __device__ __forceinline__ float peak_of_group(const float (&values)[kLaneChannels], int lane) {
+    float peak = fabsf(values[0]);
 #pragma unroll
-      for (int i = 1; i < kLaneChannels; ++i) peak = fmaxf(peak, fabsf(values[i]));
-      peak = over_group<kLanes, kGroupLanes>(peak, lane, [](float a, float b) { return fmaxf(a, b); });
-      return Scales::rounded(fmaxf(Reciprocal(Code::kLargest)(peak), 1e-8f));
+    for (int i = 1; i < kLaneChannels; ++i) peak = fmaxf(peak, fabsf(values[i]));
+    return over_group<kLanes, kGroupLanes>(peak, lane, [](float a, float b) { return fmaxf(a, b); });
+  }
+
+  /// As they come, two in an instruction: the largest of magnitudes is one of them, whatever their type.
+  template <class Source>
+  static __device__ __forceinline__ float peak_of_pairs(const uint32 (&words)[4], int lane) {
+    using Two = Pair<Source>;
+    uint32 peaks = words[0] & 0x7fff7fffu;
+#pragma unroll
+    for (int i = 1; i < 4; ++i) peaks = Two::larger_magnitudes(peaks, words[i]);
+    peaks = Two::larger(peaks, __byte_perm(peaks, peaks, 0x1032));  // both halves have the same from here on
+    peaks = over_group<kLanes, kGroupLanes>(peaks, lane, [](uint32 a, uint32 b) { return Two::larger(a, b); });
+    return Two::high(peaks);
+  }
+
+  static __device__ __forceinline__ float scale_of_peak(float peak) {
+    return Scales::rounded(fmaxf(divided_by<static_cast<int>(Code::kLargest)>(peak), 1e-8f));
+  }
+
+  static __device__ __forceinline__ void store(char* row, char* own, int lane, const float (&values)[kLaneChannels],
+                                               float scale, bool stored) {
+    uint32 words[2];
+    // Within these bounds no product is infinite.
+    if (scale >= 0x1p-24f && divides_by_reciprocal(scale)) {
+      encode(words, values, Reciprocal(scale));
     } else {
-      return stored ? Scales::load(own) : 1.f;
+      encode(words, values, QuotientOrZero{scale});
+    }
+    if (stored) store_global<8>(row + 8 * lane, words[0], words[1]);
+    if constexpr (kMakesScales) {
+      if (stored && lane % kGroupLanes == 0) Scales::store(own, scale);
     }
   }
 

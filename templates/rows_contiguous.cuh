@@ -11,18 +11,18 @@ namespace cubit {
 
 /// Of a token: what the first two strides of a tensor count, and whether it is there.
 struct CachePlace {
-  int64 outer;  // sequence, or page
-  int64 inner;  // token, within a page
-  bool exists;
+  uint32 outer;  // sequence, or page
+  uint32 inner;  // token, within a page
+  bool exists;   // else the others may be any
 
   __device__ __forceinline__ char* row(char* data, const long long (&strides)[3], int head) const {
-    return data + outer * strides[0] + inner * strides[1] + head * strides[2];
+    return data + outer * strides[0] + inner * strides[1] + static_cast<uint32>(head) * strides[2];
   }
 };
 
 struct ContiguousRows {
   static __device__ __forceinline__ CachePlace find(const KvCacheArguments& cache, int sequence, int64 position) {
-    return {sequence, position, position >= 0 && position < cache.max_length};
+    return {static_cast<uint32>(sequence), static_cast<uint32>(position), position >= 0 && position < cache.max_length};
   }
 };
 

@@ -16,9 +16,9 @@ struct PagedRows {
     if (position < 0 || position >= cache.max_length) return {0, 0, false};
     const uint32 token = static_cast<uint32>(position);
     const uint32 index = quotient(token, cache.page_size);
-    const int64 in_page = token - index * cache.page_size.divisor;
-    const int64 page = cache.page_table[sequence * cache.page_table_stride + index];
-    return {page, in_page, page >= 0 && page < cache.pages};
+    const uint32 in_page = token - index * cache.page_size.divisor;
+    const int page = cache.page_table[sequence * cache.page_table_stride + index];
+    return {static_cast<uint32>(page), in_page, page >= 0 && page < cache.pages};
   }
 };
 

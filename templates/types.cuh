@@ -24,6 +24,13 @@ struct Bfloat16 {
 template <class T>
 struct Pair;
 
+/// Whether two 16-bit values are compared in one instruction: smaller() and larger() of a Pair.
+#if __CUDA_ARCH__ >= 800
+inline constexpr bool kComparesPairs = true;
+#else
+inline constexpr bool kComparesPairs = false;
+#endif
+
 template <>
 struct Pair<Half> {
   static __device__ __forceinline__ uint32 pack(float low, float high) {
@@ -37,13 +44,21 @@ struct Pair<Half> {
   }
   static __device__ __forceinline__ float low(uint32 pair) { return widen(static_cast<uint16>(pair)); }
   static __device__ __forceinline__ float high(uint32 pair) { return widen(static_cast<uint16>(pair >> 16)); }
+  /// (min(a0, b0), min(a1, b1)), and the maxima: exact, of a number and a NaN the number. Where kComparesPairs.
+  static __device__ __forceinline__ uint32 smaller(uint32 a, uint32 b) {
+    asm("min.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+  }
+  static __device__ __forceinline__ uint32 larger(uint32 a, uint32 b) {
+    asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+  }
   /// (max(|a0|, |b0|), max(|a1|, |b1|)); `a` is not negative.
   static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
 #if __CUDA_ARCH__ >= 800
-    asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b & 0x7fff7fffu));
-    return a;
+    return larger(a, b & 0x7fff7fffu);
 #else
-    return larger(a & 0xffffu, b & 0x7fffu) | larger(a >> 16, b >> 16 & 0x7fffu) << 16;
+    return larger_magnitude(a & 0xffffu, b & 0x7fffu) | larger_magnitude(a >> 16, b >> 16 & 0x7fffu) << 16;
 #endif
   }
   static __device__ __forceinline__ uint32 difference(uint32 a, uint32 b) {
@@ -73,7 +88,7 @@ struct Pair<Half> {
     return result;
   }
   /// Of two numbers that are not negative; a NaN is less than any, as for the instruction.
-  static __device__ __forceinline__ uint32 larger(uint32 a, uint32 b) {
+  static __device__ __forceinline__ uint32 larger_magnitude(uint32 a, uint32 b) {
     constexpr uint32 kInfinity = 0x7c00u;
     return b <= kInfinity && (b > a || a > kInfinity) ? b : a;
   }
@@ -97,10 +112,15 @@ struct Pair<Bfloat16> {
   }
   static __device__ __forceinline__ float low(uint32 pair) { return __uint_as_float(pair << 16); }
   static __device__ __forceinline__ float high(uint32 pair) { return __uint_as_float(pair & 0xffff0000u); }
-  static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
-    asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b & 0x7fff7fffu));
+  static __device__ __forceinline__ uint32 smaller(uint32 a, uint32 b) {
+    asm("min.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
     return a;
   }
+  static __device__ __forceinline__ uint32 larger(uint32 a, uint32 b) {
+    asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+  }
+  static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) { return larger(a, b & 0x7fff7fffu); }
 
  private:
   /// The one NaN is that of the instruction.

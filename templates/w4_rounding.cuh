@@ -23,9 +23,9 @@ struct W4Factors {
   float steps;  // 1 / scale
 };
 
-/// Of a group so wide: as it is stored. Beyond any that fp16 can store, `width` may be infinite, which Reciprocal may not.
+/// Of a group so wide: as it is stored. Beyond any that fp16 can store, `width` may be infinite, which divided_by() may not take.
 __device__ __forceinline__ float scale_of(float width) {
-  const float scale = Reciprocal(15.f)(fminf(width, 0x1p30f));
+  const float scale = divided_by<15>(fminf(width, 0x1p30f));
   return Pair<Half>::low(Pair<Half>::pack(fminf(fmaxf(scale, 0x1p-24f), 65504.f), 0.f));
 }
 

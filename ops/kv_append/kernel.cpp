@@ -1,4 +1,6 @@
 // From the text to the kernel and its launch: descriptor, plan, parameters.
+#include <algorithm>
+
 #include "ops/kv_append/kv_append.hpp"
 #include "templates/kv_append_arguments.h"
 
@@ -6,7 +8,6 @@ namespace cubit::ops::kv_append {
 namespace {
 
 using Arguments = cubit_kv_append_arguments;
-
 std::vector<Field<KvAppend>> make_fields() {
   auto table = kv_cache::row_fields<KvAppend>();
   table.push_back(kv_cache::element_field<KvAppend>("input", "type of the new keys and values", &KvAppend::input));
@@ -20,8 +21,17 @@ std::vector<Field<KvAppend>> make_fields() {
 }
 
 std::string_view rotary_type(Rotary rotary) {
-  if (rotary == Rotary::none) return "cubit::NoRotary";
-  return rotary == Rotary::interleaved ? "cubit::InterleavedRotary" : "cubit::HalfSplitRotary";
+  if (rotary == Rotary::none) return "cubit::NoRotary<cubit::kRowLanes<kHeadDim>>";
+  return rotary == Rotary::interleaved ? "cubit::InterleavedRotary<cubit::kRowLanes<kHeadDim>>"
+                                       : "cubit::HalfSplitRotary<cubit::kRowLanes<kHeadDim>>";
+}
+
+/// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of half_split take
+/// 16 of a lane; pointers to scales, and lanes without channels, some more.
+int blocks_of(const KvAppend& descriptor) {
+  if (descriptor.rotary == Rotary::none) return 9;
+  const bool idles = descriptor.head_dim % 64 != 0 || descriptor.head_dim == 192;
+  return descriptor.rotary == Rotary::half_split && (idles || has_scales(descriptor.kv)) ? 7 : 8;
 }
 
 void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
@@ -45,7 +55,31 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   check_rotary(descriptor, arguments);
 }
 
-KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& arguments, std::uint32_t rows) {
+/// Whether keys are stored as they come, or rounded to the other 16-bit type.
+bool is_copy(const KvAppend& descriptor) {
+  return kv_cache::format_of(descriptor).is_16bit() && descriptor.rotary == Rotary::none;
+}
+
+/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them. That
+/// and the wait for the first row take as long as 1.5 rows, which more heads share; but blocks become fewer, and the device holds
+/// so many at once. Copies take one each: memory alone bounds them.
+int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, int multiprocessors) {
+  if (is_copy(descriptor)) return 1;
+  const std::int64_t at_once =
+      std::int64_t{kv_cache::rows_per_block(descriptor.head_dim)} * blocks_of(descriptor) * multiprocessors;
+  const auto time = [&](int steps) {
+    const std::int64_t rounds = (rows / static_cast<std::uint32_t>(steps) + at_once - 1) / at_once;
+    return static_cast<double>(rounds) * (steps + 1.5);
+  };
+  int best = 1;
+  for (const int steps : {2, 4, 8}) {
+    if (kv_heads % steps == 0 && time(steps) < time(best)) best = steps;
+  }
+  return best;
+}
+
+KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& arguments, std::uint32_t rows,
+                                   int multiprocessors) {
   KvAppendArguments result{};
   result.key = static_cast<const char*>(arguments.key);
   result.value = static_cast<const char*>(arguments.value);
@@ -59,8 +93,17 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
   result.sines = reinterpret_cast<const char*>(arguments.sines);
   result.rotary_stride = 4 * arguments.rotary_stride;
   result.tokens = kv_cache::divide_by(arguments.tokens);
-  result.rows = rows;
   result.rotary_lanes = arguments.rotary_dim / 8;
+  result.steps = steps_of(descriptor, arguments.cache.kv_heads, rows, multiprocessors);
+  const int heads = arguments.cache.kv_heads / result.steps;
+  result.heads = kv_cache::divide_by(heads);
+  result.rows = rows / static_cast<std::uint32_t>(result.steps);
+  result.key_step = heads * result.key_strides[2];
+  result.value_step = heads * result.value_strides[2];
+  result.cache_key_step = heads * result.cache.key_strides[2];
+  result.cache_value_step = heads * result.cache.value_strides[2];
+  result.key_scale_step = heads * result.cache.key_scale_strides[2];
+  result.value_scale_step = heads * result.cache.value_scale_strides[2];
   return result;
 }
 
@@ -82,6 +125,8 @@ codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Arc
   codegen::PlanHeader header(descriptor.text());
   kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
+  // The others' memory is slower per multiprocessor, and sm_120 would spill.
+  header.constant("kBlocks", architecture.threads_per_sm < 2048 ? 7 : blocks_of(descriptor));
   header.include("rotary.cuh").include("types.cuh");
   header.alias("Input", device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
   return kv_cache::rows_source(descriptor.text(), "kv_append", header, architecture);
@@ -91,6 +136,11 @@ PlanReport make_report(const KvAppend& descriptor) {
   PlanReport report;
   report.family = "kv_append";
   report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor), descriptor.cache);
+  const bool copies = is_copy(descriptor);
+  report.decisions.push_back({"heads in turn", copies ? "1" : "1, 2, 4 or 8, by the launch",
+                              copies ? "rows are stored as they come: memory alone bounds them"
+                                     : "lanes find a token's place, position and angles once for several of its heads, "
+                                       "where there are enough rows"});
   if (descriptor.rotary == Rotary::none) {
     report.decisions.push_back({"rotary", "none", "as the descriptor asks: keys are stored as they come"});
   } else {
@@ -102,7 +152,7 @@ PlanReport make_report(const KvAppend& descriptor) {
   return report;
 }
 
-Launch encode(const KvAppend& descriptor, const void* public_arguments) {
+Launch encode(const KvAppend& descriptor, const void* public_arguments, int multiprocessors) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_kv_append_arguments");
   const std::uint32_t rows = kv_cache::count_rows(arguments.batch, arguments.tokens, arguments.cache.kv_heads);
   if (rows == 0) {
@@ -111,7 +161,8 @@ Launch encode(const KvAppend& descriptor, const void* public_arguments) {
     return nothing;
   }
   check_tensors(descriptor, arguments);
-  return kv_cache::launch_rows(kernel_arguments(descriptor, arguments, rows), rows, descriptor.head_dim);
+  const KvAppendArguments parameters = kernel_arguments(descriptor, arguments, rows, multiprocessors);
+  return kv_cache::launch_rows(parameters, parameters.rows, descriptor.head_dim);
 }
 
 }  // namespace cubit::ops::kv_append

@@ -47,7 +47,9 @@ class KvAppendOperator final : public Operator {
     const KvAppend descriptor = kv_append::parse(text);
     return std::make_shared<kv_cache::RowsSpecialisation>(
         kv_append::make_source(descriptor, architecture), kv_append::make_report(descriptor),
-        [descriptor](const void* arguments) { return kv_append::encode(descriptor, arguments); });
+        [descriptor](const void* arguments, const runtime::DeviceFacts& device) {
+          return kv_append::encode(descriptor, arguments, device.multiprocessors);
+        });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {

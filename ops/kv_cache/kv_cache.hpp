@@ -54,15 +54,15 @@ DivideBy divide_by(std::int64_t divisor);  ///< 1 to 2^31 - 1
 /// What both operators are once their descriptor and architecture are fixed: a kernel without a workspace.
 class RowsSpecialisation final : public Specialisation {
  public:
-  using Encode = std::function<Launch(const void* arguments)>;
+  using Encode = std::function<Launch(const void* arguments, const runtime::DeviceFacts& device)>;
   RowsSpecialisation(codegen::KernelSource source, PlanReport report, Encode encode)
       : source_(std::move(source)), report_(std::move(report)), encode_(std::move(encode)) {}
 
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return report_; }
   std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
-  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts&) const override {
-    return encode_(arguments);
+  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts& device) const override {
+    return encode_(arguments, device);
   }
 
  private:

@@ -40,7 +40,9 @@ class KvGatherOperator final : public Operator {
     const KvGather descriptor = kv_gather::parse(text);
     return std::make_shared<kv_cache::RowsSpecialisation>(
         kv_gather::make_source(descriptor, architecture), kv_gather::make_report(descriptor),
-        [descriptor](const void* arguments) { return kv_gather::encode(descriptor, arguments); });
+        [descriptor](const void* arguments, const runtime::DeviceFacts&) {
+          return kv_gather::encode(descriptor, arguments);
+        });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {

@@ -46,7 +46,9 @@ class MergeOperator final : public Operator {
     const Merge descriptor = merge::parse(text);
     return std::make_shared<kv_cache::RowsSpecialisation>(
         merge::make_source(descriptor, architecture), merge::make_report(descriptor),
-        [descriptor](const void* arguments) { return merge::encode(descriptor, arguments); });
+        [descriptor](const void* arguments, const runtime::DeviceFacts&) {
+          return merge::encode(descriptor, arguments);
+        });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {

@@ -46,7 +46,9 @@ class W4QuantizeOperator final : public Operator {
     const W4Quantize descriptor = w4_quantize::parse(text);
     return std::make_shared<kv_cache::RowsSpecialisation>(
         w4_quantize::make_source(descriptor, architecture), w4_quantize::make_report(descriptor),
-        [descriptor](const void* arguments) { return w4_quantize::encode(descriptor, arguments); });
+        [descriptor](const void* arguments, const runtime::DeviceFacts&) {
+          return w4_quantize::encode(descriptor, arguments);
+        });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {

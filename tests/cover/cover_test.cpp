@@ -105,6 +105,14 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     }
     if (rotates) cases.back().emplace_back("rotary_dim", 16 * (1 + static_cast<double>(index % 4)));
     cases.push_back({{"batch", 1}, {"tokens", 17}, {"context", 17}, {"kv_heads", 1}, {"pattern", 3}});
+    // So many rows that lanes take several heads of a token, and other patterns than above.
+    if (operator_of(descriptor) == "kv_append") {
+      cases.push_back({{"batch", 1},
+                       {"tokens", 201},
+                       {"context", 201},
+                       {"kv_heads", 8},
+                       {"pattern", static_cast<double>((index + 2) % 6)}});
+    }
     return cases;
   }
   if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern);
