@@ -98,25 +98,27 @@ __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   return before == static_cast<uint32>(arrivals) - 1;
 }
 
-/// sum += parts 0 … count - 1, in order. `load(part, i)` gives four elements of sum[i]; the loads of kAtOnce parts are in flight
-/// together. Lanes without `has_rows` load nothing.
-template <int kAtOnce, class Load>
-__device__ __forceinline__ void add_parts(float (&sum)[2][4], int count, bool has_rows, Load&& load) {
+/// sums += parts 0 … count - 1, in order. `load(part, i)` gives four elements of sums[i / 2][i % 2]; the loads of kAtOnce parts
+/// are in flight together. Lanes load nothing of the sums i that `has_rows(i)` says no to.
+template <int kAtOnce, int kSums, class HasRows, class Load>
+__device__ __forceinline__ void add_parts(float (&sums)[kSums][2][4], int count, HasRows&& has_rows, Load&& load) {
+  constexpr int kItems = 2 * kSums;
 #pragma unroll 1
   for (int first = 0; first < count; first += kAtOnce) {
-    float4 parts[kAtOnce][2];
+    float4 parts[kAtOnce][kItems];
 #pragma unroll
-    for (int i = 0; i < 2 * kAtOnce; ++i) {
-      parts[i / 2][i % 2] = make_float4(0.f, 0.f, 0.f, 0.f);
-      if (has_rows && first + i / 2 < count) parts[i / 2][i % 2] = load(first + i / 2, i % 2);
+    for (int i = 0; i < kAtOnce * kItems; ++i) {
+      parts[i / kItems][i % kItems] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (has_rows(i % kItems / 2) && first + i / kItems < count)
+        parts[i / kItems][i % kItems] = load(first + i / kItems, i % kItems);
     }
 #pragma unroll
-    for (int i = 0; i < 2 * kAtOnce; ++i) {
-      float(&part)[4] = sum[i % 2];
-      part[0] += parts[i / 2][i % 2].x;
-      part[1] += parts[i / 2][i % 2].y;
-      part[2] += parts[i / 2][i % 2].z;
-      part[3] += parts[i / 2][i % 2].w;
+    for (int i = 0; i < kAtOnce * kItems; ++i) {
+      float(&sum)[4] = sums[i % kItems / 2][i % 2];
+      sum[0] += parts[i / kItems][i % kItems].x;
+      sum[1] += parts[i / kItems][i % kItems].y;
+      sum[2] += parts[i / kItems][i % kItems].z;
+      sum[3] += parts[i / kItems][i % kItems].w;
     }
   }
 }

@@ -32,7 +32,10 @@ using Sums = RowSums[kWarpStrips][kRowTiles];
 
 constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
 constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
-constexpr int kPartsAtOnce = 8;           // in flight together
+// In flight together when parts are merged: row tiles, and parts of each.
+constexpr int kMergedTiles = plan::kMergedTiles;
+constexpr int kPartsAtOnce = kMergedTiles > 2 ? 4 : 8;
+static_assert(kRowTiles % kMergedTiles == 0);
 
 /// The column of the weights at a place of the block's 256, or -1 where there is none.
 __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
@@ -124,20 +127,23 @@ __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, cons
   const int arrivals = plan::kWarps / kCounters * piece.parts;
   if (!last_warp(args.counters + tile * kCounters + warp, arrivals)) return;
 #pragma unroll 1
-  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
-    const int row_block = i % kRowTiles;
-    const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * i;
-    RowSums merged = {};
-    RowSums ups = {};
-    add_parts<kPartsAtOnce>(merged, piece.parts, has_rows(row_block), [&](int part, int item) {
+  for (int first = 0; first < kWarpStrips * kRowTiles; first += kMergedTiles) {
+    const int row_block = first % kRowTiles;
+    const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * first;
+    const auto has_rows_of = [&](int i) { return has_rows(row_block + i); };
+    RowSums merged[kMergedTiles] = {};
+    RowSums ups[kMergedTiles] = {};
+    add_parts<kPartsAtOnce>(merged, piece.parts, has_rows_of, [&](int part, int item) {
       return load_partial4(src + part * kPartBytes + 16 * kWarpSize * item);
     });
     if constexpr (plan::Epilogue::kGated) {
-      add_parts<kPartsAtOnce>(ups, piece.parts, has_rows(row_block), [&](int part, int item) {
+      add_parts<kPartsAtOnce>(ups, piece.parts, has_rows_of, [&](int part, int item) {
         return load_partial4(src + part * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
       });
     }
-    store_rows(args, piece, kWarpStrips * warp + i / kRowTiles, row_block, merged, ups);
+#pragma unroll
+    for (int i = 0; i < kMergedTiles; ++i)
+      store_rows(args, piece, kWarpStrips * warp + first / kRowTiles, row_block + i, merged[i], ups[i]);
   }
 }
 

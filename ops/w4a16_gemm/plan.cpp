@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMostStages = 6;
 constexpr int kFewestStages = 3;      // one in use, one landed or landing, one on its way; 2 where no more have room
+constexpr int kMostMergedTiles = 4;   // of four parts 32 loads: what the loop's registers hold once it is over
 constexpr int kRegion = 128;          // regions of shared memory begin at bank 0
 constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by tensor maps and found again by wgmma
 
@@ -110,6 +111,7 @@ void choose_boxes(Plan& plan) {
   plan.scales = in_parts(groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes / 2, {});
   if (stores_zeros(descriptor)) plan.zeros = {groups, gemm_lanes::kZeroBytes, gemm_lanes::kZeroBytes, {}};
   plan.blocks_per_sm = 1;
+  plan.merged_tiles = std::min(kMostMergedTiles, descriptor.tile_m / 8);
 }
 
 /// As many as fit: a block has a multiprocessor to itself.
@@ -247,6 +249,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kBlocksPerSm", plan.blocks_per_sm)
       .constant("kCopyBytes", plan.copy_bytes)
       .flag("kOverlaps", architecture.kernel_overlap)
+      .constant("kMergedTiles", plan.merged_tiles)
       .flag("kActivationOrder", descriptor.activation_order)
       .flag("kStoredZeros", stores_zeros(descriptor))
       .constant("kZeroOffset", zero_offset(descriptor))

@@ -141,6 +141,13 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
               plan.shared_memory, allowed, plan.counted_registers)};
 }
 
+Decision merge_decision(const Plan& plan) {
+  return {"merge of parts", fmt::format("{} rows at once", 8 * plan.merged_tiles),
+          is_sm90(plan)
+              ? "their loads are in flight together, as many as the registers of the loop hold once it is over"
+              : "of up to eight parts: as many loads in flight as a warp's registers hold"};
+}
+
 Decision decomposition_decision(const W4a16Gemm& descriptor) {
   if (descriptor.batch_invariant) {
     return {"decomposition", "parts of k from n and k alone",
@@ -213,7 +220,8 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       {"layout of activations", layout_text(plan.activations), searched},
                       stages_decision(plan),
                       block_decision(plan, architecture),
-                      decomposition_decision(plan.descriptor)};
+                      decomposition_decision(plan.descriptor),
+                      merge_decision(plan)};
   add_fragments(plan);
 }
 
