@@ -61,7 +61,7 @@ struct Arguments : W4a16GemmArguments {
   TensorMap scale_map;
 };
 
-using StagePlace = Place<plan::kStages>;
+using StagePlace = RingPlace<plan::kStages>;
 
 /// Addresses in shared memory.
 struct Ring {
