@@ -11,24 +11,16 @@
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/user_code.hpp"
 #include "runtime/key.hpp"
-#include "templates/gqa_decode_arguments.h"
+#include "tests/support/gqa_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
 
+using tests::expect_refused;
+
 constexpr const char* kCode =
     "__device__ float modify_score(float s, const cubit::ScorePlace&, const void*) { return s; }";
-
-template <class Function>
-void expect_refused(Function function, const std::string& sentence) {
-  try {
-    function();
-    ADD_FAILURE() << "accepted: " << sentence;
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    EXPECT_EQ(failure.what(), sentence);
-  }
-}
 
 const codegen::Architecture& sm_80() { return codegen::find_architecture("sm_80"); }
 
@@ -122,40 +114,12 @@ TEST(UserCode, MayIncludeCubitsHeadersOnly) {
 
 /// One KV head with two query heads of 128 channels, at made-up addresses.
 cubit_gqa_decode_arguments made_up_arguments() {
-  const auto address = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
-  cubit_gqa_decode_arguments arguments{};
-  arguments.size = sizeof arguments;
-  arguments.query = address(0x1000);
-  arguments.key = address(0x2000);
-  arguments.value = address(0x3000);
-  arguments.output = address(0x4000);
-  arguments.query_strides[0] = arguments.output_strides[0] = 256;
-  arguments.query_strides[1] = arguments.output_strides[1] = 128;
-  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
-    strides[0] = 128 * 4096;
-    strides[1] = strides[2] = 128;
-  }
-  arguments.batch = arguments.kv_heads = 1;
-  arguments.max_length = 4096;
-  arguments.softmax_scale = 0.1f;
-  return arguments;
+  return tests::made_up_gqa_arguments({.query_heads = 2, .max_length = 4096});
 }
 
-struct Encoded {
-  GqaDecodeArguments parameters;
-  unsigned blocks;
-};
-
-Encoded encode(const std::string& fields, const cubit_gqa_decode_arguments& arguments) {
-  runtime::DeviceFacts device;
-  device.architecture = &sm_80();
-  device.multiprocessors = 1000;
-  const auto plan = gqa_decode::make_plan(gqa_decode::parse("gqa_decode:heads_per_kv=2" + fields), sm_80());
-  const Launch launch =
-      gqa_decode::encode(plan, &arguments, reinterpret_cast<void*>(0x10000), std::size_t{1} << 30, device);
-  Encoded encoded{{}, launch.shape.grid[0]};
-  std::memcpy(&encoded.parameters, launch.parameters.data(), sizeof encoded.parameters);
-  return encoded;
+/// On a device with room for every chunk.
+Launch encode(const std::string& fields, const cubit_gqa_decode_arguments& arguments) {
+  return tests::encode_gqa("gqa_decode:heads_per_kv=2" + fields, arguments, 1000);
 }
 
 TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
@@ -200,7 +164,7 @@ TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
   arguments.soft_cap = 30;
   arguments.window = std::numeric_limits<int>::max();
   arguments.kept_tokens = std::numeric_limits<int>::max();
-  const GqaDecodeArguments given = encode(",soft_cap=true,window=true", arguments).parameters;
+  const auto given = tests::parameters_of<GqaDecodeArguments>(encode(",soft_cap=true,window=true", arguments));
   EXPECT_FLOAT_EQ(given.soft_cap_log2, 30 * 1.44269504f);
   EXPECT_FLOAT_EQ(given.soft_cap_inverse * given.soft_cap_log2, 1);
   EXPECT_EQ(given.window, 4096) << "all there are";
@@ -210,13 +174,13 @@ TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
 /// One sequence on a device with room for every chunk: chunks of 64 tokens.
 TEST(GqaScoreLaunch, SplitsWhatTheWindowHas) {
   cubit_gqa_decode_arguments arguments = made_up_arguments();
-  const unsigned all = encode("", arguments).blocks;
+  const unsigned all = encode("", arguments).shape.grid[0];
   arguments.window = 128;
-  const unsigned few = encode(",window=true", arguments).blocks;
+  const unsigned few = encode(",window=true", arguments).shape.grid[0];
   EXPECT_LT(few, all);
   EXPECT_LE(few, 3u);
   arguments.window = 4096;
-  EXPECT_EQ(encode(",window=true", arguments).blocks, all);
+  EXPECT_EQ(encode(",window=true", arguments).shape.grid[0], all);
 }
 
 TEST(GqaScoreReference, SeenTokens) {
@@ -309,12 +273,7 @@ TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
   const auto refused = [](const std::string& sentence, auto change) {
     ProblemCase one;
     change(one);
-    try {
-      one.problem();
-      ADD_FAILURE() << "accepted: " << sentence;
-    } catch (const Failure& failure) {
-      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
-    }
+    tests::expect_refused_with([&] { one.problem(); }, sentence);
   };
   using C = ProblemCase;
   refused("tensor alibi_slopes [1]: there are 2 query heads", [](C& c) { c.tensors[3].shape = {1}; });

@@ -2,22 +2,17 @@
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
-#include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "tests/support/gqa_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {
 
 constexpr const char* kSm90 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kSm80 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80";
-constexpr int kProcessors = 132;
-
-runtime::DeviceFacts h200() {
-  runtime::DeviceFacts facts;
-  facts.architecture = &codegen::find_architecture("sm_90a");
-  facts.multiprocessors = kProcessors;
-  return facts;
-}
+constexpr int kProcessors = tests::kH200Processors;
+using tests::h200;
 
 Plan plan_of(const char* text) { return make_plan(parse(text), codegen::find_architecture("sm_90a")); }
 
@@ -195,12 +190,7 @@ TEST(GqaSplit, WhatCannotBeIsRefused) {
         Refused{kSm80, bounds(5000, 100, 2), "splits = 2 of 5000 sequences"},
         Refused{kSm90, bounds(1000, 2147479551),
                 "max_length = 2147479551: family sm90 counts a launch's stages, of 256 tokens"}}) {
-    try {
-      choose_split(plan_of(refused.text), refused.arguments, h200());
-      ADD_FAILURE() << refused.why;
-    } catch (const Failure& failure) {
-      EXPECT_NE(std::string(failure.what()).find(refused.why), std::string::npos) << failure.what();
-    }
+    tests::expect_refused_with([&] { choose_split(plan_of(refused.text), refused.arguments, h200()); }, refused.why);
   }
 }
 
