@@ -49,8 +49,7 @@ class W4a16GemmOperator final : public Operator {
   }
   std::string random_help() const override {
     return "m, n, k, pattern (0 normal, 1 activations of 1e-4, 2 extreme scales, 3 extreme zeros, 4 outlier features, "
-           "5 "
-           "activations of one sign), decomposition, splits";
+           "5 activations of one sign), decomposition, splits";
   }
   std::vector<BenchCase> bench_cases() const override { return w4a16_gemm::bench_cases(); }
   std::vector<Decomposition> decompositions() const override {
