@@ -61,26 +61,32 @@ void check_bounds(const GqaDecode& descriptor, const Arguments& arguments) {
 }
 
 /// What is given for a role that the descriptor does not ask for would be lost.
-void require_absent(bool absent, const char* name, const char* field) {
-  if (absent) return;
-  throw Failure(Status::invalid_argument, name, fmt::format("the descriptor does not have {}", field),
-                "leave it 0 or NULL, or ask for that in the descriptor");
+[[noreturn]] void reject_role(const std::string& given, const char* none, const char* field) {
+  throw Failure(Status::invalid_argument, given, fmt::format("the descriptor does not have {}", field),
+                fmt::format("give {}, or ask for {} in the descriptor", none, field));
+}
+void require_absent(float number, const char* name, const char* field) {
+  if (number != 0) reject_role(fmt::format("{} = {}", name, number), "0", field);
+}
+void require_absent(const void* pointer, const char* name, const char* field) {
+  if (pointer == nullptr) return;
+  reject_role(fmt::format("{} at {:#x}", name, reinterpret_cast<std::uintptr_t>(pointer)), "NULL", field);
 }
 
 void check_roles(const GqaDecode& descriptor, const Arguments& arguments) {
   if (descriptor.soft_cap)
     check_soft_cap(arguments.soft_cap);
   else
-    require_absent(arguments.soft_cap == 0, "soft_cap", "soft_cap=true");
+    require_absent(arguments.soft_cap, "soft_cap", "soft_cap=true");
   if (descriptor.alibi)
     require_pointer(arguments.alibi_slopes != nullptr, "alibi_slopes");
   else
-    require_absent(arguments.alibi_slopes == nullptr, "alibi_slopes", "alibi=true");
+    require_absent(arguments.alibi_slopes, "alibi_slopes", "alibi=true");
   if (descriptor.sinks)
     require_pointer(arguments.sinks != nullptr, "sinks");
   else
-    require_absent(arguments.sinks == nullptr, "sinks", "sinks=true");
-  if (descriptor.score.empty()) require_absent(arguments.score_parameters == nullptr, "score_parameters", "score=…");
+    require_absent(arguments.sinks, "sinks", "sinks=true");
+  if (descriptor.score.empty()) require_absent(arguments.score_parameters, "score_parameters", "score=name@hash");
   require_alignment("alibi_slopes", arguments.alibi_slopes, nullptr, 0, 4, 4);
   require_alignment("sinks", arguments.sinks, nullptr, 0, 4, 4);
 }
@@ -245,8 +251,8 @@ void check_softmax_scale(double scale) {
 void check_soft_cap(double cap) {
   const auto rounded = static_cast<float>(cap);       // as launches take it
   if (rounded >= 1e-30f && rounded <= 1e30f) return;  // false for NaN
-  throw Failure(Status::invalid_argument, fmt::format("soft_cap = {}", cap), "scores cannot be capped there",
-                "accepted: 1e-30 to 1e30, usually 20 to 50");
+  throw Failure(Status::invalid_argument, fmt::format("soft_cap = {}", cap),
+                "a cap is a positive number whose inverse is a float too", "accepted: 1e-30 to 1e30, usually 20 to 50");
 }
 
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {

@@ -147,7 +147,7 @@ void GqaProblem::check_per_head(bool wanted, const char* name, const char* field
   if (!wanted) {
     if (tensor == nullptr) return;
     reject(fmt::format("tensor {}", name), fmt::format("{} does not have {}", descriptor_.text(), field),
-           "leave it out, or ask for that in the descriptor");
+           fmt::format("leave it out, or ask for {}", field));
   }
   if (tensor == nullptr) {
     reject(fmt::format("tensors without {}", name), fmt::format("the descriptor has {}", field),
@@ -156,12 +156,15 @@ void GqaProblem::check_per_head(bool wanted, const char* name, const char* field
   require_type(*tensor, "F32", descriptor_);
   require_rank(*tensor, 1, "[query heads]");
   if (tensor->shape[0] != query_heads())
-    reject(fmt::format("tensor {}", shape_text(*tensor)), fmt::format("there are {} query heads", query_heads()));
+    reject(fmt::format("tensor {}", shape_text(*tensor)), fmt::format("there are {} query heads", query_heads()),
+           fmt::format("accepted: [{}]", query_heads()));
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const auto* values = static_cast<const float*>(tensor->data);
+  const bool may_be_none = name == std::string_view(kSinks);
   for (std::int64_t head = 0; head < query_heads(); ++head) {
-    if (std::isfinite(values[head]) || (name == std::string_view(kSinks) && values[head] == kNone)) continue;
-    reject(fmt::format("{}[{}] = {}", name, head, values[head]), "it is not a finite number");
+    if (std::isfinite(values[head]) || (may_be_none && values[head] == kNone)) continue;
+    reject(fmt::format("{}[{}] = {}", name, head, values[head]), "it is not a finite number",
+           may_be_none ? "accepted: finite numbers, and -inf for no sink" : "accepted: finite numbers");
   }
 }
 
@@ -170,8 +173,8 @@ void GqaProblem::check_roles() const {
   check_per_head(descriptor_.alibi, kSlopes, "alibi=true");
   check_per_head(descriptor_.sinks, kSinks, "sinks=true");
   if (descriptor_.score.empty() && find(kParameters) != nullptr)
-    reject(fmt::format("tensor {}", kParameters), fmt::format("{} does not have score=…", descriptor_.text()),
-           "leave it out");
+    reject(fmt::format("tensor {}", kParameters), fmt::format("{} does not have score=name@hash", descriptor_.text()),
+           "leave it out, or ask for score=name@hash");
   if (!descriptor_.window) return;
   if (numbers_.window < 1)
     reject(fmt::format("window = {}", numbers_.window), "a query sees at least itself", "accepted: 1 and more");

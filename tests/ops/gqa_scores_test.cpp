@@ -17,6 +17,7 @@
 namespace cubit::ops {
 namespace {
 
+using tests::address;
 using tests::expect_refused;
 
 constexpr const char* kCode =
@@ -123,14 +124,14 @@ Launch encode(const std::string& fields, const cubit_gqa_decode_arguments& argum
 }
 
 TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
-  static const float kNumbers[2] = {1, 2};
   const auto refused = [](const std::string& fields, auto change, const std::string& sentence) {
     cubit_gqa_decode_arguments arguments = made_up_arguments();
     change(arguments);
     expect_refused([&] { encode(fields, arguments); }, sentence);
   };
   const auto nothing = [](auto&) {};
-  const std::string cap = ": scores cannot be capped there; accepted: 1e-30 to 1e30, usually 20 to 50";
+  const std::string cap =
+      ": a cap is a positive number whose inverse is a float too; accepted: 1e-30 to 1e30, usually 20 to 50";
   refused(",soft_cap=true", nothing, "soft_cap = 0" + cap);
   refused(
       ",soft_cap=true", [](auto& a) { a.soft_cap = -30; }, "soft_cap = -30" + cap);
@@ -150,16 +151,20 @@ TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
   refused(
       "", [](auto& a) { a.kept_tokens = 5; },
       "kept_tokens = 5: it must be 0, for the descriptor does not have window=true");
-  const std::string remedy = "; leave it 0 or NULL, or ask for that in the descriptor";
+  const auto unasked = [](const std::string& given, const char* none, const std::string& field) {
+    return given + ": the descriptor does not have " + field + "; give " + none + ", or ask for " + field +
+           " in the descriptor";
+  };
   refused(
-      "", [](auto& a) { a.soft_cap = 5; }, "soft_cap: the descriptor does not have soft_cap=true" + remedy);
+      "", [](auto& a) { a.soft_cap = 5; }, unasked("soft_cap = 5", "0", "soft_cap=true"));
   refused(
-      "", [](auto& a) { a.alibi_slopes = kNumbers; }, "alibi_slopes: the descriptor does not have alibi=true" + remedy);
+      "", [](auto& a) { a.alibi_slopes = address<float>(0x7000); },
+      unasked("alibi_slopes at 0x7000", "NULL", "alibi=true"));
   refused(
-      "", [](auto& a) { a.sinks = kNumbers; }, "sinks: the descriptor does not have sinks=true" + remedy);
+      "", [](auto& a) { a.sinks = address<float>(0x7100); }, unasked("sinks at 0x7100", "NULL", "sinks=true"));
   refused(
-      "", [](auto& a) { a.score_parameters = kNumbers; },
-      "score_parameters: the descriptor does not have score=…" + remedy);
+      "", [](auto& a) { a.score_parameters = address(0x7200); },
+      unasked("score_parameters at 0x7200", "NULL", "score=name@hash"));
   cubit_gqa_decode_arguments arguments = made_up_arguments();
   arguments.soft_cap = 30;
   arguments.window = std::numeric_limits<int>::max();
@@ -276,26 +281,30 @@ TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
     tests::expect_refused_with([&] { one.problem(); }, sentence);
   };
   using C = ProblemCase;
-  refused("tensor alibi_slopes [1]: there are 2 query heads", [](C& c) { c.tensors[3].shape = {1}; });
+  refused("tensor alibi_slopes [1]: there are 2 query heads; accepted: [2]", [](C& c) { c.tensors[3].shape = {1}; });
   refused("tensor alibi_slopes [1, 2]: it must have the dimensions [query heads]", [](C& c) {
     c.tensors[3].shape = {1, 2};
   });
   refused("tensor sinks of type F16", [](C& c) { c.tensors[4].type = "F16"; });
   refused("tensors without sinks: the descriptor has sinks=true; give sinks [query heads] F32",
           [](C& c) { c.tensors.pop_back(); });
-  refused("alibi_slopes[1] = inf: it is not a finite number",
+  refused("alibi_slopes[1] = inf: it is not a finite number; accepted: finite numbers",
           [](C& c) { c.slopes[1] = std::numeric_limits<float>::infinity(); });
-  refused("sinks[0] = nan: it is not a finite number", [](C& c) { c.sinks[0] = std::nanf(""); });
+  refused("sinks[0] = nan: it is not a finite number; accepted: finite numbers, and -inf for no sink",
+          [](C& c) { c.sinks[0] = std::nanf(""); });
   refused("soft_cap = nan", [](C& c) { c.numbers["soft_cap"] = std::nan(""); });
   refused("soft_cap = -1", [](C& c) { c.numbers["soft_cap"] = -1; });
   refused("soft_cap = 0", [](C& c) { c.numbers.erase("soft_cap"); });
   refused("window = 0: a query sees at least itself; accepted: 1 and more", [](C& c) { c.numbers.erase("window"); });
   refused("window = 1.5: it is not a whole number", [](C& c) { c.numbers["window"] = 1.5; });
   refused("kept_tokens = -1: it is negative", [](C& c) { c.numbers["kept_tokens"] = -1; });
-  refused("tensor sinks: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true does not have sinks=true", [](C& c) {
-    c.text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true";
-    c.numbers.clear();
-  });
+  refused(
+      "tensor sinks: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true does not have sinks=true; leave it out, or ask "
+      "for sinks=true",
+      [](C& c) {
+        c.text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true";
+        c.numbers.clear();
+      });
   refused(
       "number window: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true,sinks=true has no such launch argument; "
       "accepted: softmax_scale, lse, splits",
