@@ -87,7 +87,9 @@ struct Ring {
   }
 
  private:
-  __device__ __forceinline__ uint32 barrier(int stage) const { return base + plan::kBarriersAt + 24 * stage; }
+  __device__ __forceinline__ uint32 barrier(int stage) const {
+    return base + plan::kBarriersAt + gemm_lanes::kStageBarrierBytes * stage;
+  }
 };
 
 /// By one thread: words, activations and scales of a stage of k.

@@ -166,7 +166,7 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     if (is_sm90(plan) || stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
   }
   if (is_sm90(plan)) {
-    add("barriers", plan.barriers_at(plan.stages), 24 * plan.stages);
+    add("barriers", plan.barriers_at(plan.stages), gemm_lanes::kStageBarrierBytes * plan.stages);
     if (plan.ups_at(plan.stages) < plan.shared_memory)
       add("sums of the second columns", plan.ups_at(plan.stages), plan.shared_memory - plan.ups_at(plan.stages));
   } else if (whole) {
