@@ -35,7 +35,7 @@ class KvAppendOperator final : public Operator {
     return fmt::format(
         "batch, tokens, kv_heads, context (tokens in the cache), rotary_dim, ragged (1: lengths and counts, some "
         "tokens beyond the end), scattered (1: positions, some negative), page_size and hnd (where cache=paged), {}",
-        kv_cache::kPatternsHelp);
+        kRowPatternsHelp);
   }
   std::vector<BenchCase> bench_cases() const override { return kv_append::bench_cases(); }
   std::string canonical(std::string_view text) const override { return kv_append::parse(text).text(); }

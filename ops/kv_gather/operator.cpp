@@ -29,7 +29,7 @@ class KvGatherOperator final : public Operator {
     return fmt::format(
         "batch, tokens, kv_heads, context (tokens in the cache), ragged (1: from and to), page_size and hnd (where "
         "cache=paged), {}",
-        kv_cache::kPatternsHelp);
+        kRowPatternsHelp);
   }
   std::vector<BenchCase> bench_cases() const override { return kv_gather::bench_cases(); }
   std::string canonical(std::string_view text) const override { return kv_gather::parse(text).text(); }
