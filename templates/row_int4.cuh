@@ -20,7 +20,7 @@ namespace cubit {
 
 /// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed elsewhere,
 /// for the divisor is at least the group's width.
-struct Division {
+struct DividedSteps {
   float divisor;
   __device__ __forceinline__ float operator()(float x) const { return fminf(x / divisor, 15.f); }
 };
@@ -53,7 +53,7 @@ class RowInt4 {
       word = nibbles(values, range.lowest, Reciprocal(divisor));
       scale = Reciprocal(15.f)(width);
     } else {
-      word = nibbles(values, range.lowest, Division{divisor});
+      word = nibbles(values, range.lowest, DividedSteps{divisor});
       scale = width / 15.f;
     }
     if (!stored) return;
@@ -90,8 +90,8 @@ class RowInt4 {
   /// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
   static constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
 
-  template <class DivideBy>
-  static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, DivideBy steps) {
+  template <class Steps>
+  static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, Steps steps) {
     uint32 word = 0;
 #pragma unroll
     for (int i = kLaneChannels - 1; i >= 0; --i) {

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
+#include "ops/divide_by.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_cache/kv_cache.hpp"
 #include "templates/gqa_decode_arguments.h"
@@ -24,15 +25,13 @@ using Arguments = cubit_gqa_decode_arguments;
 constexpr std::int64_t kMostSequences = std::numeric_limits<int>::max() / 256;
 constexpr double kLargestSoftmaxScale = 1e30;  // times log2(e) still a float
 
-std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 int log2_of(int power) { return std::countr_zero(static_cast<unsigned>(power)); }
 
-std::size_t stats_bytes(std::int64_t partial_rows) { return align256(partial_rows * 2 * sizeof(float)); }
+std::size_t stats_bytes(std::int64_t partial_rows) { return workspace_part(partial_rows * 2 * sizeof(float)); }
 
 std::size_t workspace_for(const Plan& plan, std::int64_t partial_rows) {
   if (partial_rows == 0) return 0;
-  const std::size_t outputs = align256(partial_rows * plan.descriptor.head_dim * sizeof(float));
+  const std::size_t outputs = workspace_part(partial_rows * plan.descriptor.head_dim * sizeof(float));
   return kWorkspaceCounterBytes + stats_bytes(partial_rows) + outputs;
 }
 
@@ -181,8 +180,8 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
   result.row_step_log2 = split.boxes > 1 ? 0 : log2_of(plan.warps / split.span);
   result.warp_step_log2 = split.boxes > 1 ? log2_of(16 * plan.tiles_per_stage) : 0;
-  result.heads = divisor(arguments.kv_heads / split.span * plan.head_groups);
-  result.units = divisor(std::max(split.units, 1));
+  result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
+  result.units = divide_by(std::max(split.units, 1));
   const kv_cache::RowFormat format = plan.format();
   result.key_scales = format.has_scales() ? static_cast<const char*>(arguments.scales.key) : nullptr;
   result.value_scales = format.has_scales() ? static_cast<const char*>(arguments.scales.value) : nullptr;
@@ -190,7 +189,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   kv_cache::copy_scale_strides(format, result.value_scale_strides, arguments.scales.value_strides);
   result.page_table = arguments.page_table;
   result.page_table_stride = arguments.page_table_stride;
-  result.page_size = kv_cache::divide_by(std::max(arguments.page_size, 1));
+  result.page_size = divide_by(std::max(arguments.page_size, 1));
   result.query_token_stride = 2 * arguments.query_token_stride;
   result.output_token_stride = 2 * arguments.output_token_stride;
   result.mask = arguments.mask;

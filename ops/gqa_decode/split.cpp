@@ -18,8 +18,7 @@ namespace {
 
 constexpr int kMostSplits = 256;
 constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // bytes, of a tensor map
-constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
-static_assert(3 * kMostBlocks <= kCounters);
+static_assert(3 * kMostBlocks <= kWorkspaceCounters);
 
 /// Tokens that a block walks over, at most: those that are kept and the window, each in whole tiles.
 int most_walked(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
@@ -35,10 +34,10 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
   Split split;
   const int walked = most_walked(plan, arguments);
   split.splits = arguments.splits > 0 ? arguments.splits : choose_splits(plan, sequences, walked, device);
-  if (split.splits > 1 && sequences > kCounters) {
+  if (split.splits > 1 && sequences > kWorkspaceCounters) {
     throw Failure(Status::invalid_argument,
                   fmt::format("splits = {} of {} sequences (batch * kv_heads * head groups)", split.splits, sequences),
-                  fmt::format("more than one split needs a counter for each, and there are {}", kCounters),
+                  fmt::format("more than one split needs a counter for each, and there are {}", kWorkspaceCounters),
                   "accepted: 0, which leaves the choice to cubit, and 1");
   }
   split.blocks = sequences * split.splits;
@@ -166,7 +165,7 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
 int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device) {
   constexpr double kFixedChunks = 2;
   constexpr int kMostWaves = 4;
-  if (sequences == 0 || sequences > kCounters) return 1;
+  if (sequences == 0 || sequences > kWorkspaceCounters) return 1;
   const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
   const int most = std::min(chunks, kMostSplits);
   if (most <= 1) return 1;

@@ -15,7 +15,6 @@ namespace cubit::ops::w4a16_gemm {
 namespace {
 
 constexpr int kMostSplits = 256;
-constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 
 /// What every wave of blocks costs: its first loads and its last products.
 constexpr double kFixedStages = 6;
@@ -39,7 +38,7 @@ int most_parts(int stages, std::int64_t share) { return static_cast<int>((stages
 int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
   constexpr int kMostWaves = 4;
   const int most = std::min(stages, kMostSplits);
-  if (tiles * plan.counters_per_tile() > kCounters || most <= 1) return 1;
+  if (tiles * plan.counters_per_tile() > kWorkspaceCounters || most <= 1) return 1;
   int best = 1;
   double best_cost = modelled_stages(plan, tiles, stages, 1, device);
   const auto consider = [&](int splits) {
@@ -58,7 +57,7 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
 }
 
 bool can_share(const Plan& plan, const Split& split) {
-  return split.tiles() * plan.counters_per_tile() <= kCounters &&
+  return split.tiles() * plan.counters_per_tile() <= kWorkspaceCounters &&
          split.tiles() * split.stages < std::numeric_limits<int>::max();
 }
 
@@ -105,7 +104,7 @@ void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& argume
   split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
                                       : choose_invariant_splits(split.column_tiles, split.stages);
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const bool has_counters = split.tiles() * plan.counters_per_tile() <= kCounters;
+  const bool has_counters = split.tiles() * plan.counters_per_tile() <= kWorkspaceCounters;
   if (split.splits == 1 || (split.tiles() < resident && has_counters)) return;
   split.turns = static_cast<int>(std::min(split.tiles(), resident));
 }
@@ -160,21 +159,22 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
                     fmt::format("decomposition = 3 of {} tiles of rows and columns, {} stages of k each", split.tiles(),
                                 split.stages),
                     fmt::format("a tile needs {} of the workspace's {} counters, and all stages are counted in 31 bits",
-                                plan.counters_per_tile(), kCounters),
+                                plan.counters_per_tile(), kWorkspaceCounters),
                     fmt::format("accepted: at most {} tiles of together below 2^31 stages, or another decomposition",
-                                kCounters / plan.counters_per_tile()));
+                                kWorkspaceCounters / plan.counters_per_tile()));
     }
     set_shares(split, std::int64_t{device.multiprocessors} * plan.blocks_per_sm);
     return split;
   }
   split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
                                       : choose_splits(plan, split.tiles(), split.stages, device);
-  if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > kCounters) {
-    throw Failure(Status::invalid_argument,
-                  fmt::format("splits = {} of {} tiles of rows and columns", split.splits, split.tiles()),
-                  fmt::format("a tile of more than one split needs {} of the workspace's {} counters",
-                              plan.counters_per_tile(), kCounters),
-                  fmt::format("accepted: splits = 0 or 1, or at most {} tiles", kCounters / plan.counters_per_tile()));
+  if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > kWorkspaceCounters) {
+    throw Failure(
+        Status::invalid_argument,
+        fmt::format("splits = {} of {} tiles of rows and columns", split.splits, split.tiles()),
+        fmt::format("a tile of more than one split needs {} of the workspace's {} counters", plan.counters_per_tile(),
+                    kWorkspaceCounters),
+        fmt::format("accepted: splits = 0 or 1, or at most {} tiles", kWorkspaceCounters / plan.counters_per_tile()));
   }
   if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) choose_shares(plan, split, device);
   return split;

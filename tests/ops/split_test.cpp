@@ -27,14 +27,6 @@ cubit_gqa_decode_arguments bounds(int batch, int max_length, int splits = 0) {
 
 Split split_of(const cubit_gqa_decode_arguments& arguments) { return choose_split(plan_of(kSm90), arguments, h200()); }
 
-/// The upper 64 bits of a product, as the kernel takes them; `a` is below 2^33.
-std::uint64_t upper_half(std::uint64_t a, std::uint64_t b) {
-  const std::uint64_t low = b & 0xffffffffu;
-  const std::uint64_t high = b >> 32;
-  // a · low has up to 65 bits: its lowest is lost by halving a, which is even.
-  return (a * high + (a / 2 * low >> 31)) >> 32;
-}
-
 TEST(EvenShare, EveryUnitHasABlockAndNoBlockTwoMoreThanAnother) {
   for (const int sequences : {1, 2, 3, 7, 64, 100, 131, 132, 133, 200, 512, 5000}) {
     for (const int longest : {1, 2, 9, 32, 256, 4096}) {
@@ -70,16 +62,6 @@ TEST(EvenShare, AGapBeforeEverySequenceCounts) {
 TEST(EvenShare, OneSequenceHasNoMorePartsThanAreWorthIt) {
   EXPECT_LE(divide({1, 32, 32}, kProcessors, 1, 0).blocks, 32);
   EXPECT_GT(divide({1, 512, 512}, kProcessors, 1, 0).blocks, 64);
-}
-
-TEST(EvenShare, DivisorsDivide) {
-  for (const int value : {1, 2, 3, 5, 7, 8, 100, 132, 65537, 2147483647}) {
-    const Divisor by = divisor(value);
-    for (const int number : {0, 1, 2, 131, 132, 133, 99999, 2147483646, 2147483647}) {
-      EXPECT_EQ(upper_half(std::uint64_t{4} * static_cast<unsigned>(number), by.inverse), number / value)
-          << number << " / " << value;
-    }
-  }
 }
 
 TEST(GqaSplit, WorkspaceFollowsTheBlocksNotTheBatch) {
