@@ -19,8 +19,8 @@ constexpr int kMostSplits = 256;
 /// What every wave of blocks costs: its first loads and its last products.
 constexpr double kFixedStages = 6;
 
-/// Stages that a multiprocessor's blocks take together, in the time of one where eight warps or more share it: four alone take a
-/// fifth longer.
+/// Stages that a multiprocessor's blocks take together, in the time of one where eight warps or more share it: four
+/// alone take a fifth longer.
 double stages_together(const Plan& plan, std::int64_t stages, std::int64_t blocks) {
   constexpr double kFourWarpsAlone = 1.22;
   return static_cast<double>(stages * blocks) * (blocks * plan.warps <= 4 ? kFourWarpsAlone : 1);
@@ -33,8 +33,8 @@ double merge_stages(const Plan& plan, int parts) {
 
 int most_parts(int stages, std::int64_t share) { return static_cast<int>((stages + share - 1) / share) + 1; }
 
-/// Of a number of blocks per multiprocessor the best splits are either as many as fit, or fewer where merging would cost more
-/// than they save; a handful of candidates, because every launch asks.
+/// Of a number of blocks per multiprocessor the best splits are either as many as fit, or fewer where merging would
+/// cost more than they save; a handful of candidates, because every launch asks.
 int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
   constexpr int kMostWaves = 4;
   const int most = std::min(stages, kMostSplits);
@@ -92,8 +92,8 @@ int choose_invariant_splits(std::int64_t column_tiles, int stages) {
   return choose_splits(few_rows, column_tiles, stages, h200);
 }
 
-/// The parts of k follow from n and k alone; who adds them does not change the sum. Where tiles alone fill the device, or the
-/// counters do not suffice, a block computes all parts of its tiles one after another.
+/// The parts of k follow from n and k alone; who adds them does not change the sum. Where tiles alone fill the device,
+/// or the counters do not suffice, a block computes all parts of its tiles one after another.
 void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, Split& split,
                       const runtime::DeviceFacts& device) {
   if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
@@ -126,8 +126,8 @@ double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int spl
 
 double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
                                  const runtime::DeviceFacts& device) {
-  // Begins with an empty ring: the longer, the shorter a stage. Family sm90 has one block per multiprocessor, so that nothing
-  // else runs while a piece ends.
+  // Begins with an empty ring: the longer, the shorter a stage. Family sm90 has one block per multiprocessor, so that
+  // nothing else runs while a piece ends.
   const double second_piece = plan.family == Family::sm90 ? 13 : 72.0 / plan.descriptor.tile_m;
   const std::int64_t share = (tiles * stages + blocks - 1) / blocks;
   const std::int64_t sharing = (blocks + device.multiprocessors - 1) / device.multiprocessors;

@@ -10,8 +10,8 @@
 
 namespace cubit::tests {
 
-/// Every descriptor has a text of its own, which parses back to it and is its canonical one. `texts`: those seen before, to which
-/// these are added.
+/// Every descriptor has a text of its own, which parses back to it and is its canonical one. `texts`: those seen
+/// before, to which these are added.
 template <class Descriptors, class Parse>
 void expect_one_text_each(const Descriptors& descriptors, Parse parse, std::set<std::string>& texts) {
   for (const auto& descriptor : descriptors) {

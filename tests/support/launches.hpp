@@ -1,5 +1,5 @@
-// Launches as values: tensors at made-up addresses, which nobody reads, devices that are not there, and what a kernel would be
-// given.
+// Launches as values: tensors at made-up addresses, which nobody reads, devices that are not there, and what a kernel
+// would be given.
 #pragma once
 
 #include <gtest/gtest.h>

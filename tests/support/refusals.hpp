@@ -11,8 +11,8 @@
 
 namespace cubit::tests {
 
-/// The sentence with which a call refuses its input, whether of cubit's own code or through the public surface; "accepted" if it
-/// does not. Another status than that of a bad argument fails the test.
+/// The sentence with which a call refuses its input, whether of cubit's own code or through the public surface;
+/// "accepted" if it does not. Another status than that of a bad argument fails the test.
 template <class Call>
 std::string refusal_of(const Call& call) {
   try {
