@@ -52,9 +52,10 @@ void require_workspace(const void* workspace, std::size_t given, std::size_t nee
                   fmt::format("this launch needs {} bytes", needed), "ask for the size with the same bounds");
   }
   const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-  if (address % 256 != 0) {
+  if (address % kWorkspaceAlignment != 0) {
     throw Failure(Status::invalid_argument, fmt::format("a workspace at {:#x}", address),
-                  "the address is not a multiple of 256 bytes", "the driver's allocations are");
+                  fmt::format("the address is not a multiple of {} bytes", kWorkspaceAlignment),
+                  "the driver's allocations are");
   }
 }
 

@@ -22,9 +22,17 @@ void require_pointer(bool present, const char* name);
 void require_alignment(const char* name, const void* data, const std::int64_t* strides, int count, int element_bytes,
                        int alignment, const char* alternative = "align it, and pad its rows");
 
+inline constexpr std::size_t kWorkspaceAlignment = 256;  ///< bytes
+
 /// Blocks of a workspace start with counters that are zero between launches, so that one workspace serves launches of
 /// any shape and operator in turn: the rest may hold anything.
 inline constexpr std::size_t kWorkspaceCounterBytes = 16'384;
+inline constexpr std::int64_t kWorkspaceCounters = kWorkspaceCounterBytes / sizeof(unsigned);
+
+/// Bytes of a part of a workspace, so that the next is aligned as the first.
+constexpr std::size_t workspace_part(std::size_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
 
 void require_workspace(const void* workspace, std::size_t given, std::size_t needed);
 

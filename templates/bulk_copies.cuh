@@ -70,7 +70,7 @@ __device__ __forceinline__ void wait_barrier(uint32 barrier, uint32 parity) {
 
 /// A place in a ring of barriers, and how often it has gone round.
 template <int kCount>
-struct Place {
+struct RingPlace {
   int index = 0;
   uint32 parity = 0;
 

@@ -5,6 +5,7 @@
 // enough, whatever the batch (and two for what it has merged of a group of blocks).
 #pragma once
 
+#include "divide_by.h"
 #include "even_share.h"
 #include "gqa_decode_arguments.h"
 #include "split_kv.cuh"
@@ -22,10 +23,6 @@ struct Segment {
   int start;   // the sequence's first unit
   int units;   // of the sequence
 };
-
-__device__ __forceinline__ int divide_by(int value, const Divisor& divisor) {
-  return static_cast<int>(__umul64hi(static_cast<uint64>(static_cast<uint32>(value)) << 2, divisor.inverse));
-}
 
 /// A sequence without tokens still has a stage, so that somebody stores its zeros.
 __device__ __forceinline__ int stages_of(int length, int stage_tokens_log2) {
@@ -92,8 +89,8 @@ class Walker {
   __device__ __forceinline__ Cursor begin() const {
     if (is_known()) {
       Cursor cursor = place(args_.division);
-      const int sequence = divide_by(cursor.next, args_.units);
-      cursor.start = sequence * args_.units.value;
+      const int sequence = static_cast<int>(quotient(cursor.next, args_.units));
+      cursor.start = sequence * units_per_sequence();
       set_sequence(cursor, sequence);
       return cursor;
     }
@@ -119,7 +116,7 @@ class Walker {
       const int first = max(cursor.next - segment.start, 0);
       const int last = min(cursor.end - segment.start, segment.units);
       cursor.start = cursor.next = segment.start + segment.units;
-      if (++cursor.head == args_.heads.value) {
+      if (++cursor.head == heads_per_batch()) {
         cursor.head = 0;
         ++cursor.batch;
       }
@@ -147,6 +144,9 @@ class Walker {
   /// Whether the host has made the division.
   __device__ __forceinline__ bool is_known() const { return args_.lengths == nullptr || args_.division.parts > 0; }
 
+  __device__ __forceinline__ int heads_per_batch() const { return static_cast<int>(args_.heads.divisor); }
+  __device__ __forceinline__ int units_per_sequence() const { return static_cast<int>(args_.units.divisor); }
+
   __device__ __forceinline__ int stages_in(int batch) const {
     return stages_of(length_of(args_, batch), args_.stage_tokens_log2);
   }
@@ -166,8 +166,8 @@ class Walker {
   }
 
   __device__ __forceinline__ void set_sequence(Cursor& cursor, int sequence) const {
-    cursor.batch = divide_by(sequence, args_.heads);
-    cursor.head = sequence - cursor.batch * args_.heads.value;
+    cursor.batch = static_cast<int>(quotient(sequence, args_.heads));
+    cursor.head = sequence - cursor.batch * heads_per_batch();
   }
 
   static __device__ __forceinline__ Cursor place(const Division& division) {
@@ -203,7 +203,7 @@ class Walker {
         sum += scratch_.sums[warp];
         longest = max(longest, scratch_.peaks[warp]);
       }
-      const int heads = args_.heads.value;
+      const int heads = heads_per_batch();
       const Division division = divide({args_.batch * heads, static_cast<int>(sum) * heads, static_cast<int>(longest)},
                                        static_cast<int>(gridDim.x), kFlushStages, kFlushStages);
       scratch_.division = division;
@@ -223,7 +223,7 @@ class Walker {
       set_sequence(cursor, sequence);
       return;
     }
-    const int heads = args_.heads.value;
+    const int heads = heads_per_batch();
     uint32 before = 0;
 #pragma unroll 1
     for (int first = 0; first < args_.batch; first += kWarps * kWarpSize) {

@@ -21,16 +21,6 @@ struct Division {
   int remainder;
 };
 
-/// A number below 2^31 to divide others below 2^31 by: n / d = n · (2^62 / d rounded up) / 2^62. Made by the host, so that
-/// a kernel begins without divisions.
-struct Divisor {
-  unsigned long long inverse;
-  int value;
-};
-CUBIT_SHARED_CODE Divisor divisor(int value) {
-  return {(1ull << 62) / static_cast<unsigned long long>(value) + 1, value};
-}
-
 /// All sequences: how many, their stages together, and those of the longest. The sum is below 2^31.
 struct Stages {
   int sequences;

@@ -44,9 +44,9 @@ struct GqaDecodeArguments {
   int stage_tokens_log2;  // of a stage
   int row_step_log2;      // tokens from one row of a warp to its next
   int warp_step_log2;     // tokens from a warp to the next that has the same KV head
-  Divisor heads;          // spans * head groups
+  DivideBy heads;         // spans * head groups
   Division division;      // where lengths is null, or splits are asked for; else only how many blocks there are at most
-  Divisor units;          // of a sequence, where lengths is null or splits are asked for
+  DivideBy units;         // of a sequence, where lengths is null or splits are asked for
   // Where scales are tensors of their own; of one that all rows share, the strides are 0.
   const char* key_scales;
   const char* value_scales;

@@ -20,7 +20,7 @@ namespace cubit {
 
 /// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed elsewhere,
 /// for the divisor is at least the group's width.
-struct Division {
+struct DividedSteps {
   float divisor;
   __device__ __forceinline__ float operator()(float x) const { return fminf(x / divisor, 15.f); }
 };
@@ -89,7 +89,7 @@ class RowInt4 {
       word = nibbles(values, range.lowest, Reciprocal(divisor));
       pair = Pair<Half>::pack(divided_by<15>(width), range.lowest);
     } else {
-      word = nibbles(values, range.lowest, Division{divisor});
+      word = nibbles(values, range.lowest, DividedSteps{divisor});
       pair = Pair<Half>::pack(saturated(width / 15.f), saturated(range.lowest));
     }
     char* const own = row + kHeaderBytes + 4 * lane;
@@ -98,8 +98,8 @@ class RowInt4 {
     if (stored && lane % kGroupLanes == 0) store_global(header, pair);
   }
 
-  template <class DivideBy>
-  static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, DivideBy steps) {
+  template <class Steps>
+  static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, Steps steps) {
     uint32 word = 0;
 #pragma unroll
     for (int i = kLaneChannels - 1; i >= 0; --i) {

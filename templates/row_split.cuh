@@ -195,9 +195,8 @@ class RowSplit {
     }
   }
 
-  template <class DivideBy>
-  static __device__ __forceinline__ void encode(uint32 (&words)[2], const float (&values)[kLaneChannels],
-                                                DivideBy steps) {
+  template <class Steps>
+  static __device__ __forceinline__ void encode(uint32 (&words)[2], const float (&values)[kLaneChannels], Steps steps) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float four[4];

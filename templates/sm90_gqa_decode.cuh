@@ -68,8 +68,8 @@ struct BlockState {
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
-using StagePlace = Place<plan::kStages>;
-using SegmentPlace = Place<plan::kSegments>;
+using StagePlace = RingPlace<plan::kStages>;
+using SegmentPlace = RingPlace<plan::kSegments>;
 
 constexpr uint32 kHalfStage = kStageBytes / 2;  // keys, or values
 

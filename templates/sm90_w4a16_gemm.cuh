@@ -62,7 +62,7 @@ struct Arguments : W4a16GemmArguments {
   TensorMap scale_map;
 };
 
-using StagePlace = Place<plan::kStages>;
+using StagePlace = RingPlace<plan::kStages>;
 
 /// Addresses in shared memory.
 struct Ring {
@@ -88,7 +88,9 @@ struct Ring {
   }
 
  private:
-  __device__ __forceinline__ uint32 barrier(int stage) const { return base + plan::kBarriersAt + 24 * stage; }
+  __device__ __forceinline__ uint32 barrier(int stage) const {
+    return base + plan::kBarriersAt + gemm_lanes::kStageBarrierBytes * stage;
+  }
 };
 
 /// By one thread: words, activations and scales of a stage of k.

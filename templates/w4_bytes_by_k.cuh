@@ -63,13 +63,14 @@ struct W4BytesByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, 
   static constexpr int kBoxColumns = gemm_lanes::kStripColumns;
   static constexpr bool kPairsActivations = false;
 
-  struct Places : Base::Places {
+  struct Places : Base::FactorPlaces {
+    uint32 words;
     uint32 selector;  // of the lane's byte
   };
 
   static __device__ __forceinline__ Places places(int strip) {
     Places result;
-    static_cast<typename Base::Places&>(result) = Base::places(strip, 0);
+    static_cast<typename Base::FactorPlaces&>(result) = Base::factor_places(lane_index(), strip);
     const gemm_lanes::Place at = gemm_lanes::shared_words_by_k(lane_index(), strip, 0);
     result.words = settled(kWordsAt(at.row, at.byte));
     result.selector = settled(0x1111u * (lane_index() % 4));

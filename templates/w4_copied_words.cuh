@@ -42,7 +42,6 @@ template <class Element, int (*kWordsAt)(int, int), int (*kActivationsAt)(int, i
           bool kSpread>
 struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, kZeroOffset> {
   using Base = W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, kZeroOffset>;
-  using Places = typename Base::Places;
   template <int kCount>
   using Words = StepWords<Base, kCount>;
 
@@ -50,13 +49,14 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
   static constexpr bool kPairsActivations = true;
 
   /// Of even and odd steps: the swizzle has the bit between them.
-  struct SpreadPlaces : Places {
+  struct Places : Base::FactorPlaces {
+    uint32 words;
     uint32 odd_words;
   };
 
-  static __device__ __forceinline__ SpreadPlaces places(int strip) {
-    SpreadPlaces result;
-    static_cast<Places&>(result) = Base::places(strip, 0);
+  static __device__ __forceinline__ Places places(int strip) {
+    Places result;
+    static_cast<typename Base::FactorPlaces&>(result) = Base::factor_places(lane_index(), strip);
     const gemm_lanes::Place even = gemm_lanes::copied_words_by_k(lane_index(), strip, 0, kSpread);
     const gemm_lanes::Place odd = gemm_lanes::copied_words_by_k(lane_index(), strip, 1, kSpread);
     result.words = settled(kWordsAt(even.row, even.byte));
@@ -65,7 +65,7 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
   }
 
   template <int kCount>
-  static __device__ __forceinline__ void load_words(Words<kCount>& words, uint32 stage, const SpreadPlaces& places,
+  static __device__ __forceinline__ void load_words(Words<kCount>& words, uint32 stage, const Places& places,
                                                     int first) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -101,14 +101,14 @@ template <class Element, int (*kWordsAt)(int, int), int (*kActivationsAt)(int, i
           bool kSpread>
 struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZeros, kZeroOffset> {
   using Base = W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZeros, kZeroOffset>;
-  using Places = typename Base::Places;
+  using Places = typename Base::WeightPlaces;
   template <int kCount>
   using Words = StepWords<Base, kCount>;
 
   static constexpr int kBoxColumns = gemm_lanes::kBlockColumns / 2;
   static constexpr bool kPairsActivations = false;
 
-  static __device__ __forceinline__ Places places(int strip) { return Base::places(strip, 0); }
+  static __device__ __forceinline__ Places places(int strip) { return Base::weight_places(strip); }
 
   template <int kCount>
   static __device__ __forceinline__ void load_words(Words<kCount>& words, uint32 stage, const Places& places,

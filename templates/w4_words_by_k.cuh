@@ -42,20 +42,28 @@ struct W4WordsByK {
   static __device__ __forceinline__ int64 row_bytes(int n) { return 4 * static_cast<int64>(n); }
   static __device__ __forceinline__ int64 word_byte(int column) { return 4 * static_cast<int64>(column); }
 
-  struct Places {
-    uint32 words;
-    uint32 activations;
+  struct FactorPlaces {
     uint32 scales;
     uint32 zeros;
     uint32 zero_shift;  // of the lane's half of a word of zeros
+  };
+  struct Places : FactorPlaces {
+    uint32 words;
+    uint32 activations;
   };
 
   static __device__ __forceinline__ Places places(int strip, int tile) {
     const int lane = lane_index();
     const gemm_lanes::Place word = gemm_lanes::words_by_k(lane, strip, 0);
     const gemm_lanes::Place activation = gemm_lanes::activations_by_k(lane, tile, 0);
-    return {settled(kWordsAt(word.row, word.byte)), settled(kActivationsAt(activation.row, activation.byte)),
-            settled(gemm_lanes::scales_by_k(lane, strip, 0).byte), settled(gemm_lanes::zeros(lane, strip, 0).byte),
+    Places result;
+    result.words = settled(kWordsAt(word.row, word.byte));
+    result.activations = settled(kActivationsAt(activation.row, activation.byte));
+    static_cast<FactorPlaces&>(result) = factor_places(lane, strip);
+    return result;
+  }
+  static __device__ __forceinline__ FactorPlaces factor_places(int lane, int strip) {
+    return {settled(gemm_lanes::scales_by_k(lane, strip, 0).byte), settled(gemm_lanes::zeros(lane, strip, 0).byte),
             settled(lane / 4 % 2 * 16)};
   }
 
@@ -95,7 +103,7 @@ struct W4WordsByK {
     b[3] = __byte_perm(pairs[1], pairs[3], 0x7632);
   }
 
-  static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const Places& places) {
+  static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const FactorPlaces& places) {
     uint32 word[1] = {0};
     if constexpr (kStoredZeros) load_shared(word, row + places.zeros);  // access: loads of zeros
     const uint32 nibbles = word[0] >> places.zero_shift;
@@ -103,7 +111,7 @@ struct W4WordsByK {
     for (int i = 0; i < 4; ++i) zeros.of[i] = make_zero<Element, kZeroOffset>(nibbles >> (4 * i));
   }
 
-  static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const Places& places) {
+  static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const FactorPlaces& places) {
     uint32 pairs[2];
     load_shared(pairs, row + places.scales);  // access: loads of scales
     unpack_scales(scales, pairs);

@@ -27,12 +27,16 @@ struct W4WordsByN {
   static __device__ __forceinline__ int64 row_bytes(int n) { return n / 2; }
   static __device__ __forceinline__ int64 word_byte(int column) { return column / 2; }
 
-  struct Places {
-    uint32 words;
-    uint32 activations[2];  // of even and odd steps: the swizzle of rows of 256 bytes has the bit between them
+  struct FactorPlaces {
     uint32 scales;
     uint32 zeros;
     uint32 odd_shift;  // 16 in lanes that have the odd columns
+  };
+  struct WeightPlaces : FactorPlaces {
+    uint32 words;
+  };
+  struct Places : WeightPlaces {
+    uint32 activations[2];  // of even and odd steps: the swizzle of rows of 256 bytes has the bit between them
   };
 
   static __device__ __forceinline__ Places places(int strip, int tile) {
@@ -40,10 +44,23 @@ struct W4WordsByN {
     const gemm_lanes::Place word = gemm_lanes::words_by_n(lane, strip, 0);
     const gemm_lanes::Place even = gemm_lanes::activations_by_n(lane, tile, 0);
     const gemm_lanes::Place odd = gemm_lanes::activations_by_n(lane, tile, 1);
-    return {settled(kWordsAt(word.row, word.byte)),
-            {settled(kActivationsAt(even.row, even.byte)), settled(kActivationsAt(odd.row, odd.byte))},
-            settled(gemm_lanes::scales_by_n(lane, strip, 0).byte),
-            settled(gemm_lanes::zeros(lane, strip, 0).byte),
+    Places result;
+    result.words = settled(kWordsAt(word.row, word.byte));
+    result.activations[0] = settled(kActivationsAt(even.row, even.byte));
+    result.activations[1] = settled(kActivationsAt(odd.row, odd.byte));
+    static_cast<FactorPlaces&>(result) = factor_places(lane, strip);
+    return result;
+  }
+  static __device__ __forceinline__ WeightPlaces weight_places(int strip) {
+    const int lane = lane_index();
+    const gemm_lanes::Place word = gemm_lanes::words_by_n(lane, strip, 0);
+    WeightPlaces result;
+    result.words = settled(kWordsAt(word.row, word.byte));
+    static_cast<FactorPlaces&>(result) = factor_places(lane, strip);
+    return result;
+  }
+  static __device__ __forceinline__ FactorPlaces factor_places(int lane, int strip) {
+    return {settled(gemm_lanes::scales_by_n(lane, strip, 0).byte), settled(gemm_lanes::zeros(lane, strip, 0).byte),
             settled(lane / 4 % 2 * 16)};
   }
 
@@ -51,7 +68,8 @@ struct W4WordsByN {
     uint32 matrices[4];  // of 8 k's each
   };
 
-  static __device__ __forceinline__ void load_weights(Weights& weights, uint32 stage, const Places& places, int step) {
+  static __device__ __forceinline__ void load_weights(Weights& weights, uint32 stage, const WeightPlaces& places,
+                                                      int step) {
     const gemm_lanes::Place at = gemm_lanes::words_by_n(0, 0, step);
     const uint32 row = stage + places.words + kWordsAt(at.row, at.byte);
     load_matrices_transposed(weights.matrices, row);  // access: ldmatrix.x4.trans of words
@@ -73,7 +91,7 @@ struct W4WordsByN {
     load_matrices(b, stage + places.activations[step % 2] + distance);  // access: ldmatrix.x4 of activations
   }
 
-  static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const Places& places) {
+  static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const FactorPlaces& places) {
     uint32 word[1];
     load_shared(word, row + places.zeros);  // access: loads of zeros
     const uint32 nibbles = word[0] >> places.odd_shift;
@@ -81,7 +99,7 @@ struct W4WordsByN {
     for (int i = 0; i < 4; ++i) zeros.of[i] = make_zero<Element, kZeroOffset>(nibbles >> (4 * i));
   }
 
-  static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const Places& places) {
+  static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const FactorPlaces& places) {
     uint32 pairs[4];
     load_shared(pairs, row + places.scales);  // access: loads of scales
 #pragma unroll

@@ -2,11 +2,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstring>
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cubit/w4_checkpoint.hpp>
-#include <optional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "tools/context.hpp"
 #include "tools/error.hpp"
@@ -33,6 +41,7 @@ config.json with its quantization_config, are not changed. Of a checkpoint in se
 Exit code: 0 good; 1 the output could not be written; 2 bad input.)";
 
 constexpr W4Format kFormats[] = {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric};
+constexpr const char* kFormatNames = "gptq, gptq_v2, awq, symmetric";
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  ///< of tensors that are copied
 
 struct ConvertOptions {
@@ -47,10 +56,10 @@ struct ConvertOptions {
 W4Format parse_format(const char* option, const std::string& text) {
   for (const W4Format format : kFormats)
     if (text == text_of(format)) return format;
-  throw BadInput(fmt::format("{} {}", option, text), "is not a format", "accepted: gptq, gptq_v2, awq, symmetric");
+  throw BadInput(fmt::format("{} {}", option, text), "is not a format", fmt::format("accepted: {}", kFormatNames));
 }
 
-[[noreturn]] void refuse(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy = {}) {
+[[noreturn]] void refuse(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy) {
   throw BadInput(fmt::format("tensor {} {} [{}]", quote(tensor.name), tensor.type, fmt::join(tensor.shape, ", ")), rule,
                  remedy);
 }
@@ -112,14 +121,17 @@ class Layers {
     layer.scales = find(layer.prefix + "scales");
     layer.qzeros = find(layer.prefix + "qzeros");
     layer.g_idx = find(layer.prefix + "g_idx");
-    if (layer.scales == nullptr) refuse(qweight, fmt::format("there is no {}", quote(layer.prefix + "scales")));
+    if (layer.scales == nullptr) {
+      refuse(qweight, fmt::format("there is no {}", quote(layer.prefix + "scales")),
+             "a layer has the tensors NAME.qweight and NAME.scales");
+    }
     if (layer.qzeros == nullptr && stores_zeros(format_)) {
       refuse(qweight, fmt::format("there is no {}, which {} has", quote(layer.prefix + "qzeros"), text_of(format_)),
-             "is it of --from symmetric?");
+             "give it, or say --from symmetric where every zero is 8");
     }
     // Some packers store zeros of symmetric weights nevertheless: then they are of one of the gptq formats.
     if (layer.qzeros != nullptr && !stores_zeros(format_)) {
-      refuse(*layer.qzeros, "--from symmetric has no zeros", "is it of --from gptq?");
+      refuse(*layer.qzeros, "--from symmetric has no zeros", "say --from gptq, gptq_v2 or awq, as its packer did");
     }
     layer.sizes = sizes_of(layer);
     return layer;
@@ -129,21 +141,26 @@ class Layers {
     const HeaderEntry& scales = *layer.scales;
     const HeaderEntry& qweight = *layer.qweight;
     if (scales.shape.size() != 2 || (scales.type != "F16" && scales.type != "BF16"))
-      refuse(scales, "scales are F16 or BF16 [groups, n]");
-    if (qweight.shape.size() != 2 || qweight.type != "I32") refuse(qweight, "words are I32, in two dimensions");
+      refuse(scales, "scales have 16 bits and two dimensions", "accepted: F16 or BF16 [groups, n]");
+    if (qweight.shape.size() != 2 || qweight.type != "I32") {
+      refuse(qweight, "words have 32 bits and two dimensions",
+             format_ == W4Format::awq ? "accepted: I32 [k, n / 8]" : "accepted: I32 [k / 8, n]");
+    }
     // Without this the bytes of the file would not bound the extents, and products of them could overflow.
     for (const HeaderEntry* tensor : {&scales, &qweight})
-      if (tensor->shape[0] == 0 || tensor->shape[1] == 0) refuse(*tensor, "it is empty");
+      if (tensor->shape[0] == 0 || tensor->shape[1] == 0)
+        refuse(*tensor, "it is empty", "accepted: extents of 1 and more");
     const bool by_n = format_ == W4Format::awq;
     const W4LayerSizes sizes{scales.shape[1], by_n ? qweight.shape[0] : qweight.shape[0] * 8, scales.shape[0]};
     if (sizes.n % 8 != 0 || sizes.k % 8 != 0)
       refuse(qweight, fmt::format("n = {} and k = {} must be multiples of 8", sizes.n, sizes.k),
-             "is it of another format?");
+             fmt::format("say by --from what the file is: {}", kFormatNames));
     if (sizes.k % sizes.groups != 0)
-      refuse(scales, fmt::format("the {} k's do not divide into {} groups", sizes.k, sizes.groups));
+      refuse(scales, fmt::format("the {} k's do not divide into {} groups", sizes.k, sizes.groups),
+             fmt::format("accepted: as many groups as divide {}", sizes.k));
     require_shape(qweight, sizes.qweight_shape(format_), sizes);
     if (layer.qzeros != nullptr) {
-      if (layer.qzeros->type != "I32") refuse(*layer.qzeros, "zeros are I32");
+      if (layer.qzeros->type != "I32") refuse(*layer.qzeros, "zeros have 32 bits", "accepted: I32 [groups, n / 8]");
       require_shape(*layer.qzeros, {sizes.groups, sizes.n / 8}, sizes);
     }
     return sizes;
@@ -153,7 +170,7 @@ class Layers {
     refuse(tensor,
            fmt::format("4-bit {} of n = {}, k = {} and {} groups has [{}, {}]", text_of(format_), sizes.n, sizes.k,
                        sizes.groups, shape[0], shape[1]),
-           "is it of another format, or of 8 bits?");
+           "accepted: 4-bit layers of the format that --from names");
   }
 
   W4Format format_;
@@ -189,9 +206,10 @@ class Conversion {
   }
   void check_order(const Layer& layer) const {
     const HeaderEntry& g_idx = *layer.g_idx;
-    if (from_ == W4Format::awq) refuse(g_idx, "awq has no activation order", "is it of --from gptq?");
+    if (from_ == W4Format::awq)
+      refuse(g_idx, "awq has no activation order", "say --from gptq or gptq_v2, as its packer did");
     if (g_idx.type != "I32" || g_idx.shape != std::vector<std::int64_t>{layer.sizes.k})
-      refuse(g_idx, fmt::format("a group index is I32 [{}]", layer.sizes.k));
+      refuse(g_idx, "a group index has a number for each k", fmt::format("accepted: I32 [{}]", layer.sizes.k));
     if (to_ != W4Format::awq) return;
     std::vector<std::int32_t> groups(static_cast<std::size_t>(layer.sizes.k));
     file_.read(g_idx, 0, std::as_writable_bytes(std::span(groups)));
@@ -276,7 +294,9 @@ class Conversion {
 int convert_file(const ConvertOptions& options) {
   const W4Format from = parse_format("--from", options.from);
   const W4Format to = parse_format("--to", options.to);
-  if (from == to) throw BadInput("--to " + options.to, "is what --from says already", "name two formats");
+  if (from == to)
+    throw BadInput("--to " + options.to, "is what --from says already",
+                   fmt::format("accepted: another of {}", kFormatNames));
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const SafetensorsReader file(options.input);

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
+#include "ops/divide_by.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_cache/kv_cache.hpp"
 #include "templates/gqa_decode_arguments.h"
@@ -24,15 +25,13 @@ using Arguments = cubit_gqa_decode_arguments;
 constexpr std::int64_t kMostSequences = std::numeric_limits<int>::max() / 256;
 constexpr double kLargestSoftmaxScale = 1e30;  // times log2(e) still a float
 
-std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 int log2_of(int power) { return std::countr_zero(static_cast<unsigned>(power)); }
 
-std::size_t stats_bytes(std::int64_t partial_rows) { return align256(partial_rows * 2 * sizeof(float)); }
+std::size_t stats_bytes(std::int64_t partial_rows) { return workspace_part(partial_rows * 2 * sizeof(float)); }
 
 std::size_t workspace_for(const Plan& plan, std::int64_t partial_rows) {
   if (partial_rows == 0) return 0;
-  const std::size_t outputs = align256(partial_rows * plan.descriptor.head_dim * sizeof(float));
+  const std::size_t outputs = workspace_part(partial_rows * plan.descriptor.head_dim * sizeof(float));
   return kWorkspaceCounterBytes + stats_bytes(partial_rows) + outputs;
 }
 
@@ -61,26 +60,32 @@ void check_bounds(const GqaDecode& descriptor, const Arguments& arguments) {
 }
 
 /// What is given for a role that the descriptor does not ask for would be lost.
-void require_absent(bool absent, const char* name, const char* field) {
-  if (absent) return;
-  throw Failure(Status::invalid_argument, name, fmt::format("the descriptor does not have {}", field),
-                "leave it 0 or NULL, or ask for that in the descriptor");
+[[noreturn]] void reject_role(const std::string& given, const char* none, const char* field) {
+  throw Failure(Status::invalid_argument, given, fmt::format("the descriptor does not have {}", field),
+                fmt::format("give {}, or ask for {} in the descriptor", none, field));
+}
+void require_absent(float number, const char* name, const char* field) {
+  if (number != 0) reject_role(fmt::format("{} = {}", name, number), "0", field);
+}
+void require_absent(const void* pointer, const char* name, const char* field) {
+  if (pointer == nullptr) return;
+  reject_role(fmt::format("{} at {:#x}", name, reinterpret_cast<std::uintptr_t>(pointer)), "NULL", field);
 }
 
 void check_roles(const GqaDecode& descriptor, const Arguments& arguments) {
   if (descriptor.soft_cap)
     check_soft_cap(arguments.soft_cap);
   else
-    require_absent(arguments.soft_cap == 0, "soft_cap", "soft_cap=true");
+    require_absent(arguments.soft_cap, "soft_cap", "soft_cap=true");
   if (descriptor.alibi)
     require_pointer(arguments.alibi_slopes != nullptr, "alibi_slopes");
   else
-    require_absent(arguments.alibi_slopes == nullptr, "alibi_slopes", "alibi=true");
+    require_absent(arguments.alibi_slopes, "alibi_slopes", "alibi=true");
   if (descriptor.sinks)
     require_pointer(arguments.sinks != nullptr, "sinks");
   else
-    require_absent(arguments.sinks == nullptr, "sinks", "sinks=true");
-  if (descriptor.score.empty()) require_absent(arguments.score_parameters == nullptr, "score_parameters", "score=…");
+    require_absent(arguments.sinks, "sinks", "sinks=true");
+  if (descriptor.score.empty()) require_absent(arguments.score_parameters, "score_parameters", "score=name@hash");
   require_alignment("alibi_slopes", arguments.alibi_slopes, nullptr, 0, 4, 4);
   require_alignment("sinks", arguments.sinks, nullptr, 0, 4, 4);
 }
@@ -175,8 +180,8 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
   result.row_step_log2 = split.boxes > 1 ? 0 : log2_of(plan.warps / split.span);
   result.warp_step_log2 = split.boxes > 1 ? log2_of(16 * plan.tiles_per_stage) : 0;
-  result.heads = divisor(arguments.kv_heads / split.span * plan.head_groups);
-  result.units = divisor(std::max(split.units, 1));
+  result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
+  result.units = divide_by(std::max(split.units, 1));
   const kv_cache::RowFormat format = plan.format();
   result.key_scales = format.has_scales() ? static_cast<const char*>(arguments.scales.key) : nullptr;
   result.value_scales = format.has_scales() ? static_cast<const char*>(arguments.scales.value) : nullptr;
@@ -184,7 +189,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   kv_cache::copy_scale_strides(format, result.value_scale_strides, arguments.scales.value_strides);
   result.page_table = arguments.page_table;
   result.page_table_stride = arguments.page_table_stride;
-  result.page_size = kv_cache::divide_by(std::max(arguments.page_size, 1));
+  result.page_size = divide_by(std::max(arguments.page_size, 1));
   result.query_token_stride = 2 * arguments.query_token_stride;
   result.output_token_stride = 2 * arguments.output_token_stride;
   result.mask = arguments.mask;
@@ -245,8 +250,8 @@ void check_softmax_scale(double scale) {
 void check_soft_cap(double cap) {
   const auto rounded = static_cast<float>(cap);       // as launches take it
   if (rounded >= 1e-30f && rounded <= 1e30f) return;  // false for NaN
-  throw Failure(Status::invalid_argument, fmt::format("soft_cap = {}", cap), "scores cannot be capped there",
-                "accepted: 1e-30 to 1e30, usually 20 to 50");
+  throw Failure(Status::invalid_argument, fmt::format("soft_cap = {}", cap),
+                "a cap is a positive number whose inverse is a float too", "accepted: 1e-30 to 1e30, usually 20 to 50");
 }
 
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {

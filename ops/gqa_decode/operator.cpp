@@ -35,21 +35,16 @@ class GqaDecodeOperator final : public Operator {
   std::vector<FieldHelp> fields() const override { return help_of(gqa_decode::fields()); }
   std::string tensors_help() const override {
     return "query [batch, query heads, head_dim] BF16 or F16 (where query_tokens > 1 [batch, query_tokens, query "
-           "heads, "
-           "head_dim], and output and lse likewise)\n"
+           "heads, head_dim], and output and lse likewise)\n"
            "key, value [batch, tokens, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or F8_E5M2\n"
            "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, tokens, "
-           "kv_heads] "
-           "where scales=head, with groups behind where scales=group, [batch, tokens] where scales=token, one number "
-           "where "
-           "scales=tensor\n"
+           "kv_heads] where scales=head, with groups behind where scales=group, [batch, tokens] where scales=token, "
+           "one number where scales=tensor\n"
            "lengths [batch] I32 (optional)\n"
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
-           "kv_heads, "
-           "row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
+           "kv_heads, row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "mask [batch, query_tokens] I32 (where mask=tree): bit j of a query token's word is whether it sees query "
-           "token "
-           "j\n"
+           "token j\n"
            "alibi_slopes [query heads] F32 (where alibi=true), sinks [query heads] F32 (where sinks=true), "
            "score_parameters of any type (where score=…, optional)\n"
            "output [batch, query heads, head_dim]\n"
@@ -61,9 +56,8 @@ class GqaDecodeOperator final : public Operator {
   std::string random_help() const override {
     return "batch, context (tokens), kv_heads, ragged (1: log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
            "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), page_size and hnd "
-           "(where "
-           "cache=paged), soft_cap (default 30, where soft_cap=true), window and kept_tokens (default 128 and 0, where "
-           "window=true), splits";
+           "(where cache=paged), soft_cap (default 30, where soft_cap=true), window and kept_tokens (default 128 and "
+           "0, where window=true), splits";
   }
   std::vector<BenchCase> bench_cases() const override { return gqa_decode::bench_cases(); }
   std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }

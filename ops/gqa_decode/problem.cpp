@@ -21,30 +21,17 @@ constexpr const char* kSlopes = "alibi_slopes";
 constexpr const char* kSinks = "sinks";
 constexpr const char* kParameters = "score_parameters";
 
-[[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {}) {
-  throw Failure(Status::invalid_argument, std::move(given), std::move(rule), std::move(remedy));
-}
-
-std::string shape_text(const Tensor& tensor) {
-  return fmt::format("{} [{}]", tensor.name, fmt::join(tensor.shape, ", "));
-}
-
 void require_type(const Tensor& tensor, std::string_view type, const GqaDecode& descriptor) {
   if (tensor.type == type) return;
   reject(fmt::format("tensor {} of type {}", tensor.name, tensor.type),
          fmt::format("the descriptor {} wants {}", descriptor.text(), type));
 }
 
-void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions) {
-  if (tensor.shape.size() == rank) return;
-  reject(fmt::format("tensor {}", shape_text(tensor)), fmt::format("it must have the dimensions {}", dimensions));
-}
-
 void check_lengths(const Tensor& lengths, std::int64_t batch, std::int64_t tokens) {
   if (lengths.type != "I32") reject(fmt::format("tensor lengths of type {}", lengths.type), "it must be I32");
   require_rank(lengths, 1, "[batch]");
   if (lengths.shape[0] != batch) {
-    reject(fmt::format("tensor {}", shape_text(lengths)), fmt::format("query has a batch of {}", batch));
+    reject(shape_text(lengths), fmt::format("query has a batch of {}", batch));
   }
   const auto* values = static_cast<const std::int32_t*>(lengths.data);
   for (std::int64_t i = 0; i < batch; ++i) {
@@ -60,13 +47,6 @@ double norm(const std::vector<double>& values) {
 
 /// Of normal numbers: a sink may leave less to a head's tokens than its output can hold.
 double smallest_normal(Element element) { return element == Element::fp16 ? 0x1p-14 : 0x1p-126; }
-
-/// Relative error that is infinite where it is not a number, so that NaN never passes.
-double quotient(double difference, double scale) {
-  if (difference == 0) return 0;
-  const double error = difference / scale;
-  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
-}
 
 }  // namespace
 
@@ -147,7 +127,7 @@ void GqaProblem::check_per_head(bool wanted, const char* name, const char* field
   if (!wanted) {
     if (tensor == nullptr) return;
     reject(fmt::format("tensor {}", name), fmt::format("{} does not have {}", descriptor_.text(), field),
-           "leave it out, or ask for that in the descriptor");
+           fmt::format("leave it out, or ask for {}", field));
   }
   if (tensor == nullptr) {
     reject(fmt::format("tensors without {}", name), fmt::format("the descriptor has {}", field),
@@ -156,12 +136,15 @@ void GqaProblem::check_per_head(bool wanted, const char* name, const char* field
   require_type(*tensor, "F32", descriptor_);
   require_rank(*tensor, 1, "[query heads]");
   if (tensor->shape[0] != query_heads())
-    reject(fmt::format("tensor {}", shape_text(*tensor)), fmt::format("there are {} query heads", query_heads()));
+    reject(shape_text(*tensor), fmt::format("there are {} query heads", query_heads()),
+           fmt::format("accepted: [{}]", query_heads()));
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const auto* values = static_cast<const float*>(tensor->data);
+  const bool may_be_none = name == std::string_view(kSinks);
   for (std::int64_t head = 0; head < query_heads(); ++head) {
-    if (std::isfinite(values[head]) || (name == std::string_view(kSinks) && values[head] == kNone)) continue;
-    reject(fmt::format("{}[{}] = {}", name, head, values[head]), "it is not a finite number");
+    if (std::isfinite(values[head]) || (may_be_none && values[head] == kNone)) continue;
+    reject(fmt::format("{}[{}] = {}", name, head, values[head]), "it is not a finite number",
+           may_be_none ? "accepted: finite numbers, and -inf for no sink" : "accepted: finite numbers");
   }
 }
 
@@ -170,8 +153,8 @@ void GqaProblem::check_roles() const {
   check_per_head(descriptor_.alibi, kSlopes, "alibi=true");
   check_per_head(descriptor_.sinks, kSinks, "sinks=true");
   if (descriptor_.score.empty() && find(kParameters) != nullptr)
-    reject(fmt::format("tensor {}", kParameters), fmt::format("{} does not have score=…", descriptor_.text()),
-           "leave it out");
+    reject(fmt::format("tensor {}", kParameters), fmt::format("{} does not have score=name@hash", descriptor_.text()),
+           "leave it out, or ask for score=name@hash");
   if (!descriptor_.window) return;
   if (numbers_.window < 1)
     reject(fmt::format("window = {}", numbers_.window), "a query sees at least itself", "accepted: 1 and more");
@@ -190,15 +173,15 @@ void GqaProblem::check_cache(const Tensor& cache) const {
   const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
   require_type(cache, format.type(), descriptor_);
   if (cache.shape.size() == 4 && cache.shape[3] != format.row_elements()) {
-    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("its rows have {} elements", cache.shape[3]),
+    reject(shape_text(cache), fmt::format("its rows have {} elements", cache.shape[3]),
            fmt::format("{} wants rows of {}", descriptor_.text(), format.row_elements()));
   }
   if (!shape_.is_paged() && cache.shape.size() == 4 && cache.shape[0] != batch())
-    reject(fmt::format("tensor {}", shape_text(cache)), fmt::format("query has a batch of {}", batch()));
-  if (shape_.kv_heads < 1) reject(fmt::format("tensor {}", shape_text(cache)), "there must be at least one KV head");
+    reject(shape_text(cache), fmt::format("query has a batch of {}", batch()));
+  if (shape_.kv_heads < 1) reject(shape_text(cache), "there must be at least one KV head");
   kv_cache::require_shape(cache, shape_.shape(format), shape_.dimensions());
   if (format.row_bytes() % descriptor_.alignment == 0) return;
-  reject(fmt::format("tensor {}", shape_text(cache)),
+  reject(shape_text(cache),
          fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", format.row_bytes(),
                      descriptor_.alignment),
          fmt::format("ask for alignment={} in the descriptor", std::gcd(format.row_bytes(), 16)));
@@ -234,11 +217,10 @@ void GqaProblem::check_query() const {
   require_type(query(), element_type(descriptor_.query), descriptor_);
   require_rank(query(), descriptor_.query_tokens == 1 ? 3 : 4, query_dimensions(descriptor_));
   if (query().shape.back() != descriptor_.head_dim) {
-    reject(fmt::format("tensor {}", shape_text(query())), fmt::format("head_dim is {}", descriptor_.head_dim));
+    reject(shape_text(query()), fmt::format("head_dim is {}", descriptor_.head_dim));
   }
   if (query().shape == query_shape(descriptor_, batch(), query_heads())) return;
-  reject(fmt::format("tensor {}", shape_text(query())),
-         fmt::format("the descriptor has query_tokens={}", descriptor_.query_tokens),
+  reject(shape_text(query()), fmt::format("the descriptor has query_tokens={}", descriptor_.query_tokens),
          fmt::format("ask for query_tokens={}", query().shape[1]));
 }
 
@@ -399,14 +381,14 @@ double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> 
   }
   double scale = std::max(norm(reference.output), 0.1 * norm(reference.contributions));
   if (descriptor_.sinks) scale = std::max(scale, std::sqrt(channels) * smallest_normal(descriptor_.output));
-  double error = quotient(norm(difference), scale);
+  double error = relative_error(norm(difference), scale);
   if (got.size() > 1) {
     const double lse = static_cast<const float*>(got[1])[item];
     // An absolute error, beside what float rounding of scores of this size may cost.
     constexpr double kScoreRounding = 0x1p-18;
     if (lse != reference.lse) {
       const double allowed = kTolerance + std::fabs(reference.lse) * kScoreRounding;
-      error = std::max(error, kTolerance * quotient(std::fabs(lse - reference.lse), allowed));
+      error = std::max(error, kTolerance * relative_error(std::fabs(lse - reference.lse), allowed));
     }
   }
   return error;

@@ -26,11 +26,10 @@ Decision tile_decision(const Plan& plan, const codegen::Architecture& architectu
 }
 
 Decision query_decision(const GqaDecode& descriptor) {
-  return {
-      "query_tokens", fmt::format("{}, {}", descriptor.query_tokens, text_of(descriptor.mask)),
-      fmt::format("{} x {} heads of a KV head, each with its query token; only tiles that end behind the first query "
-                  "token's position are masked",
-                  descriptor.query_tokens, descriptor.heads_per_kv)};
+  return {"query_tokens", fmt::format("{}, {}", descriptor.query_tokens, text_of(descriptor.mask)),
+          fmt::format("{} x {} heads of a KV head, each with its query token; only tiles that end behind the first "
+                      "query token's position are masked",
+                      descriptor.query_tokens, descriptor.heads_per_kv)};
 }
 
 Decision head_group_decision(const Plan& plan) {
@@ -38,11 +37,10 @@ Decision head_group_decision(const Plan& plan) {
   if (plan.head_groups == 1) {
     return {"head_groups", "1", fmt::format("{} heads fit the registers of one block: the cache is read once", heads)};
   }
-  return {
-      "head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
-      fmt::format("registers hold no more heads at head_dim={}; every group's block reads the cache, at best all but "
-                  "one from the L2, which {} times the bytes cross",
-                  plan.descriptor.head_dim, plan.head_groups)};
+  return {"head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
+          fmt::format("registers hold no more heads at head_dim={}; every group's block reads the cache, at best all "
+                      "but one from the L2, which {} times the bytes cross",
+                      plan.descriptor.head_dim, plan.head_groups)};
 }
 
 Decision operand_decision(const GqaDecode& descriptor) {
@@ -67,12 +65,10 @@ Decision operand_decision(const GqaDecode& descriptor) {
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   if (plan.family == Family::sm90) {
-    return {
-        "copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
-        fmt::format(
-            "{} rows of {} bytes side by side, one for each warp, or those of a few KV heads; 16 bytes per lane where "
-            "they do not follow one another in the cache, and at a sequence's end",
-            plan.warps, descriptor.row_bytes())};
+    return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
+            fmt::format("{} rows of {} bytes side by side, one for each warp, or those of a few KV heads; 16 bytes per "
+                        "lane where they do not follow one another in the cache, and at a sequence's end",
+                        plan.warps, descriptor.row_bytes())};
   }
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
@@ -146,9 +142,9 @@ Decision warp_decision(const Plan& plan, const codegen::Architecture& architectu
 Decision split_decision(const Plan& plan) {
   if (plan.family == Family::sm90) {
     return {"split_kv", "an even share of all stages per block, from the lengths on the device",
-            fmt::format("or whole parts of sequences where that is nearly as fast: a segment's end costs as much as {} "
-                        "stages",
-                        plan.flush_stages())};
+            fmt::format(
+                "or whole parts of sequences where that is nearly as fast: a segment's end costs as much as {} stages",
+                plan.flush_stages())};
   }
   return {"split_kv", "chosen at launch, from bounds and device alone",
           "enough blocks to fill whole waves of the device; the merge of many splits costs time as well"};
@@ -173,9 +169,9 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
                                               plan.attend_registers, plan.copy_registers);
   return {
       "blocks_per_sm", std::to_string(plan.blocks_per_sm),
-      fmt::format("{} bytes of shared memory each, and {} registers allowed per thread{} where the loop keeps about {} "
-                  "live",
-                  plan.shared_memory, allowed, moved, plan.counted_registers)};
+      fmt::format(
+          "{} bytes of shared memory each, and {} registers allowed per thread{} where the loop keeps about {} live",
+          plan.shared_memory, allowed, moved, plan.counted_registers)};
 }
 
 /// As the templates lay it out: a ring of stages per warp, and over the same bytes, after the loop, what the warps hand to
@@ -270,10 +266,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
   if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));
   if (descriptor.cache == KvAddressing::paged) {
-    report.decisions.push_back(
-        {"cache", "paged, looked up a tile ahead",
-         "a tile of 16 tokens lies in one page where pages are a multiple of that; else each lane finds "
-         "one row of it"});
+    report.decisions.push_back({"cache", "paged, looked up a tile ahead",
+                                "a tile of 16 tokens lies in one page where pages are a multiple of that; else each "
+                                "lane finds one row of it"});
   }
   add_role_decisions(report, descriptor);
   explain_conflicts(plan);

@@ -18,47 +18,7 @@ namespace {
 
 constexpr int kMostSplits = 256;
 constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // bytes, of a tensor map
-constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
-static_assert(3 * kMostBlocks <= kCounters);
-
-}  // namespace
-
-/// Time is modelled in chunks: waves of blocks, each of its chunks and a fixed part, then one block that reads all
-/// partial results of its sequence. For a number of waves the best splits are either as many as fit, or fewer where
-/// reading the partial results would cost more than they save; a handful of candidates, because every launch asks.
-int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device) {
-  constexpr double kFixedChunks = 2;
-  constexpr int kMostWaves = 4;
-  if (sequences == 0 || sequences > kCounters) return 1;
-  const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
-  const int most = std::min(chunks, kMostSplits);
-  if (most <= 1) return 1;
-  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const double partial_bytes = 4.0 * plan.heads_per_block * plan.descriptor.head_dim;
-  const double chunk_bytes = 2.0 * plan.chunk_tokens() * plan.descriptor.row_bytes();
-  const double combine_chunks = 0.5 * partial_bytes / chunk_bytes;
-  int best = 1;
-  double best_cost = std::numeric_limits<double>::infinity();
-  const auto consider = [&](int splits) {
-    const std::int64_t waves = (sequences * splits + resident - 1) / resident;
-    const int share = (chunks + splits - 1) / splits;
-    const double merge = splits > 1 ? splits * combine_chunks : 0;
-    const double cost = static_cast<double>(waves) * (share + kFixedChunks) + merge;
-    if (cost >= best_cost) return;
-    best = splits;
-    best_cost = cost;
-  };
-  consider(1);
-  for (int waves = 1; waves <= kMostWaves; ++waves) {
-    const auto fit = static_cast<int>(std::clamp<std::int64_t>(waves * resident / sequences, 1, most));
-    consider(fit);
-    consider(std::clamp(static_cast<int>(std::sqrt(waves * chunks / combine_chunks)), 1, fit));
-    if (fit == most) break;
-  }
-  return best;
-}
-
-namespace {
+static_assert(3 * kMostBlocks <= kWorkspaceCounters);
 
 /// Tokens that a block walks over, at most: those that are kept and the window, each in whole tiles.
 int most_walked(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
@@ -74,10 +34,10 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
   Split split;
   const int walked = most_walked(plan, arguments);
   split.splits = arguments.splits > 0 ? arguments.splits : choose_splits(plan, sequences, walked, device);
-  if (split.splits > 1 && sequences > kCounters) {
+  if (split.splits > 1 && sequences > kWorkspaceCounters) {
     throw Failure(Status::invalid_argument,
                   fmt::format("splits = {} of {} sequences (batch * kv_heads * head groups)", split.splits, sequences),
-                  fmt::format("more than one split needs a counter for each, and there are {}", kCounters),
+                  fmt::format("more than one split needs a counter for each, and there are {}", kWorkspaceCounters),
                   "accepted: 0, which leaves the choice to cubit, and 1");
   }
   split.blocks = sequences * split.splits;
@@ -198,6 +158,41 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
 }
 
 }  // namespace
+
+/// Time is modelled in chunks: waves of blocks, each of its chunks and a fixed part, then one block that reads all
+/// partial results of its sequence. For a number of waves the best splits are either as many as fit, or fewer where
+/// reading the partial results would cost more than they save; a handful of candidates, because every launch asks.
+int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device) {
+  constexpr double kFixedChunks = 2;
+  constexpr int kMostWaves = 4;
+  if (sequences == 0 || sequences > kWorkspaceCounters) return 1;
+  const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
+  const int most = std::min(chunks, kMostSplits);
+  if (most <= 1) return 1;
+  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
+  const double partial_bytes = 4.0 * plan.heads_per_block * plan.descriptor.head_dim;
+  const double chunk_bytes = 2.0 * plan.chunk_tokens() * plan.descriptor.row_bytes();
+  const double combine_chunks = 0.5 * partial_bytes / chunk_bytes;
+  int best = 1;
+  double best_cost = std::numeric_limits<double>::infinity();
+  const auto consider = [&](int splits) {
+    const std::int64_t waves = (sequences * splits + resident - 1) / resident;
+    const int share = (chunks + splits - 1) / splits;
+    const double merge = splits > 1 ? splits * combine_chunks : 0;
+    const double cost = static_cast<double>(waves) * (share + kFixedChunks) + merge;
+    if (cost >= best_cost) return;
+    best = splits;
+    best_cost = cost;
+  };
+  consider(1);
+  for (int waves = 1; waves <= kMostWaves; ++waves) {
+    const auto fit = static_cast<int>(std::clamp<std::int64_t>(waves * resident / sequences, 1, most));
+    consider(fit);
+    consider(std::clamp(static_cast<int>(std::sqrt(waves * chunks / combine_chunks)), 1, fit));
+    if (fit == most) break;
+  }
+  return best;
+}
 
 std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
   return std::int64_t{arguments.batch} * arguments.kv_heads * plan.head_groups;

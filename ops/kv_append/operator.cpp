@@ -25,20 +25,17 @@ class KvAppendOperator final : public Operator {
            "F8_E5M2: given both or neither (then zeros), and written\n"
            "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, max_length, "
            "kv_heads] where scales=head, and with groups behind where scales=group: given beside the caches or not, "
-           "and "
-           "written; [batch, max_length] where scales=token and one number where scales=tensor: read\n"
+           "and written; [batch, max_length] where scales=token and one number where scales=tensor: read\n"
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
            "kv_heads, row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "numbers: max_length (default: the cache's, or where the last new token fits); where cache=paged also hnd "
-           "(0 "
-           "or 1), and where there is no key_cache page_size (default 16) and pages";
+           "(0 or 1), and where there is no key_cache page_size (default 16) and pages";
   }
   std::string random_help() const override {
     return fmt::format(
         "batch, tokens, kv_heads, context (tokens in the cache), rotary_dim, ragged (1: lengths and counts, some "
-        "tokens "
-        "beyond the end), scattered (1: positions, some negative), page_size and hnd (where cache=paged), {}",
-        kv_cache::kPatternsHelp);
+        "tokens beyond the end), scattered (1: positions, some negative), page_size and hnd (where cache=paged), {}",
+        kRowPatternsHelp);
   }
   std::vector<BenchCase> bench_cases() const override { return kv_append::bench_cases(); }
   std::string canonical(std::string_view text) const override { return kv_append::parse(text).text(); }

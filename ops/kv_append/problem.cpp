@@ -330,7 +330,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     Tensor tensor = dense(name, descriptor.input == Element::bf16 ? "BF16" : "F16",
                           {sizes.batch, sizes.tokens, sizes.kv_heads, descriptor.head_dim}, nullptr);
     inputs.add(std::move(tensor),
-               kv_cache::random_rows(descriptor.input, rows, descriptor.head_dim, sizes.pattern, random.bits()));
+               random_rows(descriptor.input, rows, descriptor.head_dim, sizes.pattern, random.bits()));
   }
   if (sizes.scattered) {
     add_positions(inputs, sizes, random);

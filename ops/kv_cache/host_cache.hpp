@@ -1,4 +1,4 @@
-// Rows and caches in host memory, for problems: tensors by name, where a cache's rows lie, made-up data, comparison bit by bit.
+// Rows and caches in host memory, for problems: where a cache's rows lie, made-up data, comparison bit by bit.
 #pragma once
 
 #include <cstdint>
@@ -8,43 +8,21 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/host_tensors.hpp"
 #include "ops/kv_cache/kv_cache.hpp"
+#include "ops/random_rows.hpp"
 
 namespace cubit::ops::kv_cache {
 
+using ops::dense;
+using ops::reject;
+using ops::require_shape;
+using ops::require_type;
+using ops::Tensors;
+using ops::whole_number;
+
 inline constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
 inline constexpr const char* kScaleNames[] = {"key_scale", "value_scale"};
-
-[[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {});
-/// A dense tensor.
-Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data);
-/// Throw Failure(invalid_argument).
-void require_type(const Tensor& tensor, std::string_view type);
-void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, const char* dimensions);
-std::int64_t whole_number(std::string_view name, double value, double least, double most);
-
-/// Tensors that a problem owns copies of, found by name.
-class Tensors {
- public:
-  void add(Tensor tensor, std::unique_ptr<char[]> storage);
-  void add_zeros(Tensor tensor);
-  /// A copy, where `inputs` has one of this name.
-  bool take(std::span<const Tensor> inputs, std::string_view name);
-  const Tensor* find(std::string_view name) const;  ///< null: there is none
-  const std::vector<Tensor>& list() const { return list_; }
-  /// The address among `device_data` of the tensor of this name, or null.
-  template <class Element>
-  Element* address(std::span<void* const> device_data, std::string_view name) const {
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      if (list_[i].name == name) return static_cast<Element*>(device_data[i]);
-    }
-    return nullptr;
-  }
-
- private:
-  std::vector<Tensor> list_;
-  std::vector<std::unique_ptr<char[]>> storage_;
-};
 
 /// How a problem's caches lie: keys and values alike, dense.
 struct CacheShape {
@@ -99,10 +77,6 @@ CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std
 void add_page_table(Tensors& tensors, std::int64_t batch, std::int64_t context, std::int64_t page_size, bool with_gaps,
                     std::uint64_t seed);
 
-/// What rows of made-up data look like; see kPatternsHelp.
-inline constexpr int kPatterns = 6;
-inline constexpr const char* kPatternsHelp =
-    "pattern (0 normal, 1 outlier channels, 2 constant rows, 3 ties and zeros, 4 tiny values, 5 large values)";
 /// Rows of a cache, and where the format has them their scales.
 struct RandomCache {
   std::unique_ptr<char[]> rows;
@@ -114,9 +88,6 @@ RandomCache random_cache(const RowFormat& format, const CacheShape& shape, int p
 std::unique_ptr<char[]> random_scales(const RowFormat& format, const CacheShape& shape, float peak, std::uint64_t seed);
 /// The largest magnitude among the first rows.
 float peak_of(Element element, const char* rows, std::int64_t count, int channels);
-/// Random rows of `element`s.
-std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed);
-
 /// Compares bytes of two caches, row by row: the first that differs is `worst`, the error how many.
 void compare_rows(const char* name, const CacheShape& shape, std::span<const char> expected, const void* got,
                   Problem::Comparison& comparison);

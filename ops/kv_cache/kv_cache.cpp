@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <limits>
 
 #include "base/error.hpp"
@@ -71,12 +70,6 @@ codegen::KernelSource rows_source(const std::string& descriptor, const char* nam
                                   const codegen::Architecture& architecture) {
   return codegen::assemble(descriptor, templates::find(fmt::format("{}.cuh", name)), header.text(), architecture, name,
                            {kThreads, 0}, templates::embedded());
-}
-
-DivideBy divide_by(std::int64_t divisor) {
-  const int shift = 31 + static_cast<int>(std::bit_width(static_cast<std::uint64_t>(divisor - 1)));
-  const std::uint64_t multiplier = ((std::uint64_t{1} << shift) + divisor - 1) / divisor;
-  return {static_cast<unsigned>(divisor), static_cast<unsigned>(multiplier), shift};
 }
 
 void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_kv_cache& cache) {

@@ -13,6 +13,7 @@
 
 #include "codegen/plan_header.hpp"
 #include "ops/argument_checks.hpp"
+#include "ops/divide_by.hpp"
 #include "ops/element/element.hpp"
 #include "ops/fields.hpp"
 #include "ops/kv_cache/row_format.hpp"
@@ -20,6 +21,8 @@
 #include "templates/kv_cache_arguments.h"
 
 namespace cubit::ops::kv_cache {
+
+using ops::divide_by;
 
 /// Threads of a block: the fewest that fill an SM's 2048 within its 32 blocks, so that small launches meet many SMs.
 inline constexpr int kThreads = 128;
@@ -48,8 +51,6 @@ void add_format(codegen::PlanHeader& header, const RowFormat& format, const code
 void add_addressing(codegen::PlanHeader& header, KvAddressing addressing);
 /// Decisions about lanes, format and addressing, the same for every kernel that takes whole rows.
 std::vector<Decision> row_decisions(const RowFormat& format, KvAddressing addressing);
-
-DivideBy divide_by(std::int64_t divisor);  ///< 1 to 2^31 - 1
 
 /// What both operators are once their descriptor and architecture are fixed: a kernel without a workspace.
 class RowsSpecialisation final : public Specialisation {

@@ -95,14 +95,6 @@ void RowsProblem::require_addresses(std::span<void* const> device_data) const {
          fmt::format("accepted: {}", inputs + outputs));
 }
 
-void require_names(std::span<const Tensor> inputs, std::span<const std::string_view> accepted, const char* op) {
-  for (const Tensor& input : inputs) {
-    if (std::find(accepted.begin(), accepted.end(), input.name) != accepted.end()) continue;
-    reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", op),
-           fmt::format("accepted: {}", fmt::join(accepted, ", ")));
-  }
-}
-
 bool RowSizes::set(KvAddressing addressing, std::string_view name, double value) {
   if (name == "batch") {
     batch = whole_number(name, value, 0, 1 << 20);
@@ -115,7 +107,7 @@ bool RowSizes::set(KvAddressing addressing, std::string_view name, double value)
   } else if (name == "ragged") {
     ragged = whole_number(name, value, 0, 1) != 0;
   } else if (name == "pattern") {
-    pattern = static_cast<int>(whole_number(name, value, 0, kPatterns - 1));
+    pattern = static_cast<int>(whole_number(name, value, 0, kRowPatterns - 1));
   } else {
     return name != "max_length" && cache.set(addressing, name, value);
   }

@@ -7,6 +7,9 @@
 
 namespace cubit::ops::kv_cache {
 
+using ops::bytes_of_struct;
+using ops::require_names;
+
 /// Rows into rows, bit for bit: each output has rows of `output_shape`, of as many bytes as its last dimension.
 class RowsProblem : public Problem {
  public:
@@ -70,15 +73,6 @@ class RowsProblem : public Problem {
  private:
   void require_addresses(std::span<void* const> device_data) const;
 };
-
-template <class Arguments>
-std::vector<std::byte> bytes_of_struct(const Arguments& arguments) {
-  const auto* first = reinterpret_cast<const std::byte*>(&arguments);
-  return {first, first + sizeof arguments};
-}
-
-/// Throws Failure(invalid_argument) for a tensor of another name.
-void require_names(std::span<const Tensor> inputs, std::span<const std::string_view> accepted, const char* op);
 
 /// What made-up data of both operators has.
 struct RowSizes {

@@ -17,21 +17,19 @@ class KvGatherOperator final : public Operator {
            "F8_E5M2\n"
            "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, max_length, "
            "kv_heads] where scales=head, with groups behind where scales=group, [batch, max_length] where "
-           "scales=token, one "
-           "number where scales=tensor\n"
+           "scales=token, one number where scales=tensor\n"
            "from, to [batch] I32 (optional): the tokens of each sequence, the last excluded; default: all\n"
            "key, value [batch, tokens, kv_heads, head_dim]: written; rows of no token are zeros\n"
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
            "kv_heads, row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "numbers: tokens (default: as many as the longest sequence gives), max_length; where cache=paged also hnd "
-           "(0 or "
-           "1)";
+           "(0 or 1)";
   }
   std::string random_help() const override {
     return fmt::format(
         "batch, tokens, kv_heads, context (tokens in the cache), ragged (1: from and to), page_size and hnd (where "
         "cache=paged), {}",
-        kv_cache::kPatternsHelp);
+        kRowPatternsHelp);
   }
   std::vector<BenchCase> bench_cases() const override { return kv_gather::bench_cases(); }
   std::string canonical(std::string_view text) const override { return kv_gather::parse(text).text(); }

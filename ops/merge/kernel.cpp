@@ -76,7 +76,7 @@ MergeArguments kernel_arguments(const Merge& descriptor, const Arguments& argume
   in_bytes(result.partial_lse_strides, arguments.partial_lse_strides, sizeof(float));
   in_bytes(result.output_strides, arguments.output_strides, element_bytes(descriptor.output));
   if (arguments.lse != nullptr) in_bytes(result.lse_strides, arguments.lse_strides, sizeof(float));
-  result.heads = kv_cache::divide_by(arguments.heads);
+  result.heads = divide_by(arguments.heads);
   result.parts = arguments.parts;
   const std::int64_t items =
       std::int64_t{arguments.rows} * arguments.heads * (descriptor.head_dim / thread_channels(descriptor));

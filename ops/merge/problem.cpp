@@ -10,16 +10,12 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "ops/element/element.hpp"
-#include "ops/kv_cache/rows_problem.hpp"
+#include "ops/host_tensors.hpp"
 #include "ops/merge/merge.hpp"
 #include "ops/random.hpp"
 
 namespace cubit::ops::merge {
 namespace {
-
-using kv_cache::dense;
-using kv_cache::reject;
-using kv_cache::Tensors;
 
 constexpr const char* kOutputs = "partial_outputs";
 constexpr const char* kLse = "partial_lse";
@@ -46,13 +42,6 @@ double tolerance_of(const Merge& descriptor) {
   if (descriptor.output == MergeElement::fp32) return 3e-6;
   if (descriptor.output == MergeElement::fp16) return 6e-4;
   return descriptor.head_dim < 64 ? 4e-3 : 3e-3;
-}
-
-/// Infinite where it is not a number, so that NaN never passes.
-double relative(double difference, double scale) {
-  if (difference == 0) return 0;
-  const double error = difference / scale;
-  return std::isnan(error) ? kInfinity : error;
 }
 
 class MergeProblem final : public Problem {
@@ -105,7 +94,7 @@ class MergeProblem final : public Problem {
       arguments.lse_strides[i] = strides[i + 1];
       arguments.output_strides[i] = strides[i + 1] * head_dim;
     }
-    return kv_cache::bytes_of_struct(arguments);
+    return bytes_of_struct(arguments);
   }
 
   Comparison compare(std::span<const void* const> got) const override {
@@ -128,8 +117,8 @@ class MergeProblem final : public Problem {
  private:
   void check() {
     const Tensor& outputs = *inputs_.find(kOutputs);
-    kv_cache::require_type(outputs, tensor_type(descriptor_.input));
-    kv_cache::require_type(*inputs_.find(kLse), "F32");
+    require_type(outputs, tensor_type(descriptor_.input));
+    require_type(*inputs_.find(kLse), "F32");
     const std::vector<std::int64_t>& shape = outputs.shape;
     if (shape.size() < 3) {
       reject(fmt::format("tensor {} [{}]", kOutputs, fmt::join(shape, ", ")),
@@ -137,13 +126,13 @@ class MergeProblem final : public Problem {
     }
     std::vector<std::int64_t> expected = shape;
     expected.back() = descriptor_.head_dim;
-    kv_cache::require_shape(outputs, expected, "[parts, ..., heads, head_dim]");
+    require_shape(outputs, expected, "[parts, ..., heads, head_dim]");
     parts_ = shape[0];
     heads_ = shape[shape.size() - 2];
     rows_ = 1;
     for (std::size_t i = 1; i + 2 < shape.size(); ++i) rows_ *= shape[i];
     check_sizes(descriptor_, parts_, rows_, heads_);
-    kv_cache::require_shape(*inputs_.find(kLse), {shape.begin(), shape.end() - 1}, "[parts, ..., heads]");
+    require_shape(*inputs_.find(kLse), {shape.begin(), shape.end() - 1}, "[parts, ..., heads]");
   }
 
   /// Of one head of one row, in the norm of the design; that of the log-sum-exp in units of its own tolerance.
@@ -178,14 +167,15 @@ class MergeProblem final : public Problem {
       norm += expected * expected;
       contributions += contribution * contribution;
     }
-    const double error = relative(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
+    const double error =
+        relative_error(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
     return lse == nullptr ? error
                           : std::max(error, lse_error(lse[item], sum == 0 ? -kInfinity : largest + std::log(sum)));
   }
   /// 4e-7: two roundings of a number of that size, and what the logarithm is off by.
   double lse_error(double got, double expected) const {
     if (got == expected) return 0;
-    return tolerance_of(descriptor_) * relative(std::fabs(got - expected), 1e-6 + 2e-7 * std::fabs(expected));
+    return tolerance_of(descriptor_) * relative_error(std::fabs(got - expected), 1e-6 + 2e-7 * std::fabs(expected));
   }
 
   Merge descriptor_;
@@ -208,15 +198,15 @@ Sizes read_sizes(const Merge& descriptor, const Numbers& numbers) {
   Sizes sizes;
   for (const auto& [name, value] : numbers) {
     if (name == "parts") {
-      sizes.parts = kv_cache::whole_number(name, value, 1, 1 << 20);
+      sizes.parts = whole_number(name, value, 1, 1 << 20);
     } else if (name == "rows") {
-      sizes.rows = kv_cache::whole_number(name, value, 0, 1 << 24);
+      sizes.rows = whole_number(name, value, 0, 1 << 24);
     } else if (name == "heads") {
-      sizes.heads = kv_cache::whole_number(name, value, 1, 4096);
+      sizes.heads = whole_number(name, value, 1, 4096);
     } else if (name == "lse") {
-      sizes.lse = kv_cache::whole_number(name, value, 0, 1) != 0;
+      sizes.lse = whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
-      sizes.pattern = static_cast<int>(kv_cache::whole_number(name, value, 0, kPatterns - 1));
+      sizes.pattern = static_cast<int>(whole_number(name, value, 0, kPatterns - 1));
     } else {
       reject(fmt::format("size {}", name), "merge has no such size", "accepted: parts, rows, heads, lse, pattern");
     }
@@ -254,11 +244,11 @@ float random_lse(const Sizes& sizes, std::int64_t part, std::int64_t item, Rando
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const Merge descriptor = parse(text);
   constexpr std::string_view kNames[] = {kOutputs, kLse};
-  kv_cache::require_names(inputs, kNames, "merge");
+  require_names(inputs, kNames, "merge");
   bool with_lse = false;
   for (const auto& [name, value] : numbers) {
     if (name != "lse") reject(fmt::format("number {}", name), "merge has no such launch argument", "accepted: lse");
-    with_lse = kv_cache::whole_number(name, value, 0, 1) != 0;
+    with_lse = whole_number(name, value, 0, 1) != 0;
   }
   Tensors taken;
   for (const std::string_view name : kNames) {

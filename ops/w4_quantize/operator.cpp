@@ -1,7 +1,8 @@
 // The operator's face: what the registry, the command line and `explain` see. And what `cubit bench w4_quantize` measures.
 #include <fmt/format.h>
 
-#include "ops/kv_cache/host_cache.hpp"
+#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/random_rows.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
 namespace cubit::ops {
@@ -23,7 +24,7 @@ class W4QuantizeOperator final : public Operator {
            "root of its mean square\n"
            "numbers: errors (0: no errors are written; default 1)";
   }
-  std::string random_help() const override { return fmt::format("n, k, errors, {}", kv_cache::kPatternsHelp); }
+  std::string random_help() const override { return fmt::format("n, k, errors, {}", kRowPatternsHelp); }
   std::vector<BenchCase> bench_cases() const override {
     std::vector<BenchCase> cases;
     for (const char* descriptor : {"w4_quantize", "w4_quantize:format=awq", "w4_quantize:format=symmetric,input=bf16",

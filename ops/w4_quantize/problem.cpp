@@ -9,15 +9,12 @@
 
 #include "base/error.hpp"
 #include "ops/element/element.hpp"
-#include "ops/kv_cache/rows_problem.hpp"
+#include "ops/host_tensors.hpp"
+#include "ops/random_rows.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
 namespace cubit::ops::w4_quantize {
 namespace {
-
-using kv_cache::dense;
-using kv_cache::reject;
-using kv_cache::Tensors;
 
 /// The error is how many numbers differ; the first is `worst`.
 template <class Number, class Same>
@@ -46,7 +43,7 @@ class QuantizeProblem final : public Problem {
   QuantizeProblem(const W4Quantize& descriptor, Tensors inputs, bool with_errors)
       : descriptor_(descriptor), inputs_(std::move(inputs)) {
     const Tensor& weights = inputs_.list()[0];
-    kv_cache::require_type(weights, element_type(descriptor.input));
+    require_type(weights, element_type(descriptor.input));
     if (weights.shape.size() != 2) {
       reject(fmt::format("tensor weights [{}]", fmt::join(weights.shape, ", ")),
              "it must have the dimensions [n, k], as a linear layer has them");
@@ -94,7 +91,7 @@ class QuantizeProblem final : public Problem {
     arguments.weight_stride = k_;
     arguments.n = static_cast<std::int32_t>(n_);
     arguments.k = static_cast<std::int32_t>(k_);
-    return kv_cache::bytes_of_struct(arguments);
+    return bytes_of_struct(arguments);
   }
 
   Comparison compare(std::span<const void* const> got) const override {
@@ -134,12 +131,12 @@ class QuantizeProblem final : public Problem {
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const W4Quantize descriptor = parse(text);
   constexpr std::string_view kNames[] = {"weights"};
-  kv_cache::require_names(inputs, kNames, "w4_quantize");
+  require_names(inputs, kNames, "w4_quantize");
   bool with_errors = true;
   for (const auto& [name, value] : numbers) {
     if (name != "errors")
       reject(fmt::format("number {}", name), "w4_quantize has no such launch argument", "accepted: errors");
-    with_errors = kv_cache::whole_number(name, value, 0, 1) != 0;
+    with_errors = whole_number(name, value, 0, 1) != 0;
   }
   Tensors taken;
   if (!taken.take(inputs, kNames[0])) {
@@ -157,13 +154,13 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   constexpr double kMost = 1 << 24;
   for (const auto& [name, value] : numbers) {
     if (name == "n") {
-      n = kv_cache::whole_number(name, value, 0, kMost);
+      n = whole_number(name, value, 0, kMost);
     } else if (name == "k") {
-      k = kv_cache::whole_number(name, value, 1, kMost);
+      k = whole_number(name, value, 1, kMost);
     } else if (name == "pattern") {
-      pattern = static_cast<int>(kv_cache::whole_number(name, value, 0, kv_cache::kPatterns - 1));
+      pattern = static_cast<int>(whole_number(name, value, 0, kRowPatterns - 1));
     } else if (name == "errors") {
-      with_errors = kv_cache::whole_number(name, value, 0, 1) != 0;
+      with_errors = whole_number(name, value, 0, 1) != 0;
     } else {
       reject(fmt::format("size {}", name), "w4_quantize has no such size", "accepted: n, k, pattern, errors");
     }
@@ -174,7 +171,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   }
   Tensors inputs;
   inputs.add(dense("weights", element_type(descriptor.input), {n, k}, nullptr),
-             kv_cache::random_rows(descriptor.input, n, static_cast<int>(k), pattern, seed));
+             random_rows(descriptor.input, n, static_cast<int>(k), pattern, seed));
   return std::make_unique<QuantizeProblem>(descriptor, std::move(inputs), with_errors);
 }
 

@@ -22,13 +22,11 @@ constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 64;  // row
 
 constexpr std::size_t kMapsAt = (sizeof(W4a16GemmArguments) + 63) / 64 * 64;
 
-std::size_t align256(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 std::size_t workspace_for(const Plan& plan, const Split& split) {
   if (split.splits == 1) return 0;
   const std::size_t tile_bytes = sizeof(float) * gemm_lanes::kBlockColumns * plan.descriptor.tile_m;
   const auto tiles = static_cast<std::size_t>(split.turns > 0 ? split.turns : split.tiles() * split.splits);
-  return kWorkspaceCounterBytes + align256(tiles * tile_bytes);
+  return kWorkspaceCounterBytes + workspace_part(tiles * tile_bytes);
 }
 
 /// Of the launch arguments, which are in 16 bytes whatever the descriptor says.

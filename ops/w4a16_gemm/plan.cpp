@@ -201,7 +201,9 @@ int Plan::stage_bytes() const {
 
 int Plan::barriers_at(int stage_count) const { return stage_count * stage_bytes(); }
 
-int Plan::ups_at(int stage_count) const { return align_region(barriers_at(stage_count) + 24 * stage_count); }
+int Plan::ups_at(int stage_count) const {
+  return align_region(barriers_at(stage_count) + gemm_lanes::kStageBarrierBytes * stage_count);
+}
 
 int Plan::bytes_for(int stage_count) const {
   if (family == Family::sm90) {

@@ -12,32 +12,9 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "ops/element/element.hpp"
+#include "ops/host_tensors.hpp"
 
 namespace cubit::ops::w4a16_gemm {
-namespace {
-
-[[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {}) {
-  throw Failure(Status::invalid_argument, std::move(given), std::move(rule), std::move(remedy));
-}
-
-std::string shape_text(const Tensor& tensor) {
-  return fmt::format("tensor {} [{}]", tensor.name, fmt::join(tensor.shape, ", "));
-}
-
-void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions) {
-  if (tensor.shape.size() == rank) return;
-  reject(shape_text(tensor), fmt::format("it must have the dimensions {}", dimensions));
-}
-
-/// Relative error that is infinite where it is not a number, so that NaN never passes.
-double quotient(double difference, double scale) {
-  if (difference == 0) return 0;
-  const double error = difference / scale;
-  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
-}
-
-}  // namespace
-
 bool LaunchNumbers::set(std::string_view name, double value) {
   std::int32_t* const number = name == "decomposition" ? &decomposition : name == "splits" ? &splits : nullptr;
   if (number == nullptr) return false;
@@ -239,7 +216,8 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
       norm += reference[at] * reference[at];
       contributions += scale[at] * scale[at];
     }
-    const double error = quotient(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
+    const double error =
+        relative_error(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
     if (error < result.error || (row > 0 && error == result.error)) continue;
     result.error = error;
     result.worst = fmt::format("row {}", row);

@@ -24,10 +24,9 @@ Decision tile_decision(const Plan& plan) {
         "tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
         "weights are the A operand of wgmma, from registers, and all rows its B operand, where the copy has left them"};
   }
-  return {
-      "tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
-      "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; wide in columns, "
-      "because each block reads the activations of its rows anew"};
+  return {"tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
+          "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; wide in "
+          "columns, because each block reads the activations of its rows anew"};
 }
 
 Decision tile_m_decision(const Plan& plan) {
@@ -49,14 +48,12 @@ Decision operand_decision(const W4a16Gemm& descriptor) {
   if (descriptor.bits == 8) {
     return {"operands", "bf16, byte less zero",
             "a bf16 has too few bits for a power and a byte, so the float 2^23 takes the byte; less 2^23 and the zero "
-            "it is "
-            "a whole number up to 256, which is a bf16 as it stands"};
+            "it is a whole number up to 256, which is a bf16 as it stands"};
   }
   if (descriptor.element == Element::fp16) {
     return {"operands", "fp16, nibble less zero",
             "or-ed into the bits of 1024 a nibble is added to it; one packed addition takes off 1024 and the zero, "
-            "exactly, "
-            "and every second shift is a multiplication by 1/16 in the same instruction"};
+            "exactly, and every second shift is a multiplication by 1/16 in the same instruction"};
   }
   return {
       "operands", "bf16, nibble less zero",
@@ -70,9 +67,7 @@ Decision zero_decision(const Plan& plan) {
   }
   return {"zeros", fmt::format("{}{}", stores_zeros(plan.descriptor) ? "stored + " : "", zero_offset(plan.descriptor)),
           "taken off in the operand: at most two packed instructions per pair, where sums of activations would be a "
-          "product "
-          "with ones "
-          "in every warp"};
+          "product with ones in every warp"};
 }
 
 Decision order_decision(const Plan& plan) {
@@ -156,8 +151,7 @@ Decision decomposition_decision(const W4a16Gemm& descriptor) {
   }
   return {"decomposition", "chosen at launch, from m, n, k and the device alone",
           "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
-          "are added in "
-          "order"};
+          "are added in order"};
 }
 
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
@@ -179,7 +173,7 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     if (is_sm90(plan) || stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
   }
   if (is_sm90(plan)) {
-    add("barriers", plan.barriers_at(plan.stages), 24 * plan.stages);
+    add("barriers", plan.barriers_at(plan.stages), gemm_lanes::kStageBarrierBytes * plan.stages);
     if (plan.ups_at(plan.stages) < plan.shared_memory)
       add("sums of the second columns", plan.ups_at(plan.stages), plan.shared_memory - plan.ups_at(plan.stages));
   } else if (whole) {

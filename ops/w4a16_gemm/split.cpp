@@ -15,14 +15,30 @@ namespace cubit::ops::w4a16_gemm {
 namespace {
 
 constexpr int kMostSplits = 256;
-constexpr std::int64_t kCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 
-/// Of a number of blocks per multiprocessor the best splits are either as many as fit, or fewer where merging would cost more
-/// than they save; a handful of candidates, because every launch asks.
+/// What every wave of blocks costs: its first loads and its last products.
+constexpr double kFixedStages = 6;
+
+/// Stages that a multiprocessor's blocks take together, in the time of one where eight warps or more share it: four
+/// alone take a fifth longer.
+double stages_together(const Plan& plan, std::int64_t stages, std::int64_t blocks) {
+  constexpr double kFourWarpsAlone = 1.22;
+  return static_cast<double>(stages * blocks) * (blocks * plan.warps <= 4 ? kFourWarpsAlone : 1);
+}
+
+/// A warp that is last reads the sums of its tile of every part.
+double merge_stages(const Plan& plan, int parts) {
+  return parts > 1 ? parts * (0.2 + plan.descriptor.tile_m / 80.0) : 0;
+}
+
+int most_parts(int stages, std::int64_t share) { return static_cast<int>((stages + share - 1) / share) + 1; }
+
+/// Of a number of blocks per multiprocessor the best splits are either as many as fit, or fewer where merging would
+/// cost more than they save; a handful of candidates, because every launch asks.
 int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
   constexpr int kMostWaves = 4;
   const int most = std::min(stages, kMostSplits);
-  if (tiles * plan.counters_per_tile() > kCounters || most <= 1) return 1;
+  if (tiles * plan.counters_per_tile() > kWorkspaceCounters || most <= 1) return 1;
   int best = 1;
   double best_cost = modelled_stages(plan, tiles, stages, 1, device);
   const auto consider = [&](int splits) {
@@ -40,55 +56,8 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
   return best;
 }
 
-}  // namespace
-
-namespace {
-
-/// Stages that a multiprocessor's blocks take together, in the time of one where eight warps or more share it: four alone take a
-/// fifth longer. And what every wave of blocks costs: its first loads and its last products.
-constexpr double kFixedStages = 6;
-double stages_together(const Plan& plan, std::int64_t stages, std::int64_t blocks) {
-  constexpr double kFourWarpsAlone = 1.22;
-  return static_cast<double>(stages * blocks) * (blocks * plan.warps <= 4 ? kFourWarpsAlone : 1);
-}
-
-/// A warp that is last reads the sums of its tile of every part.
-double merge_stages(const Plan& plan, int parts) {
-  return parts > 1 ? parts * (0.2 + plan.descriptor.tile_m / 80.0) : 0;
-}
-
-int most_parts(int stages, std::int64_t share) { return static_cast<int>((stages + share - 1) / share) + 1; }
-
-}  // namespace
-
-// Fitted to sweeps on an H200.
-double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
-                       const runtime::DeviceFacts& device) {
-  const std::int64_t blocks = tiles * splits;
-  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const std::int64_t waves = (blocks + resident - 1) / resident;
-  const std::int64_t sharing =
-      std::min<std::int64_t>(plan.blocks_per_sm, (blocks + device.multiprocessors - 1) / device.multiprocessors);
-  const int share = (stages + splits - 1) / splits;
-  return static_cast<double>(waves) * (stages_together(plan, share, sharing) + kFixedStages) +
-         merge_stages(plan, splits);
-}
-
-double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
-                                 const runtime::DeviceFacts& device) {
-  // Begins with an empty ring: the longer, the shorter a stage. Family sm90 has one block per multiprocessor, so that nothing
-  // else runs while a piece ends.
-  const double second_piece = plan.family == Family::sm90 ? 13 : 72.0 / plan.descriptor.tile_m;
-  const std::int64_t share = (tiles * stages + blocks - 1) / blocks;
-  const std::int64_t sharing = (blocks + device.multiprocessors - 1) / device.multiprocessors;
-  return stages_together(plan, share, sharing) + kFixedStages + second_piece +
-         merge_stages(plan, most_parts(stages, tiles * stages / blocks));
-}
-
-namespace {
-
 bool can_share(const Plan& plan, const Split& split) {
-  return split.tiles() * plan.counters_per_tile() <= kCounters &&
+  return split.tiles() * plan.counters_per_tile() <= kWorkspaceCounters &&
          split.tiles() * split.stages < std::numeric_limits<int>::max();
 }
 
@@ -114,10 +83,6 @@ void choose_shares(const Plan& plan, Split& split, const runtime::DeviceFacts& d
   if (blocks > 0) set_shares(split, blocks);
 }
 
-}  // namespace
-
-namespace {
-
 /// Of any launch with these columns and k's: what the model chooses for few rows on the device that it was fitted to.
 int choose_invariant_splits(std::int64_t column_tiles, int stages) {
   Plan few_rows;
@@ -127,8 +92,8 @@ int choose_invariant_splits(std::int64_t column_tiles, int stages) {
   return choose_splits(few_rows, column_tiles, stages, h200);
 }
 
-/// The parts of k follow from n and k alone; who adds them does not change the sum. Where tiles alone fill the device, or the
-/// counters do not suffice, a block computes all parts of its tiles one after another.
+/// The parts of k follow from n and k alone; who adds them does not change the sum. Where tiles alone fill the device,
+/// or the counters do not suffice, a block computes all parts of its tiles one after another.
 void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, Split& split,
                       const runtime::DeviceFacts& device) {
   if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
@@ -139,12 +104,36 @@ void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& argume
   split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
                                       : choose_invariant_splits(split.column_tiles, split.stages);
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const bool has_counters = split.tiles() * plan.counters_per_tile() <= kCounters;
+  const bool has_counters = split.tiles() * plan.counters_per_tile() <= kWorkspaceCounters;
   if (split.splits == 1 || (split.tiles() < resident && has_counters)) return;
   split.turns = static_cast<int>(std::min(split.tiles(), resident));
 }
 
 }  // namespace
+
+// Fitted to sweeps on an H200.
+double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
+                       const runtime::DeviceFacts& device) {
+  const std::int64_t blocks = tiles * splits;
+  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
+  const std::int64_t waves = (blocks + resident - 1) / resident;
+  const std::int64_t sharing =
+      std::min<std::int64_t>(plan.blocks_per_sm, (blocks + device.multiprocessors - 1) / device.multiprocessors);
+  const int share = (stages + splits - 1) / splits;
+  return static_cast<double>(waves) * (stages_together(plan, share, sharing) + kFixedStages) +
+         merge_stages(plan, splits);
+}
+
+double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
+                                 const runtime::DeviceFacts& device) {
+  // Begins with an empty ring: the longer, the shorter a stage. Family sm90 has one block per multiprocessor, so that
+  // nothing else runs while a piece ends.
+  const double second_piece = plan.family == Family::sm90 ? 13 : 72.0 / plan.descriptor.tile_m;
+  const std::int64_t share = (tiles * stages + blocks - 1) / blocks;
+  const std::int64_t sharing = (blocks + device.multiprocessors - 1) / device.multiprocessors;
+  return stages_together(plan, share, sharing) + kFixedStages + second_piece +
+         merge_stages(plan, most_parts(stages, tiles * stages / blocks));
+}
 
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) {
   require_argument(arguments.decomposition >= CUBIT_W4A16_AUTOMATIC && arguments.decomposition <= CUBIT_W4A16_STREAM_K,
@@ -170,21 +159,22 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
                     fmt::format("decomposition = 3 of {} tiles of rows and columns, {} stages of k each", split.tiles(),
                                 split.stages),
                     fmt::format("a tile needs {} of the workspace's {} counters, and all stages are counted in 31 bits",
-                                plan.counters_per_tile(), kCounters),
+                                plan.counters_per_tile(), kWorkspaceCounters),
                     fmt::format("accepted: at most {} tiles of together below 2^31 stages, or another decomposition",
-                                kCounters / plan.counters_per_tile()));
+                                kWorkspaceCounters / plan.counters_per_tile()));
     }
     set_shares(split, std::int64_t{device.multiprocessors} * plan.blocks_per_sm);
     return split;
   }
   split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
                                       : choose_splits(plan, split.tiles(), split.stages, device);
-  if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > kCounters) {
-    throw Failure(Status::invalid_argument,
-                  fmt::format("splits = {} of {} tiles of rows and columns", split.splits, split.tiles()),
-                  fmt::format("a tile of more than one split needs {} of the workspace's {} counters",
-                              plan.counters_per_tile(), kCounters),
-                  fmt::format("accepted: splits = 0 or 1, or at most {} tiles", kCounters / plan.counters_per_tile()));
+  if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > kWorkspaceCounters) {
+    throw Failure(
+        Status::invalid_argument,
+        fmt::format("splits = {} of {} tiles of rows and columns", split.splits, split.tiles()),
+        fmt::format("a tile of more than one split needs {} of the workspace's {} counters", plan.counters_per_tile(),
+                    kWorkspaceCounters),
+        fmt::format("accepted: splits = 0 or 1, or at most {} tiles", kWorkspaceCounters / plan.counters_per_tile()));
   }
   if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) choose_shares(plan, split, device);
   return split;

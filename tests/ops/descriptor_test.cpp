@@ -3,21 +3,17 @@
 
 #include <set>
 
-#include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "tests/support/descriptor_texts.hpp"
 #include "tests/support/gqa_descriptors.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
 
 TEST(GqaDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   std::set<std::string> texts;
-  for (const GqaDecode& descriptor : tests::all_gqa_descriptors()) {
-    const std::string text = descriptor.text();
-    EXPECT_TRUE(texts.insert(text).second) << text << " stands for two values";
-    EXPECT_EQ(gqa_decode::parse(text), descriptor) << text;
-    EXPECT_EQ(find_operator(text).canonical(text), text);
-  }
+  tests::expect_one_text_each(tests::all_gqa_descriptors(), gqa_decode::parse, texts);
   const unsigned int4_caches = 3 + 2 + 4 + 2 + 3 + 4;  // group counts of head_dim 64, 96, 128, 160, 192 and 256
   const unsigned query_tokens = 5u * 4 * 2 * 15 * 2;
   EXPECT_EQ(texts.size(),
@@ -47,13 +43,7 @@ struct Refused {
 class RefusedDescriptor : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedDescriptor, NamesTheRule) {
-  try {
-    find_operator(GetParam().text).canonical(GetParam().text);
-    FAIL() << GetParam().text << " was accepted";
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    EXPECT_STREQ(failure.what(), GetParam().sentence);
-  }
+  tests::expect_refused([] { find_operator(GetParam().text).canonical(GetParam().text); }, GetParam().sentence);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -3,31 +3,19 @@
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "templates/gqa_decode_arguments.h"
+#include "tests/support/gqa_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
 
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+using tests::address;
+constexpr auto parameters_of = tests::gqa_parameters_of;
 
 /// One KV head of 128 channels of a byte, at made-up addresses.
 cubit_gqa_decode_arguments made_up_arguments() {
-  cubit_gqa_decode_arguments arguments{};
-  arguments.size = sizeof arguments;
-  arguments.query = address(0x1000);
-  arguments.key = address(0x2000);
-  arguments.value = address(0x3000);
-  arguments.output = address(0x4000);
-  arguments.query_strides[0] = arguments.output_strides[0] = 128;
-  arguments.query_strides[1] = arguments.output_strides[1] = 128;
-  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
-    strides[0] = 128 * 64;
-    strides[1] = strides[2] = 128;
-  }
+  cubit_gqa_decode_arguments arguments = tests::made_up_gqa_arguments({});
   arguments.scales.key = address(0x5000);
   arguments.scales.value = address(0x6002);
   for (std::int64_t* strides : {arguments.scales.key_strides, arguments.scales.value_strides}) {
@@ -35,31 +23,11 @@ cubit_gqa_decode_arguments made_up_arguments() {
     strides[1] = 1;
     strides[2] = 3;
   }
-  arguments.batch = arguments.kv_heads = 1;
-  arguments.max_length = 64;
-  arguments.softmax_scale = 0.1f;
   return arguments;
 }
 
-GqaDecodeArguments parameters_of(const char* text, const cubit_gqa_decode_arguments& arguments) {
-  runtime::DeviceFacts device;
-  device.architecture = &codegen::find_architecture("sm_80");
-  device.multiprocessors = 1;
-  const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), *device.architecture);
-  const Launch launch = gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 20, device);
-  GqaDecodeArguments parameters;
-  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-  return parameters;
-}
-
 void expect_refused(const char* text, const cubit_gqa_decode_arguments& arguments, const std::string& sentence) {
-  try {
-    parameters_of(text, arguments);
-    ADD_FAILURE() << "accepted: " << sentence;
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    EXPECT_EQ(failure.what(), sentence);
-  }
+  tests::expect_refused([&] { parameters_of(text, arguments); }, sentence);
 }
 
 TEST(GqaScales, StridesAreThoseOfWhatHasAScale) {
@@ -97,7 +65,7 @@ TEST(GqaPages, AreTakenWhereTheDescriptorHasThemAndOnlyThere) {
   expect_refused("gqa_decode:kv=int8_split,scale_type=fp16", arguments,
                  "page_size = 24: it must be 0, for the descriptor has cache=contiguous");
   expect_refused(paged, arguments, "page_table = NULL: the tensor is needed");
-  arguments.page_table = static_cast<const std::int32_t*>(address(0x7000));
+  arguments.page_table = address<std::int32_t>(0x7000);
   arguments.page_table_stride = 5;
   const auto parameters = parameters_of(paged, arguments);
   EXPECT_EQ(parameters.page_size.divisor, 24u);
@@ -138,12 +106,7 @@ TEST(GqaPages, TokensInPagesThatAreNoneAreRefused) {
   const auto refused = [](const std::string& sentence, auto change) {
     PagedCase one;
     change(one);
-    try {
-      one.problem();
-      ADD_FAILURE() << "accepted: " << sentence;
-    } catch (const Failure& failure) {
-      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
-    }
+    tests::expect_refused_with([&] { one.problem(); }, sentence);
   };
   refused("page_table[0, 1] = 3: the sequence has 3 tokens, and the cache 3 pages; accepted there: 0 to 2",
           [](PagedCase& c) { c.table[1] = 3; });

@@ -8,28 +8,17 @@
 #include <functional>
 #include <limits>
 
-#include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "templates/gqa_decode_arguments.h"
+#include "tests/support/gqa_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
 
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
-
-gqa_decode::Plan plan_of(const char* text, const char* architecture) {
-  return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture));
-}
-
-std::string failure_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    return failure.what();
-  }
-  return "accepted";
-}
+using tests::address;
+using tests::refusal_of;
+constexpr auto plan_of = tests::gqa_plan_of;
+constexpr auto parameters_of = tests::gqa_parameters_of;
 
 /// What query token `token` sees, a character per position.
 std::string seen(const char* text, int length, int token, std::uint32_t mask = 0) {
@@ -111,39 +100,15 @@ TEST(GqaQueryTokens, FamilySm90RefusesThemByName) {
 
 /// One sequence of 4 query tokens with one head, at made-up addresses.
 cubit_gqa_decode_arguments made_up_arguments() {
-  cubit_gqa_decode_arguments arguments{};
-  arguments.size = sizeof arguments;
-  arguments.query = address(0x1000);
-  arguments.key = address(0x2000);
-  arguments.value = address(0x3000);
-  arguments.output = address(0x4000);
-  arguments.query_strides[0] = arguments.output_strides[0] = 512;
-  arguments.query_strides[1] = arguments.output_strides[1] = 128;
+  cubit_gqa_decode_arguments arguments = tests::made_up_gqa_arguments({.query_heads = 4});
   arguments.query_token_stride = 128;
   arguments.output_token_stride = 256;
-  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
-    strides[0] = 128 * 64;
-    strides[1] = strides[2] = 128;
-  }
-  arguments.batch = arguments.kv_heads = 1;
-  arguments.max_length = 64;
-  arguments.softmax_scale = 0.1f;
   return arguments;
-}
-
-GqaDecodeArguments parameters_of(const char* text, const cubit_gqa_decode_arguments& arguments) {
-  runtime::DeviceFacts device;
-  device.architecture = &codegen::find_architecture("sm_80");
-  device.multiprocessors = 1;
-  const Launch launch = gqa_decode::encode(plan_of(text, "sm_80"), &arguments, address(0x10000), 1 << 20, device);
-  GqaDecodeArguments parameters;
-  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-  return parameters;
 }
 
 TEST(GqaQueryTokens, LaunchesTakeStridesAndTheMask) {
   auto arguments = made_up_arguments();
-  arguments.mask = static_cast<const std::int32_t*>(address(0x5004));
+  arguments.mask = address<std::int32_t>(0x5004);
   arguments.mask_stride = 7;
   const auto parameters = parameters_of("gqa_decode:query_tokens=4,mask=tree", arguments);
   EXPECT_EQ(parameters.query_token_stride, 256);
@@ -156,9 +121,9 @@ TEST(GqaQueryTokens, LaunchesRefuseWhatDoesNotFit) {
   const char* const tree = "gqa_decode:query_tokens=4,mask=tree";
   const char* const causal = "gqa_decode:query_tokens=4";
   auto arguments = made_up_arguments();
-  const auto refused = [&](const char* text) { return failure_of([&] { parameters_of(text, arguments); }); };
+  const auto refused = [&](const char* text) { return refusal_of([&] { parameters_of(text, arguments); }); };
   EXPECT_EQ(refused(tree), "mask = NULL: the tensor is needed");
-  arguments.mask = static_cast<const std::int32_t*>(address(0x5002));
+  arguments.mask = address<std::int32_t>(0x5002);
   EXPECT_EQ(refused(tree), "mask at 0x5002: the address is not a multiple of 4 bytes; align it, and pad its rows");
   for (const char* text : {causal, "gqa_decode"}) {
     EXPECT_EQ(refused(text),
@@ -233,7 +198,7 @@ TEST(GqaQueryTokens, ProblemsRefuseTensorsThatDoNotFit) {
   const auto refused = [](void (*change)(Case&)) {
     Case one;
     change(one);
-    return failure_of([&] { one.problem(); });
+    return refusal_of([&] { one.problem(); });
   };
   EXPECT_EQ(refused([](Case& c) {
               c.tensors[0].shape = {2, 2, 64};

@@ -11,24 +11,17 @@
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/user_code.hpp"
 #include "runtime/key.hpp"
-#include "templates/gqa_decode_arguments.h"
+#include "tests/support/gqa_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
 
+using tests::address;
+using tests::expect_refused;
+
 constexpr const char* kCode =
     "__device__ float modify_score(float s, const cubit::ScorePlace&, const void*) { return s; }";
-
-template <class Function>
-void expect_refused(Function function, const std::string& sentence) {
-  try {
-    function();
-    ADD_FAILURE() << "accepted: " << sentence;
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    EXPECT_EQ(failure.what(), sentence);
-  }
-}
 
 const codegen::Architecture& sm_80() { return codegen::find_architecture("sm_80"); }
 
@@ -122,51 +115,23 @@ TEST(UserCode, MayIncludeCubitsHeadersOnly) {
 
 /// One KV head with two query heads of 128 channels, at made-up addresses.
 cubit_gqa_decode_arguments made_up_arguments() {
-  const auto address = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
-  cubit_gqa_decode_arguments arguments{};
-  arguments.size = sizeof arguments;
-  arguments.query = address(0x1000);
-  arguments.key = address(0x2000);
-  arguments.value = address(0x3000);
-  arguments.output = address(0x4000);
-  arguments.query_strides[0] = arguments.output_strides[0] = 256;
-  arguments.query_strides[1] = arguments.output_strides[1] = 128;
-  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
-    strides[0] = 128 * 4096;
-    strides[1] = strides[2] = 128;
-  }
-  arguments.batch = arguments.kv_heads = 1;
-  arguments.max_length = 4096;
-  arguments.softmax_scale = 0.1f;
-  return arguments;
+  return tests::made_up_gqa_arguments({.query_heads = 2, .max_length = 4096});
 }
 
-struct Encoded {
-  GqaDecodeArguments parameters;
-  unsigned blocks;
-};
-
-Encoded encode(const std::string& fields, const cubit_gqa_decode_arguments& arguments) {
-  runtime::DeviceFacts device;
-  device.architecture = &sm_80();
-  device.multiprocessors = 1000;
-  const auto plan = gqa_decode::make_plan(gqa_decode::parse("gqa_decode:heads_per_kv=2" + fields), sm_80());
-  const Launch launch =
-      gqa_decode::encode(plan, &arguments, reinterpret_cast<void*>(0x10000), std::size_t{1} << 30, device);
-  Encoded encoded{{}, launch.shape.grid[0]};
-  std::memcpy(&encoded.parameters, launch.parameters.data(), sizeof encoded.parameters);
-  return encoded;
+/// On a device with room for every chunk.
+Launch encode(const std::string& fields, const cubit_gqa_decode_arguments& arguments) {
+  return tests::encode_gqa("gqa_decode:heads_per_kv=2" + fields, arguments, 1000);
 }
 
 TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
-  static const float kNumbers[2] = {1, 2};
   const auto refused = [](const std::string& fields, auto change, const std::string& sentence) {
     cubit_gqa_decode_arguments arguments = made_up_arguments();
     change(arguments);
     expect_refused([&] { encode(fields, arguments); }, sentence);
   };
   const auto nothing = [](auto&) {};
-  const std::string cap = ": scores cannot be capped there; accepted: 1e-30 to 1e30, usually 20 to 50";
+  const std::string cap =
+      ": a cap is a positive number whose inverse is a float too; accepted: 1e-30 to 1e30, usually 20 to 50";
   refused(",soft_cap=true", nothing, "soft_cap = 0" + cap);
   refused(
       ",soft_cap=true", [](auto& a) { a.soft_cap = -30; }, "soft_cap = -30" + cap);
@@ -186,21 +151,25 @@ TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
   refused(
       "", [](auto& a) { a.kept_tokens = 5; },
       "kept_tokens = 5: it must be 0, for the descriptor does not have window=true");
-  const std::string remedy = "; leave it 0 or NULL, or ask for that in the descriptor";
+  const auto unasked = [](const std::string& given, const char* none, const std::string& field) {
+    return given + ": the descriptor does not have " + field + "; give " + none + ", or ask for " + field +
+           " in the descriptor";
+  };
   refused(
-      "", [](auto& a) { a.soft_cap = 5; }, "soft_cap: the descriptor does not have soft_cap=true" + remedy);
+      "", [](auto& a) { a.soft_cap = 5; }, unasked("soft_cap = 5", "0", "soft_cap=true"));
   refused(
-      "", [](auto& a) { a.alibi_slopes = kNumbers; }, "alibi_slopes: the descriptor does not have alibi=true" + remedy);
+      "", [](auto& a) { a.alibi_slopes = address<float>(0x7000); },
+      unasked("alibi_slopes at 0x7000", "NULL", "alibi=true"));
   refused(
-      "", [](auto& a) { a.sinks = kNumbers; }, "sinks: the descriptor does not have sinks=true" + remedy);
+      "", [](auto& a) { a.sinks = address<float>(0x7100); }, unasked("sinks at 0x7100", "NULL", "sinks=true"));
   refused(
-      "", [](auto& a) { a.score_parameters = kNumbers; },
-      "score_parameters: the descriptor does not have score=…" + remedy);
+      "", [](auto& a) { a.score_parameters = address(0x7200); },
+      unasked("score_parameters at 0x7200", "NULL", "score=name@hash"));
   cubit_gqa_decode_arguments arguments = made_up_arguments();
   arguments.soft_cap = 30;
   arguments.window = std::numeric_limits<int>::max();
   arguments.kept_tokens = std::numeric_limits<int>::max();
-  const GqaDecodeArguments given = encode(",soft_cap=true,window=true", arguments).parameters;
+  const auto given = tests::parameters_of<GqaDecodeArguments>(encode(",soft_cap=true,window=true", arguments));
   EXPECT_FLOAT_EQ(given.soft_cap_log2, 30 * 1.44269504f);
   EXPECT_FLOAT_EQ(given.soft_cap_inverse * given.soft_cap_log2, 1);
   EXPECT_EQ(given.window, 4096) << "all there are";
@@ -210,13 +179,13 @@ TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
 /// One sequence on a device with room for every chunk: chunks of 64 tokens.
 TEST(GqaScoreLaunch, SplitsWhatTheWindowHas) {
   cubit_gqa_decode_arguments arguments = made_up_arguments();
-  const unsigned all = encode("", arguments).blocks;
+  const unsigned all = encode("", arguments).shape.grid[0];
   arguments.window = 128;
-  const unsigned few = encode(",window=true", arguments).blocks;
+  const unsigned few = encode(",window=true", arguments).shape.grid[0];
   EXPECT_LT(few, all);
   EXPECT_LE(few, 3u);
   arguments.window = 4096;
-  EXPECT_EQ(encode(",window=true", arguments).blocks, all);
+  EXPECT_EQ(encode(",window=true", arguments).shape.grid[0], all);
 }
 
 TEST(GqaScoreReference, SeenTokens) {
@@ -309,34 +278,33 @@ TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
   const auto refused = [](const std::string& sentence, auto change) {
     ProblemCase one;
     change(one);
-    try {
-      one.problem();
-      ADD_FAILURE() << "accepted: " << sentence;
-    } catch (const Failure& failure) {
-      EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
-    }
+    tests::expect_refused_with([&] { one.problem(); }, sentence);
   };
   using C = ProblemCase;
-  refused("tensor alibi_slopes [1]: there are 2 query heads", [](C& c) { c.tensors[3].shape = {1}; });
+  refused("tensor alibi_slopes [1]: there are 2 query heads; accepted: [2]", [](C& c) { c.tensors[3].shape = {1}; });
   refused("tensor alibi_slopes [1, 2]: it must have the dimensions [query heads]", [](C& c) {
     c.tensors[3].shape = {1, 2};
   });
   refused("tensor sinks of type F16", [](C& c) { c.tensors[4].type = "F16"; });
   refused("tensors without sinks: the descriptor has sinks=true; give sinks [query heads] F32",
           [](C& c) { c.tensors.pop_back(); });
-  refused("alibi_slopes[1] = inf: it is not a finite number",
+  refused("alibi_slopes[1] = inf: it is not a finite number; accepted: finite numbers",
           [](C& c) { c.slopes[1] = std::numeric_limits<float>::infinity(); });
-  refused("sinks[0] = nan: it is not a finite number", [](C& c) { c.sinks[0] = std::nanf(""); });
+  refused("sinks[0] = nan: it is not a finite number; accepted: finite numbers, and -inf for no sink",
+          [](C& c) { c.sinks[0] = std::nanf(""); });
   refused("soft_cap = nan", [](C& c) { c.numbers["soft_cap"] = std::nan(""); });
   refused("soft_cap = -1", [](C& c) { c.numbers["soft_cap"] = -1; });
   refused("soft_cap = 0", [](C& c) { c.numbers.erase("soft_cap"); });
   refused("window = 0: a query sees at least itself; accepted: 1 and more", [](C& c) { c.numbers.erase("window"); });
   refused("window = 1.5: it is not a whole number", [](C& c) { c.numbers["window"] = 1.5; });
   refused("kept_tokens = -1: it is negative", [](C& c) { c.numbers["kept_tokens"] = -1; });
-  refused("tensor sinks: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true does not have sinks=true", [](C& c) {
-    c.text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true";
-    c.numbers.clear();
-  });
+  refused(
+      "tensor sinks: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true does not have sinks=true; leave it out, or ask "
+      "for sinks=true",
+      [](C& c) {
+        c.text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true";
+        c.numbers.clear();
+      });
   refused(
       "number window: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true,sinks=true has no such launch argument; "
       "accepted: softmax_scale, lse, splits",

@@ -148,7 +148,7 @@ TEST(KvRowsDivision, IsExactForEveryDividendBelow2To31) {
   for (int i = 0; i < 200000; ++i) {
     const std::int64_t divisor =
         i < 5000 ? i + 1 : 1 + static_cast<std::int64_t>(random.bits() >> (33 + i % 31)) % kMost;
-    const DivideBy by = kv_cache::divide_by(divisor);
+    const DivideBy by = divide_by(divisor);
     EXPECT_EQ(by.divisor, divisor);
     const std::int64_t multiple = kMost / divisor * divisor;
     for (const std::int64_t dividend : {std::int64_t{0}, divisor - 1, divisor, multiple, multiple - 1, kMost,

@@ -4,59 +4,28 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
-#include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "templates/gqa_decode_arguments.h"
+#include "tests/support/gqa_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
 
-runtime::DeviceFacts h200() {
-  runtime::DeviceFacts facts;
-  facts.architecture = &codegen::find_architecture("sm_90a");
-  facts.multiprocessors = 132;
-  return facts;
-}
+using tests::address;
+using tests::h200;
 
-gqa_decode::Plan plan_of(const char* text) {
-  return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
-}
+gqa_decode::Plan plan_of(const char* text) { return tests::gqa_plan_of(text, "sm_90a"); }
 
 const char* const kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80";
 
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
-
-/// Dense tensors at made-up addresses.
+/// Dense tensors of int4_rows for 8 heads per KV head.
 cubit_gqa_decode_arguments arguments_of(int batch, int kv_heads, int max_length) {
-  cubit_gqa_decode_arguments arguments{};
-  arguments.size = sizeof arguments;
-  arguments.query = address(0x1000);
-  arguments.key = address(0x2000);
-  arguments.value = address(0x3000);
-  arguments.output = address(0x4000);
-  arguments.query_strides[0] = arguments.output_strides[0] = 8 * 128 * kv_heads;
-  arguments.query_strides[1] = arguments.output_strides[1] = 128;
-  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
-    strides[0] = std::int64_t{80} * kv_heads * max_length;
-    strides[1] = 80 * kv_heads;
-    strides[2] = 80;
-  }
-  arguments.batch = batch;
-  arguments.kv_heads = kv_heads;
-  arguments.max_length = max_length;
-  arguments.softmax_scale = 0.088f;
-  return arguments;
+  return tests::made_up_gqa_arguments({batch, kv_heads, 8 * kv_heads, 128, 80, max_length});
 }
 
-GqaDecodeArguments parameters_of(const Launch& launch) {
-  GqaDecodeArguments parameters;
-  EXPECT_EQ(launch.parameter_bytes, sizeof parameters);
-  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-  return parameters;
-}
+GqaDecodeArguments parameters_of(const Launch& launch) { return tests::parameters_of<GqaDecodeArguments>(launch); }
 
 TEST(GqaLaunch, FillsTheDeviceAndNeverExceedsTheChunks) {
   const auto plan = plan_of(kInt4);
@@ -174,13 +143,8 @@ TEST_P(RefusedArguments, NameTheRule) {
   const auto plan = plan_of(kInt4);
   auto arguments = arguments_of(2, 2, 64);
   GetParam().change(arguments);
-  try {
-    gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200());
-    FAIL() << "accepted: " << GetParam().sentence;
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
-  }
+  tests::expect_refused_with([&] { gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200()); },
+                             GetParam().sentence);
 }
 
 using Arguments = cubit_gqa_decode_arguments;
@@ -207,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"value_strides[1] (token) = -80", [](Arguments& a) { a.value_strides[1] = -80; }},
         BadArgument{"value stride 0 = 9223372036854775807", [](Arguments& a) { a.value_strides[0] = INT64_MAX; }},
         BadArgument{"its magnitude is beyond 1e30", [](Arguments& a) { a.softmax_scale = 3e38f; }},
-        BadArgument{"lengths at 0x1002", [](Arguments& a) { a.lengths = static_cast<std::int32_t*>(address(0x1002)); }},
+        BadArgument{"lengths at 0x1002", [](Arguments& a) { a.lengths = address<std::int32_t>(0x1002); }},
         BadArgument{"cubit_gqa_decode_arguments.size = 4", [](Arguments& a) { a.size = 4; }}));
 
 TEST(GqaLaunch, RefusesNoArgumentsAndTooSmallAWorkspace) {

@@ -4,18 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <set>
 
-#include "base/error.hpp"
 #include "ops/merge/merge.hpp"
-#include "runtime/nvrtc.hpp"
-#include "runtime/settings.hpp"
 #include "templates/merge_arguments.h"
+#include "tests/support/compiled.hpp"
+#include "tests/support/descriptor_texts.hpp"
+#include "tests/support/launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
+
+using tests::address;
+using tests::expect_refused;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -29,24 +31,8 @@ std::vector<Merge> all_merges() {
 }
 
 TEST(MergeDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
-  std::set<std::string> texts;
-  for (const Merge& descriptor : all_merges()) {
-    EXPECT_TRUE(texts.insert(descriptor.text()).second) << descriptor.text() << " stands for two values";
-    EXPECT_EQ(merge::parse(descriptor.text()), descriptor) << descriptor.text();
-    EXPECT_EQ(find_operator(descriptor.text()).canonical(descriptor.text()), descriptor.text());
-  }
+  tests::expect_one_text_each(all_merges(), merge::parse);
   EXPECT_EQ(Merge{}.text(), "merge");
-}
-
-template <class Call>
-void expect_refused(Call call, const std::string& sentence) {
-  try {
-    call();
-    ADD_FAILURE() << "accepted: " << sentence;
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    EXPECT_EQ(failure.what(), sentence);
-  }
 }
 
 TEST(MergeDescriptor, RefusesByName) {
@@ -60,16 +46,14 @@ TEST(MergeDescriptor, RefusesByName) {
                  "descriptor \"merge:parts=2\": merge has no field parts; accepted fields: head_dim, input, output");
 }
 
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
-
 /// 3 parts of 5 rows and 7 heads, dense.
 cubit_merge_arguments dense_arguments(std::int64_t head_dim) {
   cubit_merge_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.partial_outputs = address(0x1000);
-  arguments.partial_lse = static_cast<const float*>(address(0x2000));
+  arguments.partial_lse = address<float>(0x2000);
   arguments.output = address(0x3000);
-  arguments.lse = static_cast<float*>(address(0x4000));
+  arguments.lse = address<float>(0x4000);
   const std::int64_t strides[] = {35, 7, 1};
   for (int i = 0; i < 3; ++i) {
     arguments.partial_output_strides[i] = strides[i] * head_dim;
@@ -85,12 +69,7 @@ cubit_merge_arguments dense_arguments(std::int64_t head_dim) {
   return arguments;
 }
 
-MergeArguments parameters_of(const Launch& launch) {
-  MergeArguments parameters{};
-  EXPECT_EQ(launch.parameter_bytes, sizeof parameters);
-  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-  return parameters;
-}
+MergeArguments parameters_of(const Launch& launch) { return tests::parameters_of<MergeArguments>(launch); }
 
 TEST(MergeLaunch, HasAThreadForEvery16BytesOfTheWiderType) {
   const auto arguments = dense_arguments(80);
@@ -142,7 +121,7 @@ TEST(MergeLaunch, RefusesByName) {
           "partial_outputs stride 1 of 260 bytes: it is not a multiple of 16 bytes; align it, and pad its rows");
   refused([](Given& a) { a.output_strides[0] = 2; }, "merge:output=fp32",
           "output stride 0 of 8 bytes: it is not a multiple of 16 bytes; align it, and pad its rows");
-  refused([](Given& a) { a.lse = reinterpret_cast<float*>(address(0x4002)); }, "merge",
+  refused([](Given& a) { a.lse = address<float>(0x4002); }, "merge",
           "lse at 0x4002: the address is not a multiple of 4 bytes; align it, and pad its rows");
   // 16-bit rows beside those of floats: a thread has 8 bytes of them.
   auto arguments = dense_arguments(128);
@@ -271,23 +250,10 @@ TEST(MergeProblem, RefusesByName) {
 
 // Every thirteenth descriptor, each for one architecture in turn; tests/cover compiles and runs others.
 TEST(MergePlan, CompilesForEveryArchitectureWithoutSpills) {
-  std::shared_ptr<const runtime::Compiler> compiler;
-  try {
-    const auto settings = runtime::Settings::from_environment();
-    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
-  } catch (const Failure& failure) {
-    GTEST_SKIP() << "no compiler: " << failure.what();
-  }
-  constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
-  const std::vector<Merge> all = all_merges();
-  for (std::size_t i = 0; i < all.size(); i += 13) {
-    const char* architecture = kArchitectures[i / 13 % std::size(kArchitectures)];
-    SCOPED_TRACE(all[i].text() + " for " + architecture);
-    const auto specialisation = merge_operator().specialise(all[i].text(), codegen::find_architecture(architecture));
-    const auto resources = compiler->compile(specialisation->source()).resources;
-    EXPECT_EQ(resources.spill_load_bytes + resources.spill_store_bytes, 0);
-    EXPECT_LE(resources.registers, 64) << "16 blocks of 128 threads would not fit an SM by half";
-  }
+  std::vector<std::string> texts;
+  for (const Merge& descriptor : all_merges()) texts.push_back(descriptor.text());
+  constexpr int kMostRegisters = 64;  // with more, 16 blocks of 128 threads would not fit an SM by half
+  tests::expect_no_spills(tests::some_in_turn(texts, 13), kMostRegisters);
 }
 
 }  // namespace

@@ -13,9 +13,8 @@
 #include "base/parallel.hpp"
 #include "codegen/fragments.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "runtime/nvrtc.hpp"
-#include "runtime/settings.hpp"
 #include "templates/gqa_decode_lanes.h"
+#include "tests/support/compiled.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 
 namespace cubit::ops {
@@ -297,67 +296,24 @@ TEST(GqaPlan, TheSameDescriptorGivesTheSameSource) {
   EXPECT_EQ(first->source().template_text, second->source().template_text);
 }
 
-struct Compiled {
-  std::string text;
-  const char* architecture;
-  std::string trouble;
-};
-
-void expect_no_spills(std::vector<Compiled> items) {
-  std::shared_ptr<const runtime::Compiler> compiler;
-  try {
-    const auto settings = runtime::Settings::from_environment();
-    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
-  } catch (const Failure& failure) {
-    GTEST_SKIP() << "no compiler: " << failure.what();
-  }
-  parallel_for(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
-    Compiled& item = items[i];
-    try {
-      const auto specialisation =
-          find_operator(item.text).specialise(item.text, codegen::find_architecture(item.architecture));
-      const auto compiled = compiler->compile(specialisation->source());
-      // Plans count blocks per SM by their dynamic shared memory alone.
-      if (item.text.starts_with("gqa_decode") && compiled.resources.static_shared_memory != 0) {
-        item.trouble = "static shared memory, which the plan does not count";
-      }
-      const int spills = compiled.resources.spill_load_bytes + compiled.resources.spill_store_bytes;
-      if (spills > 0 && specialisation->report().spills_allowed_because.empty()) {
-        item.trouble = std::to_string(spills) + " bytes of spills at " + std::to_string(compiled.resources.registers) +
-                       " registers";
-      }
-    } catch (const Failure& failure) {
-      item.trouble = failure.what();
-    }
-  });
-  for (const Compiled& item : items) EXPECT_EQ(item.trouble, "") << item.text << " for " << item.architecture;
-}
-
 TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
-  std::vector<Compiled> items;
-  // sm_86 and sm_89 have the instructions of sm_80, sm_100a those of sm_120: each takes every third descriptor.
-  const std::vector<std::string_view> neighbours = {"sm_86", "sm_89", "sm_100a"};
+  std::vector<tests::KernelFor> kernels;
   for (const char* architecture : kArchitectures) {
-    const auto place = std::find(neighbours.begin(), neighbours.end(), architecture) - neighbours.begin();
-    std::ptrdiff_t index = 0;
-    for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
-      if (place == std::ssize(neighbours) || index % 3 == place) items.push_back({descriptor.text(), architecture, ""});
-      ++index;
-    }
-    for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"})
-      items.push_back({blocks, architecture, ""});
+    for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false))
+      kernels.push_back({descriptor.text(), architecture});
+    for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"}) kernels.push_back({blocks, architecture});
   }
-  expect_no_spills(std::move(items));
+  tests::expect_no_spills(kernels);
 }
 
 TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
-  std::vector<Compiled> items;
+  std::vector<tests::KernelFor> kernels;
   constexpr std::size_t kOfLater = 6;  // a later architecture has more registers for the same loop: every sixth
   for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors()) {
-    if (items.size() % (kOfLater + 1) == 0) items.push_back({descriptor.text(), "sm_90a", ""});
-    items.push_back({descriptor.text(), "sm_75", ""});
+    if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_90a"});
+    kernels.push_back({descriptor.text(), "sm_75"});
   }
-  expect_no_spills(std::move(items));
+  tests::expect_no_spills(kernels);
 }
 
 }  // namespace

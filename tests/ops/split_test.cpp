@@ -2,22 +2,17 @@
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
-#include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "tests/support/gqa_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {
 
 constexpr const char* kSm90 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kSm80 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80";
-constexpr int kProcessors = 132;
-
-runtime::DeviceFacts h200() {
-  runtime::DeviceFacts facts;
-  facts.architecture = &codegen::find_architecture("sm_90a");
-  facts.multiprocessors = kProcessors;
-  return facts;
-}
+constexpr int kProcessors = tests::kH200Processors;
+using tests::h200;
 
 Plan plan_of(const char* text) { return make_plan(parse(text), codegen::find_architecture("sm_90a")); }
 
@@ -31,14 +26,6 @@ cubit_gqa_decode_arguments bounds(int batch, int max_length, int splits = 0) {
 }
 
 Split split_of(const cubit_gqa_decode_arguments& arguments) { return choose_split(plan_of(kSm90), arguments, h200()); }
-
-/// The upper 64 bits of a product, as the kernel takes them; `a` is below 2^33.
-std::uint64_t upper_half(std::uint64_t a, std::uint64_t b) {
-  const std::uint64_t low = b & 0xffffffffu;
-  const std::uint64_t high = b >> 32;
-  // a · low has up to 65 bits: its lowest is lost by halving a, which is even.
-  return (a * high + (a / 2 * low >> 31)) >> 32;
-}
 
 TEST(EvenShare, EveryUnitHasABlockAndNoBlockTwoMoreThanAnother) {
   for (const int sequences : {1, 2, 3, 7, 64, 100, 131, 132, 133, 200, 512, 5000}) {
@@ -75,16 +62,6 @@ TEST(EvenShare, AGapBeforeEverySequenceCounts) {
 TEST(EvenShare, OneSequenceHasNoMorePartsThanAreWorthIt) {
   EXPECT_LE(divide({1, 32, 32}, kProcessors, 1, 0).blocks, 32);
   EXPECT_GT(divide({1, 512, 512}, kProcessors, 1, 0).blocks, 64);
-}
-
-TEST(EvenShare, DivisorsDivide) {
-  for (const int value : {1, 2, 3, 5, 7, 8, 100, 132, 65537, 2147483647}) {
-    const Divisor by = divisor(value);
-    for (const int number : {0, 1, 2, 131, 132, 133, 99999, 2147483646, 2147483647}) {
-      EXPECT_EQ(upper_half(std::uint64_t{4} * static_cast<unsigned>(number), by.inverse), number / value)
-          << number << " / " << value;
-    }
-  }
 }
 
 TEST(GqaSplit, WorkspaceFollowsTheBlocksNotTheBatch) {
@@ -195,12 +172,7 @@ TEST(GqaSplit, WhatCannotBeIsRefused) {
         Refused{kSm80, bounds(5000, 100, 2), "splits = 2 of 5000 sequences"},
         Refused{kSm90, bounds(1000, 2147479551),
                 "max_length = 2147479551: family sm90 counts a launch's stages, of 256 tokens"}}) {
-    try {
-      choose_split(plan_of(refused.text), refused.arguments, h200());
-      ADD_FAILURE() << refused.why;
-    } catch (const Failure& failure) {
-      EXPECT_NE(std::string(failure.what()).find(refused.why), std::string::npos) << failure.what();
-    }
+    tests::expect_refused_with([&] { choose_split(plan_of(refused.text), refused.arguments, h200()); }, refused.why);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "ops/element/element.hpp"
 #include "ops/random.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit {
 namespace {
@@ -71,16 +72,7 @@ TEST(W4Conversion, KeepsEveryWeightAndComesBackAsItWas) {
   }
 }
 
-template <class Call>
-void expect_refused(Call call, const std::string& sentence) {
-  try {
-    call();
-    ADD_FAILURE() << "accepted: " << sentence;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
-    EXPECT_EQ(error.what(), sentence);
-  }
-}
+using tests::expect_refused;
 
 TEST(W4Conversion, RefusesZerosThatTheOtherCannotStore) {
   Layer gptq = random_layer(W4Format::gptq, true);

@@ -4,21 +4,23 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <set>
 
-#include "base/error.hpp"
 #include "ops/element/element.hpp"
 #include "ops/random.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "runtime/nvrtc.hpp"
-#include "runtime/settings.hpp"
 #include "templates/w4_quantize_arguments.h"
+#include "tests/support/compiled.hpp"
+#include "tests/support/descriptor_texts.hpp"
+#include "tests/support/launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
+
+using tests::address;
+using tests::expect_refused;
 
 std::vector<W4Quantize> all_quantisers() {
   std::vector<W4Quantize> all;
@@ -33,24 +35,8 @@ std::vector<W4Quantize> all_quantisers() {
 }
 
 TEST(QuantiseDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
-  std::set<std::string> texts;
-  for (const W4Quantize& descriptor : all_quantisers()) {
-    EXPECT_TRUE(texts.insert(descriptor.text()).second) << descriptor.text() << " stands for two values";
-    EXPECT_EQ(w4_quantize::parse(descriptor.text()), descriptor) << descriptor.text();
-    EXPECT_EQ(find_operator(descriptor.text()).canonical(descriptor.text()), descriptor.text());
-  }
+  tests::expect_one_text_each(all_quantisers(), w4_quantize::parse);
   EXPECT_EQ(W4Quantize{}.text(), "w4_quantize");
-}
-
-template <class Call>
-void expect_refused(Call call, const std::string& sentence) {
-  try {
-    call();
-    ADD_FAILURE() << "accepted: " << sentence;
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    EXPECT_EQ(failure.what(), sentence);
-  }
 }
 
 TEST(QuantiseDescriptor, RefusesByName) {
@@ -73,8 +59,6 @@ TEST(QuantiseDescriptor, RefusesByName) {
   }
 }
 
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
-
 cubit_w4_quantize_arguments dense_arguments() {
   cubit_w4_quantize_arguments arguments{};
   arguments.size = sizeof arguments;
@@ -82,7 +66,7 @@ cubit_w4_quantize_arguments dense_arguments() {
   arguments.qweight = address(0x2000);
   arguments.qzeros = address(0x3000);
   arguments.scales = address(0x4000);
-  arguments.max_error = static_cast<float*>(address(0x5000));
+  arguments.max_error = address<float>(0x5000);
   arguments.weight_stride = arguments.k = 384;
   arguments.n = 72;
   return arguments;
@@ -96,9 +80,7 @@ TEST(QuantiseLaunch, CoversTheWeightsByBlocks) {
   const Launch all = w4_quantize::encode(w4_quantize::parse("w4_quantize:group_size=all"), &arguments);
   EXPECT_EQ(all.shape.grid[0], 1u);
   EXPECT_EQ(all.shape.grid[1], 3u) << "32 n's each";
-  W4QuantizeArguments parameters{};
-  ASSERT_EQ(groups.parameter_bytes, sizeof parameters);
-  std::memcpy(&parameters, groups.parameters.data(), sizeof parameters);
+  const auto parameters = tests::parameters_of<W4QuantizeArguments>(groups);
   EXPECT_EQ(parameters.row_stride, 768) << "in bytes";
   EXPECT_EQ(parameters.rms_error, nullptr);
   auto nothing = dense_arguments();
@@ -129,7 +111,7 @@ TEST(QuantiseLaunch, RefusesByName) {
           "weights stride 0 of 776 bytes: it is not a multiple of 16 bytes; align it, and pad its rows");
   refused([](Given& a) { a.qweight = address(0x2008); }, "w4_quantize",
           "qweight at 0x2008: the address is not a multiple of 16 bytes; align it");
-  refused([](Given& a) { a.rms_error = static_cast<float*>(address(0x5004)); }, "w4_quantize",
+  refused([](Given& a) { a.rms_error = address<float>(0x5004); }, "w4_quantize",
           "rms_error at 0x5004: the address is not a multiple of 16 bytes; align it");
   auto arguments = dense_arguments();
   arguments.qzeros = nullptr;
@@ -296,24 +278,10 @@ TEST(QuantiseProblem, RefusesByName) {
 
 // Every fifth descriptor, each for one architecture in turn; tests/cover compiles and runs others.
 TEST(QuantisePlan, CompilesForEveryArchitectureWithoutSpills) {
-  std::shared_ptr<const runtime::Compiler> compiler;
-  try {
-    const auto settings = runtime::Settings::from_environment();
-    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
-  } catch (const Failure& failure) {
-    GTEST_SKIP() << "no compiler: " << failure.what();
-  }
-  constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
-  const std::vector<W4Quantize> all = all_quantisers();
-  for (std::size_t i = 0; i < all.size(); i += 5) {
-    const char* architecture = kArchitectures[i / 5 % std::size(kArchitectures)];
-    SCOPED_TRACE(all[i].text() + " for " + architecture);
-    const auto specialisation =
-        w4_quantize_operator().specialise(all[i].text(), codegen::find_architecture(architecture));
-    const auto resources = compiler->compile(specialisation->source()).resources;
-    EXPECT_EQ(resources.spill_load_bytes + resources.spill_store_bytes, 0);
-    EXPECT_LE(resources.registers, 128) << "4 blocks of 128 threads would not fit a quarter of an SM";
-  }
+  std::vector<std::string> texts;
+  for (const W4Quantize& descriptor : all_quantisers()) texts.push_back(descriptor.text());
+  constexpr int kMostRegisters = 128;  // with more, 4 blocks of 128 threads would not fit a quarter of an SM
+  tests::expect_no_spills(tests::some_in_turn(texts, 5), kMostRegisters);
 }
 
 }  // namespace

@@ -156,12 +156,16 @@ class Refused(Folder):
 
     def test_files_of_another_format(self):
         self.refused("gptq", "awq", files.safetensors(model("awq")),
-                     "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; is it of another format, or of 8 bits?")
+                     "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; accepted: 4-bit layers of the format that --from "
+                     "names")
         self.refused("awq", "gptq", files.safetensors(model("gptq")),
-                     "n = 64 and k = 12 must be multiples of 8; is it of another format?")
-        self.refused("symmetric", "awq", files.safetensors(model("gptq")), "--from symmetric has no zeros; is it of --from gptq?")
-        self.refused("gptq", "awq", files.safetensors(model("symmetric", zeros=[8])), "which gptq has; is it of --from symmetric?")
-        self.refused("awq", "gptq", files.safetensors(model("awq", g_idx=[0] * K)), "awq has no activation order")
+                     "n = 64 and k = 12 must be multiples of 8; say by --from what the file is: gptq, gptq_v2, awq, symmetric")
+        self.refused("symmetric", "awq", files.safetensors(model("gptq")),
+                     "--from symmetric has no zeros; say --from gptq, gptq_v2 or awq, as its packer did")
+        self.refused("gptq", "awq", files.safetensors(model("symmetric", zeros=[8])),
+                     "which gptq has; give it, or say --from symmetric where every zero is 8")
+        self.refused("awq", "gptq", files.safetensors(model("awq", g_idx=[0] * K)),
+                     "awq has no activation order; say --from gptq or gptq_v2, as its packer did")
 
     def test_eight_bits(self):
         content = packed(Layer(1), "gptq")
@@ -171,18 +175,18 @@ class Refused(Folder):
     def test_layers_that_are_none(self):
         self.refused("gptq", "awq", files.safetensors({"x": ("F16", [2], bytes(4))}), "has no quantised layer")
         for name, tensor, sentence in [
-                ("scales", None, "there is no \"scales\""),
-                ("scales", ("F32", [3, 64], bytes(768)), "scales are F16 or BF16 [groups, n]"),
-                ("scales", ("F16", [192], bytes(384)), "scales are F16 or BF16 [groups, n]"),
-                ("scales", ("F16", [5, 64], bytes(640)), "the 96 k's do not divide into 5 groups"),
-                ("scales", ("F16", [3, 63], bytes(378)), "n = 63 and k = 96 must be multiples of 8; is it of another format?"),
-                ("scales", ("F16", [0, 1 << 62], b""), "it is empty"),
-                ("qweight", ("I32", [1 << 61, 0], b""), "it is empty"),
-                ("qweight", ("I32", [768], bytes(3072)), "words are I32, in two dimensions"),
-                ("qweight", ("U8", [12, 64], bytes(768)), "words are I32, in two dimensions"),
-                ("qweight", ("I32", [12, 32], bytes(1536)), "is it of another format, or of 8 bits?"),
-                ("qzeros", ("F32", [3, 8], bytes(96)), "zeros are I32"),
-                ("g_idx", ("I32", [95], bytes(380)), "a group index is I32 [96]")]:
+                ("scales", None, "there is no \"scales\"; a layer has the tensors NAME.qweight and NAME.scales"),
+                ("scales", ("F32", [3, 64], bytes(768)), "scales have 16 bits and two dimensions; accepted: F16 or BF16 [groups, n]"),
+                ("scales", ("F16", [192], bytes(384)), "scales have 16 bits and two dimensions; accepted: F16 or BF16 [groups, n]"),
+                ("scales", ("F16", [5, 64], bytes(640)), "the 96 k's do not divide into 5 groups; accepted: as many groups as divide 96"),
+                ("scales", ("F16", [3, 63], bytes(378)), "n = 63 and k = 96 must be multiples of 8; say by --from what the file is"),
+                ("scales", ("F16", [0, 1 << 62], b""), "it is empty; accepted: extents of 1 and more"),
+                ("qweight", ("I32", [1 << 61, 0], b""), "it is empty; accepted: extents of 1 and more"),
+                ("qweight", ("I32", [768], bytes(3072)), "words have 32 bits and two dimensions; accepted: I32 [k / 8, n]"),
+                ("qweight", ("U8", [12, 64], bytes(768)), "words have 32 bits and two dimensions; accepted: I32 [k / 8, n]"),
+                ("qweight", ("I32", [12, 32], bytes(1536)), "accepted: 4-bit layers of the format that --from names"),
+                ("qzeros", ("F32", [3, 8], bytes(96)), "zeros have 32 bits; accepted: I32 [groups, n / 8]"),
+                ("g_idx", ("I32", [95], bytes(380)), "a group index has a number for each k; accepted: I32 [96]")]:
             with self.subTest(name=name, tensor=tensor and tensor[:2]):
                 content = packed(Layer(1), "gptq")
                 content.pop(name, None)
@@ -200,7 +204,7 @@ class Refused(Folder):
 
     def test_words_of_the_command_line(self):
         data = files.safetensors(model("gptq"))
-        self.refused("gptq", "gptq", data, "--to gptq: is what --from says already; name two formats")
+        self.refused("gptq", "gptq", data, "--to gptq: is what --from says already; accepted: another of gptq, gptq_v2, awq, symmetric")
         self.refused("marlin", "gptq", data, "--from marlin: is not a format; accepted: gptq, gptq_v2, awq, symmetric")
 
     def test_outputs_that_cannot_be_written(self):

@@ -1,0 +1,63 @@
+#include "ops/random_rows.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "ops/random.hpp"
+
+namespace cubit::ops {
+namespace {
+
+void fill_row(int pattern, Random& random, std::int64_t index, std::vector<float>& row) {
+  for (float& x : row) x = static_cast<float>(random.normal());
+  switch (pattern) {
+    case 1:
+      for (std::size_t channel = 3; channel < row.size(); channel += 29) row[channel] = row[channel] * 4 - 60;
+      break;
+    case 2:
+      if (index % 3 != 0) row.assign(row.size(), row[0]);
+      break;
+    case 3:  // steps of a group from 0 to 15 are its values: halves are ties; zeros of both signs
+      for (float& x : row) x = 0.5f * static_cast<float>(random.bits() % 31);
+      for (std::size_t channel = 0; channel < row.size(); channel += 16) row[channel + 7] = 15;
+      for (float& x : row) x = x == 0 && random.bits() % 2 == 0 ? -0.f : x;
+      break;
+    case 4:
+      for (float& x : row) x *= 1e-7f;
+      break;
+    case 5:
+      for (float& x : row) x *= index % 4 == 3 ? 1e25f : 20000.f;
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed) {
+  // Distinct rows are made for at most this many. A prime, so that sequences differ.
+  constexpr std::int64_t kDistinctRows = 65521;
+  Random random(seed);
+  const std::int64_t row_bytes = 2 * channels;
+  auto data = std::make_unique<char[]>(rows * row_bytes);
+  std::vector<float> row(channels);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    char* dst = data.get() + i * row_bytes;
+    if (i >= kDistinctRows) {
+      std::memcpy(dst, dst - kDistinctRows * row_bytes, row_bytes);
+      continue;
+    }
+    fill_row(pattern, random, i, row);
+    if (element == Element::fp16)
+      std::for_each(row.begin(), row.end(), [](float& x) { x = std::clamp(x, -65504.f, 65504.f); });
+    for (int channel = 0; channel < channels; ++channel) {
+      const std::uint16_t bits = from_float(element, row[channel]);
+      std::memcpy(dst + 2 * channel, &bits, sizeof bits);
+    }
+  }
+  return data;
+}
+
+}  // namespace cubit::ops

@@ -1,0 +1,18 @@
+// Made-up rows of 16-bit values.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "ops/element/element.hpp"
+
+namespace cubit::ops {
+
+/// What rows of made-up data look like; see kRowPatternsHelp.
+inline constexpr int kRowPatterns = 6;
+inline constexpr const char* kRowPatternsHelp =
+    "pattern (0 normal, 1 outlier channels, 2 constant rows, 3 ties and zeros, 4 tiny values, 5 large values)";
+/// Random rows of `element`s.
+std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed);
+
+}  // namespace cubit::ops

@@ -1,0 +1,73 @@
+// Kernels as ptxas leaves them.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "ops/operator.hpp"
+#include "runtime/nvrtc.hpp"
+#include "runtime/settings.hpp"
+
+namespace cubit::tests {
+
+/// The machine's NVRTC, or nullptr, with the reason in `why`.
+inline std::shared_ptr<const runtime::Compiler> find_compiler(std::string& why) {
+  try {
+    const auto settings = runtime::Settings::from_environment();
+    return runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
+  } catch (const Failure& failure) {
+    why = failure.what();
+    return nullptr;
+  }
+}
+
+constexpr const char* kAllArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+
+struct KernelFor {
+  std::string text;
+  const char* architecture;
+};
+
+/// Every `stride`-th text, each for one architecture in turn.
+inline std::vector<KernelFor> some_in_turn(const std::vector<std::string>& texts, std::size_t stride) {
+  std::vector<KernelFor> some;
+  for (std::size_t i = 0; i < texts.size(); i += stride)
+    some.push_back({texts[i], kAllArchitectures[some.size() % std::size(kAllArchitectures)]});
+  return some;
+}
+
+/// Every kernel compiles and has no more registers than these. It spills nothing, unless its plan says why; has no
+/// static shared memory where its plan counts the dynamic one. Skips the test where there is no compiler.
+inline void expect_no_spills(const std::vector<KernelFor>& kernels, int most_registers = 255) {
+  std::string why;
+  const auto compiler = find_compiler(why);
+  if (compiler == nullptr) GTEST_SKIP() << "no compiler: " << why;
+  std::vector<std::string> troubles(kernels.size());
+  parallel_for(std::ssize(kernels), [&](std::int64_t i) {
+    try {
+      const auto& [text, architecture] = kernels[static_cast<std::size_t>(i)];
+      const auto made = ops::find_operator(text).specialise(text, codegen::find_architecture(architecture));
+      const auto resources = compiler->compile(made->source()).resources;
+      const int spills = resources.spill_load_bytes + resources.spill_store_bytes;
+      const bool spills_unsaid = spills > 0 && made->report().spills_allowed_because.empty();
+      const bool memory_uncounted = resources.static_shared_memory > 0 && !made->report().memory.empty();
+      if (spills_unsaid || memory_uncounted || resources.registers > most_registers) {
+        troubles[static_cast<std::size_t>(i)] =
+            fmt::format("{} bytes of spills, {} of static shared memory, {} registers", spills,
+                        resources.static_shared_memory, resources.registers);
+      }
+    } catch (const Failure& failure) {
+      troubles[static_cast<std::size_t>(i)] = failure.what();
+    }
+  });
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    EXPECT_EQ(troubles[i], "") << kernels[i].text << " for " << kernels[i].architecture;
+}
+
+}  // namespace cubit::tests

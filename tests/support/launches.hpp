@@ -1,0 +1,39 @@
+// Launches as values: tensors at made-up addresses, which nobody reads, devices that are not there, and what a kernel
+// would be given.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "ops/operator.hpp"
+
+namespace cubit::tests {
+
+/// A pointer to nothing.
+template <class T = void>
+T* address(std::uintptr_t value) {
+  return reinterpret_cast<T*>(value);
+}
+
+inline runtime::DeviceFacts made_up_device(std::string_view architecture, int multiprocessors) {
+  runtime::DeviceFacts facts;
+  facts.architecture = &codegen::find_architecture(architecture);
+  facts.multiprocessors = multiprocessors;
+  return facts;
+}
+constexpr int kH200Processors = 132;
+inline runtime::DeviceFacts h200() { return made_up_device("sm_90a", kH200Processors); }
+
+/// The argument struct of a kernel as a launch hands it over.
+template <class Parameters>
+Parameters parameters_of(const ops::Launch& launch) {
+  Parameters parameters{};
+  EXPECT_EQ(launch.parameter_bytes, sizeof parameters);
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  return parameters;
+}
+
+}  // namespace cubit::tests
