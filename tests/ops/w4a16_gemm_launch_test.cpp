@@ -132,7 +132,7 @@ TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
       std::set<int> parts;
       std::set<int> usual;
       for (const char* tile : {"8", "16", "32", "64"}) {
-        for (const char* architecture : {"sm_80", "sm_90a", "sm_120"}) {
+        for (const char* architecture : {"sm_75", "sm_80", "sm_90a", "sm_120"}) {
           const std::string text = std::string("w4a16_gemm:tile_m=") + tile;
           for (const int m : {1, 8, 9, 40, 128, 5000}) {
             const auto plan = plan_of(text + ",batch_invariant=1", architecture);

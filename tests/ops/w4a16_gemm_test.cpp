@@ -17,18 +17,19 @@
 namespace cubit::ops {
 namespace {
 
-constexpr const char* kArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
 
 w4a16_gemm::Plan plan_of(std::string_view text, const char* architecture = "sm_90a") {
   return w4a16_gemm::make_plan(w4a16_gemm::parse(text), codegen::find_architecture(architecture));
 }
 
-/// None where the descriptor names a family that the architecture has not.
+/// None where the architecture has not the family that the descriptor names, or on sm_75 none that multiplies its type.
 std::optional<w4a16_gemm::Plan> plan_if_any(const W4a16Gemm& descriptor, const char* architecture) {
   try {
     return w4a16_gemm::make_plan(descriptor, codegen::find_architecture(architecture));
   } catch (const Failure& failure) {
-    if (failure.status() != Status::unsupported || descriptor.family == Family::automatic) throw;
+    const bool is_lacking = std::string_view(architecture) == "sm_75" && descriptor.element == Element::bf16;
+    if (failure.status() != Status::unsupported || (descriptor.family == Family::automatic && !is_lacking)) throw;
     return std::nullopt;
   }
 }
@@ -44,9 +45,9 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned awq = 4 * 2;                                 // groups, alignments
   const unsigned tiles_of_all = 4 * (by_k + awq) + 3 * by_k;  // of nibbles, and of bytes
   const unsigned epilogues = 6 * 2 * 2;
-  const unsigned of_any_family = tiles_of_all * 2 * epilogues * 2;  // element types, batch invariance
-  const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues;         // tiles, formats by k and awq, element types
-  EXPECT_EQ(texts.size(), 2 * of_any_family + of_sm90);
+  const unsigned of_each_type = tiles_of_all * epilogues * 2;  // batch invariance
+  const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues;    // tiles, formats by k and awq, element types
+  EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90) << "auto and sm80, sm75, sm90";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
             "w4a16_gemm:format=awq,group_size=all");
@@ -88,6 +89,9 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,activation_order=1,family=sm90"),
             "descriptor \"w4a16_gemm:tile_m=32,activation_order=1,family=sm90\": family=sm90: with "
             "activation_order=1 neighbours along k share no group; ask for family=sm80, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:element=bf16,family=sm75"),
+            "descriptor \"w4a16_gemm:element=bf16,family=sm75\": family=sm75: it multiplies fp16 alone, as the tensor "
+            "cores of sm_75 do; ask for element=fp16, or leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
   EXPECT_EQ(
@@ -118,7 +122,8 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
             puts_in_order && descriptor.group_size == 32 && proof.access == "loads of words";
         EXPECT_EQ(proof.degree, is_of_small_groups ? 2 : 1) << descriptor.text() << proof.access;
       }
-      EXPECT_GE(plan.stages, 2);
+      EXPECT_GE(plan.stages, plan.family == Family::sm75 ? 1 : 2);
+      EXPECT_LE(plan.counted_registers, architecture.registers_per_thread);
       EXPECT_GE(plan.blocks_per_sm, 1);
       EXPECT_LE(plan.shared_memory, architecture.shared_memory_per_block);
       int end = 0;
@@ -157,20 +162,71 @@ TEST(GemmPlan, FamilySm90IsChosenWhereItIsFasterAndByName) {
   }
 }
 
+TEST(GemmPlan, FamilySm75RunsEverywhereAndIsChosenWhereNoOtherDoes) {
+  for (const codegen::Architecture& architecture : codegen::architectures()) {
+    const bool is_75 = architecture.name == "sm_75";
+    for (const char* tile : {"8", "16", "32", "64"}) {
+      const std::string text = std::string("w4a16_gemm:tile_m=") + tile;
+      EXPECT_EQ(family_of(text + ",family=sm75", architecture.name.data()), "sm75_w4a16_gemm") << architecture.name;
+      EXPECT_EQ(family_of(text, architecture.name.data()) == "sm75_w4a16_gemm", is_75) << architecture.name;
+    }
+  }
+}
+
+std::string refusal_of(std::string_view text, const char* architecture) {
+  try {
+    plan_of(text, architecture);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::unsupported);
+    return failure.what();
+  }
+  return "accepted";
+}
+
+TEST(GemmPlan, RefusesAnArchitectureWithoutItsInstructions) {
+  EXPECT_EQ(refusal_of("w4a16_gemm:element=bf16", "sm_75"),
+            "w4a16_gemm:element=bf16 for sm_75: no kernel family runs there (sm80_w4a16_gemm: it needs cp.async, which "
+            "sm_80 brought; sm90_w4a16_gemm: it needs wgmma, which sm_90a alone has; sm75_w4a16_gemm: it multiplies "
+            "fp16 alone, as the tensor cores of sm_75 do); accepted: sm_80 and later; sm_75 with element=fp16");
+  EXPECT_EQ(
+      refusal_of("w4a16_gemm:family=sm80", "sm_75"),
+      "w4a16_gemm:family=sm80 for sm_75: family=sm80: it needs cp.async, which sm_80 brought; accepted: sm_80 and "
+      "later, or leave family out");
+}
+
+/// The next stage, and what is read once per group, divided among a block's threads.
+TEST(GemmPlan, FamilySm75HoldsTheNextStageInRegisters) {
+  for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors_of(Family::sm75)) {
+    const auto plan = w4a16_gemm::make_plan(descriptor, codegen::find_architecture("sm_75"));
+    const int bytes = plan.words.size() + plan.activations.rows * plan.activations.row_bytes;
+    EXPECT_GE(4 * plan.held_registers * plan.threads(), bytes) << descriptor.text();
+    EXPECT_LE(4 * plan.held_registers * plan.threads(), bytes + 4 * 8 * plan.threads()) << descriptor.text();
+    EXPECT_EQ(plan.stages, 1);
+    EXPECT_EQ(plan.report.decisions.back().name, "copies in registers");
+  }
+  const auto plan = plan_of("w4a16_gemm:family=sm80");
+  EXPECT_EQ(plan.held_registers, 0);
+  EXPECT_NE(plan.report.decisions.back().name, "copies in registers");
+}
+
+TEST(GemmPlan, SaysWhyOtherFamiliesWereNotChosen) {
+  for (const char* name : kArchitectures) {
+    for (const char* text : {"w4a16_gemm", "w4a16_gemm:tile_m=64", "w4a16_gemm:family=sm75"}) {
+      const auto plan = plan_of(text, name);
+      ASSERT_EQ(plan.report.rejections.size(), 2u);
+      for (const Rejection& rejection : plan.report.rejections) {
+        EXPECT_NE(rejection.family, plan.report.family);
+        EXPECT_FALSE(rejection.why.empty());
+      }
+    }
+  }
+}
+
 TEST(GemmPlan, GivesAReasonForEveryDecision) {
   const auto plan = plan_of("w4a16_gemm:format=awq,element=bf16,tile_m=64");
   EXPECT_GE(plan.report.decisions.size(), 10u);
   for (const Decision& decision : plan.report.decisions)
     EXPECT_FALSE(decision.name.empty() || decision.value.empty() || decision.why.empty()) << decision.name;
-  try {
-    plan_of("w4a16_gemm", "sm_75");
-    FAIL();
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::unsupported);
-    EXPECT_STREQ(failure.what(),
-                 "w4a16_gemm for sm_75: no kernel family runs there (sm80_w4a16_gemm: it needs cp.async, which sm_80 "
-                 "brought); accepted: sm_80 and later");
-  }
 }
 
 // Copies take every byte of a stage's tiles once.
@@ -276,7 +332,7 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
   // Of each family its own pairs, each descriptor for one of the architectures that have the family, in turn.
   std::vector<std::pair<std::string, const char*>> items;
   std::size_t next = 0;
-  for (const Family family : {Family::sm80, Family::sm90}) {
+  for (const Family family : {Family::sm75, Family::sm80, Family::sm90}) {
     for (const W4a16Gemm& one : tests::pairwise_gemm_descriptors_of(family)) {
       while (!plan_if_any(one, kArchitectures[next % std::size(kArchitectures)])) ++next;
       items.emplace_back(one.text(), kArchitectures[next++ % std::size(kArchitectures)]);

@@ -13,7 +13,7 @@ namespace cubit::tests {
 inline W4a16Gemm gemm_descriptor(const Combination& c) {
   static constexpr int kGroups[] = {32, 64, 128, 0};
   static constexpr int kTiles[] = {8, 16, 32, 64};
-  static constexpr Family kFamilies[] = {Family::automatic, Family::sm80, Family::sm90};
+  static constexpr Family kFamilies[] = {Family::automatic, Family::sm75, Family::sm80, Family::sm90};
   return {.format = static_cast<W4Format>(c[0]),
           .bits = c[10] == 0 ? 4 : 8,
           .group_size = kGroups[c[1]],
@@ -27,7 +27,7 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .batch_invariant = c[9] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 3};
+inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4};
 
 inline bool is_legal_gemm(const Combination& c) {
   const W4a16Gemm descriptor = gemm_descriptor(c);
@@ -35,6 +35,7 @@ inline bool is_legal_gemm(const Combination& c) {
   if (descriptor.bits == 8 && (awq || descriptor.tile_m > 32)) return false;
   if (descriptor.alignment != 16 && !awq) return false;
   if (descriptor.activation_order && (awq || descriptor.group_size == 0)) return false;
+  if (descriptor.family == Family::sm75 && descriptor.element != Element::fp16) return false;
   if (descriptor.family != Family::sm90) return true;
   return !descriptor.activation_order && !descriptor.batch_invariant && descriptor.bits == 4 &&
          descriptor.alignment == 16;
