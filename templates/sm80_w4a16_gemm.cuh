@@ -58,7 +58,7 @@ constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::k
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 // With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill.
-constexpr int kUnrolledGroups = kRowTiles == 1 && !Copies::kHolds ? kStageGroups : 1;
+constexpr int kUnrolledGroups = kRowTiles <= 2 && !Copies::kHolds ? kStageGroups : 1;
 
 /// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
 /// from stage to stage is computed once.
