@@ -59,6 +59,8 @@ constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a mu
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 // With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill.
 constexpr int kUnrolledGroups = kRowTiles <= 2 && !Copies::kHolds ? kStageGroups : 1;
+// Likewise, beside copies in registers and with 64 rows, the loads of more than two steps.
+constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && Copies::kHolds ? 2 : kGroupSteps;
 
 /// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
 /// from stage to stage is computed once.
@@ -256,7 +258,7 @@ __device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uin
   typename Format::Zeros group_zeros[kWarpStrips];
 #pragma unroll
   for (int strip = 0; strip < kWarpStrips; ++strip) Format::load_zeros(group_zeros[strip], zeros, places.of[strip]);
-#pragma unroll
+#pragma unroll(kUnrolledSteps)
   for (int i = 0; i < kGroupSteps; ++i) {
     const int step = group * kGroupSteps + i;
     uint32 b[kRowTiles][4];

@@ -230,6 +230,11 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       block_decision(plan, architecture),
                       decomposition_decision(plan.descriptor)};
   if (is_sm75(plan)) report.decisions.push_back(held_decision(plan));
+  if (is_sm75(plan) && plan.descriptor.tile_m > 32 && architecture.cp_async) {
+    report.spills_allowed_because =
+        "for a device with cp.async the compiler may want a few registers more than 64 rows and copies leave; family "
+        "sm80 is there";
+  }
   add_fragments(plan, architecture);
 }
 
