@@ -151,6 +151,14 @@ __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* s
   }
 }
 
+/// The same; where !valid, zeros, and `src` is not read.
+template <int kWords, int kAlignment>
+__device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* src, bool valid) {
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) dst[i] = 0;
+  if (valid) load_global<kWords, kAlignment>(dst, src);
+}
+
 /// Two words of global memory, as one store where kAlignment allows.
 template <int kAlignment>
 __device__ __forceinline__ void store_global(void* dst, uint32 first, uint32 second) {

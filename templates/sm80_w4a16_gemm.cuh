@@ -1,5 +1,6 @@
 // Weight-only 4-bit and 8-bit matrix multiplication, on the words of a checkpoint as they are.
-// Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later.
+// Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of cp.async
+// (stage_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
 //
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
 //
@@ -19,9 +20,9 @@
 // Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is all
 // of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
 //
-// Who waits for whom: a thread's copies are complete after wait_copies, other threads' after the __syncthreads that follows;
-// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Parts of k: see
-// w4a16_gemm_block.cuh.
+// Who waits for whom: a thread's copies are complete after Copies::wait, other threads' after the __syncthreads that follows;
+// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Where copies are held in
+// registers, there is one stage, and a __syncthreads of its own before they are stored into it. Parts of k: see w4a16_gemm_block.cuh.
 //
 // Batch invariance: the parts are the same for any number of rows; see parts_in_turn.cuh.
 //
@@ -32,8 +33,8 @@
 //
 // What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
 //
-// Roles that the plan chooses: plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see gemm_epilogue.cuh; plan::Work, see
-// split_k.cuh.
+// Roles that the plan chooses: plan::Copies, see stage_copies_async.cuh; plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see
+// gemm_epilogue.cuh; plan::Work, see split_k.cuh.
 // Which lane touches which byte: w4a16_gemm_lanes.h, shared with the plan's proofs.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "Matrix fragments for mma.m16n8k16 with floating point type", "atom",
@@ -52,14 +53,18 @@
 
 namespace cubit {
 
+using plan::Copies;
+
 constexpr int kThreads = plan::kWarps * kWarpSize;
 constexpr bool kWholeK = plan::kGroup == 0;  // one group
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
-// With more rows, the next group's loads beside this one's sums would spill.
-constexpr int kUnrolledGroups = kRowTiles == 1 ? kStageGroups : 1;
+// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill.
+constexpr int kUnrolledGroups = kRowTiles <= 2 && !Copies::kHolds ? kStageGroups : 1;
+// Likewise, beside copies in registers and with 64 rows, the loads of more than two steps.
+constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && Copies::kHolds ? 2 : kGroupSteps;
 
 /// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
 /// from stage to stage is computed once.
@@ -106,31 +111,51 @@ class Fetcher {
     k_left_ -= gemm_lanes::kStageK;
   }
 
+  /// What fetch has started last, into the stage; where copies are held.
+  __device__ __forceinline__ void store(uint32 stage) const {
+#pragma unroll
+    for (int i = 0; i < kWordCopies; ++i) words_held_.store(i, stage + word_at(i));  // access: stores of words
+    if (copies_activations()) {
+#pragma unroll
+      for (int i = 0; i < kActivationCopies; ++i) {
+        activations_held_.store(i, stage + activation_at(i));  // access: stores of activations
+      }
+    }
+    if constexpr (kStagedFactors) store_factors(stage + plan::kScalesAt, kStageGroups);
+  }
+
   /// Scales and zeros of the next `count` groups: a warp takes one group's.
-  __device__ __forceinline__ void fetch_factors(uint32 scales, int count) const {
+  __device__ __forceinline__ void fetch_factors(uint32 scales, int count) {
     const int warp = warp_index();
     if (warp >= count) return;
     const bool valid = has_factors_ && (kWholeStages || warp * plan::kGroup < k_left_);
     const int64 at = valid ? factors_ : 0;
-    const uint32 row = scales + warp * gemm_lanes::kScaleBytes;
     const char* const scale = static_cast<const char*>(args_.scales) + 2 * at;
-    copy_async<16>(row + 16 * lane_index(), scale, valid);  // access: cp.async of scales
+    scales_held_.start(0, scale_at(scales), scale, valid);  // access: cp.async of scales
     if constexpr (plan::kStoredZeros) {
-      constexpr int kCopy = Format::kZeroBytes / kWarpSize;
       const char* const zero =
           static_cast<const char*>(args_.qzeros) + at / (gemm_lanes::kBlockColumns / Format::kZeroBytes);
-      const uint32 zeros = scales + plan::kZerosAt - plan::kScalesAt + warp * Format::kZeroBytes;
-      copy_async<kCopy>(zeros + kCopy * lane_index(), zero, valid);  // access: cp.async of zeros
+      zeros_held_.start(0, zero_at(scales), zero, valid);  // access: cp.async of zeros
     }
+  }
+  __device__ __forceinline__ void store_factors(uint32 scales, int count) const {
+    if (warp_index() >= count) return;
+    scales_held_.store(0, scale_at(scales));                                  // access: stores of scales
+    if constexpr (plan::kStoredZeros) zeros_held_.store(0, zero_at(scales));  // access: stores of zeros
   }
 
  private:
   static constexpr int kWordPieces = Format::kWordRowBytes / plan::kCopyBytes;  // of a row
   static constexpr int kPieceColumns = gemm_lanes::kBlockColumns / kWordPieces;
   static constexpr int kActivationPieces = gemm_lanes::kActivationBytes / 16;
-  static constexpr int kActivationRows = kThreads / kActivationPieces;  // that all threads copy at once
+  static constexpr bool kAllCopyActivations = kThreads <= plan::kTileM * kActivationPieces;
+  static constexpr int kActivationRows =  // that all threads copy at once
+      kAllCopyActivations ? kThreads / kActivationPieces : plan::kTileM;
+  static constexpr int kWordCopies = Format::kWordRows * kWordPieces / kThreads;  // of a thread
+  static constexpr int kActivationCopies = plan::kTileM / kActivationRows;
+  static constexpr int kZeroCopyBytes = Format::kZeroBytes / kWarpSize;
   static constexpr int kPeriod = Format::kCopyPeriod;
-  static constexpr int kUnrolledCopies = 8;
+  static constexpr int kUnrolledCopies = Copies::kHolds ? kWordCopies : 8;  // registers have constant numbers
   static_assert(kUnrolledCopies % kPeriod == 0);
   static_assert(kThreads % kWordPieces == 0 && plan::kTileM % kActivationRows == 0);
 
@@ -141,27 +166,47 @@ class Fetcher {
     return gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
   }
 
+  /// Where copy i of words goes in a stage, and of activations, and the warp's row of scales and zeros.
+  __device__ __forceinline__ uint32 word_at(int i) const {
+    const gemm_lanes::Place at = word_piece(i, 0);
+    const gemm_lanes::Place first = word_piece(i % kPeriod, 0);
+    return words_at_[i % kPeriod] + (plan::word_stage(at.row, at.byte) - plan::word_stage(first.row, first.byte));
+  }
+  __device__ __forceinline__ uint32 activation_at(int i) const {
+    const gemm_lanes::Place at = activation_piece(i, 0);
+    return activations_at_ + plan::activation_stage(at.row, at.byte);
+  }
+  static __device__ __forceinline__ uint32 scale_at(uint32 scales) {
+    return scales + warp_index() * gemm_lanes::kScaleBytes + 16 * lane_index();
+  }
+  static __device__ __forceinline__ uint32 zero_at(uint32 scales) {
+    return scales + (plan::kZerosAt - plan::kScalesAt) + warp_index() * Format::kZeroBytes +
+           kZeroCopyBytes * lane_index();
+  }
+
   __device__ __forceinline__ void fetch_words(uint32 stage) {
     const int rows = k_left_ / Format::kWordK - word_piece(0, static_cast<int>(thread_index())).row;
 #pragma unroll(kUnrolledCopies)
-    for (int i = 0; i < Format::kWordRows * kWordPieces / kThreads; ++i) {
-      const gemm_lanes::Place at = word_piece(i, 0);
-      const gemm_lanes::Place first = word_piece(i % kPeriod, 0);
-      const uint32 distance = plan::word_stage(at.row, at.byte) - plan::word_stage(first.row, first.byte);
-      const bool valid = has_words_ && (kWholeStages || at.row < rows);
-      const uint32 dst = stage + words_at_[i % kPeriod] + distance;
-      copy_async<plan::kCopyBytes>(dst, words_, valid);  // access: cp.async of words
+    for (int i = 0; i < kWordCopies; ++i) {
+      const bool valid = has_words_ && (kWholeStages || word_piece(i, 0).row < rows);
+      words_held_.start(i, stage + word_at(i), words_, valid);  // access: cp.async of words
       words_ += kThreads / kWordPieces * Format::row_bytes(args_.n);
     }
   }
 
+  /// Of 8 rows eight warps would have more threads than pieces.
+  static __device__ __forceinline__ bool copies_activations() {
+    return kAllCopyActivations || thread_index() < plan::kTileM * kActivationPieces;
+  }
   __device__ __forceinline__ void fetch_activations(uint32 stage) {
+    if (copies_activations()) {
 #pragma unroll
-    for (int i = 0; i < plan::kTileM / kActivationRows; ++i) {
-      const gemm_lanes::Place at = activation_piece(i, 0);
-      const bool valid = at.row < rows_ && (kWholeStages || activation_k_ < k_left_);
-      const uint32 dst = stage + activations_at_ + plan::activation_stage(at.row, at.byte);
-      copy_async<16>(dst, activations_ + at.row * args_.activation_stride, valid);  // access: cp.async of activations
+      for (int i = 0; i < kActivationCopies; ++i) {
+        const int row = activation_piece(i, 0).row;
+        const bool valid = row < rows_ && (kWholeStages || activation_k_ < k_left_);
+        const char* const src = activations_ + row * args_.activation_stride;
+        activations_held_.start(i, stage + activation_at(i), src, valid);  // access: cp.async of activations
+      }
     }
     activations_ += gemm_lanes::kActivationBytes;
   }
@@ -177,6 +222,10 @@ class Fetcher {
   int rows_;          // from the thread's first on
   bool has_words_;
   bool has_factors_;
+  Copies::Pieces<plan::kCopyBytes, kWordCopies> words_held_;
+  Copies::Pieces<16, kActivationCopies> activations_held_;
+  Copies::Pieces<16, 1> scales_held_;
+  Copies::Pieces<kZeroCopyBytes, 1> zeros_held_;
 };
 
 /// Where a lane's accesses begin in each of the warp's strips.
@@ -213,7 +262,7 @@ __device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uin
   typename Format::Zeros group_zeros[kWarpStrips];
 #pragma unroll
   for (int strip = 0; strip < kWarpStrips; ++strip) Format::load_zeros(group_zeros[strip], zeros, places.of[strip]);
-#pragma unroll
+#pragma unroll(kUnrolledSteps)
   for (int i = 0; i < kGroupSteps; ++i) {
     const int step = group * kGroupSteps + i;
     uint32 b[kRowTiles][4];
@@ -290,21 +339,26 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
   if constexpr (kWholeK) {
     __syncthreads();  // nobody still reads those of the piece before
     fetcher.fetch_factors(whole_scales, 1);
+    fetcher.store_factors(whole_scales, 1);
   }
   Sums whole = {};
-  // One loop fills and drains the ring: stage `ahead` is fetched while stage `ahead - (kStages - 1)` is used.
+  // One loop fills and drains the ring: stage `ahead` is fetched while stage `ahead - kAhead` is used.
   int fill = 0;
 #pragma unroll 1
-  for (int ahead = piece.first; ahead < piece.last + plan::kStages - 1; ++ahead) {
-    wait_copies<plan::kStages - 2>();
+  for (int ahead = piece.first; ahead < piece.last + Copies::kAhead; ++ahead) {
+    Copies::wait();
+    if constexpr (Copies::kHolds) {
+      __syncthreads();  // nobody still reads the stage
+      if (ahead > piece.first) fetcher.store(stages);
+    }
     __syncthreads();
     if (ahead < piece.last) fetcher.fetch(stages + fill * plan::kStageBytes);
-    commit_copies();
+    Copies::close();
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
-    if (ahead - (plan::kStages - 1) < piece.first) continue;
+    if (ahead - Copies::kAhead < piece.first) continue;
     const uint32 stage = settled(stages + fill * plan::kStageBytes);
     if constexpr (plan::kActivationOrder) {
-      add_ordered<Format>(args, piece.column_tile, stage, places, ahead - (plan::kStages - 1), sums);
+      add_ordered<Format>(args, piece.column_tile, stage, places, ahead - Copies::kAhead, sums);
     } else if constexpr (kWholeK) {
       multiply_group(whole, stage, whole_scales + kZeros, places, 0);
     } else {
@@ -318,7 +372,7 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
       }
     }
   }
-  wait_copies<0>();
+  Copies::wait_all();
   if constexpr (kWholeK) scale_group(sums, whole, whole_scales, places);
 }
 

@@ -18,12 +18,12 @@ class HeldTileCopies {
 
   /// `i` is a constant. Zeros where !valid.
   __device__ __forceinline__ void hold(int i, const char* src, bool valid) {
-    load(held_[i], src, valid);
+    load_global<kWords, kBytes>(held_[i], src, valid);
     is_under_way_ = true;
   }
   __device__ __forceinline__ void start(uint32 dst, const char* src, bool valid) {
     uint32 words[kWords];
-    load(words, src, valid);
+    load_global<kWords, kBytes>(words, src, valid);
     store_shared(dst, words);  // access: stores of rows
   }
   __device__ __forceinline__ void start(uint32 dst, const char* src) { start(dst, src, true); }
@@ -39,12 +39,6 @@ class HeldTileCopies {
 
  private:
   static constexpr int kWords = kBytes / 4;
-
-  static __device__ __forceinline__ void load(uint32 (&dst)[kWords], const char* src, bool valid) {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) dst[i] = 0;
-    if (valid) load_global<kWords, kBytes>(dst, src);
-  }
 
   uint32 held_[kHeld][kWords];
   bool is_under_way_ = false;  // the same of all lanes

@@ -42,7 +42,7 @@ template <>
 struct W4Neighbours<Bfloat16> {
   template <int kOffset>
   static __device__ __forceinline__ uint32 zero(uint32 stored) {
-    return W4Values<Bfloat16>::zero<kOffset>(stored).even;
+    return 0xc300c300u + (kOffset + stored) * 0x00010001u;
   }
   static __device__ __forceinline__ uint32 pair(uint32 word, uint32 selector, uint32 zero) {
     constexpr uint32 kOne = 0x3f803f80u;
@@ -86,7 +86,7 @@ struct W4BytesByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, 
     __device__ __forceinline__ void operand(uint32 (&a)[4], int step, int tile, const GroupZeros& zeros) const {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        a[i] = Neighbours::pair(of[2 * step + i / 2][2 * tile + i % 2], selector, zeros.of[2 * tile + i % 2].even);
+        a[i] = Neighbours::pair(of[2 * step + i / 2][2 * tile + i % 2], selector, zeros.of[2 * tile + i % 2]);
     }
   };
 
@@ -105,12 +105,9 @@ struct W4BytesByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZeros, 
   static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const Places& places) {
     uint32 word[1] = {0};
     if constexpr (kStoredZeros) load_shared(word, row + places.zeros);  // access: loads of zeros
-    const uint32 nibbles = word[0] >> places.zero_shift;
+    const uint32 nibbles = __byte_perm(word[0], 0, places.zero_selector);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32 both = Neighbours::template zero<kZeroOffset>(nibbles >> (4 * i) & 15u);
-      zeros.of[i] = {both, both};
-    }
+    for (int i = 0; i < 4; ++i) zeros.of[i] = Neighbours::template zero<kZeroOffset>(nibbles >> (4 * i) & 15u);
   }
 };
 

@@ -45,7 +45,7 @@ struct W4WordsByK {
   struct FactorPlaces {
     uint32 scales;
     uint32 zeros;
-    uint32 zero_shift;  // of the lane's half of a word of zeros
+    uint32 zero_selector;  // of the bytes of the lane's half of a word of zeros, twice
   };
   struct Places : FactorPlaces {
     uint32 words;
@@ -64,7 +64,7 @@ struct W4WordsByK {
   }
   static __device__ __forceinline__ FactorPlaces factor_places(int lane, int strip) {
     return {settled(gemm_lanes::scales_by_k(lane, strip, 0).byte), settled(gemm_lanes::zeros(lane, strip, 0).byte),
-            settled(lane / 4 % 2 * 16)};
+            settled(lane / 4 % 2 == 0 ? 0x1010u : 0x3232u)};
   }
 
   struct Weights {
@@ -83,13 +83,10 @@ struct W4WordsByK {
   template <int kProduct, int kTile>
   static __device__ __forceinline__ void operand(uint32 (&a)[4], const Weights& weights, const GroupZeros& zeros) {
     using Values = W4Values<Element>;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const uint32 word = weights.words[2 * kTile + i];
-      const W4Zero zero = zeros.of[2 * kTile + i];
-      a[i] = Values::template pair<2 * kProduct>(word, zero);
-      a[2 + i] = Values::template pair<2 * kProduct + 1>(word, zero);
-    }
+    a[0] = Values::template pair<2 * kProduct, 2 * kTile>(weights.words[2 * kTile], zeros);
+    a[1] = Values::template pair<2 * kProduct, 2 * kTile + 1>(weights.words[2 * kTile + 1], zeros);
+    a[2] = Values::template pair<2 * kProduct + 1, 2 * kTile>(weights.words[2 * kTile], zeros);
+    a[3] = Values::template pair<2 * kProduct + 1, 2 * kTile + 1>(weights.words[2 * kTile + 1], zeros);
   }
 
   static __device__ __forceinline__ void load_activations(uint32 (&b)[4], uint32 stage, const Places& places, int tile,
@@ -106,9 +103,7 @@ struct W4WordsByK {
   static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const FactorPlaces& places) {
     uint32 word[1] = {0};
     if constexpr (kStoredZeros) load_shared(word, row + places.zeros);  // access: loads of zeros
-    const uint32 nibbles = word[0] >> places.zero_shift;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) zeros.of[i] = make_zero<Element, kZeroOffset>(nibbles >> (4 * i));
+    zeros = make_zeros<Element, kStoredZeros, kZeroOffset>(__byte_perm(word[0], 0, places.zero_selector));
   }
 
   static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const FactorPlaces& places) {

@@ -94,9 +94,7 @@ struct W4WordsByN {
   static __device__ __forceinline__ void load_zeros(GroupZeros& zeros, uint32 row, const FactorPlaces& places) {
     uint32 word[1];
     load_shared(word, row + places.zeros);  // access: loads of zeros
-    const uint32 nibbles = word[0] >> places.odd_shift;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) zeros.of[i] = make_zero<Element, kZeroOffset>(nibbles >> (4 * i));
+    zeros = make_zeros<Element, kStoredZeros, kZeroOffset>(__byte_perm(word[0] >> places.odd_shift, 0, 0x1010));
   }
 
   static __device__ __forceinline__ void load_scales(GroupScales& scales, uint32 row, const FactorPlaces& places) {
@@ -126,7 +124,7 @@ struct W4WordsByN {
  private:
   template <int kIndex>
   static __device__ __forceinline__ uint32 pair(uint32 matrix, const GroupZeros& zeros) {
-    return W4Values<Element>::template pair<kIndex>(matrix, zeros.of[kIndex]);
+    return W4Values<Element>::template pair<kIndex, kIndex>(matrix, zeros);
   }
 
   /// A selection for certain: the compiler would make branches of many, and put the shuffles into both.

@@ -1,6 +1,8 @@
 // Every shared-memory access of the W4A16 GEMM template and its format headers, as the lanes make it: the places are those
 // of templates/w4a16_gemm_lanes.h, which the kernel itself uses. Layouts are searched by these accesses, and the proofs that
 // `explain` prints are of these.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -21,20 +23,26 @@ TileByte byte_at(gemm_lanes::Place place) { return {place.row, place.byte}; }
 
 bool is_by_n(const Plan& plan) { return plan.descriptor.format == W4Format::awq; }
 
+/// As the template's comments name them.
+std::string copies_name(const Plan& plan, const char* tensor) {
+  return fmt::format("{} of {}", plan.family == Family::sm75 ? "stores" : "cp.async", tensor);
+}
+
 /// By all threads of the block: an instance is one warp's share of a round.
-TileAccess copies(const char* name, const Plan& plan, int rows, int row_bytes, int copy_bytes) {
+TileAccess copies(const char* tensor, const Plan& plan, int rows, int row_bytes, int copy_bytes) {
   const int warps = plan.warps;
   const int threads = plan.threads();
   const int pieces = row_bytes / copy_bytes;
-  return {name, AccessKind::store, copy_bytes, rows * pieces / 32, [=](int instance, int lane) -> MaybeByte {
+  return {copies_name(plan, tensor), AccessKind::store, copy_bytes, rows * pieces / 32,
+          [=](int instance, int lane) -> MaybeByte {
             const int thread = instance % warps * 32 + lane;
             return byte_at(gemm_lanes::copied_piece(instance / warps, thread, threads, pieces, copy_bytes));
           }};
 }
 
 /// A row by one warp.
-TileAccess row_copies(const char* name, int rows, int copy_bytes) {
-  return {name, AccessKind::store, copy_bytes, rows, [=](int row, int lane) -> MaybeByte {
+TileAccess row_copies(const char* tensor, const Plan& plan, int rows, int copy_bytes) {
+  return {copies_name(plan, tensor), AccessKind::store, copy_bytes, rows, [=](int row, int lane) -> MaybeByte {
             return TileByte{row, copy_bytes * lane};
           }};
 }
@@ -85,7 +93,7 @@ std::vector<TileAccess> accesses_of_rows(const Plan& plan) {
 std::vector<TileAccess> word_accesses(const Plan& plan) {
   if (plan.family == Family::sm90) return accesses_of_boxes(plan);
   const int rows = plan.words.rows;
-  TileAccess stores = copies("cp.async of words", plan, rows, plan.words.row_bytes, plan.copy_bytes);
+  TileAccess stores = copies("words", plan, rows, plan.words.row_bytes, plan.copy_bytes);
   if (is_by_n(plan)) {
     return {stores, ldmatrix_of_words()};
   }
@@ -105,7 +113,7 @@ std::vector<TileAccess> word_accesses(const Plan& plan) {
 std::vector<TileAccess> activation_accesses(const Plan& plan) {
   if (plan.family == Family::sm90) return accesses_of_rows(plan);
   const int tiles = plan.descriptor.tile_m / 8;
-  TileAccess stores = copies("cp.async of activations", plan, plan.descriptor.tile_m, gemm_lanes::kActivationBytes, 16);
+  TileAccess stores = copies("activations", plan, plan.descriptor.tile_m, gemm_lanes::kActivationBytes, 16);
   if (is_by_n(plan)) {
     return {stores,
             {"ldmatrix.x4 of activations", AccessKind::ldmatrix, 16, kSteps * tiles,
@@ -130,13 +138,13 @@ std::vector<TileAccess> scale_accesses(const Plan& plan) {
                                                   : gemm_lanes::scales_by_k(lane, strip, group));
                             }};
   if (plan.family == Family::sm90) return {loads};
-  return {row_copies("cp.async of scales", groups, 16), loads};
+  return {row_copies("scales", plan, groups, 16), loads};
 }
 
 std::vector<TileAccess> zero_accesses(const Plan& plan) {
   const int groups = stage_groups(plan.descriptor);
   const bool bytes = plan.descriptor.bits == 8;
-  return {row_copies("cp.async of zeros", groups, plan.descriptor.bits),
+  return {row_copies("zeros", plan, groups, plan.descriptor.bits),
           {"loads of zeros", AccessKind::load, 4, groups * kStrips, [=](int instance, int lane) -> MaybeByte {
              const int strip = instance % kStrips;
              const int group = instance / kStrips;

@@ -52,9 +52,10 @@ std::vector<Field<W4a16Gemm>> make_fields() {
                                     "that follows from n and k alone"},
                                    &Descriptor::batch_invariant, no_or_yes),
       word_field<Descriptor, Family>(
-          {"family", "auto, sm80, sm90", "auto",
+          {"family", "auto, sm75, sm80, sm90", "auto",
            "kernel family; auto is the one that was measured to be faster, see cubit explain"},
-          &Descriptor::family, {{"auto", Family::automatic}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
+          &Descriptor::family,
+          {{"auto", Family::automatic}, {"sm75", Family::sm75}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
   };
 }
 
@@ -88,6 +89,13 @@ W4a16Gemm parse(std::string_view text) {
                   "two stages of 64 rows and of weights of 8 bits do not fit the shared memory of every architecture",
                   "ask for tile_m=8, 16 or 32, which compute any number of rows");
   }
+  if (descriptor.family == Family::sm75) {
+    const std::string why = why_not_fp16_alone(descriptor);
+    if (!why.empty()) {
+      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm75: " + why,
+                    "ask for element=fp16, or leave family out");
+    }
+  }
   const std::string why = descriptor.family == Family::sm90 ? why_not_boxes(descriptor) : "";
   if (!why.empty()) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm90: " + why,
@@ -102,6 +110,10 @@ std::string why_not_boxes(const W4a16Gemm& descriptor) {
   if (descriptor.bits != 4) return "there is no kernel of weights of 8 bits yet";
   if (descriptor.alignment != 16) return "tensor maps want rows that are multiples of 16 bytes, not alignment=4";
   return "";
+}
+
+std::string why_not_fp16_alone(const W4a16Gemm& descriptor) {
+  return descriptor.element == Element::fp16 ? "" : "it multiplies fp16 alone, as the tensor cores of sm_75 do";
 }
 
 bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }

@@ -20,7 +20,7 @@ constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by
 
 int align_region(int bytes) { return (bytes + kRegion - 1) / kRegion * kRegion; }
 
-std::string why_not_sm80(const codegen::Architecture& architecture) {
+std::string why_not_sm80(const W4a16Gemm&, const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
   if (!architecture.ldmatrix) return "it needs ldmatrix";
   if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16})) return "it needs mma.sync m16n8k16";
@@ -32,32 +32,71 @@ std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architectur
   return why_not_boxes(descriptor);
 }
 
+std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  if (!architecture.ldmatrix) return "it needs ldmatrix";
+  return why_not_fp16_alone(descriptor);
+}
+
+/// A kernel family; why_not is empty where it can be chosen.
+struct FamilyFacts {
+  Family family;
+  std::string_view name;
+  std::string_view kernel;  ///< template
+  std::string (*why_not)(const W4a16Gemm&, const codegen::Architecture&);
+  std::string_view accepted;
+};
+/// Without a family in the descriptor the first that fits is chosen, unless is_sm90_faster says otherwise.
+constexpr FamilyFacts kFamilies[] = {
+    {Family::sm80, "sm80_w4a16_gemm", "sm80_w4a16_gemm.cuh", why_not_sm80, "sm_80 and later"},
+    {Family::sm90, "sm90_w4a16_gemm", "sm90_w4a16_gemm.cuh", why_not_sm90, "sm_90a"},
+    {Family::sm75, "sm75_w4a16_gemm", "sm80_w4a16_gemm.cuh", why_not_sm75, "sm_75 and later"}};
+
+const FamilyFacts& facts_of(Family family) {
+  return *std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                       [&](const FamilyFacts& candidate) { return candidate.family == family; });
+}
+
 /// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64, and mma.sync does.
-bool is_sm90_faster(const W4a16Gemm& descriptor) { return descriptor.tile_m >= 32; }
+bool is_sm90_faster(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  return descriptor.tile_m >= 32 && why_not_sm90(descriptor, architecture).empty();
+}
+
+/// Why a family that fits was not chosen.
+std::string_view why_another(const Plan& plan) {
+  if (plan.descriptor.family != Family::automatic) return "the descriptor names another";
+  return plan.family == Family::sm90 ? "family sm90 is faster there" : "family sm80 is faster there";
+}
 
 /// Sets the family and the rejections; throws if every family is rejected.
 void choose_family(Plan& plan, const codegen::Architecture& architecture) {
-  const Family wanted = plan.descriptor.family;
-  const std::string why_not_80 = why_not_sm80(architecture);
-  const std::string why_not_90 = why_not_sm90(plan.descriptor, architecture);
-  const bool prefers_90 = wanted == Family::sm90 || (wanted == Family::automatic && is_sm90_faster(plan.descriptor));
-  const bool is_90 = prefers_90 && why_not_90.empty();
-  const bool is_80 = !is_90 && wanted != Family::sm90 && why_not_80.empty();
-  if (!is_80 && !is_90) {
-    throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-                  wanted == Family::sm90 ? "family=sm90: " + why_not_90
-                                         : fmt::format("no kernel family runs there (sm80_w4a16_gemm: {})", why_not_80),
-                  wanted == Family::sm90 ? "accepted: sm_90a, or leave family out" : "accepted: sm_80 and later");
+  const Family named = plan.descriptor.family;
+  const bool prefers_90 = named == Family::automatic && is_sm90_faster(plan.descriptor, architecture);
+  const Family wanted = prefers_90 ? Family::sm90 : named;
+  std::string reasons;
+  for (const FamilyFacts& candidate : kFamilies) {
+    const std::string why = candidate.why_not(plan.descriptor, architecture);
+    const bool is_wanted = wanted == Family::automatic || wanted == candidate.family;
+    if (why.empty() && is_wanted && plan.report.family.empty()) {
+      plan.family = candidate.family;
+      plan.report.family = candidate.name;
+    } else {
+      plan.report.rejections.push_back({std::string(candidate.name), why});
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.name, why);
+    }
   }
-  plan.family = is_90 ? Family::sm90 : Family::sm80;
-  plan.report.family = is_90 ? "sm90_w4a16_gemm" : "sm80_w4a16_gemm";
-  const auto reject = [&](const char* name, const std::string& why, const char* otherwise) {
-    plan.report.rejections.push_back({name, why.empty() ? otherwise : why});
-  };
-  const char* const named = "the descriptor names another";
-  if (is_90) reject("sm80_w4a16_gemm", why_not_80, wanted == Family::sm90 ? named : "family sm90 is faster there");
-  if (is_80) reject("sm90_w4a16_gemm", why_not_90, wanted == Family::sm80 ? named : "family sm80 is faster there");
-  reject("sm75_w4a16_gemm", "this version of cubit has no kernel of it yet", "");
+  if (plan.report.family.empty() && named != Family::automatic) {
+    const FamilyFacts& facts = facts_of(named);
+    throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
+                  fmt::format("family={}: {}", family_name(named), facts.why_not(plan.descriptor, architecture)),
+                  fmt::format("accepted: {}, or leave family out", facts.accepted));
+  }
+  if (plan.report.family.empty()) {
+    throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
+                  fmt::format("no kernel family runs there ({})", reasons),
+                  "accepted: sm_80 and later; sm_75 with element=fp16");
+  }
+  for (Rejection& rejection : plan.report.rejections)
+    if (rejection.why.empty()) rejection.why = why_another(plan);
 }
 
 /// Registers that the loop keeps live, by counting its arrays: of each strip words, an operand, zeros and scales, and of each of
@@ -72,12 +111,31 @@ int count_registers(const W4a16Gemm& descriptor, int strips, int row_tiles) {
   return (kAddressesAndTemporaries + operands + strips * kWordsOperandAndFactors + row_tiles * per_tile + 7) / 8 * 8;
 }
 
+/// Family sm75: of a stage's bytes, what a thread holds until they can be stored.
+int count_held_registers(const W4a16Gemm& descriptor, int strips) {
+  const int threads = 32 * gemm_lanes::kStrips / strips;
+  const int words = gemm_lanes::kStageK * gemm_lanes::kBlockColumns * descriptor.bits / 8;
+  const int activations = std::max(16 * threads, descriptor.tile_m * gemm_lanes::kActivationBytes);  // pieces of 16
+  const int factors = stages_factors(descriptor) ? 4 + (stores_zeros(descriptor) ? descriptor.bits / 4 : 0) : 0;
+  return (words + activations) / (4 * threads) + factors;
+}
+
+/// Whether a warp has registers for two strips of columns, for which activations are picked once. Family sm75: beside the next stage, of
+/// which bytes take twice as many as nibbles, and not beside two terms of operands: its compiler spilled.
+bool fits_two_strips(const Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  if (plan.family != Family::sm75) return descriptor.tile_m <= 32;
+  return descriptor.bits == 4 && !descriptor.activation_order && descriptor.tile_m <= 16;
+}
+
 void choose_tiles(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const int groups = stage_groups(descriptor);
-  const int strips = descriptor.tile_m > 32 ? 1 : 2;
+  const int strips = fits_two_strips(plan) ? 2 : 1;
   plan.warps = gemm_lanes::kStrips / strips;
-  plan.counted_registers = count_registers(descriptor, strips, descriptor.tile_m / 8);
+  plan.held_registers = plan.family == Family::sm75 ? count_held_registers(descriptor, strips) : 0;
+  plan.counted_registers =
+      (count_registers(descriptor, strips, descriptor.tile_m / 8) + plan.held_registers + 7) / 8 * 8;
   plan.copy_bytes = descriptor.alignment;
   const int in_row = descriptor.format == W4Format::awq ? 1 : word_weights(descriptor);
   plan.words.rows = gemm_lanes::kStageK / in_row;
@@ -139,6 +197,15 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fe
     plan.blocks_per_sm = blocks;
     plan.shared_memory = shared;
   }
+}
+
+/// Family sm75: one stage in shared memory, as the next one is in registers, and as many blocks as fit.
+void choose_blocks(Plan& plan, const codegen::Architecture& architecture) {
+  const int shared = plan.bytes_for(1);
+  plan.counted_registers = std::min(plan.counted_registers, architecture.registers_per_thread);
+  plan.blocks_per_sm = resident_blocks(architecture, plan.threads(), plan.counted_registers, shared);
+  plan.shared_memory = shared;
+  plan.stages = plan.blocks_per_sm > 0 ? 1 : 0;
 }
 
 struct NumberFormat {
@@ -226,6 +293,10 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
     choose_ring(plan, architecture);
   } else {
     choose_tiles(plan);
+  }
+  if (plan.family == Family::sm75) {
+    choose_blocks(plan, architecture);
+  } else if (plan.family == Family::sm80) {
     // Stages of bytes are twice as large: rather a second block than a third stage.
     choose_stages(plan, architecture, descriptor.bits == 8 ? kFewestStages - 1 : kFewestStages);
     if (plan.stages == 0) choose_stages(plan, architecture, kFewestStages - 1);
@@ -242,8 +313,10 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const NumberFormat format = number_format(plan);
   codegen::PlanHeader header(descriptor.text());
   const bool is_90 = plan.family == Family::sm90;
+  const bool is_75 = plan.family == Family::sm75;
   header.include(format.header).include("gemm_epilogue.cuh").include("types.cuh");
   header.include(descriptor.batch_invariant ? "parts_in_turn.cuh" : "split_k.cuh");
+  if (!is_90) header.include(is_75 ? "stage_copies_registers.cuh" : "stage_copies_async.cuh");
   header.constant("kGroup", descriptor.group_size)
       .constant("kTileM", descriptor.tile_m)
       .constant("kWarps", plan.warps)
@@ -268,6 +341,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .constant("kCopyWarps", plan.copy_warps)
         .constant("kCopyRegisters", plan.copy_registers)
         .constant("kMultiplyRegisters", plan.multiply_registers);
+  } else {
+    header.alias("Copies", is_75 ? "cubit::HeldStageCopies" : "cubit::AsyncStageCopies<kStages>");
   }
   header.alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half")
       .alias("Format", fmt::format("cubit::{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset{}>",
@@ -276,7 +351,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
                                      descriptor.is_gated(), descriptor.bias, descriptor.residual))
       .alias("Work", descriptor.batch_invariant ? "cubit::WorkInTurn" : "cubit::Work");
   return codegen::assemble(
-      descriptor.text(), templates::find(plan.report.family + ".cuh"), header.text(), architecture, "w4a16_gemm",
+      descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "w4a16_gemm",
       {.threads = plan.threads(),
        .dynamic_shared_memory = plan.shared_memory,
        .waits_for_previous = architecture.kernel_overlap,

@@ -17,6 +17,7 @@ std::string layout_text(const codegen::TileLayout& layout) {
 }
 
 bool is_sm90(const Plan& plan) { return plan.family == Family::sm90; }
+bool is_sm75(const Plan& plan) { return plan.family == Family::sm75; }
 
 Decision tile_decision(const Plan& plan) {
   if (is_sm90(plan)) {
@@ -110,13 +111,25 @@ Decision warp_decision(const Plan& plan) {
 Decision copy_decision(const Plan& plan) {
   if (is_sm90(plan)) return {"copy of words", "boxes by tensor maps", "no instructions of the warps that multiply"};
   return {"copy of words", fmt::format("{} bytes per thread", plan.copy_bytes),
-          plan.copy_bytes == 16 ? "the widest that cp.async has" : fmt::format("alignment={}", plan.copy_bytes)};
+          plan.copy_bytes == 16 ? fmt::format("the widest that {} has", is_sm75(plan) ? "a load" : "cp.async")
+                                : fmt::format("alignment={}", plan.copy_bytes)};
+}
+
+/// Family sm75.
+Decision held_decision(const Plan& plan) {
+  return {"copies in registers", fmt::format("{} registers of a thread", plan.held_registers),
+          "without cp.async the next stage waits in registers while one is used, and is stored after it"};
 }
 
 Decision stages_decision(const Plan& plan) {
   if (is_sm90(plan)) {
     return {"stages", std::to_string(plan.stages),
             fmt::format("of {} bytes: as many as shared memory holds, up to 12", plan.stage_bytes())};
+  }
+  if (is_sm75(plan)) {
+    return {"stages", std::to_string(plan.stages),
+            fmt::format("of {} bytes: the next one is in registers, and a second one would take the room of a block",
+                        plan.stage_bytes())};
   }
   return {"stages", std::to_string(plan.stages),
           fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
@@ -182,9 +195,11 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   return map;
 }
 
-void add_fragments(Plan& plan) {
+void add_fragments(Plan& plan, const codegen::Architecture& architecture) {
   const bool by_n = plan.descriptor.format == W4Format::awq;
   std::vector<const char*> names = {"mma.m16n8k16 A, 16-bit", "mma.m16n8k16 B, 16-bit", "mma.m16n8k16 C, 32-bit"};
+  if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16}))
+    names = {"mma.m16n8k8 A, 16-bit", "mma.m16n8k8 B, 16-bit", "mma.m16n8k8 C, 32-bit"};
   if (is_sm90(plan)) names = {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"};
   if (by_n && !is_sm90(plan)) names.push_back("ldmatrix.x4");
   if (by_n) names.push_back("ldmatrix.x4.trans");
@@ -216,7 +231,13 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       block_decision(plan, architecture),
                       decomposition_decision(plan.descriptor),
                       merge_decision(plan)};
-  add_fragments(plan);
+  if (is_sm75(plan)) report.decisions.push_back(held_decision(plan));
+  if (is_sm75(plan) && plan.descriptor.tile_m > 32 && architecture.cp_async) {
+    report.spills_allowed_because =
+        "for a device with cp.async the compiler may want a few registers more than 64 rows and copies leave; family "
+        "sm80 is there";
+  }
+  add_fragments(plan, architecture);
 }
 
 }  // namespace cubit::ops::w4a16_gemm

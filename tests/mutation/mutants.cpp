@@ -25,6 +25,8 @@ constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
 constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
+constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
+constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
 constexpr const char* kWgmmaSizes = "m=9,n=256,k=2048,decomposition=1";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
@@ -90,6 +92,12 @@ constexpr Mutant kMutants[] = {
      "wait_barrier(ring.arrived(place), place.parity);", "", "memory", kNotRun},
     {"wgmma_stage_not_waited_for", kWgmma, kWgmmaSizes, "sm90_w4a16_gemm.cuh",
      "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "memory", kNotRun},
+    {"healthy_held_gemm", kHeldGemm, kHeldGemmSizes, "", "", "", "", kNotRun},
+    {"held_gemm_stage_still_read", kHeldGemm, kHeldGemmSizes, "sm80_w4a16_gemm.cuh",
+     "__syncthreads();  // nobody still reads the stage", "", "race in shared memory", kNotRun},
+    {"held_gemm_word_not_stored", kHeldGemm, kHeldGemmSizes, "sm80_w4a16_gemm.cuh",
+     "for (int i = 0; i < kWordCopies; ++i) words_held_.store",
+     "for (int i = 1; i < kWordCopies; ++i) words_held_.store", "nobody has written", kNotRun},
     {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
 

@@ -12,8 +12,9 @@ constexpr int kColumns = 64;
 constexpr int kDepth = 384;
 
 GemmBatch batch_of(const W4a16Gemm& descriptor, int depth = kDepth) {
-  return {Device("cpu:sm_80"), engine().get(descriptor.text(), "cpu:sm_80"), descriptor, kRows, kColumns, depth};
+  return {Device("cpu:sm_80"), descriptor, kRows, kColumns, depth};
 }
+Kernel kernel_of(const W4a16Gemm& descriptor) { return engine().get(descriptor.text(), "cpu:sm_80"); }
 
 class BatchInvariance : public ::testing::TestWithParam<W4a16Gemm> {
  protected:
@@ -24,15 +25,20 @@ class BatchInvariance : public ::testing::TestWithParam<W4a16Gemm> {
 
 // Of few rows blocks share k; of all rows, in tiles of 8, a block has all of it, part by part.
 TEST_P(BatchInvariance, ARowsBitsDoNotDependOnTheOthers) {
-  EXPECT_EQ(batch_of(GetParam()).differing_batches(kMostRows), 0);
+  const GemmBatch batch = batch_of(GetParam());
+  const Kernel kernel = kernel_of(GetParam());
+  const auto all = batch.compute_all(kernel);
+  batch.expect_good();
+  EXPECT_EQ(batch.differing_batches(kernel, kMostRows, all), 0);
 }
 
 TEST_P(BatchInvariance, NorOnTheTile) {
   W4a16Gemm descriptor = GetParam();
-  const auto expected = batch_of(descriptor).compute(0, kMostRows);
+  const GemmBatch batch = batch_of(descriptor);
+  const auto expected = batch.compute(kernel_of(descriptor), 0, kMostRows);
   for (const int tile_m : {8, 16, 32, 64}) {
     descriptor.tile_m = tile_m;
-    EXPECT_EQ(batch_of(descriptor).compute(0, kMostRows), expected) << tile_m;
+    EXPECT_EQ(batch.compute(kernel_of(descriptor), 0, kMostRows), expected) << tile_m;
   }
 }
 
@@ -45,7 +51,10 @@ INSTANTIATE_TEST_SUITE_P(Descriptors, BatchInvariance, ::testing::ValuesIn(batch
 
 TEST(BatchVariance, WithoutTheFieldBitsDependOnTheRows) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  EXPECT_GT(batch_of({.tile_m = 8}, 768).differing_batches(16), 0);
+  const W4a16Gemm usual{.tile_m = 8};
+  const GemmBatch batch = batch_of(usual, 768);
+  const Kernel kernel = kernel_of(usual);
+  EXPECT_GT(batch.differing_batches(kernel, 16, batch.compute_all(kernel)), 0);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace cubit {
 /// A kernel family; `cubit explain` says why an operator's others were not chosen.
 enum class Family {
   automatic,  ///< the one that was measured to be faster
-  sm75,       ///< loads and stores instead of cp.async; gqa_decode of fp16
+  sm75,       ///< loads and stores instead of cp.async; of fp16
   sm80,       ///< cp.async, ldmatrix, mma.sync
   sm90,       ///< copies of boxes by tensor maps, transaction barriers; GEMMs with wgmma, on sm_90a alone
 };

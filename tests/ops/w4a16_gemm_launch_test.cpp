@@ -1,0 +1,335 @@
+// Launches of w4a16_gemm follow from sizes and device alone, have the tensor maps that family sm90 copies by, and refuse what the
+// argument struct rules out.
+#include <cubit/w4a16_gemm.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/error.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/w4a16_gemm_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+w4a16_gemm::Plan plan_of(std::string_view text, const char* architecture = "sm_90a") {
+  return w4a16_gemm::make_plan(w4a16_gemm::parse(text), codegen::find_architecture(architecture));
+}
+
+runtime::DeviceFacts h200() {
+  runtime::DeviceFacts facts;
+  facts.architecture = &codegen::find_architecture("sm_90a");
+  facts.multiprocessors = 132;
+  return facts;
+}
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+using Arguments = cubit_w4a16_gemm_arguments;
+
+Arguments arguments_of(int m, int n, int k) {
+  Arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.activations = address(0x1000);
+  arguments.qweight = address(0x2000);
+  arguments.qzeros = address(0x3000);
+  arguments.scales = address(0x4000);
+  arguments.output = address(0x5000);
+  arguments.activation_stride = k;
+  arguments.output_stride = n;
+  arguments.m = m;
+  arguments.n = n;
+  arguments.k = k;
+  return arguments;
+}
+
+TEST(GemmLaunch, SplitsWhereTilesDoNotFillTheDevice) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=8");
+  const auto splits = [&](int n, int k) {
+    const auto arguments = arguments_of(8, n, k);
+    return w4a16_gemm::choose_split(plan, arguments, h200()).splits;
+  };
+  EXPECT_GT(splits(4096, 4096), 4);
+  EXPECT_GT(splits(1024, 28672), 16);
+  EXPECT_EQ(splits(256 * 132 * 16, 128), 1) << "one stage";
+  EXPECT_EQ(splits(16384 * 100, 4096), 1) << "more tiles than counters";
+}
+
+TEST(GemmLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
+  const auto plan = plan_of("w4a16_gemm");
+  for (const int n : {256, 1024, 4096, 8192, 11008, 28672}) {
+    for (const int k : {128, 1024, 4096, 8192, 28672}) {
+      const auto split = w4a16_gemm::choose_split(plan, arguments_of(16, n, k), h200());
+      double best = 1e300;
+      for (int splits = 1; splits <= std::min(256, split.stages); ++splits)
+        best = std::min(best, w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, splits, h200()));
+      const double chosen =
+          split.blocks > 0
+              ? w4a16_gemm::modelled_stages_of_shares(plan, split.tiles(), split.stages, split.blocks, h200())
+              : w4a16_gemm::modelled_stages(plan, split.tiles(), split.stages, split.splits, h200());
+      EXPECT_LE(chosen, 1.1 * best) << n << " x " << k;
+    }
+  }
+}
+
+TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
+  const auto plan = plan_of("w4a16_gemm");
+  auto arguments = arguments_of(33, 1032, 1024);
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 3;
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 3u * 5 * 3 * 16 * 256 * 4);
+  auto* const base = static_cast<char*>(address(0x100000));
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, base, bytes, h200());
+  EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{3, 5, 3}));
+  W4a16GemmArguments parameters;
+  ASSERT_EQ(launch.parameter_bytes, sizeof parameters);
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(reinterpret_cast<char*>(parameters.counters), base);
+  EXPECT_EQ(reinterpret_cast<char*>(parameters.partial), base + kWorkspaceCounterBytes);
+  EXPECT_EQ(parameters.stages, 8);
+  EXPECT_EQ(parameters.activation_stride, 2 * 1024);
+
+  arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
+  arguments.splits = 0;
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u);
+  EXPECT_EQ(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).shape.grid[2], 1u);
+  arguments.m = 0;
+  EXPECT_TRUE(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).empty);
+}
+
+TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=64");
+  auto arguments = arguments_of(128, 28672, 8192);
+  const auto chosen = w4a16_gemm::choose_split(plan, arguments, h200());
+  EXPECT_EQ(chosen.blocks, 132) << "224 tiles would be two waves of which the second is not full";
+  arguments.decomposition = CUBIT_W4A16_STREAM_K;
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 224u * 2 * 256 * 64 * sizeof(float)) << "a tile is in two parts at most";
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{132, 1, 1}));
+  W4a16GemmArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.row_tiles, 2);
+  EXPECT_EQ(parameters.share, 224 * 64 / 132);
+  EXPECT_EQ(parameters.larger, 224 * 64 % 132);
+
+  arguments = arguments_of(1, 256, 128);
+  arguments.decomposition = CUBIT_W4A16_STREAM_K;
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u) << "one stage is one block's";
+}
+
+/// How the parts of k follow: for batch_invariant=1 from n and k alone, whatever m, tile and device.
+TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
+  runtime::DeviceFacts small = h200();
+  small.multiprocessors = 20;
+  bool others_depend_on_m = false;
+  for (const int n : {64, 4096, 28672}) {
+    for (const int k : {128, 1024, 8192}) {
+      std::set<int> parts;
+      std::set<int> usual;
+      for (const char* tile : {"8", "16", "32", "64"}) {
+        for (const char* architecture : {"sm_75", "sm_80", "sm_90a", "sm_120"}) {
+          const std::string text = std::string("w4a16_gemm:tile_m=") + tile;
+          for (const int m : {1, 8, 9, 40, 128, 5000}) {
+            const auto plan = plan_of(text + ",batch_invariant=1", architecture);
+            for (const auto& device : {h200(), small})
+              parts.insert(w4a16_gemm::choose_split(plan, arguments_of(m, n, k), device).splits);
+            usual.insert(w4a16_gemm::choose_split(plan_of(text, architecture), arguments_of(m, n, k), h200()).splits);
+          }
+        }
+      }
+      EXPECT_EQ(parts.size(), 1u) << n << " x " << k;
+      others_depend_on_m = others_depend_on_m || usual.size() > 1;
+      EXPECT_EQ(*parts.begin() > 1, k > 128 && n < 28672 * 4) << n << " x " << k;
+    }
+  }
+  EXPECT_TRUE(others_depend_on_m) << "else this test would pass without the field";
+}
+
+// Where tiles fill the device a block adds up all parts of a tile, in a place of its own, and needs no counter.
+TEST(GemmLaunch, BatchInvariantBlocksTakeTurnsWhereTilesFillTheDevice) {
+  const auto plan = plan_of("w4a16_gemm:batch_invariant=1");
+  auto arguments = arguments_of(4096, 8192, 8192);
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 3;
+  const std::size_t blocks = 132 * static_cast<std::size_t>(plan.blocks_per_sm);
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + blocks * 16 * 256 * 4);
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{static_cast<unsigned>(blocks), 1, 1}));
+  W4a16GemmArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.turn_tiles, 256 * 32);
+  EXPECT_EQ(parameters.splits, 3);
+  EXPECT_EQ(parameters.share, 0);
+
+  arguments.m = 16;
+  const Launch few = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  EXPECT_EQ(few.shape.grid, (std::array<unsigned, 3>{1, 32, 3}));
+  std::memcpy(&parameters, few.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.turn_tiles, 0);
+}
+
+/// The maps of words, activations and scales.
+std::vector<runtime::TensorMap> maps_of(const char* text, const Arguments& arguments) {
+  const Launch launch = w4a16_gemm::encode(plan_of(text), &arguments, address(0x100000), std::size_t{1} << 40, h200());
+  std::vector<runtime::TensorMap> maps;
+  std::size_t end = sizeof(W4a16GemmArguments);
+  for (const MapParameter& one : launch.maps.all()) {
+    EXPECT_EQ(one.offset % alignof(runtime::EncodedTensorMap), 0u);
+    EXPECT_GE(one.offset, end) << "no map lies on another parameter";
+    EXPECT_EQ(runtime::broken_rule(one.map), "");
+    end = one.offset + sizeof(runtime::EncodedTensorMap);
+    maps.push_back(one.map);
+  }
+  EXPECT_EQ(launch.parameter_bytes, maps.empty() ? sizeof(W4a16GemmArguments) : end);
+  return maps;
+}
+
+TEST(GemmLaunch, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
+  auto arguments = arguments_of(100, 1032, 640);
+  arguments.activation_stride = 704;
+  const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=64", arguments);
+  ASSERT_EQ(maps.size(), 3u);
+  EXPECT_EQ(maps[0], (runtime::TensorMap{.base = 0x2000,
+                                         .element_bytes = 4,
+                                         .rank = 2,
+                                         .sizes = {1032, 640 / 8},
+                                         .strides = {4 * 1032},
+                                         .box = {32, 16},
+                                         .swizzle = runtime::TensorSwizzle::span128}))
+      << "a strip of columns, the words of a stage's k's: " << maps[0].text();
+  EXPECT_EQ(maps[1], (runtime::TensorMap{.base = 0x1000,
+                                         .element_bytes = 2,
+                                         .rank = 2,
+                                         .sizes = {640, 100},
+                                         .strides = {2 * 704},
+                                         .box = {64, 32},
+                                         .swizzle = runtime::TensorSwizzle::span128}))
+      << "half a stage's k's, the rows of a tile: " << maps[1].text();
+  EXPECT_EQ(maps[2], (runtime::TensorMap{.base = 0x4000,
+                                         .element_bytes = 2,
+                                         .rank = 2,
+                                         .sizes = {1032, 640 / 64},
+                                         .strides = {2 * 1032},
+                                         .box = {128, 2},
+                                         .swizzle = runtime::TensorSwizzle::none}))
+      << "half a block's columns, the groups of a stage: " << maps[2].text();
+}
+
+TEST(GemmLaunch, FamilySm90HasMapsOfWordsByN) {
+  const auto maps = maps_of("w4a16_gemm:format=awq,tile_m=64", arguments_of(64, 512, 384));
+  ASSERT_EQ(maps.size(), 3u);
+  EXPECT_EQ(maps[0], (runtime::TensorMap{.base = 0x2000,
+                                         .element_bytes = 4,
+                                         .rank = 2,
+                                         .sizes = {512 / 8, 384},
+                                         .strides = {512 / 2},
+                                         .box = {16, 128},
+                                         .swizzle = runtime::TensorSwizzle::span64}))
+      << "half a block's columns, a stage's k's: " << maps[0].text();
+  EXPECT_EQ(maps[1].box[1], 64u);
+  EXPECT_EQ(maps[2].box[1], 1u);
+}
+
+TEST(GemmLaunch, MapsOfOneRowAndOfOneGroup) {
+  auto arguments = arguments_of(1, 256, 328);
+  arguments.activation_stride = 0;
+  const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=all", arguments);
+  ASSERT_EQ(maps.size(), 3u);
+  EXPECT_EQ(maps[1].sizes[1], 1u);
+  EXPECT_EQ(maps[1].strides[0], 2u * 328) << "of one row a map still wants a stride";
+  EXPECT_EQ(maps[2].sizes[1], 1u);
+}
+
+TEST(GemmLaunch, FamilySm80HasNoMapsAndTakesRowsThatAreAllTheSame) {
+  auto arguments = arguments_of(100, 256, 128);
+  arguments.activation_stride = 0;
+  EXPECT_TRUE(maps_of("w4a16_gemm:tile_m=32,family=sm80", arguments).empty());
+}
+
+struct BadArgument {
+  const char* text;
+  const char* sentence;
+  void (*change)(Arguments&);
+};
+
+class RefusedGemm : public ::testing::TestWithParam<BadArgument> {};
+
+TEST_P(RefusedGemm, NamesTheRule) {
+  const auto plan = plan_of(GetParam().text);
+  auto arguments = arguments_of(16, 512, 512);
+  GetParam().change(arguments);
+  try {
+    w4a16_gemm::encode(plan, &arguments, address(0x100000), std::size_t{1} << 40, h200());
+    FAIL() << "accepted: " << GetParam().sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(GetParam().sentence), std::string::npos) << failure.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RefusedGemm,
+    ::testing::Values(
+        BadArgument{"w4a16_gemm", "m = -1: it must be from 0", [](Arguments& a) { a.m = -1; }},
+        BadArgument{"w4a16_gemm", "n = 20: it must be a multiple of 8 from 8", [](Arguments& a) { a.n = 20; }},
+        BadArgument{"w4a16_gemm", "n = 0: it must be a multiple of 8", [](Arguments& a) { a.n = 0; }},
+        BadArgument{"w4a16_gemm:function=silu_gate", "n = 24: function=silu_gate", [](Arguments& a) { a.n = 24; }},
+        BadArgument{"w4a16_gemm", "k = 0: it must be from 1", [](Arguments& a) { a.k = 0; }},
+        BadArgument{"w4a16_gemm", "k = 192: it is not a multiple of group_size=128; accepted: multiples of 128",
+                    [](Arguments& a) { a.k = 192; }},
+        BadArgument{"w4a16_gemm:group_size=all", "k = 20: it must be a multiple of 8", [](Arguments& a) { a.k = 20; }},
+        BadArgument{"w4a16_gemm:format=awq",
+                    "n = 40: rows of qweight are 20 bytes apart, not a multiple of alignment=16; ask for alignment=4",
+                    [](Arguments& a) { a.n = 40; }},
+        BadArgument{"w4a16_gemm:format=awq,function=silu_gate",
+                    "n = 96: the second half of a row of qweight begins at byte 24, not a multiple of alignment=16",
+                    [](Arguments& a) { a.n = 96; }},
+        BadArgument{"w4a16_gemm", "activations = NULL", [](Arguments& a) { a.activations = nullptr; }},
+        BadArgument{"w4a16_gemm", "qzeros = NULL", [](Arguments& a) { a.qzeros = nullptr; }},
+        BadArgument{"w4a16_gemm:bits=8", "qzeros at 0x3004: the address is not a multiple of 8 bytes",
+                    [](Arguments& a) { a.qzeros = address(0x3004); }},
+        BadArgument{"w4a16_gemm:bias=1", "bias = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:activation_order=1", "g_idx = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:residual=1", "residual = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm", "qweight at 0x2008: the address is not a multiple of 16 bytes",
+                    [](Arguments& a) { a.qweight = address(0x2008); }},
+        BadArgument{"w4a16_gemm", "output at 0x5008: the address is not a multiple of 16 bytes; accepted: ",
+                    [](Arguments& a) { a.output = address(0x5008); }},
+        BadArgument{"w4a16_gemm", "activation_stride = 516: it must be a multiple of 8",
+                    [](Arguments& a) { a.activation_stride = 516; }},
+        BadArgument{"w4a16_gemm:tile_m=32,family=sm90",
+                    "activation_stride = 0: family sm90 reads rows by a tensor map, whose stride must be a multiple of "
+                    "8 from 8 on (any stride: family=sm80)",
+                    [](Arguments& a) { a.activation_stride = 0; }},
+        BadArgument{"w4a16_gemm", "decomposition = 4: it must be 0 (automatic)",
+                    [](Arguments& a) { a.decomposition = 4; }},
+        BadArgument{"w4a16_gemm:tile_m=8",
+                    "decomposition = 3 of 262144 tiles of rows and columns, 4 stages of k each: a tile needs 4 of the",
+                    [](Arguments& a) {
+                      a.m = 1 << 20;
+                      a.decomposition = CUBIT_W4A16_STREAM_K;
+                    }},
+        BadArgument{
+            "w4a16_gemm:batch_invariant=1",
+            "decomposition = 3 of w4a16_gemm:batch_invariant=1: even shares of all tiles, and with them the order "
+            "of k, depend on the number of rows; accepted: 0, 1 or 2",
+            [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
+        BadArgument{"w4a16_gemm", "splits = 2: it goes with decomposition 2 (split-K) only",
+                    [](Arguments& a) { a.splits = 2; }},
+        BadArgument{"w4a16_gemm:tile_m=8",
+                    "splits = 2 of 262144 tiles of rows and columns: a tile of more than one split needs 4 of the",
+                    [](Arguments& a) {
+                      a.m = 1 << 20;
+                      a.decomposition = CUBIT_W4A16_SPLIT_K;
+                      a.splits = 2;
+                    }},
+        BadArgument{"w4a16_gemm", "cubit_w4a16_gemm_arguments.size = 4", [](Arguments& a) { a.size = 4; }}));
+
+}  // namespace
+}  // namespace cubit::ops

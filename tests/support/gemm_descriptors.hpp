@@ -1,0 +1,69 @@
+// The descriptors of w4a16_gemm that tests cover: all, or every pair of values of every two fields.
+#pragma once
+
+#include <cubit/w4a16_gemm.hpp>
+
+#include <vector>
+
+#include "tests/support/pairwise.hpp"
+
+namespace cubit::tests {
+
+/// One value per field; `family` is one of them. See is_legal_gemm.
+inline W4a16Gemm gemm_descriptor(const Combination& c) {
+  static constexpr int kGroups[] = {32, 64, 128, 0};
+  static constexpr int kTiles[] = {8, 16, 32, 64};
+  static constexpr Family kFamilies[] = {Family::automatic, Family::sm75, Family::sm80, Family::sm90};
+  return {.format = static_cast<W4Format>(c[0]),
+          .bits = c[10] == 0 ? 4 : 8,
+          .group_size = kGroups[c[1]],
+          .element = c[2] == 0 ? Element::fp16 : Element::bf16,
+          .tile_m = kTiles[c[3]],
+          .activation_order = c[4] != 0,
+          .function = static_cast<GemmFunction>(c[5]),
+          .bias = c[6] != 0,
+          .residual = c[7] != 0,
+          .alignment = c[8] == 0 ? 16 : 4,
+          .batch_invariant = c[9] != 0,
+          .family = kFamilies[c[11]]};
+}
+inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4};
+
+inline bool is_legal_gemm(const Combination& c) {
+  const W4a16Gemm descriptor = gemm_descriptor(c);
+  const bool awq = descriptor.format == W4Format::awq;
+  if (descriptor.bits == 8 && (awq || descriptor.tile_m > 32)) return false;
+  if (descriptor.alignment != 16 && !awq) return false;
+  if (descriptor.activation_order && (awq || descriptor.group_size == 0)) return false;
+  if (descriptor.family == Family::sm75 && descriptor.element != Element::fp16) return false;
+  if (descriptor.family != Family::sm90) return true;
+  return !descriptor.activation_order && !descriptor.batch_invariant && descriptor.bits == 4 &&
+         descriptor.alignment == 16;
+}
+
+namespace detail {
+inline std::vector<W4a16Gemm> gemm_descriptors_of(const std::vector<Combination>& combinations) {
+  std::vector<W4a16Gemm> descriptors;
+  for (const Combination& c : combinations) descriptors.push_back(gemm_descriptor(c));
+  return descriptors;
+}
+}  // namespace detail
+
+inline std::vector<W4a16Gemm> all_gemm_descriptors() {
+  return detail::gemm_descriptors_of(all_combinations(kGemmCounts, is_legal_gemm));
+}
+
+/// Some name a family that only some architectures have.
+inline const std::vector<W4a16Gemm>& pairwise_gemm_descriptors() {
+  static const std::vector<W4a16Gemm> descriptors =
+      detail::gemm_descriptors_of(pairwise_cover(kGemmCounts, is_legal_gemm));
+  return descriptors;
+}
+
+/// Every pair of values that a family takes beside its name.
+inline std::vector<W4a16Gemm> pairwise_gemm_descriptors_of(Family family) {
+  return detail::gemm_descriptors_of(pairwise_cover(
+      kGemmCounts, [&](const Combination& c) { return gemm_descriptor(c).family == family && is_legal_gemm(c); }));
+}
+
+}  // namespace cubit::tests
