@@ -11,7 +11,7 @@ struct GqaDecodeArguments {
   const void* key;    // [batch, tokens, kv_heads, row], or pages
   const void* value;  // as key
   const int* lengths;  // [batch], or null: every sequence has max_length tokens
-  void* output;        // as query
+  void* output;        // as query, with value_dim for head_dim
   float* lse;          // [batch, query tokens, kv_heads * heads_per_kv] natural log-sum-exp, or null
 
   // Workspace. A head group is the heads of one KV head that a block takes, those of every query token counted, a span the
@@ -19,7 +19,7 @@ struct GqaDecodeArguments {
   // Family sm80, where splits > 1: a counter per (sequence, KV head, head group), and a slot for each of its splits.
   // Family sm90: three counters and four slots per block, see partials_of.
   unsigned* counters;    // zero between launches
-  float* partial;        // [slots, span, heads per block, head_dim] unnormalised outputs
+  float* partial;        // [slots, span, heads per block, value_dim] unnormalised outputs
   float* partial_stats;  // [slots, span, heads per block, 2] reference exponent and sum
 
   long long query_batch_stride;

@@ -8,22 +8,26 @@
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
 //   plan::Queries query tokens: what a head is and which positions it sees, see query_tokens.cuh. Here the heads of every
 //                 query token count as heads of their own
-//   plan::Format  number format (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh); all functions are called by whole warps:
+//   plan::Keys, plan::Values  number formats, alike or not (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh: each is either
+//                 role's); all functions are called by whole warps. Of both:
 //     kHeadTiles                    tiles of 8 heads
 //     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with, and
 //                                   where one of them goes in a stage's row
+//     clear_padding(stage, first row)   once per stage, before the first copy, where headers are padded (family sm80)
+//     Scales                        of a row, in a tensor of their own: see kv_scales.cuh
+//   plan::Keys:
 //     RawQuery, fetch_query(raw, rows, heads)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
-//     clear_padding(stage)          once per stage, before the first copy, where headers are padded (family sm80)
-//     TileScales, look_up_scales(cache, first, tokens), fetch_scales(scales, cache, page, first, tokens)
-//                                   scales that are a tensor of their own, a tile ahead; key_factor(args) and
-//                                   scale_outputs(output, args) where all rows share one. kv_scales.cuh: none
+//     key_factor(args)              what all keys are multiplied by
 //     scores(query, stage, tile scales, scores)       [head tile][accumulator element], in base 2
+//   plan::Values:
 //     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know of a tile's values
 //                                   beforehand, and its `peak`: the largest factor of a weight, where kWeightsAreScaled;
 //                                   kAnyFactor: also where that is small
+//     scale_outputs(output, args)   by what all values are multiplied by
 //     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, factors)
 //     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
+//   plan::Stage   family sm80: where rows lie in a stage, and who copies them, see kv_stage.cuh
 //   plan::Tokens  which tokens are read and seen, see tokens_all.cuh
 //   plan::Score   what happens to scores before they are masked, see score_steps.cuh
 //   plan::Sink    what joins the denominator beside the tokens, see sink_none.cuh
@@ -33,6 +37,7 @@
 
 #include "gqa_decode_arguments.h"
 #include "gqa_decode_lanes.h"
+#include "kv_scales.cuh"
 #include "math.cuh"
 #include "online_softmax.cuh"
 #include "query_tokens.cuh"
@@ -42,14 +47,17 @@
 
 namespace cubit {
 
-using Format = plan::Format;
-using Softmax = OnlineSoftmax<Format::kHeadTiles, Format::kAnyFactor>;
+using Keys = plan::Keys;
+using Values = plan::Values;
+using Scales = TileScales<Keys::Scales, Values::Scales>;
+using Softmax = OnlineSoftmax<Values::kHeadTiles, Values::kAnyFactor>;
 
+constexpr int kHeadTiles = Keys::kHeadTiles;
 constexpr int kTileTokens = lanes::kTileRows;
-constexpr int kTileBytes = kTileTokens * plan::kKvStagePitch;     // from one tile to the next, of keys or of values
+constexpr int kTileBytes = plan::kTileBytes;  // where a stage has several: from one to the next, of keys or of values
 constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // a warp's
 constexpr int kStageBytes = plan::kStageBytes;
-constexpr int kMergePitch = lanes::merge_pitch(plan::kHeadDim);
+constexpr int kMergePitch = lanes::merge_pitch(plan::kValueDim);
 
 /// Query heads of a block: fewer in the last head group of a KV head where they do not divide evenly.
 __device__ __forceinline__ int heads_in(int head_group) {
@@ -94,10 +102,10 @@ class BlockScores {
       : steps_(args, columns), batch_(batch), columns_(columns), length_(length) {}
 
   /// Scores of 16 tokens from `first` on.
-  __device__ __forceinline__ void modify(float (&scores)[Format::kHeadTiles][4], int first) const {
+  __device__ __forceinline__ void modify(float (&scores)[kHeadTiles][4], int first) const {
     const int lane = lane_index();
 #pragma unroll
-    for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int column = lanes::accumulator_head(lane, tile, i);
@@ -118,12 +126,11 @@ class BlockScores {
 };
 
 /// Scores of positions that a head does not see become minus infinity.
-__device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][4], int first,
-                                            const plan::Queries& queries, const plan::Tokens& tokens,
-                                            const BlockScores& steps) {
+__device__ __forceinline__ void mask_scores(float (&scores)[kHeadTiles][4], int first, const plan::Queries& queries,
+                                            const plan::Tokens& tokens, const BlockScores& steps) {
   const int row = lane_index() / 4;
 #pragma unroll
-  for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
+  for (int tile = 0; tile < kHeadTiles; ++tile) {
     const auto even = queries.sight(lanes::accumulator_head(lane_index(), tile, 0));
     const auto odd = queries.sight(lanes::accumulator_head(lane_index(), tile, 1));
 #pragma unroll
@@ -136,21 +143,20 @@ __device__ __forceinline__ void mask_scores(float (&scores)[Format::kHeadTiles][
   }
 }
 
-__device__ __forceinline__ void fetch_block_query(Format::RawQuery& raw, const GqaDecodeArguments& args, int batch,
+__device__ __forceinline__ void fetch_block_query(Keys::RawQuery& raw, const GqaDecodeArguments& args, int batch,
                                                   int kv_head, int head_group) {
-  Format::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group)), heads_in(head_group));
+  Keys::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group)), heads_in(head_group));
 }
 
 /// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those that `queries` do
 /// not see or `tokens` hide are masked. `tile_scales`: where a stage is one tile.
-__device__ __forceinline__ void attend(const Format::Query& query, uint32 stage, int first,
-                                       const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
-                                       Format::Accumulator& output, const BlockScores& steps,
-                                       const Format::TileScales& tile_scales = {}) {
+__device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, int first, const plan::Queries& queries,
+                                       const plan::Tokens& tokens, Softmax& softmax, Values::Accumulator& output,
+                                       const BlockScores& steps, const Scales& tile_scales = {}) {
   constexpr int kSteps = plan::kTilesPerStage;
-  float scores[kSteps][Format::kHeadTiles][4];
+  float scores[kSteps][kHeadTiles][4];
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) Format::scores(query, stage + step * kTileBytes, tile_scales, scores[step]);
+  for (int step = 0; step < kSteps; ++step) Keys::scores(query, stage + step * kTileBytes, tile_scales, scores[step]);
   if constexpr (!plan::Score::kIsPlain) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], first + step * kTileTokens);
@@ -161,19 +167,19 @@ __device__ __forceinline__ void attend(const Format::Query& query, uint32 stage,
       mask_scores(scores[step], first + step * kTileTokens, queries, tokens, steps);
   }
   // Only one tile's scales are kept in registers; the others are loaded again when they are used.
-  Format::ValueScales scales;
+  Values::ValueScales scales;
   float peak = 0.f;
 #pragma unroll
   for (int step = kSteps - 1; step >= 0; --step) {
-    Format::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
+    Values::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
     peak = maximum(peak, scales.peak);
   }
-  softmax.weigh<Format::kWeightsAreScaled>(scores, peak,
-                                           [&](const Softmax::Factors& factors) { Format::rescale(output, factors); });
+  softmax.weigh<Values::kWeightsAreScaled>(scores, peak,
+                                           [&](const Softmax::Factors& factors) { Values::rescale(output, factors); });
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    if (step > 0) Format::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
-    Format::accumulate(output, softmax, stage + step * kTileBytes, scales, scores[step]);
+    if (step > 0) Values::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
+    Values::accumulate(output, softmax, stage + step * kTileBytes, scales, scores[step]);
   }
 }
 
@@ -197,7 +203,7 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
   const int lane = lane_index();
   if (lane >= 4) return;  // every lane of a column has its totals
 #pragma unroll
-  for (int tile = 0; tile < Format::kHeadTiles; ++tile) {
+  for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int head = lanes::accumulator_head(lane, tile, i);
@@ -254,7 +260,7 @@ struct Partials {
   PartialGroup groups;
 };
 
-constexpr int kQuads = plan::kHeadDim / 4;
+constexpr int kQuads = plan::kValueDim / 4;
 
 /// Warp w has results of KV head w % span: one part per KV head and so many warps.
 __device__ __forceinline__ Parts parts_of(const WarpResults& results, const Heads& heads) {

@@ -18,28 +18,30 @@ struct Place {
   int byte;
 };
 
-/// Copies: what a lane takes with the i-th of row_bytes / copy_bytes copies of a tile; byte counts from the row's start in
-/// the cache. Whole rows in order, so that lanes read consecutive bytes.
+/// Copies: what a lane takes with the i-th copy of `rows` rows, 16 or 32; byte counts from the row's start in the cache, and rows
+/// beyond the last are none. Whole rows in order, so that lanes read consecutive bytes.
 ///
 /// Not so for narrow copies of rows with a header, whose number of pieces is no power of two: there first come the words,
 /// a power of two per row, then the headers. Then a copy's rows are the lane's row plus a constant, and nothing has to be
 /// divided by 17. Rows of words that are copied together are 4, 2, 1 apart (the lane's bits reversed): at a pitch of 80
 /// or 48 bytes they fall into different banks. Of words that are a sum of two powers of two (head_dim 96, 160 and 192) the last,
 /// as many as the smaller one, come after the others of every row.
-CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes) {
+CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes, int rows) {
   const int pieces = row_bytes / copy_bytes;
   if (header_bytes == 0 || copy_bytes == 16) {
     return {(i * kWarpSize + lane) / pieces, (i * kWarpSize + lane) % pieces * copy_bytes};
   }
   const int header = header_bytes / copy_bytes;
   const int words = pieces - header;
-  if (i >= words) {
-    const int first = (i - words) * (kWarpSize / header);
+  const int word_copies = words * rows / kWarpSize;
+  if (i >= word_copies) {
+    const int first = (i - word_copies) * (kWarpSize / header);
     return {first + lane / header, lane % header * copy_bytes};
   }
   int most = 1;
   while (2 * most <= words) most *= 2;
-  if (i < most) {
+  const int most_copies = most * rows / kWarpSize;
+  if (i < most_copies) {
     const int steps = most / 4;  // copies of 8 rows
     const int at = lane / most;
     const int reversed = (at & 1) * 4 + (at & 2) + at / 4;
@@ -47,8 +49,17 @@ CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes,
   }
   const int rest = words - most;
   const int apart = rest * copy_bytes == 32 ? 2 : 1;  // at a pitch of 112 bytes four neighbours would meet in a bank
-  const int row = (i - most) / apart * (apart * kWarpSize / rest) + (i - most) % apart + lane / rest * apart;
+  const int at = i - most_copies;
+  const int row = at / apart * (apart * kWarpSize / rest) + at % apart + lane / rest * apart;
   return {row, header_bytes + (most + lane % rest) * copy_bytes};
+}
+
+/// How many of them there are.
+CUBIT_LANES int count_copies(int header_bytes, int row_bytes, int copy_bytes, int rows) {
+  const int pieces = row_bytes / copy_bytes * rows;
+  if (header_bytes == 0 || copy_bytes == 16) return (pieces + kWarpSize - 1) / kWarpSize;
+  const int headers = header_bytes / copy_bytes * rows;
+  return (pieces - headers) / kWarpSize + (headers + kWarpSize - 1) / kWarpSize;
 }
 
 /// Family sm90, piece `piece` of 16 bytes of the keys of a stage, or of its values, row after row.

@@ -3,7 +3,7 @@
 //
 //   block | rows 0, 1 of warp 0 | rows 2, 3 of warp 1 | …      head_dim 128: 16 lanes, each 8 channels of key and value
 //
-// A row is (sequence, new token, KV head), its key and its value in the same lanes: positions, divisions and addresses are
+// A row is (sequence, new token, KV head), its key and its value in the same lanes, whatever the format of each: positions, divisions and addresses are
 // computed once for both, and both loads are under way before the position is known. Where a launch has many rows its lane groups
 // take several heads of a token, `steps`, one after the other: then all that depends on the token is computed once for them,
 // and the next row is under way while the last one is computed. Head i of a step and head i + 1 lie side by side in a warp. Rows
@@ -25,7 +25,8 @@ namespace {
 
 using namespace cubit;
 
-constexpr int kLanes = kRowLanes<plan::kHeadDim>;
+constexpr int kLanes = plan::kLanes;
+
 /// Where in its sequence a new token goes; negative for one that is left out.
 __device__ __forceinline__ int64 position_of(const KvAppendArguments& args, RowPlace place) {
   if (args.counts != nullptr && place.token >= args.counts[place.sequence]) return -1;
@@ -40,12 +41,12 @@ template <class KeyRotary>
 __device__ __forceinline__ void store_key(const KeyRotary& rotation, char* row, char* scales, int lane,
                                           const uint32 (&key)[4], bool stored) {
   if constexpr (kSameType<KeyRotary, NoRotary<kLanes>>) {
-    plan::Format::template store<plan::Input>(row, scales, lane, key, stored);
+    plan::Keys::template store<plan::Input>(row, scales, lane, key, stored);
   } else {
     float turned[kLaneChannels];
     widen<plan::Input>(turned, key);
     rotation.template turn<plan::Input>(turned, key);
-    plan::Format::store(row, scales, lane, turned, stored);
+    plan::Keys::store(row, scales, lane, turned, stored);
   }
 }
 
@@ -57,20 +58,19 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, plan::kBlocks)
   const uint32 index = blockIdx.x * (plan::kThreads / kLanes) + thread_index() / kLanes;
   const RowPlace place = row_place(index < args.rows ? index : args.rows - 1, args.tokens, args.heads);
 
-  const bool has_channels = lane * kLaneChannels < plan::kHeadDim;
+  const bool has_key = lane * kLaneChannels < plan::kHeadDim;
+  const bool has_value = lane * kLaneChannels < plan::kValueDim;
   const char* key_src = strided_row(args.key, args.key_strides, place) + 16 * lane;
   const char* value_src = strided_row(args.value, args.value_strides, place) + 16 * lane;
   uint32 key[4] = {};
   uint32 value[4] = {};
-  if (has_channels) {
-    load_global<4, 16>(key, key_src);
-    load_global<4, 16>(value, value_src);
-  }
+  if (has_key) load_global<4, 16>(key, key_src);
+  if (has_value) load_global<4, 16>(value, value_src);
 
   const int64 position = position_of(args, place);
   const KvCacheArguments& cache = args.cache;
   const CachePlace found = plan::Rows::find(cache, place.sequence, position);
-  const bool stored = index < args.rows && found.exists && has_channels;
+  const bool stored = index < args.rows && found.exists;
   const int64 angles_at = static_cast<uint32>(position) * args.rotary_stride;
   const plan::KeyRotary rotation(lane, args.rotary_lanes, args.cosines + angles_at, args.sines + angles_at,
                                  found.exists);
@@ -78,24 +78,18 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, plan::kBlocks)
   char* value_row = found.row(cache.value, cache.value_strides, place.head);
   char* key_scales = nullptr;
   char* value_scales = nullptr;
-  if constexpr (plan::Format::kHasScales) {
-    key_scales = found.row(cache.key_scales, cache.key_scale_strides, place.head);
+  if constexpr (plan::Keys::kHasScales) key_scales = found.row(cache.key_scales, cache.key_scale_strides, place.head);
+  if constexpr (plan::Values::kHasScales)
     value_scales = found.row(cache.value_scales, cache.value_scale_strides, place.head);
-  }
 
   for (int left = args.steps - 1;; --left) {
-    uint32 next_key[4];
-    uint32 next_value[4];
-    if (left > 0 && has_channels) {
-      load_global<4, 16>(next_key, key_src += args.key_step);
-      load_global<4, 16>(next_value, value_src += args.value_step);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) next_key[i] = next_value[i] = 0;
-    }
+    uint32 next_key[4] = {};
+    uint32 next_value[4] = {};
+    if (left > 0 && has_key) load_global<4, 16>(next_key, key_src += args.key_step);
+    if (left > 0 && has_value) load_global<4, 16>(next_value, value_src += args.value_step);
     // The value first: the first angles are still under way, and its words' registers are free when the key turns.
-    plan::Format::template store<plan::Input>(value_row, value_scales, lane, value, stored);
-    store_key(rotation, key_row, key_scales, lane, key, stored);
+    plan::Values::template store<plan::Input>(value_row, value_scales, lane, value, stored && has_value);
+    store_key(rotation, key_row, key_scales, lane, key, stored && has_key);
     if (left == 0) break;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -104,9 +98,7 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, plan::kBlocks)
     }
     key_row += args.cache_key_step;
     value_row += args.cache_value_step;
-    if constexpr (plan::Format::kHasScales) {
-      key_scales += args.key_scale_step;
-      value_scales += args.value_scale_step;
-    }
+    if constexpr (plan::Keys::kHasScales) key_scales += args.key_scale_step;
+    if constexpr (plan::Values::kHasScales) value_scales += args.value_scale_step;
   }
 }

@@ -12,8 +12,7 @@
 // Outputs:  per group  Oᵀ += Vᵀ · (P · scale)ᵀ
 // One scale for all keys goes into Q's factor, one for all values into the outputs.
 //
-// Scales of a tile are loaded while the tile before it is used, each by one lane: lanes 0 … 15 those of the keys' rows, the
-// others those of the values', and shuffles hand them out.
+// Scales of a tile: see kv_scales.cuh.
 //
 // Interface of a number format: see gqa_decode_block.cuh.
 #pragma once
@@ -21,6 +20,7 @@
 #include "copies.cuh"
 #include "gqa_decode_arguments.h"
 #include "gqa_decode_lanes.h"
+#include "kv_scales.cuh"
 #include "mma.cuh"
 #include "online_softmax.cuh"
 #include "query_scale.cuh"
@@ -73,7 +73,8 @@ struct RowsOfBytes {
   static constexpr int kRowScales = kScalesRows ? kGroups : 1;
   static constexpr int kGroupSteps = kSteps / kRowScales;
   static_assert(kHeadDim % 16 == 0 && kSteps % kRowScales == 0);
-  using Scales = Scale<StoredScale>;
+  using StoredScales = Scale<StoredScale>;
+  using Scales = RowScales<StoredScale, kScalesRows ? kGroups : 0>;
 
   struct Query {
     uint32 words[kHeadTiles][kSteps][2];
@@ -89,10 +90,6 @@ struct RowsOfBytes {
   static constexpr bool kAnyFactor = kScalesRows;
   using Softmax = OnlineSoftmax<kHeadTiles, kAnyFactor>;
 
-  /// Of a tile: of one row of keys or values.
-  struct TileScales {
-    float own[kRowScales] = {};
-  };
   /// Of a tile's values: of rows r and r + 8, and the largest magnitude of those.
   struct ValueScales {
     float rows[2][kRowScales];
@@ -100,32 +97,14 @@ struct RowsOfBytes {
   };
 
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
-  static __device__ __forceinline__ void clear_padding(uint32) {}
+  static __device__ __forceinline__ void clear_padding(uint32, int) {}
 
-  template <class Cache, class Tokens>
-  static __device__ __forceinline__ int look_up_scales(const Cache& cache, int first, const Tokens& tokens) {
-    const int token = first + lane_index() % kTileRows;
-    return kScalesRows && tokens.has(token) ? cache.page(token) : 0;
-  }
-  template <class Cache, class Tokens>
-  static __device__ __forceinline__ void fetch_scales(TileScales& scales, const Cache& cache, int page, int first,
-                                                      const Tokens& tokens) {
-    if constexpr (kScalesRows) {
-      const int lane = lane_index();
-      const int token = first + lane % kTileRows;
-      const bool exists = tokens.has(token);
-      const char* src = nullptr;
-      if (exists) src = lane < kTileRows ? cache.key_scales(page, token) : cache.value_scales(page, token);
-#pragma unroll
-      for (int i = 0; i < kRowScales; ++i) scales.own[i] = exists ? Scales::load(src + i * Scales::kBytes) : 0.f;
-    }
-  }
   static __device__ __forceinline__ float key_factor(const GqaDecodeArguments& args) {
-    return kScalesRows ? 1.f : Scales::load(args.key_scales);
+    return kScalesRows ? 1.f : StoredScales::load(args.key_scales);
   }
   static __device__ __forceinline__ void scale_outputs(Accumulator& output, const GqaDecodeArguments& args) {
     if constexpr (!kScalesRows) {
-      const float scale = Scales::load(args.value_scales);
+      const float scale = StoredScales::load(args.value_scales);
       float factors[kHeadTiles][2];
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) factors[tile][0] = factors[tile][1] = scale;
@@ -177,6 +156,7 @@ struct RowsOfBytes {
     }
   }
 
+  template <class TileScales>
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales& scales,
                                                 float (&scores)[kHeadTiles][4]) {
     float products[kHeadTiles][4];
@@ -218,15 +198,16 @@ struct RowsOfBytes {
     }
   }
 
+  template <class TileScales>
   static __device__ __forceinline__ void load_value_scales(ValueScales& scales, uint32, const TileScales& tile) {
     if constexpr (kScalesRows) {
-      const int row = kTileRows + lane_index() / 4;
+      const int row = lane_index() / 4;
       scales.peak = 0.f;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int group = 0; group < kRowScales; ++group) {
-          scales.rows[half][group] = __shfl_sync(kFullWarp, tile.own[group], row + 8 * half);
+          scales.rows[half][group] = tile.of_value(row + 8 * half, group);
           scales.peak = maximum(scales.peak, fabsf(scales.rows[half][group]));
         }
       }
@@ -307,14 +288,14 @@ struct RowsOfBytes {
  private:
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
 
+  template <class TileScales>
   static __device__ __forceinline__ void add_scaled(float (&scores)[kHeadTiles][4],
                                                     const float (&products)[kHeadTiles][4], const TileScales& scales,
                                                     int group) {
     float rows[2] = {1.f, 1.f};
     if constexpr (kScalesRows) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        rows[half] = __shfl_sync(kFullWarp, scales.own[group], lane_index() / 4 + 8 * half);
+      for (int half = 0; half < 2; ++half) rows[half] = scales.of_key(lane_index() / 4 + 8 * half, group);
     }
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {

@@ -16,10 +16,10 @@
 extern "C" __global__ void __launch_bounds__(plan::kThreads)
     kv_gather(const __grid_constant__ cubit::KvGatherArguments args) {
   using namespace cubit;
-  constexpr int kLanes = kRowLanes<plan::kHeadDim>;
+  constexpr int kLanes = plan::kLanes;
   const int lane = lane_index() % kLanes;
   const uint32 index = blockIdx.x * (plan::kThreads / kLanes) + thread_index() / kLanes;
-  if (index >= args.rows || lane * kLaneChannels >= plan::kHeadDim) return;
+  if (index >= args.rows) return;
   const RowPlace place = row_place(index, args.tokens, args.cache.kv_heads);
 
   const int64 first = args.from == nullptr ? 0 : args.from[place.sequence];
@@ -30,16 +30,18 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads)
   if (!found.exists) return;
   const char* key_scales = nullptr;
   const char* value_scales = nullptr;
-  if constexpr (plan::Format::kHasScales) {
-    key_scales = found.row(cache.key_scales, cache.key_scale_strides, place.head);
+  if constexpr (plan::Keys::kHasScales) key_scales = found.row(cache.key_scales, cache.key_scale_strides, place.head);
+  if constexpr (plan::Values::kHasScales)
     value_scales = found.row(cache.value_scales, cache.value_scale_strides, place.head);
-  }
 
+  const bool has_key = lane * kLaneChannels < plan::kHeadDim;
+  const bool has_value = lane * kLaneChannels < plan::kValueDim;
   uint32 key[4];
   uint32 value[4];
-  plan::Format::template load<plan::Output>(key, found.row(cache.key, cache.key_strides, place.head), key_scales, lane);
-  plan::Format::template load<plan::Output>(value, found.row(cache.value, cache.value_strides, place.head),
-                                            value_scales, lane);
-  store_global(const_cast<char*>(strided_row(args.key, args.key_strides, place)) + 16 * lane, key);
-  store_global(const_cast<char*>(strided_row(args.value, args.value_strides, place)) + 16 * lane, value);
+  const char* const key_row = found.row(cache.key, cache.key_strides, place.head);
+  const char* const value_row = found.row(cache.value, cache.value_strides, place.head);
+  if (has_key) plan::Keys::template load<plan::Output>(key, key_row, key_scales, lane);
+  if (has_value) plan::Values::template load<plan::Output>(value, value_row, value_scales, lane);
+  if (has_key) store_global(const_cast<char*>(strided_row(args.key, args.key_strides, place)) + 16 * lane, key);
+  if (has_value) store_global(const_cast<char*>(strided_row(args.value, args.value_strides, place)) + 16 * lane, value);
 }

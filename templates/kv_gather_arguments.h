@@ -6,8 +6,8 @@
 namespace cubit {
 
 struct KvGatherArguments {
-  char* key;  // [batch, tokens, kv_heads, head_dim]
-  char* value;
+  char* key;                 // [batch, tokens, kv_heads, head_dim]
+  char* value;               // [batch, tokens, kv_heads, value_dim]
   long long key_strides[3];  // sequence, token, KV head
   long long value_strides[3];
   KvCacheArguments cache;

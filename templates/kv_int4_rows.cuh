@@ -75,14 +75,14 @@ struct Int4Rows : WithoutScales {
     return row_byte < kHeaderBytes ? row_byte : row_byte + (kWordsStart - kHeaderBytes);
   }
 
-  /// Zeroes what copies never write: the shift products read whole 16-byte headers.
-  static __device__ __forceinline__ void clear_padding(uint32 stage) {
+  /// Zeroes what copies of 16 rows never write: the shift products read whole 16-byte headers.
+  static __device__ __forceinline__ void clear_padding(uint32 stage, int first_row) {
     constexpr int kPaddingWords = (kWordsStart - kHeaderBytes) / 4;
     if constexpr (kPaddingWords > 0) {
       const int lane = lane_index();
       if (lane / 8 >= kPaddingWords) return;
 #pragma unroll
-      for (int row = 0; row < 2 * kTileRows; row += 8) {
+      for (int row = first_row; row < first_row + kTileRows; row += 8) {
         const uint32 at = stage + address(lanes::int4_padding(lane, row, kHeaderBytes));
         store_shared_word(at, 0);  // access: zeros beside headers
       }
@@ -126,6 +126,7 @@ struct Int4Rows : WithoutScales {
     }
   }
 
+  template <class TileScales>
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales&,
                                                 float (&scores)[kHeadTiles][4]) {
     const int lane = lane_index();
@@ -209,6 +210,7 @@ struct Int4Rows : WithoutScales {
     }
   }
 
+  template <class TileScales>
   static __device__ __forceinline__ void load_value_scales(ValueScales& scales, uint32 stage, const TileScales&) {
     load_headers(scales.pairs, stage, kTileRows);  // access: loads of value scales
     uint32 peaks = 0;

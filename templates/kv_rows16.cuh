@@ -45,7 +45,7 @@ struct Rows16 : WithoutScales {
   };
 
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
-  static __device__ __forceinline__ void clear_padding(uint32) {}
+  static __device__ __forceinline__ void clear_padding(uint32, int) {}
 
   /// The B operands of a head in its lanes r.
   struct RawQuery {
@@ -96,6 +96,7 @@ struct Rows16 : WithoutScales {
     }
   }
 
+  template <class TileScales>
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales&,
                                                 float (&scores)[kHeadTiles][4]) {
     const int lane = lane_index();
@@ -169,6 +170,7 @@ struct Rows16 : WithoutScales {
     }
   }
 
+  template <class TileScales>
   static __device__ __forceinline__ void load_value_scales(ValueScales&, uint32, const TileScales&) {}
 
   static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {

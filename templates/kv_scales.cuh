@@ -1,25 +1,92 @@
-// Scales of a KV cache that are a tensor of their own: what the loop of family sm80 asks of a number format, one tile ahead.
+// Scales of a KV cache that are tensors of their own. Those of a tile are loaded while the tile before it is used, each by one lane:
+// lanes 0 … 15 have those of the keys' rows, the others those of the values', and shuffles hand them out.
+//
+// A number format says by its RowScales how many a row has: of keys and of values each their own.
 #pragma once
 
 #include "gqa_decode_arguments.h"
+#include "gqa_decode_lanes.h"
+#include "scale.cuh"
 #include "types.cuh"
 
 namespace cubit {
 
+/// kPerRow scales for each row. 0: there are none, or all rows share one.
+template <class StoredScale, int kPerRow>
+struct RowScales {
+  using Stored = StoredScale;
+  static constexpr int kCount = kPerRow;
+};
+
 /// What number formats whose rows hold all there is to know have in common.
 struct WithoutScales {
+  using Scales = RowScales<float, 0>;
   static constexpr bool kAnyFactor = false;
-  struct TileScales {};
 
-  template <class Cache, class Tokens>
-  static __device__ __forceinline__ int look_up_scales(const Cache&, int, const Tokens&) {
-    return 0;
-  }
-  template <class Cache, class Tokens>
-  static __device__ __forceinline__ void fetch_scales(TileScales&, const Cache&, int, int, const Tokens&) {}
   static __device__ __forceinline__ float key_factor(const GqaDecodeArguments&) { return 1.f; }
   template <class Accumulator>
   static __device__ __forceinline__ void scale_outputs(Accumulator&, const GqaDecodeArguments&) {}
+};
+
+/// Of a tile: of one row of keys or values per lane.
+template <class KeyScales, class ValueScales,
+          int kEach = (KeyScales::kCount > ValueScales::kCount ? KeyScales::kCount : ValueScales::kCount)>
+class TileScales {
+ public:
+  static constexpr bool kAny = true;
+
+  /// The page of the lane's row, where its scales are.
+  template <class Cache, class Tokens>
+  static __device__ __forceinline__ int look_up(const Cache& cache, int first, const Tokens& tokens) {
+    const int token = first + lane_index() % lanes::kTileRows;
+    return tokens.has(token) ? cache.page(token) : 0;
+  }
+
+  template <class Cache, class Tokens>
+  __device__ __forceinline__ void fetch(const Cache& cache, int page, int first, const Tokens& tokens) {
+    const bool is_key = lane_index() < lanes::kTileRows;
+    const int token = first + lane_index() % lanes::kTileRows;
+    const bool exists = tokens.has(token);
+    const char* src = nullptr;
+    if (exists) src = is_key ? cache.key_scales(page, token) : cache.value_scales(page, token);
+    const int count = is_key ? KeyScales::kCount : ValueScales::kCount;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) own_[i] = exists && i < count ? load(src, i, is_key) : 0.f;
+  }
+
+  /// By all lanes of a warp: of row `row` of the tile's keys, or of its values.
+  __device__ __forceinline__ float of_key(int row, int group) const { return __shfl_sync(kFullWarp, own_[group], row); }
+  __device__ __forceinline__ float of_value(int row, int group) const {
+    return __shfl_sync(kFullWarp, own_[group], lanes::kTileRows + row);
+  }
+
+ private:
+  static __device__ __forceinline__ float load(const char* src, int i, bool is_key) {
+    using OfKeys = Scale<typename KeyScales::Stored>;
+    using OfValues = Scale<typename ValueScales::Stored>;
+    if constexpr (ValueScales::kCount == 0) {
+      return OfKeys::load(src + i * OfKeys::kBytes);
+    } else if constexpr (KeyScales::kCount == 0 || kSameType<OfKeys, OfValues>) {
+      return OfValues::load(src + i * OfValues::kBytes);
+    } else {
+      return is_key ? OfKeys::load(src + i * OfKeys::kBytes) : OfValues::load(src + i * OfValues::kBytes);
+    }
+  }
+
+  float own_[kEach] = {};
+};
+
+template <class KeyScales, class ValueScales>
+class TileScales<KeyScales, ValueScales, 0> {
+ public:
+  static constexpr bool kAny = false;
+
+  template <class Cache, class Tokens>
+  static __device__ __forceinline__ int look_up(const Cache&, int, const Tokens&) {
+    return 0;
+  }
+  template <class Cache, class Tokens>
+  __device__ __forceinline__ void fetch(const Cache&, int, int, const Tokens&) {}
 };
 
 }  // namespace cubit

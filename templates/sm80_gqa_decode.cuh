@@ -20,10 +20,10 @@
 //             +---------+
 //               8 heads
 //             +---------+
-//    head_dim |   Oᵀ    |      Oᵀ += Vᵀ · Pᵀ    accumulators in registers
+//   value_dim |   Oᵀ    |      Oᵀ += Vᵀ · Pᵀ    accumulators in registers
 //             +---------+
 //
-// Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …; after the loop the same bytes hold
+// Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …, see kv_stage.cuh; after the loop the same bytes hold
 // floats [kWarps][kHeadsPerBlock][pitch], stats [kWarps][kHeadsPerBlock][2] and one word for last_block.
 //
 // Who waits for whom: a lane's copies are complete after fetcher.land(), other lanes' after the __syncwarp that follows;
@@ -55,18 +55,20 @@ namespace cubit {
 
 constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 
-/// Pieces of a row, and copies per lane of a tile. Copy i of a lane: which piece, and where it goes in a stage.
-constexpr int kPieces = Format::kRowBytes / plan::kCopyBytes;
-static_assert(Format::kRowBytes % plan::kCopyBytes == 0);
+/// Copies per lane of a tile. Copy i of a lane: which piece, and where it goes in a stage.
+using Stage = plan::Stage;
+constexpr int kPieces = Stage::kCopies;
 constexpr int kUnrolledPieces = kPieces <= 24 ? kPieces : 8;  // narrow copies of wide rows would fill registers
-constexpr __device__ lanes::Place place_of(int i, int lane) {
-  return lanes::copied_piece(i, lane, Format::kHeaderBytes, Format::kRowBytes, plan::kCopyBytes);
-}
-constexpr __device__ int slot_of(int i, int lane) {
-  return plan::kv_stage(place_of(i, lane).row, Format::stage_byte(place_of(i, lane).byte));
+constexpr __device__ lanes::Place place_of(int i, int lane) { return Stage::piece(i, lane); }
+constexpr __device__ int slot_of(int i, int lane) { return Stage::slot(place_of(i, lane)); }
+
+/// Once per stage, before the first copy.
+__device__ __forceinline__ void clear_padding(uint32 stage) {
+  Keys::clear_padding(stage, 0);
+  Values::clear_padding(stage, kTileTokens);
 }
 
-/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see lanes::copied_piece. Of a paged cache
+/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see kv_stage.cuh. Of a paged cache
 /// a tile lies in one page, unless pages are no multiple of 16 tokens: then lane i finds row i of the stage, and gives its address
 /// to the lanes that copy its pieces.
 template <class Cache>
@@ -110,7 +112,7 @@ class Fetcher {
         // A kept slot, and a distance that is a constant.
         const int kept = i % plan::kSlotPeriod;
         const uint32 slot = kKeepSlots ? slots_[kept] + (slot_of(i, 0) - slot_of(kept, 0)) : slot_of(i, lane);
-        copies_.start(stage + slot, src);
+        if (!Stage::is_idle(i, lane)) copies_.start(stage + slot, src);
       }
       return;
     }
@@ -149,7 +151,7 @@ class Fetcher {
 #pragma unroll(Copies::kUnrolled)
     for (int i = Copies::kHeld; i < kPieces; ++i) {
       const Piece piece = source(i);
-      copies_.start(stage + slot_of(i, lane_index()), piece.src, piece.valid);
+      if (!Stage::is_idle(i, lane_index())) copies_.start(stage + slot_of(i, lane_index()), piece.src, piece.valid);
     }
   }
 
@@ -203,8 +205,8 @@ class Fetcher {
 
 /// One warp's part of chunks [share.first, share.last) of what is walked over.
 __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tokens, const plan::Cache& cache,
-                                     const plan::Queries& queries, const Format::Query& query, uint32 stages,
-                                     Softmax& softmax, Format::Accumulator& output, const BlockScores& steps) {
+                                     const plan::Queries& queries, const Keys::Query& query, uint32 stages,
+                                     Softmax& softmax, Values::Accumulator& output, const BlockScores& steps) {
   Fetcher<plan::Cache> fetcher(cache, tokens);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) {
@@ -212,15 +214,15 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
     return tokens.token(chunk * kChunkTokens + warp * kTileTokens);
   };
 #pragma unroll
-  for (int stage = 0; stage < plan::kStages; ++stage) Format::clear_padding(stages + stage * kStageBytes);
+  for (int stage = 0; stage < plan::kStages; ++stage) clear_padding(stages + stage * kStageBytes);
   // One loop fills and drains the ring: tile `ahead` is fetched while tile `ahead - (kStages - 1)` is used.
   // Scales that are a tensor of their own come by loads, in the time of one tile.
-  Format::TileScales scales;
-  Format::TileScales next_scales;
+  Scales scales;
+  Scales next_scales;
   int page = 0;  // of the lane's row, where the scales are that are loaded next
   int fill = 0;
   int ahead = share.first;
-  static_assert(plan::kStages >= 3 || __is_empty(Format::TileScales), "pages of scales are looked up two tiles ahead");
+  static_assert(plan::kStages >= 3 || !Scales::kAny, "pages of scales are looked up two tiles ahead");
   fetcher.look_up(token_of(ahead));
   do {  // at least once, so that nothing needs a value from before the loop
     fetcher.land();
@@ -233,10 +235,8 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
     const int chunk = ahead - (plan::kStages - 1);
     const int first = token_of(chunk);
     scales = next_scales;
-    if (chunk + 1 >= share.first && chunk + 1 < share.last)
-      Format::fetch_scales(next_scales, cache, page, token_of(chunk + 1), tokens);
-    if (chunk + 2 >= share.first && chunk + 2 < share.last)
-      page = Format::look_up_scales(cache, token_of(chunk + 2), tokens);
+    if (chunk + 1 >= share.first && chunk + 1 < share.last) next_scales.fetch(cache, page, token_of(chunk + 1), tokens);
+    if (chunk + 2 >= share.first && chunk + 2 < share.last) page = Scales::look_up(cache, token_of(chunk + 2), tokens);
     if (chunk >= share.first &&
         first < tokens.length()) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
@@ -270,12 +270,12 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   if (split >= share.active) return;
 
   Softmax softmax(first_reference());
-  Format::Accumulator output;
+  Values::Accumulator output;
   {
-    Format::Query query;
-    Format::RawQuery raw;
+    Keys::Query query;
+    Keys::RawQuery raw;
     fetch_block_query(raw, args, batch, kv_head, head_group);
-    Format::load_query(query, raw, args.scale_log2 * Format::key_factor(args));
+    Keys::load_query(query, raw, args.scale_log2 * Keys::key_factor(args));
     const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
     const plan::Queries queries = plan::Queries::of_block(args, batch, length, first_column(head_group));
     const BlockScores steps(args, batch, {kv_head, first_column(head_group), heads_in(head_group)}, length);
@@ -283,11 +283,11 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
          softmax, output, steps);
   }
   softmax.finish();
-  Format::scale_outputs(output, args);
+  Values::scale_outputs(output, args);
 
   __syncthreads();  // warps write where others' stages were
   const WarpResults results = results_in(shared);
-  Format::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
+  Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
   store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
   __syncthreads();
 

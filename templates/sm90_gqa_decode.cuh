@@ -111,9 +111,9 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
 #pragma unroll 4
   for (int piece = thread; piece < 2 * kPieces; piece += kCopyThreads) {
     const bool is_value = piece >= kPieces;
-    const lanes::Place at = lanes::bulk_piece(piece % kPieces, plan::kWarps * Format::kRowBytes);
-    const int warp = at.byte / Format::kRowBytes;
-    const int byte = at.byte % Format::kRowBytes;
+    const lanes::Place at = lanes::bulk_piece(piece % kPieces, plan::kWarps * Keys::kRowBytes);
+    const int warp = at.byte / Keys::kRowBytes;
+    const int byte = at.byte % Keys::kRowBytes;
     const int token = (at.row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
     const int head = warp & ((1 << args.span_log2) - 1);
     const char* const src =
@@ -189,7 +189,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
 /// The warps that attend: the block's next segment, and the loads of its queries, after which it is heard.
 __device__ __forceinline__ Segment hear_segment(const GqaDecodeArguments& args,
                                                 const Segment (&segments)[plan::kSegments], Rings rings,
-                                                SegmentPlace& place, Format::RawQuery& raw) {
+                                                SegmentPlace& place, Keys::RawQuery& raw) {
   wait_barrier(rings.told(place), place.parity);
   const Segment segment = segments[place.index];
   if (segment.batch < 0) return segment;
@@ -258,17 +258,17 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   const WarpResults results = results_in(shared + plan::kResultsAt);
   StagePlace place;
   SegmentPlace heard;
-  Format::RawQuery raw;
+  Keys::RawQuery raw;
   const BlockScores plain(args, 0, {0, 0, 1}, 0);
   Segment next = hear_segment(args, state.segments, rings, heard, raw);
 #pragma unroll 1
   while (next.batch >= 0) {
     const Segment segment = next;
     Softmax softmax(plan::Queries::first_reference());
-    Format::Accumulator output;
+    Values::Accumulator output;
     {
-      Format::Query query;
-      Format::load_query(query, raw, args.scale_log2);
+      Keys::Query query;
+      Keys::load_query(query, raw, args.scale_log2);
 #pragma unroll 1
       for (int stage = segment.first; stage < segment.last; ++stage) {
         wait_barrier(rings.full(place), place.parity);
@@ -282,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     }
     next = hear_segment(args, state.segments, rings, heard, raw);
     softmax.finish();
-    Format::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
+    Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
     sync_warps();
     merge(args, partials_of(args, walk.owners_of(segment)),

@@ -16,17 +16,19 @@ using MaybeByte = std::optional<TileByte>;
 
 TileByte byte_at(lanes::Place place) { return {place.row, place.byte}; }
 
-int header_bytes(const GqaDecode& descriptor) { return kv_cache::format_of(descriptor).header_bytes(); }
+using kv_cache::RowFormat;
 
-int padded_header_bytes(const GqaDecode& descriptor) { return (header_bytes(descriptor) + 15) / 16 * 16; }
+int padded_header_bytes(const RowFormat& format) { return (format.header_bytes() + 15) / 16 * 16; }
 
-/// Fetcher.
-TileAccess copies(const GqaDecode& descriptor, const char* name, int copy_bytes) {
-  const int row_bytes = descriptor.row_bytes();
-  const int header = header_bytes(descriptor);
-  const int gap = padded_header_bytes(descriptor) - header;
-  return {name, AccessKind::store, copy_bytes, row_bytes / copy_bytes, [=](int instance, int lane) -> MaybeByte {
-            const auto [row, byte] = lanes::copied_piece(instance, lane, header, row_bytes, copy_bytes);
+/// Fetcher, of `rows` rows: keys and values, or either.
+TileAccess copies(const RowFormat& format, const char* name, int copy_bytes, int rows) {
+  const int row_bytes = format.row_bytes();
+  const int header = format.header_bytes();
+  const int gap = padded_header_bytes(format) - header;
+  return {name, AccessKind::store, copy_bytes, lanes::count_copies(header, row_bytes, copy_bytes, rows),
+          [=](int instance, int lane) -> MaybeByte {
+            const auto [row, byte] = lanes::copied_piece(instance, lane, header, row_bytes, copy_bytes, rows);
+            if (row >= rows) return std::nullopt;
             return TileByte{row, byte < header ? byte : byte + gap};
           }};
 }
@@ -53,20 +55,11 @@ TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
           }};
 }
 
-/// Rows16::scores and Rows16::accumulate.
-void add_rows16(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
-  const int steps = descriptor.head_dim / 16;
-  accesses.push_back({"ldmatrix.x4 of keys", AccessKind::ldmatrix, 16, steps,
-                      [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_keys(lane, step)); }});
-  accesses.push_back({"ldmatrix.x4.trans of values", AccessKind::ldmatrix, 16, steps,
-                      [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_values(lane, step)); }});
-}
-
 /// RowsOfBytes::load_words, of keys or of values: two steps of 16 channels at a time, and the last alone where their number is
 /// odd.
-void add_byte_words(const GqaDecode& descriptor, const char* pairs, const char* last, int first_row,
+void add_byte_words(const RowFormat& format, const char* pairs, const char* last, int first_row,
                     std::vector<TileAccess>& accesses) {
-  const int steps = descriptor.head_dim / 16;
+  const int steps = format.head_dim / 16;
   accesses.push_back({pairs, AccessKind::ldmatrix, 16, steps / 2, [=](int pair, int lane) -> MaybeByte {
                         return byte_at(lanes::byte_words(lane, pair, first_row));
                       }});
@@ -77,18 +70,11 @@ void add_byte_words(const GqaDecode& descriptor, const char* pairs, const char* 
                       }});
 }
 
-/// RowsOfBytes::scores and RowsOfBytes::accumulate.
-void add_bytes(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
-  add_byte_words(descriptor, "ldmatrix.x4 of keys", "ldmatrix.x2 of the last keys", 0, accesses);
-  add_byte_words(descriptor, "ldmatrix.x4.trans of values", "ldmatrix.x2.trans of the last values", lanes::kTileRows,
-                 accesses);
-}
-
 /// Two matrices of 32 channels at a time, and the last alone where their number is odd.
-void add_int4_words(const GqaDecode& descriptor, const char* pairs, const char* last, int first_row,
+void add_int4_words(const RowFormat& format, const char* pairs, const char* last, int first_row,
                     std::vector<TileAccess>& accesses) {
-  const int start = padded_header_bytes(descriptor);
-  const int matrices = descriptor.head_dim / 32;
+  const int start = padded_header_bytes(format);
+  const int matrices = format.head_dim / 32;
   accesses.push_back({pairs, AccessKind::ldmatrix, 16, matrices / 2, [=](int instance, int lane) -> MaybeByte {
                         return byte_at(lanes::int4_words(lane, 2 * instance, start, first_row));
                       }});
@@ -100,92 +86,148 @@ void add_int4_words(const GqaDecode& descriptor, const char* pairs, const char* 
 }
 
 /// ldmatrix.x2: 16 row addresses, from the first 16 lanes.
-TileAccess int4_header_matrices(const GqaDecode& descriptor, const char* name, int first_row) {
-  return {name, AccessKind::ldmatrix, 16, padded_header_bytes(descriptor) / 16, [=](int chunk, int lane) -> MaybeByte {
+TileAccess int4_header_matrices(const RowFormat& format, const char* name, int first_row) {
+  return {name, AccessKind::ldmatrix, 16, padded_header_bytes(format) / 16, [=](int chunk, int lane) -> MaybeByte {
             if (lane >= 16) return std::nullopt;
             return byte_at(lanes::int4_header_matrices(lane, chunk, first_row));
           }};
 }
 
-TileAccess int4_headers(const GqaDecode& descriptor, const char* name, int first_row) {
-  const int pairs = std::min(descriptor.groups, 4);
-  const int pieces = descriptor.groups / pairs;
+TileAccess int4_headers(const RowFormat& format, const char* name, int first_row) {
+  const int pairs = std::min(format.groups, 4);
+  const int pieces = format.groups / pairs;
   return {name, AccessKind::load, 4 * pairs, 2 * pieces, [=](int instance, int lane) -> MaybeByte {
             return byte_at(lanes::int4_header_pairs(lane, instance / pieces, pairs * (instance % pieces), first_row));
           }};
 }
 
-/// Int4Rows: clear_padding, scores, accumulate.
-void add_int4_rows(const GqaDecode& descriptor, std::vector<TileAccess>& accesses) {
-  const int header = header_bytes(descriptor);
-  const int padding_words = (padded_header_bytes(descriptor) - header) / 4;
-  if (padding_words > 0) {
-    accesses.push_back({"zeros beside headers", AccessKind::store, 4, 4, [=](int instance, int lane) -> MaybeByte {
-                          if (lane / 8 >= padding_words) return std::nullopt;
-                          return byte_at(lanes::int4_padding(lane, 8 * instance, header));
-                        }});
-  }
-  accesses.push_back(int4_header_matrices(descriptor, "ldmatrix.x2 of key headers", 0));
-  accesses.push_back(int4_headers(descriptor, "loads of key scales", 0));
-  add_int4_words(descriptor, "ldmatrix.x4 of key words", "ldmatrix.x2 of the last key words", 0, accesses);
-  accesses.push_back(int4_header_matrices(descriptor, "ldmatrix.x2.trans of value headers", lanes::kTileRows));
-  accesses.push_back(int4_headers(descriptor, "loads of value scales", lanes::kTileRows));
-  add_int4_words(descriptor, "ldmatrix.x4.trans of value words", "ldmatrix.x2.trans of the last value words",
-                 lanes::kTileRows, accesses);
+/// Int4Rows::clear_padding, of so many rows; nothing where headers need none.
+void add_padding(const RowFormat& format, int rows, std::vector<TileAccess>& accesses) {
+  const int header = format.header_bytes();
+  const int padding_words = (padded_header_bytes(format) - header) / 4;
+  if (padding_words == 0) return;
+  accesses.push_back({"zeros beside headers", AccessKind::store, 4, rows / 8, [=](int instance, int lane) -> MaybeByte {
+                        if (lane / 8 >= padding_words) return std::nullopt;
+                        return byte_at(lanes::int4_padding(lane, 8 * instance, header));
+                      }});
 }
 
-int merge_pitch(const GqaDecode& descriptor) { return 4 * lanes::merge_pitch(descriptor.head_dim); }
+/// What scores() of the role Keys reads.
+void add_keys(const RowFormat& format, std::vector<TileAccess>& accesses) {
+  if (format.kv == KvFormat::int4_rows) {
+    accesses.push_back(int4_header_matrices(format, "ldmatrix.x2 of key headers", 0));
+    accesses.push_back(int4_headers(format, "loads of key scales", 0));
+    add_int4_words(format, "ldmatrix.x4 of key words", "ldmatrix.x2 of the last key words", 0, accesses);
+  } else if (format.has_scales()) {
+    add_byte_words(format, "ldmatrix.x4 of keys", "ldmatrix.x2 of the last keys", 0, accesses);
+  } else {
+    accesses.push_back({"ldmatrix.x4 of keys", AccessKind::ldmatrix, 16, format.head_dim / 16,
+                        [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_keys(lane, step)); }});
+  }
+}
+
+/// What load_value_scales() and accumulate() of the role Values read.
+void add_values(const RowFormat& format, std::vector<TileAccess>& accesses) {
+  constexpr int kFirst = lanes::kTileRows;
+  if (format.kv == KvFormat::int4_rows) {
+    accesses.push_back(int4_header_matrices(format, "ldmatrix.x2.trans of value headers", kFirst));
+    accesses.push_back(int4_headers(format, "loads of value scales", kFirst));
+    add_int4_words(format, "ldmatrix.x4.trans of value words", "ldmatrix.x2.trans of the last value words", kFirst,
+                   accesses);
+  } else if (format.has_scales()) {
+    add_byte_words(format, "ldmatrix.x4.trans of values", "ldmatrix.x2.trans of the last values", kFirst, accesses);
+  } else {
+    accesses.push_back({"ldmatrix.x4.trans of values", AccessKind::ldmatrix, 16, format.head_dim / 16,
+                        [](int step, int lane) -> MaybeByte { return byte_at(lanes::rows16_values(lane, step)); }});
+  }
+}
+
+/// place_of_value: the rows of values in a layout of their own.
+TileAccess of_values_alone(const TileAccess& access) {
+  return {access.name, access.kind, access.bytes_per_lane, access.instances,
+          [at = access.at](int instance, int lane) -> MaybeByte {
+            MaybeByte byte = at(instance, lane);
+            if (byte) byte->row -= lanes::kTileRows;
+            return byte;
+          }};
+}
+
+constexpr const char* kAsyncCopies = "cp.async of rows";
+
+int merge_pitch(const Plan& plan) { return 4 * lanes::merge_pitch(plan.formats().value.head_dim); }
 
 }  // namespace
 
-int stage_row_bytes(const GqaDecode& descriptor) {
-  return descriptor.row_bytes() - header_bytes(descriptor) + padded_header_bytes(descriptor);
+int stage_row_bytes(const kv_cache::RowFormat& format) {
+  return format.row_bytes() - format.header_bytes() + padded_header_bytes(format);
 }
 
 std::vector<TileAccess> stage_accesses(const Plan& plan) {
-  const GqaDecode& descriptor = plan.descriptor;
+  const kv_cache::CacheFormats formats = plan.formats();
+  const int rows = formats.are_alike() ? 2 * lanes::kTileRows : lanes::kTileRows;
   std::vector<TileAccess> accesses;
-  if (descriptor.kv == KvFormat::int4_rows) {
-    add_int4_rows(descriptor, accesses);
-  } else if (has_scales(descriptor.kv)) {
-    add_bytes(descriptor, accesses);
-  } else {
-    add_rows16(descriptor, accesses);
-  }
+  add_padding(formats.key, rows, accesses);
+  add_keys(formats.key, accesses);
+  if (formats.are_alike()) add_values(formats.value, accesses);
   if (plan.family == Family::sm90) {
-    for (TileAccess& access : accesses) access = of_outer_warps(access, plan.warps, descriptor.row_bytes());
+    for (TileAccess& access : accesses) access = of_outer_warps(access, plan.warps, formats.key.row_bytes());
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
-  const char* const name = plan.family == Family::sm75 ? "stores of rows" : "cp.async of rows";
+  const char* const name = plan.family == Family::sm75 ? "stores of rows" : kAsyncCopies;
   accesses.insert(accesses.begin(),
-                  plan.family == Family::sm90 ? pieces(plan.stage) : copies(descriptor, name, plan.copy_bytes));
+                  plan.family == Family::sm90 ? pieces(plan.stage) : copies(formats.key, name, plan.copy_bytes, rows));
   return accesses;
 }
 
-int slot_period(const codegen::TileLayout& stage, const TileAccess& copies) {
-  std::vector<int> slots;
-  for (int i = 0; i < copies.instances; ++i) {
-    for (int lane = 0; lane < lanes::kWarpSize; ++lane) slots.push_back(stage.address(copies.at(i, lane).value()));
-  }
+std::vector<TileAccess> value_stage_accesses(const Plan& plan) {
+  const kv_cache::CacheFormats formats = plan.formats();
+  if (formats.are_alike()) return {};
+  std::vector<TileAccess> accesses;
+  add_values(formats.value, accesses);
+  for (TileAccess& access : accesses) access = of_values_alone(access);
+  std::vector<TileAccess> writes = {copies(formats.value, kAsyncCopies, plan.copy_bytes, lanes::kTileRows)};
+  add_padding(formats.value, lanes::kTileRows, writes);
+  accesses.insert(accesses.begin(), writes.begin(), writes.end());
+  return accesses;
+}
+
+int count_copies(const Plan& plan) {
+  return stage_accesses(plan).front().instances +
+         (plan.formats().are_alike() ? 0 : value_stage_accesses(plan).front().instances);
+}
+
+int slot_period(const Plan& plan) {
+  std::vector<std::optional<int>> slots;  // of every copy those of all lanes
+  const auto add = [&](const TileAccess& copies, const codegen::TileLayout& stage, int first_byte) {
+    for (int i = 0; i < copies.instances; ++i) {
+      for (int lane = 0; lane < lanes::kWarpSize; ++lane) {
+        const MaybeByte byte = copies.at(i, lane);
+        slots.push_back(byte ? std::optional(first_byte + stage.address(*byte)) : std::nullopt);
+      }
+    }
+  };
+  add(stage_accesses(plan).front(), plan.stage, 0);
+  if (!plan.formats().are_alike()) add(value_stage_accesses(plan).front(), plan.value_stage, plan.stage.size());
+  const int copies = static_cast<int>(slots.size()) / lanes::kWarpSize;
   const auto repeats = [&](int i, int period) {
     const auto* const slot = &slots[static_cast<std::size_t>(i) * lanes::kWarpSize];
     const auto* const earlier = &slots[static_cast<std::size_t>(i % period) * lanes::kWarpSize];
     for (int lane = 1; lane < lanes::kWarpSize; ++lane) {
-      if (slot[lane] - slot[0] != earlier[lane] - earlier[0]) return false;
+      if (slot[lane] && (!earlier[lane] || *slot[lane] - *slot[0] != *earlier[lane] - *earlier[0])) return false;
     }
     return true;
   };
-  for (int period = 1; period < copies.instances; ++period) {
+  for (int period = 1; period < copies; ++period) {
     bool all = true;
-    for (int i = period; i < copies.instances && all; ++i) all = repeats(i, period);
+    for (int i = period; i < copies && all; ++i) all = repeats(i, period);
     if (all) return period;
   }
-  return copies.instances;
+  return copies;
 }
 
 int merge_bytes(const Plan& plan) {
   constexpr int kArrivedWord = 16;  // of last_block; padded so that the sum stays a multiple of 16
-  return plan.warps * plan.heads_per_block * (merge_pitch(plan.descriptor) + 8) + kArrivedWord;
+  return plan.warps * plan.heads_per_block * (merge_pitch(plan) + 8) + kArrivedWord;
 }
 
 int Plan::flush_stages() const { return std::max(1, 48 * 1024 / stage_bytes()); }
@@ -200,19 +242,19 @@ int Plan::barriers_at(int stage_count) const {
 }
 
 std::vector<Tile> merge_tiles(const Plan& plan) {
-  const GqaDecode& descriptor = plan.descriptor;
+  const RowFormat values = plan.formats().value;
   const int warps = plan.warps;
   const int heads = plan.heads_per_block;
   const int tiles = plan.head_tiles();
-  const int quads = descriptor.head_dim / 4;
-  const codegen::TileLayout outputs{warps * heads, 4 * descriptor.head_dim, merge_pitch(descriptor), {}};
+  const int quads = values.head_dim / 4;
+  const codegen::TileLayout outputs{warps * heads, 4 * values.head_dim, merge_pitch(plan), {}};
   const auto head_of = [heads](int tile, int i, int lane) {
     const int head = lanes::accumulator_head(lane, tile, i);
     return head < heads ? std::optional<int>(head) : std::nullopt;
   };
   // Rows16::store: one float per lane; RowsOfBytes::store two neighbouring channels, Int4Rows::store four.
-  const int channels = descriptor.kv == KvFormat::int4_rows ? 4 : has_scales(descriptor.kv) ? 2 : 1;
-  const int steps = descriptor.head_dim / (channels == 4 ? 32 : 16);
+  const int channels = values.kv == KvFormat::int4_rows ? 4 : values.has_scales() ? 2 : 1;
+  const int steps = values.head_dim / (channels == 4 ? 32 : 16);
   const int elements = channels == 1 ? 4 : 2;
   const TileAccess stores{"stores of warps' outputs", AccessKind::store, 4 * channels, tiles * elements * steps,
                           [=](int instance, int lane) -> MaybeByte {

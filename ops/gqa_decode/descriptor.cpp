@@ -28,8 +28,8 @@ Field<GqaDecode> score_field() {
 std::vector<Field<GqaDecode>> make_fields() {
   const std::vector<std::pair<std::string_view, Element>> elements = {{"bf16", Element::bf16}, {"fp16", Element::fp16}};
   std::vector<Field<GqaDecode>> table = {
-      number_field<GqaDecode>({"head_dim", "64, 80, 96, 112, 128, 160, 192, 256", "128", "channels per head"},
-                              &GqaDecode::head_dim, {64, 80, 96, 112, 128, 160, 192, 256}),
+      number_field<GqaDecode>({"head_dim", kv_cache::kHeadDims, "128", "channels per head"}, &GqaDecode::head_dim,
+                              kv_cache::head_dims()),
       number_field<GqaDecode>({"heads_per_kv", "1 to 64", "1", "query heads that share one KV head"},
                               &GqaDecode::heads_per_kv, one_to(64)),
   };
@@ -88,17 +88,22 @@ GqaDecode parse(std::string_view text) {
                     "leave mask out or ask for query_tokens=2 to 16");
     }
   }
-  kv_cache::validate_given_fields(kv_cache::format_of(descriptor), text);
   if (!output_given) descriptor.output = descriptor.query;
+  kv_cache::settle_formats(descriptor, text);
   validate(descriptor);
   return descriptor;
 }
 
 void validate(const GqaDecode& descriptor) {
-  kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  kv_cache::validate_formats(formats, descriptor.text());
   if (!descriptor.score.empty() && !is_user_code_name(descriptor.score)) {
     reject(descriptor, fmt::format("score={} does not name a score modification", descriptor.score),
            "accepted: name@hash, as cubit_add_score gives it");
+  }
+  if (!formats.are_alike() && (descriptor.family == Family::sm75 || descriptor.family == Family::sm90)) {
+    reject(descriptor, fmt::format("family={}: {}", family_name(descriptor.family), kOneFormatOnly),
+           "family=sm80, or leave family out");
   }
   if (descriptor.family == Family::sm75) {
     const std::string why = why_not_fp16_alone(descriptor);
@@ -107,9 +112,11 @@ void validate(const GqaDecode& descriptor) {
              "kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out");
     }
   }
-  if (descriptor.kv == KvFormat::int4_rows && descriptor.head_dim % 32 != 0) {
-    reject(descriptor, "a matrix of packed words is of 32 channels, and head_dim is no multiple of that",
-           "accepted beside int4_rows: head_dim=64, 96, 128, 160, 192 and 256");
+  for (const std::size_t which : {0, 1}) {
+    if (formats[which].kv != KvFormat::int4_rows || formats[which].head_dim % 32 == 0) continue;
+    const char* const dim = which == 0 || formats.key.head_dim == formats.value.head_dim ? "head_dim" : "value_dim";
+    reject(descriptor, fmt::format("a matrix of packed words is of 32 channels, and {} is no multiple of that", dim),
+           fmt::format("accepted beside int4_rows: {}=64, 96, 128, 160, 192 and 256", dim));
   }
   if (descriptor.mask != QueryMask::causal && descriptor.query_tokens == 1) {
     reject(descriptor, "the field mask applies to several query tokens only",

@@ -39,6 +39,9 @@ std::string why_not_bulk_copies(const GqaDecode& descriptor);
 /// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
 std::string why_not_fp16_alone(const GqaDecode& descriptor);
 
+/// Why families sm75 and sm90 refuse values that are stored otherwise than keys.
+inline constexpr const char* kOneFormatOnly = "its keys and values have one format and one head_dim";
+
 /// Why family sm90 refuses several query tokens.
 inline constexpr const char* kOneQueryTokenOnly = "it takes one query token per sequence";
 
@@ -71,13 +74,18 @@ struct Plan {
   /// Families sm75 and sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row of every warp side
   /// by side; behind them are the values in the same way.
   codegen::TileLayout stage;
+  /// Family sm80, where values are stored otherwise than keys: 16 rows of values, behind the stage of 16 rows of keys.
+  codegen::TileLayout value_stage;
   int shared_memory = 0;
   PlanReport report;
 
   /// Of the block, in one step of its warps.
   int chunk_tokens() const { return 16 * tiles_per_stage * warps; }
   /// Of a ring's stage: in families sm75 and sm80 each warp has a ring, in family sm90 the block.
-  int stage_bytes() const { return family == Family::sm90 ? 2 * stage.size() : stage.size(); }
+  int stage_bytes() const {
+    if (!formats().are_alike()) return stage.size() + value_stage.size();
+    return family == Family::sm90 ? 2 * stage.size() : stage.size();
+  }
   int ring_bytes(int stage_count) const { return (family == Family::sm90 ? 1 : warps) * stage_count * stage_bytes(); }
   int threads() const { return 32 * (warps + copy_warps); }
   /// Family sm90: the stages that an SM could have read in the time that a segment's end takes, 1.4 us on an H200.
@@ -91,7 +99,7 @@ struct Plan {
   int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
   int scratch_bytes() const { return (4 * (2 * (warps + copy_warps) + 7 + 7 * kSegments) + 15) / 16 * 16; }
   int heads() const { return descriptor.heads_per_kv * descriptor.query_tokens; }  ///< of a KV head
-  kv_cache::RowFormat format() const { return kv_cache::format_of(descriptor); }
+  kv_cache::CacheFormats formats() const { return kv_cache::formats_of(descriptor); }
 };
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
@@ -108,15 +116,22 @@ inline constexpr int kMostBlocks = 1024;
 /// Fills in the decisions with their reasons, the proofs and the fragments of a plan whose family is chosen.
 void write_report(Plan& plan, const codegen::Architecture& architecture);
 
+/// Whether rows of keys or of values are int4_rows of 8 groups, which take the most registers.
+bool has_eight_packed_groups(const kv_cache::CacheFormats& formats);
+
 /// Bytes of one row in a stage: the header is padded to whole 16-byte matrix rows.
-int stage_row_bytes(const GqaDecode& descriptor);
-/// The shared-memory accesses of the loop, by which the stage's layout is searched and proved.
+int stage_row_bytes(const kv_cache::RowFormat& format);
+/// The shared-memory accesses of the loop, the copies first, by which the stage's layout is searched and proved. Where values are
+/// stored otherwise than keys, those of keys, and in rows from 0 on those of values; else there are none of the latter.
 std::vector<codegen::TileAccess> stage_accesses(const Plan& plan);
+std::vector<codegen::TileAccess> value_stage_accesses(const Plan& plan);
+/// Copies that each lane of a warp makes of a tile.
+int count_copies(const Plan& plan);
 /// What shared memory holds after the loop, where the warps' results are merged: outputs, then sums, side by side.
 std::vector<Tile> merge_tiles(const Plan& plan);
 /// The smallest n for which copy i of a lane goes where its copy i % n goes, plus a distance that is the same for all
-/// lanes.
-int slot_period(const codegen::TileLayout& stage, const codegen::TileAccess& copies);
+/// lanes that take part.
+int slot_period(const Plan& plan);
 int merge_bytes(const Plan& plan);
 
 /// Throw Failure(invalid_argument) for what is not a finite number of reasonable size.
@@ -166,7 +181,7 @@ bool sees(const GqaDecode& descriptor, int length, int token, std::uint32_t mask
 
 /// Attention in double precision over host tensors.
 struct ReferenceHead {
-  std::vector<double> output;         ///< [head_dim]
+  std::vector<double> output;         ///< [value_dim]
   std::vector<double> contributions;  ///< sum over tokens of weight · |value|
   double lse = 0;
 };

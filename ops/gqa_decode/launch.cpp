@@ -31,7 +31,7 @@ std::size_t stats_bytes(std::int64_t partial_rows) { return workspace_part(parti
 
 std::size_t workspace_for(const Plan& plan, std::int64_t partial_rows) {
   if (partial_rows == 0) return 0;
-  const std::size_t outputs = workspace_part(partial_rows * plan.descriptor.head_dim * sizeof(float));
+  const std::size_t outputs = workspace_part(partial_rows * plan.formats().value.head_dim * sizeof(float));
   return kWorkspaceCounterBytes + stats_bytes(partial_rows) + outputs;
 }
 
@@ -113,18 +113,21 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_pointer(arguments.key != nullptr || arguments.max_length == 0, "key");
   require_pointer(arguments.value != nullptr || arguments.max_length == 0, "value");
   check_softmax_scale(arguments.softmax_scale);
-  const int cache_bytes = kv_cache::format_of(descriptor).element_bytes();
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const int key_bytes = formats.key.element_bytes();
+  const int value_bytes = formats.value.element_bytes();
   // The kernels keep the bytes from token to token in 32 bits, times 16 rows.
-  const std::int64_t most = (1 << 27) / cache_bytes - 1;
-  require_argument(arguments.key_strides[1] >= 0 && arguments.key_strides[1] <= most, "key_strides[1] (token)",
-                   "its bytes must be from 0 to below 128 MiB", arguments.key_strides[1]);
-  require_argument(arguments.value_strides[1] >= 0 && arguments.value_strides[1] <= most, "value_strides[1] (token)",
-                   "its bytes must be from 0 to below 128 MiB", arguments.value_strides[1]);
+  const auto require_token_stride = [](std::int64_t stride, int element_bytes, const char* name) {
+    require_argument(stride >= 0 && stride <= (1 << 27) / element_bytes - 1, name,
+                     "its bytes must be from 0 to below 128 MiB", stride);
+  };
+  require_token_stride(arguments.key_strides[1], key_bytes, "key_strides[1] (token)");
+  require_token_stride(arguments.value_strides[1], value_bytes, "value_strides[1] (token)");
   require_alignment("query", arguments.query, arguments.query_strides, 2, 2, descriptor.alignment, kSmaller);
-  require_alignment("key", arguments.key, arguments.key_strides, 3, cache_bytes, descriptor.alignment, kSmaller);
-  require_alignment("value", arguments.value, arguments.value_strides, 3, cache_bytes, descriptor.alignment, kSmaller);
+  require_alignment("key", arguments.key, arguments.key_strides, 3, key_bytes, descriptor.alignment, kSmaller);
+  require_alignment("value", arguments.value, arguments.value_strides, 3, value_bytes, descriptor.alignment, kSmaller);
   require_alignment("output", arguments.output, arguments.output_strides, 2, 2, descriptor.alignment, kSmaller);
-  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.max_length > 0);
+  kv_cache::check_scales(formats, arguments.scales, arguments.max_length > 0);
   const bool paged = descriptor.cache == KvAddressing::paged;
   if (paged) {
     require_argument(arguments.page_size >= 1 && arguments.page_size <= 256, "page_size", "it must be from 1 to 256",
@@ -143,7 +146,9 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
 
 GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
   const GqaDecode& descriptor = plan.descriptor;
-  const int cache_bytes = kv_cache::format_of(descriptor).element_bytes();
+  const kv_cache::CacheFormats formats = plan.formats();
+  const int key_bytes = formats.key.element_bytes();
+  const int value_bytes = formats.value.element_bytes();
   GqaDecodeArguments result;
   result.query = arguments.query;
   result.key = arguments.key;
@@ -162,12 +167,12 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   }
   result.query_batch_stride = 2 * arguments.query_strides[0];
   result.query_head_stride = 2 * arguments.query_strides[1];
-  result.key_batch_stride = cache_bytes * arguments.key_strides[0];
-  result.key_token_stride = static_cast<int>(cache_bytes * arguments.key_strides[1]);
-  result.key_head_stride = cache_bytes * arguments.key_strides[2];
-  result.value_batch_stride = cache_bytes * arguments.value_strides[0];
-  result.value_token_stride = static_cast<int>(cache_bytes * arguments.value_strides[1]);
-  result.value_head_stride = cache_bytes * arguments.value_strides[2];
+  result.key_batch_stride = key_bytes * arguments.key_strides[0];
+  result.key_token_stride = static_cast<int>(key_bytes * arguments.key_strides[1]);
+  result.key_head_stride = key_bytes * arguments.key_strides[2];
+  result.value_batch_stride = value_bytes * arguments.value_strides[0];
+  result.value_token_stride = static_cast<int>(value_bytes * arguments.value_strides[1]);
+  result.value_head_stride = value_bytes * arguments.value_strides[2];
   result.output_batch_stride = 2 * arguments.output_strides[0];
   result.output_head_stride = 2 * arguments.output_strides[1];
   result.kv_heads = arguments.kv_heads;
@@ -182,11 +187,10 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.warp_step_log2 = split.boxes > 1 ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divide_by(std::max(split.units, 1));
-  const kv_cache::RowFormat format = plan.format();
-  result.key_scales = format.has_scales() ? static_cast<const char*>(arguments.scales.key) : nullptr;
-  result.value_scales = format.has_scales() ? static_cast<const char*>(arguments.scales.value) : nullptr;
-  kv_cache::copy_scale_strides(format, result.key_scale_strides, arguments.scales.key_strides);
-  kv_cache::copy_scale_strides(format, result.value_scale_strides, arguments.scales.value_strides);
+  result.key_scales = formats.key.has_scales() ? static_cast<const char*>(arguments.scales.key) : nullptr;
+  result.value_scales = formats.value.has_scales() ? static_cast<const char*>(arguments.scales.value) : nullptr;
+  kv_cache::copy_scale_strides(formats.key, result.key_scale_strides, arguments.scales.key_strides);
+  kv_cache::copy_scale_strides(formats.value, result.value_scale_strides, arguments.scales.value_strides);
   result.page_table = arguments.page_table;
   result.page_table_stride = arguments.page_table_stride;
   result.page_size = divide_by(std::max(arguments.page_size, 1));
@@ -211,7 +215,7 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
                           const std::int64_t (&strides)[3]) {
   constexpr int kElement = 8;
   const int part = 16 << plan.stage.swizzle.bits;
-  const int cache_bytes = plan.format().element_bytes();
+  const int cache_bytes = plan.formats().key.element_bytes();
   const int tokens_per_row = split.boxes > 1 ? 1 : plan.warps / split.span;
   const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
   const auto size = [](int count) { return static_cast<std::uint64_t>(count); };

@@ -27,8 +27,11 @@ std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architec
   return "";
 }
 
+bool are_alike(const GqaDecode& descriptor) { return kv_cache::formats_of(descriptor).are_alike(); }
+
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
+  if (!are_alike(descriptor)) return kOneFormatOnly;
   const std::string modified = modifications(descriptor);
   if (!modified.empty()) return fmt::format("it has plain scores of all tokens, and no {}", modified);
   if (descriptor.query_tokens > 1) return kOneQueryTokenOnly;
@@ -38,6 +41,7 @@ std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architectur
 
 std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
+  if (!are_alike(descriptor)) return kOneFormatOnly;
   return why_not_fp16_alone(descriptor);
 }
 
@@ -95,21 +99,28 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
                                          "kv=int4_rows");
 }
 
+/// Of what the formats keep for a tile of heads: shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.
+int registers_of(const kv_cache::CacheFormats& formats) {
+  const auto count = [](const kv_cache::RowFormat& format) {
+    if (format.kv == KvFormat::int4_rows) return 6 + format.groups;
+    return 4 + (format.has_scales() && format.scales != KvScales::tensor ? 4 * format.groups : 0);
+  };
+  constexpr int kBoth = 4;
+  return std::max(count(formats.key), count(formats.value)) + (formats.are_alike() ? 0 : kBoth);
+}
+
 /// Registers that the loop keeps live, by counting its arrays. Blocks per SM are chosen so that each thread is allowed at
 /// least these; the compiler may use all that it is then allowed, and its report says what it does. `copies`: whose
 /// offsets are kept.
 int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   constexpr int kAddressesAndTemporaries = 52;
-  const int outputs = descriptor.head_dim / 4;
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const int outputs = formats.value.head_dim / 4;
   const bool two_terms = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::fp16;
   const int query = descriptor.head_dim / 8 * (two_terms ? 2 : 1);
-  // Shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.
-  const bool scaled = has_scales(descriptor.kv) && descriptor.scales != KvScales::tensor;
-  const int format =
-      descriptor.kv == KvFormat::int4_rows ? 6 + descriptor.groups : 4 + (scaled ? 4 * descriptor.groups : 0);
   // Beside 8 groups, what query tokens see was too much for two tiles: some architecture's compiler spilled.
-  const int seen = descriptor.groups == 8 && descriptor.query_tokens > 1 && !scaled ? 10 : 0;
-  const int per_tile = outputs + query + format + seen + 12;  // 12: scores, references, sums, factors
+  const int seen = has_eight_packed_groups(formats) && descriptor.query_tokens > 1 ? 10 : 0;
+  const int per_tile = outputs + query + registers_of(formats) + seen + 12;  // 12: scores, references, sums, factors
   const int window = descriptor.window ? 4 : 0;
   const int slopes = descriptor.alibi ? 2 : 0;
   return (kAddressesAndTemporaries + copies + window + head_tiles * (per_tile + slopes) + 7) / 8 * 8;
@@ -163,8 +174,12 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
 
 /// The widest copy that the caller's alignment and the format's parts allow.
 int choose_copy_bytes(const Plan& plan) {
-  return std::gcd(plan.descriptor.alignment,
-                  std::gcd(16, std::gcd(plan.format().header_bytes(), plan.descriptor.row_bytes())));
+  int bytes = std::gcd(plan.descriptor.alignment, 16);
+  for (const std::size_t which : {0, 1}) {
+    const kv_cache::RowFormat format = plan.formats()[which];
+    bytes = std::gcd(bytes, std::gcd(format.header_bytes(), format.row_bytes()));
+  }
+  return bytes;
 }
 
 /// Family sm75: as much of the next tile as the loop leaves registers for.
@@ -179,14 +194,18 @@ int choose_held_pieces(const Plan& plan, const codegen::Architecture& architectu
 void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   plan.copy_bytes = choose_copy_bytes(plan);
-  const auto accesses = stage_accesses(plan);
-  plan.stage = codegen::search_layout(32, stage_row_bytes(descriptor), 16, accesses);
-  const int copies = descriptor.row_bytes() / plan.copy_bytes;
+  const kv_cache::CacheFormats formats = plan.formats();
+  const auto search = [](int rows, const kv_cache::RowFormat& format, std::span<const codegen::TileAccess> accesses) {
+    return codegen::search_layout(rows, stage_row_bytes(format), 16, accesses);
+  };
+  plan.stage = search(formats.are_alike() ? 32 : 16, formats.key, stage_accesses(plan));
+  if (!formats.are_alike()) plan.value_stage = search(16, formats.value, value_stage_accesses(plan));
+  const int copies = count_copies(plan);
   // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
   plan.counted_registers =
       std::min(count_registers(descriptor, plan.head_tiles(), copies), architecture.registers_per_thread);
   plan.keep_offsets = keeps_offsets(copies, count_registers(descriptor, plan.head_tiles(), 0));
-  plan.slot_period = slot_period(plan.stage, accesses.front());
+  plan.slot_period = slot_period(plan);
   if (plan.family == Family::sm75) {
     plan.held_pieces = choose_held_pieces(plan, architecture);
     plan.keep_offsets = false;  // every piece is tested for its row's existence as well: there is one path
@@ -277,14 +296,14 @@ std::vector<codegen::Header> include_roles(codegen::PlanHeader& header, const Gq
   return users;
 }
 
-/// Behind the alias Format.
+/// Behind the alias Keys.
 void alias_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
   std::string steps;
   const auto add = [&](bool asked, const char* step) {
     if (asked) steps += (steps.empty() ? "" : ", ") + std::string(step);
   };
   add(descriptor.soft_cap, "cubit::SoftCap");
-  add(descriptor.alibi, "cubit::Alibi<Format::kHeadTiles>");
+  add(descriptor.alibi, "cubit::Alibi<Keys::kHeadTiles>");
   add(!descriptor.score.empty(), "cubit::UserScore");
   header.alias("Score", fmt::format("cubit::ScoreSteps<{}>", steps))
       .alias("Tokens", descriptor.window ? "cubit::WindowOfTokens" : "cubit::AllTokens")
@@ -303,7 +322,59 @@ std::string_view operand_type(KvFormat kv) {
   return kv == KvFormat::fp8_e4m3 ? "cubit::E4m3Operand" : "cubit::E5m2Operand";
 }
 
+std::string_view format_header(const kv_cache::RowFormat& format) {
+  if (format.kv == KvFormat::int4_rows) return "kv_int4_rows.cuh";
+  return format.has_scales() ? "kv_bytes.cuh" : "kv_rows16.cuh";
+}
+
+/// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by `place`.
+std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place) {
+  if (format.kv == KvFormat::int4_rows) {
+    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerBlock, kAlignment, {}>", channels, format.groups,
+                       place);
+  }
+  if (!format.has_scales()) {
+    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerBlock, {}>", device_type(format.element()), channels,
+                       place);
+  }
+  const int groups = format.scales == KvScales::tensor ? 0 : format.groups;
+  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerBlock, kAlignment, {}>",
+                     operand_type(format.kv), format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half", channels,
+                     groups, place);
+}
+
+/// Layouts, and the roles of keys, values and their stage.
+void add_formats(codegen::PlanHeader& header, const Plan& plan) {
+  const kv_cache::CacheFormats formats = plan.formats();
+  if (!formats.are_alike()) {
+    header.layout("key_stage", plan.stage)
+        .layout("value_stage", plan.value_stage)
+        .alias("Keys", format_type(formats.key, "kHeadDim", "key_stage"))
+        .alias("Values", format_type(formats.value, "kValueDim", "cubit::place_of_value<value_stage, kKeyStageBytes>"))
+        .alias("Stage",
+               "cubit::StageOfTwoFormats<Keys, Values, kCopyBytes, key_stage, "
+               "cubit::place_of_value<value_stage, kKeyStageBytes>>");
+    return;
+  }
+  header.layout("kv_stage", plan.stage);
+  // Where the bytes of a warp's rows are.
+  std::string_view place = "kv_stage";
+  if (plan.family == Family::sm90) {
+    header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
+    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>";
+  }
+  header.alias("Keys", format_type(formats.key, "kHeadDim", place)).alias("Values", "Keys");
+  if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
+}
+
 }  // namespace
+
+bool has_eight_packed_groups(const kv_cache::CacheFormats& formats) {
+  const auto has = [](const kv_cache::RowFormat& format) {
+    return format.kv == KvFormat::int4_rows && format.groups == 8;
+  };
+  return has(formats.key) || has(formats.value);
+}
 
 Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   Plan plan;
@@ -324,9 +395,11 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
 
 codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
-  const bool int4 = descriptor.kv == KvFormat::int4_rows;
+  const kv_cache::CacheFormats formats = plan.formats();
   codegen::PlanHeader header(descriptor.text());
-  header.include(int4 ? "kv_int4_rows.cuh" : has_scales(descriptor.kv) ? "kv_bytes.cuh" : "kv_rows16.cuh");
+  header.include(format_header(formats.key));
+  if (format_header(formats.value) != format_header(formats.key)) header.include(format_header(formats.value));
+  if (plan.family != Family::sm90) header.include("kv_stage.cuh");
   const bool paged = descriptor.cache == KvAddressing::paged;
   header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("query_tokens.cuh").include("types.cuh");
   header.include(plan.family == Family::sm90   ? "warp_rows.cuh"
@@ -334,6 +407,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
                                                : "tile_copies_async.cuh");
   const std::vector<codegen::Header> users = include_roles(header, descriptor);
   header.constant("kHeadDim", descriptor.head_dim)
+      .constant("kValueDim", formats.value.head_dim)
       .constant("kHeadsPerKv", descriptor.heads_per_kv)
       .constant("kQueryTokens", descriptor.query_tokens)
       .constant("kHeadGroups", plan.head_groups)
@@ -341,6 +415,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kAlignment", descriptor.alignment)
       .constant("kWarps", plan.warps)
       .constant("kTilesPerStage", plan.tiles_per_stage)
+      .constant("kTileBytes", 16 * plan.stage.pitch)
       .constant("kStageBytes", plan.stage_bytes())
       .constant("kStages", plan.stages)
       .constant("kBlocksPerSm", plan.blocks_per_sm);
@@ -364,33 +439,11 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
                                  : "cubit::AsyncTileCopies<kCopyBytes, kStages>");
   }
   header.flag("kOverlaps", architecture.kernel_overlap)
-      .layout("kv_stage", plan.stage)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))
       .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache")
       .alias("Queries", queries_type(descriptor));
-  // Where the bytes of a warp's rows are.
-  std::string_view place = "kv_stage";
-  if (plan.family == Family::sm90) {
-    header.constant("kKvRowBytes", descriptor.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
-    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>";
-  }
-  if (int4) {
-    header.constant("kGroups", descriptor.groups)
-        .alias("Format",
-               fmt::format("cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, {}>", place));
-  } else if (has_scales(descriptor.kv)) {
-    header.constant("kGroups", descriptor.scales == KvScales::tensor ? 0 : descriptor.groups)
-        .alias("Operand", operand_type(descriptor.kv))
-        .alias("StoredScale", descriptor.scale_type == ScaleType::fp32 ? "float" : "cubit::Half")
-        .alias("Format",
-               fmt::format("cubit::RowsOfBytes<Query, Operand, StoredScale, kHeadDim, kGroups, kHeadsPerBlock, "
-                           "kAlignment, {}>",
-                           place));
-  } else {
-    header.alias("Element", device_type(plan.format().element()))
-        .alias("Format", fmt::format("cubit::Rows16<Query, Element, kHeadDim, kHeadsPerBlock, {}>", place));
-  }
+  add_formats(header, plan);
   alias_roles(header, descriptor);
   return codegen::assemble(
       descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "gqa_decode",

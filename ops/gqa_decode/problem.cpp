@@ -89,14 +89,11 @@ GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const L
                        std::vector<std::unique_ptr<char[]>> storage)
     : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), storage_(std::move(storage)), numbers_(numbers) {
   check();
-  Tensor output = query();
-  output.name = "output";
-  output.type = element_type(descriptor_.output);
-  output.data = nullptr;
-  outputs_.push_back(output);
+  std::vector<std::int64_t> shape = query_shape(descriptor_, batch(), query_heads(), value_channels());
+  outputs_.push_back(kv_cache::dense("output", element_type(descriptor_.output), shape, nullptr));
   if (!numbers_.with_lse) return;
-  output.shape.pop_back();
-  outputs_.push_back(kv_cache::dense("lse", "F32", output.shape, nullptr));
+  shape.pop_back();
+  outputs_.push_back(kv_cache::dense("lse", "F32", shape, nullptr));
 }
 
 const Tensor* GqaProblem::find(std::string_view name) const {
@@ -106,8 +103,9 @@ const Tensor* GqaProblem::find(std::string_view name) const {
 }
 
 void GqaProblem::check_scales() const {
-  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
-  for (const char* name : kv_cache::kScaleNames) {
+  for (const std::size_t which : {0, 1}) {
+    const kv_cache::RowFormat format = kv_cache::formats_of(descriptor_)[which];
+    const char* const name = kv_cache::kScaleNames[which];
     const Tensor* tensor = find(name);
     if (format.has_scales() && tensor != nullptr) {
       kv_cache::require_scales(format, shape_, *tensor);
@@ -116,8 +114,9 @@ void GqaProblem::check_scales() const {
              fmt::format("give {} {} {}", name, shape_.scale_dimensions(format), format.scale_element()));
     } else if (tensor != nullptr) {
       reject(fmt::format("tensor {}", name),
-             fmt::format("a cache of {} has no scales of their own", text_of(descriptor_.kv)),
-             "leave it out, or ask for kv=int8_split, fp8_e4m3 or fp8_e5m2");
+             fmt::format("a cache of {} has no scales of their own", text_of(format.kv)),
+             fmt::format("leave it out, or ask for {}=int8_split, fp8_e4m3 or fp8_e5m2",
+                         which == 1 && descriptor_.value ? "value" : "kv"));
     }
   }
 }
@@ -169,8 +168,9 @@ ScoreRules GqaProblem::score_rules(std::int64_t head) const {
   return rules;
 }
 
-void GqaProblem::check_cache(const Tensor& cache) const {
-  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
+void GqaProblem::check_cache(std::size_t which) const {
+  const kv_cache::RowFormat format = kv_cache::formats_of(descriptor_)[which];
+  const Tensor& cache = this->cache(which);
   require_type(cache, format.type(), descriptor_);
   if (cache.shape.size() == 4 && cache.shape[3] != format.row_elements()) {
     reject(shape_text(cache), fmt::format("its rows have {} elements", cache.shape[3]),
@@ -219,21 +219,20 @@ void GqaProblem::check_query() const {
   if (query().shape.back() != descriptor_.head_dim) {
     reject(shape_text(query()), fmt::format("head_dim is {}", descriptor_.head_dim));
   }
-  if (query().shape == query_shape(descriptor_, batch(), query_heads())) return;
+  if (query().shape == query_shape(descriptor_, batch(), query_heads(), descriptor_.head_dim)) return;
   reject(shape_text(query()), fmt::format("the descriptor has query_tokens={}", descriptor_.query_tokens),
          fmt::format("ask for query_tokens={}", query().shape[1]));
 }
 
 void GqaProblem::check() {
   check_query();
-  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
   const bool heads_outside = numbers_.cache.heads_outside;
-  require_type(key(), format.type(), descriptor_);
+  require_type(key(), kv_cache::formats_of(descriptor_).key.type(), descriptor_);
   require_rank(key(), 4, "[batch, tokens, kv_heads, row], or pages where cache=paged");
   shape_ = kv_cache::cache_shape(descriptor_.cache, numbers_.cache, batch(), key().shape[heads_outside ? 1 : 2], &key(),
                                  find("page_table"), 0);
-  check_cache(key());
-  check_cache(value());
+  check_cache(0);
+  check_cache(1);
   if (query_heads() != kv_heads() * descriptor_.heads_per_kv) {
     const bool multiple = query_heads() % kv_heads() == 0;
     reject(fmt::format("{} query heads and {} KV heads", query_heads(), kv_heads()),
@@ -262,17 +261,23 @@ std::size_t GqaProblem::cached_rows() const {
   return rows * kv_heads();
 }
 
+std::size_t GqaProblem::scale_bytes_read(const kv_cache::RowFormat& format) const {
+  if (!format.has_scales()) return 0;
+  const std::size_t rows = cached_rows();
+  const std::size_t scales = format.scales == KvScales::tensor  ? 1
+                             : format.scales == KvScales::token ? rows / kv_heads()
+                                                                : rows * format.groups;
+  return scales * format.scale_bytes();
+}
+
 std::size_t GqaProblem::bytes_read() const {
-  std::size_t bytes = 2 * cached_rows() * descriptor_.row_bytes() + query().bytes();
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor_);
+  std::size_t bytes = cached_rows() * (formats.key.row_bytes() + formats.value.row_bytes()) + query().bytes() +
+                      scale_bytes_read(formats.key) + scale_bytes_read(formats.value);
   for (const char* name : {"lengths", "mask", kSlopes, kSinks}) {
     if (const Tensor* tensor = find(name)) bytes += tensor->bytes();
   }
-  if (!has_scales(descriptor_.kv)) return bytes;
-  const std::size_t rows = cached_rows();
-  const std::size_t scales = descriptor_.scales == KvScales::tensor  ? 1
-                             : descriptor_.scales == KvScales::token ? rows / kv_heads()
-                                                                     : rows * descriptor_.groups;
-  return bytes + 2 * scales * kv_cache::format_of(descriptor_).scale_bytes();
+  return bytes;
 }
 
 std::size_t GqaProblem::bytes_written() const {
@@ -281,11 +286,11 @@ std::size_t GqaProblem::bytes_written() const {
   return bytes;
 }
 
-/// Two products, query with keys and weights with values, of head_dim multiplications and additions per row and head, those of
+/// Two products, query with keys and weights with values, of a multiplication and an addition per channel, row and head, those of
 /// all query tokens counted, as if each saw all rows.
 double GqaProblem::operations() const {
   const int heads = descriptor_.heads_per_kv * descriptor_.query_tokens;
-  return 4.0 * static_cast<double>(cached_rows()) * heads * descriptor_.head_dim;
+  return 2.0 * static_cast<double>(cached_rows()) * heads * (descriptor_.head_dim + value_channels());
 }
 
 std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data) const {
@@ -303,7 +308,8 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
     return tensor == nullptr ? nullptr : device_data[tensor - inputs_.data()];
   };
   arguments.lengths = static_cast<const std::int32_t*>(address("lengths"));
-  arguments.scales = shape_.scale_arguments(kv_cache::format_of(descriptor_));
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor_);
+  arguments.scales = shape_.scale_arguments(formats);
   arguments.scales.key = address(kv_cache::kScaleNames[0]);
   arguments.scales.value = address(kv_cache::kScaleNames[1]);
   arguments.alibi_slopes = static_cast<const float*>(address(kSlopes));
@@ -314,13 +320,15 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.kept_tokens = numbers_.kept_tokens;
   arguments.output = device_data[inputs_.size()];
   arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
-  const std::int64_t token_stride = query_heads() * descriptor_.head_dim;
-  arguments.query_strides[0] = arguments.output_strides[0] = descriptor_.query_tokens * token_stride;
-  arguments.query_strides[1] = arguments.output_strides[1] = descriptor_.head_dim;
-  arguments.query_token_stride = arguments.output_token_stride = token_stride;
+  arguments.query_strides[1] = descriptor_.head_dim;
+  arguments.query_token_stride = query_heads() * descriptor_.head_dim;
+  arguments.query_strides[0] = descriptor_.query_tokens * arguments.query_token_stride;
+  arguments.output_strides[1] = value_channels();
+  arguments.output_token_stride = query_heads() * value_channels();
+  arguments.output_strides[0] = descriptor_.query_tokens * arguments.output_token_stride;
   arguments.mask = static_cast<const std::int32_t*>(address("mask"));
   arguments.mask_stride = descriptor_.query_tokens;
-  const cubit_kv_cache cache = shape_.arguments(kv_cache::format_of(descriptor_));
+  const cubit_kv_cache cache = shape_.arguments(formats);
   std::copy_n(cache.key_strides, 3, arguments.key_strides);
   std::copy_n(cache.value_strides, 3, arguments.value_strides);
   arguments.page_table = static_cast<const std::int32_t*>(address("page_table"));
@@ -336,14 +344,13 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   return bytes;
 }
 
-HeadRows GqaProblem::rows_of(const Tensor& cache, const char* scales, std::int64_t sequence,
-                             std::int64_t kv_head) const {
-  const kv_cache::RowFormat format = kv_cache::format_of(descriptor_);
-  const auto* rows = static_cast<const char*>(cache.data);
+HeadRows GqaProblem::rows_of(std::size_t which, std::int64_t sequence, std::int64_t kv_head) const {
+  const kv_cache::RowFormat format = kv_cache::formats_of(descriptor_)[which];
+  const auto* rows = static_cast<const char*>(cache(which).data);
   HeadRows found;
   found.row = [=, this](int token) { return rows + shape_.row(sequence, token, kv_head) * format.row_bytes(); };
   if (!format.has_scales()) return found;
-  const auto* first = static_cast<const char*>(find(scales)->data);
+  const auto* first = static_cast<const char*>(find(kv_cache::kScaleNames[which])->data);
   found.scales = [=, this](int token) {
     return first + shape_.scale_index(format, shape_.row(sequence, token, kv_head)) * format.scale_bytes();
   };
@@ -365,15 +372,14 @@ ReferenceHead GqaProblem::reference_of(std::int64_t item) const {
   const std::int64_t kv_head = head / descriptor_.heads_per_kv;
   ScoreRules rules = score_rules(head);
   rules.query_position = std::max(0, length(sequence) - descriptor_.query_tokens + static_cast<int>(token));
-  return reference_head(descriptor_, q.data(), rows_of(key(), kv_cache::kScaleNames[0], sequence, kv_head),
-                        rows_of(value(), kv_cache::kScaleNames[1], sequence, kv_head), length(sequence),
-                        numbers_.softmax_scale, rules,
+  return reference_head(descriptor_, q.data(), rows_of(0, sequence, kv_head), rows_of(1, sequence, kv_head),
+                        length(sequence), numbers_.softmax_scale, rules,
                         [&](int position) { return sees(descriptor_, length(sequence), token, mask, position); });
 }
 
 double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
   const ReferenceHead reference = reference_of(item);
-  const int channels = descriptor_.head_dim;
+  const int channels = value_channels();
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
   std::vector<double> difference(channels);
   for (int channel = 0; channel < channels; ++channel) {

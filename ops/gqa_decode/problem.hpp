@@ -7,8 +7,10 @@
 
 namespace cubit::ops::gqa_decode {
 
-/// Of query and output, and what its dimensions are called: with one query token there is no dimension of tokens.
-std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads);
+/// Of the query, or of the output by its channels, and what the query's dimensions are called: with one query token there is no
+/// dimension of tokens.
+std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads,
+                                      int channels);
 const char* query_dimensions(const GqaDecode& descriptor);
 /// `mask` may be null. Throws Failure(invalid_argument) where the descriptor wants it otherwise.
 void check_mask(const GqaDecode& descriptor, const Tensor* mask, std::int64_t batch);
@@ -50,7 +52,8 @@ class GqaProblem final : public Problem {
  private:
   const Tensor& query() const { return inputs_[0]; }
   const Tensor& key() const { return inputs_[1]; }
-  const Tensor& value() const { return inputs_[2]; }
+  const Tensor& cache(std::size_t which) const { return inputs_[1 + which]; }  ///< of keys (0) or of values (1)
+  int value_channels() const { return descriptor_.value_channels(); }
   const Tensor* find(std::string_view name) const;  ///< null: there is none
   const Tensor* lengths() const { return find("lengths"); }
   std::int64_t batch() const { return query().shape[0]; }
@@ -59,6 +62,7 @@ class GqaProblem final : public Problem {
   std::int64_t kv_heads() const { return shape_.kv_heads; }
   int length(std::int64_t sequence) const;
   std::size_t cached_rows() const;  ///< of keys, or of values, that are seen, over all sequences and KV heads
+  std::size_t scale_bytes_read(const kv_cache::RowFormat& format) const;
   void check();
   void check_query() const;
   void check_scales() const;
@@ -68,9 +72,9 @@ class GqaProblem final : public Problem {
   void check_pages() const;
   std::int64_t read_window() const;
   bool needs_page(std::int64_t sequence, std::int64_t first) const;
-  /// Of keys or of values, the rows of a sequence's KV head.
-  HeadRows rows_of(const Tensor& cache, const char* scales, std::int64_t sequence, std::int64_t kv_head) const;
-  void check_cache(const Tensor& cache) const;
+  /// Of keys (0) or of values (1), the rows of a sequence's KV head.
+  HeadRows rows_of(std::size_t which, std::int64_t sequence, std::int64_t kv_head) const;
+  void check_cache(std::size_t which) const;
   /// The output of (sequence, query token, head) number `item`, as it should be.
   ReferenceHead reference_of(std::int64_t item) const;
   double compare_head(std::int64_t item, std::span<const void* const> got) const;

@@ -14,9 +14,10 @@ bool sees(const GqaDecode& descriptor, int length, int token, std::uint32_t mask
   return other < 0 || (mask >> other & 1u) != 0;
 }
 
-std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads) {
-  if (descriptor.query_tokens == 1) return {batch, query_heads, descriptor.head_dim};
-  return {batch, descriptor.query_tokens, query_heads, descriptor.head_dim};
+std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads,
+                                      int channels) {
+  if (descriptor.query_tokens == 1) return {batch, query_heads, channels};
+  return {batch, descriptor.query_tokens, query_heads, channels};
 }
 
 const char* query_dimensions(const GqaDecode& descriptor) {

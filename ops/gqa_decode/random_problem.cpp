@@ -58,9 +58,8 @@ float peak_of_rows(const kv_cache::RowFormat& format, Pattern pattern, bool is_k
   return peak;
 }
 
-kv_cache::RandomCache make_cache(const GqaDecode& descriptor, const kv_cache::CacheShape& shape, Pattern pattern,
+kv_cache::RandomCache make_cache(const kv_cache::RowFormat& format, const kv_cache::CacheShape& shape, Pattern pattern,
                                  bool is_key, Random& random) {
-  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
   const std::int64_t rows = shape.rows();
   const int row_bytes = format.row_bytes();
   kv_cache::RandomCache cache;
@@ -69,7 +68,7 @@ kv_cache::RandomCache make_cache(const GqaDecode& descriptor, const kv_cache::Ca
     const float peak = peak_of_rows(format, pattern, is_key, random);
     cache.scales = kv_cache::random_scales(format, shape, peak, is_key ? 1 : 2);
   }
-  std::vector<float> row(descriptor.head_dim);
+  std::vector<float> row(format.head_dim);
   for (std::int64_t i = 0; i < rows; ++i) {
     char* const dst = cache.rows.get() + i * row_bytes;
     char* scales = nullptr;
@@ -162,7 +161,8 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
     }
   }
   const double kv_rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
-  const double bytes = 2 * kv_rows * static_cast<double>(sizes.context) * descriptor.row_bytes() +
+  const double row_bytes = descriptor.row_bytes() + descriptor.value_row_bytes();
+  const double bytes = kv_rows * static_cast<double>(sizes.context) * row_bytes +
                        2 * kv_rows * descriptor.heads_per_kv * descriptor.query_tokens * descriptor.head_dim;
   if (bytes > 64.0 * (1ULL << 30)) {
     throw Failure(Status::invalid_argument, fmt::format("a query and a cache of {:.0f} GiB", bytes / (1ULL << 30)),
@@ -187,7 +187,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     kv_cache::add_page_table(table, sizes.batch, sizes.context, pages.page_size, false, seed);
     shape = kv_cache::cache_shape(descriptor.cache, pages, sizes.batch, sizes.kv_heads, nullptr, &table.list()[0], 0);
   }
-  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   std::unique_ptr<char[]> scales[2];
   std::vector<std::unique_ptr<char[]>> storage;
   std::vector<Tensor> inputs;
@@ -196,15 +196,17 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     storage.push_back(std::move(data));
     inputs.push_back(kv_cache::dense(name, type, std::move(extents), storage.back().get()));
   };
-  add("query", element_type(descriptor.query), query_shape(descriptor, sizes.batch, heads),
+  add("query", element_type(descriptor.query), query_shape(descriptor, sizes.batch, heads, descriptor.head_dim),
       make_query(descriptor, sizes.batch * descriptor.query_tokens * heads, sizes.pattern, random));
   for (const bool is_key : {true, false}) {
-    kv_cache::RandomCache cache = make_cache(descriptor, shape, sizes.pattern, is_key, random);
+    const kv_cache::RowFormat& format = formats[is_key ? 0 : 1];
+    kv_cache::RandomCache cache = make_cache(format, shape, sizes.pattern, is_key, random);
     add(is_key ? "key" : "value", format.type(), shape.shape(format), std::move(cache.rows));
     scales[is_key ? 0 : 1] = std::move(cache.scales);
   }
   if (sizes.ragged) add("lengths", "I32", {sizes.batch}, make_ragged_lengths(sizes.batch, sizes.context, random));
-  for (const int which : {0, 1}) {
+  for (const std::size_t which : {0, 1}) {
+    const kv_cache::RowFormat& format = formats[which];
     if (format.has_scales())
       add(kv_cache::kScaleNames[which], format.scale_element(), shape.scale_shape(format), std::move(scales[which]));
   }

@@ -16,12 +16,11 @@ std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t 
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
                              const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules,
                              const std::function<bool(int position)>& is_seen) {
-  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
-  const int channels = descriptor.head_dim;
-  const auto load = [&](const HeadRows& rows, int token, double* dst) {
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const auto load = [](const kv_cache::RowFormat& format, const HeadRows& rows, int token, double* dst) {
     kv_cache::dequantise_row(format, rows.row(token), dst, rows.scales(token));
   };
-  std::vector<double> row(channels);
+  std::vector<double> row(formats.key.head_dim);
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   std::vector<double> weights(length, kNothing);
   const int query_position = rules.query_position < 0 ? length - 1 : rules.query_position;
@@ -31,21 +30,23 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
   double peak = rules.sink;
   for (int token = 0; token < length; ++token) {
     if (!is_in_window(token) || (is_seen && !is_seen(token))) continue;
-    load(keys, token, row.data());
+    load(formats.key, keys, token, row.data());
     double score = 0;
-    for (int channel = 0; channel < channels; ++channel) score += query[channel] * row[channel];
+    for (std::size_t channel = 0; channel < row.size(); ++channel) score += query[channel] * row[channel];
     score *= softmax_scale;
     if (rules.soft_cap > 0) score = rules.soft_cap * std::tanh(score / rules.soft_cap);
     weights[token] = score + rules.alibi_slope * (token - query_position);
     peak = std::max(peak, weights[token]);
   }
+  const int channels = formats.value.head_dim;
+  row.resize(channels);
   if (peak == kNothing) return {std::vector<double>(channels), std::vector<double>(channels), kNothing};
   double sum = rules.sink == kNothing ? 0 : std::exp(rules.sink - peak);
   for (double& weight : weights) sum += weight = std::exp(weight - peak);
   ReferenceHead result{std::vector<double>(channels), std::vector<double>(channels), peak + std::log(sum)};
   for (int token = 0; token < length; ++token) {
     if (weights[token] == 0) continue;
-    load(values, token, row.data());
+    load(formats.value, values, token, row.data());
     for (int channel = 0; channel < channels; ++channel) {
       result.output[channel] += weights[token] / sum * row[channel];
       result.contributions[channel] += weights[token] / sum * std::fabs(row[channel]);

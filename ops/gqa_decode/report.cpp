@@ -43,23 +43,30 @@ Decision head_group_decision(const Plan& plan) {
                       plan.descriptor.head_dim, plan.head_groups)};
 }
 
-Decision operand_decision(const GqaDecode& descriptor) {
-  if (descriptor.kv == KvFormat::int4_rows) {
-    return {"operands", "fp16, packed words as subnormals",
+Decision operand_decision(const char* name, const kv_cache::RowFormat& format, Element query) {
+  if (format.kv == KvFormat::int4_rows) {
+    return {name, "fp16, packed words as subnormals",
             "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
   }
-  if (has_scales(descriptor.kv)) {
-    return {"operands", "fp16, made of bytes by permutations",
-            descriptor.scales == KvScales::tensor
+  if (format.has_scales()) {
+    return {name, "fp16, made of bytes by permutations",
+            format.scales == KvScales::tensor
                 ? "exact; the keys' scale goes into the query's factor, the values' into the output"
                 : "exact; the keys' scales multiply scores, the values' the weights before they are rounded"};
   }
-  if (descriptor.kv == KvFormat::fp16) {
-    return {"operands", "fp16", "the cache's own type; queries are scaled by a power of two per head to fit its range"};
+  if (format.kv == KvFormat::fp16) {
+    return {name, "fp16", "the cache's own type; queries are scaled by a power of two per head to fit its range"};
   }
-  return {"operands",
-          descriptor.query == Element::fp16 ? "bf16, query and weights in two terms" : "bf16, weights in two terms",
+  return {name, query == Element::fp16 ? "bf16, query and weights in two terms" : "bf16, weights in two terms",
           "the cache's own type; 8 bits of a weight would cost 2^-9 each, so the rest is a second product"};
+}
+
+std::vector<Decision> operand_decisions(const Plan& plan) {
+  const kv_cache::CacheFormats formats = plan.formats();
+  const Element query = plan.descriptor.query;
+  if (formats.are_alike()) return {operand_decision("operands", formats.key, query)};
+  return {operand_decision("operands of keys", formats.key, query),
+          operand_decision("operands of values", formats.value, query)};
 }
 
 Decision copy_decision(const Plan& plan) {
@@ -70,9 +77,15 @@ Decision copy_decision(const Plan& plan) {
                         "lane where they do not follow one another in the cache, and at a sequence's end",
                         plan.warps, descriptor.row_bytes())};
   }
+  const kv_cache::CacheFormats formats = plan.formats();
+  const auto row = [](const kv_cache::RowFormat& format) {
+    return fmt::format("{} bytes of header before {} of row", format.header_bytes(),
+                       format.row_bytes() - format.header_bytes());
+  };
+  const std::string rows =
+      formats.are_alike() ? row(formats.key) : fmt::format("{}, of values {}", row(formats.key), row(formats.value));
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
-          fmt::format("alignment={} and {} bytes of header before {} of row", descriptor.alignment,
-                      plan.format().header_bytes(), descriptor.row_bytes() - plan.format().header_bytes())};
+          fmt::format("alignment={} and {}", descriptor.alignment, rows)};
 }
 
 /// Family sm75.
@@ -97,18 +110,48 @@ Decision stages_decision(const Plan& plan) {
                       plan.blocks_per_sm)};
 }
 
-Tile stage_tile(const Plan& plan) {
+std::vector<Tile> stage_tiles(const Plan& plan) {
+  if (!plan.formats().are_alike()) {
+    return {{"stage: 16 rows of keys", plan.stage, stage_accesses(plan)},
+            {"stage, behind the keys: 16 rows of values", plan.value_stage, value_stage_accesses(plan)}};
+  }
   if (plan.family != Family::sm90) {
-    return {"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)};
+    return {{"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)}};
   }
   return {
-      fmt::format("stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
-                  plan.stage.rows, plan.warps),
-      plan.stage, stage_accesses(plan)};
+      {fmt::format("stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
+                   plan.stage.rows, plan.warps),
+       plan.stage, stage_accesses(plan)}};
+}
+
+/// One proof for what is one access of the template, such as the copies of keys and those of values.
+void join_proofs(PlanReport& report) {
+  std::vector<codegen::ConflictProof> joined;
+  for (codegen::ConflictProof& proof : report.proofs) {
+    const auto same = std::find_if(joined.begin(), joined.end(),
+                                   [&](const codegen::ConflictProof& other) { return other.access == proof.access; });
+    if (same == joined.end()) {
+      joined.push_back(std::move(proof));
+      continue;
+    }
+    same->degree = std::max(same->degree, proof.degree);
+    same->wavefronts += proof.wavefronts;
+    same->ideal += proof.ideal;
+  }
+  report.proofs = std::move(joined);
 }
 
 Decision stage_decision(const Plan& plan) {
   const codegen::TileLayout& stage = plan.stage;
+  if (!plan.formats().are_alike()) {
+    const auto half = [](const codegen::TileLayout& layout) {
+      return fmt::format("{} from row to row, {}", layout.pitch, swizzle_text(layout.swizzle));
+    };
+    return {"stage",
+            fmt::format("{} bytes: 16 rows of keys, {}, then 16 of values, {}", plan.stage_bytes(), half(stage),
+                        half(plan.value_stage)),
+            "of each format the simplest layout with the fewest wavefronts over its accesses below"};
+  }
   const std::string value =
       fmt::format("{} bytes, {} rows of keys and of values, {} from row to row, {}", plan.stage_bytes(),
                   16 * plan.tiles_per_stage, stage.pitch, swizzle_text(stage.swizzle));
@@ -156,8 +199,7 @@ Decision offset_decision(const Plan& plan) {
             "fewer instructions per tile, and a register for each copy is at hand"};
   }
   return {"copy offsets", "computed for every tile",
-          fmt::format("{} of them beside what else the loop keeps would leave too few registers",
-                      plan.descriptor.row_bytes() / plan.copy_bytes)};
+          fmt::format("{} of them beside what else the loop keeps would leave too few registers", count_copies(plan))};
 }
 
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
@@ -233,11 +275,11 @@ void explain_conflicts(Plan& plan) {
   for (const codegen::ConflictProof& proof : plan.report.proofs) {
     if (proof.degree == 1) continue;
     const std::string why =
-        plan.format().header_bytes() == 0
+        proof.access != "cp.async of rows" && proof.access != "stores of rows"
             ? fmt::format(
                   "eight lanes load eight times 16 bytes, and the {} of a head are no multiple of that: where heads "
                   "meet, two lanes share banks; once per sequence",
-                  plan.descriptor.head_dim / 4)
+                  plan.formats().value.head_dim / 4)
             : fmt::format(
                   "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
                   plan.copy_bytes);
@@ -250,18 +292,20 @@ void explain_conflicts(Plan& plan) {
 void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   PlanReport& report = plan.report;
-  add_tile(report, stage_tile(plan));
+  for (Tile& tile : stage_tiles(plan)) add_tile(report, std::move(tile));
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
+  join_proofs(report);
   report.memory = memory_map(plan);
   report.decisions = {tile_decision(plan, architecture),
                       head_group_decision(plan),
-                      operand_decision(descriptor),
                       warp_decision(plan, architecture),
                       copy_decision(plan),
                       stage_decision(plan),
                       stages_decision(plan),
                       block_decision(plan, architecture),
                       split_decision(plan)};
+  const std::vector<Decision> operands = operand_decisions(plan);
+  report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
   if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
   if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
   if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));
@@ -272,14 +316,16 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   }
   add_role_decisions(report, descriptor);
   explain_conflicts(plan);
-  if (descriptor.cache == KvAddressing::paged && descriptor.kv == KvFormat::int4_rows && descriptor.groups == 8 &&
-      plan.head_tiles() > 1) {
+  const kv_cache::CacheFormats formats = plan.formats();
+  if (descriptor.cache == KvAddressing::paged && has_eight_packed_groups(formats) && plan.head_tiles() > 1) {
     report.spills_allowed_because =
         "8 groups of two tiles of heads leave no register beside the page table's: a word or two that are spilled on "
         "sm_120 cost less than blocks of one tile, which would read the cache twice";
   }
-  const bool loads_two =
-      descriptor.kv == KvFormat::int4_rows || (has_scales(descriptor.kv) && descriptor.head_dim % 32 != 0);
+  const auto leaves_two = [](const kv_cache::RowFormat& format) {
+    return format.kv == KvFormat::int4_rows || (format.has_scales() && format.head_dim % 32 != 0);
+  };
+  const bool loads_two = leaves_two(formats.key) || leaves_two(formats.value);
   const char* const plain = loads_two ? "ldmatrix.x2" : "ldmatrix.x4";
   const char* const transposed = loads_two ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
   const std::string product = has_m16n8k16(architecture) ? "mma.m16n8k16" : "mma.m16n8k8";

@@ -76,7 +76,7 @@ double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots)
 /// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One if the rows of all
 /// warps follow one another, else one per span if its rows do and are whole parts of the stage's; 0: there are none.
 int count_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const int element = plan.format().element_bytes();
+  const int element = plan.formats().key.element_bytes();
   const std::int64_t row = plan.descriptor.row_bytes() / element;
   // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.
   const auto is_stride = [&](std::int64_t stride, std::int64_t entries) {
@@ -170,8 +170,10 @@ int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, cons
   const int most = std::min(chunks, kMostSplits);
   if (most <= 1) return 1;
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const double partial_bytes = 4.0 * plan.heads_per_block * plan.descriptor.head_dim;
-  const double chunk_bytes = 2.0 * plan.chunk_tokens() * plan.descriptor.row_bytes();
+  const kv_cache::CacheFormats formats = plan.formats();
+  const double partial_bytes = 4.0 * plan.heads_per_block * formats.value.head_dim;
+  const double chunk_bytes =
+      static_cast<double>(plan.chunk_tokens()) * (formats.key.row_bytes() + formats.value.row_bytes());
   const double combine_chunks = 0.5 * partial_bytes / chunk_bytes;
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();

@@ -21,17 +21,20 @@ std::vector<Field<KvAppend>> make_fields() {
 }
 
 std::string_view rotary_type(Rotary rotary) {
-  if (rotary == Rotary::none) return "cubit::NoRotary<cubit::kRowLanes<kHeadDim>>";
-  return rotary == Rotary::interleaved ? "cubit::InterleavedRotary<cubit::kRowLanes<kHeadDim>>"
-                                       : "cubit::HalfSplitRotary<cubit::kRowLanes<kHeadDim>>";
+  if (rotary == Rotary::none) return "cubit::NoRotary<kLanes>";
+  return rotary == Rotary::interleaved ? "cubit::InterleavedRotary<kLanes>" : "cubit::HalfSplitRotary<kLanes>";
 }
 
 /// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of half_split take
 /// 16 of a lane; pointers to scales, and lanes without channels, some more.
 int blocks_of(const KvAppend& descriptor) {
   if (descriptor.rotary == Rotary::none) return 9;
-  const bool idles = descriptor.head_dim % 64 != 0 || descriptor.head_dim == 192;
-  return descriptor.rotary == Rotary::half_split && (idles || has_scales(descriptor.kv)) ? 7 : 8;
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const auto takes_more = [&](const kv_cache::RowFormat& format) {
+    return format.head_dim != 8 * kv_cache::row_lanes(formats) || format.has_scales();
+  };
+  const bool needs_more = takes_more(formats.key) || takes_more(formats.value);
+  return descriptor.rotary == Rotary::half_split && needs_more ? 7 : 8;
 }
 
 void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
@@ -50,14 +53,16 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("positions", arguments.positions, nullptr, 0, 4, 4);
   require_alignment("counts", arguments.counts, nullptr, 0, 4, 4);
-  kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
-  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.cache.max_length > 0);
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  kv_cache::check_cache(formats, descriptor.cache, arguments.cache);
+  kv_cache::check_scales(formats, arguments.scales, arguments.cache.max_length > 0);
   check_rotary(descriptor, arguments);
 }
 
 /// Whether keys are stored as they come, or rounded to the other 16-bit type.
 bool is_copy(const KvAppend& descriptor) {
-  return kv_cache::format_of(descriptor).is_16bit() && descriptor.rotary == Rotary::none;
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  return formats.key.is_16bit() && formats.value.is_16bit() && descriptor.rotary == Rotary::none;
 }
 
 /// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them. That
@@ -65,8 +70,8 @@ bool is_copy(const KvAppend& descriptor) {
 /// so many at once. Copies take one each: memory alone bounds them.
 int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, int multiprocessors) {
   if (is_copy(descriptor)) return 1;
-  const std::int64_t at_once =
-      std::int64_t{kv_cache::rows_per_block(descriptor.head_dim)} * blocks_of(descriptor) * multiprocessors;
+  const std::int64_t at_once = std::int64_t{kv_cache::rows_per_block(kv_cache::formats_of(descriptor))} *
+                               blocks_of(descriptor) * multiprocessors;
   const auto time = [&](int steps) {
     const std::int64_t rounds = (rows / static_cast<std::uint32_t>(steps) + at_once - 1) / at_once;
     return static_cast<double>(rounds) * (steps + 1.5);
@@ -85,7 +90,7 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
   result.value = static_cast<const char*>(arguments.value);
   kv_cache::copy_strides(result.key_strides, arguments.key_strides, 2);
   kv_cache::copy_strides(result.value_strides, arguments.value_strides, 2);
-  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache, arguments.scales);
+  result.cache = kv_cache::kernel_cache(kv_cache::formats_of(descriptor), arguments.cache, arguments.scales);
   result.lengths = arguments.lengths;
   result.positions = arguments.positions;
   result.counts = arguments.counts;
@@ -115,15 +120,14 @@ const std::vector<Field<KvAppend>>& fields() {
 }
 
 KvAppend parse(std::string_view text) {
-  const KvAppend descriptor = parse_fields(text, fields());
-  kv_cache::validate_given_fields(kv_cache::format_of(descriptor), text);
-  kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
+  KvAppend descriptor = parse_fields(text, fields());
+  kv_cache::settle_formats(descriptor, text);
   return descriptor;
 }
 
 codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
-  kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
+  kv_cache::add_formats(header, kv_cache::formats_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
   // The others' memory is slower per multiprocessor, and sm_120 would spill.
   header.constant("kBlocks", architecture.threads_per_sm < 2048 ? 7 : blocks_of(descriptor));
@@ -135,7 +139,7 @@ codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Arc
 PlanReport make_report(const KvAppend& descriptor) {
   PlanReport report;
   report.family = "kv_append";
-  report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor), descriptor.cache);
+  report.decisions = kv_cache::row_decisions(kv_cache::formats_of(descriptor), descriptor.cache);
   const bool copies = is_copy(descriptor);
   report.decisions.push_back({"heads in turn", copies ? "1" : "1, 2, 4 or 8, by the launch",
                               copies ? "rows are stored as they come: memory alone bounds them"
@@ -162,7 +166,7 @@ Launch encode(const KvAppend& descriptor, const void* public_arguments, int mult
   }
   check_tensors(descriptor, arguments);
   const KvAppendArguments parameters = kernel_arguments(descriptor, arguments, rows, multiprocessors);
-  return kv_cache::launch_rows(parameters, parameters.rows, descriptor.head_dim);
+  return kv_cache::launch_rows(parameters, parameters.rows, kv_cache::formats_of(descriptor));
 }
 
 }  // namespace cubit::ops::kv_append

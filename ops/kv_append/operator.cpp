@@ -15,7 +15,8 @@ class KvAppendOperator final : public Operator {
   }
   std::vector<FieldHelp> fields() const override { return help_of(kv_append::fields()); }
   std::string tensors_help() const override {
-    return "key, value [batch, tokens, kv_heads, head_dim] BF16 or F16: the new ones\n"
+    return "key [batch, tokens, kv_heads, head_dim], value [batch, tokens, kv_heads, value_dim] BF16 or F16: the new "
+           "ones\n"
            "lengths [batch] I32 (optional): tokens that are in the cache already\n"
            "positions [batch, tokens] I32 (optional, instead of lengths): where each goes; outside the cache: left "
            "out\n"
@@ -25,7 +26,9 @@ class KvAppendOperator final : public Operator {
            "F8_E5M2: given both or neither (then zeros), and written\n"
            "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, max_length, "
            "kv_heads] where scales=head, and with groups behind where scales=group: given beside the caches or not, "
-           "and written; [batch, max_length] where scales=token and one number where scales=tensor: read\n"
+           "and written; [batch, max_length] where scales=token and one number where scales=tensor: read. "
+           "value_cache and value_scale by value, value_groups, value_scales and value_scale_type, where these are "
+           "given\n"
            "page_table [batch, pages of a sequence] I32 (where cache=paged; caches are then [pages, page_size, "
            "kv_heads, row], or [pages, kv_heads, page_size, row] where hnd=1, and scales likewise)\n"
            "numbers: max_length (default: the cache's, or where the last new token fits); where cache=paged also hnd "

@@ -25,13 +25,19 @@ using kv_cache::reject;
 using kv_cache::Tensors;
 using kv_cache::whole_number;
 
-constexpr const char* kDimensions = "[batch, tokens, kv_heads, head_dim]";
+constexpr const char* kRowNames[] = {"key", "value"};
+
+/// Of the new keys (0) or values (1).
+const char* dimensions_of(const KvAppend& descriptor, std::size_t which) {
+  return which == 1 && descriptor.value_dim != 0 ? "[batch, tokens, kv_heads, value_dim]"
+                                                 : "[batch, tokens, kv_heads, head_dim]";
+}
 
 class KvAppendProblem final : public kv_cache::RowsProblem {
  public:
   /// Checks everything; throws Failure(invalid_argument). `caches`: all that a launch writes, as it is before, or none.
   KvAppendProblem(const KvAppend& descriptor, Tensors inputs, Tensors caches, const CacheNumbers& numbers)
-      : RowsProblem(descriptor.cache, kv_cache::format_of(descriptor), std::move(inputs), std::move(caches)),
+      : RowsProblem(descriptor.cache, kv_cache::formats_of(descriptor), std::move(inputs), std::move(caches)),
         descriptor_(descriptor) {
     check_rows();
     shape_ = kv_cache::cache_shape(addressing_, numbers, batch(), key().shape[2], outputs_.find(kCacheNames[0]),
@@ -39,11 +45,12 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     check_kv_heads();
     check_rotary();
     if (outputs_.list().empty()) {
-      for (const char* name : kCacheNames)
-        outputs_.add_zeros(dense(name, format_.type(), shape_.shape(format_), nullptr));
-      for (const char* name : kScaleNames) {
-        if (!format_.makes_scales()) break;
-        outputs_.add_zeros(dense(name, format_.scale_element(), shape_.scale_shape(format_), nullptr));
+      for (const std::size_t which : {0, 1})
+        outputs_.add_zeros(dense(kCacheNames[which], formats_[which].type(), shape_.shape(formats_[which]), nullptr));
+      for (const std::size_t which : {0, 1}) {
+        const kv_cache::RowFormat& format = formats_[which];
+        if (!format.makes_scales()) continue;
+        outputs_.add_zeros(dense(kScaleNames[which], format.scale_element(), shape_.scale_shape(format), nullptr));
       }
     }
     check_caches(outputs_);
@@ -51,19 +58,17 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
   }
 
   std::size_t bytes_read() const override {
-    std::size_t bytes = 2 * stored_tokens() * shape_.kv_heads * 2 * descriptor_.head_dim;
+    std::size_t bytes = 2 * stored_tokens() * shape_.kv_heads * (formats_.key.head_dim + formats_.value.head_dim);
     if (rotates()) bytes += stored_tokens() * 4 * rotary_dim();
-    if (!format_.makes_scales()) bytes += scale_bytes_of(stored_tokens());
+    bytes += scale_bytes(false);
     return bytes + bytes_of({"lengths", "positions", "counts", "page_table"});
   }
-  std::size_t bytes_written() const override {
-    return row_bytes_of(stored_tokens()) + (format_.makes_scales() ? scale_bytes_of(stored_tokens()) : 0);
-  }
+  std::size_t bytes_written() const override { return row_bytes_of(stored_tokens()) + scale_bytes(true); }
 
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
     auto arguments = make_arguments<cubit_kv_append_arguments>(device_data);
-    for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides})
-      std::copy_n(key().strides.begin(), 3, strides);
+    std::copy_n(key().strides.begin(), 3, arguments.key_strides);
+    std::copy_n(inputs_.find("value")->strides.begin(), 3, arguments.value_strides);
     arguments.lengths = address<const std::int32_t>(device_data, "lengths");
     arguments.positions = address<const std::int32_t>(device_data, "positions");
     arguments.counts = address<const std::int32_t>(device_data, "counts");
@@ -92,6 +97,13 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     const std::int64_t length = number("lengths", sequence, 0);
     return length < 0 ? -1 : length + token;
   }
+  /// Of scales that rows make, or of those that are read.
+  std::size_t scale_bytes(bool made) const {
+    std::size_t bytes = 0;
+    for (const std::size_t which : {0, 1})
+      bytes += formats_[which].makes_scales() == made ? scale_bytes_of(which, stored_tokens()) : 0;
+    return bytes;
+  }
   std::int64_t stored_tokens() const {
     std::int64_t stored = 0;
     for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
@@ -112,11 +124,13 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
 
   void check_rows() const {
     const std::string_view type = descriptor_.input == Element::bf16 ? "BF16" : "F16";
-    for (const char* name : {"key", "value"}) {
-      const Tensor& tensor = *inputs_.find(name);
+    for (const std::size_t which : {0, 1}) {
+      const Tensor& tensor = *inputs_.find(kRowNames[which]);
+      const char* const dimensions = dimensions_of(descriptor_, which);
+      const int channels = formats_[which].head_dim;
       kv_cache::require_type(tensor, type);
-      if (tensor.shape.size() != 4) kv_cache::require_shape(tensor, {1, 1, 1, descriptor_.head_dim}, kDimensions);
-      kv_cache::require_shape(tensor, {batch(), tokens(), key().shape[2], descriptor_.head_dim}, kDimensions);
+      if (tensor.shape.size() != 4) kv_cache::require_shape(tensor, {1, 1, 1, channels}, dimensions);
+      kv_cache::require_shape(tensor, {batch(), tokens(), key().shape[2], channels}, dimensions);
     }
     check_numbers("lengths", {batch()}, "[batch]");
     check_numbers("counts", {batch()}, "[batch]");
@@ -146,27 +160,29 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
 
   std::vector<char> reference(std::size_t which) const override {
     // Keys, values, then the scales of each, where rows make them.
-    const bool is_value = which % 2 == 1;
-    const bool is_scales = which >= 2;
     const Tensor& found = outputs_.list()[which];
+    const bool is_value = found.name == kCacheNames[1] || found.name == kScaleNames[1];
+    const bool is_scales = which >= 2;
+    const kv_cache::RowFormat& format = formats_[is_value ? 1 : 0];
+    const int channels = format.head_dim;
     std::vector<char> expected(found.bytes());
     if (!expected.empty()) std::memcpy(expected.data(), found.data, expected.size());
-    const auto* rows = static_cast<const char*>(inputs_.find(is_value ? "value" : "key")->data);
-    const int scale_bytes = format_.groups * format_.scale_bytes();
+    const auto* rows = static_cast<const char*>(inputs_.find(kRowNames[is_value ? 1 : 0])->data);
+    const int scale_bytes = format.groups * format.scale_bytes();
     parallel_for(batch() * tokens(), [&](std::int64_t item) {
       const std::int64_t place = position(item / tokens(), item % tokens());
-      std::vector<float> row(descriptor_.head_dim);
+      std::vector<float> row(channels);
       for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
         const std::int64_t dst = shape_.row(item / tokens(), place, head);
         if (dst < 0) return;
-        const std::int64_t src = (item * shape_.kv_heads + head) * 2 * descriptor_.head_dim;
-        kv_cache::load_row(descriptor_.input, rows + src, descriptor_.head_dim, row.data());
+        const std::int64_t src = (item * shape_.kv_heads + head) * 2 * channels;
+        kv_cache::load_row(descriptor_.input, rows + src, channels, row.data());
         if (!is_value && rotates()) rotate(place, row.data());
         std::vector<char> scales(scale_bytes);
-        if (format_.has_scales() && !format_.makes_scales())
+        if (format.has_scales() && !format.makes_scales())
           std::memcpy(scales.data(), scales_of(inputs_, is_value ? 1 : 0, dst), scale_bytes);
-        std::vector<char> stored(format_.row_bytes());
-        kv_cache::quantise_row(format_, row.data(), stored.data(), scales.data());
+        std::vector<char> stored(format.row_bytes());
+        kv_cache::quantise_row(format, row.data(), stored.data(), scales.data());
         const std::vector<char>& wanted = is_scales ? scales : stored;
         std::copy(wanted.begin(), wanted.end(), expected.data() + dst * static_cast<std::int64_t>(wanted.size()));
       }
@@ -206,7 +222,7 @@ Sizes read_sizes(const KvAppend& descriptor, const Numbers& numbers) {
   }
   if (sizes.tokens < 0) sizes.tokens = 16;
   if (sizes.context == 0) sizes.context = 2 * sizes.tokens;
-  sizes.settle(descriptor.cache, descriptor.head_dim);
+  sizes.settle(descriptor.cache, kv_cache::formats_of(descriptor));
   return sizes;
 }
 
@@ -297,25 +313,31 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", CacheNumbers::names(descriptor.cache)));
   }
   Tensors taken;
+  for (const std::string_view name : std::span(kNames).first(8)) taken.take(inputs, name);
+  for (const std::size_t which : {0, 1}) {
+    if (taken.find(kRowNames[which]) != nullptr) continue;
+    reject(fmt::format("tensors without {}", kRowNames[which]), "kv_append needs key and value",
+           fmt::format("give both, {}", dimensions_of(descriptor, which)));
+  }
   // Scales that rows make lie among what is written, others are read.
-  const bool writes_scales = kv_cache::format_of(descriptor).makes_scales();
-  for (const std::string_view name : std::span(kNames).first(writes_scales ? 8 : 10)) taken.take(inputs, name);
-  for (const char* name : {"key", "value"}) {
-    if (taken.find(name) != nullptr) continue;
-    reject(fmt::format("tensors without {}", name), "kv_append needs key and value",
-           fmt::format("give both, {}", kDimensions));
+  std::vector<const char*> written = {kCacheNames[0], kCacheNames[1]};
+  for (const std::size_t which : {0, 1}) {
+    if (kv_cache::formats_of(descriptor)[which].makes_scales())
+      written.push_back(kScaleNames[which]);
+    else
+      taken.take(inputs, kScaleNames[which]);
   }
   Tensors caches;
-  for (const char* name : kCacheNames) caches.take(inputs, name);
-  for (const char* name : kScaleNames) {
-    if (writes_scales) caches.take(inputs, name);
-  }
+  for (const char* name : written) caches.take(inputs, name);
   if (caches.list().size() == 1) {
     reject(fmt::format("{} alone", caches.list()[0].name), "a launch writes both caches", "give both, or neither");
   }
-  if (caches.list().size() % (writes_scales ? 4 : 2) != 0) {
-    reject(fmt::format("{} of key_cache, value_cache, key_scale and value_scale", caches.list().size()),
-           "a launch writes them all", "give all four, or none");
+  if (caches.list().size() % written.size() != 0) {
+    std::string names = written.front();
+    for (std::size_t i = 1; i < written.size(); ++i)
+      names += fmt::format("{}{}", i + 1 < written.size() ? ", " : " and ", written[i]);
+    reject(fmt::format("{} of {}", caches.list().size(), names), "a launch writes them all",
+           fmt::format("give all {}, or none", written.size() == 3 ? "three" : "four"));
   }
   return std::make_unique<KvAppendProblem>(descriptor, std::move(taken), std::move(caches), launch);
 }
@@ -326,11 +348,12 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   Random random(seed);
   Tensors inputs;
   const std::int64_t rows = sizes.batch * sizes.tokens * sizes.kv_heads;
-  for (const char* name : {"key", "value"}) {
-    Tensor tensor = dense(name, descriptor.input == Element::bf16 ? "BF16" : "F16",
-                          {sizes.batch, sizes.tokens, sizes.kv_heads, descriptor.head_dim}, nullptr);
-    inputs.add(std::move(tensor),
-               random_rows(descriptor.input, rows, descriptor.head_dim, sizes.pattern, random.bits()));
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  for (const std::size_t which : {0, 1}) {
+    const int channels = formats[which].head_dim;
+    Tensor tensor = dense(kRowNames[which], descriptor.input == Element::bf16 ? "BF16" : "F16",
+                          {sizes.batch, sizes.tokens, sizes.kv_heads, channels}, nullptr);
+    inputs.add(std::move(tensor), random_rows(descriptor.input, rows, channels, sizes.pattern, random.bits()));
   }
   if (sizes.scattered) {
     add_positions(inputs, sizes, random);
@@ -342,16 +365,15 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     kv_cache::add_page_table(inputs, sizes.batch, sizes.context, sizes.cache.page_size, sizes.ragged || sizes.scattered,
                              random.bits());
   }
-  const kv_cache::RowFormat format = kv_cache::format_of(descriptor);
-  if (format.has_scales() && !format.makes_scales()) {
-    const CacheShape shape = kv_cache::cache_shape(descriptor.cache, sizes.cache, sizes.batch, sizes.kv_heads, nullptr,
-                                                   inputs.find("page_table"), 0);
-    for (const int which : {0, 1}) {
-      const auto* values = static_cast<const char*>(inputs.find(which == 0 ? "key" : "value")->data);
-      const float peak = kv_cache::peak_of(descriptor.input, values, rows, descriptor.head_dim);
-      inputs.add(dense(kScaleNames[which], format.scale_element(), shape.scale_shape(format), nullptr),
-                 kv_cache::random_scales(format, shape, peak, random.bits()));
-    }
+  const CacheShape shape = kv_cache::cache_shape(descriptor.cache, sizes.cache, sizes.batch, sizes.kv_heads, nullptr,
+                                                 inputs.find("page_table"), 0);
+  for (const std::size_t which : {0, 1}) {
+    const kv_cache::RowFormat& format = formats[which];
+    if (!format.has_scales() || format.makes_scales()) continue;
+    const auto* values = static_cast<const char*>(inputs.find(kRowNames[which])->data);
+    const float peak = kv_cache::peak_of(descriptor.input, values, rows, format.head_dim);
+    inputs.add(dense(kScaleNames[which], format.scale_element(), shape.scale_shape(format), nullptr),
+               kv_cache::random_scales(format, shape, peak, random.bits()));
   }
   return std::make_unique<KvAppendProblem>(descriptor, std::move(inputs), Tensors{}, sizes.cache);
 }

@@ -80,11 +80,13 @@ std::int64_t CacheShape::scale_index(const RowFormat& format, std::int64_t row) 
   return row / (kv_heads * page_size) * page_size + row % page_size;
 }
 
-cubit_kv_scales CacheShape::scale_arguments(const RowFormat& format) const {
+cubit_kv_scales CacheShape::scale_arguments(const CacheFormats& formats) const {
   cubit_kv_scales scales{};
-  const std::int64_t heads = format.scales == KvScales::token ? 1 : kv_heads;
-  const std::int64_t tokens = is_paged() ? page_size : max_length;
-  for (std::int64_t* strides : {scales.key_strides, scales.value_strides}) {
+  for (const std::size_t which : {0, 1}) {
+    const RowFormat& format = formats[which];
+    std::int64_t* const strides = which == 0 ? scales.key_strides : scales.value_strides;
+    const std::int64_t heads = format.scales == KvScales::token ? 1 : kv_heads;
+    const std::int64_t tokens = is_paged() ? page_size : max_length;
     strides[0] = tokens * heads * format.groups;
     strides[1] = (heads_outside ? 1 : heads) * format.groups;
     strides[2] = (heads_outside ? page_size : 1) * format.groups;
@@ -109,10 +111,11 @@ std::string CacheShape::describe(std::int64_t row) const {
                      heads_first ? row / tokens % kv_heads : row % kv_heads);
 }
 
-cubit_kv_cache CacheShape::arguments(const RowFormat& format) const {
+cubit_kv_cache CacheShape::arguments(const CacheFormats& formats) const {
   cubit_kv_cache cache{};
-  const std::int64_t row = format.row_elements();
-  for (std::int64_t* strides : {cache.key_strides, cache.value_strides}) {
+  for (const std::size_t which : {0, 1}) {
+    const std::int64_t row = formats[which].row_elements();
+    std::int64_t* const strides = which == 0 ? cache.key_strides : cache.value_strides;
     strides[2] = heads_outside ? page_size * row : row;
     strides[1] = heads_outside ? row : kv_heads * row;
     strides[0] = (is_paged() ? page_size : max_length) * kv_heads * row;

@@ -47,8 +47,8 @@ struct CacheShape {
   std::int64_t row(std::int64_t sequence, std::int64_t token, std::int64_t head) const;
   std::string describe(std::int64_t row) const;  ///< "sequence 1, token 3, head 0", or the page
   /// All but the addresses.
-  cubit_kv_cache arguments(const RowFormat& format) const;
-  cubit_kv_scales scale_arguments(const RowFormat& format) const;
+  cubit_kv_cache arguments(const CacheFormats& formats) const;
+  cubit_kv_scales scale_arguments(const CacheFormats& formats) const;
   /// Among a tensor's scales the first of a row's. For tests and references, so also where rows share them.
   std::int64_t scale_index(const RowFormat& format, std::int64_t row) const;
 };

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.hpp"
@@ -17,31 +18,64 @@ std::string format_name(const RowFormat& format) {
   return fmt::format("{}, scales per {}", text_of(format.kv), text_of(format.scales));
 }
 
-int row_lanes(int head_dim) { return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32; }
+std::string_view format_header(const RowFormat& format) {
+  if (format.kv == KvFormat::int4_rows) return "row_int4.cuh";
+  return format.has_scales() ? "row_split.cuh" : "row_16bit.cuh";
+}
+
+/// The role of keys or of values: of `channels`, which is a constant of the plan.
+std::string format_type(const RowFormat& format, std::string_view channels) {
+  if (format.kv == KvFormat::int4_rows) return fmt::format("cubit::RowInt4<{}, {}>", channels, format.groups);
+  if (!format.has_scales()) return fmt::format("cubit::Row16<{}>", device_type(format.element()));
+  const std::string code = format.kv == KvFormat::int8_split ? "cubit::Int8Code"
+                                                             : fmt::format("cubit::Fp8Code<{}, kConvertsFp8>",
+                                                                           format.kv == KvFormat::fp8_e4m3 ? 4 : 5);
+  return fmt::format("cubit::RowSplit<{}, {}, {}, {}, {}>", code,
+                     format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half", channels, format.groups,
+                     format.makes_scales());
+}
+
+Decision lanes_decision(const CacheFormats& formats) {
+  const int lanes = row_lanes(formats);
+  std::string why = "8 channels each: 16 bytes of 16-bit values in one load or store";
+  const auto idle = [&](const RowFormat& format) { return lanes - format.head_dim / 8; };
+  if (formats.key.head_dim != formats.value.head_dim) {
+    why += fmt::format("; {} of them idle for keys and {} for values: one row's lanes take its key and its value",
+                       idle(formats.key), idle(formats.value));
+  } else if (idle(formats.key) > 0) {
+    why += fmt::format("; {} of them idle, so that a row's lanes are a power of two", idle(formats.key));
+  }
+  return {"lanes per row", std::to_string(lanes), std::move(why)};
+}
+
+Decision format_decision(const CacheFormats& formats) {
+  if (formats.are_alike())
+    return {"format", format_name(formats.key),
+            fmt::format("as the descriptor asks: rows of {} bytes", formats.key.row_bytes())};
+  return {"format", fmt::format("keys {}; values {}", format_name(formats.key), format_name(formats.value)),
+          fmt::format("as the descriptor asks: rows of {} and {} bytes", formats.key.row_bytes(),
+                      formats.value.row_bytes())};
+}
 
 }  // namespace
 
-int rows_per_block(int head_dim) { return kThreads / row_lanes(head_dim); }
+int row_lanes(const CacheFormats& formats) {
+  const int channels = std::max(formats.key.head_dim, formats.value.head_dim);
+  return channels <= 64 ? 8 : channels <= 128 ? 16 : 32;
+}
 
-void add_format(codegen::PlanHeader& header, const RowFormat& format, const codegen::Architecture& architecture) {
-  header.constant("kThreads", kThreads).constant("kHeadDim", format.head_dim);
-  if (format.kv == KvFormat::int4_rows) {
-    header.include("row_int4.cuh").constant("kGroups", format.groups);
-    header.alias("Format", "cubit::RowInt4<kHeadDim, kGroups>");
-  } else if (format.has_scales()) {
-    header.include("row_split.cuh").constant("kGroups", format.groups).flag("kMakesScales", format.makes_scales());
-    if (format.kv == KvFormat::int8_split) {
-      header.alias("Code", "cubit::Int8Code");
-    } else {
-      header.flag("kConvertsFp8", architecture.fp8_conversion);
-      header.alias("Code", fmt::format("cubit::Fp8Code<{}, kConvertsFp8>", format.kv == KvFormat::fp8_e4m3 ? 4 : 5));
-    }
-    header.alias("Format", fmt::format("cubit::RowSplit<Code, {}, kHeadDim, kGroups, kMakesScales>",
-                                       format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half"));
-  } else {
-    header.include("row_16bit.cuh");
-    header.alias("Format", fmt::format("cubit::Row16<{}>", device_type(format.element())));
-  }
+int rows_per_block(const CacheFormats& formats) { return kThreads / row_lanes(formats); }
+
+void add_formats(codegen::PlanHeader& header, const CacheFormats& formats, const codegen::Architecture& architecture) {
+  header.include(format_header(formats.key));
+  if (format_header(formats.value) != format_header(formats.key)) header.include(format_header(formats.value));
+  header.constant("kThreads", kThreads)
+      .constant("kHeadDim", formats.key.head_dim)
+      .constant("kValueDim", formats.value.head_dim)
+      .constant("kLanes", row_lanes(formats))
+      .flag("kConvertsFp8", architecture.fp8_conversion)
+      .alias("Keys", format_type(formats.key, "kHeadDim"))
+      .alias("Values", formats.are_alike() ? "Keys" : format_type(formats.value, "kValueDim"));
 }
 
 void add_addressing(codegen::PlanHeader& header, KvAddressing addressing) {
@@ -50,20 +84,15 @@ void add_addressing(codegen::PlanHeader& header, KvAddressing addressing) {
   header.alias("Rows", paged ? "cubit::PagedRows" : "cubit::ContiguousRows");
 }
 
-std::vector<Decision> row_decisions(const RowFormat& format, KvAddressing addressing) {
-  const int lanes = row_lanes(format.head_dim);
-  std::string lanes_why = "8 channels each: 16 bytes of 16-bit values in one load or store";
-  if (8 * lanes > format.head_dim)
-    lanes_why +=
-        fmt::format("; {} of them idle, so that a row's lanes are a power of two", lanes - format.head_dim / 8);
-  return {{"lanes per row", std::to_string(lanes), std::move(lanes_why)},
-          {"format", format_name(format), fmt::format("as the descriptor asks: rows of {} bytes", format.row_bytes())},
+std::vector<Decision> row_decisions(const CacheFormats& formats, KvAddressing addressing) {
+  return {lanes_decision(formats),
+          format_decision(formats),
           {"cache", addressing == KvAddressing::paged ? "paged" : "contiguous",
            addressing == KvAddressing::paged ? "a row's page comes from the table; page size and order are arguments"
                                              : "a row's place follows from strides"},
           {"threads", std::to_string(kThreads),
            "the fewest that fill an SM's 2048 within its 32 blocks: small launches meet many SMs"},
-          {"rows per block", std::to_string(rows_per_block(format.head_dim)), "each once, key and value together"}};
+          {"rows per block", std::to_string(rows_per_block(formats)), "each once, key and value together"}};
 }
 
 codegen::KernelSource rows_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
@@ -72,12 +101,13 @@ codegen::KernelSource rows_source(const std::string& descriptor, const char* nam
                            {kThreads, 0}, templates::embedded());
 }
 
-void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_kv_cache& cache) {
+void check_cache(const CacheFormats& formats, KvAddressing addressing, const cubit_kv_cache& cache) {
   require_argument(cache.max_length >= 0, "cache.max_length", "it must not be negative", cache.max_length);
   require_pointer(cache.key != nullptr || cache.max_length == 0, "cache.key");
   require_pointer(cache.value != nullptr || cache.max_length == 0, "cache.value");
-  require_alignment("cache.key", cache.key, cache.key_strides, 3, format.element_bytes(), format.alignment());
-  require_alignment("cache.value", cache.value, cache.value_strides, 3, format.element_bytes(), format.alignment());
+  require_alignment("cache.key", cache.key, cache.key_strides, 3, formats.key.element_bytes(), formats.key.alignment());
+  require_alignment("cache.value", cache.value, cache.value_strides, 3, formats.value.element_bytes(),
+                    formats.value.alignment());
   if (addressing == KvAddressing::contiguous) {
     require_argument(cache.page_size == 0, "cache.page_size", "it must be 0, for the descriptor has cache=contiguous",
                      cache.page_size);
@@ -90,15 +120,15 @@ void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_k
   require_alignment("cache.page_table", cache.page_table, &cache.page_table_stride, 1, 4, 4);
 }
 
-void check_scales(const RowFormat& format, const cubit_kv_scales& scales, bool needed) {
-  if (!format.has_scales()) return;
-  needed = needed || format.scales == KvScales::tensor;
-  require_pointer(scales.key != nullptr || !needed, "scales.key");
-  require_pointer(scales.value != nullptr || !needed, "scales.value");
-  const int strides = format.scales == KvScales::tensor ? 0 : format.scales == KvScales::token ? 2 : 3;
-  require_alignment("scales.key", scales.key, scales.key_strides, strides, format.scale_bytes(), format.scale_bytes());
-  require_alignment("scales.value", scales.value, scales.value_strides, strides, format.scale_bytes(),
-                    format.scale_bytes());
+void check_scales(const CacheFormats& formats, const cubit_kv_scales& scales, bool needed) {
+  const auto check = [&](const RowFormat& format, const char* name, const void* data, const std::int64_t* strides) {
+    if (!format.has_scales()) return;
+    require_pointer(data != nullptr || !(needed || format.scales == KvScales::tensor), name);
+    const int count = format.scales == KvScales::tensor ? 0 : format.scales == KvScales::token ? 2 : 3;
+    require_alignment(name, data, strides, count, format.scale_bytes(), format.scale_bytes());
+  };
+  check(formats.key, "scales.key", scales.key, scales.key_strides);
+  check(formats.value, "scales.value", scales.value, scales.value_strides);
 }
 
 std::uint32_t count_rows(int batch, int tokens, int kv_heads) {
@@ -124,24 +154,22 @@ void copy_scale_strides(const RowFormat& format, long long (&dst)[3], const std:
   for (int i = 0; i < 3; ++i) dst[i] = is_read[i] ? format.scale_bytes() * src[i] : 0;
 }
 
-KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache, const cubit_kv_scales& scales) {
+KvCacheArguments kernel_cache(const CacheFormats& formats, const cubit_kv_cache& cache, const cubit_kv_scales& scales) {
   KvCacheArguments result{};
   result.key = static_cast<char*>(cache.key);
   result.value = static_cast<char*>(cache.value);
-  copy_strides(result.key_strides, cache.key_strides, format.element_bytes());
-  copy_strides(result.value_strides, cache.value_strides, format.element_bytes());
+  copy_strides(result.key_strides, cache.key_strides, formats.key.element_bytes());
+  copy_strides(result.value_strides, cache.value_strides, formats.value.element_bytes());
   result.kv_heads = divide_by(cache.kv_heads);
   result.max_length = cache.max_length;
   result.pages = cache.pages;
   result.page_table = cache.page_table;
   result.page_table_stride = cache.page_table_stride;
   if (cache.page_size > 0) result.page_size = divide_by(cache.page_size);
-  if (format.has_scales()) {
-    result.key_scales = static_cast<char*>(scales.key);
-    result.value_scales = static_cast<char*>(scales.value);
-    copy_scale_strides(format, result.key_scale_strides, scales.key_strides);
-    copy_scale_strides(format, result.value_scale_strides, scales.value_strides);
-  }
+  if (formats.key.has_scales()) result.key_scales = static_cast<char*>(scales.key);
+  if (formats.value.has_scales()) result.value_scales = static_cast<char*>(scales.value);
+  copy_scale_strides(formats.key, result.key_scale_strides, scales.key_strides);
+  copy_scale_strides(formats.value, result.value_scale_strides, scales.value_strides);
   return result;
 }
 

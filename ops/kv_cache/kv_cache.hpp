@@ -30,9 +30,8 @@ inline constexpr int kThreads = 128;
 /// The fields head_dim and those of the format.
 template <class Descriptor>
 std::vector<Field<Descriptor>> row_fields() {
-  std::vector<Field<Descriptor>> table = {
-      number_field<Descriptor>({"head_dim", "64, 80, 96, 112, 128, 160, 192, 256", "128", "channels per head"},
-                               &Descriptor::head_dim, {64, 80, 96, 112, 128, 160, 192, 256})};
+  std::vector<Field<Descriptor>> table = {number_field<Descriptor>({"head_dim", kHeadDims, "128", "channels per head"},
+                                                                   &Descriptor::head_dim, head_dims())};
   append(table, format_fields<Descriptor>());
   return table;
 }
@@ -44,13 +43,15 @@ Field<Descriptor> element_field(const char* name, const char* meaning, Element D
                                          {{"bf16", Element::bf16}, {"fp16", Element::fp16}});
 }
 
-int rows_per_block(int head_dim);
-/// The constants and the alias Format of a plan, and the role headers of the format.
-void add_format(codegen::PlanHeader& header, const RowFormat& format, const codegen::Architecture& architecture);
+/// Lanes of a row of keys, and of the row of values beside it.
+int row_lanes(const CacheFormats& formats);
+int rows_per_block(const CacheFormats& formats);
+/// The constants and the aliases Keys and Values of a plan, and the role headers of their formats.
+void add_formats(codegen::PlanHeader& header, const CacheFormats& formats, const codegen::Architecture& architecture);
 /// The alias Rows of a plan, and its role header.
 void add_addressing(codegen::PlanHeader& header, KvAddressing addressing);
 /// Decisions about lanes, format and addressing, the same for every kernel that takes whole rows.
-std::vector<Decision> row_decisions(const RowFormat& format, KvAddressing addressing);
+std::vector<Decision> row_decisions(const CacheFormats& formats, KvAddressing addressing);
 
 /// What both operators are once their descriptor and architecture are fixed: a kernel without a workspace.
 class RowsSpecialisation final : public Specialisation {
@@ -78,8 +79,8 @@ codegen::KernelSource rows_source(const std::string& descriptor, const char* nam
 
 /// A launch with a lane group for each of `rows`.
 template <class Parameters>
-Launch launch_rows(const Parameters& parameters, std::uint32_t rows, int head_dim) {
-  const auto per_block = static_cast<std::uint32_t>(rows_per_block(head_dim));
+Launch launch_rows(const Parameters& parameters, std::uint32_t rows, const CacheFormats& formats) {
+  const auto per_block = static_cast<std::uint32_t>(rows_per_block(formats));
   Launch launch;
   launch.shape = {{(rows + per_block - 1) / per_block, 1, 1}, kThreads, 0};
   static_assert(sizeof parameters <= sizeof launch.parameters);
@@ -98,11 +99,11 @@ void check_dense_rows(const Arguments& arguments) {
 }
 
 /// Throw Failure(invalid_argument) for what <cubit/kv_cache.h> rules out.
-void check_cache(const RowFormat& format, KvAddressing addressing, const cubit_kv_cache& cache);
-void check_scales(const RowFormat& format, const cubit_kv_scales& scales, bool needed);
+void check_cache(const CacheFormats& formats, KvAddressing addressing, const cubit_kv_cache& cache);
+void check_scales(const CacheFormats& formats, const cubit_kv_scales& scales, bool needed);
 /// batch * tokens * kv_heads, checked.
 std::uint32_t count_rows(int batch, int tokens, int kv_heads);
-KvCacheArguments kernel_cache(const RowFormat& format, const cubit_kv_cache& cache, const cubit_kv_scales& scales);
+KvCacheArguments kernel_cache(const CacheFormats& formats, const cubit_kv_cache& cache, const cubit_kv_scales& scales);
 /// In bytes; those of what all rows share, and of formats without scales, are 0: the caller's are then not read.
 void copy_scale_strides(const RowFormat& format, long long (&dst)[3], const std::int64_t (&src)[3]);
 /// Strides in elements become bytes.

@@ -118,7 +118,9 @@ void dequantise_bytes(const RowFormat& format, const char* src, double* dst, con
   }
 }
 
-[[noreturn]] void reject_field_here(std::string_view text, std::string_view name, const char* where) {
+constexpr std::string_view kOfValues = "value_";
+
+[[noreturn]] void reject_field_here(std::string_view text, std::string_view name, const std::string& where) {
   throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
                 fmt::format("the field {} applies to {} only", name, where),
                 fmt::format("leave {} out or ask for {}", name, where));
@@ -138,29 +140,53 @@ float RowFormat::largest() const {
   return kv == KvFormat::fp8_e4m3 ? 448 : 57344;
 }
 
-void validate_given_fields(const RowFormat& format, std::string_view text) {
-  const bool has_groups = format.kv == KvFormat::int4_rows || (format.has_scales() && format.scales == KvScales::group);
-  for (const auto& [name, value] : split_fields(text)) {
-    if (name == "groups" && !has_groups) {
-      reject_field_here(text, name, format.has_scales() ? "scales=group" : "kv=int4_rows or scales=group");
+void validate_given_fields(const CacheFormats& formats, std::string_view text) {
+  const auto fields = split_fields(text);
+  const auto is_given = [&](std::string_view wanted) {
+    return std::any_of(fields.begin(), fields.end(), [&](const auto& field) { return field.first == wanted; });
+  };
+  for (const auto& [name, given] : fields) {
+    const bool is_value = name.starts_with(kOfValues);
+    const std::string_view field = is_value ? name.substr(kOfValues.size()) : name;
+    if (field != "groups" && field != "scales" && field != "scale_type") continue;
+    if (is_value && !is_given("value")) {
+      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                    fmt::format("the field {} applies to values of a format of their own only", name),
+                    fmt::format("leave {} out or ask for value=…", name));
     }
-    if ((name == "scales" || name == "scale_type") && !format.has_scales())
-      reject_field_here(text, name, "kv=int8_split, kv=fp8_e4m3 or kv=fp8_e5m2");
+    const RowFormat& format = is_value ? formats.value : formats.key;
+    const std::string prefix(is_value ? kOfValues : "");
+    const char* const kv = is_value ? "value" : "kv";
+    if (field != "groups") {
+      if (!format.has_scales())
+        reject_field_here(text, name, fmt::format("{0}=int8_split, {0}=fp8_e4m3 or {0}=fp8_e5m2", kv));
+    } else if (format.kv != KvFormat::int4_rows && !(format.has_scales() && format.scales == KvScales::group)) {
+      const std::string of_group = prefix + "scales=group";
+      reject_field_here(text, name, format.has_scales() ? of_group : fmt::format("{}=int4_rows or {}", kv, of_group));
+    }
   }
 }
 
-void validate_format(const RowFormat& format, const std::string& canonical) {
+void validate_formats(const CacheFormats& formats, const std::string& canonical) {
   const auto reject = [&](std::string rule, std::string remedy) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", canonical), std::move(rule),
                   std::move(remedy));
   };
-  if (format.scales == KvScales::group && format.groups == 1)
-    reject("scales=group with one group per row is scales=head", "ask for groups=2, 4 or 8, or for scales=head");
-  if (format.groups == 1 || format.head_dim % (16 * format.groups) == 0) return;
-  const int most = std::gcd(format.head_dim / 16, 8);
-  reject(fmt::format("{} channels in {} groups are {} per group, not a multiple of 16", format.head_dim, format.groups,
-                     format.head_dim / format.groups),
-         fmt::format("at most {} group{} for this head_dim", most, most == 1 ? "" : "s"));
+  for (const bool is_value : {false, true}) {
+    const RowFormat& format = is_value ? formats.value : formats.key;
+    const std::string_view prefix =
+        is_value && !formats.have_one_format() ? kOfValues : "";  // of the fields that have the format
+    if (format.scales == KvScales::group && format.groups == 1)
+      reject(fmt::format("{0}scales=group with one group per row is {0}scales=head", prefix),
+             fmt::format("ask for {0}groups=2, 4 or 8, or for {0}scales=head", prefix));
+    if (format.groups == 1 || format.head_dim % (16 * format.groups) == 0) continue;
+    const int most = std::gcd(format.head_dim / 16, 8);
+    const bool is_own_dim = is_value && formats.value.head_dim != formats.key.head_dim;
+    reject(fmt::format("{} channels in {} groups are {} per group, not a multiple of 16", format.head_dim,
+                       format.groups, format.head_dim / format.groups),
+           fmt::format("at most {} group{} for this {}", most, most == 1 ? "" : "s",
+                       is_own_dim ? "value_dim" : "head_dim"));
+  }
 }
 
 void store_scale(const RowFormat& format, float peak, char* dst) {

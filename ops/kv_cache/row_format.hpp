@@ -3,8 +3,10 @@
 
 #include <cubit/kv_cache.hpp>
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ops/element/element.hpp"
@@ -35,26 +37,67 @@ struct RowFormat {
   int header_bytes() const { return kv == KvFormat::int4_rows ? 4 * groups : 0; }
   int alignment() const { return kv == KvFormat::int4_rows ? 4 : 16; }  ///< of addresses and strides, in bytes
   std::string_view type() const;                                        ///< "BF16", "F16", "U8", "I8" or "F8_…"
+
+  bool operator==(const RowFormat&) const = default;
+};
+
+/// Of a cache's keys and of its values.
+struct CacheFormats {
+  RowFormat key;
+  RowFormat value;
+
+  bool are_alike() const { return key == value; }
+  /// Whether they are alike but for the number of channels.
+  bool have_one_format() const {
+    RowFormat as_keys = value;
+    as_keys.head_dim = key.head_dim;
+    return as_keys == key;
+  }
+  const RowFormat& operator[](std::size_t which) const { return which == 0 ? key : value; }  ///< 0: keys, 1: values
 };
 
 template <class Descriptor>
-RowFormat format_of(const Descriptor& descriptor) {
-  return {descriptor.head_dim, descriptor.kv, descriptor.groups, descriptor.scales, descriptor.scale_type};
+CacheFormats formats_of(const Descriptor& descriptor) {
+  const RowFormat key = {descriptor.head_dim, descriptor.kv, descriptor.groups, descriptor.scales,
+                         descriptor.scale_type};
+  RowFormat value = key;
+  if (descriptor.value) {
+    value = {descriptor.head_dim, *descriptor.value, descriptor.value_groups, descriptor.value_scales,
+             descriptor.value_scale_type};
+  }
+  if (descriptor.value_dim != 0) value.head_dim = descriptor.value_dim;
+  return {key, value};
 }
 
-/// The fields kv, groups, scales and scale_type.
+inline constexpr const char* kHeadDims = "64, 80, 96, 112, 128, 160, 192, 256";
+inline const std::vector<int>& head_dims() {
+  static const std::vector<int> dims = {64, 80, 96, 112, 128, 160, 192, 256};
+  return dims;
+}
+
+/// The text of a field whose values are `names`, each with its text as text_of has it.
+template <class Value, class... Names>
+std::vector<std::pair<std::string_view, Value>> words_of(Names... names) {
+  return {{text_of(names), Value(names)}...};
+}
+
+/// The words of a field that is a format: of keys one of them, of values one or none.
+template <class Value>
+std::vector<std::pair<std::string_view, Value>> format_words() {
+  return words_of<Value>(KvFormat::bf16, KvFormat::fp16, KvFormat::int4_rows, KvFormat::int8_split, KvFormat::fp8_e4m3,
+                         KvFormat::fp8_e5m2);
+}
+inline std::vector<std::pair<std::string_view, KvScales>> scales_words() {
+  return words_of<KvScales>(KvScales::head, KvScales::token, KvScales::tensor, KvScales::group);
+}
+inline constexpr const char* kFormats = "bf16, fp16, int4_rows, int8_split, fp8_e4m3, fp8_e5m2";
+
+/// The fields kv, groups, scales and scale_type, then those of values.
 template <class Descriptor>
 std::vector<Field<Descriptor>> format_fields() {
   return {
-      word_field<Descriptor, KvFormat>(
-          {"kv", "bf16, fp16, int4_rows, int8_split, fp8_e4m3, fp8_e5m2", "bf16", "format of the KV cache"},
-          &Descriptor::kv,
-          {{"bf16", KvFormat::bf16},
-           {"fp16", KvFormat::fp16},
-           {"int4_rows", KvFormat::int4_rows},
-           {"int8_split", KvFormat::int8_split},
-           {"fp8_e4m3", KvFormat::fp8_e4m3},
-           {"fp8_e5m2", KvFormat::fp8_e5m2}}),
+      word_field<Descriptor, KvFormat>({"kv", kFormats, "bf16", "format of the KV cache"}, &Descriptor::kv,
+                                       format_words<KvFormat>()),
       number_field<Descriptor>(
           {"groups", "1, 2, 4, 8", "1",
            "groups of a row that have a scale each (int4_rows and scales=group only), of a multiple of 16 channels"},
@@ -62,14 +105,22 @@ std::vector<Field<Descriptor>> format_fields() {
       word_field<Descriptor, KvScales>({"scales", "head, token, tensor, group", "head",
                                         "what has a scale of its own (int8_split, fp8_e4m3, fp8_e5m2 only): a token's "
                                         "KV head, a token, all, a group"},
-                                       &Descriptor::scales,
-                                       {{"head", KvScales::head},
-                                        {"token", KvScales::token},
-                                        {"tensor", KvScales::tensor},
-                                        {"group", KvScales::group}}),
+                                       &Descriptor::scales, scales_words()),
       word_field<Descriptor, ScaleType>({"scale_type", "fp32, fp16", "fp32", "type of those scales"},
                                         &Descriptor::scale_type,
                                         {{"fp32", ScaleType::fp32}, {"fp16", ScaleType::fp16}}),
+      number_field<Descriptor>({"value_dim", kHeadDims, "head_dim", "channels of a value"}, &Descriptor::value_dim,
+                               head_dims()),
+      word_field<Descriptor, std::optional<KvFormat>>({"value", kFormats, "as kv", "format of values"},
+                                                      &Descriptor::value, format_words<std::optional<KvFormat>>()),
+      number_field<Descriptor>({"value_groups", "1, 2, 4, 8", "1", "groups of values, beside value"},
+                               &Descriptor::value_groups, {1, 2, 4, 8}),
+      word_field<Descriptor, KvScales>(
+          {"value_scales", "head, token, tensor, group", "head", "scales of values, beside value"},
+          &Descriptor::value_scales, scales_words()),
+      word_field<Descriptor, ScaleType>(
+          {"value_scale_type", "fp32, fp16", "fp32", "type of scales of values, beside value"},
+          &Descriptor::value_scale_type, {{"fp32", ScaleType::fp32}, {"fp16", ScaleType::fp16}}),
   };
 }
 
@@ -80,10 +131,25 @@ Field<Descriptor> addressing_field() {
       &Descriptor::cache, {{"contiguous", KvAddressing::contiguous}, {"paged", KvAddressing::paged}});
 }
 
-/// Rules between the fields of a format. `text`: as it was given, `canonical`: the descriptor's own.
+/// Rules between the fields of formats. `text`: as it was given, `canonical`: the descriptor's own.
 /// Throws Failure(invalid_argument).
-void validate_given_fields(const RowFormat& format, std::string_view text);
-void validate_format(const RowFormat& format, const std::string& canonical);
+void validate_given_fields(const CacheFormats& formats, std::string_view text);
+void validate_formats(const CacheFormats& formats, const std::string& canonical);
+
+/// Applies these rules to a descriptor just parsed from `text`, and leaves out what values have in common with keys.
+template <class Descriptor>
+void settle_formats(Descriptor& descriptor, std::string_view text) {
+  validate_given_fields(formats_of(descriptor), text);
+  if (descriptor.value_dim == descriptor.head_dim) descriptor.value_dim = 0;
+  const CacheFormats formats = formats_of(descriptor);
+  if (formats.have_one_format()) {
+    descriptor.value.reset();
+    descriptor.value_groups = 1;
+    descriptor.value_scales = KvScales::head;
+    descriptor.value_scale_type = ScaleType::fp32;
+  }
+  validate_formats(formats, descriptor.text());
+}
 
 /// One row, as formats.md has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where the row
 /// makes them, else read.

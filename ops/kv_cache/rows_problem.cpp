@@ -43,42 +43,49 @@ void RowsProblem::check_numbers(const char* name, const std::vector<std::int64_t
 }
 
 void RowsProblem::check_caches(const Tensors& caches) const {
-  for (const char* name : kCacheNames) {
-    require_type(*caches.find(name), format_.type());
-    require_shape(*caches.find(name), shape_.shape(format_), shape_.dimensions());
+  for (const std::size_t which : {0, 1}) {
+    const Tensor& cache = *caches.find(kCacheNames[which]);
+    require_type(cache, formats_[which].type());
+    require_shape(cache, shape_.shape(formats_[which]), shape_.dimensions());
   }
 }
 
 void RowsProblem::check_scales(const Tensors& scales) const {
-  for (const char* name : kScaleNames) {
+  for (const std::size_t which : {0, 1}) {
+    const RowFormat& format = formats_[which];
+    const char* const name = kScaleNames[which];
+    const bool is_own = which == 1 && !formats_.have_one_format();
     const Tensor* tensor = inputs_.find(name);
     if (tensor == nullptr) tensor = scales.find(name);
-    if (!format_.has_scales()) {
+    if (!format.has_scales()) {
       if (tensor == nullptr) continue;
       reject(fmt::format("tensor {}", name),
-             fmt::format("a cache of {} has no scales of their own", text_of(format_.kv)),
-             "leave it out, or ask for kv=int8_split, fp8_e4m3 or fp8_e5m2");
+             fmt::format("a cache of {} has no scales of their own", text_of(format.kv)),
+             fmt::format("leave it out, or ask for {}=int8_split, fp8_e4m3 or fp8_e5m2", is_own ? "value" : "kv"));
     }
     if (tensor == nullptr) {
       reject(fmt::format("tensors without {}", name),
-             fmt::format("a cache of {} with scales={} needs its scales", text_of(format_.kv), text_of(format_.scales)),
-             fmt::format("give {} {} {}", name, shape_.scale_dimensions(format_), format_.scale_element()));
+             fmt::format("a cache of {} with {}scales={} needs its scales", text_of(format.kv), is_own ? "value_" : "",
+                         text_of(format.scales)),
+             fmt::format("give {} {} {}", name, shape_.scale_dimensions(format), format.scale_element()));
     }
-    require_scales(format_, shape_, *tensor);
+    require_scales(format, shape_, *tensor);
   }
 }
 
 const char* RowsProblem::scales_of(const Tensors& scales, std::size_t which, std::int64_t row) const {
-  if (!format_.has_scales()) return nullptr;
+  const RowFormat& format = formats_[which];
+  if (!format.has_scales()) return nullptr;
   return static_cast<const char*>(scales.find(kScaleNames[which])->data) +
-         shape_.scale_index(format_, row) * format_.scale_bytes();
+         shape_.scale_index(format, row) * format.scale_bytes();
 }
 
-std::size_t RowsProblem::scale_bytes_of(std::size_t tokens) const {
-  if (!format_.has_scales()) return 0;
-  if (format_.scales == KvScales::tensor) return 2 * format_.scale_bytes();
-  const std::size_t heads = format_.scales == KvScales::token ? 1 : shape_.kv_heads;
-  return 2 * tokens * heads * format_.groups * format_.scale_bytes();
+std::size_t RowsProblem::scale_bytes_of(std::size_t which, std::size_t tokens) const {
+  const RowFormat& format = formats_[which];
+  if (!format.has_scales()) return 0;
+  if (format.scales == KvScales::tensor) return format.scale_bytes();
+  const std::size_t heads = format.scales == KvScales::token ? 1 : shape_.kv_heads;
+  return tokens * heads * format.groups * format.scale_bytes();
 }
 
 void RowsProblem::check_kv_heads() const {
@@ -114,12 +121,12 @@ bool RowSizes::set(KvAddressing addressing, std::string_view name, double value)
   return true;
 }
 
-void RowSizes::settle(KvAddressing addressing, int head_dim) {
+void RowSizes::settle(KvAddressing addressing, const CacheFormats& formats) {
   cache.max_length = context;
   if (addressing == KvAddressing::paged && cache.page_size < 0) cache.page_size = 16;
   const double rows = static_cast<double>(batch) * static_cast<double>(kv_heads);
   const auto rows_tokens = static_cast<double>(std::max<std::int64_t>(tokens, 0) + context);
-  const double bytes = 4 * head_dim * rows * rows_tokens;
+  const double bytes = 2.0 * (formats.key.head_dim + formats.value.head_dim) * rows * rows_tokens;
   if (bytes <= 64.0 * (1ULL << 30)) return;
   reject(fmt::format("tensors of {:.0f} GiB", bytes / (1ULL << 30)), "made-up data is limited to 64 GiB",
          "ask for a smaller batch, tokens, context or kv_heads");

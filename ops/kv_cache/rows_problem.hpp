@@ -19,8 +19,8 @@ class RowsProblem : public Problem {
   Comparison compare(std::span<const void* const> got) const override;
 
  protected:
-  RowsProblem(KvAddressing addressing, const RowFormat& format, Tensors inputs, Tensors outputs)
-      : addressing_(addressing), format_(format), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
+  RowsProblem(KvAddressing addressing, const CacheFormats& formats, Tensors inputs, Tensors outputs)
+      : addressing_(addressing), formats_(formats), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
 
   /// What output number `which` must be.
   virtual std::vector<char> reference(std::size_t which) const = 0;
@@ -36,8 +36,11 @@ class RowsProblem : public Problem {
   /// The first of a row's scales, among those of keys (0) or of values (1).
   const char* scales_of(const Tensors& scales, std::size_t which, std::int64_t row) const;
   /// Of so many tokens' rows, those of keys and of values together.
-  std::size_t row_bytes_of(std::size_t tokens) const { return 2 * tokens * shape_.kv_heads * format_.row_bytes(); }
-  std::size_t scale_bytes_of(std::size_t tokens) const;
+  std::size_t row_bytes_of(std::size_t tokens) const {
+    return tokens * shape_.kv_heads * (formats_.key.row_bytes() + formats_.value.row_bytes());
+  }
+  /// Of a tensor of scales, those of so many tokens; 0 where the format has none.
+  std::size_t scale_bytes_of(std::size_t which, std::size_t tokens) const;
   void check_kv_heads() const;
 
   /// The public struct, with the cache's members filled in: Arguments has a cubit_kv_cache `cache` and cubit_kv_scales `scales`.
@@ -46,11 +49,11 @@ class RowsProblem : public Problem {
     require_addresses(device_data);
     Arguments arguments{};
     arguments.size = sizeof arguments;
-    arguments.cache = shape_.arguments(format_);
+    arguments.cache = shape_.arguments(formats_);
     arguments.cache.key = address<void>(device_data, kCacheNames[0]);
     arguments.cache.value = address<void>(device_data, kCacheNames[1]);
     arguments.cache.page_table = address<const std::int32_t>(device_data, "page_table");
-    arguments.scales = shape_.scale_arguments(format_);
+    arguments.scales = shape_.scale_arguments(formats_);
     arguments.scales.key = address<void>(device_data, kScaleNames[0]);
     arguments.scales.value = address<void>(device_data, kScaleNames[1]);
     arguments.key = address<void>(device_data, "key");
@@ -65,7 +68,7 @@ class RowsProblem : public Problem {
   }
 
   KvAddressing addressing_;
-  RowFormat format_;
+  CacheFormats formats_;
   Tensors inputs_;
   Tensors outputs_;
   CacheShape shape_;
@@ -87,7 +90,7 @@ struct RowSizes {
   /// False if there is no size of this name.
   bool set(KvAddressing addressing, std::string_view name, double value);
   /// The cache's numbers, once context is known; throws Failure(invalid_argument) where the data would be too large.
-  void settle(KvAddressing addressing, int head_dim);
+  void settle(KvAddressing addressing, const CacheFormats& formats);
 };
 
 }  // namespace cubit::ops::kv_cache

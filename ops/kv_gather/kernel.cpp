@@ -18,8 +18,9 @@ void check_tensors(const KvGather& descriptor, const Arguments& arguments) {
   kv_cache::check_dense_rows(arguments);
   require_alignment("from", arguments.from, nullptr, 0, 4, 4);
   require_alignment("to", arguments.to, nullptr, 0, 4, 4);
-  kv_cache::check_cache(kv_cache::format_of(descriptor), descriptor.cache, arguments.cache);
-  kv_cache::check_scales(kv_cache::format_of(descriptor), arguments.scales, arguments.cache.max_length > 0);
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  kv_cache::check_cache(formats, descriptor.cache, arguments.cache);
+  kv_cache::check_scales(formats, arguments.scales, arguments.cache.max_length > 0);
 }
 
 KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& arguments, std::uint32_t rows) {
@@ -28,7 +29,7 @@ KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& 
   result.value = static_cast<char*>(arguments.value);
   kv_cache::copy_strides(result.key_strides, arguments.key_strides, 2);
   kv_cache::copy_strides(result.value_strides, arguments.value_strides, 2);
-  result.cache = kv_cache::kernel_cache(kv_cache::format_of(descriptor), arguments.cache, arguments.scales);
+  result.cache = kv_cache::kernel_cache(kv_cache::formats_of(descriptor), arguments.cache, arguments.scales);
   result.from = arguments.from;
   result.to = arguments.to;
   result.tokens = kv_cache::divide_by(arguments.tokens);
@@ -44,15 +45,14 @@ const std::vector<Field<KvGather>>& fields() {
 }
 
 KvGather parse(std::string_view text) {
-  const KvGather descriptor = parse_fields(text, fields());
-  kv_cache::validate_given_fields(kv_cache::format_of(descriptor), text);
-  kv_cache::validate_format(kv_cache::format_of(descriptor), descriptor.text());
+  KvGather descriptor = parse_fields(text, fields());
+  kv_cache::settle_formats(descriptor, text);
   return descriptor;
 }
 
 codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
-  kv_cache::add_format(header, kv_cache::format_of(descriptor), architecture);
+  kv_cache::add_formats(header, kv_cache::formats_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
   header.include("types.cuh");
   header.alias("Output", device_type(descriptor.output));
@@ -62,7 +62,7 @@ codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Arc
 PlanReport make_report(const KvGather& descriptor) {
   PlanReport report;
   report.family = "kv_gather";
-  report.decisions = kv_cache::row_decisions(kv_cache::format_of(descriptor), descriptor.cache);
+  report.decisions = kv_cache::row_decisions(kv_cache::formats_of(descriptor), descriptor.cache);
   return report;
 }
 
@@ -75,7 +75,7 @@ Launch encode(const KvGather& descriptor, const void* public_arguments) {
     return nothing;
   }
   check_tensors(descriptor, arguments);
-  return kv_cache::launch_rows(kernel_arguments(descriptor, arguments, rows), rows, descriptor.head_dim);
+  return kv_cache::launch_rows(kernel_arguments(descriptor, arguments, rows), rows, kv_cache::formats_of(descriptor));
 }
 
 }  // namespace cubit::ops::kv_gather

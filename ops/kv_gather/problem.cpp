@@ -36,27 +36,32 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
  public:
   /// Checks everything; throws Failure(invalid_argument).
   KvGatherProblem(const KvGather& descriptor, Tensors inputs, const LaunchNumbers& numbers)
-      : RowsProblem(descriptor.cache, kv_cache::format_of(descriptor), std::move(inputs), {}), descriptor_(descriptor) {
+      : RowsProblem(descriptor.cache, kv_cache::formats_of(descriptor), std::move(inputs), {}),
+        descriptor_(descriptor) {
     check(numbers.cache);
     tokens_ = numbers.tokens < 0 ? longest() : numbers.tokens;
-    rows_format_ = {descriptor.head_dim, descriptor.output == Element::bf16 ? KvFormat::bf16 : KvFormat::fp16};
+    const KvFormat rows = descriptor.output == Element::bf16 ? KvFormat::bf16 : KvFormat::fp16;
+    rows_formats_ = {{formats_.key.head_dim, rows}, {formats_.value.head_dim, rows}};
     rows_shape_ = {shape_.batch, tokens_, shape_.kv_heads};
-    for (const char* name : kRowNames)
-      outputs_.add_zeros(dense(name, rows_format_.type(), rows_shape_.shape(rows_format_), nullptr));
+    for (const std::size_t which : {0, 1}) {
+      const RowFormat& format = rows_formats_[which];
+      outputs_.add_zeros(dense(kRowNames[which], format.type(), rows_shape_.shape(format), nullptr));
+    }
   }
 
   std::size_t bytes_read() const override {
     const std::size_t tokens = gathered_tokens();
-    return row_bytes_of(tokens) + scale_bytes_of(tokens) + bytes_of({"from", "to", "page_table"});
+    return row_bytes_of(tokens) + scale_bytes_of(0, tokens) + scale_bytes_of(1, tokens) +
+           bytes_of({"from", "to", "page_table"});
   }
   std::size_t bytes_written() const override {
-    return 2 * gathered_tokens() * shape_.kv_heads * rows_format_.row_bytes();
+    return gathered_tokens() * shape_.kv_heads * (rows_formats_.key.row_bytes() + rows_formats_.value.row_bytes());
   }
 
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
     auto arguments = make_arguments<cubit_kv_gather_arguments>(device_data);
-    for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides})
-      std::copy_n(outputs_.list()[0].strides.begin(), 3, strides);
+    std::copy_n(outputs_.list()[0].strides.begin(), 3, arguments.key_strides);
+    std::copy_n(outputs_.list()[1].strides.begin(), 3, arguments.value_strides);
     arguments.from = address<const std::int32_t>(device_data, "from");
     arguments.to = address<const std::int32_t>(device_data, "to");
     arguments.tokens = static_cast<std::int32_t>(tokens_);
@@ -105,6 +110,7 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
   }
 
   std::vector<char> reference(std::size_t which) const override {
+    const RowFormat& format = formats_[which];
     const Tensor& rows = outputs_.list()[which];
     std::vector<char> expected(rows.bytes());
     const auto* cache = static_cast<const char*>(inputs_.find(kCacheNames[which])->data);
@@ -113,21 +119,21 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
       if (item % tokens_ >= gathered(sequence, tokens_)) return;
       const std::int64_t token = number("from", sequence, 0) + item % tokens_;
       if (shape_.row(sequence, token, 0) < 0) return;
-      std::vector<double> exact(descriptor_.head_dim);
+      std::vector<double> exact(format.head_dim);
       for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
         const std::int64_t src = shape_.row(sequence, token, head);
-        kv_cache::dequantise_row(format_, cache + src * format_.row_bytes(), exact.data(),
+        kv_cache::dequantise_row(format, cache + src * format.row_bytes(), exact.data(),
                                  scales_of(inputs_, which, src));
         const std::vector<float> row(exact.begin(), exact.end());
-        char* dst = expected.data() + (item * shape_.kv_heads + head) * rows_format_.row_bytes();
-        kv_cache::store_row(descriptor_.output, row.data(), descriptor_.head_dim, dst);
+        char* dst = expected.data() + (item * shape_.kv_heads + head) * rows_formats_[which].row_bytes();
+        kv_cache::store_row(descriptor_.output, row.data(), format.head_dim, dst);
       }
     });
     return expected;
   }
 
   KvGather descriptor_;
-  RowFormat rows_format_;  ///< of the outputs
+  kv_cache::CacheFormats rows_formats_;  ///< of the outputs
   CacheShape rows_shape_;
   std::int64_t tokens_ = 0;
 };
@@ -140,7 +146,7 @@ kv_cache::RowSizes read_sizes(const KvGather& descriptor, const Numbers& numbers
            "accepted: batch, tokens, kv_heads, context, page_size and hnd (where it is paged), ragged, pattern");
   }
   if (sizes.context == 0) sizes.context = 64;
-  sizes.settle(descriptor.cache, descriptor.head_dim);
+  sizes.settle(descriptor.cache, kv_cache::formats_of(descriptor));
   return sizes;
 }
 
@@ -188,7 +194,6 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const KvGather descriptor = parse(text);
-  const RowFormat format = kv_cache::format_of(descriptor);
   const kv_cache::RowSizes sizes = read_sizes(descriptor, numbers);
   Random random(seed);
   Tensors inputs;
@@ -199,12 +204,12 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     shape = kv_cache::cache_shape(descriptor.cache, cache, sizes.batch, sizes.kv_heads, nullptr,
                                   inputs.find("page_table"), 0);
   }
-  for (const char* name : kCacheNames) {
+  for (const std::size_t which : {0, 1}) {
+    const RowFormat format = kv_cache::formats_of(descriptor)[which];
     kv_cache::RandomCache made = kv_cache::random_cache(format, shape, sizes.pattern, random.bits());
-    inputs.add(dense(name, format.type(), shape.shape(format), nullptr), std::move(made.rows));
+    inputs.add(dense(kCacheNames[which], format.type(), shape.shape(format), nullptr), std::move(made.rows));
     if (!format.has_scales()) continue;
-    inputs.add(dense(kScaleNames[inputs.find(kCacheNames[1]) != nullptr], format.scale_element(),
-                     shape.scale_shape(format), nullptr),
+    inputs.add(dense(kScaleNames[which], format.scale_element(), shape.scale_shape(format), nullptr),
                std::move(made.scales));
   }
   if (sizes.ragged) add_ends(inputs, sizes, random);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kv_int4_rows.cuh"
+#include "kv_stage.cuh"
 #include "kv_contiguous.cuh"
 #include "query_tokens.cuh"
 #include "types.cuh"
@@ -13,6 +14,7 @@
 namespace plan {
 
 constexpr int kHeadDim = 128;
+constexpr int kValueDim = 128;
 constexpr int kHeadsPerKv = 8;
 constexpr int kQueryTokens = 1;
 constexpr int kHeadGroups = 1;
@@ -20,6 +22,7 @@ constexpr int kHeadsPerBlock = 8;
 constexpr int kAlignment = 16;
 constexpr int kWarps = 4;
 constexpr int kTilesPerStage = 1;
+constexpr int kTileBytes = 1280;
 constexpr int kStageBytes = 2560;
 constexpr int kStages = 4;
 constexpr int kBlocksPerSm = 4;
@@ -27,15 +30,17 @@ constexpr int kCopyBytes = 16;
 constexpr bool kKeepOffsets = true;
 constexpr int kSlotPeriod = 1;
 using TileCopies = cubit::AsyncTileCopies<kCopyBytes, kStages>;
-constexpr int kKvStagePitch = 80;
-constexpr int kKvStageBytes = 2560;
-constexpr __device__ int kv_stage(int row, int byte) { return row * 80 + byte; }
+constexpr bool kOverlaps = true;
 using Query = cubit::Bfloat16;
 using Output = cubit::Bfloat16;
 using Cache = cubit::ContiguousCache;
 using Queries = cubit::OneQueryToken<kHeadsPerKv>;
-constexpr int kGroups = 4;
-using Format = cubit::Int4Rows<Query, kHeadDim, kGroups, kHeadsPerBlock, kAlignment, kv_stage>;
+constexpr int kKvStagePitch = 80;
+constexpr int kKvStageBytes = 2560;
+constexpr __device__ int kv_stage(int row, int byte) { return row * 80 + byte; }
+using Keys = cubit::Int4Rows<Query, kHeadDim, 4, kHeadsPerBlock, kAlignment, kv_stage>;
+using Values = Keys;
+using Stage = cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>;
 using Score = cubit::ScoreSteps<>;
 using Tokens = cubit::AllTokens;
 using Sink = cubit::NoSink;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cubit/cubit.hpp>
+#include <cubit/kv_append.hpp>
+#include <cubit/kv_gather.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
 
+#include "tests/support/gqa_descriptors.hpp"
 #include "tests/support/pairwise.hpp"
 
 namespace cubit::tests {
@@ -43,6 +46,10 @@ bool is_added(const std::string& name) {
   return false;
 }
 
+/// Fields of values that are stored otherwise than keys: with each other and all the rest they would make too many combinations,
+/// and have a list of their own, mixed_descriptors().
+bool is_apart(const std::string& name) { return name.starts_with("value"); }
+
 /// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
 std::vector<std::string> accepted_values(const std::string& accepts) {
   std::vector<std::string> values;
@@ -69,7 +76,7 @@ class Fields {
   explicit Fields(const Json& listed) : name_(listed.at("name")) {
     for (const bool added : {false, true}) {
       for (const Json& field : listed.at("fields")) {
-        if (is_added(field.at("name")) != added) continue;
+        if (is_added(field.at("name")) != added || is_apart(field.at("name"))) continue;
         fields_.push_back({field.at("name"), field.at("default"), accepted_values(field.at("accepts"))});
         (added ? added_counts : counts).push_back(static_cast<int>(fields_.back().values.size()));
       }
@@ -187,6 +194,58 @@ Cover cover_operators(Choose choose, bool rounds) {
   return cover;
 }
 
+/// Of kv_append and kv_gather.
+template <class Descriptor>
+void add_mixed_rows(std::vector<std::string>& descriptors) {
+  static const std::vector<StoredRows> rows = {{KvFormat::bf16},
+                                               {KvFormat::int4_rows, 4},
+                                               {KvFormat::int8_split, 4, KvScales::group, ScaleType::fp16},
+                                               {KvFormat::fp8_e4m3, 1, KvScales::token}};
+  static const std::vector<std::pair<int, int>> channels = {{128, 128}, {192, 128}, {64, 256}, {80, 64}};
+  const auto make = [](const Combination& c) {
+    const StoredRows& keys = rows[static_cast<std::size_t>(c[0])];
+    const StoredRows& values = rows[static_cast<std::size_t>(c[1])];
+    Descriptor descriptor;
+    descriptor.head_dim = channels[static_cast<std::size_t>(c[2])].first;
+    descriptor.value_dim = channels[static_cast<std::size_t>(c[2])].second;
+    descriptor.kv = keys.kv;
+    descriptor.groups = keys.groups;
+    descriptor.scales = keys.scales;
+    descriptor.scale_type = keys.scale_type;
+    descriptor.value = values.kv;
+    descriptor.value_groups = values.groups;
+    descriptor.value_scales = values.scales;
+    descriptor.value_scale_type = values.scale_type;
+    descriptor.cache = c[3] == 0 ? KvAddressing::contiguous : KvAddressing::paged;
+    if constexpr (requires { descriptor.rotary; }) {
+      descriptor.rotary = c[4] == 0 ? Rotary::none : c[4] == 1 ? Rotary::interleaved : Rotary::half_split;
+    }
+    return descriptor;
+  };
+  const auto legal = [&](const Combination& c) {
+    const auto& [key, value] = channels[static_cast<std::size_t>(c[2])];
+    return !(c[0] == c[1] && key == value) && key % (16 * rows[static_cast<std::size_t>(c[0])].groups) == 0 &&
+           value % (16 * rows[static_cast<std::size_t>(c[1])].groups) == 0;
+  };
+  for (const Combination& c : pairwise_cover({4, 4, 4, 2, 3}, legal)) descriptors.push_back(canonical(make(c).text()));
+}
+
+/// Caches whose values are stored otherwise than their keys.
+std::vector<std::string> mixed_descriptors() {
+  constexpr int kFew = 6;  // formats; the others differ from some of these in numbers alone
+  std::vector<std::string> descriptors;
+  for (const GqaDecode& descriptor : mixed_gqa_descriptors(false, kFew))
+    descriptors.push_back(canonical(descriptor.text()));
+  add_mixed_rows<KvAppend>(descriptors);
+  add_mixed_rows<KvGather>(descriptors);
+  return descriptors;
+}
+
+Cover with_mixed(Cover cover) {
+  for (std::string& descriptor : mixed_descriptors()) cover.descriptors.push_back(std::move(descriptor));
+  return cover;
+}
+
 }  // namespace
 
 std::string cover_score() {
@@ -200,11 +259,11 @@ __device__ float modify_score(float score, const cubit::ScorePlace& place, const
   return field;
 }
 
-Cover pairwise_descriptors() { return cover_operators(pairwise_cover_of, false); }
+Cover pairwise_descriptors() { return with_mixed(cover_operators(pairwise_cover_of, false)); }
 
 Cover all_descriptors() {
-  return cover_operators(
-      [](const std::vector<int>&, const std::vector<Combination>& legal) -> const auto& { return legal; }, true);
+  return with_mixed(cover_operators(
+      [](const std::vector<int>&, const std::vector<Combination>& legal) -> const auto& { return legal; }, true));
 }
 
 }  // namespace cubit::tests

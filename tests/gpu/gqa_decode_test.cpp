@@ -34,6 +34,12 @@ const std::vector<std::string> kFormats = {
     "gqa_decode:heads_per_kv=3,query_tokens=5,mask=tree",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,query_tokens=4,mask=tree",
     "gqa_decode:heads_per_kv=2,kv=fp8_e4m3,cache=paged,query_tokens=16,mask=tree",
+    "gqa_decode:heads_per_kv=8,value=int4_rows,value_groups=4",
+    "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,value=int4_rows,value_groups=4",
+    "gqa_decode:heads_per_kv=8,kv=int8_split,value=fp8_e4m3,value_scales=token,cache=paged",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,value=int8_split,query_tokens=4",
+    "gqa_decode:head_dim=192,heads_per_kv=8,value_dim=128",
+    "gqa_decode:head_dim=192,heads_per_kv=8,kv=fp8_e4m3,value_dim=128,value=int4_rows,value_groups=4,cache=paged",
 };
 
 class GqaDecodeGpu : public GpuTest {
@@ -85,6 +91,18 @@ TEST_F(GqaDecodeGpu, EveryPairOfFieldValues) {
     expect_good(text, {{"batch", 200}, {"context", 500}});
   }
   RecordProperty("kernels", static_cast<int>(texts.size()));
+  std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
+}
+
+TEST_F(GqaDecodeGpu, ValuesStoredOtherwiseThanKeys) {
+  std::vector<std::string> texts;
+  for (const GqaDecode& descriptor : mixed_gqa_descriptors(true)) texts.push_back(descriptor.text());
+  texts = of_every_family(texts);
+  engine().prepare(texts, std::vector<Device>{device()});
+  for (const std::string& text : texts) {
+    expect_good(text, {{"batch", 3}, {"context", 333}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}});
+    expect_good(text, {{"batch", 2}, {"context", 1500}, {"splits", 5}});
+  }
   std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
 }
 

@@ -20,6 +20,16 @@ TEST(GqaDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
             64u * 2 * 2 * 3 * (8 * 2 + int4_caches) + 4u * 3 * 2 * 3 * 2 * (8 * 3 + int4_caches - 6) + query_tokens);
 }
 
+TEST(GqaDescriptor, EveryValueWithTwoFormatsHasOneTextThatParsesBackToIt) {
+  std::set<std::string> texts;
+  for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
+    const std::string text = descriptor.text();
+    EXPECT_TRUE(texts.insert(text).second) << text << " stands for two values";
+    EXPECT_EQ(gqa_decode::parse(text), descriptor) << text;
+    EXPECT_EQ(find_operator(text).canonical(text), text);
+  }
+}
+
 TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
   const auto canonical = [](std::string_view text) { return gqa_decode::parse(text).text(); };
   EXPECT_EQ(canonical("gqa_decode"), "gqa_decode");
@@ -31,6 +41,15 @@ TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
   EXPECT_EQ(canonical("gqa_decode:kv=int4_rows,groups=1"), "gqa_decode:kv=int4_rows");
   EXPECT_EQ(canonical("gqa_decode:query_tokens=1"), "gqa_decode");
   EXPECT_EQ(canonical("gqa_decode:mask=causal,query_tokens=4"), "gqa_decode:query_tokens=4");
+  EXPECT_EQ(canonical("gqa_decode:value=bf16,value_dim=128"), "gqa_decode");
+  EXPECT_EQ(canonical("gqa_decode:kv=int4_rows,groups=4,value=int4_rows,value_groups=4"),
+            "gqa_decode:kv=int4_rows,groups=4");
+  EXPECT_EQ(canonical("gqa_decode:kv=int4_rows,groups=4,value=int4_rows"),
+            "gqa_decode:kv=int4_rows,groups=4,value=int4_rows");
+  EXPECT_EQ(canonical("gqa_decode:value_dim=128,head_dim=192,kv=int8_split,value=int8_split,value_scale_type=fp16,"
+                      "scale_type=fp16"),
+            "gqa_decode:head_dim=192,kv=int8_split,scale_type=fp16,value_dim=128");
+  EXPECT_EQ(canonical("gqa_decode:value_scales=head,value=fp8_e4m3"), "gqa_decode:value=fp8_e4m3");
   EXPECT_EQ(canonical("gqa_decode:alignment=8,mask=tree,query_tokens=16,cache=paged"),
             "gqa_decode:cache=paged,query_tokens=16,mask=tree,alignment=8");
 }
@@ -57,7 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "merge, stream_copy, stream_read, w4_quantize, w4a16_gemm"},
         Refused{"gqa_decode:speed=9",
                 "descriptor \"gqa_decode:speed=9\": gqa_decode has no field speed; accepted fields: head_dim, "
-                "heads_per_kv, kv, groups, scales, scale_type, query, output, cache, query_tokens, mask, soft_cap, "
+                "heads_per_kv, kv, groups, scales, scale_type, value_dim, value, value_groups, value_scales, "
+                "value_scale_type, query, output, cache, query_tokens, mask, soft_cap, "
                 "alibi, score, window, sinks, alignment, family"},
         Refused{"gqa_decode:head_dim=100",
                 "descriptor \"gqa_decode:head_dim=100\": 100 is not a value of head_dim; accepted: 64, 80, 96, 112, "
@@ -100,6 +120,47 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"gqa_decode:query=fp16,family=sm75",
                 "descriptor \"gqa_decode:query=fp16,family=sm75\": family=sm75 multiplies fp16 alone: the cache is "
                 "bf16; kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out"},
+        Refused{"gqa_decode:kv=fp8_e4m3,value=int4_rows,family=sm90",
+                "descriptor \"gqa_decode:kv=fp8_e4m3,value=int4_rows,family=sm90\": family=sm90: its keys and values "
+                "have one format and one head_dim; family=sm80, or leave family out"},
+        Refused{"gqa_decode:head_dim=192,kv=fp16,value_dim=128,query=fp16,family=sm75",
+                "descriptor \"gqa_decode:head_dim=192,kv=fp16,value_dim=128,query=fp16,family=sm75\": family=sm75: its "
+                "keys and values have one format and one head_dim; family=sm80, or leave family out"},
+        Refused{"gqa_decode:value=int5_rows",
+                "descriptor \"gqa_decode:value=int5_rows\": int5_rows is not a value of value; accepted: bf16, fp16, "
+                "int4_rows, int8_split, fp8_e4m3, fp8_e5m2"},
+        Refused{"gqa_decode:value_dim=100",
+                "descriptor \"gqa_decode:value_dim=100\": 100 is not a value of value_dim; accepted: 64, 80, 96, 112, "
+                "128, 160, 192, 256"},
+        Refused{"gqa_decode:kv=int4_rows,value_groups=4",
+                "descriptor \"gqa_decode:kv=int4_rows,value_groups=4\": the field value_groups applies to values of a "
+                "format of their own only; leave value_groups out or ask for value=…"},
+        Refused{"gqa_decode:kv=int8_split,value_scales=head",
+                "descriptor \"gqa_decode:kv=int8_split,value_scales=head\": the field value_scales applies to values "
+                "of a format of their own only; leave value_scales out or ask for value=…"},
+        Refused{"gqa_decode:kv=int4_rows,value=fp8_e4m3,value_groups=4",
+                "descriptor \"gqa_decode:kv=int4_rows,value=fp8_e4m3,value_groups=4\": the field value_groups applies "
+                "to value_scales=group only; leave value_groups out or ask for value_scales=group"},
+        Refused{"gqa_decode:kv=int8_split,value=int4_rows,value_scale_type=fp16",
+                "descriptor \"gqa_decode:kv=int8_split,value=int4_rows,value_scale_type=fp16\": the field "
+                "value_scale_type applies to value=int8_split, value=fp8_e4m3 or value=fp8_e5m2 only; leave "
+                "value_scale_type out or ask for value=int8_split, value=fp8_e4m3 or value=fp8_e5m2"},
+        Refused{"gqa_decode:groups=4,value=int4_rows",
+                "descriptor \"gqa_decode:groups=4,value=int4_rows\": the field groups applies to kv=int4_rows or "
+                "scales=group only; leave groups out or ask for kv=int4_rows or scales=group"},
+        Refused{"gqa_decode:value=fp8_e4m3,value_scales=group",
+                "descriptor \"gqa_decode:value=fp8_e4m3,value_scales=group\": value_scales=group with one group per "
+                "row is value_scales=head; ask for value_groups=2, 4 or 8, or for value_scales=head"},
+        Refused{"gqa_decode:head_dim=96,value=int4_rows,value_groups=4",
+                "descriptor \"gqa_decode:head_dim=96,value=int4_rows,value_groups=4\": 96 channels in 4 groups are 24 "
+                "per group, not a multiple of 16; at most 2 groups for this head_dim"},
+        Refused{"gqa_decode:kv=int4_rows,groups=8,value_dim=64",
+                "descriptor \"gqa_decode:kv=int4_rows,groups=8,value_dim=64\": 64 channels in 8 groups are 8 per "
+                "group, not a multiple of 16; at most 4 groups for this value_dim"},
+        Refused{"gqa_decode:value_dim=80,value=int4_rows",
+                "descriptor \"gqa_decode:value_dim=80,value=int4_rows\": a matrix of packed words is of 32 channels, "
+                "and value_dim is no multiple of that; accepted beside int4_rows: value_dim=64, 96, 128, 160, 192 and "
+                "256"},
         Refused{"gqa_decode:query_tokens=17",
                 "descriptor \"gqa_decode:query_tokens=17\": 17 is not a value of query_tokens; accepted: 1 to 16"},
         Refused{

@@ -113,10 +113,19 @@ INSTANTIATE_TEST_SUITE_P(
                 "half_split"},
         Refused{"kv_append:output=fp16",
                 "descriptor \"kv_append:output=fp16\": kv_append has no field output; accepted fields: head_dim, kv, "
-                "groups, scales, scale_type, input, rotary, cache"},
+                "groups, scales, scale_type, value_dim, value, value_groups, value_scales, value_scale_type, input, "
+                "rotary, "
+                "cache"},
         Refused{"kv_gather:rotary=none",
                 "descriptor \"kv_gather:rotary=none\": kv_gather has no field rotary; accepted fields: head_dim, kv, "
-                "groups, scales, scale_type, output, cache"},
+                "groups, scales, scale_type, value_dim, value, value_groups, value_scales, value_scale_type, output, "
+                "cache"},
+        Refused{"kv_gather:kv=fp8_e4m3,value_groups=4",
+                "descriptor \"kv_gather:kv=fp8_e4m3,value_groups=4\": the field value_groups applies to values of a "
+                "format of their own only; leave value_groups out or ask for value=…"},
+        Refused{"kv_append:head_dim=128,value_dim=96,kv=int4_rows,groups=4",
+                "descriptor \"kv_append:kv=int4_rows,groups=4,value_dim=96\": 96 channels in 4 groups are 24 per "
+                "group, not a multiple of 16; at most 2 groups for this value_dim"},
         Refused{"kv_append:kv=int8_split,groups=4",
                 "descriptor \"kv_append:kv=int8_split,groups=4\": the field groups applies to scales=group only; leave "
                 "groups "

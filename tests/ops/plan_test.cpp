@@ -7,6 +7,7 @@
 #include <atomic>
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 
 #include "base/error.hpp"
@@ -36,7 +37,7 @@ TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
     for (const auto& proof : plan.report.proofs) {
       // A narrow copy of headers takes one piece of many rows, which start at every fourth bank.
       const bool narrow_header =
-          proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.format().header_bytes() > 0;
+          proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.formats().key.header_bytes() > 0;
       // Eight lanes take 16 bytes each of heads whose channels are no multiple of as many.
       const bool meets_next_head = proof.access == "loads of warps' outputs" && descriptor.head_dim % 32 != 0;
       EXPECT_LE(proof.degree, narrow_header     ? 16 / plan.copy_bytes
@@ -44,7 +45,7 @@ TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
                                                 : 1)
           << descriptor.text() << ": " << proof.access;
       if (narrow_header) {
-        EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.format().header_bytes() / 4) << descriptor.text();
+        EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.formats().key.header_bytes() / 4) << descriptor.text();
       }
       if (proof.degree > 1) {
         EXPECT_NE(reason_of(plan, "bank conflicts"), "") << descriptor.text();
@@ -88,10 +89,11 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
     const auto accesses = gqa_decode::stage_accesses(plan);
-    const std::string key = fmt::format("{} {} {} {}", plan.format().element_bytes(), plan.format().header_bytes(),
-                                        gqa_decode::stage_row_bytes(descriptor), plan.copy_bytes);
+    const kv_cache::RowFormat format = plan.formats().key;
+    const std::string key = fmt::format("{} {} {} {}", format.element_bytes(), format.header_bytes(),
+                                        gqa_decode::stage_row_bytes(format), plan.copy_bytes);
     if (!known.contains(key)) {
-      known[key] = exhaustive_search(32, gqa_decode::stage_row_bytes(descriptor), accesses);
+      known[key] = exhaustive_search(32, gqa_decode::stage_row_bytes(format), accesses);
     }
     EXPECT_EQ(plan.stage, known[key]) << descriptor.text();
   }
@@ -102,12 +104,12 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
 TEST(GqaLanes, CopiesTakeEveryByteOnce) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
-    const int header = plan.format().header_bytes();
+    const int header = plan.formats().key.header_bytes();
     const int row_bytes = descriptor.row_bytes();
     std::vector<int> taken(static_cast<std::size_t>(2 * lanes::kTileRows * row_bytes / plan.copy_bytes));
     for (int i = 0; i < row_bytes / plan.copy_bytes; ++i) {
       for (int lane = 0; lane < lanes::kWarpSize; ++lane) {
-        const auto [row, byte] = lanes::copied_piece(i, lane, header, row_bytes, plan.copy_bytes);
+        const auto [row, byte] = lanes::copied_piece(i, lane, header, row_bytes, plan.copy_bytes, 32);
         ASSERT_TRUE(row >= 0 && row < 2 * lanes::kTileRows && byte >= 0 && byte + plan.copy_bytes <= row_bytes);
         ASSERT_EQ(byte % plan.copy_bytes, 0);
         ASSERT_TRUE(byte >= header || byte + plan.copy_bytes <= header);
@@ -116,6 +118,71 @@ TEST(GqaLanes, CopiesTakeEveryByteOnce) {
     }
     EXPECT_EQ(std::count(taken.begin(), taken.end(), 1), std::ssize(taken)) << descriptor.text();
   }
+}
+
+// Of keys and values that are stored otherwise each 16 rows are copied by themselves: every byte once, by lanes that have something to do.
+TEST(GqaLanes, CopiesOfTwoFormatsTakeEveryByteOnce) {
+  std::size_t with_idle_lanes = 0;
+  for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
+    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    for (const std::size_t which : {0, 1}) {
+      const kv_cache::RowFormat format = plan.formats()[which];
+      const int header = format.header_bytes();
+      const int row_bytes = format.row_bytes();
+      std::vector<int> taken(static_cast<std::size_t>(lanes::kTileRows * row_bytes / plan.copy_bytes));
+      const int copies = lanes::count_copies(header, row_bytes, plan.copy_bytes, lanes::kTileRows);
+      for (int i = 0; i < copies; ++i) {
+        for (int lane = 0; lane < lanes::kWarpSize; ++lane) {
+          const auto [row, byte] = lanes::copied_piece(i, lane, header, row_bytes, plan.copy_bytes, lanes::kTileRows);
+          if (row >= lanes::kTileRows) {
+            ++with_idle_lanes;
+            continue;
+          }
+          ASSERT_TRUE(row >= 0 && byte >= 0 && byte + plan.copy_bytes <= row_bytes && byte % plan.copy_bytes == 0);
+          ASSERT_TRUE(byte >= header || byte + plan.copy_bytes <= header);
+          ++taken[static_cast<std::size_t>((row * row_bytes + byte) / plan.copy_bytes)];
+        }
+      }
+      EXPECT_EQ(std::count(taken.begin(), taken.end(), 1), std::ssize(taken)) << descriptor.text();
+    }
+  }
+  EXPECT_GT(with_idle_lanes, 0u);
+}
+
+/// Each of the two tiles of a stage is laid out as an exhaustive search would, one behind the other.
+TEST(GqaPlan, TwoFormatsHaveALayoutEach) {
+  std::map<std::string, codegen::TileLayout> known;
+  for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
+    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    for (const std::size_t which : {0, 1}) {
+      const kv_cache::RowFormat format = plan.formats()[which];
+      const std::string key = fmt::format("{} {} {} {} {}", which, format.element_bytes(), format.header_bytes(),
+                                          gqa_decode::stage_row_bytes(format), plan.copy_bytes);
+      const auto accesses = which == 0 ? gqa_decode::stage_accesses(plan) : gqa_decode::value_stage_accesses(plan);
+      if (!known.contains(key)) known[key] = exhaustive_search(16, gqa_decode::stage_row_bytes(format), accesses);
+      EXPECT_EQ(which == 0 ? plan.stage : plan.value_stage, known[key]) << descriptor.text();
+    }
+    EXPECT_EQ(plan.report.family, "sm80_gqa_decode");
+    EXPECT_EQ(plan.stage_bytes(), plan.stage.size() + plan.value_stage.size());
+    EXPECT_EQ(plan.stage.size() % 16, 0) << "values begin where a copy and a matrix row may";
+    EXPECT_NE(reason_of(plan, "operands of keys"), "");
+    EXPECT_NE(reason_of(plan, "operands of values"), "");
+    std::set<std::string> accesses;
+    for (const auto& proof : plan.report.proofs) {
+      EXPECT_TRUE(accesses.insert(proof.access).second) << descriptor.text() << ": two proofs of " << proof.access;
+      if (proof.degree > 1) {
+        EXPECT_NE(reason_of(plan, "bank conflicts"), "") << descriptor.text();
+      }
+    }
+  }
+}
+
+TEST(GqaPlan, OneFormatOnlyIsWhyOtherFamiliesRefuseTwo) {
+  const auto plan =
+      gqa_decode::make_plan(gqa_decode::parse("gqa_decode:value=int4_rows"), codegen::find_architecture("sm_90a"));
+  ASSERT_EQ(plan.report.rejections.size(), 2u);
+  for (const Rejection& rejection : plan.report.rejections)
+    EXPECT_EQ(rejection.why, "its keys and values have one format and one head_dim") << rejection.family;
 }
 
 // A plan of family sm90 proves the accesses of its first and last warp; here are those of all.
@@ -302,6 +369,17 @@ TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
     for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false))
       kernels.push_back({descriptor.text(), architecture});
     for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"}) kernels.push_back({blocks, architecture});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  const std::vector<GqaDecode> descriptors = tests::mixed_gqa_descriptors(false);
+  for (std::size_t i = 0; i < descriptors.size(); ++i) {
+    kernels.push_back({descriptors[i].text(), "sm_80"});
+    // The others in turn.
+    kernels.push_back({descriptors[i].text(), kArchitectures[1 + i % (std::size(kArchitectures) - 1)]});
   }
   tests::expect_no_spills(kernels);
 }

@@ -38,10 +38,10 @@ typedef struct cubit_gqa_decode_arguments {
   size_t size;       /* sizeof(cubit_gqa_decode_arguments) */
   const void* query; /* [batch, kv_heads * heads_per_kv, head_dim]; several query tokens: [batch, query_tokens, …] */
   const void* key;   /* [batch, at least max_length tokens, kv_heads, row] */
-  const void* value; /* as key */
+  const void* value; /* as key; its rows are as long as the descriptor's value, value_dim and value_groups make them */
   const int32_t* lengths;    /* [batch] tokens per sequence, clamped to 0 ... max_length; NULL: all max_length.
                              * Read on the device: may change between replays of a CUDA graph */
-  void* output;              /* as query */
+  void* output;              /* as query, with value_dim for head_dim */
   float* lse;                /* [batch, kv_heads * heads_per_kv] natural logarithm of the softmax denominator, or NULL;
                              * several query tokens: [batch, query_tokens, …] */
   int64_t query_strides[2];  /* batch, head */

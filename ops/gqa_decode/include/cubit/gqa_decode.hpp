@@ -7,6 +7,7 @@
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
+#include <optional>
 #include <string>
 
 namespace cubit {
@@ -21,6 +22,7 @@ inline const char* text_of(QueryMask mask) { return mask == QueryMask::tree ? "t
 
 /// Attention of one new token per sequence, or of its last few, over a KV cache.
 /// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)
+/// Values otherwise than keys: gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4
 struct GqaDecode {
   int head_dim = 128;    ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256; int4_rows not 80, 112
   int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 64
@@ -40,17 +42,26 @@ struct GqaDecode {
   bool sinks = false;      ///< a number per head joins the softmax's denominator
   int alignment = 16;      ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
   Family family = Family::automatic;
+  int value_dim = 0;                             ///< channels of a value: as head_dim; 0: head_dim
+  std::optional<KvFormat> value = {};            ///< format of values; empty: they are stored as keys are
+  int value_groups = 1;                          ///< beside `value` only: for it what groups is for kv
+  KvScales value_scales = KvScales::head;        ///< likewise
+  ScaleType value_scale_type = ScaleType::fp32;  ///< likewise
 
   auto operator<=>(const GqaDecode&) const = default;
 
-  /// Bytes of one row of the cache.
+  /// Bytes of one row of keys, and of one of values.
   int row_bytes() const { return kv_row_bytes(kv, head_dim, groups); }
+  int value_row_bytes() const {
+    return kv_row_bytes(value.value_or(kv), value_channels(), value ? value_groups : groups);
+  }
+  int value_channels() const { return value_dim == 0 ? head_dim : value_dim; }
 
   /// The canonical text, which Engine::get takes.
   std::string text() const {
     std::string fields;
-    const auto add = [&](const char* name, const std::string& value) {
-      fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + value;
+    const auto add = [&](const char* name, const std::string& setting) {
+      fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + setting;
     };
     const GqaDecode standard;
     if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
@@ -59,6 +70,7 @@ struct GqaDecode {
     if (groups != standard.groups) add("groups", std::to_string(groups));
     if (scales != standard.scales) add("scales", text_of(scales));
     if (scale_type != standard.scale_type) add("scale_type", "fp16");
+    add_value_fields(*this, add);
     if (query != standard.query) add("query", "fp16");
     if (output != query) add("output", output == Element::fp16 ? "fp16" : "bf16");
     if (cache != standard.cache) add("cache", "paged");

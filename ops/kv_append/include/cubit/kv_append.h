@@ -31,7 +31,7 @@ extern "C" {
 typedef struct cubit_kv_append_arguments {
   size_t size;              /* sizeof(cubit_kv_append_arguments) */
   const void* key;          /* [batch, tokens, kv_heads, head_dim] */
-  const void* value;        /* as key */
+  const void* value;        /* [batch, tokens, kv_heads, value_dim] */
   int64_t key_strides[3];   /* sequence, token, KV head */
   int64_t value_strides[3]; /* likewise */
   cubit_kv_cache cache;

@@ -6,6 +6,7 @@
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
+#include <optional>
 #include <string>
 
 namespace cubit {
@@ -28,14 +29,19 @@ struct KvAppend {
   Element input = Element::bf16;
   Rotary rotary = Rotary::none;
   KvAddressing cache = KvAddressing::contiguous;
+  int value_dim = 0;                             ///< channels of a value: as head_dim; 0: head_dim
+  std::optional<KvFormat> value = {};            ///< format of values; empty: they are stored as keys are
+  int value_groups = 1;                          ///< beside `value` only: for it what groups is for kv
+  KvScales value_scales = KvScales::head;        ///< likewise
+  ScaleType value_scale_type = ScaleType::fp32;  ///< likewise
 
   auto operator<=>(const KvAppend&) const = default;
 
   /// The canonical text, which Engine::get takes.
   std::string text() const {
     std::string fields;
-    const auto add = [&](const char* name, const std::string& value) {
-      fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + value;
+    const auto add = [&](const char* name, const std::string& setting) {
+      fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + setting;
     };
     const KvAppend standard;
     if (head_dim != standard.head_dim) add("head_dim", std::to_string(head_dim));
@@ -43,6 +49,7 @@ struct KvAppend {
     if (groups != standard.groups) add("groups", std::to_string(groups));
     if (scales != standard.scales) add("scales", text_of(scales));
     if (scale_type != standard.scale_type) add("scale_type", "fp16");
+    add_value_fields(*this, add);
     if (input != standard.input) add("input", "fp16");
     if (rotary != standard.rotary) add("rotary", rotary == Rotary::interleaved ? "interleaved" : "half_split");
     if (cache != standard.cache) add("cache", "paged");

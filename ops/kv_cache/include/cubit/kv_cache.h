@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 /* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements (bytes for int4_rows and for formats of one byte);
- * the row itself is contiguous. Pointers and strides of key and value, in bytes, are multiples of 16, for int4_rows of 4.
+ * the row itself is contiguous. Pointers and strides of key and value, in bytes, are multiples of 16, for int4_rows of 4. Where the
+ * descriptor has values of a format or dimension of their own, all this holds for keys by theirs and for values by theirs.
  *
  * A paged cache holds token t of sequence b in page page_table[b, t / page_size], there at place t % page_size. Its page
  * table is read on the device: it may change between replays of a CUDA graph. A page number that is negative or not below
@@ -17,7 +18,7 @@ extern "C" {
 typedef struct cubit_kv_cache {
   void* key;              /* rows of keys: [batch, at least max_length tokens, kv_heads, row]; paged: [pages, page_size,
                               * kv_heads, row] or, by its strides, [pages, kv_heads, page_size, row] */
-  void* value;            /* as key */
+  void* value;            /* rows of values, as key */
   int64_t key_strides[3]; /* sequence or page, token, KV head */
   int64_t value_strides[3];  /* likewise */
   int32_t kv_heads;          /* at least 1 */

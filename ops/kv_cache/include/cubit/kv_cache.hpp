@@ -3,6 +3,9 @@
 
 #include <cubit/kv_cache.h>
 
+#include <optional>
+#include <string>
+
 namespace cubit {
 
 /// How the KV cache stores a row of one token and one KV head.
@@ -43,6 +46,23 @@ inline const char* text_of(KvScales scales) {
 inline int kv_row_bytes(KvFormat format, int head_dim, int groups) {
   if (has_scales(format)) return head_dim;
   return format == KvFormat::int4_rows ? 4 * groups + head_dim / 2 : 2 * head_dim;
+}
+
+/// Of a descriptor whose values may be stored otherwise than its keys, the fields value_dim, value, value_groups, value_scales
+/// and value_scale_type, where they say so. `add`: what takes a field's name and text.
+template <class Descriptor, class Add>
+void add_value_fields(const Descriptor& descriptor, Add&& add) {
+  const Descriptor standard;
+  const bool is_own_dim = descriptor.value_dim != standard.value_dim && descriptor.value_dim != descriptor.head_dim;
+  if (is_own_dim) add("value_dim", std::to_string(descriptor.value_dim));
+  const bool is_as_keys = descriptor.value == descriptor.kv && descriptor.value_groups == descriptor.groups &&
+                          descriptor.value_scales == descriptor.scales &&
+                          descriptor.value_scale_type == descriptor.scale_type;
+  if (is_as_keys) return;
+  if (descriptor.value) add("value", text_of(*descriptor.value));
+  if (descriptor.value_groups != standard.value_groups) add("value_groups", std::to_string(descriptor.value_groups));
+  if (descriptor.value_scales != standard.value_scales) add("value_scales", text_of(descriptor.value_scales));
+  if (descriptor.value_scale_type != standard.value_scale_type) add("value_scale_type", "fp16");
 }
 
 enum class KvAddressing {

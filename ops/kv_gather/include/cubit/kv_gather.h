@@ -23,7 +23,7 @@ extern "C" {
 typedef struct cubit_kv_gather_arguments {
   size_t size;              /* sizeof(cubit_kv_gather_arguments) */
   void* key;                /* [batch, tokens, kv_heads, head_dim] */
-  void* value;              /* as key */
+  void* value;              /* [batch, tokens, kv_heads, value_dim] */
   int64_t key_strides[3];   /* sequence, token, KV head */
   int64_t value_strides[3]; /* likewise */
   cubit_kv_cache cache;     /* only read */

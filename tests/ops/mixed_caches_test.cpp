@@ -1,0 +1,233 @@
+// Caches whose values are stored otherwise than their keys, as values: what launches are given, what problems read and refuse. What
+// the kernels compute is tests/cover's business.
+#include <cubit/gqa_decode.h>
+#include <cubit/kv_append.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/kv_append/kv_append.hpp"
+#include "templates/gqa_decode_arguments.h"
+#include "templates/kv_append_arguments.h"
+
+namespace cubit::ops {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+template <class Body>
+void expect_refused(const std::string& sentence, Body body) {
+  try {
+    body();
+    ADD_FAILURE() << "accepted: " << sentence;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
+  }
+}
+
+/// One KV head, 64 tokens, at made-up addresses; strides of 160 elements.
+cubit_gqa_decode_arguments made_up_arguments() {
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = address(0x1000);
+  arguments.key = address(0x2000);
+  arguments.value = address(0x3000);
+  arguments.output = address(0x4000);
+  for (std::int64_t* strides : {arguments.query_strides, arguments.output_strides}) strides[0] = strides[1] = 256;
+  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
+    strides[0] = 160 * 64;
+    strides[1] = strides[2] = 160;
+  }
+  arguments.scales.key = address(0x5000);
+  arguments.scales.value = address(0x6002);
+  for (std::int64_t* strides : {arguments.scales.key_strides, arguments.scales.value_strides})
+    strides[0] = strides[1] = strides[2] = 64;
+  arguments.batch = arguments.kv_heads = 1;
+  arguments.max_length = 64;
+  arguments.softmax_scale = 0.1f;
+  return arguments;
+}
+
+runtime::DeviceFacts sm_80() {
+  runtime::DeviceFacts device;
+  device.architecture = &codegen::find_architecture("sm_80");
+  device.multiprocessors = 100;
+  return device;
+}
+
+GqaDecodeArguments parameters_of(const char* text, const cubit_gqa_decode_arguments& arguments) {
+  const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), *sm_80().architecture);
+  const Launch launch = gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 24, sm_80());
+  GqaDecodeArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  return parameters;
+}
+
+TEST(MixedCaches, StridesAndScalesAreThoseOfEachFormat) {
+  auto arguments = made_up_arguments();
+  const auto wide_keys = parameters_of("gqa_decode:value=int4_rows,value_groups=4", arguments);
+  EXPECT_EQ(wide_keys.key_token_stride, 320);
+  EXPECT_EQ(wide_keys.value_token_stride, 160);
+  EXPECT_EQ(wide_keys.key_scales, nullptr);
+  EXPECT_EQ(wide_keys.value_scales, nullptr);
+  const auto scaled_values = parameters_of("gqa_decode:value=fp8_e4m3,value_scale_type=fp16", arguments);
+  EXPECT_EQ(scaled_values.key_scales, nullptr);
+  EXPECT_EQ(scaled_values.key_scale_strides[1], 0);
+  EXPECT_EQ(scaled_values.value_scales, address(0x6002));
+  EXPECT_EQ(scaled_values.value_scale_strides[1], 128);
+  const auto both =
+      parameters_of("gqa_decode:kv=int8_split,value=fp8_e4m3,value_scales=tensor,value_scale_type=fp16", arguments);
+  EXPECT_EQ(both.key_scale_strides[1], 256);
+  EXPECT_EQ(both.value_scale_strides[1], 0);
+}
+
+TEST(MixedCaches, LaunchesRefuseWhatEitherFormatRulesOut) {
+  auto arguments = made_up_arguments();
+  const auto refused = [&](const char* text, const char* sentence) {
+    expect_refused(sentence, [&] { parameters_of(text, arguments); });
+  };
+  refused("gqa_decode:value=fp8_e4m3", "scales.value at 0x6002: the address is not a multiple of 4 bytes");
+  EXPECT_NO_THROW(parameters_of("gqa_decode:kv=fp8_e4m3,value=bf16", arguments)) << "values have no scales";
+  arguments.scales.key = nullptr;
+  refused("gqa_decode:kv=fp8_e4m3,value=bf16", "scales.key = NULL: the tensor is needed");
+  arguments = made_up_arguments();
+  arguments.value_strides[1] = 168;  // bytes of one format, half of the other's
+  EXPECT_NO_THROW(parameters_of("gqa_decode:kv=int4_rows,groups=4,value=bf16", arguments));
+  refused("gqa_decode:value=int4_rows,value_groups=4", "value stride 1 of 168 bytes: it is not a multiple of 16 bytes");
+}
+
+TEST(MixedCaches, PartialOutputsAreAsWideAsValues) {
+  auto arguments = made_up_arguments();
+  arguments.max_length = 8192;
+  arguments.splits = 8;
+  const auto bytes = [&](const char* text) {
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), *sm_80().architecture);
+    return gqa_decode::workspace_bytes(plan, &arguments, sm_80());
+  };
+  const std::size_t alike = bytes("gqa_decode:head_dim=64,heads_per_kv=8");
+  EXPECT_EQ(bytes("gqa_decode:head_dim=192,heads_per_kv=8,value_dim=64"), alike);
+  EXPECT_EQ(bytes("gqa_decode:head_dim=64,heads_per_kv=8,value_dim=256") - alike, 8u * 8 * (256 - 64) * sizeof(float));
+}
+
+/// Two sequences of 5 tokens, 2 KV heads: keys of 64 signed bytes, values of 32 packed channels in 128.
+struct MixedCase {
+  std::string text = "gqa_decode:head_dim=64,kv=int8_split,scales=tensor,value_dim=128,value=int4_rows,value_groups=4";
+  std::vector<char> bytes = std::vector<char>(1 << 16);
+  std::vector<float> scale = {0.5f};
+  std::vector<Tensor> tensors = {{"query", "BF16", {2, 2, 64}, {}, bytes.data()},
+                                 {"key", "I8", {2, 5, 2, 64}, {}, bytes.data()},
+                                 {"value", "U8", {2, 5, 2, 80}, {}, bytes.data()},
+                                 {"key_scale", "F32", {1}, {}, scale.data()}};
+  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, {{"lse", 1}}); }
+};
+
+TEST(MixedCaches, OutputsHaveTheChannelsOfValues) {
+  const auto problem = MixedCase().problem();
+  EXPECT_EQ(problem->outputs()[0].shape, (Shape{2, 2, 128}));
+  EXPECT_EQ(problem->outputs()[1].shape, (Shape{2, 2}));
+  EXPECT_EQ(problem->bytes_read(), 2u * 5 * 2 * (64 + 80) + 2 * 2 * 64 * 2 + 4);
+  EXPECT_EQ(problem->operations(), 2.0 * 2 * 5 * 2 * (64 + 128));
+  void* const data[] = {address(0x1000), address(0x2000), address(0x3000),
+                        address(0x4000), address(0x5000), address(0x6000)};
+  cubit_gqa_decode_arguments arguments;
+  const std::vector<std::byte> bytes = problem->arguments(data);
+  ASSERT_EQ(bytes.size(), sizeof arguments);
+  std::memcpy(&arguments, bytes.data(), sizeof arguments);
+  EXPECT_EQ(arguments.query_strides[0], 128);
+  EXPECT_EQ(arguments.output_strides[0], 256);
+  EXPECT_EQ(arguments.output_strides[1], 128);
+  EXPECT_EQ(arguments.key_strides[1], 128);
+  EXPECT_EQ(arguments.value_strides[1], 160);
+  EXPECT_EQ(arguments.scales.value, nullptr);
+}
+
+TEST(MixedCaches, ProblemsRefuseRowsOfTheOtherFormat) {
+  const auto refused = [](const std::string& sentence, auto change) {
+    MixedCase one;
+    change(one);
+    expect_refused(sentence, [&] { static_cast<void>(one.problem()); });
+  };
+  refused("tensor value of type I8", [](MixedCase& c) { c.tensors[2].type = "I8"; });
+  refused("tensor value [2, 5, 2, 64]: its rows have 64 elements", [](MixedCase& c) { c.tensors[2].shape[3] = 64; });
+  refused("tensor key [2, 5, 2, 80]: its rows have 80 elements", [](MixedCase& c) { c.tensors[1].shape[3] = 80; });
+  refused("tensor value [2, 4, 2, 80]: it must have the dimensions", [](MixedCase& c) { c.tensors[2].shape[1] = 4; });
+  refused("tensor query [2, 2, 128]: head_dim is 64", [](MixedCase& c) { c.tensors[0].shape[2] = 128; });
+  refused(
+      "tensor value_scale: a cache of int4_rows has no scales of their own; leave it out, or ask for "
+      "value=int8_split, fp8_e4m3 or fp8_e5m2",
+      [](MixedCase& c) {
+        c.tensors.push_back({"value_scale", "F32", {1}, {}, c.scale.data()});
+      });
+  refused("tensors without key_scale", [](MixedCase& c) { c.tensors.pop_back(); });
+}
+
+/// With one token the output is its value, whatever the key.
+TEST(MixedCaches, TheReferenceReadsEachFormatAsItIs) {
+  for (const char* text :
+       {"gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4", "gqa_decode:head_dim=192,value_dim=64",
+        "gqa_decode:kv=int4_rows,groups=8,value_dim=64,value=int8_split,value_groups=2,"
+        "value_scales=group,value_scale_type=fp16"}) {
+    const auto problem = find_operator(text).random(text, {{"batch", 1}, {"context", 1}}, 3);
+    const kv_cache::RowFormat format = kv_cache::formats_of(gqa_decode::parse(text)).value;
+    const Tensor& values = problem->inputs()[2];
+    const char* scales = nullptr;
+    for (const Tensor& input : problem->inputs()) {
+      if (input.name == "value_scale") scales = static_cast<const char*>(input.data);
+    }
+    std::vector<double> row(static_cast<std::size_t>(format.head_dim));
+    kv_cache::dequantise_row(format, static_cast<const char*>(values.data), row.data(), scales);
+    std::vector<std::uint16_t> output;
+    for (const double x : row) output.push_back(from_float(Element::bf16, static_cast<float>(x)));
+    const void* got[] = {output.data()};
+    EXPECT_TRUE(problem->compare(got).error <= problem->compare(got).tolerance) << text;
+    output[0] = static_cast<std::uint16_t>(output[0] ^ 0x8000);
+    output[1] = static_cast<std::uint16_t>(output[1] ^ 0x8000);
+    EXPECT_GT(problem->compare(got).error, problem->compare(got).tolerance) << text;
+  }
+}
+
+TEST(MixedCaches, AppendWritesTheScalesThatRowsMakeAndReadsTheOthers) {
+  const auto names = [](const std::vector<Tensor>& tensors) {
+    std::string all;
+    for (const Tensor& tensor : tensors) all += tensor.name + " ";
+    return all;
+  };
+  const auto made = [](const char* text) { return find_operator(text).random(text, {{"tokens", 3}}, 1); };
+  const auto mixed = made("kv_append:kv=int8_split,scales=token,value=fp8_e4m3");
+  EXPECT_EQ(names(mixed->inputs()), "key value key_scale ");
+  EXPECT_EQ(names(mixed->outputs()), "key_cache value_cache value_scale ");
+  EXPECT_EQ(names(made("kv_append:kv=fp8_e5m2,value=int4_rows")->outputs()), "key_cache value_cache key_scale ");
+  const auto wide = made("kv_append:head_dim=192,value_dim=128,value=int4_rows,value_groups=4");
+  EXPECT_EQ(wide->inputs()[0].shape.back(), 192);
+  EXPECT_EQ(wide->inputs()[1].shape.back(), 128);
+  EXPECT_EQ(wide->outputs()[1].shape.back(), 80);
+  EXPECT_EQ(wide->bytes_read(), 3u * 2 * (192 + 128));
+  EXPECT_EQ(wide->bytes_written(), 3u * (2 * 192 + 80));
+}
+
+TEST(MixedCaches, AppendRefusesWhatEitherFormatRulesOut) {
+  cubit_kv_append_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.key = arguments.value = address(0x1000);
+  arguments.cache.key = address(0x2000);
+  arguments.cache.value = address(0x3004);
+  arguments.cache.kv_heads = arguments.batch = arguments.tokens = 1;
+  arguments.cache.max_length = 64;
+  const auto encode = [&](const char* text) { kv_append::encode(kv_append::parse(text), &arguments, 1); };
+  EXPECT_NO_THROW(encode("kv_append:value=int4_rows")) << "packed rows begin at multiples of 4";
+  expect_refused("cache.value at 0x3004: the address is not a multiple of 16 bytes", [&] { encode("kv_append"); });
+  expect_refused("cache.value at 0x3004", [&] { encode("kv_append:kv=int4_rows,value=bf16"); });
+  arguments.cache.value = address(0x3000);
+  arguments.scales.key = address(0x4000);
+  expect_refused("scales.value = NULL: the tensor is needed",
+                 [&] { encode("kv_append:kv=fp8_e4m3,value=int8_split"); });
+}
+
+}  // namespace
+}  // namespace cubit::ops
