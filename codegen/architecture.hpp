@@ -40,8 +40,8 @@ struct Architecture {
   bool movmatrix = false;
   bool stmatrix = false;
   bool cp_async = false;
-  bool bulk_copy = false;  ///< cp.async.bulk with transaction barriers
-  int cluster_blocks = 0;  ///< most blocks in a cluster, above 8 as a size that is not portable; 0: no clusters
+  bool bulk_copy = false;       ///< cp.async.bulk with transaction barriers
+  int cluster_blocks = 0;       ///< most blocks in a cluster, above 8 as a size that is not portable; 0: no clusters
   bool kernel_overlap = false;  ///< griddepcontrol: a kernel begins while the one before in the stream ends
   bool wgmma = false;
   bool register_transfer = false;        ///< setmaxnreg: from some warps of a block to others

@@ -171,7 +171,7 @@ TEST(GemmProblem, AcceptsTheRoundedProductAndFindsOneWrongValue) {
     EXPECT_GT(good.error, 0);  // the output's type rounds
     EXPECT_LE(good.error, good.tolerance);
     EXPECT_EQ(good.tolerance, descriptor.element == Element::fp16 ? 6e-4 : 4e-3);  // fewer than 64 columns
-    output[2 * kN + 5] = 0x7fff;  // NaN
+    output[2 * kN + 5] = 0x7fff;                                                   // NaN
     const auto bad = problem->compare({&address, 1});
     EXPECT_GT(bad.error, bad.tolerance);
     EXPECT_EQ(bad.worst, "row 2");
