@@ -55,8 +55,9 @@ sanitize-gpu: build ## memcheck and racecheck over the GPU tests; needs a GPU an
 	@scripts/sanitize_gpu.sh $(PRESET) || { code=$$?; [ $$code = 77 ] || exit $$code; }
 
 .PHONY: install
-install: build ## install under PREFIX (/usr/local): headers, library, tool, find_package(cubit)
-	cmake --install $(BUILD) --prefix $(PREFIX)
+install: setup ## install under PREFIX (/usr/local): headers, library, tool, find_package(cubit)
+	@$(MAKE) --no-print-directory build-after-setup PRESET=package
+	cmake --install build/package --prefix $(PREFIX)
 
 .PHONY: format
 format: ## rewrite every C++ and CUDA file in the project's format
