@@ -137,7 +137,8 @@ std::string benchmark_text(const nlohmann::ordered_json& json) {
       fmt::format("{} moved per launch; median of {} replays of {} launches over {} copies of the inputs; {}, {}\n",
                   format_bytes(number("bytes")), json.at("replays").get<int>(), json.at("launches").get<int>(),
                   json.at("copies").get<int>(), text("device"), text("arch"));
-  if (json.at("overlap").get<bool>()) lines += "Each launch begins while the one before ends; the floor's do not.\n";
+  if (json.at("overlap").get<bool>())
+    lines += "Each launch may begin while the one before ends, if its kernel can; the floor's may not.\n";
   if (!json.at("past_l2").get<bool>())
     lines += "The copies do not exceed four times the L2 cache: part of the reads may hit it.\n";
   return lines;

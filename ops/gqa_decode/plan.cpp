@@ -96,7 +96,7 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
                 fmt::format("no kernel family runs there ({})", reasons),
                 wanted == Family::sm90 ? "accepted: sm_90 and later"
                                        : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and kv=fp16 or "
-                                         "kv=int4_rows");
+                                         "kv=int4_rows, for keys and values alike");
 }
 
 /// Of what the formats keep for a tile of heads: shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.

@@ -113,13 +113,14 @@ std::vector<Field<Descriptor>> format_fields() {
                                head_dims()),
       word_field<Descriptor, std::optional<KvFormat>>({"value", kFormats, "as kv", "format of values"},
                                                       &Descriptor::value, format_words<std::optional<KvFormat>>()),
-      number_field<Descriptor>({"value_groups", "1, 2, 4, 8", "1", "groups of values, beside value"},
-                               &Descriptor::value_groups, {1, 2, 4, 8}),
+      number_field<Descriptor>(
+          {"value_groups", "1, 2, 4, 8", "1", "groups of a row of values; with value alone, else as groups"},
+          &Descriptor::value_groups, {1, 2, 4, 8}),
       word_field<Descriptor, KvScales>(
-          {"value_scales", "head, token, tensor, group", "head", "scales of values, beside value"},
+          {"value_scales", "head, token, tensor, group", "head", "scales of values; with value alone, else as scales"},
           &Descriptor::value_scales, scales_words()),
       word_field<Descriptor, ScaleType>(
-          {"value_scale_type", "fp32, fp16", "fp32", "type of scales of values, beside value"},
+          {"value_scale_type", "fp32, fp16", "fp32", "type of those scales; with value alone, else as scale_type"},
           &Descriptor::value_scale_type, {{"fp32", ScaleType::fp32}, {"fp16", ScaleType::fp16}}),
   };
 }

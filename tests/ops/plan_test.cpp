@@ -282,7 +282,7 @@ TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
                  "gqa_decode for sm_75: no kernel family runs there (sm80_gqa_decode: it needs cp.async, which sm_80 "
                  "brought; sm90_gqa_decode: it needs cp.async.bulk.tensor, which sm_90 brought; sm75_gqa_decode: the "
                  "query is bf16); accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and kv=fp16 or "
-                 "kv=int4_rows");
+                 "kv=int4_rows, for keys and values alike");
   }
 }
 
