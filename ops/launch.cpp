@@ -42,9 +42,13 @@ void Launch::spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device
 
 void launch(runtime::Kernel& kernel, runtime::Device& device, Launch& made, runtime::Stream stream) {
   encode_maps(kernel, device, made);
-  if (made.shape.overlap && made.overlap_shared_memory > 0)
-    made.shape.dynamic_shared_memory = made.overlap_shared_memory;
-  kernel.launch(device, made.shape, std::span(made.parameters).first(made.parameter_bytes), stream);
+  runtime::LaunchShape shape = made.shape;
+  if (shape.overlap && made.overlap_shared_memory > 0) {
+    // A user's device code may have static shared memory.
+    const auto fixed = static_cast<unsigned>(kernel.artifact().resources.static_shared_memory);
+    shape.dynamic_shared_memory = std::max(shape.dynamic_shared_memory, made.overlap_shared_memory - fixed);
+  }
+  kernel.launch(device, shape, std::span(made.parameters).first(made.parameter_bytes), stream);
 }
 
 }  // namespace cubit::ops

@@ -15,7 +15,7 @@ struct GqaDecodeArguments {
   float* lse;          // [batch, query tokens, kv_heads * heads_per_kv] natural log-sum-exp, or null
 
   // Workspace. A head group is the heads of one KV head that a block takes, those of every query token counted, a span the
-  // KV heads: one in family sm80.
+  // KV heads: one but in family sm90.
   // Family sm80, where splits > 1: a counter per (sequence, KV head, head group), and a slot for each of its splits.
   // Family sm90: three counters and four slots per block, see partials_of.
   unsigned* counters;    // zero between launches
@@ -37,7 +37,7 @@ struct GqaDecodeArguments {
   int max_length;
   int batch;
   float scale_log2;  // softmax scale times log2(e)
-  int splits;        // family sm80
+  int splits;        // families sm75 and sm80
   // Family sm90: see sm90_gqa_decode.cuh.
   int span_log2;          // of the KV heads that a block takes together
   int boxes;              // that are the keys of a stage, as its values; 0: the maps do not describe the cache

@@ -29,7 +29,7 @@
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read; the next one may begin
-// where a block has only to merge.
+// when a block has walked its first piece.
 //
 // What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
 //

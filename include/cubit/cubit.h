@@ -282,8 +282,9 @@ typedef struct cubit_launch {
   void* workspace; /* device memory, 256-byte aligned, zeroed once before its first use; one per launch in flight */
   size_t workspace_bytes;
   /* 1: the kernel may start while the one before it in the stream still runs ("programmatic dependent launch"): it sets
-   * up, then waits until the other has finished before it touches memory. Nothing else changes: kernels that cannot,
-   * and devices before sm_90, start in order. */
+   * up, then waits until the other has finished before it touches memory. Where its blocks do not
+   * fill the device, they ask for as much shared memory as spreads them evenly. Nothing else changes: kernels that
+   * cannot, and devices before sm_90, start in order. */
   int overlap;
 } cubit_launch;
 

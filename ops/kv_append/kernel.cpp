@@ -59,7 +59,7 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   check_rotary(descriptor, arguments);
 }
 
-/// Whether keys are stored as they come, or rounded to the other 16-bit type.
+/// Whether keys and values stay rows of 16 bits that nothing turns.
 bool is_copy(const KvAppend& descriptor) {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   return formats.key.is_16bit() && formats.value.is_16bit() && descriptor.rotary == Rotary::none;

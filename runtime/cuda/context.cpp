@@ -127,8 +127,9 @@ std::unique_ptr<LoadedKernel> ContextDevice::load(const Artifact& artifact, cons
         "cuLibraryLoadData");
   auto kernel = std::make_unique<ContextKernel>(driver_, library);
   kernel->resolve(artifact.entry_point.c_str());
-  const int most = std::max(launch.dynamic_shared_memory, launch.most_shared_memory);
-  if (most + artifact.resources.static_shared_memory > kSharedMemoryWithoutOptIn) {
+  const int fixed = artifact.resources.static_shared_memory;
+  const int most = std::max(launch.dynamic_shared_memory, launch.most_shared_memory - fixed);
+  if (most + fixed > kSharedMemoryWithoutOptIn) {
     kernel->allow_dynamic_shared_memory(most);
   }
   if (launch.cluster_blocks > kPortableClusterBlocks) kernel->allow_large_clusters();

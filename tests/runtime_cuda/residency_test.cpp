@@ -216,6 +216,12 @@ TEST_F(Residency, ALaunchMayAskForMoreSharedMemoryUpToTheMost) {
   EXPECT_EQ(driver_.launches().back().shared_bytes, static_cast<unsigned>(kMost));
   EXPECT_EQ(fake::failure_of([&] { launch_with(usual, kMost); }).given(), "cuLaunchKernelEx");
   EXPECT_EQ(fake::failure_of([&] { launch_with(more, kMost + 1); }).given(), "cuLaunchKernelEx");
+  Artifact with_static = artifact();
+  with_static.resources.static_shared_memory = 1024;
+  Kernel kernel(with_static, more);
+  const LaunchShape shape{{32, 1, 1}, 128, kMost - 1024, 1, true};
+  kernel.launch(current_cuda_device(), shape, parameters(), nullptr);
+  EXPECT_EQ(driver_.launches().back().shared_bytes, kMost - 1024U);
 }
 
 TEST_F(Residency, LaunchErrorNamesTheCall) {
