@@ -43,30 +43,54 @@ Decision head_group_decision(const Plan& plan) {
                       plan.descriptor.head_dim, plan.head_groups)};
 }
 
-Decision operand_decision(const char* name, const kv_cache::RowFormat& format, Element query) {
+/// Rows of keys are operands beside the query, rows of values beside the weights.
+struct Operands {
+  const char* name;
+  bool keys;
+  bool values;
+};
+
+std::string scale_reason(const Operands& rows, bool one_for_all) {
+  if (rows.keys && rows.values) {
+    return one_for_all ? "exact; the keys' scale goes into the query's factor, the values' into the output"
+                       : "exact; the keys' scales multiply scores, the values' the weights before they are rounded";
+  }
+  if (rows.keys) {
+    return one_for_all ? "exact; their scale goes into the query's factor" : "exact; their scales multiply scores";
+  }
+  return one_for_all ? "exact; their scale goes into the output"
+                     : "exact; their scales multiply the weights before they are rounded";
+}
+
+Decision bf16_decision(const Operands& rows, Element query) {
+  const bool splits_query = rows.keys && query == Element::fp16;
+  if (!splits_query && !rows.values) return {rows.name, "bf16", "the cache's own type, and the query's"};
+  const char* const split = !splits_query ? "weights" : rows.values ? "query and weights" : "query";
+  return {rows.name, fmt::format("bf16, {} in two terms", split),
+          rows.values ? "the cache's own type; 8 bits of a weight would cost 2^-9 each, so the rest is a second product"
+                      : "the cache's own type; a query of fp16 has 3 bits more, which are a second product"};
+}
+
+Decision operand_decision(const Operands& rows, const kv_cache::RowFormat& format, Element query) {
   if (format.kv == KvFormat::int4_rows) {
-    return {name, "fp16, packed words as subnormals",
+    return {rows.name, "fp16, packed words as subnormals",
             "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
   }
   if (format.has_scales()) {
-    return {name, "fp16, made of bytes by permutations",
-            format.scales == KvScales::tensor
-                ? "exact; the keys' scale goes into the query's factor, the values' into the output"
-                : "exact; the keys' scales multiply scores, the values' the weights before they are rounded"};
+    return {rows.name, "fp16, made of bytes by permutations", scale_reason(rows, format.scales == KvScales::tensor)};
   }
-  if (format.kv == KvFormat::fp16) {
-    return {name, "fp16", "the cache's own type; queries are scaled by a power of two per head to fit its range"};
-  }
-  return {name, query == Element::fp16 ? "bf16, query and weights in two terms" : "bf16, weights in two terms",
-          "the cache's own type; 8 bits of a weight would cost 2^-9 each, so the rest is a second product"};
+  if (format.kv == KvFormat::bf16) return bf16_decision(rows, query);
+  return {rows.name, "fp16",
+          rows.keys ? "the cache's own type; queries are scaled by a power of two per head to fit its range"
+                    : "the cache's own type"};
 }
 
 std::vector<Decision> operand_decisions(const Plan& plan) {
   const kv_cache::CacheFormats formats = plan.formats();
   const Element query = plan.descriptor.query;
-  if (formats.are_alike()) return {operand_decision("operands", formats.key, query)};
-  return {operand_decision("operands of keys", formats.key, query),
-          operand_decision("operands of values", formats.value, query)};
+  if (formats.are_alike()) return {operand_decision({"operands", true, true}, formats.key, query)};
+  return {operand_decision({"operands of keys", true, false}, formats.key, query),
+          operand_decision({"operands of values", false, true}, formats.value, query)};
 }
 
 Decision copy_decision(const Plan& plan) {

@@ -69,6 +69,24 @@ GqaDecodeArguments parameters_of(const char* text, const cubit_gqa_decode_argume
   return parameters;
 }
 
+TEST(MixedCaches, OperandsOfKeysSpeakOfTheQueryAndThoseOfValuesOfWeights) {
+  const auto operands = [](const char* text) {
+    std::vector<std::string> values;
+    const auto made = find_operator("gqa_decode").specialise(text, codegen::find_architecture("sm_80"));
+    for (const Decision& decision : made->report().decisions) {
+      if (decision.name.starts_with("operands")) values.push_back(decision.name + ": " + decision.value);
+    }
+    return values;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(operands("gqa_decode:query=fp16"), Texts{"operands: bf16, query and weights in two terms"});
+  EXPECT_EQ(operands("gqa_decode:query=fp16,kv=fp16,value=bf16"),
+            (Texts{"operands of keys: fp16", "operands of values: bf16, weights in two terms"}));
+  EXPECT_EQ(operands("gqa_decode:query=fp16,value=fp16"),
+            (Texts{"operands of keys: bf16, query in two terms", "operands of values: fp16"}));
+  EXPECT_EQ(operands("gqa_decode:value=fp16"), (Texts{"operands of keys: bf16", "operands of values: fp16"}));
+}
+
 TEST(MixedCaches, StridesAndScalesAreThoseOfEachFormat) {
   auto arguments = made_up_arguments();
   const auto wide_keys = parameters_of("gqa_decode:value=int4_rows,value_groups=4", arguments);
