@@ -35,7 +35,7 @@ build: setup ## build everything
 .PHONY: build-after-setup
 build-after-setup:
 	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
-	@cmake --build --preset $(PRESET)
+	@cmake --build --preset $(PRESET) $(if $(TARGETS),--target $(TARGETS))
 
 # A result that cannot be computed is no success: it is asked for only where a device is. (Expanded after the build.)
 RESULT = $(if $(wildcard $(BUILD)/capi/libcubit_cpu.so)$(shell $(BUILD)/tools/cubit devices --json | grep '"architecture"'),--output build/out.safetensors --check)
