@@ -1,11 +1,11 @@
 # Writes OUTPUT, a C++ file that holds the files FILES (a ;-list) as text: cmake -DOUTPUT=… -DFILES=… -P embed.cmake
 set(code "// Generated from templates/ by cmake/embed.cmake.\n#include \"templates/embedded.hpp\"\n\n")
 string(APPEND code "#include <vector>\n\nnamespace cubit::templates {\n\n")
-string(APPEND code "std::span<const codegen::Header> embedded() {\n  static const std::vector<codegen::Header> files = {\n")
+string(APPEND code "const codegen::HeaderLibrary& embedded() {\n  static const codegen::HeaderLibrary files(std::vector<codegen::Header>{\n")
 foreach(file IN LISTS FILES)
   get_filename_component(name ${file} NAME)
   file(READ ${file} text)
   string(APPEND code "      {\"${name}\", R\"cubit_template(${text})cubit_template\"},\n")
 endforeach()
-string(APPEND code "  };\n  return files;\n}\n\n}  // namespace cubit::templates\n")
+string(APPEND code "  });\n  return files;\n}\n\n}  // namespace cubit::templates\n")
 file(WRITE ${OUTPUT} "${code}")

@@ -9,7 +9,6 @@
 
 #include "base/error.hpp"
 #include "codegen/identifier.hpp"
-#include "codegen/include_scanner.hpp"
 
 namespace cubit::codegen {
 namespace {
@@ -17,69 +16,102 @@ namespace {
 constexpr std::string_view kPlanHeader = "plan.cuh";
 constexpr std::string_view kRule = "templates include nothing but cubit's headers and those given with them";
 
-std::string names_of(std::span<const Header> headers) {
-  std::set<std::string_view> names;
-  for (const Header& header : headers) names.insert(header.name);
-  return names.empty() ? "no header is available" : fmt::format("available: {}", fmt::join(names, ", "));
-}
+/// The closure of one text over a library and a few headers that belong to the text alone.
+class Closure {
+ public:
+  Closure(const HeaderLibrary& library, std::span<const Header> own) : library_(library), own_(own) {}
 
-/// The header that `include` of the file `name` asks for; throws if there is none.
-const Header& resolve(const Include& include, std::string_view name, std::span<const Header> available) {
-  const std::string_view operand = include.operand;
-  const bool closed = operand.size() > 2 && operand.front() == '"' && operand.back() == '"';
-  const std::string_view wanted = closed ? operand.substr(1, operand.size() - 2) : std::string_view();
-  // The compiler ends a name at its first quote, escaped or not.
-  const bool quoted = closed && wanted.find_first_of("\"\\") == std::string_view::npos;
-  const auto found = std::find_if(available.begin(), available.end(),
-                                  [&](const Header& header) { return quoted && header.name == wanted; });
-  if (found == available.end()) {
-    throw Failure(Status::invalid_argument, fmt::format("#include {} in {}, line {}", operand, name, include.line),
-                  std::string(kRule), names_of(available));
+  /// Depth first, in the order of the text, so that the first missing header is the one reported.
+  void add_includes_of(const Header& file) {
+    if (const Header* known = library_.find(file.name); known != nullptr && known->text == file.text) {
+      return add(file.name, library_.includes(*known));
+    }
+    add(file.name, includes_of(file.name, file.text));
   }
-  return *found;
-}
 
-/// Depth first, in the order of the text, so that the first missing header is the one reported.
-void collect(std::string_view name, std::string_view text, std::span<const Header> available,
-             std::map<std::string_view, const Header*>& found) {
-  for (const Include& include : includes_of(name, text)) {
-    const Header& header = resolve(include, name, available);
-    if (found.emplace(header.name, &header).second) collect(header.name, header.text, available, found);
+  std::vector<Header> sorted() const {
+    std::vector<Header> headers;
+    for (const auto& [name, header] : found_) headers.push_back(*header);
+    return headers;
   }
-}
 
-void add_header(std::vector<Header>& headers, const Header& header, std::string_view whose) {
-  const bool taken =
-      std::any_of(headers.begin(), headers.end(), [&](const Header& h) { return h.name == header.name; });
-  if (taken) {
-    throw Failure(Status::invalid_argument, fmt::format("{} header \"{}\"", whose, header.name),
-                  "a header of that name is there already and may not be replaced", "give it another name");
+ private:
+  void add(std::string_view name, std::span<const Include> includes) {
+    for (const Include& include : includes) {
+      const Header& header = resolve(include, name);
+      if (found_.emplace(header.name, &header).second) add_includes_of(header);
+    }
   }
-  headers.push_back(header);
-}
 
-std::vector<Header> all_headers(const Header& kernel_template, std::string plan_header, std::span<const Header> library,
+  /// The header that `include` of the file `name` asks for; throws if there is none.
+  const Header& resolve(const Include& include, std::string_view name) const {
+    const std::string_view operand = include.operand;
+    const bool closed = operand.size() > 2 && operand.front() == '"' && operand.back() == '"';
+    const std::string_view wanted = closed ? operand.substr(1, operand.size() - 2) : std::string_view();
+    // The compiler ends a name at its first quote, escaped or not.
+    const bool quoted = closed && wanted.find_first_of("\"\\") == std::string_view::npos;
+    const Header* const found = quoted ? find(wanted) : nullptr;
+    if (found == nullptr) {
+      throw Failure(Status::invalid_argument, fmt::format("#include {} in {}, line {}", operand, name, include.line),
+                    std::string(kRule), names());
+    }
+    return *found;
+  }
+
+  const Header* find(std::string_view name) const {
+    const auto own = std::find_if(own_.begin(), own_.end(), [&](const Header& header) { return header.name == name; });
+    return own == own_.end() ? library_.find(name) : &*own;
+  }
+
+  std::string names() const {
+    std::set<std::string_view> names;
+    for (const Header& header : library_.headers()) names.insert(header.name);
+    for (const Header& header : own_) names.insert(header.name);
+    return names.empty() ? "no header is available" : fmt::format("available: {}", fmt::join(names, ", "));
+  }
+
+  const HeaderLibrary& library_;
+  std::span<const Header> own_;
+  std::map<std::string_view, const Header*> found_;
+};
+
+/// The plan's header and those given with the template. None may have a name that means another header already.
+std::vector<Header> own_headers(const Header& kernel_template, std::string plan_header, const HeaderLibrary& library,
                                 std::span<const Header> extra) {
-  // The template takes part, so that no header can have its name.
-  std::vector<Header> headers = {kernel_template};
+  std::vector<Header> headers;
   if (!plan_header.empty()) headers.push_back({std::string(kPlanHeader), std::move(plan_header)});
-  for (const Header& header : library) {
-    if (header.name != kernel_template.name) add_header(headers, header, "library");
+  for (const Header& header : extra) {
+    const bool taken =
+        header.name == kernel_template.name || library.find(header.name) != nullptr ||
+        std::any_of(headers.begin(), headers.end(), [&](const Header& other) { return other.name == header.name; });
+    if (taken) {
+      throw Failure(Status::invalid_argument, fmt::format("extra header \"{}\"", header.name),
+                    "a header of that name is there already and may not be replaced", "give it another name");
+    }
+    headers.push_back(header);
   }
-  for (const Header& header : extra) add_header(headers, header, "extra");
-  headers.erase(headers.begin());
   return headers;
 }
 
 }  // namespace
 
-std::vector<Header> include_closure(std::string_view template_name, std::string_view template_text,
-                                    std::span<const Header> available) {
-  std::map<std::string_view, const Header*> found;
-  collect(template_name, template_text, available, found);
-  std::vector<Header> closure;
-  for (const auto& [name, header] : found) closure.push_back(*header);
-  return closure;
+const Header* HeaderLibrary::find(std::string_view name) const {
+  const auto found =
+      std::find_if(headers_.begin(), headers_.end(), [&](const Header& header) { return header.name == name; });
+  return found == headers_.end() ? nullptr : &*found;
+}
+
+const std::vector<Include>& HeaderLibrary::includes(const Header& header) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = includes_.find(&header);
+  if (known != includes_.end()) return known->second;
+  return includes_.emplace(&header, includes_of(header.name, header.text)).first->second;
+}
+
+std::vector<Header> include_closure(const Header& text, const HeaderLibrary& library, std::span<const Header> own) {
+  Closure closure(library, own);
+  closure.add_includes_of(text);
+  return closure.sorted();
 }
 
 std::vector<std::string> access_places(const KernelSource& source, std::string_view name) {
@@ -103,14 +135,14 @@ std::vector<std::string> default_options() {
 
 KernelSource assemble(std::string_view descriptor, const Header& kernel_template, std::string plan_header,
                       const Architecture& architecture, std::string entry_point, LaunchFacts launch,
-                      std::span<const Header> library, std::span<const Header> extra) {
+                      const HeaderLibrary& library, std::span<const Header> extra) {
   if (!is_identifier(entry_point)) {
     throw Failure(Status::invalid_argument, fmt::format("entry point \"{}\"", entry_point), "not a C++ identifier",
                   "name an extern \"C\" __global__ function of the template");
   }
   const bool planned = !plan_header.empty();
-  const std::vector<Header> available = all_headers(kernel_template, std::move(plan_header), library, extra);
-  std::vector<Header> headers = include_closure(kernel_template.name, kernel_template.text, available);
+  const std::vector<Header> own = own_headers(kernel_template, std::move(plan_header), library, extra);
+  std::vector<Header> headers = include_closure(kernel_template, library, own);
   const bool reads_plan =
       std::any_of(headers.begin(), headers.end(), [](const Header& h) { return h.name == kPlanHeader; });
   if (planned && !reads_plan) {

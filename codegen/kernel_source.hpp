@@ -1,12 +1,16 @@
 // A kernel as pure text: everything the compiler is given, plus what a loader must know. No I/O, no clock, no device.
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codegen/architecture.hpp"
+#include "codegen/include_scanner.hpp"
 
 namespace cubit::codegen {
 
@@ -14,6 +18,23 @@ struct Header {
   std::string name;  ///< as written in #include "name"
   std::string text;
   auto operator<=>(const Header&) const = default;
+};
+
+/// Headers that many kernels include. Each is scanned for its own includes once, when a kernel first needs it: that scan would
+/// otherwise be most of the time that a kernel's source takes.
+class HeaderLibrary {
+ public:
+  explicit HeaderLibrary(std::vector<Header> headers) : headers_(std::move(headers)) {}
+  const std::vector<Header>& headers() const { return headers_; }
+  /// nullptr where there is none of that name.
+  const Header* find(std::string_view name) const;
+  /// Of one of headers(). Thread-safe. Throws as includes_of does, each time.
+  const std::vector<Include>& includes(const Header& header) const;
+
+ private:
+  std::vector<Header> headers_;
+  mutable std::mutex mutex_;
+  mutable std::map<const Header*, std::vector<Include>> includes_;  // guarded by mutex_
 };
 
 /// What a launch of the kernel may assume; known before it is compiled, not part of the compiler's input.
@@ -41,12 +62,11 @@ struct KernelSource {
   bool callers_own = false;  ///< no descriptor makes it: for messages, not part of the key
 };
 
-/// The headers that `template_text` includes, directly or through others, picked from `available` and sorted by name.
+/// The headers that `text` includes, directly or through others, picked from `library` and `own` and sorted by name.
 /// Throws Failure(invalid_argument) naming the first `#include "x"` that is not available or any `#include <x>`:
 /// templates include nothing but what they are given. So does anything else that would make the compiler's input more
 /// than these texts: see codegen/include_scanner.hpp.
-std::vector<Header> include_closure(std::string_view template_name, std::string_view template_text,
-                                    std::span<const Header> available);
+std::vector<Header> include_closure(const Header& text, const HeaderLibrary& library, std::span<const Header> own = {});
 
 /// "file:line" of the template lines that end in `// access: <name>`: where the kernel makes an access of its plan.
 std::vector<std::string> access_places(const KernelSource& source, std::string_view name);
@@ -58,6 +78,6 @@ std::vector<std::string> default_options();
 /// `extra` wins no name clash: a header that cubit ships may not be replaced (Failure(invalid_argument)).
 KernelSource assemble(std::string_view descriptor, const Header& kernel_template, std::string plan_header,
                       const Architecture& architecture, std::string entry_point, LaunchFacts launch,
-                      std::span<const Header> library, std::span<const Header> extra = {});
+                      const HeaderLibrary& library, std::span<const Header> extra = {});
 
 }  // namespace cubit::codegen

@@ -26,20 +26,24 @@ std::string failure_text(auto&& action) {
   return "no failure";
 }
 
-std::vector<std::string> closure_names(const std::string& text, const std::vector<Header>& available) {
+std::vector<std::string> closure_names(const std::string& text, const HeaderLibrary& available) {
   std::vector<std::string> names;
-  for (const Header& header : include_closure("k.cuh", text, available)) names.push_back(header.name);
+  for (const Header& header : include_closure({"k.cuh", text}, available)) names.push_back(header.name);
   return names;
 }
 
-const std::vector<Header>& library() {
-  static const std::vector<Header> kLibrary = {
+std::vector<std::string> closure_names(const std::string& text, std::vector<Header> available) {
+  return closure_names(text, HeaderLibrary(std::move(available)));
+}
+
+const HeaderLibrary& library() {
+  static const HeaderLibrary kLibrary(std::vector<Header>{
       {"types.cuh", "#pragma once\n"},
       {"mma.cuh", "#include \"types.cuh\"\n"},
       {"softmax.cuh", "#include \"math.cuh\"\n#include \"mma.cuh\"\n"},
       {"math.cuh", "#include \"softmax.cuh\"\n"},  // a cycle
       {"unused.cuh", "#include <cuda_fp16.h>\n"},
-  };
+  });
   return kLibrary;
 }
 
@@ -51,14 +55,37 @@ TEST(IncludeClosure, IsTransitiveSortedAndEndsOnCycles) {
 }
 
 TEST(IncludeClosure, DoesNotDependOnTheOrderOfWhatIsAvailable) {
-  std::vector<Header> reversed(library().rbegin(), library().rend());
-  EXPECT_EQ(include_closure("k.cuh", "#include \"softmax.cuh\"\n", library()),
-            include_closure("k.cuh", "#include \"softmax.cuh\"\n", reversed));
+  const HeaderLibrary reversed({library().headers().rbegin(), library().headers().rend()});
+  EXPECT_EQ(include_closure({"k.cuh", "#include \"softmax.cuh\"\n"}, library()),
+            include_closure({"k.cuh", "#include \"softmax.cuh\"\n"}, reversed));
 }
 
 TEST(IncludeClosure, KeepsTheTextsAsTheyAre) {
-  const std::vector<Header> closure = include_closure("k.cuh", "#include \"types.cuh\"", library());
+  const std::vector<Header> closure = include_closure({"k.cuh", "#include \"types.cuh\""}, library());
   EXPECT_THAT(closure, ElementsAre(Header{"types.cuh", "#pragma once\n"}));
+}
+
+TEST(HeaderLibrary, ScansEachHeaderOnceAndOnlyWhenItIsNeeded) {
+  const Header* const types = library().find("types.cuh");
+  const Header* const mma = library().find("mma.cuh");
+  ASSERT_NE(mma, nullptr);
+  ASSERT_NE(types, nullptr);
+  const std::vector<Include>& includes = library().includes(*mma);
+  ASSERT_EQ(includes.size(), 1U);
+  EXPECT_EQ(includes.front().operand, "\"types.cuh\"");
+  EXPECT_EQ(&library().includes(*mma), &includes);
+  EXPECT_TRUE(library().includes(*types).empty());
+  EXPECT_EQ(library().find("mma"), nullptr);
+}
+
+TEST(HeaderLibrary, AFileOfALibrarysNameWithAnotherTextIsScannedItself) {
+  const auto names = [](const std::string& text) {
+    std::vector<std::string> result;
+    for (const Header& header : include_closure({"mma.cuh", text}, library())) result.push_back(header.name);
+    return result;
+  };
+  EXPECT_THAT(names("#include \"types.cuh\"\n"), ElementsAre("types.cuh"));
+  EXPECT_THAT(names(""), ElementsAre());
 }
 
 TEST(IncludeClosure, ReadsDirectivesAsThePreprocessorDoes) {
@@ -122,7 +149,7 @@ TEST(IncludeClosure, WhatASpliceOrARawStringHidesIsHidden) {
 TEST(IncludeClosure, LinesAreCountedAcrossSplicesCommentsAndRawStrings) {
   for (const char* text : {"a \\\n\\\n b\n#include \"none\"", "/*\n\n*/\n#include \"none\"",
                            "R\"(\n\n)\"\n#include \"none\"", "\n\n\n#incl\\\nude \"none\""}) {
-    EXPECT_THAT(failure_text([&] { closure_names(text, {}); }),
+    EXPECT_THAT(failure_text([&] { closure_names(text, std::vector<Header>()); }),
                 testing::StartsWith("#include \"none\" in k.cuh, line 4: "))
         << text;
   }
@@ -136,7 +163,7 @@ TEST(IncludeClosure, RefusesOtherWaysToReadAFile) {
                   "name of a header that was given");
   }
   EXPECT_THAT(failure_text([] {
-                closure_names("#include \"h\"", {{"h", "%:im\\\nport <x>"}});
+                closure_names("#include \"h\"", std::vector<Header>{{"h", "%:im\\\nport <x>"}});
               }),
               testing::StartsWith("#import in h, line 1: "));
   for (const char* word : {"__has_include", "__has_include_next", "__has_embed"}) {
@@ -149,7 +176,7 @@ TEST(IncludeClosure, RefusesOtherWaysToReadAFile) {
               testing::StartsWith("a raw string in k.cuh, line 1: it does not end"));
   // NVRTC takes the first quote for the end of the name, and would look for a file.
   EXPECT_THAT(failure_text([] {
-                closure_names("#include \"x\\\".cuh\"", {{"x\\\".cuh", ""}});
+                closure_names("#include \"x\\\".cuh\"", std::vector<Header>{{"x\\\".cuh", ""}});
               }),
               testing::StartsWith("#include \"x\\\".cuh\" in k.cuh, line 1: templates include nothing but"));
 }
@@ -158,14 +185,14 @@ TEST(IncludeClosure, RefusesTheClockOutsideOfCommentsAndStrings) {
   for (const std::string word : {"__DATE__", "__TIME__", "__TIMESTAMP__"}) {
     for (const std::string& text :
          {"const char* s = " + word + ";", "#define S f(" + word + ")", "__\\\n" + word.substr(2)}) {
-      EXPECT_EQ(failure_text([&] { closure_names(text, {}); }),
+      EXPECT_EQ(failure_text([&] { closure_names(text, std::vector<Header>()); }),
                 word +
                     " in k.cuh, line 1: a kernel is what its source says, whenever it is compiled; pass the value in "
                     "the plan header or an argument");
     }
     for (const std::string& text :
          {"// " + word, "/* " + word + " */", "\"" + word + "\"", "R\"(" + word + ")\"", "x" + word, word + "x"}) {
-      EXPECT_THAT(closure_names(text, {}), ElementsAre()) << text;
+      EXPECT_THAT(closure_names(text, std::vector<Header>()), ElementsAre()) << text;
     }
   }
 }
@@ -175,7 +202,7 @@ TEST(IncludeClosure, NamesTheFirstMissingHeaderAndWhereItIs) {
       failure_text([] { closure_names("\n/*\n*/\n#include \"mma.cuh\"\n#include \"none.cuh\"\n", library()); }),
       "#include \"none.cuh\" in k.cuh, line 5: templates include nothing but cubit's headers and those given with "
       "them; available: math.cuh, mma.cuh, softmax.cuh, types.cuh, unused.cuh");
-  EXPECT_EQ(failure_text([] { closure_names("#include \"a\"", {}); }),
+  EXPECT_EQ(failure_text([] { closure_names("#include \"a\"", std::vector<Header>()); }),
             "#include \"a\" in k.cuh, line 1: templates include nothing but cubit's headers and those given with them; "
             "no header is available");
 }
@@ -216,8 +243,9 @@ TEST(Assemble, GathersExactlyWhatTheCompilerReads) {
 }
 
 TEST(Assemble, ATemplateMayLieInTheLibraryItself) {
-  std::vector<Header> with_kernel = library();
-  with_kernel.push_back(kKernel);
+  std::vector<Header> headers = library().headers();
+  headers.push_back(kKernel);
+  const HeaderLibrary with_kernel(std::move(headers));
   const KernelSource source = assemble("d", kKernel, "//", find_architecture("sm_80"), "k", {}, with_kernel);
   EXPECT_EQ(source.headers.size(), 3U);
 }
