@@ -33,7 +33,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_120", "sm_75"};
 constexpr std::size_t kSpread = 8;  ///< of the architectures whose families are covered: each takes one in so many
 constexpr bool kFull = CUBIT_FULL_COVER != 0;
-constexpr int kShards = kFull ? 200 : 6;   // each lists the descriptors anew
+constexpr int kShards = kFull ? 200 : 4;   // each lists the descriptors anew
 constexpr std::size_t kMostKernels = 640;  ///< of the pairwise cover
 
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }

@@ -77,7 +77,8 @@ class Fields {
     for (const bool added : {false, true}) {
       for (const Json& field : listed.at("fields")) {
         if (is_added(field.at("name")) != added || is_apart(field.at("name"))) continue;
-        fields_.push_back({field.at("name"), field.at("default"), accepted_values(field.at("accepts"))});
+        fields_.push_back(
+            {field.at("name"), field.at("default"), accepted_values(field.at("accepts")), is_free(field.at("name"))});
         (added ? added_counts : counts).push_back(static_cast<int>(fields_.back().values.size()));
       }
     }
@@ -97,7 +98,7 @@ class Fields {
   }
   bool is_legal(Combination combination) {
     for (std::size_t i = 0; i < std::min(fields_.size(), combination.size()); ++i)
-      if (is_free(fields_[i].name)) combination[i] = 0;
+      if (fields_[i].is_free) combination[i] = 0;
     const auto [known, is_new] = legal_.try_emplace(combination, false);
     if (!is_new) return known->second;
     try {
@@ -128,6 +129,7 @@ class Fields {
     std::string name;
     std::string standard;
     std::vector<std::string> values;
+    bool is_free;
   };
   std::string name_;
   std::vector<Field> fields_;
