@@ -303,5 +303,30 @@ TEST(KvRowsBench, CasesAreCanonicalAndTheirSizesThoseOfRandomData) {
   }
 }
 
+// What a case is compared with copies as many bytes: rows as they come, and keys and values as each is stored.
+TEST(KvRowsBench, FloorsOfMixedCachesAreThoseOfBothFormats) {
+  struct Floor {
+    const char* fields;
+    std::size_t dense;   ///< bytes of a key and a value of 16 bits
+    std::size_t stored;  ///< bytes of them in the cache, with their scales
+  };
+  constexpr Floor kFloors[] = {{":kv=fp8_e4m3,value=int4_rows,value_groups=4", 512, 128 + 4 + 64 + 16},
+                               {":value=fp8_e4m3", 512, 256 + 128 + 4},
+                               {":head_dim=192,value_dim=128", 640, 384 + 256}};
+  constexpr std::size_t kTokens = 16;
+  for (const Operator* op : {&kv_append_operator(), &kv_gather_operator()}) {
+    const bool appends = op == &kv_append_operator();
+    for (const Floor& floor : kFloors) {
+      const std::string text = std::string(op->name()) + floor.fields;
+      const auto cases = op->bench_cases();
+      ASSERT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const auto& one) { return one.descriptor == text; }))
+          << text;
+      const auto problem = op->random(text, {{"batch", 1}, {"tokens", kTokens}, {"context", kTokens}}, 1);
+      EXPECT_EQ(problem->bytes_read(), kTokens * (appends ? floor.dense : floor.stored)) << text;
+      EXPECT_EQ(problem->bytes_written(), kTokens * (appends ? floor.stored : floor.dense)) << text;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cubit::ops
