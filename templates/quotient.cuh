@@ -1,4 +1,4 @@
-// Correctly rounded quotients of many dividends and one divisor, where only a few bits of them are kept.
+// Correctly rounded quotients of many dividends and one divisor, where only a few bits of them are kept; and what keeps these.
 #pragma once
 
 #include "math.cuh"
@@ -44,5 +44,10 @@ __device__ __forceinline__ float divided_by(float x) {
 __device__ __forceinline__ bool divides_by_reciprocal(float divisor) {
   return divisor < 0x1p60f && (~__float_as_uint(divisor) & 0x7fffffu) != 0;
 }
+
+/// 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, ties to even, in its low bits.
+inline constexpr float kRounder = 12582912.f;
+/// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
+inline constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
 
 }  // namespace cubit

@@ -73,10 +73,6 @@ class RowInt4 {
     float lowest;
     float highest;
   };
-  /// 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, ties to even, in its low bits.
-  static constexpr float kRounder = 12582912.f;
-  /// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
-  static constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
 
   static __device__ __forceinline__ void store(char* row, int lane, const float (&values)[kLaneChannels], Range range,
                                                bool stored) {

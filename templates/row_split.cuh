@@ -27,8 +27,6 @@ struct Int8Code {
   static constexpr bool kSaturates = false;
 
   static __device__ __forceinline__ uint32 encode(const float (&values)[4]) {
-    // 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, in its low bits.
-    constexpr float kRounder = 12582912.f;
     uint32 bits[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(values[i] + kRounder);

@@ -29,11 +29,6 @@ __device__ __forceinline__ float scale_of(float width) {
   return Pair<Half>::low(Pair<Half>::pack(fminf(fmaxf(scale, 0x1p-24f), 65504.f), 0.f));
 }
 
-/// 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, ties to even, in its low bits.
-inline constexpr float kRounder = 12582912.f;
-/// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
-inline constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
-
 template <int kLeastZero>
 struct AsymmetricFit {
   static __device__ __forceinline__ W4Factors fit(float lowest, float highest) {
