@@ -48,7 +48,7 @@ class KvAppendOperator final : public Operator {
     return std::make_shared<kv_cache::RowsSpecialisation>(
         kv_append::make_source(descriptor, architecture), kv_append::make_report(descriptor),
         [descriptor](const void* arguments, const runtime::DeviceFacts& device) {
-          return kv_append::encode(descriptor, arguments, device.multiprocessors);
+          return kv_append::encode(descriptor, arguments, device);
         });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,

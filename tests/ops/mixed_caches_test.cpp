@@ -237,7 +237,7 @@ TEST(MixedCaches, AppendRefusesWhatEitherFormatRulesOut) {
   arguments.cache.value = address(0x3004);
   arguments.cache.kv_heads = arguments.batch = arguments.tokens = 1;
   arguments.cache.max_length = 64;
-  const auto encode = [&](const char* text) { kv_append::encode(kv_append::parse(text), &arguments, 1); };
+  const auto encode = [&](const char* text) { kv_append::encode(kv_append::parse(text), &arguments, sm_80()); };
   EXPECT_NO_THROW(encode("kv_append:value=int4_rows")) << "packed rows begin at multiples of 4";
   expect_refused("cache.value at 0x3004: the address is not a multiple of 16 bytes", [&] { encode("kv_append"); });
   expect_refused("cache.value at 0x3004", [&] { encode("kv_append:kv=int4_rows,value=bf16"); });
