@@ -54,6 +54,10 @@ struct CacheFormats {
     return as_keys == key;
   }
   const RowFormat& operator[](std::size_t which) const { return which == 0 ? key : value; }  ///< 0: keys, 1: values
+  /// Whether fields of their own say what it is: value and those that begin with value_, not kv and its like.
+  bool has_own_fields(std::size_t which) const { return which == 1 && !have_one_format(); }
+  /// Of what has no scales, what a caller that gives some can do: "ask for kv=int8_split, fp8_e4m3 or fp8_e5m2".
+  std::string formats_with_scales(std::size_t which) const;
 };
 
 template <class Descriptor>

@@ -7,9 +7,6 @@
 
 namespace cubit::ops::kv_cache {
 
-using ops::bytes_of_struct;
-using ops::require_names;
-
 /// Rows into rows, bit for bit: each output has rows of `output_shape`, of as many bytes as its last dimension.
 class RowsProblem : public Problem {
  public:

@@ -111,7 +111,10 @@ TEST(GqaPages, TokensInPagesThatAreNoneAreRefused) {
   refused("page_table[0, 1] = 3: the sequence has 3 tokens, and the cache 3 pages; accepted there: 0 to 2",
           [](PagedCase& c) { c.table[1] = 3; });
   refused("tensors without page_table: the descriptor has cache=paged", [](PagedCase& c) { c.tensors.pop_back(); });
-  refused("tensors without value_scale: gqa_decode:", [](PagedCase& c) { c.tensors.erase(c.tensors.begin() + 5); });
+  refused(
+      "tensors without value_scale: a cache of int8_split with scales=tensor needs its scales; give value_scale [1] "
+      "F32",
+      [](PagedCase& c) { c.tensors.erase(c.tensors.begin() + 5); });
   refused("lengths[0] = 5: the cache holds 4 tokens", [](PagedCase& c) { c.lengths[0] = 5; });
   PagedCase unused;
   unused.table[1] = -1;
