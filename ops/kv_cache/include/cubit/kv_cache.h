@@ -30,8 +30,8 @@ typedef struct cubit_kv_cache {
 } cubit_kv_cache;
 
 /* The scales of a cache of int8_split, fp8_e4m3 or fp8_e5m2 (see <cubit/kv_cache.hpp>), fp32 or fp16 as the descriptor has
- * it; not read for other formats. They lie as the rows do: of a paged cache, in pages. Addresses and strides are multiples of
- * a scale's size; with scales=group the scales of a row follow one another. */
+ * it; for other formats NULL. They lie as the rows do: of a paged cache, in pages. Addresses and strides are multiples of a
+ * scale's size; with scales=group the scales of a row follow one another. */
 typedef struct cubit_kv_scales {
   void* key;   /* scales=head: [batch, tokens, kv_heads]; token: [batch, tokens]; group: [batch, tokens, kv_heads,
                              * groups]; tensor: one number */
