@@ -42,7 +42,7 @@ std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architectur
 std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
   if (!are_alike(descriptor)) return kOneFormatOnly;
-  return why_not_fp16_alone(descriptor);
+  return why_not_all_fp16(descriptor);
 }
 
 /// A kernel family; why_not is empty where it can be chosen.

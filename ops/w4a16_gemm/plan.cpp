@@ -34,7 +34,7 @@ std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architectur
 
 std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix) return "it needs ldmatrix";
-  return why_not_fp16_alone(descriptor);
+  return why_not_all_fp16(descriptor);
 }
 
 /// A kernel family; why_not is empty where it can be chosen.

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_append/kv_append.hpp"
@@ -46,6 +47,43 @@ TEST(MixedCaches, OperandsOfKeysSpeakOfTheQueryAndThoseOfValuesOfWeights) {
   EXPECT_EQ(operands("gqa_decode:query=fp16,value=fp16"),
             (Texts{"operands of keys: bf16, query in two terms", "operands of values: fp16"}));
   EXPECT_EQ(operands("gqa_decode:value=fp16"), (Texts{"operands of keys: bf16", "operands of values: fp16"}));
+}
+
+TEST(MixedCaches, ConflictsAreThoseOfTheRowsThatHaveHeaders) {
+  const auto why = [](const char* text) -> std::string {
+    for (const Decision& decision : tests::gqa_plan_of(text, "sm_80").report.decisions) {
+      if (decision.name == "bank conflicts") return decision.why;
+    }
+    return "none";
+  };
+  const std::string beginning = "one instruction copies the headers of many rows";
+  const std::string end = ", 4 bytes a lane, and rows start at every fourth bank";
+  EXPECT_EQ(why("gqa_decode:heads_per_kv=8,kv=int4_rows,value=fp8_e4m3"), beginning + " of keys" + end);
+  EXPECT_EQ(why("gqa_decode:heads_per_kv=8,kv=fp8_e4m3,value=int4_rows"), beginning + " of values" + end);
+  EXPECT_EQ(why("gqa_decode:head_dim=256,kv=int4_rows,value_dim=96"), beginning + " of keys and of values" + end);
+  EXPECT_EQ(why("gqa_decode:heads_per_kv=8,kv=int4_rows"), beginning + end);
+  EXPECT_EQ(why("gqa_decode:heads_per_kv=8,kv=fp8_e4m3,value=int4_rows,value_groups=4"), "none");
+}
+
+TEST(MixedCaches, FragmentsAreThoseThatEachFormatLoads) {
+  const auto loads = [](const char* text) {
+    std::set<std::string> names;
+    for (const std::string& name : tests::gqa_plan_of(text, "sm_80").report.fragments) {
+      if (name.starts_with("ldmatrix")) names.insert(name);
+    }
+    return names;
+  };
+  using Names = std::set<std::string>;
+  const Names wide = {"ldmatrix.x4", "ldmatrix.x4.trans"};
+  const auto with = [&](Names more) {
+    more.insert(wide.begin(), wide.end());
+    return more;
+  };
+  EXPECT_EQ(loads("gqa_decode:value=fp16"), wide);
+  EXPECT_EQ(loads("gqa_decode:kv=int4_rows,value=bf16"), with({"ldmatrix.x2"}));
+  EXPECT_EQ(loads("gqa_decode:value=int4_rows"), with({"ldmatrix.x2.trans"}));
+  EXPECT_EQ(loads("gqa_decode:head_dim=80,kv=int8_split,value_dim=64"), with({"ldmatrix.x2"}));
+  EXPECT_EQ(loads("gqa_decode:kv=int4_rows"), with({"ldmatrix.x2", "ldmatrix.x2.trans"}));
 }
 
 TEST(MixedCaches, StridesAndScalesAreThoseOfEachFormat) {
