@@ -355,7 +355,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       {.threads = plan.threads(),
        .dynamic_shared_memory = plan.shared_memory,
        .waits_for_previous = architecture.kernel_overlap,
-       .most_shared_memory = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
+       .shared_memory_limit = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
       templates::embedded());
 }
 
