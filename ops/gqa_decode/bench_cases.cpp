@@ -32,7 +32,8 @@ struct Cell {
   double fp8;          ///< microseconds of FlashAttention-3 in full fp8, measured once
 };
 
-/// Batches of sequences of one length with one KV head. One group reads fewer bytes than four, so it shall not be slower.
+/// Batches of sequences of one length with one KV head. One group reads fewer bytes than four, so it shall not be
+/// slower.
 void add_batches(std::vector<BenchCase>& cases) {
   constexpr Cell kCells[] = {{8, 0, 6, 0, 0},
                              {32, 37.7, 13.2, 0.83, 31.1},

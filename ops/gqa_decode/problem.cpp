@@ -262,8 +262,8 @@ std::size_t GqaProblem::bytes_written() const {
   return bytes;
 }
 
-/// Two products, query with keys and weights with values, of a multiplication and an addition per channel, row and head, those of
-/// all query tokens counted, as if each saw all rows.
+/// Two products, query with keys and weights with values, of a multiplication and an addition per channel, row and
+/// head, those of all query tokens counted, as if each saw all rows.
 double GqaProblem::operations() const {
   const int heads = descriptor_.heads_per_kv * descriptor_.query_tokens;
   return 2.0 * static_cast<double>(cached_rows()) * heads * (descriptor_.head_dim + value_channels());

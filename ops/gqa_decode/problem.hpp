@@ -1,4 +1,5 @@
-// The operator's Problem: dense host tensors in a fixed order: query, key, value, then those that there are of the rest.
+// The operator's Problem: dense host tensors in a fixed order: query, key, value, then those that there are of the
+// rest.
 #pragma once
 
 #include "ops/gqa_decode/gqa_decode.hpp"
@@ -7,8 +8,8 @@
 
 namespace cubit::ops::gqa_decode {
 
-/// Of the query, or of the output by its channels, and what the query's dimensions are called: with one query token there is no
-/// dimension of tokens.
+/// Of the query, or of the output by its channels, and what the query's dimensions are called: with one query token
+/// there is no dimension of tokens.
 std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads,
                                       int channels);
 const char* query_dimensions(const GqaDecode& descriptor);

@@ -1,4 +1,5 @@
-// Several query tokens per sequence on the host: what each of them sees, as templates/query_tokens.cuh has it, and masks of trees.
+// Several query tokens per sequence on the host: what each of them sees, as templates/query_tokens.cuh has it, and
+// masks of trees.
 #include <fmt/format.h>
 
 #include "ops/gqa_decode/problem.hpp"

@@ -110,7 +110,8 @@ std::unique_ptr<char[]> make_ragged_lengths(std::int64_t batch, std::int64_t con
   return data;
 }
 
-/// The slopes that the method's authors use: 2^(-8 / heads), 2^(-16 / heads) … (Press et al., "Train Short, Test Long").
+/// The slopes that the method's authors use: 2^(-8 / heads), 2^(-16 / heads) … (Press et al., "Train Short, Test
+/// Long").
 std::unique_ptr<char[]> make_slopes(std::int64_t heads) {
   auto data = std::make_unique<char[]>(4 * heads);
   auto* slopes = reinterpret_cast<float*>(data.get());

@@ -25,9 +25,9 @@ std::string_view rotary_type(Rotary rotary) {
   return rotary == Rotary::interleaved ? "cubit::InterleavedRotary<kLanes>" : "cubit::HalfSplitRotary<kLanes>";
 }
 
-/// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of half_split
-/// take 16 of a lane; pointers to scales, and lanes without channels, some more. SMs of fewer threads have slower memory
-/// each, and in fewer registers sm_120 would spill.
+/// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of
+/// half_split take 16 of a lane; pointers to scales, and lanes without channels, some more. SMs of fewer threads have
+/// slower memory each, and in fewer registers sm_120 would spill.
 int blocks_of(const KvAppend& descriptor, const codegen::Architecture& architecture) {
   if (architecture.threads_per_sm < 2048) return 7;
   if (descriptor.rotary == Rotary::none) return 9;
@@ -67,9 +67,9 @@ bool is_copy(const KvAppend& descriptor) {
   return formats.key.is_16bit() && formats.value.is_16bit() && descriptor.rotary == Rotary::none;
 }
 
-/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them. That
-/// and the wait for the first row take as long as 1.5 rows, which more heads share; but blocks become fewer, and the device holds
-/// so many at once. Copies take one each: memory alone bounds them.
+/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of
+/// them. That and the wait for the first row take as long as 1.5 rows, which more heads share; but blocks become fewer,
+/// and the device holds so many at once. Copies take one each: memory alone bounds them.
 int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, const runtime::DeviceFacts& device) {
   if (is_copy(descriptor)) return 1;
   const std::int64_t at_once = std::int64_t{kv_cache::rows_per_block(kv_cache::formats_of(descriptor))} *

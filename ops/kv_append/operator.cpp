@@ -1,4 +1,5 @@
-// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_append` measures.
+// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_append`
+// measures.
 #include <fmt/format.h>
 
 #include "ops/kv_append/kv_append.hpp"

@@ -228,7 +228,8 @@ void add_numbers(Tensors& tensors, const char* name, std::vector<std::int64_t> s
   tensors.add(dense(name, "I32", std::move(shape), nullptr), std::move(storage));
 }
 
-/// Of the first sequences: an empty one, one whose new tokens end beyond the cache, one of a length that is none, none new.
+/// Of the first sequences: an empty one, one whose new tokens end beyond the cache, one of a length that is none, none
+/// new.
 void add_lengths(Tensors& tensors, const Sizes& sizes, Random& random) {
   std::vector<std::int32_t> lengths(sizes.batch);
   std::vector<std::int32_t> counts(sizes.batch);

@@ -27,8 +27,8 @@ void store16(Element element, float value, char* dst) {
 }
 
 /// Per group: lo, hi the extremes in float; q = clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15);
-/// stored scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated. This is what FBGEMM writes. A shift of zero is
-/// stored as +0, whichever zero comes first.
+/// stored scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated. This is what FBGEMM writes. A shift of zero
+/// is stored as +0, whichever zero comes first.
 void quantise_int4(const RowFormat& format, const float* src, char* dst) {
   const int groups = format.groups;
   const int width = format.head_dim / groups;

@@ -156,8 +156,8 @@ void settle_formats(Descriptor& descriptor, std::string_view text) {
   validate_formats(formats, descriptor.text());
 }
 
-/// One row, as formats.md has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where the row
-/// makes them, else read.
+/// One row, as formats.md has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where
+/// the row makes them, else read.
 void quantise_row(const RowFormat& format, const float* src, char* dst, char* scales = nullptr);
 /// One row of values, each exact.
 void dequantise_row(const RowFormat& format, const char* src, double* dst, const char* scales = nullptr);

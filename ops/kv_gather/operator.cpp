@@ -1,4 +1,5 @@
-// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_gather` measures.
+// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_gather`
+// measures.
 #include <fmt/format.h>
 
 #include "ops/kv_cache/host_cache.hpp"

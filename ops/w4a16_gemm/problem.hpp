@@ -53,7 +53,8 @@ class GemmProblem final : public Problem {
     std::vector<double> contributions;
   };
   Column multiply_column(const std::vector<double>& activations, int n) const;
-  /// The reference of column `column` of the output, in `reference`, and in `scale` its absolute contributions; [m][columns].
+  /// The reference of column `column` of the output, in `reference`, and in `scale` its absolute contributions;
+  /// [m][columns].
   void reference_column(const std::vector<double>& activations, int column, double* reference, double* scale) const;
   double tolerance() const;
 

@@ -72,8 +72,8 @@ class Maker {
         return x;
     }
   }
-  /// Usual ones are some hundredths; extreme ones from the smallest subnormal to 32, or, so that the output of gates stays
-  /// an fp16 number, to 1/4. Of 8 bits a sixteenth, so that weights are of about the same size.
+  /// Usual ones are some hundredths; extreme ones from the smallest subnormal to 32, or, so that the output of gates
+  /// stays an fp16 number, to 1/4. Of 8 bits a sixteenth, so that weights are of about the same size.
   float scale(std::int64_t) {
     const double uniform = random_.uniform();
     const int more_bits = descriptor_.bits - 4;

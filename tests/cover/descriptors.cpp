@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of a range, which is a size that is divided into tiles of 8: its ends, powers of two, and of a tile and more also one step
-/// more.
+/// Of a range, which is a size that is divided into tiles of 8: its ends, powers of two, and of a tile and more also
+/// one step more.
 bool is_telling(int value, int first, int last, int step) {
   constexpr int kTile = 8;
   if (value == first || value == last) return true;
@@ -31,24 +31,24 @@ bool is_telling(int value, int first, int last, int step) {
   return false;
 }
 
-/// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that wrong, a
-/// descriptor of the cover would be refused.
+/// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that
+/// wrong, a descriptor of the cover would be refused.
 bool is_free(const std::string& name) {
   for (const char* free : {"heads_per_kv", "input", "rotary", "function", "bias", "residual"})
     if (name == free) return true;
   return false;
 }
 
-/// Fields of two values that may be added to nearly every descriptor, whatever it is. Among the others they would make millions of
-/// combinations.
+/// Fields of two values that may be added to nearly every descriptor, whatever it is. Among the others they would make
+/// millions of combinations.
 bool is_added(const std::string& name) {
   for (const char* added : {"soft_cap", "alibi", "score", "window", "sinks"})
     if (name == added) return true;
   return false;
 }
 
-/// Fields of values that are stored otherwise than keys: with each other and all the rest they would make too many combinations,
-/// and have a list of their own, mixed_descriptors().
+/// Fields of values that are stored otherwise than keys: with each other and all the rest they would make too many
+/// combinations, and have a list of their own, mixed_descriptors().
 bool is_apart(const std::string& name) { return name.starts_with("value"); }
 
 /// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
@@ -135,8 +135,8 @@ class Fields {
   std::map<Combination, bool> legal_;
 };
 
-/// To each of `chosen` what makes most pairs that nothing else has made, then what more it takes. `chosen` has every legal pair of
-/// values of the other fields, so each of their values is there beside whatever does not rule it out.
+/// To each of `chosen` what makes most pairs that nothing else has made, then what more it takes. `chosen` has every
+/// legal pair of values of the other fields, so each of their values is there beside whatever does not rule it out.
 std::vector<Combination> pairs_with_added(Fields& fields, const std::vector<Combination>& chosen,
                                           const std::vector<int>& counts) {
   std::vector<std::vector<Combination>> candidates;

@@ -1,5 +1,5 @@
-// kv_append and kv_gather on a GPU: the reference's bits for every format, and what only a GPU can show: graph replays with
-// changed positions, streams of many blocks, padded tensors. Skipped where there is none.
+// kv_append and kv_gather on a GPU: the reference's bits for every format, and what only a GPU can show: graph replays
+// with changed positions, streams of many blocks, padded tensors. Skipped where there is none.
 #include <cubit/kv_append.hpp>
 #include <cubit/kv_gather.hpp>
 

@@ -1,5 +1,5 @@
-// Proves that the benchmark's table is one that can be measured: texts are canonical, cases differ, and what a case's bytes
-// are agrees with the floors that its targets were derived from.
+// Proves that the benchmark's table is one that can be measured: texts are canonical, cases differ, and what a case's
+// bytes are agrees with the floors that its targets were derived from.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -44,7 +44,8 @@ TEST(BenchCases, SizesAreThoseOfRandomData) {
   }
 }
 
-// Reading is the least a kernel does: no target is below the bytes at the bandwidth of an H200, 4.8 TB/s by its data sheet.
+// Reading is the least a kernel does: no target is below the bytes at the bandwidth of an H200, 4.8 TB/s by its data
+// sheet.
 TEST(BenchCases, TargetsArePossible) {
   constexpr double kBytesPerMicrosecond = 4.8e6;
   for (const BenchCase& one : cases()) {

@@ -1,5 +1,5 @@
-// gqa_decode over caches in pages and caches whose scales are tensors of their own, as values: what launches are given, what
-// problems read and refuse. What the kernels compute is tests/cover's business.
+// gqa_decode over caches in pages and caches whose scales are tensors of their own, as values: what launches are given,
+// what problems read and refuse. What the kernels compute is tests/cover's business.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,8 @@ TEST(GqaPages, AreTakenWhereTheDescriptorHasThemAndOnlyThere) {
   EXPECT_EQ(parameters.page_table_stride, 5);
 }
 
-/// One sequence of 3 tokens in pages of 2, of which it has the last and the first: signed bytes, 64 channels, scale 0.5.
+/// One sequence of 3 tokens in pages of 2, of which it has the last and the first: signed bytes, 64 channels, scale
+/// 0.5.
 struct PagedCase {
   std::vector<std::uint16_t> query = std::vector<std::uint16_t>(64, 0);
   std::vector<char> keys = std::vector<char>(3 * 2 * 64, 1);

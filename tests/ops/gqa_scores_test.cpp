@@ -1,5 +1,5 @@
-// gqa_decode's score modifications, windows and sinks as values: texts, what is refused, what launches are given, the reference,
-// users' code by name and hash. What the kernels compute is tests/cover's business.
+// gqa_decode's score modifications, windows and sinks as values: texts, what is refused, what launches are given, the
+// reference, users' code by name and hash. What the kernels compute is tests/cover's business.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 

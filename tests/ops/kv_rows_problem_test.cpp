@@ -1,4 +1,5 @@
-// Problems of kv_append and kv_gather: which rows a launch writes, whose result can be worked out by hand, and what is refused.
+// Problems of kv_append and kv_gather: which rows a launch writes, whose result can be worked out by hand, and what is
+// refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 namespace cubit::ops {
 namespace {
 
-/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. Twice as many rows and lengths as are
-/// needed: a tensor that is said to be of a wider type still has its bytes.
+/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. Twice as many rows and lengths as
+/// are needed: a tensor that is said to be of a wider type still has its bytes.
 struct Case {
   std::vector<std::uint16_t> rows = std::vector<std::uint16_t>(2 * 2 * 3 * 2 * 64, 0x3f80);
   std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(2 * 4 * 2 * 64, 0x4000);

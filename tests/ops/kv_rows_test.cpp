@@ -1,5 +1,5 @@
-// kv_append and kv_gather as values: texts, what launches refuse, divisions. Rotation and formats are kv_rows_format_test.cpp's
-// business, problems kv_rows_problem_test.cpp's, what the kernels compute tests/cover's.
+// kv_append and kv_gather as values: texts, what launches refuse, divisions. Rotation and formats are
+// kv_rows_format_test.cpp's business, problems kv_rows_problem_test.cpp's, what the kernels compute tests/cover's.
 #include <cubit/kv_append.h>
 #include <cubit/kv_gather.h>
 #include <fmt/format.h>
@@ -178,10 +178,11 @@ float by_reciprocal(float dividend, float divisor) {
   return std::fma(dividend, nearest, dividend * rest);
 }
 
-// Both quotients are rounded sums that differ from the true one by at most 2^-46 of it before the last rounding. So they
-// give another number of steps only where the true quotient is that near to where a float next to a half begins: the middle
-// M · 2^e between a half and its neighbour, M an odd number of 25 bits. With 24-bit dividend T and divisor D that is
-// T · 2^s = M · D + j for a small j, which D alone solves: all of them are tried. Larger j than 8 are farther away.
+// Both quotients are rounded sums that differ from the true one by at most 2^-46 of it before the last rounding. So
+// they give another number of steps only where the true quotient is that near to where a float next to a half begins:
+// the middle M · 2^e between a half and its neighbour, M an odd number of 25 bits. With 24-bit dividend T and divisor D
+// that is T · 2^s = M · D + j for a small j, which D alone solves: all of them are tried. Larger j than 8 are farther
+// away.
 TEST(KvRowsQuotient, ByReciprocalIsTheRoundedQuotientNearEveryHalf) {
   constexpr std::uint64_t kFirst = 1 << 23;  // of 24 bits
   int tried = 0;

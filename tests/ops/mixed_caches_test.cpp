@@ -1,5 +1,5 @@
-// Caches whose values are stored otherwise than their keys, as values: what launches are given, what problems read and refuse. What
-// the kernels compute is tests/cover's business.
+// Caches whose values are stored otherwise than their keys, as values: what launches are given, what problems read and
+// refuse. What the kernels compute is tests/cover's business.
 #include <cubit/gqa_decode.h>
 #include <cubit/kv_append.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// How caches are stored whose values are stored otherwise than their keys, and the descriptors of kv_append and kv_gather that have
-// them.
+// How caches are stored whose values are stored otherwise than their keys, and the descriptors of kv_append and
+// kv_gather that have them.
 #pragma once
 
 #include <cubit/kv_append.hpp>
@@ -65,8 +65,8 @@ void set_rows(Descriptor& descriptor, const StoredChannels& channels, const Stor
   descriptor.value_scale_type = values.scale_type;
 }
 
-/// Of kv_append or kv_gather: values in another format than keys, of another dimension, or both; every pair of values of every two
-/// fields. `formats`: the first so many of mixed_rows().
+/// Of kv_append or kv_gather: values in another format than keys, of another dimension, or both; every pair of values
+/// of every two fields. `formats`: the first so many of mixed_rows().
 template <class Descriptor>
 std::vector<Descriptor> mixed_rows_descriptors(int formats = kMixedFormats) {
   static const std::vector<StoredChannels> channels = {{128, 128}, {192, 128}, {64, 256}, {80, 64}};

@@ -11,8 +11,8 @@
 
 namespace cubit::tests {
 
-/// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few numbers of
-/// heads, and those also in pages; of several query tokens two formats.
+/// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few
+/// numbers of heads, and those also in pages; of several query tokens two formats.
 inline std::vector<GqaDecode> all_gqa_descriptors() {
   std::vector<GqaDecode> all;
   for (const int head_dim : {64, 80, 96, 112, 128, 160, 192, 256})
@@ -62,8 +62,8 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
   return all;
 }
 
-/// Values that are stored otherwise than keys, in another format, of another dimension, or both: every pair of values of every two
-/// fields. `dense_only`: as below. `formats`: the first so many of mixed_rows().
+/// Values that are stored otherwise than keys, in another format, of another dimension, or both: every pair of values
+/// of every two fields. `dense_only`: as below. `formats`: the first so many of mixed_rows().
 inline std::vector<GqaDecode> mixed_gqa_descriptors(bool dense_only, int formats = kMixedFormats) {
   const std::vector<StoredRows>& rows = mixed_rows();
   static const std::vector<StoredChannels> channels = {{128, 128}, {192, 128}, {64, 256},
@@ -100,8 +100,8 @@ inline std::vector<GqaDecode> mixed_gqa_descriptors(bool dense_only, int formats
   return descriptors;
 }
 
-/// Of the 64 numbers of heads: one to three tiles of 8 heads, full and not; head groups of equal and unequal size. Of the 16
-/// numbers of query tokens a few, that do and do not fill tiles.
+/// Of the 64 numbers of heads: one to three tiles of 8 heads, full and not; head groups of equal and unequal size. Of
+/// the 16 numbers of query tokens a few, that do and do not fill tiles.
 /// `dense_only`: only those whose unpadded rows satisfy their alignment, so that dense tensors can be launched.
 inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   struct Cache {
