@@ -14,8 +14,8 @@ namespace cubit {
 
 inline std::size_t processors() { return std::max(1U, std::thread::hardware_concurrency()); }
 
-/// Calls work(0) on this thread and work(1) … work(threads - 1) on others; fewer where the machine gives no more, so each
-/// call must be able to do all there is to do. Rethrows the first exception after all have ended.
+/// Calls work(0) on this thread and work(1) … work(threads - 1) on others; fewer where the machine gives no more, so
+/// each call must be able to do all there is to do. Rethrows the first exception after all have ended.
 /// `Thread` is for tests.
 template <class Thread = std::thread, class Work>
 void on_threads(std::size_t threads, Work&& work) {

@@ -70,10 +70,15 @@ def counted(program, descriptor):
     return counts
 
 
+def commit_of(program):
+    """The commit that the program is built of: "cubit 0.1.0 (0123456789ab)"."""
+    return re.search(r"\((.*)\)", run([program, "--version"])).group(1)
+
+
 def main():
     program = sys.argv[1]
     devices = json.loads(run([program, "devices", "--json"]))["devices"]
-    result = {"device": devices[0]["description"], "driver": devices[0]["driver_version"],
+    result = {"device": devices[0]["description"], "driver": devices[0]["driver_version"], "commit": commit_of(program),
               "profiler": run(["ncu", "--version"]).splitlines()[-1], "sizes": SIZES, "cases": []}
     for descriptor in DESCRIPTORS:
         gpu, cpu = profiled(program, descriptor), counted(program, descriptor)

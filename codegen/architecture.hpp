@@ -66,8 +66,8 @@ int tensor_operations_per_clock(const Architecture& architecture);
 const Architecture& architecture_of_device(int major, int minor);
 
 /// Binary compatibility of cubins (CUDA C++ Programming Guide, "Binary Compatibility"): within a major capability from
-/// lower to higher minor; code of an "a" target runs on that very capability only. The guide's note: Tegra takes no part,
-/// "binary compatibility between desktop and Tegra is not supported", so code of sm_86 does not run on sm_87.
+/// lower to higher minor; code of an "a" target runs on that very capability only. The guide's note: Tegra takes no
+/// part, "binary compatibility between desktop and Tegra is not supported", so code of sm_86 does not run on sm_87.
 bool runs_on(const Architecture& code, const Architecture& device);
 
 /// How many blocks of this shape one SM holds at once; 0 if a block does not fit.

@@ -43,7 +43,7 @@ struct LaunchFacts {
   int dynamic_shared_memory = 0;    ///< bytes; above 48 KiB the loader raises the function's limit
   int cluster_blocks = 1;           ///< at most; above 8 the loader allows the function a size that is not portable
   bool waits_for_previous = false;  ///< it runs griddepcontrol.wait before it touches memory
-  int most_shared_memory = 0;       ///< static and dynamic, for which a launch may ask, for fewer blocks per SM
+  int shared_memory_limit = 0;      ///< of static and dynamic: so much a launch may ask for, for fewer blocks per SM
 };
 
 /// What the compiler makes: a cubin for a GPU, or PTX, with line information, for the CPU device.

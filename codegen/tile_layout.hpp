@@ -1,8 +1,8 @@
 // Where a tile's bytes lie in shared memory, and the proof of how its accesses meet the 32 banks.
 //
-// A layout is affine, row · pitch + byte, or that for part after part of all rows, then an optional XOR of address bits. Search proposes, enumeration proves:
-// every lane and instance of every access of the plan is composed with the layout and distinct words per bank are
-// counted.
+// A layout is affine, row · pitch + byte, or that for part after part of all rows, then an optional XOR of address
+// bits. Search proposes, enumeration proves: every lane and instance of every access of the plan is composed with the
+// layout and distinct words per bank are counted.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,8 @@ struct TileByte {
   int byte = 0;
 };
 
-/// rows × row_bytes of payload, `pitch` bytes from row to row. Rows may be cut into parts: then come first the first parts
-/// of all rows, `pitch` apart, after them all second ones.
+/// rows × row_bytes of payload, `pitch` bytes from row to row. Rows may be cut into parts: then come first the first
+/// parts of all rows, `pitch` apart, after them all second ones.
 struct TileLayout {
   int rows = 0;
   int row_bytes = 0;

@@ -42,8 +42,8 @@ struct Tile {
   std::vector<codegen::TileAccess> accesses;
 };
 
-/// Bytes of a block's dynamic shared memory and what they hold during one phase of the kernel. Regions of one phase do not
-/// overlap; those of different phases may.
+/// Bytes of a block's dynamic shared memory and what they hold during one phase of the kernel. Regions of one phase do
+/// not overlap; those of different phases may.
 struct MemoryRegion {
   std::string phase;  ///< "loop"
   std::string owner;  ///< "warp 0", or "block"
@@ -76,8 +76,9 @@ struct Launch {
   bool empty = false;                                                         ///< nothing to do (batch 0)
   unsigned overlap_shared_memory = 0;  ///< dynamic, of a launch that overlaps; 0: as of any launch
 
-  /// Sets overlap_shared_memory for the shape's blocks, of which at most `blocks_per_sm` share a multiprocessor. Blocks of a launch that
-  /// overlaps go where the kernel before ends first; with so much each, no multiprocessor gets more than its even share of them.
+  /// Sets overlap_shared_memory for the shape's blocks, of which at most `blocks_per_sm` share a multiprocessor. Blocks
+  /// of a launch that overlaps go where the kernel before ends first; with so much each, no multiprocessor gets more
+  /// than its even share of them.
   void spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device);
 };
 

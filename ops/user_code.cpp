@@ -60,7 +60,7 @@ std::string add_user_code(std::string_view name, std::string_view text, std::str
            fmt::format("accepted: up to {}", kLongestText));
   if (text.find(function) == std::string_view::npos)
     reject(fmt::format("the code of {}", name), fmt::format("it does not define {}", function),
-           "see templates/score_user.cuh");
+           fmt::format("accepted: code with a function {}, as templates/score_user.cuh declares it", function));
   std::string key = fmt::format("{}@{}", name, hash_of(text));
   Table& known = table();
   const std::lock_guard lock(known.mutex);

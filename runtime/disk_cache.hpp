@@ -71,8 +71,8 @@ class DiskCache {
   std::optional<Lock> lock(const std::string& id) const;
 
   std::vector<CacheEntry> list() const;  ///< every entry, verified
-  /// What list() finds damaged, each with whether it could be deleted, or unreadable: those stay. Stale staging files are
-  /// deleted too.
+  /// What list() finds damaged, each with whether it could be deleted, or unreadable: those stay. Stale staging files
+  /// are deleted too.
   std::vector<CacheEntry> remove_damaged() const;
   /// Deletes every entry, and stale staging files; lock files stay. Returns how many entries.
   std::size_t clear() const;

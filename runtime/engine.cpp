@@ -14,8 +14,8 @@ namespace {
 
 void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-/// The tool compiles descriptors for GPUs only: a caller's own source is cached by the program that gives it, and PTX by
-/// who runs it.
+/// The tool compiles descriptors for GPUs only: a caller's own source is cached by the program that gives it, and PTX
+/// by who runs it.
 std::string how_to_cache(const codegen::KernelSource& source) {
   if (source.callers_own || source.code == codegen::Code::ptx)
     return "get it once from an engine that may compile and has the same cache folder";

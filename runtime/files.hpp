@@ -50,8 +50,9 @@ struct PublishError {
 };
 
 /// The name becomes the whole content or stays what it was, also if the machine stops: stages into a file beside it,
-/// fsyncs, renames. Mode 0644: who may enter the folder may read. A failure removes the staged file. The folder is not synced: a power cut may undo the rename, which
-/// a cache cannot tell from a miss, and a second fsync would double the price of a store.
+/// fsyncs, renames. Mode 0644: who may enter the folder may read. A failure removes the staged file. The folder is not
+/// synced: a power cut may undo the rename, which a cache cannot tell from a miss, and a second fsync would double the
+/// price of a store.
 PublishError publish_file(const std::filesystem::path& path, std::string_view content);
 
 /// True for the name of a file that publish_file stages into.

@@ -1,5 +1,5 @@
-// A tensor in global memory and the boxes of it that one instruction copies (TMA). A plain value; Device::encode makes of
-// it the 128 bytes that a kernel takes. CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
+// A tensor in global memory and the boxes of it that one instruction copies (TMA). A plain value; Device::encode makes
+// of it the 128 bytes that a kernel takes. CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What sm_90 brought: copies of boxes of tensors from global to shared memory, the transaction barriers that say when they
-// have arrived, and registers that change hands.
+// What sm_90 brought: copies of boxes of tensors from global to shared memory, the transaction barriers that say when
+// they have arrived, and registers that change hands.
 //
 // PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "setmaxnreg".
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace cubit {
 
-/// Registers per thread from here on, fewer or more than the kernel began with; 0: as before. All warps of a warpgroup (four
-/// warps, from a multiple of four on) call it, those that want more wait until others have given them.
+/// Registers per thread from here on, fewer or more than the kernel began with; 0: as before. All warps of a warpgroup
+/// (four warps, from a multiple of four on) call it, those that want more wait until others have given them.
 template <int kCount>
 __device__ __forceinline__ void give_registers() {
   if constexpr (kCount > 0) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -91,8 +91,8 @@ __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Starts the copy of a box of the tensor from the beginning of dimension 0 and from element y, z, u, v of the others; what
-/// is outside the tensor becomes zeros.
+/// Starts the copy of a box of the tensor from the beginning of dimension 0 and from element y, z, u, v of the others;
+/// what is outside the tensor becomes zeros.
 __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y, int z, int u, int v, uint32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2, %3, %4, %5}], "

@@ -3,7 +3,8 @@
 //   output = function(product + bias) + residual, or, gated, function(gate + its bias) · (up + its bias) + residual
 //
 // Interface of an epilogue: kGated, and store(args, row, column, values, ups) for four neighbouring columns of one
-// row. `column` counts the output's columns; gated, `values` are of the gate and `ups` of the column args.n / 2 further on.
+// row. `column` counts the output's columns; gated, `values` are of the gate and `ups` of the column args.n / 2 further
+// on.
 #pragma once
 
 #include "activation_functions.cuh"

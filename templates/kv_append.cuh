@@ -1,17 +1,19 @@
-// New keys and values into a KV cache: each row is read once, rotated where asked for, rounded to the cache's number format
-// and written once. Every architecture from sm_75; no shared memory, no synchronisation but shuffles.
+// New keys and values into a KV cache: each row is read once, rotated where asked for, rounded to the cache's number
+// format and written once. Every architecture from sm_75; no shared memory, no synchronisation but shuffles.
 //
 //   block | rows 0, 1 of warp 0 | rows 2, 3 of warp 1 | …      head_dim 128: 16 lanes, each 8 channels of key and value
 //
-// A row is (sequence, new token, KV head), its key and its value in the same lanes, whatever the format of each: positions, divisions and addresses are
-// computed once for both, and both loads are under way before the position is known. Where a launch has many rows its lane groups
-// take several heads of a token, `steps`, one after the other: then all that depends on the token is computed once for them,
-// and the next row is under way while the last one is computed. Head i of a step and head i + 1 lie side by side in a warp. Rows
-// beyond the last repeat it and store nothing, so that all lanes of a warp shuffle.
+// A row is (sequence, new token, KV head), its key and its value in the same lanes, whatever the format of each:
+// positions, divisions and addresses are computed once for both, and both loads are under way before the position is
+// known. Where a launch has many rows its lane groups take several heads of a token, `steps`, one after the other: then
+// all that depends on the token is computed once for them, and the next row is under way while the last one is
+// computed. Head i of a step and head i + 1 lie side by side in a warp. Rows beyond the last repeat it and store
+// nothing, so that all lanes of a warp shuffle.
 //
-// Bytes of a row and its value, head_dim 128: 512 read; written 512 (bf16, fp16), 264 (int8, fp8 with a scale each), 160 (int4_rows, 4 groups), 136 (1 group);
-// beside them 4 · rotary_dim of cosines and sines per token and lane group. Instructions of a warp for two rows and their values, sm_90a:
-// 193 (int8), 228 (int4_rows, 4 groups), 271 (rotated as well), and 120 to 180 before the first; docs/performance/kv_append.md has all.
+// Bytes of a row and its value, head_dim 128: 512 read; written 512 (bf16, fp16), 264 (int8, fp8 with a scale each),
+// 160 (int4_rows, 4 groups), 136 (1 group); beside them 4 · rotary_dim of cosines and sines per token and lane group.
+// Instructions of a warp for two rows and their values, sm_90a: 193 (int8), 228 (int4_rows, 4 groups), 271 (rotated as
+// well), and 120 to 180 before the first; docs/performance/kv_append.md has all.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, cvt), "Floating Point Instructions".
 #include "plan.cuh"

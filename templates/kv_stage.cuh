@@ -25,8 +25,8 @@ struct StageOfOneFormat {
   static constexpr __device__ int slot(lanes::Place piece) { return kPlace(piece.row, Rows::stage_byte(piece.byte)); }
 };
 
-/// Of two formats: a layout for each, and copies of keys before copies of values. Where the pieces of 16 rows do not come out even
-/// with a warp's lanes, some of the last copy have nothing to do.
+/// Of two formats: a layout for each, and copies of keys before copies of values. Where the pieces of 16 rows do not
+/// come out even with a warp's lanes, some of the last copy have nothing to do.
 template <class Keys, class Values, int kCopyBytes, int (*kKeyPlace)(int, int), int (*kValuePlace)(int, int)>
 struct StageOfTwoFormats {
   static_assert(Keys::kRowBytes % kCopyBytes == 0 && Values::kRowBytes % kCopyBytes == 0);

@@ -1,14 +1,15 @@
-// Partial results of attention over the same queries, each over keys of its own, become one: as over all the keys at once.
+// Partial results of attention over the same queries, each over keys of its own, become one: as over all the keys at
+// once.
 //
 //   output = sum over p of exp(partial_lse[p]) · partial_outputs[p] / sum over p of exp(partial_lse[p])
 //   lse    = log(sum over p of exp(partial_lse[p]))
 //
 //   thread | channels 0 … of head 0 | the next channels | … | channels 0 … of head 1 | …     row by row, across blocks
 //
-// A thread has 16 bytes of the wider of both types (8 channels of 16-bit values, 4 where one is float) of every part. One
-// pass: the sum so far is rescaled where the next parts have a larger log-sum-exp. Parts are added in their order, so the
-// same inputs give the same bits. The loads of kAtOnce parts are in flight together. No shared memory, no synchronisation.
-// All architectures.
+// A thread has 16 bytes of the wider of both types (8 channels of 16-bit values, 4 where one is float) of every part.
+// One pass: the sum so far is rescaled where the next parts have a larger log-sum-exp. Parts are added in their order,
+// so the same inputs give the same bits. The loads of kAtOnce parts are in flight together. No shared memory, no
+// synchronisation. All architectures.
 //
 // Per part and thread: one load of channels, one of the log-sum-exp (the same address for all threads of a head), one
 // exponential, and a multiplication and addition per channel. Bound by memory.

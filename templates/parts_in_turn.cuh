@@ -1,8 +1,8 @@
-// Work split of a GEMM whose rows do not depend on each other (batch invariance): the parts of k follow from n and k alone, and a
-// row's sum is that of its parts in order, whoever adds them.
+// Work split of a GEMM whose rows do not depend on each other (batch invariance): the parts of k follow from n and k
+// alone, and a row's sum is that of its parts in order, whoever adds them.
 //
-// Few tiles: a block for each part, as split-K has them. Many tiles: a block takes whole tiles, and of each all parts, one after
-// another: it needs no counters, and no other block's sums.
+// Few tiles: a block for each part, as split-K has them. Many tiles: a block takes whole tiles, and of each all parts,
+// one after another: it needs no counters, and no other block's sums.
 #pragma once
 
 #include "split_k.cuh"

@@ -7,8 +7,8 @@
 namespace cubit {
 
 /// Exponent shift that brings a head's largest magnitude into [2^7, 2^8). There bf16 and fp16 queries are exact in fp16
-/// down to 2^-21 of the maximum, and the pre-division by 16 of the INT4 format leaves normal numbers. Where more channels
-/// are summed up than fp16 then has room for, one bit less.
+/// down to 2^-21 of the maximum, and the pre-division by 16 of the INT4 format leaves normal numbers. Where more
+/// channels are summed up than fp16 then has room for, one bit less.
 template <int kSummedChannels = 1>
 __device__ __forceinline__ int query_exponent(float peak) {
   constexpr int kTarget = kSummedChannels * 256 <= 65504 ? 7 : 6;

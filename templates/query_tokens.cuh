@@ -1,7 +1,7 @@
 // Query tokens: which query a column of the score tile is, and which positions of its sequence it sees.
 //
-// The query tokens of a sequence are its last: of kTokens, token s stands at position length - kTokens + s, and its keys and
-// values are in the cache. In a sequence that is shorter the first of them stand nowhere and see nothing.
+// The query tokens of a sequence are its last: of kTokens, token s stands at position length - kTokens + s, and its
+// keys and values are in the cache. In a sequence that is shorter the first of them stand nowhere and see nothing.
 //
 // The columns of a KV head are its query heads, of token after token: column c is head c % kHeadsPerKv of token
 // c / kHeadsPerKv. With one token columns are heads. Head tiles and head groups are tiles and groups of columns.
@@ -9,8 +9,8 @@
 // Interface of the role plan::Queries, which belongs to a block:
 //   kTokens, kColumns              query tokens of a sequence, and columns of a KV head
 //   place_of(kv_head, column)      which query token and which query head a KV head's column is
-//   rows(args, batch, kv_head, column)   the queries of a block's columns, the first of which is `column`: row(i) is an address,
-//                                  to be settled, or the compiler computes it anew for every load
+//   rows(args, batch, kv_head, column)   the queries of a block's columns, the first of which is `column`: row(i) is an
+//                                  address, to be settled, or the compiler computes it anew for every load
 //   query_position(length, column) where a column's query token stands; negative: nowhere
 //   first_reference()              what the softmax of a column begins with; finite where it may see nothing of a tile
 //   of_block(args, batch, length, column)   by all lanes of a warp; `column` is the block's first
@@ -132,8 +132,8 @@ class CausalQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
   using Columns::Columns;
 };
 
-/// Query tokens see all that stands before the first of them, and of one another those that a mask names: bit j of token s's
-/// word, of args.mask [batch, query tokens], is whether s sees j. Lane i keeps the word of token i.
+/// Query tokens see all that stands before the first of them, and of one another those that a mask names: bit j of
+/// token s's word, of args.mask [batch, query tokens], is whether s sees j. Lane i keeps the word of token i.
 template <int kQueryTokens, int kHeadsPerKv>
 class TreeQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
   using Columns = QueryColumns<kQueryTokens, kHeadsPerKv>;

@@ -2,10 +2,11 @@
 // position. Any base and any scaling of frequencies is a table. In float, every operation rounded by itself:
 // (x, y) becomes (x cos - y sin, y cos + x sin).
 //
-// Interface of a rotation, of a token: Rotation<kLanes>(lane, lanes, cosines, sines, exists) has what turns this lane's channels:
-// the first `lanes` of a row's kLanes hold channels to rotate; the table's rows are read by them alone, and only where the position
-// `exists`. turn<Element>(values, words) turns a row of the token: `values` and `words` are this lane's channels, as floats and as
-// the pairs of Elements that were loaded. All lanes of a warp call it together. NoRotary has none: its words are stored as they come.
+// Interface of a rotation, of a token: Rotation<kLanes>(lane, lanes, cosines, sines, exists) has what turns this lane's
+// channels: the first `lanes` of a row's kLanes hold channels to rotate; the table's rows are read by them alone, and
+// only where the position `exists`. turn<Element>(values, words) turns a row of the token: `values` and `words` are
+// this lane's channels, as floats and as the pairs of Elements that were loaded. All lanes of a warp call it together.
+// NoRotary has none: its words are stored as they come.
 #pragma once
 
 #include "row_lanes.cuh"

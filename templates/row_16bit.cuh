@@ -2,7 +2,8 @@
 //
 // Interface of a row format, for a lane of the kRowLanes of a row:
 //   kHasScales                                       whether scales are a tensor of their own: where this row's are
-//   store<Source>(row, scales, lane, words, stored)  stores channels that come as the pairs of 16-bit values of a Source
+//   store<Source>(row, scales, lane, words, stored)  stores channels that come as the pairs of 16-bit values of a
+//                                                    Source
 //   store(row, scales, lane, values, stored)         stores channels that come as floats, rounded to nearest even
 //   load<Result>(words, row, scales, lane)           the lane's channels as pairs of 16-bit Results
 // All lanes of a warp store together; `stored`: whether this lane's part of this row exists, else nothing is touched.

@@ -1,15 +1,16 @@
-// Number format of whole rows: int4_rows, a header of kGroups (scale, shift) pairs of fp16, then one nibble per channel, low
-// nibble first. value = scale · nibble + shift. A lane's 8 channels are one word; a group is kGroupLanes lanes, of which the
-// first has the header's pair.
+// Number format of whole rows: int4_rows, a header of kGroups (scale, shift) pairs of fp16, then one nibble per
+// channel, low nibble first. value = scale · nibble + shift. A lane's 8 channels are one word; a group is kGroupLanes
+// lanes, of which the first has the header's pair.
 //
 //   lanes      |  0   1 | 2   3 | …          a row of 8 groups: 2 lanes each
 //   row  | pair 0 | pair 1 | … | word 0 | word 1 | …
 //
-// Quantising, per group, in float: lo and hi the extremes, q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) + 1e-8)), 0, 15),
-// scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated to ±65504. A shift of zero is stored as +0.
+// Quantising, per group, in float: lo and hi the extremes, q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) +
+// 1e-8)), 0, 15), scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated to ±65504. A shift of zero is stored
+// as +0.
 //
-// Per lane: of pairs as they come 9 instructions for the extremes and 2 per halving of the group, of floats 14 and 4; one
-// reciprocal, and 6 instructions per channel, of which a division is two. Interface: see row_16bit.cuh.
+// Per lane: of pairs as they come 9 instructions for the extremes and 2 per halving of the group, of floats 14 and 4;
+// one reciprocal, and 6 instructions per channel, of which a division is two. Interface: see row_16bit.cuh.
 #pragma once
 
 #include "quotient.cuh"
@@ -18,8 +19,8 @@
 
 namespace cubit {
 
-/// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed elsewhere,
-/// for the divisor is at least the group's width.
+/// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed
+/// elsewhere, for the divisor is at least the group's width.
 struct DividedSteps {
   float divisor;
   __device__ __forceinline__ float operator()(float x) const { return fminf(x / divisor, 15.f); }
@@ -73,10 +74,6 @@ class RowInt4 {
     float lowest;
     float highest;
   };
-  /// 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, ties to even, in its low bits.
-  static constexpr float kRounder = 12582912.f;
-  /// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
-  static constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
 
   static __device__ __forceinline__ void store(char* row, int lane, const float (&values)[kLaneChannels], Range range,
                                                bool stored) {

@@ -1,5 +1,6 @@
-// Rows of a cache, taken by lanes of a warp: lane i of a row has its channels 8i … 8i+7, that is 16 bytes of 16-bit values
-// or one word of nibbles. A row has a power of two of lanes; those beyond its last channel hold zeros and store nothing.
+// Rows of a cache, taken by lanes of a warp: lane i of a row has its channels 8i … 8i+7, that is 16 bytes of 16-bit
+// values or one word of nibbles. A row has a power of two of lanes; those beyond its last channel hold zeros and store
+// nothing.
 #pragma once
 
 #include "copies.cuh"

@@ -1,12 +1,14 @@
-// Number format of whole rows: one byte per channel, and a scale that stands in a tensor of its own, per group of channels (one
-// group: per row, or per what rows have in common). value = scale · byte. A lane's 8 channels are 8 bytes.
+// Number format of whole rows: one byte per channel, and a scale that stands in a tensor of its own, per group of
+// channels (one group: per row, or per what rows have in common). value = scale · byte. A lane's 8 channels are 8
+// bytes.
 //
-// Quantising, in float: scale = max(largest |x| of the group / kLargest, 1e-8), rounded to its type; the byte is x / scale,
-// clamped to ±kLargest, -0 made +0, and rounded to nearest even. A scale of zero gives zeros. Where rows do not make their scales, these are
-// read.
+// Quantising, in float: scale = max(largest |x| of the group / kLargest, 1e-8), rounded to its type; the byte is x /
+// scale, clamped to ±kLargest, -0 made +0, and rounded to nearest even. A scale of zero gives zeros. Where rows do not
+// make their scales, these are read.
 //
-// Per lane: 8 maxima (of pairs as they come 4), 2 instructions per halving of the group, one reciprocal, and per channel 2 for the division, 2 to clamp where needed,
-// and the code's own: 1 and a byte's share of 3 for a word of int8.
+// Per lane: 8 maxima (of pairs as they come 4), 2 instructions per halving of the group, one reciprocal, and per
+// channel 2 for the division, 2 to clamp where needed, and the code's own: 1 and a byte's share of 3 for a word of
+// int8.
 //
 // Interface: see row_16bit.cuh.
 // PTX ISA: "Data Movement and Conversion Instructions" (cvt to e4m3x2 and e5m2x2).
@@ -20,15 +22,13 @@
 
 namespace cubit {
 
-/// Signed bytes. Interface of a code: encode(values) rounds four values, which, unless it saturates, round to some within
-/// ±kLargest; decode(values, word) gives them back.
+/// Signed bytes. Interface of a code: encode(values) rounds four values, which, unless it saturates, round to some
+/// within ±kLargest; decode(values, word) gives them back.
 struct Int8Code {
   static constexpr float kLargest = 127.f;
   static constexpr bool kSaturates = false;
 
   static __device__ __forceinline__ uint32 encode(const float (&values)[4]) {
-    // 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, in its low bits.
-    constexpr float kRounder = 12582912.f;
     uint32 bits[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(values[i] + kRounder);
@@ -60,8 +60,8 @@ struct Fp8Code {
     }
   }
 
-  /// A byte's exponent and fraction as those of a float that is 2^(127 - kBias) times smaller: subnormals of the one are
-  /// subnormals of the other.
+  /// A byte's exponent and fraction as those of a float that is 2^(127 - kBias) times smaller: subnormals of the one
+  /// are subnormals of the other.
   static __device__ __forceinline__ void decode(float (&values)[4], uint32 word) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

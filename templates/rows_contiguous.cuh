@@ -1,7 +1,8 @@
-// Addressing of single rows: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values, and likewise for
-// their scales.
+// Addressing of single rows: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values, and
+// likewise for their scales.
 //
-// Interface of an addressing role: find(cache, sequence, position), for any position at all, gives the place of a token's rows.
+// Interface of an addressing role: find(cache, sequence, position), for any position at all, gives the place of a
+// token's rows.
 #pragma once
 
 #include "kv_cache_arguments.h"

@@ -1,6 +1,6 @@
-// Addressing of single rows: pages of a few tokens each, found through a table [batch, pages of a sequence]. The order of
-// tokens and KV heads within a page is a matter of strides: NHD and HND are one kernel. A page number that is none of the
-// pages, such as -1 for one that was never allocated, has no rows.
+// Addressing of single rows: pages of a few tokens each, found through a table [batch, pages of a sequence]. The order
+// of tokens and KV heads within a page is a matter of strides: NHD and HND are one kernel. A page number that is none
+// of the pages, such as -1 for one that was never allocated, has no rows.
 //
 // Interface of an addressing role: see rows_contiguous.cuh. One more load than there, in the shadow of the position's.
 #pragma once

@@ -17,8 +17,8 @@ class SoftCap {
   __device__ __forceinline__ SoftCap(const GqaDecodeArguments& args, const Columns&)
       : cap_(args.soft_cap_log2), inverse_(args.soft_cap_inverse) {}
 
-  /// tanh(x) = 1 - 2 / (e^2x + 1), which loses what is small beside 1: there x - x³ / 3, wrong by 2 / 15 x⁴ of it. So a result's
-  /// relative error is below 4e-6 whatever the cap. tanh.approx has 2^-11, too much for an exponent.
+  /// tanh(x) = 1 - 2 / (e^2x + 1), which loses what is small beside 1: there x - x³ / 3, wrong by 2 / 15 x⁴ of it. So a
+  /// result's relative error is below 4e-6 whatever the cap. tanh.approx has 2^-11, too much for an exponent.
   __device__ __forceinline__ float apply(float score, int, int, const ScorePlace&) const {
     constexpr float kSmall = 0.04f;
     const float x = score * inverse_;

@@ -1,11 +1,13 @@
-// Score modification: what happens to a score between its scale and the mask, step after step. Order: soft cap, ALiBi, a
-// user's own. A plan names the steps; one that names none compiles to nothing.
+// Score modification: what happens to a score between its scale and the mask, step after step. Order: soft cap, ALiBi,
+// a user's own. A plan names the steps; one that names none compiles to nothing.
 //
 // Interface of a step, a role header score_*.cuh:
-//   kRises                        whether later tokens get higher scores, so that they had better come first: see online_softmax.cuh
+//   kRises                        whether later tokens get higher scores, so that they had better come first: see
+//                                 online_softmax.cuh
 //   kMayMask                      whether a score may become minus infinity, so that a head may see no token at all
 //   Step(args, columns)           once per block; columns.head(column): which query head a column of scores is
-//   apply(score, tile, pair, place)   the score of a column in base 2, that is times log2(e); `tile` and `pair` are constants
+//   apply(score, tile, pair, place)   the score of a column in base 2, that is times log2(e); `tile` and `pair` are
+//                                     constants
 #pragma once
 
 #include "gqa_decode_arguments.h"

@@ -2,8 +2,8 @@
 //
 //   __device__ float modify_score(float score, const cubit::ScorePlace& place, const void* parameters);
 //
-// `score` comes scaled, capped and biased, and is not in base 2; minus infinity hides the token. `parameters` is what the
-// launch was given. Interface of a step: see score_steps.cuh.
+// `score` comes scaled, capped and biased, and is not in base 2; minus infinity hides the token. `parameters` is what
+// the launch was given. Interface of a step: see score_steps.cuh.
 #pragma once
 
 #include "gqa_decode_arguments.h"

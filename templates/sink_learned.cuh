@@ -1,5 +1,5 @@
-// What joins the denominator of a head's softmax beside its tokens: e to a number of the head, as if of a token whose value is
-// zero. Interface: see sink_none.cuh.
+// What joins the denominator of a head's softmax beside its tokens: e to a number of the head, as if of a token whose
+// value is zero. Interface: see sink_none.cuh.
 #pragma once
 
 #include "gqa_decode_arguments.h"

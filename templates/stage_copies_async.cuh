@@ -3,7 +3,8 @@
 // Interface of this role, which stage_copies_registers.cuh has as well:
 //   kAhead                  stages that may be on their way while one is used
 //   kHolds                  whether pieces are in registers until store() puts them where they go
-//   Pieces<kBytes, kCount>  a thread's pieces of one tensor: start(i, dst, src, valid) for each of a stage, zeros where !valid
+//   Pieces<kBytes, kCount>  a thread's pieces of one tensor: start(i, dst, src, valid) for each of a stage, zeros where
+//                           !valid
 //   close()                 behind a stage's last piece
 //   wait()                  returns when the oldest of kAhead stages is there; wait_all(): all of them
 #pragma once

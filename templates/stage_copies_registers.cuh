@@ -1,8 +1,8 @@
-// How a thread's pieces of a stage come into shared memory: by loads, and by stores a stage later. Family sm75, which has no
-// cp.async. The interface is described in stage_copies_async.cuh.
+// How a thread's pieces of a stage come into shared memory: by loads, and by stores a stage later. Family sm75, which
+// has no cp.async. The interface is described in stage_copies_async.cuh.
 //
-// The next stage is in registers while one is used; so one stage of shared memory is enough, and a block leaves room for others, which
-// compute while it stores.
+// The next stage is in registers while one is used; so one stage of shared memory is enough, and a block leaves room
+// for others, which compute while it stores.
 #pragma once
 
 #include "copies.cuh"

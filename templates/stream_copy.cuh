@@ -1,5 +1,5 @@
-// The copy floor: every byte of a buffer read once and written once, 16-byte streaming loads and stores, 4 in flight per
-// thread. What any kernel that must move these bytes is measured against. All architectures.
+// The copy floor: every byte of a buffer read once and written once, 16-byte streaming loads and stores, 4 in flight
+// per thread. What any kernel that must move these bytes is measured against. All architectures.
 #include "plan.cuh"
 
 #include "stream_copy_arguments.h"

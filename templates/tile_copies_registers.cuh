@@ -1,8 +1,8 @@
-// How a lane's pieces of a tile come into shared memory: by loads, and by stores a tile later. Family sm75, which has no
-// cp.async. The interface is described in tile_copies_async.cuh.
+// How a lane's pieces of a tile come into shared memory: by loads, and by stores a tile later. Family sm75, which has
+// no cp.async. The interface is described in tile_copies_async.cuh.
 //
-// The first kHeld pieces of the next tile are in registers while a tile is used; land() stores them. Of rows that are too wide for
-// that the others are loaded and stored when the tile is started, into the stage that is not in use.
+// The first kHeld pieces of the next tile are in registers while a tile is used; land() stores them. Of rows that are
+// too wide for that the others are loaded and stored when the tile is started, into the stage that is not in use.
 #pragma once
 
 #include "copies.cuh"

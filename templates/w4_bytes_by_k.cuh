@@ -1,9 +1,9 @@
-// Number format: words by k (w4_words_by_k.cuh) whose operands have their k's in order, for family sm90 where tiles have so many rows
-// that putting their pairs into another order costs more.
+// Number format: words by k (w4_words_by_k.cuh) whose operands have their k's in order, for family sm90 where tiles
+// have so many rows that putting their pairs into another order costs more.
 //
-// Lane (r, c) needs of each word the pair 2c, 2c + 1: one byte, so the lanes of a row read the same word and each takes a byte of
-// it, twice into one register. The second nibble is 16 q there; the multiplication by 1/16 is in the instruction that takes off the
-// zero.
+// Lane (r, c) needs of each word the pair 2c, 2c + 1: one byte, so the lanes of a row read the same word and each takes
+// a byte of it, twice into one register. The second nibble is 16 q there; the multiplication by 1/16 is in the
+// instruction that takes off the zero.
 //
 // Interface: see w4_copied_words.cuh.
 #pragma once

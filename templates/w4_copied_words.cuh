@@ -1,10 +1,10 @@
-// Number formats of 4-bit weights for family sm90, where the tensor cores read the other operand from shared memory: somebody must put
-// the activations' pairs into the order that words want.
+// Number formats of 4-bit weights for family sm90, where the tensor cores read the other operand from shared memory:
+// somebody must put the activations' pairs into the order that words want.
 //
-// By k (w4_words_by_k.cuh) lane (r, c) takes the words of rows 2c and 2c + 1 of eight: the one in an even step of 32 k's, the other
-// in the next. So position 2c + h of product p of step s is k = 8 (2c + s % 2) + 2p + 4h of the 64 k's of the two steps, and position
-// 8 + 2c + h is one k further. Without kSpread a step's rows are neighbours: k = 8 (4 (s % 2) + c) + 2p + 4h. By n
-// (w4_words_by_n.cuh) k's are in order.
+// By k (w4_words_by_k.cuh) lane (r, c) takes the words of rows 2c and 2c + 1 of eight: the one in an even step of 32
+// k's, the other in the next. So position 2c + h of product p of step s is k = 8 (2c + s % 2) + 2p + 4h of the 64 k's
+// of the two steps, and position 8 + 2c + h is one k further. Without kSpread a step's rows are neighbours: k = 8 (4 (s
+// % 2) + c) + 2p + 4h. By n (w4_words_by_n.cuh) k's are in order.
 //
 // Interface of such a format: kWordRows, kWordK, load_zeros, load_scales, arrange as there, places(strip), and
 //   kBoxColumns, kBoxes            columns of one box of words, boxes of a stage
@@ -76,7 +76,8 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     }
   }
 
-  /// 64 k's of a row of activations, from `byte` on, to where the products find them. `tile`: of activations, in shared memory.
+  /// 64 k's of a row of activations, from `byte` on, to where the products find them. `tile`: of activations, in shared
+  /// memory.
   static __device__ __forceinline__ void pair_activations(uint32 tile, int row, int byte) {
     uint32 pieces[8][4];  // of 8 k's
 #pragma unroll

@@ -1,8 +1,9 @@
 // Words by k whose k's have groups of their own (activation order): g_idx[k] names the group of each k.
 //
-// Neighbours along k share neither scale nor zero, so nothing can wait for the end of a group: every weight becomes the sum of
-// two numbers of the element's type before its product (one alone would cost as much as the output's rounding). Scales and zeros are read where they lie; a block's many k's share
-// the lines of few groups, which the L1 and the L2 keep. Several times slower than without the order.
+// Neighbours along k share neither scale nor zero, so nothing can wait for the end of a group: every weight becomes the
+// sum of two numbers of the element's type before its product (one alone would cost as much as the output's rounding).
+// Scales and zeros are read where they lie; a block's many k's share the lines of few groups, which the L1 and the L2
+// keep. Several times slower than without the order.
 #pragma once
 
 #include "copies.cuh"
@@ -11,7 +12,8 @@
 
 namespace cubit {
 
-/// The groups of the 8 k's of a row of words; of rows that do not exist the first group. What is no group is the last one.
+/// The groups of the 8 k's of a row of words; of rows that do not exist the first group. What is no group is the last
+/// one.
 __device__ __forceinline__ void load_groups(int (&groups)[8], const W4a16GemmArguments& args, int row, int count) {
   uint32 words[8] = {};
   if (8 * row < args.k) load_global<8, 16>(words, args.g_idx + 8 * static_cast<int64>(row));
@@ -41,8 +43,8 @@ struct OrderedFactors {
   }
 };
 
-/// The 8 numbers of four neighbouring columns as two terms of operands: dst[term][column][j], whose pairs are numbers (j, j + 4) of
-/// nibbles, (2j, 2j + 1) of bytes, as the format's activations.
+/// The 8 numbers of four neighbouring columns as two terms of operands: dst[term][column][j], whose pairs are numbers
+/// (j, j + 4) of nibbles, (2j, 2j + 1) of bytes, as the format's activations.
 template <class Element, class Format, bool kStoredZeros, int kZeroOffset>
 __device__ __forceinline__ void dequantise(uint32 (&dst)[2][4][4], const typename Format::Weights& weights,
                                            const W4a16GemmArguments& args, const int (&groups)[8], int column) {

@@ -1,11 +1,13 @@
 // How a checkpoint's words hold 4-bit weights and zeros, for a thread that has eight k's of eight n's: a word per n.
 //
 // Interface of a packing:
-//   store(qweight, words, n, first_n, first_k)  stores the 64 weights; words[i]: those of first_n + i, first_k in the low nibble
+//   store(qweight, words, n, first_n, first_k)  stores the 64 weights; words[i]: those of first_n + i, first_k in the
+//                                               low nibble
 //   zeros(zeros)                                a word of eight zeros of neighbouring n's, each 0 … 15
 //
 //   PackedByK  word (k / 8, n): nibble j is k = 8i + j                     the words as they are, a sector per thread
-//   PackedByN  word (k, n / 8): nibble j is n = 8i + order[j], order = 0, 2, 4, 6, 1, 3, 5, 7      an 8 x 8 transposition
+//   PackedByN  word (k, n / 8): nibble j is n = 8i + order[j], order = 0, 2, 4, 6, 1, 3, 5, 7      an 8 x 8
+//              transposition
 #pragma once
 
 #include "row_lanes.cuh"

@@ -6,10 +6,10 @@
 //   warp, one group of all of k |  lanes 0 … 31: k = 8 · lane …, of n = 0 … 7, in steps of 256 k's
 //   block                       |  4 warps: 32 n's
 //
-// A thread has eight k's of eight n's in 16-byte loads, all in flight together: as many as a word of either layout wants, so
-// that words, zeros (a word), scales (16 bytes) and errors (32 bytes) are each made by one thread. Lanes of a group share
-// extremes and errors by shuffles. No shared memory, no barrier. Groups read their weights once; where a group is all of k
-// they are read twice, first for the extremes. All architectures.
+// A thread has eight k's of eight n's in 16-byte loads, all in flight together: as many as a word of either layout
+// wants, so that words, zeros (a word), scales (16 bytes) and errors (32 bytes) are each made by one thread. Lanes of a
+// group share extremes and errors by shuffles. No shared memory, no barrier. Groups read their weights once; where a
+// group is all of k they are read twice, first for the extremes. All architectures.
 //
 // The number of a group and of its n is that of its scale: [k / group size, n].
 //
@@ -59,14 +59,15 @@ struct Weights {
   }
 };
 
-/// `a` where the mask is all ones, `b` where it is 0: a choice that stays one, where `?:` has been seen to become branches with
-/// a shuffle in each.
+/// `a` where the mask is all ones, `b` where it is 0: a choice that stays one, where `?:` has been seen to become
+/// branches with a shuffle in each.
 __device__ __forceinline__ float choose(uint32 mask, float a, float b) {
   return __uint_as_float((__float_as_uint(a) & mask) | (__float_as_uint(b) & ~mask));
 }
 
-/// Eight rows' values of a group's lanes, combined: afterwards a lane has those of kHeldRows rows, from its first_held_row()
-/// on. Each step halves the rows that a lane still combines, as long as it has several: fewer shuffles than row by row.
+/// Eight rows' values of a group's lanes, combined: afterwards a lane has those of kHeldRows rows, from its
+/// first_held_row() on. Each step halves the rows that a lane still combines, as long as it has several: fewer shuffles
+/// than row by row.
 template <class Combine>
 __device__ __forceinline__ void combine_rows(float (&values)[kThreadRows], int lane, Combine combine) {
   int held = kThreadRows;
@@ -90,7 +91,8 @@ __device__ __forceinline__ void combine_rows(float (&values)[kThreadRows], int l
 
 __device__ __forceinline__ int first_held_row(int lane) { return lane % kGroupLanes * kThreadRows / kGroupLanes; }
 
-/// Of each row's group, from the extremes that its lanes have seen: a lane fits those rows that it holds, and tells the others.
+/// Of each row's group, from the extremes that its lanes have seen: a lane fits those rows that it holds, and tells the
+/// others.
 __device__ __forceinline__ void fit_rows(W4Factors (&factors)[kThreadRows], float (&lowest)[kThreadRows],
                                          float (&highest)[kThreadRows], int lane) {
   combine_rows(lowest, lane, [](float a, float b) { return fminf(a, b); });

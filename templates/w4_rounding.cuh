@@ -1,10 +1,11 @@
-// Rounding to nearest of one group of weights to 4 bits: what its scale and zero are, and eight of its weights as a word.
+// Rounding to nearest of one group of weights to 4 bits: what its scale and zero are, and eight of its weights as a
+// word.
 //
-// Interface of a fit: fit(lowest, highest) -> W4Factors, of a group's least and largest weight, zero among them. The scale is
-// the fp16 number that is stored, from 2^-24 to 65504.
+// Interface of a fit: fit(lowest, highest) -> W4Factors, of a group's least and largest weight, zero among them. The
+// scale is the fp16 number that is stored, from 2^-24 to 65504.
 //
-//   AsymmetricFit  scale = fp16((highest - lowest) / 15), zero = round(-lowest / scale), from kLeastZero to 15. Where a zero
-//                  of 0 cannot be stored (kLeastZero = 1), lowest is at most -highest · float(1 / 14)
+//   AsymmetricFit  scale = fp16((highest - lowest) / 15), zero = round(-lowest / scale), from kLeastZero to 15. Where a
+//                  zero of 0 cannot be stored (kLeastZero = 1), lowest is at most -highest · float(1 / 14)
 //   SymmetricFit   scale = fp16(2 · max(highest, -lowest) / 15), zero = 8
 //
 // A weight w is stored as round(w / scale) + zero, clamped to 0 … 15. All in float; halves are rounded to even.
@@ -23,16 +24,12 @@ struct W4Factors {
   float steps;  // 1 / scale
 };
 
-/// Of a group so wide: as it is stored. Beyond any that fp16 can store, `width` may be infinite, which divided_by() may not take.
+/// Of a group so wide: as it is stored. Beyond any that fp16 can store, `width` may be infinite, which divided_by() may
+/// not take.
 __device__ __forceinline__ float scale_of(float width) {
   const float scale = divided_by<15>(fminf(width, 0x1p30f));
   return Pair<Half>::low(Pair<Half>::pack(fminf(fmaxf(scale, 0x1p-24f), 65504.f), 0.f));
 }
-
-/// 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, ties to even, in its low bits.
-inline constexpr float kRounder = 12582912.f;
-/// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
-inline constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
 
 template <int kLeastZero>
 struct AsymmetricFit {
@@ -51,8 +48,8 @@ struct SymmetricFit {
   }
 };
 
-/// The nibbles of eight weights, the first lowest. What they are off by once they are dequantised goes into `largest`, its
-/// square into `squares`.
+/// The nibbles of eight weights, the first lowest. What they are off by once they are dequantised goes into `largest`,
+/// its square into `squares`.
 __device__ __forceinline__ uint32 round_word(const float (&weights)[kWordWeights], const W4Factors& factors,
                                              float& largest, float& squares) {
   const Reciprocal steps(factors.scale, factors.steps);

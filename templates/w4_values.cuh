@@ -1,21 +1,21 @@
 // Nibbles of a packed word less their zeros as 16-bit operands: exactly, in two instructions per pair.
 //
-// Or-ing a nibble q into the bits of a power of two adds it: fp16 0x6400 | q is 1024 + q, and 0x6400 | q << 4 is 1024 + 16 q;
-// bf16 0x4300 | q is 128 + q. One packed addition, or for the shifted nibble a multiplication by 1/16 and an addition, takes
-// off the power and the zero at once. Every result is a whole number from -16 to 15, so nothing is rounded. What is
-// added for a zero is made of its own nibble in the same way, for fp16 of two columns at a time.
+// Or-ing a nibble q into the bits of a power of two adds it: fp16 0x6400 | q is 1024 + q, and 0x6400 | q << 4 is 1024 +
+// 16 q; bf16 0x4300 | q is 128 + q. One packed addition, or for the shifted nibble a multiplication by 1/16 and an
+// addition, takes off the power and the zero at once. Every result is a whole number from -16 to 15, so nothing is
+// rounded. What is added for a zero is made of its own nibble in the same way, for fp16 of two columns at a time.
 //
-// fp16 takes nibbles 1 and 5 where they lie, so of a word's four pairs only two need a shift, the same one. A bf16 has too few
-// bits for that.
+// fp16 takes nibbles 1 and 5 where they lie, so of a word's four pairs only two need a shift, the same one. A bf16 has
+// too few bits for that.
 #pragma once
 
 #include "types.cuh"
 
 namespace cubit {
 
-/// What W4Values::pair adds for the zeros of the four columns of a lane. fp16: two columns per register, beside nibbles of even index of[0]
-/// (columns 0 and 1) and of[1] (2 and 3), of odd index of[2] and of[3]; bf16, and number formats with pairs of their own: a register
-/// per column.
+/// What W4Values::pair adds for the zeros of the four columns of a lane. fp16: two columns per register, beside nibbles
+/// of even index of[0] (columns 0 and 1) and of[1] (2 and 3), of odd index of[2] and of[3]; bf16, and number formats
+/// with pairs of their own: a register per column.
 struct GroupZeros {
   uint32 of[4];
 };
@@ -27,8 +27,8 @@ __device__ __forceinline__ uint32 insert(uint32 bits, uint32 mask, uint32 power)
   return result;
 }
 
-/// One half of a register, twice. What takes it as an operand does so by a modifier, so this is no instruction; of a permutation the
-/// compiler makes one.
+/// One half of a register, twice. What takes it as an operand does so by a modifier, so this is no instruction; of a
+/// permutation the compiler makes one.
 template <int kHalf>
 __device__ __forceinline__ uint32 half_twice(uint32 pair) {
   uint32 result;
@@ -45,8 +45,8 @@ struct W4Values;
 
 template <>
 struct W4Values<Half> {
-  /// Of four nibbles, which are in both halves of `nibbles`, with zeros = nibble + kOffset, which are 0 to 16: -(1024 + zero) and
-  /// -(64 + zero). From 1024 + the first and 1024 + 16 times the second nibble in a pair, exactly.
+  /// Of four nibbles, which are in both halves of `nibbles`, with zeros = nibble + kOffset, which are 0 to 16: -(1024 +
+  /// zero) and -(64 + zero). From 1024 + the first and 1024 + 16 times the second nibble in a pair, exactly.
   template <int kOffset>
   static __device__ __forceinline__ GroupZeros zeros(uint32 nibbles) {
     static_assert(kOffset == 0 || kOffset == 1);
@@ -125,7 +125,8 @@ __device__ __forceinline__ void unpack_scales(GroupScales& scales, const uint32 
     scales.of[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
 }
 
-/// Of four nibbles, which are in both halves of `nibbles`. kZeroOffset: what is stored without, or, where none are stored, every zero.
+/// Of four nibbles, which are in both halves of `nibbles`. kZeroOffset: what is stored without, or, where none are
+/// stored, every zero.
 template <class Element, bool kStoredZeros, int kZeroOffset>
 __device__ __forceinline__ GroupZeros make_zeros(uint32 nibbles) {
   if constexpr (kStoredZeros) {

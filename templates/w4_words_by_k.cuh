@@ -1,18 +1,18 @@
-// Number format: words of 8 nibbles along k of one column, int32 [k / 8, n]; nibble j of word (i, n) is k = 8i + j. Zeros,
-// where stored, int32 [k / group, n / 8]: nibble j of word (·, i) is column 8i + j.
+// Number format: words of 8 nibbles along k of one column, int32 [k / 8, n]; nibble j of word (i, n) is k = 8i + j.
+// Zeros, where stored, int32 [k / group, n / 8]: nibble j of word (·, i) is column 8i + j.
 //
 // A word is already an operand: pairs (j, j + 4) of k, in the order that two ANDs and shifts find them. The contraction
-// does not care which k stands where as long as both operands agree, so the activations' pairs are picked in that order.
-// Lane (r, c) has words of the columns 4r … 4r + 3, row c of a step's four: column 4r + 2t is row r of tile t, the next one row
-// r + 8.
+// does not care which k stands where as long as both operands agree, so the activations' pairs are picked in that
+// order. Lane (r, c) has words of the columns 4r … 4r + 3, row c of a step's four: column 4r + 2t is row r of tile t,
+// the next one row r + 8.
 //
 // Interface of a number format:
 //   kWordRows, kWordK, kWordRowBytes   rows of words of a stage, k's that a row stands for, bytes of a row
 //   kZeroBytes                         of a group's row of zeros, which 32 lanes copy
 //   kCopyPeriod                        copies of words after which a swizzle's part of their addresses is the same
 //   row_bytes(n)                       bytes from row to row in the tensor, and word_byte(column) within one
-//   Places, places(strip, tile)        where a lane's accesses of a stage begin: of a strip of the block's columns, and rows
-//                                      from 8 · tile on; all else is constant distances from there
+//   Places, places(strip, tile)        where a lane's accesses of a stage begin: of a strip of the block's columns, and
+//                                      rows from 8 · tile on; all else is constant distances from there
 //   Zeros                              of a lane's four columns in one group
 //   Weights, load_weights(weights, stage, places, step)           a step's words, from shared memory
 //   operand<product, tile>(a, weights, zeros)                     the A operand of 16 columns and 16 k's

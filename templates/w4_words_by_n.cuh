@@ -1,9 +1,9 @@
-// Number format: words of 8 columns of one k, int32 [k, n / 8]; nibble j of word (k, i) is column 8i + order[j], order = 0, 2,
-// 4, 6, 1, 3, 5, 7. Zeros int32 [k / group, n / 8] in the same order.
+// Number format: words of 8 columns of one k, int32 [k, n / 8]; nibble j of word (k, i) is column 8i + order[j], order
+// = 0, 2, 4, 6, 1, 3, 5, 7. Zeros int32 [k / group, n / 8] in the same order.
 //
-// ldmatrix.trans takes 16 bits for one value, hence four columns: a register of lane (r, c) holds those of k = 2c and 2c + 1
-// side by side, and its nibbles i are pairs along k, of column 8 (r / 2) + r % 2 + 2i. Nibble 2t is row r of tile t, the next one
-// row r + 8. Activations are ldmatrix's own operand.
+// ldmatrix.trans takes 16 bits for one value, hence four columns: a register of lane (r, c) holds those of k = 2c and
+// 2c + 1 side by side, and its nibbles i are pairs along k, of column 8 (r / 2) + r % 2 + 2i. Nibble 2t is row r of
+// tile t, the next one row r + 8. Activations are ldmatrix's own operand.
 //
 // Interface of a number format: see w4_words_by_k.cuh.
 #pragma once

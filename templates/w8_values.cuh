@@ -1,8 +1,8 @@
 // Bytes of a packed word less their zeros as 16-bit operands: exactly.
 //
-// A byte q as the low byte of a power of two is added to it. fp16: 0x6400 | q is 1024 + q, and one packed addition takes off 1024
-// and the zero. A bf16 has too few bits for that, a float has them: 0x4b000000 | q is 2^23 + q; less 2^23 and the zero it is a whole
-// number from -256 to 255, of which the upper half is the bf16.
+// A byte q as the low byte of a power of two is added to it. fp16: 0x6400 | q is 1024 + q, and one packed addition
+// takes off 1024 and the zero. A bf16 has too few bits for that, a float has them: 0x4b000000 | q is 2^23 + q; less
+// 2^23 and the zero it is a whole number from -256 to 255, of which the upper half is the bf16.
 #pragma once
 
 #include "types.cuh"

@@ -1,8 +1,8 @@
-// Number format: words of 4 bytes along k of one column, int32 [k / 4, n]; byte j of word (i, n) is k = 4i + j. Zeros, where
-// stored, int32 [k / group, n / 4]: byte j of word (·, i) is column 4i + j.
+// Number format: words of 4 bytes along k of one column, int32 [k / 4, n]; byte j of word (i, n) is k = 4i + j. Zeros,
+// where stored, int32 [k / group, n / 4]: byte j of word (·, i) is column 4i + j.
 //
-// As words of nibbles (w4_words_by_k.cuh), but two words of a column, one after the other, are a lane's 8 k's of a step: each is the
-// A operand of one product, in its own order, so the activations are operands as they lie.
+// As words of nibbles (w4_words_by_k.cuh), but two words of a column, one after the other, are a lane's 8 k's of a
+// step: each is the A operand of one product, in its own order, so the activations are operands as they lie.
 //
 // Interface of a number format: see w4_words_by_k.cuh.
 #pragma once

@@ -1,11 +1,12 @@
-// Products of a warpgroup (four warps) on Hopper's asynchronous tensor cores: wgmma, A from registers, B from shared memory.
+// Products of a warpgroup (four warps) on Hopper's asynchronous tensor cores: wgmma, A from registers, B from shared
+// memory.
 //
-// A is 64 × 16, each warp has 16 rows in the fragment of mma.m16n8k16 (mma.cuh); B is n rows of 16 k's, as the tensor map
-// left them: rows of 128 bytes, 64 k's, swizzled within 128 bytes, 8 rows in 1024 bytes. Accumulators are those of
+// A is 64 × 16, each warp has 16 rows in the fragment of mma.m16n8k16 (mma.cuh); B is n rows of 16 k's, as the tensor
+// map left them: rows of 128 bytes, 64 k's, swizzled within 128 bytes, 8 rows in 1024 bytes. Accumulators are those of
 // mma.m16n8k16 for each 8 of B's rows.
 //
-// A product runs while the warp goes on. Until it has been waited for nobody may touch its registers; the fence orders what the
-// warp has written to them before.
+// A product runs while the warp goes on. Until it has been waited for nobody may touch its registers; the fence orders
+// what the warp has written to them before.
 //
 // PTX ISA: "Asynchronous Warpgroup Level Matrix Instructions", "Matrix descriptor".
 #pragma once
@@ -32,8 +33,8 @@ __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// The operand is made here, before the fence and not, as the compiler might like, after it: where products are in flight that would
-/// make them wait for one another.
+/// The operand is made here, before the fence and not, as the compiler might like, after it: where products are in
+/// flight that would make them wait for one another.
 __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
   asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3])::"memory");
 }

@@ -1,5 +1,5 @@
-// cubit bench: the time of one kernel, or of an operator's whole table, beside the time of a plain read or copy of the same
-// bytes.
+// cubit bench: the time of one kernel, or of an operator's whole table, beside the time of a plain read or copy of the
+// same bytes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

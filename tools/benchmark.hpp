@@ -28,8 +28,8 @@ int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, st
 Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel,
                    bool overlap);
 
-/// What a kernel's floor is: a plain read of what it must read, or, where it must write at least a fifth as much, a plain
-/// copy that moves as many bytes as it reads and writes together.
+/// What a kernel's floor is: a plain read of what it must read, or, where it must write at least a fifth as much, a
+/// plain copy that moves as many bytes as it reads and writes together.
 struct FloorKind {
   std::string_view kernel;  ///< "stream_read" or "stream_copy"
   std::size_t bytes = 0;    ///< that it moves
@@ -39,8 +39,8 @@ FloorKind floor_kind(std::size_t bytes_read, std::size_t bytes_written);
 /// Measurements on one device in one run: each beside the floor of its bytes.
 class Benchmark {
  public:
-  /// `facts` as Device::describe gives them. All three outlive the object. `overlap`: of the measured kernel's launches; the
-  /// floor's never do.
+  /// `facts` as Device::describe gives them. All three outlive the object. `overlap`: of the measured kernel's
+  /// launches; the floor's never do.
   Benchmark(const Device& device, const nlohmann::json& facts, const Engine& engine, bool overlap)
       : device_(device), facts_(facts), engine_(engine), overlap_(overlap) {}
 

@@ -8,12 +8,12 @@
 
 namespace cubit::tools {
 
-/// The tensors of one layer, by the last part of their names: "qweight" of "model.layers.0.mlp.down_proj.qweight". Of the files
-/// nothing else is read but their headers.
+/// The tensors of one layer, by the last part of their names: "qweight" of "model.layers.0.mlp.down_proj.qweight". Of
+/// the files nothing else is read but their headers.
 class CheckpointLayer {
  public:
-  /// `path`: a safetensors file; the index (*.json) of several, which lie beside it; or a folder with one of either. Throws
-  /// BadInput, also for a layer that has no tensors there.
+  /// `path`: a safetensors file; the index (*.json) of several, which lie beside it; or a folder with one of either.
+  /// Throws BadInput, also for a layer that has no tensors there.
   CheckpointLayer(const std::string& path, const std::string& layer);
   const std::vector<TensorView>& tensors() const { return tensors_; }
 

@@ -1,5 +1,5 @@
-// Read by a small state machine on the JSON parser's events, as the header of a safetensors file is: it stops at the first thing
-// that does not belong, and builds no tree. Members beside weight_map may hold anything.
+// Read by a small state machine on the JSON parser's events, as the header of a safetensors file is: it stops at the
+// first thing that does not belong, and builds no tree. Members beside weight_map may hold anything.
 #include "tools/checkpoint_index.hpp"
 
 #include <fmt/format.h>

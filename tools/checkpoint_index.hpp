@@ -2,8 +2,8 @@
 //
 //   {"metadata": {…}, "weight_map": {"model.layers.0.mlp.down_proj.qweight": "model-00001-of-00002.safetensors", …}}
 //
-// Such files come from strangers, as safetensors do: every rule that one breaks is a BadInput that names the rule, and no file
-// outside the index's own folder is ever named. Format: huggingface.co/docs/safetensors, "Sharded".
+// Such files come from strangers, as safetensors do: every rule that one breaks is a BadInput that names the rule, and
+// no file outside the index's own folder is ever named. Format: huggingface.co/docs/safetensors, "Sharded".
 #pragma once
 
 #include <map>

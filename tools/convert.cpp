@@ -1,4 +1,5 @@
-// cubit convert: a checkpoint's 4-bit layers from one layout to another's, file to file, one tensor in memory at a time.
+// cubit convert: a checkpoint's 4-bit layers from one layout to another's, file to file, one tensor in memory at a
+// time.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

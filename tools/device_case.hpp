@@ -26,12 +26,13 @@ using HostTensors = std::vector<std::vector<std::byte>>;
 
 class DeviceCase {
  public:
-  /// Allocates `copies` of all tensors and uploads the inputs to each. Outputs hold what the problem says that they hold
-  /// before the launch, else bytes 0xff, which are NaN in every floating-point type: an element that no kernel writes shows.
+  /// Allocates `copies` of all tensors and uploads the inputs to each. Outputs hold what the problem says that they
+  /// hold before the launch, else bytes 0xff, which are NaN in every floating-point type: an element that no kernel
+  /// writes shows.
   DeviceCase(const Device& device, const Problem& problem, int copies, cubit_stream stream);
 
-  /// The workspace that `kernel` needs for this case; zeroed as far as it has to be, so that a read of anything that the
-  /// kernel has not written itself is found.
+  /// The workspace that `kernel` needs for this case; zeroed as far as it has to be, so that a read of anything that
+  /// the kernel has not written itself is found.
   void allocate_workspace(const Kernel& kernel);
   void launch(const Kernel& kernel, int copy, bool overlap = false) const;
   /// Waits, and gives the outputs of copy 0.

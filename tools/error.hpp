@@ -13,6 +13,11 @@ inline constexpr int kExitGood = 0;
 inline constexpr int kExitWorkFailed = 1;  ///< a compile error, a check over its tolerance, damage found, no device
 inline constexpr int kExitBadInput = 2;    ///< what was given cannot be right, whatever the machine
 
+/// What a caller can do about a file.
+inline constexpr const char* kReadableWanted = "give a file that can be read";
+inline constexpr const char* kWritableWanted = "give a path that can be written";
+inline constexpr const char* kWholeWanted = "give a whole safetensors file: copy it again, or write it anew";
+
 /// "<given>: <rule>; <remedy>", as the library's errors read; a long `given` is shortened.
 class CommandError : public std::runtime_error {
  public:

@@ -119,8 +119,8 @@ void say(const cubit::Error& error, cubit::tools::Console& console) {
   error.code() == CUBIT_COMPILE_FAILED ? console.say_log(error.what()) : console.say(error.what());
 }
 
-/// A standard stream that the caller closed would leave its number to the next file opened, and a log line would land in
-/// a cache entry.
+/// A standard stream that the caller closed would leave its number to the next file opened, and a log line would land
+/// in a cache entry.
 void occupy_standard_streams() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     // open takes the lowest free number, which is this one.

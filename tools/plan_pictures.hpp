@@ -1,5 +1,5 @@
-// Pictures of a plan: its fragments, its tiles in shared memory, the shared-memory map. Drawn from cubit_explain_layouts'
-// JSON alone, so whatever operator a plan is of.
+// Pictures of a plan: its fragments, its tiles in shared memory, the shared-memory map. Drawn from
+// cubit_explain_layouts' JSON alone, so whatever operator a plan is of.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,8 +13,8 @@ struct Picture {
   std::string svg;
 };
 
-/// One per fragment, one per tile, and the memory map where the kernel has dynamic shared memory. `subject` says of what:
-/// "gqa_decode:heads_per_kv=8 for sm_90a".
+/// One per fragment, one per tile, and the memory map where the kernel has dynamic shared memory. `subject` says of
+/// what: "gqa_decode:heads_per_kv=8 for sm_90a".
 std::vector<Picture> plan_pictures(const nlohmann::json& layouts, const std::string& subject);
 
 /// The matrix, element by element: which lane holds it, and in which register and part of it.

@@ -45,8 +45,8 @@ ChosenDevice choose_device(const ProblemOptions& options);
 /// without it or --arch names several.
 ChosenDevice choose_cpu_device(const ProblemOptions& options);
 
-/// What to ask an engine for, to run on `device`: the architecture of --arch, else the device's; "cpu:sm_80" for the CPU
-/// device of that name.
+/// What to ask an engine for, to run on `device`: the architecture of --arch, else the device's; "cpu:sm_80" for the
+/// CPU device of that name.
 std::string run_architecture(const ProblemOptions& options, const nlohmann::json& device);
 /// The same without --arch.
 std::string kernel_target(const nlohmann::json& device);

@@ -33,19 +33,23 @@ void check_coverage(const std::vector<HeaderEntry>& entries, std::size_t data_by
   for (const HeaderEntry& entry : entries) {
     const auto [begin, end] = entry.offsets;
     if (end > data_bytes) {
-      throw BadInput(label, fmt::format("tensor {} ends at byte {} of the data, which has only {}; the file is "
-                                        "truncated or damaged",
-                                        quote(entry.name), end, data_bytes));
+      throw BadInput(label,
+                     fmt::format("tensor {} ends at byte {} of the data, which has only {}; the file is "
+                                 "truncated or damaged",
+                                 quote(entry.name), end, data_bytes),
+                     kWholeWanted);
     }
     if (begin != expected) {
-      throw BadInput(label, fmt::format("tensor {} begins at byte {} where {} was due; tensors may neither overlap "
-                                        "nor leave holes",
-                                        quote(entry.name), begin, expected));
+      throw BadInput(label,
+                     fmt::format("tensor {} begins at byte {} where {} was due; tensors may neither overlap "
+                                 "nor leave holes",
+                                 quote(entry.name), begin, expected),
+                     kWholeWanted);
     }
     expected = end;
   }
   if (expected != data_bytes) {
-    throw BadInput(label, fmt::format("{} bytes follow the last tensor", data_bytes - expected));
+    throw BadInput(label, fmt::format("{} bytes follow the last tensor", data_bytes - expected), kWholeWanted);
   }
 }
 
@@ -62,8 +66,10 @@ std::size_t header_length(std::span<const std::byte> file_start, std::size_t fil
                    "is this a safetensors file?");
   }
   if (length > file_bytes - kLengthBytes) {
-    throw BadInput(label, fmt::format("the header claims {} bytes, but only {} follow; the file is truncated", length,
-                                      file_bytes - kLengthBytes));
+    throw BadInput(label,
+                   fmt::format("the header claims {} bytes, but only {} follow; the file is truncated", length,
+                               file_bytes - kLengthBytes),
+                   kWholeWanted);
   }
   return length;
 }

@@ -44,8 +44,8 @@ std::string safetensors_header(std::span<const TensorView> tensors);
 /// The bytes of a file that is no longer than the longest header. Throws BadInput.
 std::string read_text_file(const std::string& path);
 
-/// A file read into memory; tensors() are views into it. Not mapped: a file that somebody cuts short later would end the
-/// program.
+/// A file read into memory; tensors() are views into it. Not mapped: a file that somebody cuts short later would end
+/// the program.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);  ///< throws BadInput

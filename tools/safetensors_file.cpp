@@ -20,7 +20,7 @@ std::string system_error() { return std::strerror(errno); }
 
 std::size_t regular_file_bytes(int descriptor, const std::string& path) {
   struct stat facts {};
-  if (::fstat(descriptor, &facts) != 0) throw BadInput(path, "cannot be read: " + system_error());
+  if (::fstat(descriptor, &facts) != 0) throw BadInput(path, "cannot be read: " + system_error(), kReadableWanted);
   if (!S_ISREG(facts.st_mode)) throw BadInput(path, "is not a regular file", "give a safetensors file");
   return static_cast<std::size_t>(facts.st_size);
 }
@@ -32,7 +32,7 @@ struct Opened {
 
   // Not blocking, so that a pipe of that name does not hang the program before it is refused.
   explicit Opened(const std::string& path) : descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (descriptor < 0) throw BadInput(path, "cannot be read: " + system_error());
+    if (descriptor < 0) throw BadInput(path, "cannot be read: " + system_error(), kReadableWanted);
     try {
       bytes = regular_file_bytes(descriptor, path);
     } catch (...) {
@@ -59,8 +59,8 @@ void read_range(int descriptor, std::span<std::byte> file, std::size_t begin, st
   while (begin < end) {
     const ssize_t got = ::pread(descriptor, file.data() + begin, end - begin, static_cast<off_t>(begin));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw BadInput(path, "cannot be read: " + system_error());
-    if (got == 0) throw BadInput(path, fmt::format("was cut to {} bytes while it was read", begin));
+    if (got < 0) throw BadInput(path, "cannot be read: " + system_error(), kReadableWanted);
+    if (got == 0) throw BadInput(path, fmt::format("was cut to {} bytes while it was read", begin), kWholeWanted);
     begin += static_cast<std::size_t>(got);
   }
 }
@@ -83,7 +83,8 @@ std::string destination(const std::string& path) {
 std::string read_text_file(const std::string& path) {
   const Opened file(path);
   if (file.bytes > kLargestHeader) {
-    throw BadInput(path, fmt::format("holds {} bytes, over the limit of {}", file.bytes, kLargestHeader));
+    throw BadInput(path, fmt::format("holds {} bytes, over the limit of {}", file.bytes, kLargestHeader),
+                   "give the index of a checkpoint");
   }
   std::string text(file.bytes, '\0');
   read_range(file.descriptor, std::as_writable_bytes(std::span(text)), 0, file.bytes, path);
@@ -115,7 +116,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path, const std::function<bo
 OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {
   temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw BadInput(path, "cannot be written: " + system_error());
+  if (descriptor_ < 0) throw BadInput(path, "cannot be written: " + system_error(), kWritableWanted);
 }
 
 OutputFile::~OutputFile() {
@@ -129,7 +130,7 @@ void OutputFile::write(const void* data, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t written = ::write(descriptor_, next, bytes);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw WorkFailed(path_, "cannot be written: " + system_error());
+    if (written <= 0) throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
     next += written;
     bytes -= static_cast<std::size_t>(written);
   }
@@ -152,9 +153,9 @@ void OutputFile::append(std::span<const std::byte> bytes) { write(bytes.data(), 
 void OutputFile::finish() { publish(); }
 
 void OutputFile::publish() {
-  if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error());
+  if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    throw WorkFailed(path_, "cannot be replaced: " + system_error());
+    throw WorkFailed(path_, "cannot be replaced: " + system_error(), kWritableWanted);
   }
   ::close(descriptor_);
   descriptor_ = -1;

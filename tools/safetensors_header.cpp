@@ -161,7 +161,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] void fail_tensor(const std::string& rule) const {
     fail(fmt::format("tensor {}: {}", quote(entries_.back().name), rule));
   }
-  [[noreturn]] void fail(const std::string& rule) const { throw BadInput(label_, rule); }
+  [[noreturn]] void fail(const std::string& rule) const { throw BadInput(label_, rule, kWholeWanted); }
 
   const std::string& label_;
   State state_ = State::before;
@@ -177,10 +177,11 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 std::vector<HeaderEntry> parse_header(std::string_view text, const std::string& label, Metadata* metadata) {
-  if (!text.starts_with('{')) throw BadInput(label, "the header must be a JSON object");
+  if (!text.starts_with('{')) throw BadInput(label, "the header must be a JSON object", kWholeWanted);
   // JSON has none, and the parser would take one for the end.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    throw BadInput(label, fmt::format("the header is not valid JSON at its byte {}, which is zero", zero + 1));
+    throw BadInput(label, fmt::format("the header is not valid JSON at its byte {}, which is zero", zero + 1),
+                   kWholeWanted);
   }
   HeaderReader reader(label);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);

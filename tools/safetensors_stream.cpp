@@ -19,7 +19,8 @@ constexpr std::size_t kLengthBytes = 8;
 
 std::size_t regular_file_bytes(int descriptor, const std::string& path) {
   struct stat facts {};
-  if (::fstat(descriptor, &facts) != 0) throw BadInput(path, std::string("cannot be read: ") + std::strerror(errno));
+  if (::fstat(descriptor, &facts) != 0)
+    throw BadInput(path, std::string("cannot be read: ") + std::strerror(errno), kReadableWanted);
   if (!S_ISREG(facts.st_mode)) throw BadInput(path, "is not a regular file", "give a safetensors file");
   if (facts.st_size == 0) throw BadInput(path, "is empty", "give a safetensors file");
   return static_cast<std::size_t>(facts.st_size);
@@ -38,7 +39,7 @@ struct Closing {
 SafetensorsReader::SafetensorsReader(const std::string& path)
     // Not blocking, so that a pipe of that name does not hang the program before it is refused.
     : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0) throw BadInput(path, std::string("cannot be read: ") + std::strerror(errno));
+  if (descriptor_ < 0) throw BadInput(path, std::string("cannot be read: ") + std::strerror(errno), kReadableWanted);
   Closing closing{descriptor_};
   const std::size_t bytes = regular_file_bytes(descriptor_, path);
   std::array<std::byte, kLengthBytes> start{};
@@ -67,8 +68,8 @@ void SafetensorsReader::read_at(std::uint64_t position, std::span<std::byte> dst
   while (!dst.empty()) {
     const ssize_t got = ::pread(descriptor_, dst.data(), dst.size(), static_cast<off_t>(position));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw BadInput(path_, std::string("cannot be read: ") + std::strerror(errno));
-    if (got == 0) throw BadInput(path_, fmt::format("was cut to {} bytes while it was read", position));
+    if (got < 0) throw BadInput(path_, std::string("cannot be read: ") + std::strerror(errno), kReadableWanted);
+    if (got == 0) throw BadInput(path_, fmt::format("was cut to {} bytes while it was read", position), kWholeWanted);
     position += static_cast<std::uint64_t>(got);
     dst = dst.subspan(static_cast<std::size_t>(got));
   }

@@ -17,10 +17,12 @@ std::string read_text(const std::string& path, const std::string& given) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kLongestText + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) throw BadInput(given, std::string("cannot be read: ") + std::strerror(errno));
+  if (!file.is_open() || file.bad())
+    throw BadInput(given, std::string("cannot be read: ") + std::strerror(errno), kReadableWanted);
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kLongestText) throw BadInput(given, "the file has over 64 KiB", "give a few lines of device code");
-  if (text.find('\0') != std::string::npos) throw BadInput(given, "the file is no text");
+  if (text.find('\0') != std::string::npos)
+    throw BadInput(given, "the file is no text", "give a few lines of device code");
   return text;
 }
 
@@ -33,7 +35,7 @@ ScoreFiles::ScoreFiles(const std::vector<std::string>& given) {
     if (equals == std::string::npos || equals == 0 || equals + 1 == one.size())
       throw BadInput(option, "is not name=file", "for instance --score tanh=tanh.cuh");
     const std::string name = one.substr(0, equals);
-    if (fields_.contains(name)) throw BadInput(option, "the name is given twice");
+    if (fields_.contains(name)) throw BadInput(option, "the name is given twice", "give each score a name of its own");
     fields_[name] = add_score(name, read_text(one.substr(equals + 1), option));
   }
 }

@@ -9,8 +9,8 @@ namespace cubit::tools {
 
 class ScoreFiles {
  public:
-  /// Texts of --score, "name=file" each. Throws BadInput for what is none, a name given twice and a file that cannot be read or
-  /// is over 64 KiB; cubit::Error for what the library refuses.
+  /// Texts of --score, "name=file" each. Throws BadInput for what is none, a name given twice and a file that cannot be
+  /// read or is over 64 KiB; cubit::Error for what the library refuses.
   explicit ScoreFiles(const std::vector<std::string>& given);
 
   /// The descriptor with name@hash for a name that was given: "…,score=tanh" -> "…,score=tanh@0123456789abcdef".

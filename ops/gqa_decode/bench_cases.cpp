@@ -32,7 +32,8 @@ struct Cell {
   double fp8;          ///< microseconds of FlashAttention-3 in full fp8, measured once
 };
 
-/// Batches of sequences of one length with one KV head. One group reads fewer bytes than four, so it shall not be slower.
+/// Batches of sequences of one length with one KV head. One group reads fewer bytes than four, so it shall not be
+/// slower.
 void add_batches(std::vector<BenchCase>& cases) {
   constexpr Cell kCells[] = {{8, 0, 6, 0, 0},
                              {32, 37.7, 13.2, 0.83, 31.1},
@@ -111,6 +112,18 @@ void add_query_tokens(std::vector<BenchCase>& cases) {
   }
 }
 
+/// Values in fewer bits than keys, or of fewer channels, as some models have them.
+void add_mixed_caches(std::vector<BenchCase>& cases) {
+  for (const char* text :
+       {"gqa_decode:heads_per_kv=8,kv=fp8_e4m3,value=int4_rows,value_groups=4",
+        "gqa_decode:heads_per_kv=8,value=fp8_e4m3", "gqa_decode:head_dim=192,heads_per_kv=8,value_dim=128"}) {
+    for (const int batch : {64, 128, 512}) {
+      cases.push_back({"values stored otherwise than keys, 8 heads, one KV head, T = 8192", fmt::format("B={}", batch),
+                       text, sizes(batch, 8192, 1), 0, 0});
+    }
+  }
+}
+
 void add_head_counts(std::vector<BenchCase>& cases) {
   for (const int heads : {1, 64}) {
     for (const std::string_view format : {"", kFourGroups}) {
@@ -130,6 +143,7 @@ std::vector<BenchCase> bench_cases() {
   add_head_counts(cases);
   add_scores(cases);
   add_query_tokens(cases);
+  add_mixed_caches(cases);
   return cases;
 }
 

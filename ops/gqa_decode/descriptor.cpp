@@ -106,7 +106,7 @@ void validate(const GqaDecode& descriptor) {
            "family=sm80, or leave family out");
   }
   if (descriptor.family == Family::sm75) {
-    const std::string why = why_not_fp16_alone(descriptor);
+    const std::string why = why_not_all_fp16(descriptor);
     if (!why.empty()) {
       reject(descriptor, "family=sm75 multiplies fp16 alone: " + why,
              "kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out");
@@ -150,7 +150,7 @@ std::string modifications(const GqaDecode& descriptor) {
   return names;
 }
 
-std::string why_not_fp16_alone(const GqaDecode& descriptor) {
+std::string why_not_all_fp16(const GqaDecode& descriptor) {
   if (descriptor.query != Element::fp16 || descriptor.output != Element::fp16)
     return fmt::format("the {} is bf16", descriptor.query != Element::fp16 ? "query" : "output");
   if (descriptor.kv == KvFormat::fp16 || descriptor.kv == KvFormat::int4_rows) return "";

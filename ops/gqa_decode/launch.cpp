@@ -187,8 +187,8 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.warp_step_log2 = split.boxes > 1 ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divide_by(std::max(split.units, 1));
-  result.key_scales = formats.key.has_scales() ? static_cast<const char*>(arguments.scales.key) : nullptr;
-  result.value_scales = formats.value.has_scales() ? static_cast<const char*>(arguments.scales.value) : nullptr;
+  result.key_scales = static_cast<const char*>(arguments.scales.key);
+  result.value_scales = static_cast<const char*>(arguments.scales.value);
   kv_cache::copy_scale_strides(formats.key, result.key_scale_strides, arguments.scales.key_strides);
   kv_cache::copy_scale_strides(formats.value, result.value_scale_strides, arguments.scales.value_strides);
   result.page_table = arguments.page_table;

@@ -42,7 +42,7 @@ std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architectur
 std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
   if (!are_alike(descriptor)) return kOneFormatOnly;
-  return why_not_fp16_alone(descriptor);
+  return why_not_all_fp16(descriptor);
 }
 
 /// A kernel family; why_not is empty where it can be chosen.
@@ -450,7 +450,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       {.threads = plan.threads(),
        .dynamic_shared_memory = plan.shared_memory,
        .waits_for_previous = architecture.kernel_overlap,
-       .most_shared_memory = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
+       .shared_memory_limit = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
       templates::embedded(), users);
 }
 

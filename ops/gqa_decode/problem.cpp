@@ -85,40 +85,14 @@ bool LaunchNumbers::set(const GqaDecode& descriptor, std::string_view name, doub
   return true;
 }
 
-GqaProblem::GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
-                       std::vector<std::unique_ptr<char[]>> storage)
-    : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), storage_(std::move(storage)), numbers_(numbers) {
+GqaProblem::GqaProblem(GqaDecode descriptor, Tensors inputs, const LaunchNumbers& numbers)
+    : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), numbers_(numbers) {
   check();
   std::vector<std::int64_t> shape = query_shape(descriptor_, batch(), query_heads(), value_channels());
-  outputs_.push_back(kv_cache::dense("output", element_type(descriptor_.output), shape, nullptr));
+  outputs_.push_back(dense("output", element_type(descriptor_.output), shape, nullptr));
   if (!numbers_.with_lse) return;
   shape.pop_back();
-  outputs_.push_back(kv_cache::dense("lse", "F32", shape, nullptr));
-}
-
-const Tensor* GqaProblem::find(std::string_view name) const {
-  const auto found =
-      std::find_if(inputs_.begin(), inputs_.end(), [&](const Tensor& tensor) { return tensor.name == name; });
-  return found == inputs_.end() ? nullptr : &*found;
-}
-
-void GqaProblem::check_scales() const {
-  for (const std::size_t which : {0, 1}) {
-    const kv_cache::RowFormat format = kv_cache::formats_of(descriptor_)[which];
-    const char* const name = kv_cache::kScaleNames[which];
-    const Tensor* tensor = find(name);
-    if (format.has_scales() && tensor != nullptr) {
-      kv_cache::require_scales(format, shape_, *tensor);
-    } else if (format.has_scales()) {
-      reject(fmt::format("tensors without {}", name), fmt::format("{} needs its scales", descriptor_.text()),
-             fmt::format("give {} {} {}", name, shape_.scale_dimensions(format), format.scale_element()));
-    } else if (tensor != nullptr) {
-      reject(fmt::format("tensor {}", name),
-             fmt::format("a cache of {} has no scales of their own", text_of(format.kv)),
-             fmt::format("leave it out, or ask for {}=int8_split, fp8_e4m3 or fp8_e5m2",
-                         which == 1 && descriptor_.value ? "value" : "kv"));
-    }
-  }
+  outputs_.push_back(dense("lse", "F32", shape, nullptr));
 }
 
 void GqaProblem::check_per_head(bool wanted, const char* name, const char* field) const {
@@ -179,7 +153,7 @@ void GqaProblem::check_cache(std::size_t which) const {
   if (!shape_.is_paged() && cache.shape.size() == 4 && cache.shape[0] != batch())
     reject(shape_text(cache), fmt::format("query has a batch of {}", batch()));
   if (shape_.kv_heads < 1) reject(shape_text(cache), "there must be at least one KV head");
-  kv_cache::require_shape(cache, shape_.shape(format), shape_.dimensions());
+  require_shape(cache, shape_.shape(format), shape_.dimensions());
   if (format.row_bytes() % descriptor_.alignment == 0) return;
   reject(shape_text(cache),
          fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", format.row_bytes(),
@@ -244,7 +218,9 @@ void GqaProblem::check() {
   if (lengths() != nullptr) check_lengths(*lengths(), batch(), tokens());
   check_roles();
   check_pages();
-  check_scales();
+  for (const std::size_t which : {0, 1}) {
+    kv_cache::check_scale_tensor(kv_cache::formats_of(descriptor_), which, shape_, find(kv_cache::kScaleNames[which]));
+  }
   check_mask(descriptor_, find("mask"), batch());
   check_softmax_scale(numbers_.softmax_scale);
 }
@@ -286,52 +262,51 @@ std::size_t GqaProblem::bytes_written() const {
   return bytes;
 }
 
-/// Two products, query with keys and weights with values, of a multiplication and an addition per channel, row and head, those of
-/// all query tokens counted, as if each saw all rows.
+/// Two products, query with keys and weights with values, of a multiplication and an addition per channel, row and
+/// head, those of all query tokens counted, as if each saw all rows.
 double GqaProblem::operations() const {
   const int heads = descriptor_.heads_per_kv * descriptor_.query_tokens;
   return 2.0 * static_cast<double>(cached_rows()) * heads * (descriptor_.head_dim + value_channels());
 }
 
 std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data) const {
-  if (device_data.size() != inputs_.size() + outputs_.size()) {
+  const std::size_t inputs = inputs_.list().size();
+  if (device_data.size() != inputs + outputs_.size()) {
     reject(fmt::format("{} device addresses", device_data.size()),
-           fmt::format("this problem has {} inputs and {} outputs", inputs_.size(), outputs_.size()));
+           fmt::format("this problem has {} inputs and {} outputs", inputs, outputs_.size()));
   }
   cubit_gqa_decode_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.query = device_data[0];
   arguments.key = device_data[1];
   arguments.value = device_data[2];
-  const auto address = [&](const char* name) -> void* {
-    const Tensor* tensor = find(name);
-    return tensor == nullptr ? nullptr : device_data[tensor - inputs_.data()];
-  };
-  arguments.lengths = static_cast<const std::int32_t*>(address("lengths"));
+  const auto numbers = [&](const char* name) { return inputs_.address<const std::int32_t>(device_data, name); };
+  const auto floats = [&](const char* name) { return inputs_.address<const float>(device_data, name); };
+  arguments.lengths = numbers("lengths");
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor_);
   arguments.scales = shape_.scale_arguments(formats);
-  arguments.scales.key = address(kv_cache::kScaleNames[0]);
-  arguments.scales.value = address(kv_cache::kScaleNames[1]);
-  arguments.alibi_slopes = static_cast<const float*>(address(kSlopes));
-  arguments.sinks = static_cast<const float*>(address(kSinks));
-  arguments.score_parameters = address(kParameters);
+  arguments.scales.key = inputs_.address<void>(device_data, kv_cache::kScaleNames[0]);
+  arguments.scales.value = inputs_.address<void>(device_data, kv_cache::kScaleNames[1]);
+  arguments.alibi_slopes = floats(kSlopes);
+  arguments.sinks = floats(kSinks);
+  arguments.score_parameters = inputs_.address<void>(device_data, kParameters);
   arguments.soft_cap = static_cast<float>(numbers_.soft_cap);
   arguments.window = numbers_.window;
   arguments.kept_tokens = numbers_.kept_tokens;
-  arguments.output = device_data[inputs_.size()];
-  arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs_.size() + 1]) : nullptr;
+  arguments.output = device_data[inputs];
+  arguments.lse = outputs_.size() > 1 ? static_cast<float*>(device_data[inputs + 1]) : nullptr;
   arguments.query_strides[1] = descriptor_.head_dim;
   arguments.query_token_stride = query_heads() * descriptor_.head_dim;
   arguments.query_strides[0] = descriptor_.query_tokens * arguments.query_token_stride;
   arguments.output_strides[1] = value_channels();
   arguments.output_token_stride = query_heads() * value_channels();
   arguments.output_strides[0] = descriptor_.query_tokens * arguments.output_token_stride;
-  arguments.mask = static_cast<const std::int32_t*>(address("mask"));
+  arguments.mask = numbers("mask");
   arguments.mask_stride = descriptor_.query_tokens;
   const cubit_kv_cache cache = shape_.arguments(formats);
   std::copy_n(cache.key_strides, 3, arguments.key_strides);
   std::copy_n(cache.value_strides, 3, arguments.value_strides);
-  arguments.page_table = static_cast<const std::int32_t*>(address("page_table"));
+  arguments.page_table = numbers("page_table");
   arguments.page_table_stride = cache.page_table_stride;
   arguments.page_size = cache.page_size;
   arguments.batch = static_cast<std::int32_t>(batch());
@@ -339,9 +314,7 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   arguments.max_length = static_cast<std::int32_t>(tokens());
   arguments.softmax_scale = static_cast<float>(numbers_.softmax_scale);
   arguments.splits = numbers_.splits;
-  std::vector<std::byte> bytes(sizeof arguments);
-  std::memcpy(bytes.data(), &arguments, sizeof arguments);
-  return bytes;
+  return bytes_of_struct(arguments);
 }
 
 HeadRows GqaProblem::rows_of(std::size_t which, std::int64_t sequence, std::int64_t kv_head) const {
@@ -436,8 +409,6 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
       "query", "key",   "value", "lengths",  kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table",
       "mask",  kSlopes, kSinks,  kParameters};
   constexpr std::size_t kNeeded = 3;
-  std::vector<Tensor> ordered;
-  std::vector<std::unique_ptr<char[]>> storage;
   for (const Tensor& input : inputs) {
     if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
     reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
@@ -445,19 +416,12 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            "page_table where cache=paged, mask where mask=tree; alibi_slopes, sinks and score_parameters where the "
            "descriptor asks for them");
   }
+  Tensors taken;
   for (const std::string_view name : kNames) {
-    const auto input =
-        std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& tensor) { return tensor.name == name; });
-    if (input == inputs.end()) {
-      if (std::find(kNames, kNames + kNeeded, name) == kNames + kNeeded) continue;
-      reject(fmt::format("tensors without {}", name), "gqa_decode needs query, key and value");
-    }
-    ordered.push_back(*input);
-    storage.push_back(std::make_unique<char[]>(input->bytes()));
-    if (input->bytes() > 0) std::memcpy(storage.back().get(), input->data, input->bytes());
-    ordered.back().data = storage.back().get();
+    if (taken.take(inputs, name) || std::find(kNames, kNames + kNeeded, name) == kNames + kNeeded) continue;
+    reject(fmt::format("tensors without {}", name), "gqa_decode needs query, key and value");
   }
-  return std::make_unique<GqaProblem>(descriptor, std::move(ordered), launch, std::move(storage));
+  return std::make_unique<GqaProblem>(descriptor, std::move(taken), launch);
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -1,4 +1,5 @@
-// The operator's Problem: dense host tensors in a fixed order: query, key, value, then those that there are of the rest.
+// The operator's Problem: dense host tensors in a fixed order: query, key, value, then those that there are of the
+// rest.
 #pragma once
 
 #include "ops/gqa_decode/gqa_decode.hpp"
@@ -7,8 +8,8 @@
 
 namespace cubit::ops::gqa_decode {
 
-/// Of the query, or of the output by its channels, and what the query's dimensions are called: with one query token there is no
-/// dimension of tokens.
+/// Of the query, or of the output by its channels, and what the query's dimensions are called: with one query token
+/// there is no dimension of tokens.
 std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads,
                                       int channels);
 const char* query_dimensions(const GqaDecode& descriptor);
@@ -37,11 +38,10 @@ struct LaunchNumbers {
 
 class GqaProblem final : public Problem {
  public:
-  /// Checks everything; throws Failure(invalid_argument). `storage` owns the inputs' data.
-  GqaProblem(GqaDecode descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
-             std::vector<std::unique_ptr<char[]>> storage);
+  /// Checks everything; throws Failure(invalid_argument).
+  GqaProblem(GqaDecode descriptor, Tensors inputs, const LaunchNumbers& numbers);
 
-  const std::vector<Tensor>& inputs() const override { return inputs_; }
+  const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
   const std::vector<Tensor>& outputs() const override { return outputs_; }
   std::size_t bytes_read() const override;
   std::size_t bytes_written() const override;
@@ -50,11 +50,11 @@ class GqaProblem final : public Problem {
   Comparison compare(std::span<const void* const> got) const override;
 
  private:
-  const Tensor& query() const { return inputs_[0]; }
-  const Tensor& key() const { return inputs_[1]; }
-  const Tensor& cache(std::size_t which) const { return inputs_[1 + which]; }  ///< of keys (0) or of values (1)
+  const Tensor& query() const { return inputs_.list()[0]; }
+  const Tensor& key() const { return inputs_.list()[1]; }
+  const Tensor& cache(std::size_t which) const { return inputs_.list()[1 + which]; }  ///< of keys (0) or of values (1)
   int value_channels() const { return descriptor_.value_channels(); }
-  const Tensor* find(std::string_view name) const;  ///< null: there is none
+  const Tensor* find(std::string_view name) const { return inputs_.find(name); }  ///< null: there is none
   const Tensor* lengths() const { return find("lengths"); }
   std::int64_t batch() const { return query().shape[0]; }
   std::int64_t query_heads() const { return query().shape[query().shape.size() - 2]; }
@@ -65,7 +65,6 @@ class GqaProblem final : public Problem {
   std::size_t scale_bytes_read(const kv_cache::RowFormat& format) const;
   void check();
   void check_query() const;
-  void check_scales() const;
   void check_roles() const;
   void check_per_head(bool wanted, const char* name, const char* field) const;
   ScoreRules score_rules(std::int64_t head) const;
@@ -81,9 +80,8 @@ class GqaProblem final : public Problem {
 
   GqaDecode descriptor_;
   kv_cache::CacheShape shape_;
-  std::vector<Tensor> inputs_;
+  Tensors inputs_;
   std::vector<Tensor> outputs_;
-  std::vector<std::unique_ptr<char[]>> storage_;
   LaunchNumbers numbers_;
 };
 

@@ -1,4 +1,5 @@
-// Several query tokens per sequence on the host: what each of them sees, as templates/query_tokens.cuh has it, and masks of trees.
+// Several query tokens per sequence on the host: what each of them sees, as templates/query_tokens.cuh has it, and
+// masks of trees.
 #include <fmt/format.h>
 
 #include "ops/gqa_decode/problem.hpp"
@@ -27,17 +28,17 @@ const char* query_dimensions(const GqaDecode& descriptor) {
 
 void check_mask(const GqaDecode& descriptor, const Tensor* mask, std::int64_t batch) {
   if (descriptor.mask == QueryMask::tree && mask == nullptr) {
-    kv_cache::reject("tensors without mask", "the descriptor has mask=tree",
-                     fmt::format("give mask [batch, query_tokens] = [{}, {}] I32, or leave mask=tree out", batch,
-                                 descriptor.query_tokens));
+    reject("tensors without mask", "the descriptor has mask=tree",
+           fmt::format("give mask [batch, query_tokens] = [{}, {}] I32, or leave mask=tree out", batch,
+                       descriptor.query_tokens));
   }
   if (mask == nullptr) return;
   if (descriptor.mask == QueryMask::causal) {
-    kv_cache::reject("tensor mask", "the descriptor has not mask=tree",
-                     "leave it out, or ask for query_tokens=2 to 16 and mask=tree");
+    reject("tensor mask", "the descriptor has not mask=tree",
+           "leave it out, or ask for query_tokens=2 to 16 and mask=tree");
   }
-  kv_cache::require_type(*mask, "I32");
-  kv_cache::require_shape(*mask, {batch, descriptor.query_tokens}, "[batch, query_tokens]");
+  require_type(*mask, "I32");
+  require_shape(*mask, {batch, descriptor.query_tokens}, "[batch, query_tokens]");
 }
 
 std::unique_ptr<char[]> make_trees(const GqaDecode& descriptor, std::int64_t batch, Random& random) {

@@ -110,7 +110,8 @@ std::unique_ptr<char[]> make_ragged_lengths(std::int64_t batch, std::int64_t con
   return data;
 }
 
-/// The slopes that the method's authors use: 2^(-8 / heads), 2^(-16 / heads) … (Press et al., "Train Short, Test Long").
+/// The slopes that the method's authors use: 2^(-8 / heads), 2^(-16 / heads) … (Press et al., "Train Short, Test
+/// Long").
 std::unique_ptr<char[]> make_slopes(std::int64_t heads) {
   auto data = std::make_unique<char[]>(4 * heads);
   auto* slopes = reinterpret_cast<float*>(data.get());
@@ -145,15 +146,15 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
   if (descriptor.window) sizes.launch.window = 128;
   for (const auto& [name, value] : numbers) {
     if (name == "batch") {
-      sizes.batch = kv_cache::whole_number(name, value, 0, 1 << 20);
+      sizes.batch = whole_number(name, value, 0, 1 << 20);
     } else if (name == "context") {
-      sizes.context = kv_cache::whole_number(name, value, 1, 1 << 27);
+      sizes.context = whole_number(name, value, 1, 1 << 27);
     } else if (name == "kv_heads") {
-      sizes.kv_heads = kv_cache::whole_number(name, value, 1, 4096);
+      sizes.kv_heads = whole_number(name, value, 1, 4096);
     } else if (name == "ragged") {
-      sizes.ragged = kv_cache::whole_number(name, value, 0, 1) != 0;
+      sizes.ragged = whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
-      sizes.pattern = static_cast<Pattern>(kv_cache::whole_number(name, value, 0, kPatterns - 1));
+      sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
     } else if (!sizes.launch.set(descriptor, name, value)) {
       throw Failure(
           Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
@@ -179,7 +180,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   Random random(seed);
   const std::int64_t heads = sizes.kv_heads * descriptor.heads_per_kv;
   kv_cache::CacheShape shape{.batch = sizes.batch, .max_length = sizes.context, .kv_heads = sizes.kv_heads};
-  kv_cache::Tensors table;
+  Tensors table;
   if (descriptor.cache == KvAddressing::paged) {
     kv_cache::CacheNumbers& pages = sizes.launch.cache;
     if (pages.page_size < 0) pages.page_size = 16;
@@ -189,12 +190,10 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   }
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   std::unique_ptr<char[]> scales[2];
-  std::vector<std::unique_ptr<char[]>> storage;
-  std::vector<Tensor> inputs;
+  Tensors inputs;
   const auto add = [&](const char* name, std::string_view type, std::vector<std::int64_t> extents,
                        std::unique_ptr<char[]> data) {
-    storage.push_back(std::move(data));
-    inputs.push_back(kv_cache::dense(name, type, std::move(extents), storage.back().get()));
+    inputs.add(dense(name, type, std::move(extents), nullptr), std::move(data));
   };
   add("query", element_type(descriptor.query), query_shape(descriptor, sizes.batch, heads, descriptor.head_dim),
       make_query(descriptor, sizes.batch * descriptor.query_tokens * heads, sizes.pattern, random));
@@ -210,16 +209,12 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     if (format.has_scales())
       add(kv_cache::kScaleNames[which], format.scale_element(), shape.scale_shape(format), std::move(scales[which]));
   }
-  if (const Tensor* pages = table.find("page_table")) {
-    auto copy = std::make_unique<char[]>(pages->bytes());
-    if (pages->bytes() > 0) std::memcpy(copy.get(), pages->data, pages->bytes());
-    add("page_table", "I32", pages->shape, std::move(copy));
-  }
+  inputs.take(table.list(), "page_table");
   if (descriptor.mask == QueryMask::tree)
     add("mask", "I32", {sizes.batch, descriptor.query_tokens}, make_trees(descriptor, sizes.batch, random));
   if (descriptor.alibi) add("alibi_slopes", "F32", {heads}, make_slopes(heads));
   if (descriptor.sinks) add("sinks", "F32", {heads}, make_sinks(heads, random));
-  return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch, std::move(storage));
+  return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch);
 }
 
 }  // namespace cubit::ops::gqa_decode

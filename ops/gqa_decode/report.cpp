@@ -165,6 +165,18 @@ void join_proofs(PlanReport& report) {
   report.proofs = std::move(joined);
 }
 
+/// Whose copies into a stage meet in banks: " of keys", " of values", of both, or nothing where they are one.
+std::string rows_that_conflict(const Plan& plan) {
+  std::string rows;
+  if (plan.formats().are_alike()) return rows;
+  for (const std::size_t which : {0, 1}) {
+    const Tile& tile = plan.report.tiles[which];
+    if (codegen::prove(tile.layout, tile.accesses.front()).degree == 1) continue;
+    rows += fmt::format("{} of {}", rows.empty() ? "" : " and", which == 0 ? "keys" : "values");
+  }
+  return rows;
+}
+
 Decision stage_decision(const Plan& plan) {
   const codegen::TileLayout& stage = plan.stage;
   if (!plan.formats().are_alike()) {
@@ -305,8 +317,9 @@ void explain_conflicts(Plan& plan) {
                   "meet, two lanes share banks; once per sequence",
                   plan.formats().value.head_dim / 4)
             : fmt::format(
-                  "one instruction copies the headers of many rows, {} bytes each, and rows start at every fourth bank",
-                  plan.copy_bytes);
+                  "one instruction copies the headers of many rows{}, {} bytes a lane, and rows start at every fourth "
+                  "bank",
+                  rows_that_conflict(plan), plan.copy_bytes);
     plan.report.decisions.push_back({"bank conflicts", fmt::format("{}: degree {}", proof.access, proof.degree), why});
   }
 }
@@ -349,14 +362,13 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const auto leaves_two = [](const kv_cache::RowFormat& format) {
     return format.kv == KvFormat::int4_rows || (format.has_scales() && format.head_dim % 32 != 0);
   };
-  const bool loads_two = leaves_two(formats.key) || leaves_two(formats.value);
-  const char* const plain = loads_two ? "ldmatrix.x2" : "ldmatrix.x4";
-  const char* const transposed = loads_two ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
+  const char* const last_of_keys = leaves_two(formats.key) ? "ldmatrix.x2" : "ldmatrix.x4";
+  const char* const last_of_values = leaves_two(formats.value) ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
   const std::string product = has_m16n8k16(architecture) ? "mma.m16n8k16" : "mma.m16n8k8";
   for (const std::string& name :
        {product + " A, 16-bit", product + " B, 16-bit", product + " C, 32-bit", std::string("ldmatrix.x4"),
-        std::string("ldmatrix.x4.trans"), std::string(plain), std::string(transposed), std::string("movmatrix source"),
-        std::string("movmatrix destination")}) {
+        std::string("ldmatrix.x4.trans"), std::string(last_of_keys), std::string(last_of_values),
+        std::string("movmatrix source"), std::string("movmatrix destination")}) {
     const std::string known(codegen::find_fragment(name).name);
     if (std::find(report.fragments.begin(), report.fragments.end(), known) == report.fragments.end()) {
       report.fragments.push_back(known);

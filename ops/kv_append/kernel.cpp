@@ -25,9 +25,11 @@ std::string_view rotary_type(Rotary rotary) {
   return rotary == Rotary::interleaved ? "cubit::InterleavedRotary<kLanes>" : "cubit::HalfSplitRotary<kLanes>";
 }
 
-/// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of half_split take
-/// 16 of a lane; pointers to scales, and lanes without channels, some more.
-int blocks_of(const KvAppend& descriptor) {
+/// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of
+/// half_split take 16 of a lane; pointers to scales, and lanes without channels, some more. SMs of fewer threads have
+/// slower memory each, and in fewer registers sm_120 would spill.
+int blocks_of(const KvAppend& descriptor, const codegen::Architecture& architecture) {
+  if (architecture.threads_per_sm < 2048) return 7;
   if (descriptor.rotary == Rotary::none) return 9;
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   const auto takes_more = [&](const kv_cache::RowFormat& format) {
@@ -65,13 +67,13 @@ bool is_copy(const KvAppend& descriptor) {
   return formats.key.is_16bit() && formats.value.is_16bit() && descriptor.rotary == Rotary::none;
 }
 
-/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of them. That
-/// and the wait for the first row take as long as 1.5 rows, which more heads share; but blocks become fewer, and the device holds
-/// so many at once. Copies take one each: memory alone bounds them.
-int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, int multiprocessors) {
+/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of
+/// them. That and the wait for the first row take as long as 1.5 rows, which more heads share; but blocks become fewer,
+/// and the device holds so many at once. Copies take one each: memory alone bounds them.
+int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, const runtime::DeviceFacts& device) {
   if (is_copy(descriptor)) return 1;
   const std::int64_t at_once = std::int64_t{kv_cache::rows_per_block(kv_cache::formats_of(descriptor))} *
-                               blocks_of(descriptor) * multiprocessors;
+                               blocks_of(descriptor, *device.architecture) * device.multiprocessors;
   const auto time = [&](int steps) {
     const std::int64_t rounds = (rows / static_cast<std::uint32_t>(steps) + at_once - 1) / at_once;
     return static_cast<double>(rounds) * (steps + 1.5);
@@ -84,7 +86,7 @@ int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, int m
 }
 
 KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& arguments, std::uint32_t rows,
-                                   int multiprocessors) {
+                                   const runtime::DeviceFacts& device) {
   KvAppendArguments result{};
   result.key = static_cast<const char*>(arguments.key);
   result.value = static_cast<const char*>(arguments.value);
@@ -97,11 +99,11 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
   result.cosines = reinterpret_cast<const char*>(arguments.cosines);
   result.sines = reinterpret_cast<const char*>(arguments.sines);
   result.rotary_stride = 4 * arguments.rotary_stride;
-  result.tokens = kv_cache::divide_by(arguments.tokens);
+  result.tokens = divide_by(arguments.tokens);
   result.rotary_lanes = arguments.rotary_dim / 8;
-  result.steps = steps_of(descriptor, arguments.cache.kv_heads, rows, multiprocessors);
+  result.steps = steps_of(descriptor, arguments.cache.kv_heads, rows, device);
   const int heads = arguments.cache.kv_heads / result.steps;
-  result.heads = kv_cache::divide_by(heads);
+  result.heads = divide_by(heads);
   result.rows = rows / static_cast<std::uint32_t>(result.steps);
   result.key_step = heads * result.key_strides[2];
   result.value_step = heads * result.value_strides[2];
@@ -129,8 +131,7 @@ codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Arc
   codegen::PlanHeader header(descriptor.text());
   kv_cache::add_formats(header, kv_cache::formats_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
-  // The others' memory is slower per multiprocessor, and sm_120 would spill.
-  header.constant("kBlocks", architecture.threads_per_sm < 2048 ? 7 : blocks_of(descriptor));
+  header.constant("kBlocks", blocks_of(descriptor, architecture));
   header.include("rotary.cuh").include("types.cuh");
   header.alias("Input", device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
   return kv_cache::rows_source(descriptor.text(), "kv_append", header, architecture);
@@ -156,7 +157,7 @@ PlanReport make_report(const KvAppend& descriptor) {
   return report;
 }
 
-Launch encode(const KvAppend& descriptor, const void* public_arguments, int multiprocessors) {
+Launch encode(const KvAppend& descriptor, const void* public_arguments, const runtime::DeviceFacts& device) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_kv_append_arguments");
   const std::uint32_t rows = kv_cache::count_rows(arguments.batch, arguments.tokens, arguments.cache.kv_heads);
   if (rows == 0) {
@@ -165,7 +166,7 @@ Launch encode(const KvAppend& descriptor, const void* public_arguments, int mult
     return nothing;
   }
   check_tensors(descriptor, arguments);
-  const KvAppendArguments parameters = kernel_arguments(descriptor, arguments, rows, multiprocessors);
+  const KvAppendArguments parameters = kernel_arguments(descriptor, arguments, rows, device);
   return kv_cache::launch_rows(parameters, parameters.rows, kv_cache::formats_of(descriptor));
 }
 

@@ -20,7 +20,7 @@ KvAppend parse(std::string_view text);
 codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const KvAppend& descriptor);
 /// Throws Failure(invalid_argument) for what <cubit/kv_append.h> rules out.
-Launch encode(const KvAppend& descriptor, const void* public_arguments, int multiprocessors);
+Launch encode(const KvAppend& descriptor, const void* public_arguments, const runtime::DeviceFacts& device);
 
 /// Turns the first `rotary_dim` channels of a row in place, as <cubit/kv_append.h> says.
 void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float* sines, float* row);

@@ -1,4 +1,5 @@
-// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_append` measures.
+// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_append`
+// measures.
 #include <fmt/format.h>
 
 #include "ops/kv_append/kv_append.hpp"
@@ -48,7 +49,7 @@ class KvAppendOperator final : public Operator {
     return std::make_shared<kv_cache::RowsSpecialisation>(
         kv_append::make_source(descriptor, architecture), kv_append::make_report(descriptor),
         [descriptor](const void* arguments, const runtime::DeviceFacts& device) {
-          return kv_append::encode(descriptor, arguments, device.multiprocessors);
+          return kv_append::encode(descriptor, arguments, device);
         });
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
@@ -71,10 +72,12 @@ std::vector<BenchCase> kv_append::bench_cases() {
   std::vector<BenchCase> cases;
   const Numbers prefill = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
   const Numbers decode = {{"batch", 64}, {"tokens", 1}, {"kv_heads", 8}, {"context", 16}};
-  for (const char* format : {"", "kv=fp16,input=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "rotary=half_split",
-                             "kv=int4_rows,groups=4,rotary=half_split", "kv=int8_split", "kv=fp8_e4m3", "kv=fp8_e5m2",
-                             "kv=fp8_e4m3,scales=tensor", "kv=int8_split,rotary=half_split", "cache=paged",
-                             "kv=int4_rows,groups=4,rotary=half_split,cache=paged"}) {
+  for (const char* format :
+       {"", "kv=fp16,input=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "rotary=half_split",
+        "kv=int4_rows,groups=4,rotary=half_split", "kv=int8_split", "kv=fp8_e4m3", "kv=fp8_e5m2",
+        "kv=fp8_e4m3,scales=tensor", "kv=int8_split,rotary=half_split", "cache=paged",
+        "kv=int4_rows,groups=4,rotary=half_split,cache=paged", "kv=fp8_e4m3,value=int4_rows,value_groups=4",
+        "value=fp8_e4m3", "head_dim=192,value_dim=128"}) {
     const std::string descriptor = *format == 0 ? "kv_append" : fmt::format("kv_append:{}", format);
     cases.push_back({"8192 tokens, 8 KV heads", "prefill", descriptor, prefill, 0, 0.85});
   }

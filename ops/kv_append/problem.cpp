@@ -18,14 +18,9 @@ namespace {
 
 using kv_cache::CacheNumbers;
 using kv_cache::CacheShape;
-using kv_cache::dense;
 using kv_cache::kCacheNames;
+using kv_cache::kRowNames;
 using kv_cache::kScaleNames;
-using kv_cache::reject;
-using kv_cache::Tensors;
-using kv_cache::whole_number;
-
-constexpr const char* kRowNames[] = {"key", "value"};
 
 /// Of the new keys (0) or values (1).
 const char* dimensions_of(const KvAppend& descriptor, std::size_t which) {
@@ -79,7 +74,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
       arguments.rotary_dim = static_cast<std::int32_t>(rotary_dim());
     }
     arguments.tokens = static_cast<std::int32_t>(tokens());
-    return kv_cache::bytes_of_struct(arguments);
+    return bytes_of_struct(arguments);
   }
 
  private:
@@ -128,9 +123,9 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
       const Tensor& tensor = *inputs_.find(kRowNames[which]);
       const char* const dimensions = dimensions_of(descriptor_, which);
       const int channels = formats_[which].head_dim;
-      kv_cache::require_type(tensor, type);
-      if (tensor.shape.size() != 4) kv_cache::require_shape(tensor, {1, 1, 1, channels}, dimensions);
-      kv_cache::require_shape(tensor, {batch(), tokens(), key().shape[2], channels}, dimensions);
+      require_type(tensor, type);
+      if (tensor.shape.size() != 4) require_shape(tensor, {1, 1, 1, channels}, dimensions);
+      require_shape(tensor, {batch(), tokens(), key().shape[2], channels}, dimensions);
     }
     check_numbers("lengths", {batch()}, "[batch]");
     check_numbers("counts", {batch()}, "[batch]");
@@ -150,11 +145,11 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
              "give both, [max_length, rotary_dim / 2] F32, or ask for rotary=none");
     }
     for (const Tensor* tensor : {cosines, sines}) {
-      kv_cache::require_type(*tensor, "F32");
+      require_type(*tensor, "F32");
       const std::int64_t half = cosines->shape.size() == 2 ? cosines->shape[1] : 0;
       const bool good = half >= 8 && half % 8 == 0 && 2 * half <= descriptor_.head_dim;
-      kv_cache::require_shape(*tensor, {shape_.max_length, good ? half : descriptor_.head_dim / 2},
-                              "[max_length, rotary_dim / 2], rotary_dim a multiple of 16 up to head_dim");
+      require_shape(*tensor, {shape_.max_length, good ? half : descriptor_.head_dim / 2},
+                    "[max_length, rotary_dim / 2], rotary_dim a multiple of 16 up to head_dim");
     }
   }
 
@@ -233,7 +228,8 @@ void add_numbers(Tensors& tensors, const char* name, std::vector<std::int64_t> s
   tensors.add(dense(name, "I32", std::move(shape), nullptr), std::move(storage));
 }
 
-/// Of the first sequences: an empty one, one whose new tokens end beyond the cache, one of a length that is none, none new.
+/// Of the first sequences: an empty one, one whose new tokens end beyond the cache, one of a length that is none, none
+/// new.
 void add_lengths(Tensors& tensors, const Sizes& sizes, Random& random) {
   std::vector<std::int32_t> lengths(sizes.batch);
   std::vector<std::int32_t> counts(sizes.batch);
@@ -305,7 +301,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   constexpr std::string_view kNames[] = {"key",       "value",       "lengths",      "positions",
                                          "counts",    "cosines",     "sines",        "page_table",
                                          "key_scale", "value_scale", kCacheNames[0], kCacheNames[1]};
-  kv_cache::require_names(inputs, kNames, "kv_append");
+  require_names(inputs, kNames, "kv_append");
   CacheNumbers launch;
   for (const auto& [name, value] : numbers) {
     if (launch.set(descriptor.cache, name, value)) continue;

@@ -150,10 +150,23 @@ bool CacheNumbers::set(KvAddressing addressing, std::string_view name, double va
   return true;
 }
 
-void require_scales(const RowFormat& format, const CacheShape& shape, const Tensor& tensor) {
-  require_type(tensor, format.scale_element());
-  if (format.scales == KvScales::tensor && tensor.shape.empty()) return;
-  require_shape(tensor, shape.scale_shape(format), shape.scale_dimensions(format));
+void check_scale_tensor(const CacheFormats& formats, std::size_t which, const CacheShape& shape, const Tensor* tensor) {
+  const RowFormat& format = formats[which];
+  const char* const name = kScaleNames[which];
+  if (!format.has_scales()) {
+    if (tensor == nullptr) return;
+    reject(fmt::format("tensor {}", name), fmt::format("a cache of {} has no scales of their own", text_of(format.kv)),
+           fmt::format("leave it out, or {}", formats.formats_with_scales(which)));
+  }
+  if (tensor == nullptr) {
+    reject(fmt::format("tensors without {}", name),
+           fmt::format("a cache of {} with {}scales={} needs its scales", text_of(format.kv),
+                       formats.has_own_fields(which) ? "value_" : "", text_of(format.scales)),
+           fmt::format("give {} {} {}", name, shape.scale_dimensions(format), format.scale_element()));
+  }
+  require_type(*tensor, format.scale_element());
+  if (format.scales == KvScales::tensor && tensor->shape.empty()) return;
+  require_shape(*tensor, shape.scale_shape(format), shape.scale_dimensions(format));
 }
 
 CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,

@@ -14,13 +14,7 @@
 
 namespace cubit::ops::kv_cache {
 
-using ops::dense;
-using ops::reject;
-using ops::require_shape;
-using ops::require_type;
-using ops::Tensors;
-using ops::whole_number;
-
+inline constexpr const char* kRowNames[] = {"key", "value"};
 inline constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
 inline constexpr const char* kScaleNames[] = {"key_scale", "value_scale"};
 
@@ -65,11 +59,12 @@ struct CacheNumbers {
   bool set(KvAddressing addressing, std::string_view name, double value);
 };
 
-/// A tensor of scales: its type and shape, which for one number is [1] or []. Throws Failure(invalid_argument).
-void require_scales(const RowFormat& format, const CacheShape& shape, const Tensor& tensor);
+/// The scales of keys (0) or of values (1), null where none are given: that there are some where the format has them,
+/// and their type and shape, which for one number is [1] or []. Throws Failure(invalid_argument).
+void check_scale_tensor(const CacheFormats& formats, std::size_t which, const CacheShape& shape, const Tensor* tensor);
 
-/// The shape of caches of `batch` sequences. `key_cache` and `page_table` may be null; what neither they nor the numbers say
-/// is `longest` tokens, 16 per page, and the pages that the table names. Throws Failure(invalid_argument).
+/// The shape of caches of `batch` sequences. `key_cache` and `page_table` may be null; what neither they nor the
+/// numbers say is `longest` tokens, 16 per page, and the pages that the table names. Throws Failure(invalid_argument).
 CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,
                        const Tensor* key_cache, const Tensor* page_table, std::int64_t longest);
 

@@ -121,14 +121,20 @@ void check_cache(const CacheFormats& formats, KvAddressing addressing, const cub
 }
 
 void check_scales(const CacheFormats& formats, const cubit_kv_scales& scales, bool needed) {
-  const auto check = [&](const RowFormat& format, const char* name, const void* data, const std::int64_t* strides) {
-    if (!format.has_scales()) return;
+  const auto check = [&](std::size_t which, const char* name, const void* data, const std::int64_t* strides) {
+    const RowFormat& format = formats[which];
+    if (!format.has_scales()) {
+      if (data == nullptr) return;
+      throw Failure(Status::invalid_argument, fmt::format("{} at {:#x}", name, reinterpret_cast<std::uintptr_t>(data)),
+                    fmt::format("a cache of {} has no scales of their own", text_of(format.kv)),
+                    fmt::format("give NULL, or {}", formats.formats_with_scales(which)));
+    }
     require_pointer(data != nullptr || !(needed || format.scales == KvScales::tensor), name);
     const int count = format.scales == KvScales::tensor ? 0 : format.scales == KvScales::token ? 2 : 3;
     require_alignment(name, data, strides, count, format.scale_bytes(), format.scale_bytes());
   };
-  check(formats.key, "scales.key", scales.key, scales.key_strides);
-  check(formats.value, "scales.value", scales.value, scales.value_strides);
+  check(0, "scales.key", scales.key, scales.key_strides);
+  check(1, "scales.value", scales.value, scales.value_strides);
 }
 
 std::uint32_t count_rows(int batch, int tokens, int kv_heads) {
@@ -166,8 +172,8 @@ KvCacheArguments kernel_cache(const CacheFormats& formats, const cubit_kv_cache&
   result.page_table = cache.page_table;
   result.page_table_stride = cache.page_table_stride;
   if (cache.page_size > 0) result.page_size = divide_by(cache.page_size);
-  if (formats.key.has_scales()) result.key_scales = static_cast<char*>(scales.key);
-  if (formats.value.has_scales()) result.value_scales = static_cast<char*>(scales.value);
+  result.key_scales = static_cast<char*>(scales.key);
+  result.value_scales = static_cast<char*>(scales.value);
   copy_scale_strides(formats.key, result.key_scale_strides, scales.key_strides);
   copy_scale_strides(formats.value, result.value_scale_strides, scales.value_strides);
   return result;

@@ -22,8 +22,6 @@
 
 namespace cubit::ops::kv_cache {
 
-using ops::divide_by;
-
 /// Threads of a block: the fewest that fill an SM's 2048 within its 32 blocks, so that small launches meet many SMs.
 inline constexpr int kThreads = 128;
 

@@ -27,8 +27,8 @@ void store16(Element element, float value, char* dst) {
 }
 
 /// Per group: lo, hi the extremes in float; q = clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15);
-/// stored scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated. This is what FBGEMM writes. A shift of zero is
-/// stored as +0, whichever zero comes first.
+/// stored scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated. This is what FBGEMM writes. A shift of zero
+/// is stored as +0, whichever zero comes first.
 void quantise_int4(const RowFormat& format, const float* src, char* dst) {
   const int groups = format.groups;
   const int width = format.head_dim / groups;
@@ -140,6 +140,10 @@ float RowFormat::largest() const {
   return kv == KvFormat::fp8_e4m3 ? 448 : 57344;
 }
 
+std::string CacheFormats::formats_with_scales(std::size_t which) const {
+  return fmt::format("ask for {}=int8_split, fp8_e4m3 or fp8_e5m2", has_own_fields(which) ? "value" : "kv");
+}
+
 void validate_given_fields(const CacheFormats& formats, std::string_view text) {
   const auto fields = split_fields(text);
   const auto is_given = [&](std::string_view wanted) {
@@ -173,9 +177,8 @@ void validate_formats(const CacheFormats& formats, const std::string& canonical)
                   std::move(remedy));
   };
   for (const bool is_value : {false, true}) {
-    const RowFormat& format = is_value ? formats.value : formats.key;
-    const std::string_view prefix =
-        is_value && !formats.have_one_format() ? kOfValues : "";  // of the fields that have the format
+    const RowFormat& format = formats[is_value ? 1 : 0];
+    const std::string_view prefix = formats.has_own_fields(is_value ? 1 : 0) ? kOfValues : "";
     if (format.scales == KvScales::group && format.groups == 1)
       reject(fmt::format("{0}scales=group with one group per row is {0}scales=head", prefix),
              fmt::format("ask for {0}groups=2, 4 or 8, or for {0}scales=head", prefix));

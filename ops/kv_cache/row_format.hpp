@@ -54,6 +54,10 @@ struct CacheFormats {
     return as_keys == key;
   }
   const RowFormat& operator[](std::size_t which) const { return which == 0 ? key : value; }  ///< 0: keys, 1: values
+  /// Whether fields of their own say what it is: value and those that begin with value_, not kv and its like.
+  bool has_own_fields(std::size_t which) const { return which == 1 && !have_one_format(); }
+  /// Of what has no scales, what a caller that gives some can do: "ask for kv=int8_split, fp8_e4m3 or fp8_e5m2".
+  std::string formats_with_scales(std::size_t which) const;
 };
 
 template <class Descriptor>
@@ -152,8 +156,8 @@ void settle_formats(Descriptor& descriptor, std::string_view text) {
   validate_formats(formats, descriptor.text());
 }
 
-/// One row, as formats.md has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where the row
-/// makes them, else read.
+/// One row, as formats.md has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where
+/// the row makes them, else read.
 void quantise_row(const RowFormat& format, const float* src, char* dst, char* scales = nullptr);
 /// One row of values, each exact.
 void dequantise_row(const RowFormat& format, const char* src, double* dst, const char* scales = nullptr);

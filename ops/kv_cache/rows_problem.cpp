@@ -52,24 +52,8 @@ void RowsProblem::check_caches(const Tensors& caches) const {
 
 void RowsProblem::check_scales(const Tensors& scales) const {
   for (const std::size_t which : {0, 1}) {
-    const RowFormat& format = formats_[which];
-    const char* const name = kScaleNames[which];
-    const bool is_own = which == 1 && !formats_.have_one_format();
-    const Tensor* tensor = inputs_.find(name);
-    if (tensor == nullptr) tensor = scales.find(name);
-    if (!format.has_scales()) {
-      if (tensor == nullptr) continue;
-      reject(fmt::format("tensor {}", name),
-             fmt::format("a cache of {} has no scales of their own", text_of(format.kv)),
-             fmt::format("leave it out, or ask for {}=int8_split, fp8_e4m3 or fp8_e5m2", is_own ? "value" : "kv"));
-    }
-    if (tensor == nullptr) {
-      reject(fmt::format("tensors without {}", name),
-             fmt::format("a cache of {} with {}scales={} needs its scales", text_of(format.kv), is_own ? "value_" : "",
-                         text_of(format.scales)),
-             fmt::format("give {} {} {}", name, shape_.scale_dimensions(format), format.scale_element()));
-    }
-    require_scales(format, shape_, *tensor);
+    const Tensor* tensor = inputs_.find(kScaleNames[which]);
+    check_scale_tensor(formats_, which, shape_, tensor == nullptr ? scales.find(kScaleNames[which]) : tensor);
   }
 }
 

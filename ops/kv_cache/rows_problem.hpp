@@ -1,4 +1,5 @@
-// What the problems of kv_append and kv_gather share: tensors by name, addresses of a launch, comparison, sizes of made-up data.
+// What the problems of kv_append and kv_gather share: tensors by name, addresses of a launch, comparison, sizes of
+// made-up data.
 #pragma once
 
 #include <initializer_list>
@@ -6,9 +7,6 @@
 #include "ops/kv_cache/host_cache.hpp"
 
 namespace cubit::ops::kv_cache {
-
-using ops::bytes_of_struct;
-using ops::require_names;
 
 /// Rows into rows, bit for bit: each output has rows of `output_shape`, of as many bytes as its last dimension.
 class RowsProblem : public Problem {
@@ -43,7 +41,8 @@ class RowsProblem : public Problem {
   std::size_t scale_bytes_of(std::size_t which, std::size_t tokens) const;
   void check_kv_heads() const;
 
-  /// The public struct, with the cache's members filled in: Arguments has a cubit_kv_cache `cache` and cubit_kv_scales `scales`.
+  /// The public struct, with the cache's members filled in: Arguments has a cubit_kv_cache `cache` and cubit_kv_scales
+  /// `scales`.
   template <class Arguments>
   Arguments make_arguments(std::span<void* const> device_data) const {
     require_addresses(device_data);

@@ -32,7 +32,7 @@ KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& 
   result.cache = kv_cache::kernel_cache(kv_cache::formats_of(descriptor), arguments.cache, arguments.scales);
   result.from = arguments.from;
   result.to = arguments.to;
-  result.tokens = kv_cache::divide_by(arguments.tokens);
+  result.tokens = divide_by(arguments.tokens);
   result.rows = rows;
   return result;
 }

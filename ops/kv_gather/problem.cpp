@@ -16,15 +16,11 @@ namespace {
 
 using kv_cache::CacheNumbers;
 using kv_cache::CacheShape;
-using kv_cache::dense;
 using kv_cache::kCacheNames;
+using kv_cache::kRowNames;
 using kv_cache::kScaleNames;
-using kv_cache::reject;
 using kv_cache::RowFormat;
-using kv_cache::Tensors;
-using kv_cache::whole_number;
 
-constexpr const char* kRowNames[] = {"key", "value"};
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 
 struct LaunchNumbers {
@@ -65,7 +61,7 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
     arguments.from = address<const std::int32_t>(device_data, "from");
     arguments.to = address<const std::int32_t>(device_data, "to");
     arguments.tokens = static_cast<std::int32_t>(tokens_);
-    return kv_cache::bytes_of_struct(arguments);
+    return bytes_of_struct(arguments);
   }
 
  private:
@@ -173,7 +169,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   const KvGather descriptor = parse(text);
   constexpr std::string_view kNames[] = {kCacheNames[0], kCacheNames[1], kScaleNames[0], kScaleNames[1],
                                          "from",         "to",           "page_table"};
-  kv_cache::require_names(inputs, kNames, "kv_gather");
+  require_names(inputs, kNames, "kv_gather");
   LaunchNumbers launch;
   for (const auto& [name, value] : numbers) {
     if (name == "tokens") {

@@ -36,8 +36,8 @@ void store_value(MergeElement element, void* data, std::int64_t index, float val
   }
 }
 
-/// The rounding of the result, and some of the arithmetic in float. Heads of few bf16 channels may be off by half a unit, 2^-8,
-/// in each.
+/// The rounding of the result, and some of the arithmetic in float. Heads of few bf16 channels may be off by half a
+/// unit, 2^-8, in each.
 double tolerance_of(const Merge& descriptor) {
   if (descriptor.output == MergeElement::fp32) return 3e-6;
   if (descriptor.output == MergeElement::fp16) return 6e-4;

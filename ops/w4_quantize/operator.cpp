@@ -1,4 +1,5 @@
-// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench w4_quantize` measures.
+// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench w4_quantize`
+// measures.
 #include <fmt/format.h>
 
 #include "ops/kv_cache/kv_cache.hpp"

@@ -90,7 +90,7 @@ W4a16Gemm parse(std::string_view text) {
                   "ask for tile_m=8, 16 or 32, which compute any number of rows");
   }
   if (descriptor.family == Family::sm75) {
-    const std::string why = why_not_fp16_alone(descriptor);
+    const std::string why = why_not_all_fp16(descriptor);
     if (!why.empty()) {
       throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm75: " + why,
                     "ask for element=fp16, or leave family out");
@@ -112,7 +112,7 @@ std::string why_not_boxes(const W4a16Gemm& descriptor) {
   return "";
 }
 
-std::string why_not_fp16_alone(const W4a16Gemm& descriptor) {
+std::string why_not_all_fp16(const W4a16Gemm& descriptor) {
   return descriptor.element == Element::fp16 ? "" : "it multiplies fp16 alone, as the tensor cores of sm_75 do";
 }
 

@@ -34,7 +34,7 @@ std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architectur
 
 std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix) return "it needs ldmatrix";
-  return why_not_fp16_alone(descriptor);
+  return why_not_all_fp16(descriptor);
 }
 
 /// A kernel family; why_not is empty where it can be chosen.
@@ -355,7 +355,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       {.threads = plan.threads(),
        .dynamic_shared_memory = plan.shared_memory,
        .waits_for_previous = architecture.kernel_overlap,
-       .most_shared_memory = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
+       .shared_memory_limit = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
       templates::embedded());
 }
 

@@ -34,18 +34,11 @@ std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
   return names;
 }
 
-GemmProblem::GemmProblem(W4a16Gemm descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
-                         std::vector<std::unique_ptr<char[]>> storage)
-    : descriptor_(descriptor), inputs_(std::move(inputs)), storage_(std::move(storage)), numbers_(numbers) {
+GemmProblem::GemmProblem(W4a16Gemm descriptor, Tensors inputs, const LaunchNumbers& numbers)
+    : descriptor_(descriptor), inputs_(std::move(inputs)), numbers_(numbers) {
   check();
-  const std::int64_t columns = output_columns(descriptor_, n());
-  outputs_.push_back({"output", std::string(element_type(descriptor_.element)), {m(), columns}, {columns, 1}, nullptr});
-}
-
-const Tensor* GemmProblem::find(std::string_view name) const {
-  const auto found =
-      std::find_if(inputs_.begin(), inputs_.end(), [&](const Tensor& tensor) { return tensor.name == name; });
-  return found == inputs_.end() ? nullptr : &*found;
+  outputs_.push_back(
+      dense("output", element_type(descriptor_.element), {m(), output_columns(descriptor_, n())}, nullptr));
 }
 
 void GemmProblem::check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const {
@@ -62,9 +55,9 @@ void GemmProblem::check_shape(std::string_view name, std::string_view type, std:
 
 /// m and k are the activations', n is the scales'.
 void GemmProblem::check() const {
-  require_rank(inputs_[0], 2, "[m, k]");
-  require_rank(inputs_[2], 2, "[k / group size, n]");
-  check_sizes(descriptor_, inputs_[0].shape[0], inputs_[2].shape[1], inputs_[0].shape[1]);
+  require_rank(activations(), 2, "[m, k]");
+  require_rank(scales(), 2, "[k / group size, n]");
+  check_sizes(descriptor_, activations().shape[0], scales().shape[1], activations().shape[1]);
   const std::string_view element = element_type(descriptor_.element);
   const std::int64_t groups = groups_of(descriptor_, k());
   const bool by_n = descriptor_.format == W4Format::awq;
@@ -99,7 +92,7 @@ void GemmProblem::check_order() const {
 
 std::size_t GemmProblem::bytes_read() const {
   std::size_t bytes = 0;
-  for (const Tensor& input : inputs_) bytes += input.bytes();
+  for (const Tensor& input : inputs_.list()) bytes += input.bytes();
   return m() == 0 ? 0 : bytes;
 }
 
@@ -108,24 +101,22 @@ std::size_t GemmProblem::bytes_written() const { return outputs_[0].bytes(); }
 double GemmProblem::operations() const { return 2.0 * m() * n() * k(); }
 
 std::vector<std::byte> GemmProblem::arguments(std::span<void* const> device_data) const {
-  if (device_data.size() != inputs_.size() + outputs_.size()) {
+  const std::size_t inputs = inputs_.list().size();
+  if (device_data.size() != inputs + outputs_.size()) {
     reject(fmt::format("{} device addresses", device_data.size()),
-           fmt::format("this problem has {} inputs and {} output", inputs_.size(), outputs_.size()));
+           fmt::format("this problem has {} inputs and {} output", inputs, outputs_.size()));
   }
-  const auto address = [&](std::string_view name) -> const void* {
-    const Tensor* const tensor = find(name);
-    return tensor == nullptr ? nullptr : device_data[tensor - inputs_.data()];
-  };
+  const auto address = [&](std::string_view name) { return inputs_.address<const void>(device_data, name); };
   cubit_w4a16_gemm_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.activations = address("activations");
   arguments.qweight = address("qweight");
   arguments.qzeros = address("qzeros");
   arguments.scales = address("scales");
-  arguments.g_idx = static_cast<const std::int32_t*>(address("g_idx"));
+  arguments.g_idx = inputs_.address<const std::int32_t>(device_data, "g_idx");
   arguments.bias = address("bias");
   arguments.residual = address("residual");
-  arguments.output = device_data[inputs_.size()];
+  arguments.output = device_data[inputs];
   arguments.activation_stride = k();
   arguments.residual_stride = arguments.output_stride = outputs_[0].shape[1];
   arguments.m = m();
@@ -133,9 +124,7 @@ std::vector<std::byte> GemmProblem::arguments(std::span<void* const> device_data
   arguments.k = k();
   arguments.decomposition = numbers_.decomposition;
   arguments.splits = numbers_.splits;
-  std::vector<std::byte> bytes(sizeof arguments);
-  std::memcpy(bytes.data(), &arguments, sizeof arguments);
-  return bytes;
+  return bytes_of_struct(arguments);
 }
 
 double GemmProblem::element(const Tensor& tensor, std::int64_t index) const {
@@ -146,9 +135,9 @@ GemmProblem::Column GemmProblem::multiply_column(const std::vector<double>& acti
   const Tensor* const zeros = find("qzeros");
   const Tensor* const order = find("g_idx");
   const Tensor* const bias = find("bias");
-  const PackedWeights packed{static_cast<const std::uint32_t*>(inputs_[1].data),
+  const PackedWeights packed{static_cast<const std::uint32_t*>(qweight().data),
                              zeros == nullptr ? nullptr : static_cast<const std::uint32_t*>(zeros->data),
-                             static_cast<const std::uint16_t*>(inputs_[2].data),
+                             static_cast<const std::uint16_t*>(scales().data),
                              order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data),
                              this->n(),
                              k()};
@@ -198,7 +187,7 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
   const std::int64_t columns = outputs_[0].shape[1];
   std::vector<double> activations(static_cast<std::size_t>(m()) * k());
   for (std::size_t i = 0; i < activations.size(); ++i) {
-    activations[i] = element(inputs_[0], static_cast<std::int64_t>(i));
+    activations[i] = element(this->activations(), static_cast<std::int64_t>(i));
   }
   std::vector<double> reference(m() * columns);
   std::vector<double> scale(m() * columns);
@@ -260,21 +249,13 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", descriptor.text()),
            fmt::format("accepted: {}", fmt::join(names, ", ")));
   }
-  std::vector<Tensor> ordered;
-  std::vector<std::unique_ptr<char[]>> storage;
+  Tensors taken;
   for (const std::string_view name : names) {
-    const auto input =
-        std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& tensor) { return tensor.name == name; });
-    if (input == inputs.end()) {
-      reject(fmt::format("tensors without {}", name),
-             fmt::format("{} needs {}", descriptor.text(), fmt::join(names, ", ")));
-    }
-    ordered.push_back(*input);
-    storage.push_back(std::make_unique<char[]>(input->bytes()));
-    if (input->bytes() > 0) std::memcpy(storage.back().get(), input->data, input->bytes());
-    ordered.back().data = storage.back().get();
+    if (taken.take(inputs, name)) continue;
+    reject(fmt::format("tensors without {}", name),
+           fmt::format("{} needs {}", descriptor.text(), fmt::join(names, ", ")));
   }
-  return std::make_unique<GemmProblem>(descriptor, std::move(ordered), launch, std::move(storage));
+  return std::make_unique<GemmProblem>(descriptor, std::move(taken), launch);
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "ops/host_tensors.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops::w4a16_gemm {
@@ -23,11 +24,10 @@ std::vector<std::string_view> input_names(const W4a16Gemm& descriptor);
 
 class GemmProblem final : public Problem {
  public:
-  /// `inputs` as input_names says. Checks everything; throws Failure(invalid_argument). `storage` owns the inputs' data.
-  GemmProblem(W4a16Gemm descriptor, std::vector<Tensor> inputs, const LaunchNumbers& numbers,
-              std::vector<std::unique_ptr<char[]>> storage);
+  /// `inputs` as input_names says. Checks everything; throws Failure(invalid_argument).
+  GemmProblem(W4a16Gemm descriptor, Tensors inputs, const LaunchNumbers& numbers);
 
-  const std::vector<Tensor>& inputs() const override { return inputs_; }
+  const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
   const std::vector<Tensor>& outputs() const override { return outputs_; }
   std::size_t bytes_read() const override;
   std::size_t bytes_written() const override;
@@ -36,10 +36,13 @@ class GemmProblem final : public Problem {
   Comparison compare(std::span<const void* const> got) const override;
 
  private:
-  const Tensor* find(std::string_view name) const;
-  int m() const { return static_cast<int>(inputs_[0].shape[0]); }
-  int k() const { return static_cast<int>(inputs_[0].shape[1]); }
-  int n() const { return static_cast<int>(inputs_[2].shape[1]); }
+  const Tensor& activations() const { return inputs_.list()[0]; }
+  const Tensor& qweight() const { return inputs_.list()[1]; }
+  const Tensor& scales() const { return inputs_.list()[2]; }
+  const Tensor* find(std::string_view name) const { return inputs_.find(name); }  ///< null: there is none
+  int m() const { return static_cast<int>(activations().shape[0]); }
+  int k() const { return static_cast<int>(activations().shape[1]); }
+  int n() const { return static_cast<int>(scales().shape[1]); }
   void check() const;
   void check_order() const;
   void check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const;
@@ -50,14 +53,14 @@ class GemmProblem final : public Problem {
     std::vector<double> contributions;
   };
   Column multiply_column(const std::vector<double>& activations, int n) const;
-  /// The reference of column `column` of the output, in `reference`, and in `scale` its absolute contributions; [m][columns].
+  /// The reference of column `column` of the output, in `reference`, and in `scale` its absolute contributions;
+  /// [m][columns].
   void reference_column(const std::vector<double>& activations, int column, double* reference, double* scale) const;
   double tolerance() const;
 
   W4a16Gemm descriptor_;
-  std::vector<Tensor> inputs_;
+  Tensors inputs_;
   std::vector<Tensor> outputs_;
-  std::vector<std::unique_ptr<char[]>> storage_;
   LaunchNumbers numbers_;
 };
 

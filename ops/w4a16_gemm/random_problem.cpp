@@ -16,12 +16,6 @@ namespace {
 enum class Pattern { normal, tiny_activations, extreme_scales, extreme_zeros, outlier_features, one_sign };
 constexpr int kPatterns = 6;
 
-std::int64_t whole_number(std::string_view name, double value, double least, double most) {
-  if (value >= least && value <= most && value == std::floor(value)) return static_cast<std::int64_t>(value);
-  throw Failure(Status::invalid_argument, fmt::format("{} = {}", name, value), "it is not a size that is accepted",
-                fmt::format("accepted: whole numbers from {:.0f} to {:.0f}", least, most));
-}
-
 struct Sizes {
   std::int64_t m = 16;
   std::int64_t n = 1024;
@@ -78,8 +72,8 @@ class Maker {
         return x;
     }
   }
-  /// Usual ones are some hundredths; extreme ones from the smallest subnormal to 32, or, so that the output of gates stays
-  /// an fp16 number, to 1/4. Of 8 bits a sixteenth, so that weights are of about the same size.
+  /// Usual ones are some hundredths; extreme ones from the smallest subnormal to 32, or, so that the output of gates
+  /// stays an fp16 number, to 1/4. Of 8 bits a sixteenth, so that weights are of about the same size.
   float scale(std::int64_t) {
     const double uniform = random_.uniform();
     const int more_bits = descriptor_.bits - 4;
@@ -108,7 +102,7 @@ class Maker {
       const std::uint32_t word = (this->*next)();
       std::memcpy(data.get() + 4 * i, &word, 4);
     }
-    add(name, "I32", {rows, columns}, std::move(data));
+    inputs.add(dense(name, "I32", {rows, columns}, nullptr), std::move(data));
   }
 
   /// `next` gets the index in a row.
@@ -120,7 +114,7 @@ class Maker {
       const std::uint16_t bits = from_float(element, (this->*next)(i % shape.back()));
       std::memcpy(data.get() + 2 * i, &bits, 2);
     }
-    add(name, element_type(element), std::move(shape), std::move(data));
+    inputs.add(dense(name, element_type(element), std::move(shape), nullptr), std::move(data));
   }
 
   /// As many k's for each group, in any order.
@@ -130,20 +124,12 @@ class Maker {
     for (std::int64_t i = k - 1; i > 0; --i) std::swap(group[i], group[random_.bits() % (i + 1)]);
     auto data = std::make_unique<char[]>(4 * k);
     std::memcpy(data.get(), group.data(), 4 * k);
-    add("g_idx", "I32", {k}, std::move(data));
+    inputs.add(dense("g_idx", "I32", {k}, nullptr), std::move(data));
   }
 
-  std::vector<Tensor> inputs;
-  std::vector<std::unique_ptr<char[]>> storage;
+  Tensors inputs;
 
  private:
-  void add(const char* name, std::string_view type, std::vector<std::int64_t> shape, std::unique_ptr<char[]> data) {
-    std::vector<std::int64_t> strides(shape.size(), 1);
-    if (shape.size() > 1) strides[0] = shape[1];
-    storage.push_back(std::move(data));
-    inputs.push_back({name, std::string(type), std::move(shape), std::move(strides), storage.back().get()});
-  }
-
   W4a16Gemm descriptor_;
   Pattern pattern_;
   Random random_;
@@ -166,7 +152,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   if (descriptor.bias) maker.halves("bias", descriptor.element, {n}, &Maker::addend);
   const std::int64_t columns = output_columns(descriptor, static_cast<int>(n));
   if (descriptor.residual) maker.halves("residual", descriptor.element, {m, columns}, &Maker::addend);
-  return std::make_unique<GemmProblem>(descriptor, std::move(maker.inputs), launch, std::move(maker.storage));
+  return std::make_unique<GemmProblem>(descriptor, std::move(maker.inputs), launch);
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -23,15 +23,15 @@ const std::vector<Field<W4a16Gemm>>& fields();
 /// Throws Failure(invalid_argument) with the rule that `text` breaks.
 W4a16Gemm parse(std::string_view text);
 
-std::string why_not_boxes(const W4a16Gemm& descriptor);       ///< the rule that keeps family sm90 from it, or nothing
-std::string why_not_fp16_alone(const W4a16Gemm& descriptor);  ///< likewise family sm75
-bool stages_factors(const W4a16Gemm& descriptor);             ///< scales and zeros travel with the words of their k's
-bool stores_zeros(const W4a16Gemm& descriptor);               ///< else every zero is zero_offset
-int zero_offset(const W4a16Gemm& descriptor);       ///< what a stored zero is less than the zero that is meant
-int word_weights(const W4a16Gemm& descriptor);      ///< that a word of qweight, or of qzeros, holds
-int groups_of(const W4a16Gemm& descriptor, int k);  ///< of all of k
-bool spreads_words(const W4a16Gemm& descriptor);    ///< family sm90: a step's k's are of 64, which groups of 32 forbid
-int stage_groups(const W4a16Gemm& descriptor);      ///< whose scales a stage holds, or all stages together
+std::string why_not_boxes(const W4a16Gemm& descriptor);     ///< the rule that keeps family sm90 from it, or nothing
+std::string why_not_all_fp16(const W4a16Gemm& descriptor);  ///< likewise family sm75
+bool stages_factors(const W4a16Gemm& descriptor);           ///< scales and zeros travel with the words of their k's
+bool stores_zeros(const W4a16Gemm& descriptor);             ///< else every zero is zero_offset
+int zero_offset(const W4a16Gemm& descriptor);               ///< what a stored zero is less than the zero that is meant
+int word_weights(const W4a16Gemm& descriptor);              ///< that a word of qweight, or of qzeros, holds
+int groups_of(const W4a16Gemm& descriptor, int k);          ///< of all of k
+bool spreads_words(const W4a16Gemm& descriptor);  ///< family sm90: a step's k's are of 64, which groups of 32 forbid
+int stage_groups(const W4a16Gemm& descriptor);    ///< whose scales a stage holds, or all stages together
 int output_columns(const W4a16Gemm& descriptor, int n);
 
 /// Everything that is decided before a size is known. A stage is 128 k's of 256 columns and tile_m rows.

@@ -1,5 +1,5 @@
-// The CPU as a Device: executes the PTX of any architecture. The executor is libcubit_cpu, opened at first need, so that
-// a program which neither opens this device nor lists devices does not load LLVM, and none must ship it.
+// The CPU as a Device: executes the PTX of any architecture. The executor is libcubit_cpu, opened at first need, so
+// that a program which neither opens this device nor lists devices does not load LLVM, and none must ship it.
 #pragma once
 
 #include <memory>

@@ -112,7 +112,8 @@ void prefetch_map(Warp& warp, Mask mask, const Site& site);     ///< source 0: m
 enum class IntegerKind { divide, remainder, permute, find_leading, dot4, dot2, differences };
 void integer(Warp& warp, Mask mask, const Site& site);
 enum class HalfKind { add, subtract, multiply, fused, minimum, maximum, negate, absolute };
-/// `from`: format; `count`: 2 if packed; `flag`: .NaN; `integral`: .ftz; `is_signed`: .relu; `form`: .xorsign.abs if not 0.
+/// `from`: format; `count`: 2 if packed; `flag`: .NaN; `integral`: .ftz; `is_signed`: .relu; `form`: .xorsign.abs if
+/// not 0.
 void half_arithmetic(Warp& warp, Mask mask, const Site& site);
 enum class FunctionKind { ex2, lg2, sine, cosine, tanh, rsqrt, sqrt, rcp };
 void function(Warp& warp, Mask mask, const Site& site);  ///< `from`: format; flag: flush subnormals

@@ -1,5 +1,5 @@
-/* The border between libcubit and libcubit_cpu, which holds LLVM: C, one function, a table. Both are built together; the
- * version only guards against a stray library of another build. Private to this project. */
+/* The border between libcubit and libcubit_cpu, which holds LLVM: C, one function, a table. Both are built together;
+ * the version only guards against a stray library of another build. Private to this project. */
 #ifndef CUBIT_RUNTIME_CPU_INTERFACE_H
 #define CUBIT_RUNTIME_CPU_INTERFACE_H
 

@@ -227,7 +227,8 @@ int Lowering::architecture() const {
   return sm;
 }
 
-/// mma.sync. `form`: the architecture. Table: where in its matrix each lane's values of A, B and C lie, row-major (B column-major).
+/// mma.sync. `form`: the architecture. Table: where in its matrix each lane's values of A, B and C lie, row-major (B
+/// column-major).
 void Lowering::multiply_matrices() {
   const std::size_t count = now_->modifiers.size();
   if (count < 8 || now_->operands.size() < 4) unsupported();

@@ -1,5 +1,6 @@
 // Where a 16-bit matrix of wgmma lies in shared memory. PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory
-// Layout", "Matrix Descriptor Format"; the strides as CUTLASS's canonical layouts have them (cute/arch/mma_sm90_desc.hpp).
+// Layout", "Matrix Descriptor Format"; the strides as CUTLASS's canonical layouts have them
+// (cute/arch/mma_sm90_desc.hpp).
 //
 // The unit is a chunk of 16 bytes: 8 elements along k (K-major) or along m or n (MN-major). With s the swizzle's bytes,
 // LBO and SBO the descriptor's two offsets, element (i, k), i of m or n, is in the chunk at

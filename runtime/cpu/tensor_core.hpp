@@ -43,8 +43,8 @@ void multiply_add(const TensorCore& core, const MatrixShape& shape, const std::u
                   std::uint32_t* c);
 
 /// The most that a sum of `terms` (k products and the addend) is from the exact one before it is cut to its format:
-/// 2^-fraction_bits · terms · largest, where `largest` is that of |a_i · b_i| and |c|, a subnormal factor counted as the
-/// lowest normal number.
+/// 2^-fraction_bits · terms · largest, where `largest` is that of |a_i · b_i| and |c|, a subnormal factor counted as
+/// the lowest normal number.
 double sum_bound(const TensorCore& core, int terms, double largest);
 
 }  // namespace cubit::runtime::cpu

@@ -128,7 +128,7 @@ std::unique_ptr<LoadedKernel> ContextDevice::load(const Artifact& artifact, cons
   auto kernel = std::make_unique<ContextKernel>(driver_, library);
   kernel->resolve(artifact.entry_point.c_str());
   const int fixed = artifact.resources.static_shared_memory;
-  const int most = std::max(launch.dynamic_shared_memory, launch.most_shared_memory - fixed);
+  const int most = std::max(launch.dynamic_shared_memory, launch.shared_memory_limit - fixed);
   if (most + fixed > kSharedMemoryWithoutOptIn) {
     kernel->allow_dynamic_shared_memory(most);
   }

@@ -43,7 +43,8 @@ inline constexpr int kNonPortableClusterSizeAllowed = 14;
 inline constexpr int kClusterDimension = 4;
 inline constexpr int kProgrammaticStreamSerialization = 6;
 
-/// CUlaunchAttribute; the value is a union of 64 bytes, of which a cluster's size takes three words and a flag the first.
+/// CUlaunchAttribute; the value is a union of 64 bytes, of which a cluster's size takes three words and a flag the
+/// first.
 struct LaunchAttribute {
   alignas(8) int id = 0;
   alignas(8) unsigned value[16] = {};
@@ -149,8 +150,8 @@ struct Driver {
 #undef CUBIT_DECLARE
 };
 
-/// Opened and initialised on first use, with every entry point present but the optional ones. Throws Failure(driver_unavailable) with the
-/// reason: no library, older than CUDA 12.0, or cuInit's error.
+/// Opened and initialised on first use, with every entry point present but the optional ones. Throws
+/// Failure(driver_unavailable) with the reason: no library, older than CUDA 12.0, or cuInit's error.
 const Driver& driver();
 
 /// The version that an installed driver reports, even where cuInit fails for want of a device; 0 without a driver.

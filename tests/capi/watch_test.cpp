@@ -1,5 +1,5 @@
-// Watching launches through the C surface: a GPU refuses it with the reason, and what is no watch is refused by any device.
-// What a CPU device reports is for tests/mutation, tests/cover and tests/tools.
+// Watching launches through the C surface: a GPU refuses it with the reason, and what is no watch is refused by any
+// device. What a CPU device reports is for tests/mutation, tests/cover and tests/tools.
 #include <gmock/gmock.h>
 
 #include <cubit/cubit.hpp>

@@ -1,8 +1,8 @@
 // What the CPU device and a GPU are both asked: small PTX kernels, their input and how their results are compared.
 //
-// A case is one instruction with its modifiers, over corner values, seeded random ones or its whole domain. The table is
-// made by the same code in conformance_record, which runs it on a GPU, and in conformance_test, which runs it on the CPU
-// device; Case::identity() ties a recorded result to the kernel and the input that it belongs to.
+// A case is one instruction with its modifiers, over corner values, seeded random ones or its whole domain. The table
+// is made by the same code in conformance_record, which runs it on a GPU, and in conformance_test, which runs it on the
+// CPU device; Case::identity() ties a recorded result to the kernel and the input that it belongs to.
 #pragma once
 
 #include <cstddef>

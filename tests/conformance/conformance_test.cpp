@@ -1,6 +1,6 @@
-// The CPU device against an H200 and, where there is one, against an exact model, case by case: two tests per kind. Where
-// a rule allows an error, the largest that was seen is printed and is a property of the test's result. A kind of which
-// cases are not recorded yet ends as skipped, with their names.
+// The CPU device against an H200 and, where there is one, against an exact model, case by case: two tests per kind.
+// Where a rule allows an error, the largest that was seen is printed and is a property of the test's result. A kind of
+// which cases are not recorded yet ends as skipped, with their names.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

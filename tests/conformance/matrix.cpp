@@ -1,5 +1,5 @@
-// mma.sync of every shape and type, over matrices made to tell one way of adding from another: products that cancel, one
-// that is much larger than the others, accumulators that are, subnormal operands, infinities and NaN.
+// mma.sync of every shape and type, over matrices made to tell one way of adding from another: products that cancel,
+// one that is much larger than the others, accumulators that are, subnormal operands, infinities and NaN.
 #include <fmt/format.h>
 
 #include <bit>

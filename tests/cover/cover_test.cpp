@@ -1,13 +1,15 @@
 // Every operator on the CPU device, over a pairwise cover of its fields (CUBIT_FULL_COVER: over all combinations; of a
-// range of numbers a choice, see descriptors.cpp). Of each kernel it proves, on small made-up problems (ragged lengths, an
-// empty sequence, several splits, padded rows, hard data):
+// range of numbers a choice, see descriptors.cpp). Of each kernel it proves, on small made-up problems (ragged lengths,
+// an empty sequence, several splits, padded rows, hard data):
 //
-//   - it computes the double-precision reference within the operator's tolerance, and touches nothing around its tensors;
+//   - it computes the double-precision reference within the operator's tolerance, and touches nothing around its
+//   tensors;
 //   - it breaks no rule of memory that the checker knows: CUBIT_WATCH_MEMORY;
 //   - each shared-memory access that the plan has proved is executed, and meets the banks as the proof says.
 //
-// Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of them
-// run every eighth descriptor. The list is cut in shards, so that ctest runs several at once. Skipped where there is no NVRTC.
+// Architectures: each descriptor runs on the first of kArchitectures of each kernel family that takes it; the rest of
+// them run every eighth descriptor. The list is cut in shards, so that ctest runs several at once. Skipped where there
+// is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +66,8 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
 
 bool has(const std::string& descriptor, const char* field) { return descriptor.find(field) != std::string::npos; }
 
-/// Caps that matter; windows of one token, of a few tiles and longer than every sequence, with kept tokens before them or none.
+/// Caps that matter; windows of one token, of a few tiles and longer than every sequence, with kept tokens before them
+/// or none.
 void add_roles(std::vector<Problem::Numbers>& cases, const std::string& descriptor, std::size_t index) {
   static constexpr double kCaps[] = {2, 30, 0.5, 1000};
   static constexpr double kWindows[] = {100, 1, 33, 1000, 16};
@@ -78,9 +81,9 @@ void add_roles(std::vector<Problem::Numbers>& cases, const std::string& descript
   }
 }
 
-/// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and where the family
-/// deals out even shares also several segments per block. Tokens and bytes are multiples of nothing that a kernel has tiles
-/// of.
+/// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and where the
+/// family deals out even shares also several segments per block. Tokens and bytes are multiples of nothing that a
+/// kernel has tiles of.
 std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index, bool deals_shares) {
   const auto pattern = static_cast<double>(index % 6);
   static const Problem::Numbers kRagged = {{"batch", 3},  {"context", 487}, {"kv_heads", 2},
@@ -131,8 +134,8 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
   std::vector<Problem::Numbers> cases = {kRagged, kEqual};
   // A window and ALiBi leave a sequence few tokens: no constant rows, see below.
   const bool few = has(descriptor, "window=true") || has(descriptor, "alibi=true") || has(descriptor, "score=");
-  // Where values have a format of their own, none in any short sequence, nor outlier channels among few tokens: their rounding
-  // alone is up to 3.2e-3 with one format as with two.
+  // Where values have a format of their own, none in any short sequence, nor outlier channels among few tokens: their
+  // rounding alone is up to 3.2e-3 with one format as with two.
   const bool is_mixed = has(descriptor, "value");
   const bool plain = (pattern == 2 && (few || is_mixed)) || (pattern == 1 && few && is_mixed);
   for (auto& numbers : cases) numbers.emplace_back("pattern", plain ? 0 : pattern);
@@ -140,8 +143,8 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     static constexpr double kPageSizes[] = {16, 1, 256, 7, 24};
     for (auto& numbers : cases) numbers.emplace_back("page_size", kPageSizes[index % std::size(kPageSizes)]);
   }
-  // Of normal data: in sequences of a few constant rows, values that cancel to a tenth of their parts show the rounding of
-  // fp16 weights, up to 3.7e-3 (docs/performance/gqa_decode.md, "Accuracy").
+  // Of normal data: in sequences of a few constant rows, values that cancel to a tenth of their parts show the rounding
+  // of fp16 weights, up to 3.7e-3 (docs/performance/gqa_decode.md, "Accuracy").
   if (deals_shares) cases.push_back(kSegments);
   add_roles(cases, descriptor, index);
   return cases;
@@ -197,8 +200,8 @@ std::size_t alignment_of(const std::string& descriptor) {
   return field == std::string::npos ? 16 : std::stoul(descriptor.substr(field + 10));
 }
 
-/// The same data, which no alignment changes, for a descriptor whose dense rows may be launched. The reference does not compute a
-/// user's score modification, which is ALiBi here: see cover_score().
+/// The same data, which no alignment changes, for a descriptor whose dense rows may be launched. The reference does not
+/// compute a user's score modification, which is ALiBi here: see cover_score().
 Problem problem_of(const Item& item, const Problem::Numbers& numbers) {
   std::string text = item.descriptor;
   if (operator_of(text) == "gqa_decode") {

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "tests/support/cache_descriptors.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 #include "tests/support/pairwise.hpp"
 
@@ -18,8 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of a range, which is a size that is divided into tiles of 8: its ends, powers of two, and of a tile and more also one step
-/// more.
+/// Of a range, which is a size that is divided into tiles of 8: its ends, powers of two, and of a tile and more also
+/// one step more.
 bool is_telling(int value, int first, int last, int step) {
   constexpr int kTile = 8;
   if (value == first || value == last) return true;
@@ -30,24 +31,24 @@ bool is_telling(int value, int first, int last, int step) {
   return false;
 }
 
-/// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that wrong, a
-/// descriptor of the cover would be refused.
+/// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that
+/// wrong, a descriptor of the cover would be refused.
 bool is_free(const std::string& name) {
   for (const char* free : {"heads_per_kv", "input", "rotary", "function", "bias", "residual"})
     if (name == free) return true;
   return false;
 }
 
-/// Fields of two values that may be added to nearly every descriptor, whatever it is. Among the others they would make millions of
-/// combinations.
+/// Fields of two values that may be added to nearly every descriptor, whatever it is. Among the others they would make
+/// millions of combinations.
 bool is_added(const std::string& name) {
   for (const char* added : {"soft_cap", "alibi", "score", "window", "sinks"})
     if (name == added) return true;
   return false;
 }
 
-/// Fields of values that are stored otherwise than keys: with each other and all the rest they would make too many combinations,
-/// and have a list of their own, mixed_descriptors().
+/// Fields of values that are stored otherwise than keys: with each other and all the rest they would make too many
+/// combinations, and have a list of their own, mixed_descriptors().
 bool is_apart(const std::string& name) { return name.starts_with("value"); }
 
 /// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
@@ -136,8 +137,8 @@ class Fields {
   std::map<Combination, bool> legal_;
 };
 
-/// To each of `chosen` what makes most pairs that nothing else has made, then what more it takes. `chosen` has every legal pair of
-/// values of the other fields, so each of their values is there beside whatever does not rule it out.
+/// To each of `chosen` what makes most pairs that nothing else has made, then what more it takes. `chosen` has every
+/// legal pair of values of the other fields, so each of their values is there beside whatever does not rule it out.
 std::vector<Combination> pairs_with_added(Fields& fields, const std::vector<Combination>& chosen,
                                           const std::vector<int>& counts) {
   std::vector<std::vector<Combination>> candidates;
@@ -196,50 +197,17 @@ Cover cover_operators(Choose choose, bool rounds) {
   return cover;
 }
 
-/// Of kv_append and kv_gather.
-template <class Descriptor>
-void add_mixed_rows(std::vector<std::string>& descriptors) {
-  static const std::vector<StoredRows> rows = {{KvFormat::bf16},
-                                               {KvFormat::int4_rows, 4},
-                                               {KvFormat::int8_split, 4, KvScales::group, ScaleType::fp16},
-                                               {KvFormat::fp8_e4m3, 1, KvScales::token}};
-  static const std::vector<std::pair<int, int>> channels = {{128, 128}, {192, 128}, {64, 256}, {80, 64}};
-  const auto make = [](const Combination& c) {
-    const StoredRows& keys = rows[static_cast<std::size_t>(c[0])];
-    const StoredRows& values = rows[static_cast<std::size_t>(c[1])];
-    Descriptor descriptor;
-    descriptor.head_dim = channels[static_cast<std::size_t>(c[2])].first;
-    descriptor.value_dim = channels[static_cast<std::size_t>(c[2])].second;
-    descriptor.kv = keys.kv;
-    descriptor.groups = keys.groups;
-    descriptor.scales = keys.scales;
-    descriptor.scale_type = keys.scale_type;
-    descriptor.value = values.kv;
-    descriptor.value_groups = values.groups;
-    descriptor.value_scales = values.scales;
-    descriptor.value_scale_type = values.scale_type;
-    descriptor.cache = c[3] == 0 ? KvAddressing::contiguous : KvAddressing::paged;
-    if constexpr (requires { descriptor.rotary; }) {
-      descriptor.rotary = c[4] == 0 ? Rotary::none : c[4] == 1 ? Rotary::interleaved : Rotary::half_split;
-    }
-    return descriptor;
-  };
-  const auto legal = [&](const Combination& c) {
-    const auto& [key, value] = channels[static_cast<std::size_t>(c[2])];
-    return !(c[0] == c[1] && key == value) && key % (16 * rows[static_cast<std::size_t>(c[0])].groups) == 0 &&
-           value % (16 * rows[static_cast<std::size_t>(c[1])].groups) == 0;
-  };
-  for (const Combination& c : pairwise_cover({4, 4, 4, 2, 3}, legal)) descriptors.push_back(canonical(make(c).text()));
-}
-
 /// Caches whose values are stored otherwise than their keys.
 std::vector<std::string> mixed_descriptors() {
-  constexpr int kFew = 6;  // formats; the others differ from some of these in numbers alone
+  constexpr int kFew = 6;    // formats; the others differ from some of these in numbers alone
+  constexpr int kKinds = 4;  // of rows, whose kernels are simple: one of each
   std::vector<std::string> descriptors;
   for (const GqaDecode& descriptor : mixed_gqa_descriptors(false, kFew))
     descriptors.push_back(canonical(descriptor.text()));
-  add_mixed_rows<KvAppend>(descriptors);
-  add_mixed_rows<KvGather>(descriptors);
+  for (const auto& descriptor : mixed_rows_descriptors<KvAppend>(kKinds))
+    descriptors.push_back(canonical(descriptor.text()));
+  for (const auto& descriptor : mixed_rows_descriptors<KvGather>(kKinds))
+    descriptors.push_back(canonical(descriptor.text()));
   return descriptors;
 }
 

@@ -1,4 +1,5 @@
-// The descriptors of every operator that cubit_operators lists, made from what it says of their fields and nothing else.
+// The descriptors of every operator that cubit_operators lists, made from what it says of their fields and nothing
+// else.
 #pragma once
 
 #include <string>
@@ -18,8 +19,9 @@ Cover pairwise_descriptors();
 /// A user's score modification of the covers: nothing without parameters, else ALiBi with slopes from there.
 std::string cover_score();
 
-/// Every descriptor there is; of a field that is a range, only some values, here and above. Fields that may be added to nearly
-/// every descriptor (soft_cap, alibi, score, window, sinks) go round instead: each descriptor has one combination of them.
+/// Every descriptor there is; of a field that is a range, only some values, here and above. Fields that may be added to
+/// nearly every descriptor (soft_cap, alibi, score, window, sinks) go round instead: each descriptor has one
+/// combination of them.
 Cover all_descriptors();
 
 }  // namespace cubit::tests

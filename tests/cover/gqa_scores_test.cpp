@@ -1,5 +1,5 @@
-// What gqa_decode makes of scores, tokens and denominator where the descriptor asks for it, on the CPU device: windows at every
-// edge, what is not read because nobody sees it, users' device code. Skipped where there is no NVRTC.
+// What gqa_decode makes of scores, tokens and denominator where the descriptor asks for it, on the CPU device: windows
+// at every edge, what is not read because nobody sees it, users' device code. Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

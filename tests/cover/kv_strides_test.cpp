@@ -1,6 +1,6 @@
-// kv_append and kv_gather over tensors whose strides are all different: keys and values that lie side by side in one tensor
-// of a projection, caches in another order of dimensions, padded rows, tokens in reverse. bf16 rows are copied as they are, so
-// what must be where is plain; what lies between the rows stays. Skipped where there is no NVRTC.
+// kv_append and kv_gather over tensors whose strides are all different: keys and values that lie side by side in one
+// tensor of a projection, caches in another order of dimensions, padded rows, tokens in reverse. bf16 rows are copied
+// as they are, so what must be where is plain; what lies between the rows stays. Skipped where there is no NVRTC.
 #include <cubit/kv_append.h>
 #include <cubit/kv_gather.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// gqa_decode with several query tokens on the CPU device, where sequences are about as long as they are many: lengths 0, 1, one
-// less and one more than the query tokens, at the ends of tiles and pages; masks and lengths that change between launches of one
-// kernel; query and output whose strides are all different. Skipped where there is no NVRTC.
+// gqa_decode with several query tokens on the CPU device, where sequences are about as long as they are many: lengths
+// 0, 1, one less and one more than the query tokens, at the ends of tiles and pages; masks and lengths that change
+// between launches of one kernel; query and output whose strides are all different. Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// w4a16_gemm whose k is cut in more parts than the last warp has in flight together, with rows that end inside a block of 8 and
-// inside the row tiles that are merged together. Skipped where there is no NVRTC.
+// w4a16_gemm whose k is cut in more parts than the last warp has in flight together, with rows that end inside a block
+// of 8 and inside the row tiles that are merged together. Skipped where there is no NVRTC.
 #include <gtest/gtest.h>
 
 #include <utility>

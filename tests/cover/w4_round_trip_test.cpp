@@ -1,5 +1,5 @@
-// Weights through w4_quantize and, as they lie on the device, through w4a16_gemm: the product is that of the dense weights
-// within what quantising has been reported to cost. Skipped where there is no NVRTC.
+// Weights through w4_quantize and, as they lie on the device, through w4a16_gemm: the product is that of the dense
+// weights within what quantising has been reported to cost. Skipped where there is no NVRTC.
 #include <cubit/w4_quantize.h>
 #include <cubit/w4a16_gemm.h>
 #include <gtest/gtest.h>

@@ -47,8 +47,8 @@ class GuardedBuffer {
   Buffer buffer_;
 };
 
-/// A problem's tensors on a device: inputs uploaded, outputs as they are before the launch, else filled with 0xff (NaN in
-/// every float type).
+/// A problem's tensors on a device: inputs uploaded, outputs as they are before the launch, else filled with 0xff (NaN
+/// in every float type).
 class DeviceCase {
  public:
   DeviceCase(const Device& device, const Problem& problem) : device_(device), problem_(&problem) {

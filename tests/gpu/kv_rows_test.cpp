@@ -1,9 +1,10 @@
-// kv_append and kv_gather on a GPU: the reference's bits for every format, and what only a GPU can show: graph replays with
-// changed positions, streams of many blocks, padded tensors. Skipped where there is none.
+// kv_append and kv_gather on a GPU: the reference's bits for every format, and what only a GPU can show: graph replays
+// with changed positions, streams of many blocks, padded tensors. Skipped where there is none.
 #include <cubit/kv_append.hpp>
 #include <cubit/kv_gather.hpp>
 
 #include "tests/gpu/gpu_case.hpp"
+#include "tests/support/cache_descriptors.hpp"
 
 namespace cubit::tests {
 namespace {
@@ -43,24 +44,35 @@ std::string gather_text(std::string text) {
   return text;
 }
 
-class KvRowsGpu : public GpuTest {};
+class KvRowsGpu : public GpuTest {
+ protected:
+  /// An append and the gather of the same format: on data of every pattern, ragged, and with positions that jump.
+  void expect_good_rows(const std::string& append) const {
+    for (int pattern = 0; pattern < 6; ++pattern) {
+      expect_good(append, {{"batch", 5}, {"tokens", 33}, {"kv_heads", 3}, {"ragged", 1}, {"pattern", pattern}});
+      expect_good(gather_text(append),
+                  {{"batch", 5}, {"context", 33}, {"kv_heads", 3}, {"ragged", 1}, {"pattern", pattern}});
+    }
+    expect_good(append, {{"batch", 3}, {"tokens", 40}, {"context", 100}, {"kv_heads", 2}, {"scattered", 1}});
+  }
+};
 
 TEST_F(KvRowsGpu, EveryFormat) {
   const std::vector<std::string> texts = append_texts();
-  for (const std::string& text : texts) {
-    for (int pattern = 0; pattern < 6; ++pattern) {
-      expect_good(text, {{"batch", 5}, {"tokens", 33}, {"kv_heads", 3}, {"ragged", 1}, {"pattern", pattern}});
-      expect_good(gather_text(text),
-                  {{"batch", 5}, {"context", 33}, {"kv_heads", 3}, {"ragged", 1}, {"pattern", pattern}});
-    }
-    expect_good(text, {{"batch", 3}, {"tokens", 40}, {"context", 100}, {"kv_heads", 2}, {"scattered", 1}});
-  }
+  for (const std::string& text : texts) expect_good_rows(text);
   std::printf("%zu kernels of each operator\n", texts.size());
+}
+
+TEST_F(KvRowsGpu, ValuesStoredOtherwiseThanKeys) {
+  const std::vector<KvAppend> appends = mixed_rows_descriptors<KvAppend>();
+  for (const KvAppend& append : appends) expect_good_rows(append.text());
+  std::printf("%zu kernels of each operator\n", appends.size());
 }
 
 TEST_F(KvRowsGpu, ManyRows) {
   for (const char* fields : {"", ":kv=int4_rows,groups=4", ":kv=int4_rows,groups=4,cache=paged", ":kv=int8_split",
-                             ":kv=fp8_e4m3,scales=group,groups=4,cache=paged"}) {
+                             ":kv=fp8_e4m3,scales=group,groups=4,cache=paged",
+                             ":kv=fp8_e4m3,value=int4_rows,value_groups=4", ":head_dim=192,value_dim=128"}) {
     expect_good(std::string("kv_append") + fields, {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}});
     expect_good(std::string("kv_append") + fields, {{"batch", 512}, {"tokens", 1}, {"kv_heads", 8}, {"context", 5}});
     expect_good(std::string("kv_gather") + fields, {{"batch", 3}, {"context", 5000}, {"kv_heads", 8}});
@@ -111,7 +123,9 @@ TEST_F(KvRowsGpu, StreamCopyCopiesEveryByte) {
 }
 
 TEST_F(KvRowsGpu, SameInputsSameBits) {
-  for (const std::string text : {"kv_append:kv=int4_rows,groups=4,rotary=interleaved", "kv_gather:kv=int4_rows"}) {
+  for (const std::string text : {"kv_append:kv=int4_rows,groups=4,rotary=interleaved", "kv_gather:kv=int4_rows",
+                                 "kv_append:kv=fp8_e4m3,value=int4_rows,value_groups=4",
+                                 "kv_gather:kv=fp8_e4m3,value=int4_rows,value_groups=4"}) {
     const Problem problem =
         Problem::random(text, {{"batch", 7}, {"context", 300}, {"tokens", 200}, {"kv_heads", 2}}, 5);
     DeviceCase launched(device(), problem);

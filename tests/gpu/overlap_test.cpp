@@ -1,5 +1,6 @@
-// Launches that overlap on a GPU: each reads what the one before it in the stream has written. One that began too early would read
-// NaN, which is what outputs hold before, or what the launch before that had read. Skipped where there is none.
+// Launches that overlap on a GPU: each reads what the one before it in the stream has written. One that began too early
+// would read NaN, which is what outputs hold before, or what the launch before that had read. Skipped where there is
+// none.
 #include <cubit/gqa_decode.h>
 #include <cubit/w4a16_gemm.h>
 
@@ -10,14 +11,15 @@
 namespace cubit::tests {
 namespace {
 
-// The third writes what the first has written and the second has read. More, and attention comes to rest, or fp16 overflows.
+// The third writes what the first has written and the second has read. More, and attention comes to rest, or fp16
+// overflows.
 constexpr int kLaunches = 3;
 constexpr int kRepeats = 20;
 
 class OverlapGpu : public GpuTest {
  protected:
-  /// What the last of `launches` launches has written, each of which takes the output of the one before for its input, in tensors of
-  /// their own. `chain` sets input and output in a copy of the arguments.
+  /// What the last of `launches` launches has written, each of which takes the output of the one before for its input,
+  /// in tensors of their own. `chain` sets input and output in a copy of the arguments.
   template <class Arguments, class Chain>
   std::vector<unsigned char> result_of(const std::string& text, const Problem::Numbers& sizes, int launches,
                                        bool overlap, Chain&& chain) const {

@@ -1,5 +1,5 @@
-// What w4a16_gemm promises on a GPU: every format and function computes the reference, whatever the sizes and data; blocks
-// that share k give the same bits at every launch; a launch may be captured.
+// What w4a16_gemm promises on a GPU: every format and function computes the reference, whatever the sizes and data;
+// blocks that share k give the same bits at every launch; a launch may be captured.
 #include <cubit/w4a16_gemm.hpp>
 
 #include <algorithm>
@@ -120,8 +120,8 @@ TEST_F(W4a16GemmGpu, SplitsGiveTheSameBitsEveryTime) {
   }
 }
 
-// Of all rows, in any tile, there are more tiles than the device holds blocks, so blocks have all of k, part by part; of few rows they
-// share it. The reference is asked once per descriptor: other tiles give the same bits.
+// Of all rows, in any tile, there are more tiles than the device holds blocks, so blocks have all of k, part by part;
+// of few rows they share it. The reference is asked once per descriptor: other tiles give the same bits.
 TEST_F(W4a16GemmGpu, BatchInvariantRowsHaveTheSameBitsInEveryBatchAndTile) {
   constexpr int kColumns = 1024;
   constexpr int kDepth = 2048;
@@ -167,7 +167,8 @@ TEST_F(W4a16GemmGpu, OneWorkspaceServesAllShapes) {
   }
 }
 
-// Blocks that end one tile and begin another, at every number of pieces: fewer stages than blocks, and many tiles per block.
+// Blocks that end one tile and begin another, at every number of pieces: fewer stages than blocks, and many tiles per
+// block.
 TEST_F(W4a16GemmGpu, EvenSharesComputeTheReference) {
   for (const std::string& text : kFormats) {
     expect_good(text, {{"m", 5}, {"n", 320}, {"k", 512}, {"decomposition", 3}});

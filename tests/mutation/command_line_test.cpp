@@ -1,5 +1,5 @@
-// `cubit run --check-memory` from end to end: a planted defect whose code lies in the program's cache, where its good code
-// would lie, is found and said.
+// `cubit run --check-memory` from end to end: a planted defect whose code lies in the program's cache, where its good
+// code would lie, is found and said.
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
@@ -54,7 +54,8 @@ class CheckMemory : public ::testing::Test {
   tools::test::Program program_;
 };
 
-/// The workspace, but for its counters, is memory that only the kernel writes: one head's share of the softmax is missing.
+/// The workspace, but for its counters, is memory that only the kernel writes: one head's share of the softmax is
+/// missing.
 TEST_F(CheckMemory, FindsAPartialResultThatNobodyWrote) {
   const Mutant& mutant = find_mutant("element_not_stored");
   const auto healthy = run(mutant, {"--check-memory", "--check"});

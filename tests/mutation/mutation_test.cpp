@@ -1,5 +1,5 @@
-// Planted defects, one per mutant: the checker of the CPU device finds each, and nothing in what is healthy. What stands
-// beside each of compute-sanitizer is what it found on an H200.
+// Planted defects, one per mutant: the checker of the CPU device finds each, and nothing in what is healthy. What
+// stands beside each of compute-sanitizer is what it found on an H200.
 #include <gmock/gmock.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Proves that the benchmark's table is one that can be measured: texts are canonical, cases differ, and what a case's bytes
-// are agrees with the floors that its targets were derived from.
+// Proves that the benchmark's table is one that can be measured: texts are canonical, cases differ, and what a case's
+// bytes are agrees with the floors that its targets were derived from.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -44,15 +44,43 @@ TEST(BenchCases, SizesAreThoseOfRandomData) {
   }
 }
 
-// Reading is the least a kernel does: no target is below the bytes at the bandwidth of an H200, 4.8 TB/s by its data sheet.
+// Reading is the least a kernel does: no target is below the bytes at the bandwidth of an H200, 4.8 TB/s by its data
+// sheet.
 TEST(BenchCases, TargetsArePossible) {
   constexpr double kBytesPerMicrosecond = 4.8e6;
   for (const BenchCase& one : cases()) {
     EXPECT_LE(one.target_share, 1);
     if (one.target_microseconds == 0 || !is_known(one)) continue;
-    const double rows = 2 * one.sizes.at("batch") * one.sizes.at("context") * one.sizes.at("kv_heads");
-    const double bytes = rows * gqa_decode::parse(one.descriptor).row_bytes();
+    const GqaDecode descriptor = gqa_decode::parse(one.descriptor);
+    const double rows = one.sizes.at("batch") * one.sizes.at("context") * one.sizes.at("kv_heads");
+    const double bytes = rows * (descriptor.row_bytes() + descriptor.value_row_bytes());
     EXPECT_GE(one.target_microseconds, bytes / kBytesPerMicrosecond) << one.descriptor << " " << one.name;
+  }
+}
+
+// What a case is compared with reads as many bytes: of keys and of values as each is stored, with the scales of each.
+TEST(BenchCases, FloorsOfMixedCachesAreThoseOfBothFormats) {
+  struct Floor {
+    const char* descriptor;
+    std::size_t row_bytes;  ///< of a key and a value, with their scales
+    std::size_t query_bytes;
+  };
+  constexpr Floor kFloors[] = {
+      {"gqa_decode:heads_per_kv=8,kv=fp8_e4m3,value=int4_rows,value_groups=4", 128 + 4 + 64 + 16, 8 * 2 * 128},
+      {"gqa_decode:heads_per_kv=8,value=fp8_e4m3", 256 + 128 + 4, 8 * 2 * 128},
+      {"gqa_decode:head_dim=192,heads_per_kv=8,value_dim=128", 384 + 256, 8 * 2 * 192}};
+  for (const Floor& floor : kFloors) {
+    int measured = 0;
+    for (const BenchCase& one : cases()) {
+      if (one.descriptor != floor.descriptor) continue;
+      ++measured;
+      const auto batch = static_cast<std::size_t>(one.sizes.at("batch"));
+      Numbers sizes = one.sizes;
+      sizes.at("context") = 16;
+      const auto problem = gqa_decode_operator().random(one.descriptor, sizes, 1);
+      EXPECT_EQ(problem->bytes_read(), batch * (16 * floor.row_bytes + floor.query_bytes)) << one.descriptor;
+    }
+    EXPECT_EQ(measured, 3) << floor.descriptor;
   }
 }
 

@@ -1,5 +1,5 @@
-// gqa_decode over caches in pages and caches whose scales are tensors of their own, as values: what launches are given, what
-// problems read and refuse. What the kernels compute is tests/cover's business.
+// gqa_decode over caches in pages and caches whose scales are tensors of their own, as values: what launches are given,
+// what problems read and refuse. What the kernels compute is tests/cover's business.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,8 @@ TEST(GqaPages, AreTakenWhereTheDescriptorHasThemAndOnlyThere) {
   EXPECT_EQ(parameters.page_table_stride, 5);
 }
 
-/// One sequence of 3 tokens in pages of 2, of which it has the last and the first: signed bytes, 64 channels, scale 0.5.
+/// One sequence of 3 tokens in pages of 2, of which it has the last and the first: signed bytes, 64 channels, scale
+/// 0.5.
 struct PagedCase {
   std::vector<std::uint16_t> query = std::vector<std::uint16_t>(64, 0);
   std::vector<char> keys = std::vector<char>(3 * 2 * 64, 1);
@@ -111,7 +112,10 @@ TEST(GqaPages, TokensInPagesThatAreNoneAreRefused) {
   refused("page_table[0, 1] = 3: the sequence has 3 tokens, and the cache 3 pages; accepted there: 0 to 2",
           [](PagedCase& c) { c.table[1] = 3; });
   refused("tensors without page_table: the descriptor has cache=paged", [](PagedCase& c) { c.tensors.pop_back(); });
-  refused("tensors without value_scale: gqa_decode:", [](PagedCase& c) { c.tensors.erase(c.tensors.begin() + 5); });
+  refused(
+      "tensors without value_scale: a cache of int8_split with scales=tensor needs its scales; give value_scale [1] "
+      "F32",
+      [](PagedCase& c) { c.tensors.erase(c.tensors.begin() + 5); });
   refused("lengths[0] = 5: the cache holds 4 tokens", [](PagedCase& c) { c.lengths[0] = 5; });
   PagedCase unused;
   unused.table[1] = -1;

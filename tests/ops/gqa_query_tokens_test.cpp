@@ -1,5 +1,5 @@
-// gqa_decode with several query tokens per sequence, as values: what each token sees, what plans, launches and problems make of
-// it, and what they refuse. What the kernels compute is tests/cover's business.
+// gqa_decode with several query tokens per sequence, as values: what each token sees, what plans, launches and problems
+// make of it, and what they refuse. What the kernels compute is tests/cover's business.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// gqa_decode's score modifications, windows and sinks as values: texts, what is refused, what launches are given, the reference,
-// users' code by name and hash. What the kernels compute is tests/cover's business.
+// gqa_decode's score modifications, windows and sinks as values: texts, what is refused, what launches are given, the
+// reference, users' code by name and hash. What the kernels compute is tests/cover's business.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +87,9 @@ TEST(UserCode, RefusesWhatCannotBeCode) {
           "not a digit first");
   EXPECT_THROW(add_user_code(std::string(65, 'a'), kCode, "modify_score"), Failure);
   EXPECT_NO_THROW(add_user_code(std::string(64, 'a'), kCode, "modify_score"));
-  refused("x", "", "the code of x: it does not define modify_score; see templates/score_user.cuh");
+  refused("x", "",
+          "the code of x: it does not define modify_score; accepted: code with a function modify_score, as "
+          "templates/score_user.cuh declares it");
   refused("x", std::string(65537, ' '), "the code of x: it has 65537 bytes; accepted: up to 65536");
   expect_refused([] { find_user_code("x@0123456789abcdef"); },
                  "score=x@0123456789abcdef: no code of this name and hash was added to this process; add its text with "

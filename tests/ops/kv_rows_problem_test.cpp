@@ -1,4 +1,5 @@
-// Problems of kv_append and kv_gather: which rows a launch writes, whose result can be worked out by hand, and what is refused.
+// Problems of kv_append and kv_gather: which rows a launch writes, whose result can be worked out by hand, and what is
+// refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 namespace cubit::ops {
 namespace {
 
-/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. Twice as many rows and lengths as are
-/// needed: a tensor that is said to be of a wider type still has its bytes.
+/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. Twice as many rows and lengths as
+/// are needed: a tensor that is said to be of a wider type still has its bytes.
 struct Case {
   std::vector<std::uint16_t> rows = std::vector<std::uint16_t>(2 * 2 * 3 * 2 * 64, 0x3f80);
   std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(2 * 4 * 2 * 64, 0x4000);
@@ -299,6 +300,31 @@ TEST(KvRowsBench, CasesAreCanonicalAndTheirSizesThoseOfRandomData) {
       sizes.at("context") = 16;
       sizes.at("tokens") = 1;
       EXPECT_GT(op->random(one.descriptor, sizes, 1)->bytes_written(), 0u) << one.descriptor;
+    }
+  }
+}
+
+// What a case is compared with copies as many bytes: rows as they come, and keys and values as each is stored.
+TEST(KvRowsBench, FloorsOfMixedCachesAreThoseOfBothFormats) {
+  struct Floor {
+    const char* fields;
+    std::size_t dense;   ///< bytes of a key and a value of 16 bits
+    std::size_t stored;  ///< bytes of them in the cache, with their scales
+  };
+  constexpr Floor kFloors[] = {{":kv=fp8_e4m3,value=int4_rows,value_groups=4", 512, 128 + 4 + 64 + 16},
+                               {":value=fp8_e4m3", 512, 256 + 128 + 4},
+                               {":head_dim=192,value_dim=128", 640, 384 + 256}};
+  constexpr std::size_t kTokens = 16;
+  for (const Operator* op : {&kv_append_operator(), &kv_gather_operator()}) {
+    const bool appends = op == &kv_append_operator();
+    for (const Floor& floor : kFloors) {
+      const std::string text = std::string(op->name()) + floor.fields;
+      const auto cases = op->bench_cases();
+      ASSERT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const auto& one) { return one.descriptor == text; }))
+          << text;
+      const auto problem = op->random(text, {{"batch", 1}, {"tokens", kTokens}, {"context", kTokens}}, 1);
+      EXPECT_EQ(problem->bytes_read(), kTokens * (appends ? floor.dense : floor.stored)) << text;
+      EXPECT_EQ(problem->bytes_written(), kTokens * (appends ? floor.stored : floor.dense)) << text;
     }
   }
 }

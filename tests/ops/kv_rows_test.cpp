@@ -1,5 +1,5 @@
-// kv_append and kv_gather as values: texts, what launches refuse, divisions. Rotation and formats are kv_rows_format_test.cpp's
-// business, problems kv_rows_problem_test.cpp's, what the kernels compute tests/cover's.
+// kv_append and kv_gather as values: texts, what launches refuse, divisions. Rotation and formats are
+// kv_rows_format_test.cpp's business, problems kv_rows_problem_test.cpp's, what the kernels compute tests/cover's.
 #include <cubit/kv_append.h>
 #include <cubit/kv_gather.h>
 #include <fmt/format.h>
@@ -19,11 +19,15 @@
 #include "runtime/settings.hpp"
 #include "templates/kv_append_arguments.h"
 #include "templates/kv_gather_arguments.h"
+#include "tests/support/launches.hpp"
 
 namespace cubit::ops {
 namespace {
 
+using tests::address;
+
 constexpr int kMultiprocessors = 4;
+runtime::DeviceFacts small_device() { return tests::made_up_device("sm_80", kMultiprocessors); }
 constexpr int kHeadDims[] = {64, 80, 96, 112, 128, 160, 192, 256};
 
 std::vector<kv_cache::RowFormat> all_formats() {
@@ -174,10 +178,11 @@ float by_reciprocal(float dividend, float divisor) {
   return std::fma(dividend, nearest, dividend * rest);
 }
 
-// Both quotients are rounded sums that differ from the true one by at most 2^-46 of it before the last rounding. So they
-// give another number of steps only where the true quotient is that near to where a float next to a half begins: the middle
-// M · 2^e between a half and its neighbour, M an odd number of 25 bits. With 24-bit dividend T and divisor D that is
-// T · 2^s = M · D + j for a small j, which D alone solves: all of them are tried. Larger j than 8 are farther away.
+// Both quotients are rounded sums that differ from the true one by at most 2^-46 of it before the last rounding. So
+// they give another number of steps only where the true quotient is that near to where a float next to a half begins:
+// the middle M · 2^e between a half and its neighbour, M an odd number of 25 bits. With 24-bit dividend T and divisor D
+// that is T · 2^s = M · D + j for a small j, which D alone solves: all of them are tried. Larger j than 8 are farther
+// away.
 TEST(KvRowsQuotient, ByReciprocalIsTheRoundedQuotientNearEveryHalf) {
   constexpr std::uint64_t kFirst = 1 << 23;  // of 24 bits
   int tried = 0;
@@ -220,8 +225,6 @@ TEST(KvRowsQuotient, ByReciprocalOfTheLargestValueIsTheRoundedQuotientOfEveryFlo
   }
 }
 
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
-
 template <class Arguments>
 Arguments dense_arguments(int batch, int tokens, int kv_heads, int row_elements) {
   Arguments arguments{};
@@ -253,7 +256,7 @@ TEST(KvRowsLaunch, HasALaneGroupForEveryRow) {
   arguments.cosines = arguments.sines = static_cast<const float*>(address(0x5000));
   arguments.rotary_stride = 32;
   const Launch launch = kv_append::encode(kv_append::parse("kv_append:kv=int4_rows,groups=4,rotary=half_split"),
-                                          &arguments, kMultiprocessors);
+                                          &arguments, small_device());
   KvAppendArguments parameters;
   ASSERT_EQ(launch.parameter_bytes, sizeof parameters);
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
@@ -271,11 +274,11 @@ TEST(KvRowsLaunch, HasALaneGroupForEveryRow) {
   EXPECT_EQ(wide.shape.grid[0], (3u * 7 * 5 + 3) / 4) << "4 rows of 32 lanes in a block";
 }
 
-KvAppendArguments append_parameters(int tokens, int kv_heads, int multiprocessors) {
+KvAppendArguments append_parameters(int tokens, int kv_heads, const runtime::DeviceFacts& device) {
   auto arguments = dense_arguments<cubit_kv_append_arguments>(1, tokens, kv_heads, 128);
   arguments.scales.key = arguments.scales.value = address(0x7000);
   const Launch launch =
-      kv_append::encode(kv_append::parse("kv_append:kv=int8_split,scales=tensor"), &arguments, multiprocessors);
+      kv_append::encode(kv_append::parse("kv_append:kv=int8_split,scales=tensor"), &arguments, device);
   KvAppendArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(launch.shape.grid[0], (parameters.rows + 7) / 8);
@@ -284,22 +287,29 @@ KvAppendArguments append_parameters(int tokens, int kv_heads, int multiprocessor
 
 TEST(KvRowsLaunch, GivesALaneGroupSeveralHeadsWhereThereAreManyRows) {
   for (const int kv_heads : {1, 2, 5, 6, 8, 12}) {
-    const KvAppendArguments many = append_parameters(100000, kv_heads, kMultiprocessors);
+    const KvAppendArguments many = append_parameters(100000, kv_heads, small_device());
     EXPECT_EQ(many.steps, std::gcd(kv_heads, 8)) << kv_heads;
     EXPECT_EQ(many.heads.divisor * many.steps, static_cast<unsigned>(kv_heads));
     EXPECT_EQ(many.rows, 100000 * many.heads.divisor);
     EXPECT_EQ(many.key_step, 2 * 128 * many.heads.divisor) << "in bytes, from head to head of a lane group";
     EXPECT_EQ(many.cache_value_step, 128 * many.heads.divisor);
-    EXPECT_EQ(append_parameters(9, kv_heads, kMultiprocessors).steps, 1);
-    EXPECT_EQ(append_parameters(100000, kv_heads, 1000000).steps, 1) << "every multiprocessor wants blocks";
+    EXPECT_EQ(append_parameters(9, kv_heads, small_device()).steps, 1);
+    EXPECT_EQ(append_parameters(100000, kv_heads, tests::made_up_device("sm_80", 1000000)).steps, 1)
+        << "every multiprocessor wants blocks";
   }
+}
+
+// 288 rows: what 4 multiprocessors with 9 blocks each hold at once. With 7 blocks they would take two rounds.
+TEST(KvRowsLaunch, CountsTheBlocksThatTheArchitectureHolds) {
+  EXPECT_EQ(append_parameters(36, 8, tests::made_up_device("sm_80", 4)).steps, 1);
+  EXPECT_EQ(append_parameters(36, 8, tests::made_up_device("sm_120", 4)).steps, 2);
 }
 
 TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
   auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
   const auto refused = [&](const char* text, const std::string& sentence) {
     try {
-      kv_append::encode(kv_append::parse(text), &arguments, kMultiprocessors);
+      kv_append::encode(kv_append::parse(text), &arguments, small_device());
       ADD_FAILURE() << "accepted: " << sentence;
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.what(), sentence);
@@ -316,7 +326,7 @@ TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
   refused("kv_append:cache=paged", "cache.page_table = NULL: the tensor is needed");
   arguments.cache.page_table = static_cast<const std::int32_t*>(address(0x6000));
   arguments.cache.page_table_stride = 5;
-  const Launch launch = kv_append::encode(kv_append::parse("kv_append:cache=paged"), &arguments, kMultiprocessors);
+  const Launch launch = kv_append::encode(kv_append::parse("kv_append:cache=paged"), &arguments, small_device());
   KvAppendArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.cache.page_size.divisor, 24u);
@@ -332,7 +342,7 @@ TEST(KvRowsLaunch, OfNothingIsEmptyWhateverThePointers) {
     append.cache.kv_heads = 1;
     append.batch = no_batch ? 0 : 4;
     append.tokens = no_batch ? 4 : 0;
-    EXPECT_TRUE(kv_append::encode(kv_append::parse("kv_append"), &append, kMultiprocessors).empty);
+    EXPECT_TRUE(kv_append::encode(kv_append::parse("kv_append"), &append, small_device()).empty);
     cubit_kv_gather_arguments gather{};
     gather.size = sizeof gather;
     gather.cache.kv_heads = 1;
@@ -357,10 +367,10 @@ TEST_P(RefusedKvLaunch, NamesTheRule) {
   arguments.cosines = arguments.sines = static_cast<const float*>(address(0x5000));
   arguments.rotary_stride = 32;
   const KvAppend descriptor = kv_append::parse("kv_append:rotary=interleaved");
-  EXPECT_FALSE(kv_append::encode(descriptor, &arguments, kMultiprocessors).empty);
+  EXPECT_FALSE(kv_append::encode(descriptor, &arguments, small_device()).empty);
   GetParam().change(arguments);
   try {
-    kv_append::encode(descriptor, &arguments, kMultiprocessors);
+    kv_append::encode(descriptor, &arguments, small_device());
     FAIL() << "accepted: " << GetParam().sentence;
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.status(), Status::invalid_argument);

@@ -1,5 +1,5 @@
-// merge as a value: texts, plans, what launches and problems refuse, and results that can be worked out by hand. What the
-// kernels compute is tests/cover's business.
+// merge as a value: texts, plans, what launches and problems refuse, and results that can be worked out by hand. What
+// the kernels compute is tests/cover's business.
 #include <cubit/merge.h>
 #include <gtest/gtest.h>
 

@@ -1,72 +1,34 @@
-// Caches whose values are stored otherwise than their keys, as values: what launches are given, what problems read and refuse. What
-// the kernels compute is tests/cover's business.
+// Caches whose values are stored otherwise than their keys, as values: what launches are given, what problems read and
+// refuse. What the kernels compute is tests/cover's business.
 #include <cubit/gqa_decode.h>
 #include <cubit/kv_append.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
-#include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_append/kv_append.hpp"
-#include "templates/gqa_decode_arguments.h"
-#include "templates/kv_append_arguments.h"
+#include "tests/support/gqa_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
+using tests::address;
+using tests::expect_refused_with;
+constexpr auto parameters_of = tests::gqa_parameters_of;
 
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
-
-template <class Body>
-void expect_refused(const std::string& sentence, Body body) {
-  try {
-    body();
-    ADD_FAILURE() << "accepted: " << sentence;
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), Status::invalid_argument);
-    EXPECT_NE(std::string(failure.what()).find(sentence), std::string::npos) << failure.what();
-  }
-}
-
-/// One KV head, 64 tokens, at made-up addresses; strides of 160 elements.
+/// One KV head, 64 tokens, strides of 160 elements, and scales for both formats.
 cubit_gqa_decode_arguments made_up_arguments() {
-  cubit_gqa_decode_arguments arguments{};
-  arguments.size = sizeof arguments;
-  arguments.query = address(0x1000);
-  arguments.key = address(0x2000);
-  arguments.value = address(0x3000);
-  arguments.output = address(0x4000);
-  for (std::int64_t* strides : {arguments.query_strides, arguments.output_strides}) strides[0] = strides[1] = 256;
-  for (std::int64_t* strides : {arguments.key_strides, arguments.value_strides}) {
-    strides[0] = 160 * 64;
-    strides[1] = strides[2] = 160;
-  }
+  auto arguments = tests::made_up_gqa_arguments({.head_dim = 256, .row = 160});
   arguments.scales.key = address(0x5000);
   arguments.scales.value = address(0x6002);
   for (std::int64_t* strides : {arguments.scales.key_strides, arguments.scales.value_strides})
     strides[0] = strides[1] = strides[2] = 64;
-  arguments.batch = arguments.kv_heads = 1;
-  arguments.max_length = 64;
-  arguments.softmax_scale = 0.1f;
   return arguments;
-}
-
-runtime::DeviceFacts sm_80() {
-  runtime::DeviceFacts device;
-  device.architecture = &codegen::find_architecture("sm_80");
-  device.multiprocessors = 100;
-  return device;
-}
-
-GqaDecodeArguments parameters_of(const char* text, const cubit_gqa_decode_arguments& arguments) {
-  const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), *sm_80().architecture);
-  const Launch launch = gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 24, sm_80());
-  GqaDecodeArguments parameters;
-  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-  return parameters;
 }
 
 TEST(MixedCaches, OperandsOfKeysSpeakOfTheQueryAndThoseOfValuesOfWeights) {
@@ -87,34 +49,81 @@ TEST(MixedCaches, OperandsOfKeysSpeakOfTheQueryAndThoseOfValuesOfWeights) {
   EXPECT_EQ(operands("gqa_decode:value=fp16"), (Texts{"operands of keys: bf16", "operands of values: fp16"}));
 }
 
+TEST(MixedCaches, ConflictsAreThoseOfTheRowsThatHaveHeaders) {
+  const auto why = [](const char* text) -> std::string {
+    for (const Decision& decision : tests::gqa_plan_of(text, "sm_80").report.decisions) {
+      if (decision.name == "bank conflicts") return decision.why;
+    }
+    return "none";
+  };
+  const std::string beginning = "one instruction copies the headers of many rows";
+  const std::string end = ", 4 bytes a lane, and rows start at every fourth bank";
+  EXPECT_EQ(why("gqa_decode:heads_per_kv=8,kv=int4_rows,value=fp8_e4m3"), beginning + " of keys" + end);
+  EXPECT_EQ(why("gqa_decode:heads_per_kv=8,kv=fp8_e4m3,value=int4_rows"), beginning + " of values" + end);
+  EXPECT_EQ(why("gqa_decode:head_dim=256,kv=int4_rows,value_dim=96"), beginning + " of keys and of values" + end);
+  EXPECT_EQ(why("gqa_decode:heads_per_kv=8,kv=int4_rows"), beginning + end);
+  EXPECT_EQ(why("gqa_decode:heads_per_kv=8,kv=fp8_e4m3,value=int4_rows,value_groups=4"), "none");
+}
+
+TEST(MixedCaches, FragmentsAreThoseThatEachFormatLoads) {
+  const auto loads = [](const char* text) {
+    std::set<std::string> names;
+    for (const std::string& name : tests::gqa_plan_of(text, "sm_80").report.fragments) {
+      if (name.starts_with("ldmatrix")) names.insert(name);
+    }
+    return names;
+  };
+  using Names = std::set<std::string>;
+  const Names wide = {"ldmatrix.x4", "ldmatrix.x4.trans"};
+  const auto with = [&](Names more) {
+    more.insert(wide.begin(), wide.end());
+    return more;
+  };
+  EXPECT_EQ(loads("gqa_decode:value=fp16"), wide);
+  EXPECT_EQ(loads("gqa_decode:kv=int4_rows,value=bf16"), with({"ldmatrix.x2"}));
+  EXPECT_EQ(loads("gqa_decode:value=int4_rows"), with({"ldmatrix.x2.trans"}));
+  EXPECT_EQ(loads("gqa_decode:head_dim=80,kv=int8_split,value_dim=64"), with({"ldmatrix.x2"}));
+  EXPECT_EQ(loads("gqa_decode:kv=int4_rows"), with({"ldmatrix.x2", "ldmatrix.x2.trans"}));
+}
+
 TEST(MixedCaches, StridesAndScalesAreThoseOfEachFormat) {
   auto arguments = made_up_arguments();
-  const auto wide_keys = parameters_of("gqa_decode:value=int4_rows,value_groups=4", arguments);
-  EXPECT_EQ(wide_keys.key_token_stride, 320);
-  EXPECT_EQ(wide_keys.value_token_stride, 160);
-  EXPECT_EQ(wide_keys.key_scales, nullptr);
-  EXPECT_EQ(wide_keys.value_scales, nullptr);
+  const auto both =
+      parameters_of("gqa_decode:kv=int8_split,value=fp8_e4m3,value_scales=tensor,value_scale_type=fp16", arguments);
+  EXPECT_EQ(both.key_scale_strides[1], 256);
+  EXPECT_EQ(both.value_scale_strides[1], 0);
+  arguments.scales.key = nullptr;
   const auto scaled_values = parameters_of("gqa_decode:value=fp8_e4m3,value_scale_type=fp16", arguments);
   EXPECT_EQ(scaled_values.key_scales, nullptr);
   EXPECT_EQ(scaled_values.key_scale_strides[1], 0);
   EXPECT_EQ(scaled_values.value_scales, address(0x6002));
   EXPECT_EQ(scaled_values.value_scale_strides[1], 128);
-  const auto both =
-      parameters_of("gqa_decode:kv=int8_split,value=fp8_e4m3,value_scales=tensor,value_scale_type=fp16", arguments);
-  EXPECT_EQ(both.key_scale_strides[1], 256);
-  EXPECT_EQ(both.value_scale_strides[1], 0);
+  arguments.scales.value = nullptr;
+  const auto wide_keys = parameters_of("gqa_decode:value=int4_rows,value_groups=4", arguments);
+  EXPECT_EQ(wide_keys.key_token_stride, 320);
+  EXPECT_EQ(wide_keys.value_token_stride, 160);
+  EXPECT_EQ(wide_keys.key_scales, nullptr);
+  EXPECT_EQ(wide_keys.value_scales, nullptr);
 }
 
 TEST(MixedCaches, LaunchesRefuseWhatEitherFormatRulesOut) {
   auto arguments = made_up_arguments();
   const auto refused = [&](const char* text, const char* sentence) {
-    expect_refused(sentence, [&] { parameters_of(text, arguments); });
+    expect_refused_with([&] { parameters_of(text, arguments); }, sentence);
   };
-  refused("gqa_decode:value=fp8_e4m3", "scales.value at 0x6002: the address is not a multiple of 4 bytes");
-  EXPECT_NO_THROW(parameters_of("gqa_decode:kv=fp8_e4m3,value=bf16", arguments)) << "values have no scales";
+  refused("gqa_decode:value=fp8_e4m3",
+          "scales.key at 0x5000: a cache of bf16 has no scales of their own; give NULL, or ask for kv=int8_split, "
+          "fp8_e4m3 or fp8_e5m2");
+  refused("gqa_decode:kv=fp8_e4m3,value=int4_rows",
+          "scales.value at 0x6002: a cache of int4_rows has no scales of their own; give NULL, or ask for "
+          "value=int8_split, fp8_e4m3 or fp8_e5m2");
   arguments.scales.key = nullptr;
+  refused("gqa_decode:value=fp8_e4m3", "scales.value at 0x6002: the address is not a multiple of 4 bytes");
+  refused("gqa_decode:value_dim=64",
+          "scales.value at 0x6002: a cache of bf16 has no scales of their own; give NULL, or "
+          "ask for kv=int8_split");
+  arguments.scales.value = nullptr;
   refused("gqa_decode:kv=fp8_e4m3,value=bf16", "scales.key = NULL: the tensor is needed");
-  arguments = made_up_arguments();
   arguments.value_strides[1] = 168;  // bytes of one format, half of the other's
   EXPECT_NO_THROW(parameters_of("gqa_decode:kv=int4_rows,groups=4,value=bf16", arguments));
   refused("gqa_decode:value=int4_rows,value_groups=4", "value stride 1 of 168 bytes: it is not a multiple of 16 bytes");
@@ -125,8 +134,8 @@ TEST(MixedCaches, PartialOutputsAreAsWideAsValues) {
   arguments.max_length = 8192;
   arguments.splits = 8;
   const auto bytes = [&](const char* text) {
-    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), *sm_80().architecture);
-    return gqa_decode::workspace_bytes(plan, &arguments, sm_80());
+    return gqa_decode::workspace_bytes(tests::gqa_plan_of(text, "sm_80"), &arguments,
+                                       tests::made_up_device("sm_80", 100));
   };
   const std::size_t alike = bytes("gqa_decode:head_dim=64,heads_per_kv=8");
   EXPECT_EQ(bytes("gqa_decode:head_dim=192,heads_per_kv=8,value_dim=64"), alike);
@@ -169,7 +178,7 @@ TEST(MixedCaches, ProblemsRefuseRowsOfTheOtherFormat) {
   const auto refused = [](const std::string& sentence, auto change) {
     MixedCase one;
     change(one);
-    expect_refused(sentence, [&] { static_cast<void>(one.problem()); });
+    expect_refused_with([&] { static_cast<void>(one.problem()); }, sentence);
   };
   refused("tensor value of type I8", [](MixedCase& c) { c.tensors[2].type = "I8"; });
   refused("tensor value [2, 5, 2, 64]: its rows have 64 elements", [](MixedCase& c) { c.tensors[2].shape[3] = 64; });
@@ -237,14 +246,19 @@ TEST(MixedCaches, AppendRefusesWhatEitherFormatRulesOut) {
   arguments.cache.value = address(0x3004);
   arguments.cache.kv_heads = arguments.batch = arguments.tokens = 1;
   arguments.cache.max_length = 64;
-  const auto encode = [&](const char* text) { kv_append::encode(kv_append::parse(text), &arguments, 1); };
+  const auto encode = [&](const char* text) {
+    kv_append::encode(kv_append::parse(text), &arguments, tests::made_up_device("sm_80", 1));
+  };
   EXPECT_NO_THROW(encode("kv_append:value=int4_rows")) << "packed rows begin at multiples of 4";
-  expect_refused("cache.value at 0x3004: the address is not a multiple of 16 bytes", [&] { encode("kv_append"); });
-  expect_refused("cache.value at 0x3004", [&] { encode("kv_append:kv=int4_rows,value=bf16"); });
+  const auto refused = [&](const char* text, const char* sentence) {
+    expect_refused_with([&] { encode(text); }, sentence);
+  };
+  refused("kv_append", "cache.value at 0x3004: the address is not a multiple of 16 bytes");
+  refused("kv_append:kv=int4_rows,value=bf16", "cache.value at 0x3004");
   arguments.cache.value = address(0x3000);
   arguments.scales.key = address(0x4000);
-  expect_refused("scales.value = NULL: the tensor is needed",
-                 [&] { encode("kv_append:kv=fp8_e4m3,value=int8_split"); });
+  refused("kv_append:kv=fp8_e4m3,value=int8_split", "scales.value = NULL: the tensor is needed");
+  refused("kv_append:value=fp8_e4m3", "scales.key at 0x4000: a cache of bf16 has no scales of their own; give NULL");
 }
 
 }  // namespace

@@ -120,7 +120,8 @@ TEST(GqaLanes, CopiesTakeEveryByteOnce) {
   }
 }
 
-// Of keys and values that are stored otherwise each 16 rows are copied by themselves: every byte once, by lanes that have something to do.
+// Of keys and values that are stored otherwise each 16 rows are copied by themselves: every byte once, by lanes that
+// have something to do.
 TEST(GqaLanes, CopiesOfTwoFormatsTakeEveryByteOnce) {
   std::size_t with_idle_lanes = 0;
   for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
@@ -331,7 +332,8 @@ TEST(GqaLanes, AgreeWithTheFragmentsOfTheIsa) {
   const auto& a = codegen::find_fragment("mma.m16n8k16 A, 16-bit");
   const auto& c = codegen::find_fragment("mma.m16n8k16 C, 32-bit");
   for (int lane = 0; lane < 32; ++lane) {
-    // Lanes 8i … 8i+7 address the rows of the matrix that lands in register i, which starts at element (0, 2i) of lane 0.
+    // Lanes 8i … 8i+7 address the rows of the matrix that lands in register i, which starts at element (0, 2i) of lane
+    // 0.
     const auto matrix = a.at(0, lane / 8 * 2);
     for (const int step : {0, 1, 5}) {
       const auto key = lanes::rows16_keys(lane, step);

@@ -1,4 +1,5 @@
-// Shared memory that spreads the blocks of an overlapping launch evenly: as much as leaves room for an SM's share of them and no more.
+// Shared memory that spreads the blocks of an overlapping launch evenly: as much as leaves room for an SM's share of
+// them and no more.
 #include <gtest/gtest.h>
 
 #include "codegen/architecture.hpp"

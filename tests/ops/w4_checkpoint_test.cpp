@@ -1,5 +1,5 @@
-// <cubit/w4_checkpoint.hpp>: every conversion keeps what weight_at of w4a16_gemm reads, and there and back gives the same bits,
-// on any number of threads; what a format cannot store is refused by name.
+// <cubit/w4_checkpoint.hpp>: every conversion keeps what weight_at of w4a16_gemm reads, and there and back gives the
+// same bits, on any number of threads; what a format cannot store is refused by name.
 #include <gtest/gtest.h>
 
 #include <cubit/w4_checkpoint.hpp>

@@ -1,5 +1,6 @@
-// w4_quantize as a value: texts, what launches and problems refuse, groups whose bits can be worked out by hand, and that
-// what the reference writes means the weights within half a step. What the kernels write is tests/cover's business.
+// w4_quantize as a value: texts, what launches and problems refuse, groups whose bits can be worked out by hand, and
+// that what the reference writes means the weights within half a step. What the kernels write is tests/cover's
+// business.
 #include <cubit/w4_quantize.h>
 #include <gtest/gtest.h>
 
@@ -191,7 +192,8 @@ TEST(QuantiseReference, EmptyTinyAndLargeGroupsHaveScalesThatAreStored) {
   EXPECT_TRUE(std::isfinite(large.max_error[0]));
 }
 
-/// By weight_at of w4a16_gemm, which knows nothing of the quantiser: every weight within half a step, and a rounded scale.
+/// By weight_at of w4a16_gemm, which knows nothing of the quantiser: every weight within half a step, and a rounded
+/// scale.
 TEST(QuantiseReference, MeansTheWeightsInEveryFormat) {
   constexpr int kN = 24;
   constexpr int kK = 256;

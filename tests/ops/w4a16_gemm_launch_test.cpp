@@ -1,5 +1,5 @@
-// Launches of w4a16_gemm follow from sizes and device alone, have the tensor maps that family sm90 copies by, and refuse what the
-// argument struct rules out.
+// Launches of w4a16_gemm follow from sizes and device alone, have the tensor maps that family sm90 copies by, and
+// refuse what the argument struct rules out.
 #include <cubit/w4a16_gemm.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// w4a16_gemm's reference and problems: tensors packed here, by the rules of the formats and by nothing of cubit's, mean what
-// they should; named tensors are checked with one clear sentence; the comparison finds what is wrong and only that.
+// w4a16_gemm's reference and problems: tensors packed here, by the rules of the formats and by nothing of cubit's, mean
+// what they should; named tensors are checked with one clear sentence; the comparison finds what is wrong and only
+// that.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// w4a16_gemm as values: texts that parse back, plans whose accesses meet no bank twice, kernels that compile without spills.
+// w4a16_gemm as values: texts that parse back, plans whose accesses meet no bank twice, kernels that compile without
+// spills.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +110,8 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       const w4a16_gemm::Plan& plan = *planned;
       const bool zeros = descriptor.format != W4Format::symmetric;
       const bool is_90 = plan.family == Family::sm90;
-      // Of family sm90 tensor maps make the copies but those of zeros, and somebody puts activations in order or nobody does.
+      // Of family sm90 tensor maps make the copies but those of zeros, and somebody puts activations in order or nobody
+      // does.
       const bool puts_in_order = is_90 && descriptor.format != W4Format::awq && descriptor.tile_m <= 32;
       const std::size_t of_90 = 2 + (zeros ? 2 : 0) + (puts_in_order ? 2 : 0);
       EXPECT_EQ(plan.report.proofs.size(), is_90                         ? of_90
@@ -278,9 +280,9 @@ TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
   }
 }
 
-// The kernel computes a lane's first address, and takes all others at constant distances from it (of copies of words, and by n
-// of activations at every other step, from its second; of words of bytes from the first of the same half): their distances are
-// those of lane 0.
+// The kernel computes a lane's first address, and takes all others at constant distances from it (of copies of words,
+// and by n of activations at every other step, from its second; of words of bytes from the first of the same half):
+// their distances are those of lane 0.
 TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
   for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors()) {
     const auto planned = plan_if_any(descriptor, "sm_80");
@@ -329,8 +331,8 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
   } catch (const Failure& failure) {
     GTEST_SKIP() << "no compiler: " << failure.what();
   }
-  // Of each family its own pairs, each descriptor for one of the architectures that have the family, in turn; sm75 for its own, which
-  // has no other.
+  // Of each family its own pairs, each descriptor for one of the architectures that have the family, in turn; sm75 for
+  // its own, which has no other.
   std::vector<std::pair<std::string, const char*>> items;
   std::size_t next = 0;
   for (const Family family : {Family::sm75, Family::sm80, Family::sm90}) {

@@ -1,5 +1,5 @@
-// Calls that a file system can fail, with a stand-in for each: the linker wraps them (see CMakeLists.txt). Where the kernel
-// allows it, tests do the real thing too: a full tmpfs, a read-only mount.
+// Calls that a file system can fail, with a stand-in for each: the linker wraps them (see CMakeLists.txt). Where the
+// kernel allows it, tests do the real thing too: a full tmpfs, a read-only mount.
 #pragma once
 
 #include <gmock/gmock.h>

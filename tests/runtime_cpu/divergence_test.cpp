@@ -69,8 +69,8 @@ TEST(Divergence, LanesThatReturnEarlyLeaveTheOthersGoing) {
     EXPECT_EQ(output[i], i % 4 == 0 ? 0xcdcdcdcd : i % 4 == 1 ? 7u : 0xccccccccu) << i;
 }
 
-/// Lane i leaves in round i of a loop in a branch that half of the lanes take; at its end those that are left meet, with
-/// the registers that they had before.
+/// Lane i leaves in round i of a loop in a branch that half of the lanes take; at its end those that are left meet,
+/// with the registers that they had before.
 TEST(Divergence, LanesThatReturnInALoopAreNotWaitedFor) {
   for (const char* leave : {"ret", "exit"}) {
     const Words output = run({.body = R"(

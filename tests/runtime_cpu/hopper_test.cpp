@@ -1,5 +1,5 @@
-// Kernels as they are written for Hopper, compiled by NVRTC: a pipeline of bulk copies and mbarriers, a sum over a cluster
-// through distributed shared memory, and what is reported where they have a typical fault.
+// Kernels as they are written for Hopper, compiled by NVRTC: a pipeline of bulk copies and mbarriers, a sum over a
+// cluster through distributed shared memory, and what is reported where they have a typical fault.
 #include <gmock/gmock.h>
 
 #include <cmath>

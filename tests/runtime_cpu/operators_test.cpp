@@ -1,5 +1,5 @@
-// Whole operators on the CPU device, through the public surface alone: what NVRTC makes for an architecture computes what
-// the reference computes, and touches nothing around its outputs. Skipped where there is no NVRTC.
+// Whole operators on the CPU device, through the public surface alone: what NVRTC makes for an architecture computes
+// what the reference computes, and touches nothing around its outputs. Skipped where there is no NVRTC.
 #include <cubit/w4a16_gemm.h>
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
-// Tensors with gaps: padded strides for query, key, value and output give what dense ones give, and the gaps stay as they
-// were. Through the public surface, on the CPU device; skipped where there is no NVRTC.
+// Tensors with gaps: padded strides for query, key, value and output give what dense ones give, and the gaps stay as
+// they were. Through the public surface, on the CPU device; skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gmock/gmock.h>
 

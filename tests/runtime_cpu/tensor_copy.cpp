@@ -132,7 +132,8 @@ Bytes filled_buffer() {
 
 namespace {
 
-/// Where byte `index` of a box lies in the buffer: smem[y][x] is smem[y][((y + offset) % n) ^ x] in rows of eight chunks.
+/// Where byte `index` of a box lies in the buffer: smem[y][x] is smem[y][((y + offset) % n) ^ x] in rows of eight
+/// chunks.
 std::size_t place_in_buffer(const Copy& copy, std::size_t index) {
   const std::size_t start = copy.arguments.offset;
   const std::size_t period = static_cast<std::size_t>(copy.map.swizzle) / 16;

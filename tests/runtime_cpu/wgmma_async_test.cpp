@@ -1,5 +1,5 @@
-// The asynchronous side of wgmma, in a kernel as one is written for Hopper and compiled by NVRTC: right, it says nothing;
-// each wait, fence and barrier left out is reported.
+// The asynchronous side of wgmma, in a kernel as one is written for Hopper and compiled by NVRTC: right, it says
+// nothing; each wait, fence and barrier left out is reported.
 #include <gmock/gmock.h>
 
 #include <cstring>

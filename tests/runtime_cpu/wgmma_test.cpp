@@ -1,5 +1,5 @@
-// wgmma against a product in double precision, and what of it is refused. The matrices are laid out by formulas that share
-// nothing with the executor's. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
+// wgmma against a product in double precision, and what of it is refused. The matrices are laid out by formulas that
+// share nothing with the executor's. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,4 +1,5 @@
-// What the fake CUDA driver holds, and what its functions ask of it. Inside the library only: tests see fake_driver.hpp.
+// What the fake CUDA driver holds, and what its functions ask of it. Inside the library only: tests see
+// fake_driver.hpp.
 #pragma once
 
 #include <array>

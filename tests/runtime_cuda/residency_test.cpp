@@ -211,7 +211,7 @@ TEST_F(Residency, ALaunchMayAskForMoreSharedMemoryUpToTheMost) {
   };
   const codegen::LaunchFacts usual{.threads = 128, .dynamic_shared_memory = kShared};
   codegen::LaunchFacts more = usual;
-  more.most_shared_memory = kMost;
+  more.shared_memory_limit = kMost;
   launch_with(more, kMost);
   EXPECT_EQ(driver_.launches().back().shared_bytes, static_cast<unsigned>(kMost));
   EXPECT_EQ(fake::failure_of([&] { launch_with(usual, kMost); }).given(), "cuLaunchKernelEx");

@@ -50,8 +50,8 @@ class GemmBatch {
     EXPECT_LE(result.error, result.tolerance) << result.worst;
   }
 
-  /// How many of the batches of 1 … `most` rows, the first ones and the last ones in turn, have a row with other bits than in
-  /// `all`, the batch of all rows.
+  /// How many of the batches of 1 … `most` rows, the first ones and the last ones in turn, have a row with other bits
+  /// than in `all`, the batch of all rows.
   int differing_batches(const Kernel& kernel, int most, const std::vector<Row>& all) const {
     int differing = 0;
     for (int count = 1; count <= most; ++count) {

@@ -6,15 +6,13 @@
 #include <set>
 #include <vector>
 
+#include "tests/support/cache_descriptors.hpp"
 #include "tests/support/pairwise.hpp"
 
 namespace cubit::tests {
 
-/// Of int4_rows.
-inline bool has_packed_rows(int head_dim) { return head_dim % 32 == 0; }
-
-/// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few numbers of
-/// heads, and those also in pages; of several query tokens two formats.
+/// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few
+/// numbers of heads, and those also in pages; of several query tokens two formats.
 inline std::vector<GqaDecode> all_gqa_descriptors() {
   std::vector<GqaDecode> all;
   for (const int head_dim : {64, 80, 96, 112, 128, 160, 192, 256})
@@ -64,52 +62,19 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
   return all;
 }
 
-/// How keys or values are stored.
-struct StoredRows {
-  KvFormat kv;
-  int groups = 1;
-  KvScales scales = KvScales::head;
-  ScaleType scale_type = ScaleType::fp32;
-
-  bool is_legal(int channels) const {
-    if (groups > 1 && channels % (16 * groups) != 0) return false;
-    return kv != KvFormat::int4_rows || has_packed_rows(channels);
-  }
-  auto operator<=>(const StoredRows&) const = default;
-};
-
-/// Values that are stored otherwise than keys, in another format, of another dimension, or both: every pair of values of every two
-/// fields. `dense_only`: as below. `formats`: the first so many of the list below.
-inline constexpr int kMixedFormats = 9;
+/// Values that are stored otherwise than keys, in another format, of another dimension, or both: every pair of values
+/// of every two fields. `dense_only`: as below. `formats`: the first so many of mixed_rows().
 inline std::vector<GqaDecode> mixed_gqa_descriptors(bool dense_only, int formats = kMixedFormats) {
-  static const std::vector<StoredRows> rows = {{KvFormat::bf16},
-                                               {KvFormat::int4_rows, 4},
-                                               {KvFormat::fp8_e4m3, 1, KvScales::token},
-                                               {KvFormat::int8_split, 4, KvScales::group, ScaleType::fp16},
-                                               {KvFormat::int4_rows},
-                                               {KvFormat::fp8_e5m2, 1, KvScales::tensor, ScaleType::fp16},
-                                               {KvFormat::fp16},
-                                               {KvFormat::int4_rows, 8},
-                                               {KvFormat::int8_split}};
-  struct Channels {
-    int key;
-    int value;
-  };
-  static const std::vector<Channels> channels = {{128, 128}, {192, 128}, {64, 256}, {256, 96}, {80, 160}, {112, 64}};
+  const std::vector<StoredRows>& rows = mixed_rows();
+  static const std::vector<StoredChannels> channels = {{128, 128}, {192, 128}, {64, 256},
+                                                       {256, 96},  {80, 160},  {112, 64}};
   static const std::vector<int> heads = {1, 8, 12, 33};
   static const std::vector<int> alignments = {16, 8, 4};
-  const auto make = [](const Combination& c) {
+  const auto make = [&](const Combination& c) {
     const auto at = [&](std::size_t i) { return static_cast<std::size_t>(c[i]); };
-    const StoredRows& keys = rows[at(0)];
-    const StoredRows& values = rows[at(1)];
-    GqaDecode descriptor{channels[at(2)].key, heads[at(3)], keys.kv, keys.groups, keys.scales, keys.scale_type};
-    if (channels[at(2)].value != channels[at(2)].key) descriptor.value_dim = channels[at(2)].value;
-    if (values != keys) {
-      descriptor.value = values.kv;
-      descriptor.value_groups = values.groups;
-      descriptor.value_scales = values.scales;
-      descriptor.value_scale_type = values.scale_type;
-    }
+    GqaDecode descriptor;
+    set_rows(descriptor, channels[at(2)], rows[at(0)], rows[at(1)]);
+    descriptor.heads_per_kv = heads[at(3)];
     descriptor.alignment = alignments[at(4)];
     descriptor.query = c[5] == 0 ? Element::bf16 : Element::fp16;
     descriptor.output = descriptor.query;
@@ -121,7 +86,7 @@ inline std::vector<GqaDecode> mixed_gqa_descriptors(bool dense_only, int formats
     return descriptor;
   };
   const auto legal = [&](const Combination& c) {
-    const Channels& dims = channels[static_cast<std::size_t>(c[2])];
+    const StoredChannels& dims = channels[static_cast<std::size_t>(c[2])];
     if (dims.key == dims.value && c[0] == c[1]) return false;
     if (!rows[static_cast<std::size_t>(c[0])].is_legal(dims.key)) return false;
     if (!rows[static_cast<std::size_t>(c[1])].is_legal(dims.value)) return false;
@@ -135,8 +100,8 @@ inline std::vector<GqaDecode> mixed_gqa_descriptors(bool dense_only, int formats
   return descriptors;
 }
 
-/// Of the 64 numbers of heads: one to three tiles of 8 heads, full and not; head groups of equal and unequal size. Of the 16
-/// numbers of query tokens a few, that do and do not fill tiles.
+/// Of the 64 numbers of heads: one to three tiles of 8 heads, full and not; head groups of equal and unequal size. Of
+/// the 16 numbers of query tokens a few, that do and do not fill tiles.
 /// `dense_only`: only those whose unpadded rows satisfy their alignment, so that dense tensors can be launched.
 inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   struct Cache {

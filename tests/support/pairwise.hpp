@@ -67,8 +67,8 @@ inline std::vector<Combination> all_combinations(const std::vector<int>& counts,
   }
 }
 
-/// Greedy cover of all pairs that some of the candidates has. Deterministic. Of many candidates a few are looked through first,
-/// which cover nearly all.
+/// Greedy cover of all pairs that some of the candidates has. Deterministic. Of many candidates a few are looked
+/// through first, which cover nearly all.
 inline std::vector<Combination> pairwise_cover_of(const std::vector<int>& counts,
                                                   const std::vector<Combination>& candidates) {
   constexpr std::size_t kMany = 40'000;

@@ -1,6 +1,6 @@
-// A product of a 64 × 64 and a 64 × N matrix by four wgmma.mma_async, as a kernel's text and its input, for every place that
-// wgmma can take its operands from. Matrices are laid into shared memory as a tensor map's copies leave them, or as plain
-// core matrices. PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
+// A product of a 64 × 64 and a 64 × N matrix by four wgmma.mma_async, as a kernel's text and its input, for every place
+// that wgmma can take its operands from. Matrices are laid into shared memory as a tensor map's copies leave them, or
+// as plain core matrices. PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
 #pragma once
 
 #include <cstddef>

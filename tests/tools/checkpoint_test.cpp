@@ -1,5 +1,6 @@
-// Proves of checkpoints: a layer's tensors are found in a file, in the shards that an index names, and in a folder of either, and
-// nothing but them is read; every rule that a hostile index can break is a BadInput whose sentence names the rule.
+// Proves of checkpoints: a layer's tensors are found in a file, in the shards that an index names, and in a folder of
+// either, and nothing but them is read; every rule that a hostile index can break is a BadInput whose sentence names
+// the rule.
 #include "tools/checkpoint.hpp"
 
 #include <gmock/gmock.h>

@@ -155,6 +155,10 @@ TEST(Score, AFileIsCodeByItsName) {
   EXPECT_THAT(first.json().at("descriptor").get<std::string>(),
               ::testing::MatchesRegex("gqa_decode:score=half@[0-9a-f]+,window=true"));
   EXPECT_THAT(first.json().at("plan_header").get<std::string>(), HasSubstr("#include \"user/half.cuh\""));
+  const Result twice = program.run(
+      {"explain", "gqa_decode:score=half", "--arch", "sm_80", "--score", "half=" + file, "--score", "half=" + file});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("the name is given twice; give each score a name of its own"));
   std::ofstream(file) << kCode << " ";
   EXPECT_NE(program.run(explain).json().at("request_key"), first.json().at("request_key"));
   SKIP_WITHOUT_COMPILER(program);

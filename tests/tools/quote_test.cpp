@@ -1,4 +1,5 @@
-// Proves that no text of a stranger reaches a terminal unescaped or at full length, and that harmless text does unchanged.
+// Proves that no text of a stranger reaches a terminal unescaped or at full length, and that harmless text does
+// unchanged.
 #include "tools/quote.hpp"
 
 #include <gmock/gmock.h>

@@ -196,11 +196,18 @@ class Refused(Folder):
 
     def test_files_that_are_cut_or_none(self):
         data = files.safetensors(model("gptq"))
-        for cut, sentence in [(0, "is empty"), (5, "5 bytes are too few"), (100, "the file is truncated"),
-                              (len(data) - 1, "the file is truncated or damaged")]:
+        remedy = "; give a whole safetensors file: copy it again, or write it anew"
+        for cut, sentence in [(0, "is empty; give a safetensors file"), (5, "5 bytes are too few"),
+                              (100, "the file is truncated" + remedy),
+                              (len(data) - 1, "the file is truncated or damaged" + remedy)]:
             self.refused("gptq", "awq", data[:cut], sentence)
-        self.refused("gptq", "awq", b"\xff" * 64, "over the limit of 100000000")
-        self.refused("gptq", "awq", data + b"x", "1 bytes follow the last tensor")
+        self.refused("gptq", "awq", b"\xff" * 64, "over the limit of 100000000; is this a safetensors file?")
+        self.refused("gptq", "awq", data + b"x", "1 bytes follow the last tensor" + remedy)
+
+    def test_inputs_that_are_not_there(self):
+        done = self.run_program("gptq", "awq")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("in.safetensors: cannot be read: No such file or directory; give a file that can be read", done.stderr)
 
     def test_words_of_the_command_line(self):
         data = files.safetensors(model("gptq"))
@@ -213,7 +220,7 @@ class Refused(Folder):
                                str(self.folder / "in.safetensors"), "--output", str(self.folder / "no" / "out.safetensors")],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("cannot be written", done.stderr)
+        self.assertIn("cannot be written: No such file or directory; give a path that can be written", done.stderr)
 
 
 class FromDenseWeights(Folder):

@@ -107,8 +107,8 @@ std::uint64_t integer_result(const Site& site, std::uint64_t a, std::uint64_t b,
   return 0;
 }
 
-/// .ftz of a result that is not rounded yet: zero, if it would round to a number below the lowest normal one that had all
-/// bits of the mantissa.
+/// .ftz of a result that is not rounded yet: zero, if it would round to a number below the lowest normal one that had
+/// all bits of the mantissa.
 double flushed_result(Format format, double value) {
   const double lowest = std::ldexp(1.0, 1 - facts(format).bias);
   const double limit = lowest - std::ldexp(lowest, -facts(format).mantissa_bits - 2);
@@ -188,8 +188,8 @@ double function_result(FunctionKind kind, double x) {
   return x;
 }
 
-/// The sign and the upper payload of a double's NaN stay, made quiet; a bf16's NaN stays as it is; others become the one
-/// NaN of their format. As an H200 does.
+/// The sign and the upper payload of a double's NaN stay, made quiet; a bf16's NaN stays as it is; others become the
+/// one NaN of their format. As an H200 does.
 std::uint64_t converted_nan(Format from, Format to, std::uint64_t bits) {
   const FormatFacts& target = facts(to);
   if (from == Format::bf16 && to == Format::f32) return bits << 16;

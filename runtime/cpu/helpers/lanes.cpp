@@ -1,4 +1,5 @@
-// What the lanes of a warp tell each other. PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.sync".
+// What the lanes of a warp tell each other. PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync",
+// "elect.sync".
 #include <fmt/format.h>
 
 #include "runtime/cpu/helpers.hpp"

@@ -56,8 +56,8 @@ struct Described {
   bool is_mn_major;
 };
 
-/// Chunk after chunk of rows (of B: columns) [first, first + count): body(chunk in memory, i and k of its first element,
-/// both from the tile's beginning). Stops after warp.fail().
+/// Chunk after chunk of rows (of B: columns) [first, first + count): body(chunk in memory, i and k of its first
+/// element, both from the tile's beginning). Stops after warp.fail().
 template <class Body>
 void for_chunks(Warp& warp, const Site& site, const Described& matrix, int first, int count, Body body) {
   const int row_step = matrix.is_mn_major ? kPerChunk : 1;

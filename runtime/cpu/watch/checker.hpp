@@ -5,16 +5,16 @@
 // A race is two accesses of a word by different warps, at least one of them a write and at least one of them weak, that
 // nothing orders: no barrier, no asynchronous copy that was waited for, no release that was acquired. What the warps of
 // this launch happened to do first does not matter. Strong accesses that overlap in part, or of which one's scope does
-// not hold the other's thread, count as weak. A warp that has ended takes part in no barrier, and tells nobody anything.
-// PTX ISA, "Memory Consistency Model".
+// not hold the other's thread, count as weak. A warp that has ended takes part in no barrier, and tells nobody
+// anything. PTX ISA, "Memory Consistency Model".
 //
-// What it does not see: lanes of one warp are not told apart. Fences of all kinds acquire and release. Of several copies
-// in bulk that read or add to one place, or of several cp.async of a warp, the first that lands ends the watch over the
-// place. What ld.global.nc reads must not have been written before; that it is not written after is a race's matter.
-// Constant memory has a proxy that is not watched, and so have tensor maps themselves. Each launch begins with everything
-// before it known. wgmma reads its shared memory when it is executed and once more where its group is waited for, so
-// that what is written in between shows; each warp of a warpgroup reads all of both matrices. Registers of A that change
-// before the wait are not found: PTX has as many registers as it likes.
+// What it does not see: lanes of one warp are not told apart. Fences of all kinds acquire and release. Of several
+// copies in bulk that read or add to one place, or of several cp.async of a warp, the first that lands ends the watch
+// over the place. What ld.global.nc reads must not have been written before; that it is not written after is a race's
+// matter. Constant memory has a proxy that is not watched, and so have tensor maps themselves. Each launch begins with
+// everything before it known. wgmma reads its shared memory when it is executed and once more where its group is waited
+// for, so that what is written in between shows; each warp of a warpgroup reads all of both matrices. Registers of A
+// that change before the wait are not found: PTX has as many registers as it likes.
 //
 // A checked launch runs on one thread of the host.
 #pragma once

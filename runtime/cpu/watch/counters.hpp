@@ -1,9 +1,9 @@
-// What a launch does, counted: instructions by kind, barriers, and for every memory instruction how its requests met the
-// banks of shared memory and the sectors of global memory.
+// What a launch does, counted: instructions by kind, barriers, and for every memory instruction how its requests met
+// the banks of shared memory and the sectors of global memory.
 //
-// The rules are the hardware's as NVIDIA's tools count them: shared memory has 32 banks of 4 bytes and serves 32 lanes at
-// once where each takes up to 4 bytes, 16 of 8 bytes, 8 of 16 bytes or of a matrix's rows; lanes that read one word share
-// it. Global memory moves sectors of 32 bytes. Bulk copies are counted as
+// The rules are the hardware's as NVIDIA's tools count them: shared memory has 32 banks of 4 bytes and serves 32 lanes
+// at once where each takes up to 4 bytes, 16 of 8 bytes, 8 of 16 bytes or of a matrix's rows; lanes that read one word
+// share it. Global memory moves sectors of 32 bytes. Bulk copies are counted as
 // instructions only, and atomics on one word of shared memory as one wavefront.
 #pragma once
 
@@ -25,9 +25,9 @@ class Counters {
   void start(const Cluster& cluster);
   void add(const Counters& other);
 
-  /// {kernel, blocks, warps, instructions: {"ld.global": n, …}, barriers, shared: [{opcode, ptx_line, places: ["file:line",
-  /// …, outermost last], requests, wavefronts, ideal_wavefronts}], global: [{…, requests, sectors, ideal_sectors}]}.
-  /// Instructions are counted per warp that comes past, also where their guard is false.
+  /// {kernel, blocks, warps, instructions: {"ld.global": n, …}, barriers, shared: [{opcode, ptx_line, places:
+  /// ["file:line", …, outermost last], requests, wavefronts, ideal_wavefronts}], global: [{…, requests, sectors,
+  /// ideal_sectors}]}. Instructions are counted per warp that comes past, also where their guard is false.
   std::string json() const;
 
  private:

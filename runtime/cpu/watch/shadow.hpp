@@ -1,5 +1,5 @@
-// What is remembered of each word of two bytes of memory while a launch is checked: who wrote it last, who has read it since, which
-// of its bytes have a value, and which an asynchronous copy has under way.
+// What is remembered of each word of two bytes of memory while a launch is checked: who wrote it last, who has read it
+// since, which of its bytes have a value, and which an asynchronous copy has under way.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Which of an operator's kernels is meant: each is named after the first architecture that has its instructions. Later ones run
-// it too, but for those of sm_90a, which no other has.
+// Which of an operator's kernels is meant: each is named after the first architecture that has its instructions. Later
+// ones run it too, but for those of sm_90a, which no other has.
 #pragma once
 
 namespace cubit {

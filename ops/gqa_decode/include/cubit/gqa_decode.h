@@ -6,11 +6,11 @@
  * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity. What the numbers in the cache mean is the
  * descriptor's business: see <cubit/gqa_decode.hpp>.
  *
- * query_tokens = S > 1: query and output are [batch, S, heads, head_dim], lse is [batch, S, heads]. The query tokens are the
- * last S of a sequence, whose keys and values are in the cache: token s stands at position lengths[b] - S + s. It sees all
- * positions before the first query token; of the query tokens, itself and those before it, or with mask=tree those that the
- * mask names. Where a sequence has fewer than S tokens, query tokens of a negative position see nothing and give zeros and
- * minus infinity.
+ * query_tokens = S > 1: query and output are [batch, S, heads, head_dim], lse is [batch, S, heads]. The query tokens
+ * are the last S of a sequence, whose keys and values are in the cache: token s stands at position lengths[b] - S + s.
+ * It sees all positions before the first query token; of the query tokens, itself and those before it, or with
+ * mask=tree those that the mask names. Where a sequence has fewer than S tokens, query tokens of a negative position
+ * see nothing and give zeros and minus infinity.
  *
  * A descriptor may ask for more, which combines in this order; p is the query token's position, t that of the key:
  *   s = softmax_scale * query . key
@@ -32,8 +32,8 @@ extern "C" {
 #endif
 
 /* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements of the tensor (bytes
- * for int4_rows caches and those of one byte); the last dimension is contiguous. Every pointer and every stride, in bytes, of query, key,
- * value and output must be a multiple of the descriptor's alignment. */
+ * for int4_rows caches and those of one byte); the last dimension is contiguous. Every pointer and every stride, in
+ * bytes, of query, key, value and output must be a multiple of the descriptor's alignment. */
 typedef struct cubit_gqa_decode_arguments {
   size_t size;       /* sizeof(cubit_gqa_decode_arguments) */
   const void* query; /* [batch, kv_heads * heads_per_kv, head_dim]; several query tokens: [batch, query_tokens, …] */
@@ -55,12 +55,12 @@ typedef struct cubit_gqa_decode_arguments {
   float softmax_scale;       /* usually 1 / sqrt(head_dim); magnitude at most 1e30, and times a query below 2^100 */
   int32_t splits; /* for tuning: parts of equal size per sequence and KV head, at most 256; 0: cubit decides, which is
                    * right for everybody else */
-  /* cache=paged: key and value are [pages, page_size, kv_heads, row] or, by their strides, [pages, kv_heads, page_size, row];
-   * their first stride is that from page to page. */
+  /* cache=paged: key and value are [pages, page_size, kv_heads, row] or, by their strides, [pages, kv_heads, page_size,
+   * row]; their first stride is that from page to page. */
   const int32_t*
       page_table; /* cache=paged: [batch, at least max_length / page_size, rounded up]; else NULL. Read on the
-                              * device: may change between replays of a CUDA graph. The pages of a sequence's tokens must
-                              * be there: their numbers are not checked */
+                              * device: may change between replays of a CUDA graph. The pages of a sequence's tokens
+                              * must be there: their numbers are not checked */
   int64_t page_table_stride; /* cache=paged: from sequence to sequence */
   int32_t page_size;         /* cache=paged: tokens of a page, 1 to 256; else 0 */
   cubit_kv_scales
@@ -69,8 +69,8 @@ typedef struct cubit_gqa_decode_arguments {
   int64_t query_token_stride;  /* query_tokens > 1: from query token to query token; else not read */
   int64_t output_token_stride; /* likewise */
   const int32_t* mask; /* mask=tree: [batch, query_tokens] words, else NULL. Bit j of word s is whether query token s
-                                * sees query token j (its own bit too); bits from query_tokens on are not read. Read on the
-                                * device: may change between replays of a CUDA graph */
+                                * sees query token j (its own bit too); bits from query_tokens on are not read. Read on
+                                * the device: may change between replays of a CUDA graph */
   int64_t mask_stride; /* mask=tree: from sequence to sequence, in words */
   /* Each is 0 or NULL where the descriptor does not ask for it. */
   const float* alibi_slopes;    /* alibi=true: [kv_heads * heads_per_kv], dense, finite */

@@ -1,18 +1,20 @@
 /* New keys and values into a KV cache: the launch arguments of the operator kv_append.
  *
- *   cache.key[b, p(b, i), h] = stored(rotated(key[b, i, h], p(b, i))) and cache.value[b, p(b, i), h] = stored(value[b, i, h])
+ *   cache.key[b, p(b, i), h] = stored(rotated(key[b, i, h], p(b, i)))
+ *   cache.value[b, p(b, i), h] = stored(value[b, i, h])
  *
- * with p(b, i) = positions[b, i], or lengths[b] + i. A token whose position is negative or not below cache.max_length, or
- * whose i is not below counts[b], is left out: nothing of it is written. Two tokens of one sequence must not have the same
- * position. The number format of the cache and the kind of rotation are the descriptor's: see <cubit/kv_append.hpp>.
+ * with p(b, i) = positions[b, i], or lengths[b] + i. A token whose position is negative or not below cache.max_length,
+ * or whose i is not below counts[b], is left out: nothing of it is written. Two tokens of one sequence must not have
+ * the same position. The number format of the cache and the kind of rotation are the descriptor's: see
+ * <cubit/kv_append.hpp>.
  *
- * Rotation in float, each operation rounded by itself: a pair of channels (x, y) becomes (x cos - y sin, y cos + x sin), the
- * cosine and sine those of its position and number; what is then stored is rounded from these floats once. Values
- * that share a scale become anything where one of them is an infinity or NaN.
+ * Rotation in float, each operation rounded by itself: a pair of channels (x, y) becomes (x cos - y sin, y cos + x
+ * sin), the cosine and sine those of its position and number; what is then stored is rounded from these floats once.
+ * Values that share a scale become anything where one of them is an infinity or NaN.
  *
- * int8_split, fp8_e4m3, fp8_e5m2, in float: a scale is max(largest |x| / m, 1e-8), m = 127, 448, 57344, rounded to its type
- * (fp16 saturated to 65504); x / scale, rounded, -0 made +0, is clamped to -m ... m and rounded to the nearest value of the format, ties to
- * even. A scale that is zero, such as 1e-8 in fp16, gives zeros.
+ * int8_split, fp8_e4m3, fp8_e5m2, in float: a scale is max(largest |x| / m, 1e-8), m = 127, 448, 57344, rounded to its
+ * type (fp16 saturated to 65504); x / scale, rounded, -0 made +0, is clamped to -m ... m and rounded to the nearest
+ * value of the format, ties to even. A scale that is zero, such as 1e-8 in fp16, gives zeros.
  */
 #ifndef CUBIT_KV_APPEND_H
 #define CUBIT_KV_APPEND_H

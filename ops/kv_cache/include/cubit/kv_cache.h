@@ -8,13 +8,14 @@
 extern "C" {
 #endif
 
-/* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements (bytes for int4_rows and for formats of one byte);
- * the row itself is contiguous. Pointers and strides of key and value, in bytes, are multiples of 16, for int4_rows of 4. Where the
- * descriptor has values of a format or dimension of their own, all this holds for keys by theirs and for values by theirs.
+/* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements (bytes for int4_rows
+ * and for formats of one byte); the row itself is contiguous. Pointers and strides of key and value, in bytes, are
+ * multiples of 16, for int4_rows of 4. Where the descriptor has values of a format or dimension of their own, all this
+ * holds for keys by theirs and for values by theirs.
  *
- * A paged cache holds token t of sequence b in page page_table[b, t / page_size], there at place t % page_size. Its page
- * table is read on the device: it may change between replays of a CUDA graph. A page number that is negative or not below
- * `pages` has no rows: they are not touched. */
+ * A paged cache holds token t of sequence b in page page_table[b, t / page_size], there at place t % page_size. Its
+ * page table is read on the device: it may change between replays of a CUDA graph. A page number that is negative or
+ * not below `pages` has no rows: they are not touched. */
 typedef struct cubit_kv_cache {
   void* key;              /* rows of keys: [batch, at least max_length tokens, kv_heads, row]; paged: [pages, page_size,
                               * kv_heads, row] or, by its strides, [pages, kv_heads, page_size, row] */
@@ -29,9 +30,9 @@ typedef struct cubit_kv_cache {
   int32_t pages;             /* paged: how many there are; else 0 */
 } cubit_kv_cache;
 
-/* The scales of a cache of int8_split, fp8_e4m3 or fp8_e5m2 (see <cubit/kv_cache.hpp>), fp32 or fp16 as the descriptor has
- * it; not read for other formats. They lie as the rows do: of a paged cache, in pages. Addresses and strides are multiples of
- * a scale's size; with scales=group the scales of a row follow one another. */
+/* The scales of a cache of int8_split, fp8_e4m3 or fp8_e5m2 (see <cubit/kv_cache.hpp>), fp32 or fp16 as the descriptor
+ * has it; for other formats NULL. They lie as the rows do: of a paged cache, in pages. Addresses and strides are
+ * multiples of a scale's size; with scales=group the scales of a row follow one another. */
 typedef struct cubit_kv_scales {
   void* key;   /* scales=head: [batch, tokens, kv_heads]; token: [batch, tokens]; group: [batch, tokens, kv_heads,
                              * groups]; tensor: one number */

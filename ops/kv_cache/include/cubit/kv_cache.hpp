@@ -48,8 +48,8 @@ inline int kv_row_bytes(KvFormat format, int head_dim, int groups) {
   return format == KvFormat::int4_rows ? 4 * groups + head_dim / 2 : 2 * head_dim;
 }
 
-/// Of a descriptor whose values may be stored otherwise than its keys, the fields value_dim, value, value_groups, value_scales
-/// and value_scale_type, where they say so. `add`: what takes a field's name and text.
+/// Of a descriptor whose values may be stored otherwise than its keys, the fields value_dim, value, value_groups,
+/// value_scales and value_scale_type, where they say so. `add`: what takes a field's name and text.
 template <class Descriptor, class Add>
 void add_value_fields(const Descriptor& descriptor, Add&& add) {
   const Descriptor standard;
@@ -67,7 +67,8 @@ void add_value_fields(const Descriptor& descriptor, Add&& add) {
 
 enum class KvAddressing {
   contiguous,  ///< one tensor [batch, tokens, kv_heads, row]
-  paged,  ///< pages of 1 to 256 tokens, [pages, page size, kv_heads, row] or [pages, kv_heads, page size, row], and a table
+  /// pages of 1 to 256 tokens, [pages, page size, kv_heads, row] or [pages, kv_heads, page size, row], and a table
+  paged,
 };
 
 }  // namespace cubit

@@ -2,9 +2,10 @@
  *
  *   key[b, i, h] = value of cache.key[b, from[b] + i, h], and value[b, i, h] likewise, for from[b] + i < to[b]
  *
- * in float (of int8_split, fp8_e4m3, fp8_e5m2 the product with the scale, rounded; a NaN or infinity among the bytes gives
- * anything), rounded to the output's type. A row whose token is negative, not below to[b] or not below cache.max_length is
- * neither read nor written. The cache's number format is the descriptor's: see <cubit/kv_gather.hpp>.
+ * in float (of int8_split, fp8_e4m3, fp8_e5m2 the product with the scale, rounded; a NaN or infinity among the bytes
+ * gives anything), rounded to the output's type. A row whose token is negative, not below to[b] or not below
+ * cache.max_length is neither read nor written. The cache's number format is the descriptor's: see
+ * <cubit/kv_gather.hpp>.
  */
 #ifndef CUBIT_KV_GATHER_H
 #define CUBIT_KV_GATHER_H
@@ -18,8 +19,8 @@ extern "C" {
 #endif
 
 /* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements; the last dimension is
- * contiguous. The addresses and strides of key and value, in bytes, are multiples of 16. What the int32 tensors hold is read
- * on the device: it may change between replays of a CUDA graph. */
+ * contiguous. The addresses and strides of key and value, in bytes, are multiples of 16. What the int32 tensors hold is
+ * read on the device: it may change between replays of a CUDA graph. */
 typedef struct cubit_kv_gather_arguments {
   size_t size;              /* sizeof(cubit_kv_gather_arguments) */
   void* key;                /* [batch, tokens, kv_heads, head_dim] */

@@ -1,8 +1,9 @@
-// 4-bit weights from one checkpoint's layout to another's, on the host: what each nibble means stays the same, bit for bit.
+// 4-bit weights from one checkpoint's layout to another's, on the host: what each nibble means stays the same, bit for
+// bit.
 //
 // A layer of k input and n output features has qweight, scales [groups, n], and, but for symmetric, qzeros int32
-// [groups, n / 8]; <cubit/w4a16_gemm.hpp> says what the words of each format mean. Scales are the same in all of them. Nothing
-// here allocates or opens a file; both sides are the caller's, dense.
+// [groups, n / 8]; <cubit/w4a16_gemm.hpp> says what the words of each format mean. Scales are the same in all of them.
+// Nothing here allocates or opens a file; both sides are the caller's, dense.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -63,8 +64,8 @@ inline void require_words(const char* name, std::size_t given, std::size_t expec
          "accepted: " + std::to_string(expected));
 }
 
-/// Ranges that together are [0, count), on so many threads. Rethrows the first exception, by the ranges' order, after all have
-/// ended.
+/// Ranges that together are [0, count), on so many threads. Rethrows the first exception, by the ranges' order, after
+/// all have ended.
 template <class Body>
 void on_ranges(std::int64_t count, int threads, Body body) {
   const std::int64_t parts = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(count, 1));
@@ -134,8 +135,8 @@ inline std::uint32_t word_of(W4Format format, const std::array<int, 8>& zeros) {
 
 }  // namespace w4_checkpoint_detail
 
-/// A layer's weights. `src` and `dst` have sizes.qweight_words() words and do not overlap. Throws Error (invalid argument) where
-/// they have not.
+/// A layer's weights. `src` and `dst` have sizes.qweight_words() words and do not overlap. Throws Error (invalid
+/// argument) where they have not.
 inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& sizes, std::span<const std::uint32_t> src,
                             std::span<std::uint32_t> dst, int threads) {
   using namespace w4_checkpoint_detail;
@@ -168,8 +169,9 @@ inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& size
   });
 }
 
-/// A layer's zeros. Of a format that stores none, `src` is empty: every zero is 8; likewise `dst`. Throws Error (invalid
-/// argument) for a zero that `to` cannot store (gptq 1 to 16, gptq_v2 and awq 0 to 15, symmetric 8), naming it.
+/// A layer's zeros. Of a format that stores none, `src` is empty: every zero is 8; likewise `dst`. Throws Error
+/// (invalid argument) for a zero that `to` cannot store (gptq 1 to 16, gptq_v2 and awq 0 to 15, symmetric 8), naming
+/// it.
 inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes, std::span<const std::uint32_t> src,
                            std::span<std::uint32_t> dst, int threads) {
   using namespace w4_checkpoint_detail;

@@ -3,7 +3,8 @@
  * For a group of weights w (one output feature n, group size input features k), in float, halves rounded to even:
  *   scheme=asymmetric  lowest = min(w, 0), highest = max(w, 0); format=gptq, which cannot store a zero of 0, takes
  *                      min(lowest, -highest * float(1 / 14)) for lowest
- *                      scale = fp16((highest - lowest) / 15), zero = round(-lowest / scale) clamped to 0 (gptq: 1) ... 15
+ *                      scale = fp16((highest - lowest) / 15)
+ *                      zero = round(-lowest / scale) clamped to 0 (gptq: 1) ... 15
  *   scheme=symmetric   scale = fp16(2 max|w| / 15), zero = 8; format=symmetric stores no zeros
  *   q = clamp(round(w / scale) + zero, 0, 15)
  * scale is clamped to 2^-24 ... 65504, and everything after it takes it as it is stored. A NaN or an infinity among the
@@ -21,8 +22,8 @@
 extern "C" {
 #endif
 
-/* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros, and qweight for
- * format=awq: of 4). What is written is dense, and lies apart from the weights and from one another. */
+/* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros, and qweight
+ * for format=awq: of 4). What is written is dense, and lies apart from the weights and from one another. */
 typedef struct cubit_w4_quantize_arguments {
   size_t size;           /* sizeof(cubit_w4_quantize_arguments) */
   const void* weights;   /* [n, k] as a linear layer has them: an output feature's weights side by side */

@@ -18,8 +18,9 @@
 extern "C" {
 #endif
 
-/* How the blocks of a launch share the work. Every choice gives the same bits at every launch; for batch_invariant=1 also the
- * same bits of a row whatever m is and on every device of an architecture, with each choice (split-K: each `splits`) its own. */
+/* How the blocks of a launch share the work. Every choice gives the same bits at every launch; for batch_invariant=1
+ * also the same bits of a row whatever m is and on every device of an architecture, with each choice (split-K: each
+ * `splits`) its own. */
 typedef enum cubit_w4a16_decomposition {
   CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=1 from n and k */
   CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace */
@@ -29,7 +30,8 @@ typedef enum cubit_w4a16_decomposition {
 } cubit_w4a16_decomposition;
 
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
- * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other tensors are dense. */
+ * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other
+ * tensors are dense. */
 typedef struct cubit_w4a16_gemm_arguments {
   size_t size;             /* sizeof(cubit_w4a16_gemm_arguments) */
   const void* activations; /* [m, k] */

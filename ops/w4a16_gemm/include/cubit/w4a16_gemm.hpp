@@ -10,8 +10,8 @@
 
 namespace cubit {
 
-/// How a checkpoint stores weights of k input and n output features, and their zeros. Of 8 bits (not awq) bytes take the place of
-/// nibbles: qweight int32 [k / 4, n], byte j of word (i, n) is k = 4i + j; symmetric: every zero is 128.
+/// How a checkpoint stores weights of k input and n output features, and their zeros. Of 8 bits (not awq) bytes take
+/// the place of nibbles: qweight int32 [k / 4, n], byte j of word (i, n) is k = 4i + j; symmetric: every zero is 128.
 enum class W4Format {
   gptq,     ///< qweight int32 [k / 8, n]: nibble j of word (i, n) is k = 8i + j; stored zeros are one less than meant
   gptq_v2,  ///< the same, zeros stored as they are meant
@@ -42,8 +42,8 @@ struct W4a16Gemm {
   bool bias = false;
   bool residual = false;
   int alignment = 16;  ///< awq only: bytes that qweight and its rows of n / 2 bytes are a multiple of: 16 or 4
-  /// A row's bits do not depend on the other rows, nor on how many there are: k is added up in an order that follows from n
-  /// and k alone. Not with CUBIT_W4A16_STREAM_K.
+  /// A row's bits do not depend on the other rows, nor on how many there are: k is added up in an order that follows
+  /// from n and k alone. Not with CUBIT_W4A16_STREAM_K.
   bool batch_invariant = false;
   Family family = Family::automatic;
 
