@@ -133,6 +133,9 @@ void choose_tiles(Plan& plan) {
   const int groups = stage_groups(descriptor);
   const int strips = fits_two_strips(plan) ? 2 : 1;
   plan.warps = gemm_lanes::kStrips / strips;
+  // Gated, two such sums at a time would not leave registers for as many loads.
+  if (plan.family == Family::sm80 && !descriptor.is_gated())
+    plan.merged_tiles = std::min(kMostMergedTiles, strips * descriptor.tile_m / 8);
   plan.held_registers = plan.family == Family::sm75 ? count_held_registers(descriptor, strips) : 0;
   plan.counted_registers =
       (count_registers(descriptor, strips, descriptor.tile_m / 8) + plan.held_registers + 7) / 8 * 8;
