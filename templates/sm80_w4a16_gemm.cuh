@@ -61,8 +61,11 @@ constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
-// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill.
-constexpr int kUnrolledGroups = kRowTiles <= 2 && !Copies::kHolds ? kStageGroups : 1;
+// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill; words by n with 16 rows did
+// with two groups.
+constexpr bool kFewRegisters = kRowTiles > 2 || Copies::kHolds ||
+                               (Format::kWordK == 1 && kRowTiles == 2 && kStageGroups == 2);
+constexpr int kUnrolledGroups = kFewRegisters ? 1 : kStageGroups;
 // Likewise, beside copies in registers and with 64 rows, the loads of more than two steps.
 constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && Copies::kHolds ? 2 : kGroupSteps;
 
