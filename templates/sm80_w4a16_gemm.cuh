@@ -61,8 +61,8 @@ constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
-// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill; words by n with 16 rows did
-// with two groups.
+// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill, and so would a second way to
+// copy a stage; words by n with 16 rows did with two groups.
 constexpr bool kFewRegisters = kRowTiles > 2 || Copies::kHolds ||
                                (Format::kWordK == 1 && kRowTiles == 2 && kStageGroups == 2);
 constexpr int kUnrolledGroups = kFewRegisters ? 1 : kStageGroups;
@@ -112,7 +112,7 @@ class Fetcher {
 
   /// The next stage.
   __device__ __forceinline__ void fetch(uint32 stage) {
-    if (kWholeStages || (!Copies::kHolds && k_left_ >= gemm_lanes::kStageK)) {
+    if (kWholeStages || (!kFewRegisters && k_left_ >= gemm_lanes::kStageK)) {
       fetch_tensors<true>(stage);
     } else {
       fetch_tensors<false>(stage);

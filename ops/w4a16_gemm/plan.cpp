@@ -129,9 +129,11 @@ bool fits_two_strips(const Plan& plan) {
 }
 
 /// Family sm80. Gated, two such sums at a time would not leave registers for as many loads; of 32 rows of bytes the compiler spilled with
-/// four.
+/// four, and of awq's groups of 32, which are unrolled, in bf16 with two.
 int most_merged_tiles(const W4a16Gemm& descriptor) {
   if (descriptor.is_gated()) return 1;
+  const bool unrolls_four_groups = descriptor.group_size == 32 && descriptor.tile_m == 16;
+  if (descriptor.format == W4Format::awq && descriptor.element == Element::bf16 && unrolls_four_groups) return 1;
   return descriptor.bits == 8 && descriptor.tile_m == 32 ? 2 : kMostMergedTiles;
 }
 
