@@ -180,6 +180,15 @@ __device__ __forceinline__ float4 load_partial4(const char* src) {
                : "memory");
   return value;
 }
+/// The same of global memory alone, and in order with this GPU alone; the volatile ones are of any window and in order with the host.
+__device__ __forceinline__ float4 load_other_blocks(const char* src) {
+  float4 value;
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "l"(src)
+               : "memory");
+  return value;
+}
 __device__ __forceinline__ float2 load_partial2(const char* src) {
   float2 value;
   asm volatile("ld.volatile.v2.f32 {%0,%1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(src) : "memory");

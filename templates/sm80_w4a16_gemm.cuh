@@ -61,8 +61,11 @@ constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
-// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill.
-constexpr int kUnrolledGroups = kRowTiles <= 2 && !Copies::kHolds ? kStageGroups : 1;
+// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill, and so would a second way to
+// copy a stage; words by n with 16 rows did with two groups.
+constexpr bool kFewRegisters = kRowTiles > 2 || Copies::kHolds ||
+                               (Format::kWordK == 1 && kRowTiles == 2 && kStageGroups == 2);
+constexpr int kUnrolledGroups = kFewRegisters ? 1 : kStageGroups;
 // Likewise, beside copies in registers and with 64 rows, the loads of more than two steps.
 constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && Copies::kHolds ? 2 : kGroupSteps;
 
@@ -97,16 +100,22 @@ class Fetcher {
     const int factor_column = weight_column(args, piece.column_tile, 8 * lane_index());
     has_factors_ = factor_column >= 0;
     const int64 group = (kWholeK ? 0 : piece.first * static_cast<int64>(kStageGroups)) + warp_index();
-    factors_ = group * args.n + max(0, factor_column);
+    const int64 factor = group * args.n + max(0, factor_column);
+    scales_ = static_cast<const char*>(args.scales) + 2 * factor;
+    scales_at_ = settled(warp_index() * gemm_lanes::kScaleBytes + 16 * lane_index());
+    if constexpr (plan::kStoredZeros) {
+      zeros_ = static_cast<const char*>(args.qzeros) + factor / kZeroColumns;
+      zeros_at_ =
+          settled(plan::kZerosAt - plan::kScalesAt + warp_index() * Format::kZeroBytes + kZeroCopyBytes * lane_index());
+    }
   }
 
   /// The next stage.
   __device__ __forceinline__ void fetch(uint32 stage) {
-    fetch_words(stage);
-    fetch_activations(stage);
-    if constexpr (kStagedFactors) {
-      fetch_factors(stage + plan::kScalesAt, kStageGroups);
-      factors_ += static_cast<int64>(kStageGroups) * args_.n;
+    if (kWholeStages || (!kFewRegisters && k_left_ >= gemm_lanes::kStageK)) {
+      fetch_tensors<true>(stage);
+    } else {
+      fetch_tensors<false>(stage);
     }
     k_left_ -= gemm_lanes::kStageK;
   }
@@ -124,24 +133,24 @@ class Fetcher {
     if constexpr (kStagedFactors) store_factors(stage + plan::kScalesAt, kStageGroups);
   }
 
-  /// Scales and zeros of the next `count` groups: a warp takes one group's.
+  /// Scales and zeros of the next `count` groups: a warp takes one group's. kAllK: the stage's k's are all there.
+  template <bool kAllK>
   __device__ __forceinline__ void fetch_factors(uint32 scales, int count) {
     const int warp = warp_index();
     if (warp >= count) return;
-    const bool valid = has_factors_ && (kWholeStages || warp * plan::kGroup < k_left_);
-    const int64 at = valid ? factors_ : 0;
-    const char* const scale = static_cast<const char*>(args_.scales) + 2 * at;
-    scales_held_.start(0, scale_at(scales), scale, valid);  // access: cp.async of scales
+    const bool valid = has_factors_ && (kAllK || warp * plan::kGroup < k_left_);
+    const int64 groups = static_cast<int64>(count) * args_.n;
+    scales_held_.start(0, scales + scales_at_, scales_, valid);  // access: cp.async of scales
+    scales_ += 2 * groups;
     if constexpr (plan::kStoredZeros) {
-      const char* const zero =
-          static_cast<const char*>(args_.qzeros) + at / (gemm_lanes::kBlockColumns / Format::kZeroBytes);
-      zeros_held_.start(0, zero_at(scales), zero, valid);  // access: cp.async of zeros
+      zeros_held_.start(0, scales + zeros_at_, zeros_, valid);  // access: cp.async of zeros
+      zeros_ += groups / kZeroColumns;
     }
   }
   __device__ __forceinline__ void store_factors(uint32 scales, int count) const {
     if (warp_index() >= count) return;
-    scales_held_.store(0, scale_at(scales));                                  // access: stores of scales
-    if constexpr (plan::kStoredZeros) zeros_held_.store(0, zero_at(scales));  // access: stores of zeros
+    scales_held_.store(0, scales + scales_at_);                                  // access: stores of scales
+    if constexpr (plan::kStoredZeros) zeros_held_.store(0, scales + zeros_at_);  // access: stores of zeros
   }
 
  private:
@@ -154,6 +163,7 @@ class Fetcher {
   static constexpr int kWordCopies = Format::kWordRows * kWordPieces / kThreads;  // of a thread
   static constexpr int kActivationCopies = plan::kTileM / kActivationRows;
   static constexpr int kZeroCopyBytes = Format::kZeroBytes / kWarpSize;
+  static constexpr int kZeroColumns = gemm_lanes::kBlockColumns / Format::kZeroBytes;  // per byte
   static constexpr int kPeriod = Format::kCopyPeriod;
   static constexpr int kUnrolledCopies = Copies::kHolds ? kWordCopies : 8;  // registers have constant numbers
   static_assert(kUnrolledCopies % kPeriod == 0);
@@ -166,7 +176,7 @@ class Fetcher {
     return gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
   }
 
-  /// Where copy i of words goes in a stage, and of activations, and the warp's row of scales and zeros.
+  /// Where copy i of words goes in a stage, and of activations.
   __device__ __forceinline__ uint32 word_at(int i) const {
     const gemm_lanes::Place at = word_piece(i, 0);
     const gemm_lanes::Place first = word_piece(i % kPeriod, 0);
@@ -176,19 +186,20 @@ class Fetcher {
     const gemm_lanes::Place at = activation_piece(i, 0);
     return activations_at_ + plan::activation_stage(at.row, at.byte);
   }
-  static __device__ __forceinline__ uint32 scale_at(uint32 scales) {
-    return scales + warp_index() * gemm_lanes::kScaleBytes + 16 * lane_index();
-  }
-  static __device__ __forceinline__ uint32 zero_at(uint32 scales) {
-    return scales + (plan::kZerosAt - plan::kScalesAt) + warp_index() * Format::kZeroBytes +
-           kZeroCopyBytes * lane_index();
+
+  template <bool kAllK>
+  __device__ __forceinline__ void fetch_tensors(uint32 stage) {
+    fetch_words<kAllK>(stage);
+    fetch_activations<kAllK>(stage);
+    if constexpr (kStagedFactors) fetch_factors<kAllK>(stage + plan::kScalesAt, kStageGroups);
   }
 
+  template <bool kAllK>
   __device__ __forceinline__ void fetch_words(uint32 stage) {
     const int rows = k_left_ / Format::kWordK - word_piece(0, static_cast<int>(thread_index())).row;
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < kWordCopies; ++i) {
-      const bool valid = has_words_ && (kWholeStages || word_piece(i, 0).row < rows);
+      const bool valid = has_words_ && (kAllK || word_piece(i, 0).row < rows);
       words_held_.start(i, stage + word_at(i), words_, valid);  // access: cp.async of words
       words_ += kThreads / kWordPieces * Format::row_bytes(args_.n);
     }
@@ -198,12 +209,13 @@ class Fetcher {
   static __device__ __forceinline__ bool copies_activations() {
     return kAllCopyActivations || thread_index() < plan::kTileM * kActivationPieces;
   }
+  template <bool kAllK>
   __device__ __forceinline__ void fetch_activations(uint32 stage) {
     if (copies_activations()) {
 #pragma unroll
       for (int i = 0; i < kActivationCopies; ++i) {
         const int row = activation_piece(i, 0).row;
-        const bool valid = row < rows_ && (kWholeStages || activation_k_ < k_left_);
+        const bool valid = row < rows_ && (kAllK || activation_k_ < k_left_);
         const char* const src = activations_ + row * args_.activation_stride;
         activations_held_.start(i, stage + activation_at(i), src, valid);  // access: cp.async of activations
       }
@@ -212,11 +224,14 @@ class Fetcher {
   }
 
   const W4a16GemmArguments& args_;
-  const char* words_;         // the thread's first piece of the next stage
-  const char* activations_;   // likewise
-  int64 factors_;             // the column of the warp's group in it, counted in scales
+  const char* words_;        // the thread's first piece of the next stage
+  const char* activations_;  // likewise
+  const char* scales_;       // of the warp's group in it, the lane's; and zeros
+  const char* zeros_;
   uint32 words_at_[kPeriod];  // in a stage, of the first pieces: a swizzle may have the bits between them
   uint32 activations_at_;
+  uint32 scales_at_;  // from a stage's scales on; and zeros
+  uint32 zeros_at_;
   int k_left_;        // from the next stage on
   int activation_k_;  // of the thread's pieces of activations
   int rows_;          // from the thread's first on
@@ -336,9 +351,10 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
   const WarpPlaces places;
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
   Fetcher fetcher(args, piece);
+  wait_for_previous_kernel();  // until here nothing was read
   if constexpr (kWholeK) {
     __syncthreads();  // nobody still reads those of the piece before
-    fetcher.fetch_factors(whole_scales, 1);
+    fetcher.fetch_factors<kWholeStages>(whole_scales, 1);
     fetcher.store_factors(whole_scales, 1);
   }
   Sums whole = {};
@@ -383,7 +399,6 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));
-  wait_for_previous_kernel();
   plan::Work work(args);
   Piece piece = work.first();
 #pragma unroll 1

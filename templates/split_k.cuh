@@ -27,7 +27,7 @@ struct Piece {
 
 /// Part `part` of a tile whose stages are dealt out evenly to `splits` parts: the first stages % splits have one more.
 __device__ __forceinline__ Piece part_of(const W4a16GemmArguments& args, int row_tile, int column_tile, int part) {
-  const int least = static_cast<int>(static_cast<uint32>(args.stages) / static_cast<uint32>(args.splits));
+  const int least = args.part_stages;
   const int extra = args.stages - least * args.splits;
   const int first = part * least + min(part, extra);
   return {row_tile, column_tile, first, first + least + (part < extra ? 1 : 0), part, args.splits};
@@ -98,19 +98,21 @@ __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   return before == static_cast<uint32>(arrivals) - 1;
 }
 
-/// sums += parts 0 … count - 1, in order. `load(part, i)` gives four elements of sums[i / 2][i % 2]; the loads of kAtOnce parts
-/// are in flight together. Lanes load nothing of the sums i that `has_rows(i)` says no to.
-template <int kAtOnce, int kSums, class HasRows, class Load>
-__device__ __forceinline__ void add_parts(float (&sums)[kSums][2][4], int count, HasRows&& has_rows, Load&& load) {
+/// sums += parts 0 … count - 1, in order, which are kPartBytes apart from `src` on. Of each, item j is sums[j / 2][j % 2] of a warp, 16
+/// bytes of every lane; the loads of kAtOnce parts are in flight together. Lanes load nothing of the sums i that `has_rows(i)` says no to.
+template <int kAtOnce, int kPartBytes, int kSums, class HasRows>
+__device__ __forceinline__ void add_parts(float (&sums)[kSums][2][4], const char* src, int count, HasRows&& has_rows) {
   constexpr int kItems = 2 * kSums;
 #pragma unroll 1
-  for (int first = 0; first < count; first += kAtOnce) {
+  for (int left = count; left > 0; left -= kAtOnce) {
     float4 parts[kAtOnce][kItems];
 #pragma unroll
     for (int i = 0; i < kAtOnce * kItems; ++i) {
-      parts[i / kItems][i % kItems] = make_float4(0.f, 0.f, 0.f, 0.f);
-      if (has_rows(i % kItems / 2) && first + i / kItems < count)
-        parts[i / kItems][i % kItems] = load(first + i / kItems, i % kItems);
+      const int part = i / kItems;
+      const int item = i % kItems;
+      parts[part][item] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (part < left && has_rows(item / 2))
+        parts[part][item] = load_other_blocks(src + part * kPartBytes + 16 * kWarpSize * item);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce * kItems; ++i) {
@@ -120,6 +122,7 @@ __device__ __forceinline__ void add_parts(float (&sums)[kSums][2][4], int count,
       sum[2] += parts[i / kItems][i % kItems].z;
       sum[3] += parts[i / kItems][i % kItems].w;
     }
+    src = settled(src + kAtOnce * kPartBytes);
   }
 }
 

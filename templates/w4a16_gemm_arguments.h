@@ -22,8 +22,9 @@ struct W4a16GemmArguments {
   int m;
   int n;  // columns of the weights
   int k;
-  int stages;  // of all of k, the last one perhaps in part
-  int splits;  // places for partial sums of a tile; without shares the blocks that share its stages: gridDim.z
+  int stages;       // of all of k, the last one perhaps in part
+  int splits;       // places for partial sums of a tile; without shares the blocks that share its stages: gridDim.z
+  int part_stages;  // stages / splits, rounded down
   int row_tiles;
   // Shares (stream-K): the stages of all tiles stand in a row, of which block b has `share`, and one more if b < `larger`.
   int share;   // 0: a block has stages of one tile, which its index names

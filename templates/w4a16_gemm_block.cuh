@@ -32,10 +32,10 @@ using Sums = RowSums[kWarpStrips][kRowTiles];
 
 constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
 constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
-// In flight together when parts are merged: row tiles, and parts of each.
+// In flight together when parts are merged: sums of 8 rows of a strip, and parts of each.
 constexpr int kMergedTiles = plan::kMergedTiles;
 constexpr int kPartsAtOnce = kMergedTiles > 2 ? 4 : 8;
-static_assert(kRowTiles % kMergedTiles == 0);
+static_assert(kWarpStrips * kRowTiles % kMergedTiles == 0);
 
 /// The column of the weights at a place of the block's 256, or -1 where there is none.
 __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
@@ -110,11 +110,11 @@ __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, con
 /// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair, adds those
 /// of all parts and stores the output.
 __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, const Piece& piece, const Sums& sums) {
-  constexpr int64 kPartBytes = plan::kWarps * kWarpSumsBytes;
+  constexpr int kPartBytes = plan::kWarps * kWarpSumsBytes;
   constexpr int kCounters = plan::Epilogue::kGated ? kPairs : plan::kWarps;
   const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
   char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes + 16 * lane_index();
-  char* const own = parts + piece.part * kPartBytes + warp_index() * kWarpSumsBytes;
+  char* const own = parts + static_cast<int64>(piece.part) * kPartBytes + warp_index() * kWarpSumsBytes;
   const int rows = args.m - piece.row_tile * plan::kTileM - 2 * (lane_index() % 4);
   const auto has_rows = [&](int row_block) { return 8 * row_block < rows; };
 #pragma unroll
@@ -128,22 +128,19 @@ __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, cons
   if (!last_warp(args.counters + tile * kCounters + warp, arrivals)) return;
 #pragma unroll 1
   for (int first = 0; first < kWarpStrips * kRowTiles; first += kMergedTiles) {
-    const int row_block = first % kRowTiles;
-    const char* const src = parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * first;
-    const auto has_rows_of = [&](int i) { return has_rows(row_block + i); };
+    const char* const src = settled(parts + warp * kWarpSumsBytes + 2 * 16 * kWarpSize * first);
+    const auto has_rows_of = [&](int i) { return has_rows((first + i) % kRowTiles); };
     RowSums merged[kMergedTiles] = {};
     RowSums ups[kMergedTiles] = {};
-    add_parts<kPartsAtOnce>(merged, piece.parts, has_rows_of, [&](int part, int item) {
-      return load_partial4(src + part * kPartBytes + 16 * kWarpSize * item);
-    });
-    if constexpr (plan::Epilogue::kGated) {
-      add_parts<kPartsAtOnce>(ups, piece.parts, has_rows_of, [&](int part, int item) {
-        return load_partial4(src + part * kPartBytes + kPairs * kWarpSumsBytes + 16 * kWarpSize * item);
-      });
-    }
+    add_parts<kPartsAtOnce, kPartBytes>(merged, src, piece.parts, has_rows_of);
+    if constexpr (plan::Epilogue::kGated)
+      add_parts<kPartsAtOnce, kPartBytes>(ups, src + kPairs * kWarpSumsBytes, piece.parts, has_rows_of);
 #pragma unroll
-    for (int i = 0; i < kMergedTiles; ++i)
-      store_rows(args, piece, kWarpStrips * warp + first / kRowTiles, row_block + i, merged[i], ups[i]);
+    for (int i = 0; i < kMergedTiles; ++i) {
+      const int tile_of_rows = first + i;
+      store_rows(args, piece, kWarpStrips * warp + tile_of_rows / kRowTiles, tile_of_rows % kRowTiles, merged[i],
+                 ups[i]);
+    }
   }
 }
 

@@ -108,6 +108,7 @@ W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& spl
   result.k = arguments.k;
   result.stages = split.stages;
   result.splits = split.splits;
+  result.part_stages = split.stages / split.splits;
   result.row_tiles = static_cast<int>(split.row_tiles);
   if (split.turns > 0) result.turn_tiles = split.tiles();
   if (split.blocks == 0) return result;

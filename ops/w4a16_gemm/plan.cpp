@@ -128,11 +128,22 @@ bool fits_two_strips(const Plan& plan) {
   return descriptor.bits == 4 && !descriptor.activation_order && descriptor.tile_m <= 16;
 }
 
+/// Family sm80. Gated, two such sums at a time would not leave registers for as many loads; of 32 rows of bytes the compiler spilled with
+/// four, and of awq's groups of 32, which are unrolled, in bf16 with two.
+int most_merged_tiles(const W4a16Gemm& descriptor) {
+  if (descriptor.is_gated()) return 1;
+  const bool unrolls_four_groups = descriptor.group_size == 32 && descriptor.tile_m == 16;
+  if (descriptor.format == W4Format::awq && descriptor.element == Element::bf16 && unrolls_four_groups) return 1;
+  return descriptor.bits == 8 && descriptor.tile_m == 32 ? 2 : kMostMergedTiles;
+}
+
 void choose_tiles(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const int groups = stage_groups(descriptor);
   const int strips = fits_two_strips(plan) ? 2 : 1;
   plan.warps = gemm_lanes::kStrips / strips;
+  if (plan.family == Family::sm80)
+    plan.merged_tiles = std::min(most_merged_tiles(descriptor), strips * descriptor.tile_m / 8);
   plan.held_registers = plan.family == Family::sm75 ? count_held_registers(descriptor, strips) : 0;
   plan.counted_registers =
       (count_registers(descriptor, strips, descriptor.tile_m / 8) + plan.held_registers + 7) / 8 * 8;

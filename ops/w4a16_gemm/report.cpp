@@ -150,10 +150,9 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
 }
 
 Decision merge_decision(const Plan& plan) {
-  return {"merge of parts", fmt::format("{} rows at once", 8 * plan.merged_tiles),
-          is_sm90(plan)
-              ? "their loads are in flight together, as many as the registers of the loop hold once it is over"
-              : "of up to eight parts: as many loads in flight as a warp's registers hold"};
+  return {"merge of parts", fmt::format("{} x 8 rows of 32 columns at once", plan.merged_tiles),
+          fmt::format("of up to {} parts: as many loads in flight as the registers of the loop hold once it is over",
+                      plan.merged_tiles > 2 ? "four" : "eight")};
 }
 
 Decision decomposition_decision(const W4a16Gemm& descriptor) {

@@ -44,8 +44,8 @@ struct Plan {
   int multiply_registers = 0;  ///< likewise of the others, which have taken them
   int stages = 0;
   int blocks_per_sm = 0;
-  int merged_tiles = 1;       ///< of 8 rows, whose parts of k are in flight together when they are merged
-  int copy_bytes = 16;        ///< of words
+  int merged_tiles = 1;  ///< sums of 8 rows and 32 columns whose parts of k are loaded together when they are merged
+  int copy_bytes = 16;   ///< of words
   int counted_registers = 0;  ///< that the loop keeps live, per thread
   int held_registers = 0;     ///< family sm75: of them, those in which the next stage waits
   codegen::TileLayout words;
