@@ -99,6 +99,20 @@ __device__ __forceinline__ void load_shared(float (&dst)[4], uint32 address) {
                : "memory");
 }
 
+__device__ __forceinline__ float2 load_shared2(uint32 address) {
+  float2 value;
+  asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(value.x), "=f"(value.y) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ float4 load_shared4(uint32 address) {
+  float4 value;
+  asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void store_shared_word(uint32 address, uint32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
@@ -171,10 +185,10 @@ __device__ __forceinline__ void store_global(void* dst, uint32 first, uint32 sec
   }
 }
 
-/// Loads of partial results, in shared memory or stored by other blocks: past the L1 cache, which is not coherent.
+/// Loads of partial results that other blocks have stored: past the L1 cache, which is not coherent.
 __device__ __forceinline__ float4 load_partial4(const char* src) {
   float4 value;
-  asm volatile("ld.volatile.v4.f32 {%0,%1,%2,%3}, [%4];"
+  asm volatile("ld.volatile.global.v4.f32 {%0,%1,%2,%3}, [%4];"
                : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
                : "l"(src)
                : "memory");
@@ -191,7 +205,7 @@ __device__ __forceinline__ float4 load_other_blocks(const char* src) {
 }
 __device__ __forceinline__ float2 load_partial2(const char* src) {
   float2 value;
-  asm volatile("ld.volatile.v2.f32 {%0,%1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(src) : "memory");
+  asm volatile("ld.volatile.global.v2.f32 {%0,%1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(src) : "memory");
   return value;
 }
 

@@ -20,8 +20,12 @@ struct Segment {
   int length;  // tokens of the sequence
   int first;   // stage
   int last;    // one past; the same where a sequence has fewer stages than parts
-  int start;   // the sequence's first unit
-  int units;   // of the sequence
+};
+
+/// The block in which a sequence begins, and how many it has.
+struct Owners {
+  int first;
+  int count;
 };
 
 /// A sequence without tokens still has a stage, so that somebody stores its zeros.
@@ -29,32 +33,14 @@ __device__ __forceinline__ int stages_of(int length, int stage_tokens_log2) {
   return max(1, (length + (1 << stage_tokens_log2) - 1) >> stage_tokens_log2);
 }
 
-/// The sum over the threads before this one and over all, of a value per thread. All threads of the block call it.
-struct BlockSum {
-  uint32 before;
-  uint32 total;
-};
-template <int kWarps>
-__device__ __forceinline__ BlockSum sum_over_block(uint32 value, uint32* scratch) {
-  const uint32 lane = thread_index() % kWarpSize;
-  const uint32 warp = thread_index() / kWarpSize;
-  uint32 sum = value;
+/// The sum over the lanes up to this one.
+__device__ __forceinline__ int sum_over_lanes(int value) {
 #pragma unroll
-  for (uint32 distance = 1; distance < kWarpSize; distance *= 2) {
-    const uint32 other = __shfl_up_sync(kFullWarp, sum, distance);
-    if (lane >= distance) sum += other;
+  for (int distance = 1; distance < kWarpSize; distance *= 2) {
+    const int other = __shfl_up_sync(kFullWarp, value, distance);
+    if (lane_index() >= distance) value += other;
   }
-  __syncthreads();  // nobody still reads what was there
-  if (lane == kWarpSize - 1) scratch[warp] = sum;
-  __syncthreads();
-  BlockSum result{sum - value, 0};
-#pragma unroll
-  for (uint32 i = 0; i < kWarps; ++i) {
-    const uint32 of_warp = scratch[i];
-    if (i < warp) result.before += of_warp;
-    result.total += of_warp;
-  }
-  return result;
+  return value;
 }
 
 /// A place between a block's segments.
@@ -64,46 +50,31 @@ struct Cursor {
   int batch;  // of the sequence that next is in
   int head;
   int start;  // where its gap begins
+  // Of the sequence of the segment before.
+  int last_start;  // its first unit
+  int last_units;
 };
 
-/// What the walk needs in shared memory while the block lasts.
-template <int kWarps>
-struct ShareScratch {
-  uint32 sums[kWarps];
-  uint32 peaks[kWarps];
-  Division division;  // where the kernel itself has made it
-  int gap;            // units before each sequence
-  int found[2];       // the batch entry in which the share begins, and that entry's first unit
-};
-
-/// Walks over a block's segments. kWarps: all of the block's.
-template <int kWarps, int kFlushStages>
+/// Walks over a block's segments: each warp that does so by itself, all its lanes alike.
+template <int kFlushStages, int kGapStages>
 class Walker {
  public:
-  using Scratch = ShareScratch<kWarps>;
+  explicit __device__ __forceinline__ Walker(const GqaDecodeArguments& args) : args_(args) {}
 
-  __device__ __forceinline__ Walker(const GqaDecodeArguments& args, Scratch& scratch)
-      : args_(args), scratch_(scratch) {}
-
-  /// Before the block's first segment. All threads of the block call it.
-  __device__ __forceinline__ Cursor begin() const {
-    if (is_known()) {
-      Cursor cursor = place(args_.division);
-      const int sequence = static_cast<int>(quotient(cursor.next, args_.units));
-      cursor.start = sequence * units_per_sequence();
-      set_sequence(cursor, sequence);
-      return cursor;
-    }
-    divide_lengths();
-    Cursor cursor = place(scratch_.division);
-    find(cursor);
+  /// Before the block's first segment.
+  __device__ __forceinline__ Cursor begin() {
+    if (!is_known()) return divide_lengths();
+    division_ = args_.division;
+    Cursor cursor = place();
+    const int sequence = static_cast<int>(quotient(cursor.next, args_.units));
+    cursor.start = sequence * static_cast<int>(args_.units.divisor);
+    set_sequence(cursor, sequence);
     return cursor;
   }
 
   /// The segment after it; if there is none left, one without a batch entry.
   __device__ __forceinline__ Segment next(Cursor& cursor) const {
-    const int parts = is_known() ? args_.division.parts : scratch_.division.parts;
-    const int gap = is_known() ? 0 : scratch_.gap;
+    const int parts = division_.parts;
     Segment segment = {};
 #pragma unroll 1
     while (cursor.next < cursor.end) {
@@ -111,33 +82,32 @@ class Walker {
       segment.head = cursor.head;
       segment.length = length_of(args_, cursor.batch);
       const int stages = stages_of(segment.length, args_.stage_tokens_log2);
-      segment.units = parts > 0 ? parts : stages;
-      segment.start = cursor.start + gap;
-      const int first = max(cursor.next - segment.start, 0);
-      const int last = min(cursor.end - segment.start, segment.units);
-      cursor.start = cursor.next = segment.start + segment.units;
+      cursor.last_units = parts > 0 ? parts : stages;
+      cursor.last_start = cursor.start + gap_;
+      const int first = max(cursor.next - cursor.last_start, 0);
+      const int last = min(cursor.end - cursor.last_start, cursor.last_units);
+      cursor.start = cursor.next = cursor.last_start + cursor.last_units;
       if (++cursor.head == heads_per_batch()) {
         cursor.head = 0;
         ++cursor.batch;
       }
       if (first >= last) continue;  // the block's share ends in the gap
-      segment.first = stage_at(first, stages, parts);
-      segment.last = stage_at(last, stages, parts);
+      segment.first = first;
+      segment.last = last;
+      if (parts > 0) cut(segment, stages, parts);
       return segment;
     }
     segment.batch = -1;
     return segment;
   }
 
-  /// The block in which a segment's sequence begins, and how many it has.
-  struct Owners {
-    int first;
-    int count;
-  };
-  __device__ __forceinline__ Owners owners_of(const Segment& segment) const {
-    const Division division = is_known() ? args_.division : scratch_.division;
-    const int first = owner_of(segment.start, division);
-    return {first, owner_of(segment.start + segment.units - 1, division) - first + 1};
+  /// Of the sequence of the last segment. A block knows itself where the sequence begins or ends in it.
+  __device__ __forceinline__ Owners owners_of_last(const Cursor& cursor) const {
+    const int block = static_cast<int>(blockIdx.x);
+    const int last = cursor.last_start + cursor.last_units - 1;
+    const int first_owner = cursor.last_start >= place().next ? block : owner_of(cursor.last_start);
+    const int last_owner = last < cursor.end ? block : owner_of(last);
+    return {first_owner, last_owner - first_owner + 1};
   }
 
  private:
@@ -145,24 +115,23 @@ class Walker {
   __device__ __forceinline__ bool is_known() const { return args_.lengths == nullptr || args_.division.parts > 0; }
 
   __device__ __forceinline__ int heads_per_batch() const { return static_cast<int>(args_.heads.divisor); }
-  __device__ __forceinline__ int units_per_sequence() const { return static_cast<int>(args_.units.divisor); }
 
   __device__ __forceinline__ int stages_in(int batch) const {
     return stages_of(length_of(args_, batch), args_.stage_tokens_log2);
   }
 
-  /// The stage at which a sequence's unit begins.
-  static __device__ __forceinline__ int stage_at(int unit, int stages, int parts) {
-    if (parts == 0 || unit == 0) return unit;
-    if (unit == parts) return stages;
-    const int least = stages / parts;
-    return unit * least + min(unit, stages - least * parts);
+  /// From units, of which the sequence has `parts`, to the stages at which they begin.
+  __device__ __forceinline__ void cut(Segment& segment, int stages, int parts) const {
+    const int least = is_known() ? static_cast<int>(quotient(stages, args_.units)) : stages / parts;
+    const int rest = stages - least * parts;
+    segment.first = segment.first * least + min(segment.first, rest);
+    segment.last = segment.last * least + min(segment.last, rest);
   }
 
-  static __device__ __forceinline__ int owner_of(int unit, const Division& division) {
-    const int larger = division.remainder * (division.quotient + 1);  // units of the blocks that have one more
-    if (unit < larger) return unit / (division.quotient + 1);
-    return division.remainder + (unit - larger) / division.quotient;
+  __device__ __forceinline__ int owner_of(int unit) const {
+    const int larger = division_.remainder * (division_.quotient + 1);  // units of the blocks that have one more
+    if (unit < larger) return unit / (division_.quotient + 1);
+    return division_.remainder + (unit - larger) / division_.quotient;
   }
 
   __device__ __forceinline__ void set_sequence(Cursor& cursor, int sequence) const {
@@ -170,86 +139,87 @@ class Walker {
     cursor.head = sequence - cursor.batch * heads_per_batch();
   }
 
-  static __device__ __forceinline__ Cursor place(const Division& division) {
+  __device__ __forceinline__ Cursor place() const {
     const int block = static_cast<int>(blockIdx.x);
     Cursor cursor = {};
-    if (block >= division.blocks) return cursor;
-    cursor.next = block * division.quotient + min(block, division.remainder);
-    cursor.end = cursor.next + division.quotient + (block < division.remainder ? 1 : 0);
+    if (block >= division_.blocks) return cursor;
+    cursor.next = block * division_.quotient + min(block, division_.remainder);
+    cursor.end = cursor.next + division_.quotient + (block < division_.remainder ? 1 : 0);
     return cursor;
   }
 
-  /// Every length is read; the division follows.
-  __device__ __forceinline__ void divide_lengths() const {
-    uint32 sum = 0;
+  /// Every length is read, by each lane those of neighbours in the batch; the division follows.
+  __device__ __forceinline__ Cursor divide_lengths() {
+    const int each = (args_.batch + kWarpSize - 1) / kWarpSize;
+    const int first = lane_index() * each;
+    int sum = 0;
     uint32 longest = 1;
-#pragma unroll 1
-    for (int batch = static_cast<int>(threadIdx.x); batch < args_.batch; batch += kWarps * kWarpSize) {
-      const uint32 stages = stages_in(batch);
+#pragma unroll 4
+    for (int i = 0; i < each; ++i) {
+      if (first + i >= args_.batch) continue;
+      const int stages = stages_in(first + i);
       sum += stages;
-      longest = max(longest, stages);
+      longest = max(longest, static_cast<uint32>(stages));
     }
     longest = __reduce_max_sync(kFullWarp, longest);
-    sum = __reduce_add_sync(kFullWarp, sum);
-    if (thread_index() % kWarpSize == 0) {
-      scratch_.sums[thread_index() / kWarpSize] = sum;
-      scratch_.peaks[thread_index() / kWarpSize] = longest;
+    const int up_to = sum_over_lanes(sum);
+    const int heads = heads_per_batch();
+    const int total = __shfl_sync(kFullWarp, up_to, kWarpSize - 1) * heads;
+    division_ = divide({args_.batch * heads, total, static_cast<int>(longest)}, static_cast<int>(gridDim.x),
+                       kFlushStages, kGapStages);
+    Cursor cursor = place();
+    if (division_.parts > 0) {
+      const int sequence = cursor.next / division_.parts;
+      cursor.start = sequence * division_.parts;
+      set_sequence(cursor, sequence);
+      return cursor;
     }
-    __syncthreads();
-    if (thread_index() == 0) {
-      sum = 0;
-#pragma unroll
-      for (int warp = 0; warp < kWarps; ++warp) {
-        sum += scratch_.sums[warp];
-        longest = max(longest, scratch_.peaks[warp]);
-      }
-      const int heads = heads_per_batch();
-      const Division division = divide({args_.batch * heads, static_cast<int>(sum) * heads, static_cast<int>(longest)},
-                                       static_cast<int>(gridDim.x), kFlushStages, kFlushStages);
-      scratch_.division = division;
-      scratch_.gap = division.parts == 0 ? kFlushStages : 0;
-    }
-    __syncthreads();
+    gap_ = kGapStages;
+    if (cursor.next < cursor.end) find(cursor, each, up_to - sum);
+    return cursor;
   }
 
-  /// The sequence in which the block's share begins.
-  __device__ __forceinline__ void find(Cursor& cursor) const {
-    if (cursor.next >= cursor.end) return;  // the same for the whole block
-    const int parts = scratch_.division.parts;
-    const int gap = scratch_.gap;
-    if (parts > 0) {
-      const int sequence = cursor.next / parts;
-      cursor.start = sequence * parts;
-      set_sequence(cursor, sequence);
-      return;
-    }
+  /// The sequence in which the block's share begins. `each`: sequences of a lane; `before`: stages of the lanes before, of
+  /// one head.
+  __device__ __forceinline__ void find(Cursor& cursor, int each, int before) const {
     const int heads = heads_per_batch();
-    uint32 before = 0;
+    const int lanes_start = heads * (before + gap_ * min(lane_index() * each, args_.batch));
+    const int lane = last_lane_of(lanes_start <= cursor.next);
+    cursor.start = __shfl_sync(kFullWarp, lanes_start, lane);
+    int units = 0;
+    int first = lane * each;
 #pragma unroll 1
-    for (int first = 0; first < args_.batch; first += kWarps * kWarpSize) {
-      const int batch = first + static_cast<int>(threadIdx.x);
-      uint32 units = 0;
-      if (batch < args_.batch) units = heads * (stages_in(batch) + gap);
-      const BlockSum sum = sum_over_block<kWarps>(units, scratch_.sums);
-      const uint32 start = before + sum.before;
-      if (static_cast<uint32>(cursor.next) >= start && static_cast<uint32>(cursor.next) < start + units) {
-        scratch_.found[0] = batch;
-        scratch_.found[1] = static_cast<int>(start);
+    while (true) {
+      const int batch = first + lane_index();
+      units = batch < args_.batch ? heads * (stages_in(batch) + gap_) : 0;
+      const int up_to = sum_over_lanes(units);
+      const int start = cursor.start + up_to - units;
+      const int total = __shfl_sync(kFullWarp, up_to, kWarpSize - 1);
+      if (cursor.next >= cursor.start + total) {
+        cursor.start += total;
+        first += kWarpSize;
+        continue;
       }
-      before += sum.total;
-      if (static_cast<uint32>(cursor.next) < before) break;
+      const int found = last_lane_of(batch < args_.batch && start <= cursor.next);
+      cursor.batch = first + found;
+      cursor.start = __shfl_sync(kFullWarp, start, found);
+      units = __shfl_sync(kFullWarp, units, found);
+      break;
     }
-    __syncthreads();
-    cursor.batch = scratch_.found[0];
-    cursor.start = scratch_.found[1];
     if (heads == 1) return;
-    const int units = stages_in(cursor.batch) + gap;
+    units /= heads;
     cursor.head = (cursor.next - cursor.start) / units;
     cursor.start += cursor.head * units;
   }
 
+  /// The last lane for which it is true, of at least one.
+  static __device__ __forceinline__ int last_lane_of(bool is_true) {
+    return kWarpSize - 1 - __clz(static_cast<int>(__ballot_sync(kFullWarp, is_true)));
+  }
+
   const GqaDecodeArguments& args_;
-  Scratch& scratch_;
+  Division division_ = {};
+  int gap_ = 0;  // units before each sequence
 };
 
 }  // namespace cubit

@@ -30,9 +30,9 @@ struct Stages {
 
 /// By the square root of a sequence's stages: in more parts, reading the partial results costs more than they save.
 CUBIT_SHARED_CODE int most_parts(int longest) {
-  int parts = 1;
-  while (parts < 128 && parts * parts < 20ll * longest) parts *= 2;
-  return parts;
+  int log2 = 0;
+  for (int i = 0; i < 7; ++i) log2 += (1ll << 2 * i) < 20ll * longest ? 1 : 0;
+  return 1 << log2;
 }
 
 /// `slots`: blocks that the device holds at once. `flush`: the stages that a block could read in the time in which it

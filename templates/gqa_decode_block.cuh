@@ -262,14 +262,34 @@ struct Partials {
 
 constexpr int kQuads = plan::kValueDim / 4;
 
-/// Warp w has results of KV head w % span: one part per KV head and so many warps.
-__device__ __forceinline__ Parts parts_of(const WarpResults& results, const Heads& heads) {
-  return {reinterpret_cast<const char*>(results.outputs),
-          reinterpret_cast<const char*>(results.stats),
-          plan::kWarps / heads.span,
-          4u * heads.rows() * kMergePitch,
-          4 * kMergePitch,
-          8u * heads.rows()};
+/// Four channels of a row of heads, of all warps that have it: warp w has results of KV head w % span.
+__device__ __forceinline__ Combined combine_warps(const WarpResults& results, const Heads& heads, int row, int quad) {
+  const uint32 stats = shared_address(results.stats + row);
+  const uint32 outputs = shared_address(results.outputs + row * kMergePitch + 4 * quad);
+  float2 stat[plan::kWarps];
+  float4 value[plan::kWarps];
+#pragma unroll
+  for (int i = 0; i < plan::kWarps; ++i) {
+    stat[i] = make_float2(negative_infinity(), 0.f);
+    value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+    if (i * heads.span >= plan::kWarps) continue;
+    const uint32 rows = i * heads.rows();
+    stat[i] = load_shared2(stats + 8 * rows);                   // access: loads of warps' sums
+    value[i] = load_shared4(outputs + 4 * kMergePitch * rows);  // access: loads of warps' outputs
+  }
+  Combined result = nothing();
+  add(result, stat, value);
+  return result;
+}
+
+/// With kAtOnce parts in flight, more than 8 where the warps have whole heads.
+template <int kAtOnce>
+__device__ __forceinline__ Combined combine_blocks(const Parts& parts, int row, int quad) {
+  if constexpr (kAtOnce > 8 && kQuads % kWarpSize == 0) {
+    return combine_by_warp<kAtOnce>(parts, row, quad);
+  } else {
+    return combine<8>(parts, row, quad);
+  }
 }
 
 __device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const PartialGroup& group,
@@ -292,14 +312,15 @@ __device__ __forceinline__ void sync_warps() {
 }
 
 /// Merges the warps' results, then, in the block that is last, those of its group, then of all groups: four channels of one
-/// head per thread and step.
+/// head per thread and step. kAtOnce: of the latter's parts.
+template <int kAtOnce = 8>
 __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, const Heads& heads,
                                       const WarpResults& results) {
   const uint32 items = heads.rows() * kQuads;
   int merges_left = partials.parts == 1 ? 0 : partials.groups.count == 1 ? 1 : 2;
   int own = partials.own;
   PartialGroup group = partials.group;
-  Parts parts = parts_of(results, heads);
+  Parts parts = {};  // none yet
 #pragma unroll 1
   while (true) {
 #pragma unroll 1
@@ -308,7 +329,8 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Part
       const int quad = static_cast<int>(item % kQuads);
       const int head = row % plan::kHeadsPerBlock;
       if (head >= heads_in(heads.head_group)) continue;
-      const Combined combined = combine<8>(parts, row, quad);
+      const Combined combined =
+          parts.count == 0 ? combine_warps(results, heads, row, quad) : combine_blocks<kAtOnce>(parts, row, quad);
       if (merges_left == 0) {
         const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
         const QueryPlace query = plan::Queries::place_of(kv_head, first_column(heads.head_group) + head);

@@ -24,8 +24,9 @@
 // and `heard`; from kScratchAt on BlockState.
 //
 // Who waits for whom: the copying warps wait until the others have arrived at a stage's `empty`, and they until the copies
-// have at `full`. Likewise a segment is told before its first stage is copied, and heard when its queries are on their way:
-// after its very first stage a block waits for that, because loads that come after many copies end after them. Where
+// have at `full`. The copies of boxes of a block's very first stage are started before the block meets: that much sooner all
+// is over. Likewise a segment is told before its first stage is copied, or that one while it is, and heard when its queries
+// are on their way: after its very first stage a block waits for that, because loads that come after many copies end after them. Where
 // a segment ends the warps that attend meet when all results are stored, before the next are, and twice in each merge with
 // those of other blocks.
 //
@@ -60,11 +61,17 @@ struct Arguments : GqaDecodeArguments {
   TensorMap values;
 };
 
-using Walk = Walker<kAllWarps, plan::kFlushStages>;
+using Walk = Walker<plan::kFlushStages, plan::kGapStages>;
+
+/// A segment as those that attend are told of it: two words of 16 bytes, all of which are written.
+struct alignas(16) ToldSegment {
+  Segment segment;
+  Owners owners;  // of its sequence
+  int kv_head;    // the first of its span
+};
 
 struct BlockState {
-  Walk::Scratch walk;
-  Segment segments[plan::kSegments];
+  ToldSegment segments[plan::kSegments];
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
@@ -83,12 +90,13 @@ struct Rings {
   __device__ __forceinline__ uint32 told(SegmentPlace place) const { return barrier(plan::kStages + place.index); }
   __device__ __forceinline__ uint32 heard(SegmentPlace place) const { return barrier(plan::kStages + place.index) + 8; }
 
-  /// By the first threads of the block, one each.
+  /// By one thread: of several each would wait for the others.
   __device__ __forceinline__ void init_barriers() const {
-    const int index = static_cast<int>(threadIdx.x);
-    if (index >= plan::kStages + plan::kSegments) return;
-    init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
-    init_barrier(barrier(index) + 8, plan::kWarps);
+#pragma unroll
+    for (int index = 0; index < plan::kStages + plan::kSegments; ++index) {
+      init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
+      init_barrier(barrier(index) + 8, plan::kWarps);
+    }
     fence_barrier_init();
   }
 
@@ -123,11 +131,13 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
   }
 }
 
-/// By one thread: all boxes of a stage, so that a box's rows are those of one span, or of all warps.
-__device__ __forceinline__ void copy_boxes(const Arguments& args, int batch, int kv_head, int stage, uint32 dst,
+/// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all warps.
+__device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
                                            uint32 full) {
-  const int span = kv_head >> args.span_log2;
-  const uint32 box_bytes = kHalfStage / args.boxes;
+  expect_bytes(full, 2 * kHalfStage);
+  const int batch = segment.batch;
+  const int span = first_kv_head(args, segment) >> args.span_log2;
+  const uint32 box_bytes = args.boxes == 1 ? kHalfStage : kHalfStage / plan::kWarps << args.span_log2;
   int row = stage * args.boxes * kStageTokens;
 #pragma unroll 1
   for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {
@@ -138,19 +148,41 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, int batch, int
   }
 }
 
-/// The copying warps.
-__device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor,
-                                              Segment (&segments)[plan::kSegments], Rings rings) {
-  const bool is_first = threadIdx.x == plan::kWarps * kWarpSize;
+/// Tokens of a stage below the sequence's length.
+__device__ __forceinline__ int tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
+  const int whole = 1 << args.stage_tokens_log2;
+  return max(0, min(segment.length - (stage << args.stage_tokens_log2), whole));
+}
+__device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, int tokens) {
+  return args.boxes != 0 && tokens == 1 << args.stage_tokens_log2;
+}
+
+/// The first of the threads that copy, which makes the barriers and starts the copies of boxes.
+__device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan::kWarps * kWarpSize; }
+
+/// By that thread, before any other knows of the barriers: what a block waits for longest is its very first stage. True if
+/// that is under way.
+__device__ __forceinline__ bool begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
+  if (segment.batch < 0 || segment.first == segment.last) return false;
+  if (!is_of_boxes(args, tokens_in(args, segment, segment.first))) return false;
+  const StagePlace place;
+  copy_boxes(args, segment, segment.first, rings.stage(place), rings.full(place));
+  return true;
+}
+
+/// The copying warps, from the block's first segment on; has_begun: begin_copies has been called, and was true.
+__device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor, Segment segment,
+                                              bool has_begun, ToldSegment (&segments)[plan::kSegments], Rings rings) {
+  const bool is_first = is_first_copying();
   StagePlace place;
   SegmentPlace told;
-  bool has_begun = false;
+  bool is_very_first = true;
 #pragma unroll 1
   while (true) {
-    const Segment segment = walk.next(cursor);
     if (is_first) {
       wait_barrier(rings.heard(told), told.parity ^ 1);  // the first time round at once
-      segments[told.index] = segment;
+      const bool is_one = segment.batch >= 0;
+      segments[told.index] = {segment, is_one ? walk.owners_of_last(cursor) : Owners{}, first_kv_head(args, segment)};
       arrive(rings.told(told));
     }
     if (segment.batch < 0) break;
@@ -158,11 +190,10 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
     const plan::Cache cache = plan::Cache::rows(args, segment.batch, kv_head);
 #pragma unroll 1
     for (int stage = segment.first; stage < segment.last; ++stage) {
-      const int first = stage << args.stage_tokens_log2;
-      const int tokens = max(0, min(segment.length - first, 1 << args.stage_tokens_log2));
+      const int tokens = tokens_in(args, segment, stage);
       const uint32 full = rings.full(place);
       wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
-      if (args.boxes != 0 && tokens == 1 << args.stage_tokens_log2) {
+      if (is_of_boxes(args, tokens)) {
         // Every warp arrives, so that none falls two rounds behind and takes one for the other.
         __syncwarp();
         if (!is_first) {
@@ -170,35 +201,37 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
         } else {
           fence_async_proxy();  // what cp.async has written there came before
           arrive(full, kWarpSize - 1);
-          expect_bytes(full, 2 * kHalfStage);
-          copy_boxes(args, segment.batch, kv_head, stage, rings.stage(place), full);
+          if (!has_begun) copy_boxes(args, segment, stage, rings.stage(place), full);
+          has_begun = false;
         }
       } else {
-        if (tokens > 0) copy_pieces(args, cache, first, tokens, rings.stage(place));
+        if (tokens > 0) copy_pieces(args, cache, stage << args.stage_tokens_log2, tokens, rings.stage(place));
         arrive_after_copies(full);
       }
       place.advance();
-      if (!has_begun) wait_barrier(rings.heard(told), told.parity);
-      has_begun = true;
+      if (is_very_first) wait_barrier(rings.heard(told), told.parity);
+      is_very_first = false;
     }
     told.advance();
+    segment = walk.next(cursor);
   }
   wait_copies<0>();
 }
 
 /// The warps that attend: the block's next segment, and the loads of its queries, after which it is heard.
-__device__ __forceinline__ Segment hear_segment(const GqaDecodeArguments& args,
-                                                const Segment (&segments)[plan::kSegments], Rings rings,
-                                                SegmentPlace& place, Keys::RawQuery& raw) {
+__device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
+                                                    const ToldSegment (&segments)[plan::kSegments], Rings rings,
+                                                    SegmentPlace& place, Keys::RawQuery& raw) {
   wait_barrier(rings.told(place), place.parity);
-  const Segment segment = segments[place.index];
-  if (segment.batch < 0) return segment;
-  const int kv_head = first_kv_head(args, segment) + (warp_index() & ((1 << args.span_log2) - 1));
+  const ToldSegment told = segments[place.index];
+  const Segment& segment = told.segment;
+  if (segment.batch < 0) return told;
+  const int kv_head = told.kv_head + (warp_index() & ((1 << args.span_log2) - 1));
   fetch_block_query(raw, args, segment.batch, kv_head, head_group_of(segment));
   __syncwarp();
   if (elect_one()) arrive(rings.heard(place));
   place.advance();
-  return segment;
+  return told;
 }
 
 /// Rows of a stage that the warp has, of those up to the length; zero or less: none.
@@ -210,7 +243,7 @@ __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int 
 /// Slots of two per block, then two for the results of the group that the block is the first of. Of two a sequence that others
 /// have begun takes the even one, the one that others end the odd one: no block has two of either. Counters: one for the
 /// sequence that begins in the block, then two for groups, in the same way.
-__device__ __forceinline__ Partials partials_of(const GqaDecodeArguments& args, const Walk::Owners& owners) {
+__device__ __forceinline__ Partials partials_of(const GqaDecodeArguments& args, const Owners& owners) {
   constexpr int kMost = 16;  // in one merge
   constexpr int kGroup = 12;
   const int block = static_cast<int>(blockIdx.x);
@@ -243,27 +276,32 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     prefetch_map(args.keys);
     prefetch_map(args.values);
   }
-  rings.init_barriers();
+  if (is_first_copying()) rings.init_barriers();
   wait_for_previous_kernel();
-  const Walk walk(args, state.walk);
-  const Cursor cursor = walk.begin();
-  __syncthreads();
   if (warp >= plan::kWarps) {
+    Walk walk(args);
+    Cursor cursor = walk.begin();
+    const Segment first = walk.next(cursor);
+    const bool has_begun = is_first_copying() && begin_copies(args, first, rings);
+    __syncthreads();
     give_registers<plan::kCopyRegisters>();
-    copy_segments(args, walk, cursor, state.segments, rings);
+    copy_segments(args, walk, cursor, first, has_begun, state.segments, rings);
     return;
   }
 
+  __syncthreads();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   StagePlace place;
   SegmentPlace heard;
   Keys::RawQuery raw;
   const BlockScores plain(args, 0, {0, 0, 1}, 0);
-  Segment next = hear_segment(args, state.segments, rings, heard, raw);
+  ToldSegment next = hear_segment(args, state.segments, rings, heard, raw);
 #pragma unroll 1
-  while (next.batch >= 0) {
-    const Segment segment = next;
+  while (next.segment.batch >= 0) {
+    const Segment segment = next.segment;
+    const Owners owners = next.owners;
+    const int kv_head = next.kv_head;
     Softmax softmax(plan::Queries::first_reference());
     Values::Accumulator output;
     {
@@ -285,8 +323,8 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
     sync_warps();
-    merge(args, partials_of(args, walk.owners_of(segment)),
-          {segment.batch, first_kv_head(args, segment), 1 << args.span_log2, head_group_of(segment)}, results);
+    merge<16>(args, partials_of(args, owners), {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)},
+              results);
     sync_warps();  // the results are read
   }
 }

@@ -55,7 +55,7 @@ __device__ __forceinline__ bool last_block(uint32* counter, int active, volatile
   return *arrived == static_cast<uint32>(active) - 1;
 }
 
-/// Unnormalised results of the same heads: of the warps of a block, or of the blocks of a sequence. Strides in bytes.
+/// Unnormalised results of the same heads, of the blocks of a sequence. Strides in bytes.
 struct Parts {
   const char* outputs;  // [count][heads][quads of channels] float4
   const char* stats;    // [count][heads] float2
@@ -67,13 +67,15 @@ struct Parts {
   uint32 first_output = 0;
   uint32 first_stats = 0;
 
-  /// The part's reference exponent and sum of weights for a head, and four channels of its output.
-  __device__ __forceinline__ void load(int part, int head, int quad, float2& stat, float4& value) const {
-    const uint64 index = static_cast<uint32>(part);
-    const uint32 stats_at = 8 * head + (part == 0 ? first_stats : 0);
-    const uint32 output_at = head * head_stride + 16 * quad + (part == 0 ? first_output : 0);
-    stat = load_partial2(stats + index * stats_stride + stats_at);     // access: loads of warps' sums
-    value = load_partial4(outputs + index * part_stride + output_at);  // access: loads of warps' outputs
+  /// The part's reference exponent and sum of weights for a head.
+  __device__ __forceinline__ float2 load_stat(int part, int head) const {
+    const uint32 at = 8 * head + (part == 0 ? first_stats : 0);
+    return load_partial2(stats + static_cast<uint64>(static_cast<uint32>(part)) * stats_stride + at);
+  }
+  /// Four channels of its output.
+  __device__ __forceinline__ float4 load_output(int part, int head, int quad) const {
+    const uint32 at = head * head_stride + 16 * quad + (part == 0 ? first_output : 0);
+    return load_partial4(outputs + static_cast<uint64>(static_cast<uint32>(part)) * part_stride + at);
   }
 };
 
@@ -91,38 +93,88 @@ __device__ __forceinline__ void scale(Combined& result, float factor) {
   result.output.w *= factor;
 }
 
+__device__ __forceinline__ void add(Combined& result, float weight, float4 value) {
+  result.output.x += weight * value.x;
+  result.output.y += weight * value.y;
+  result.output.z += weight * value.z;
+  result.output.w += weight * value.w;
+}
+
+/// Nothing yet. The reference is below every score, yet finite: a part without tokens has reference -inf and sum 0, and
+/// -inf - -inf must not reach exp2.
+__device__ __forceinline__ Combined nothing() { return {make_float4(0.f, 0.f, 0.f, 0.f), -3e38f, 0.f}; }
+
+/// Adds parts, of which one that there is not has reference -inf, sum 0 and outputs 0.
+template <int kCount>
+__device__ __forceinline__ void add(Combined& result, const float2 (&stat)[kCount], const float4 (&value)[kCount]) {
+  float reference = result.reference;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) reference = maximum(reference, stat[i].x);
+  scale(result, exp2_fast(result.reference - reference));
+  result.reference = reference;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const float weight = exp2_fast(stat[i].x - reference);
+    result.sum += weight * stat[i].y;
+    add(result, weight, value[i]);
+  }
+}
+
 /// One pass: the sum so far is rescaled where the next parts have a larger reference. The loads of kAtOnce parts are in
 /// flight together.
 template <int kAtOnce>
 __device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
-  // Below every score, yet finite: a part without tokens has reference -inf and sum 0, and -inf - -inf must not reach
-  // exp2.
-  Combined result{make_float4(0.f, 0.f, 0.f, 0.f), -3e38f, 0.f};
+  Combined result = nothing();
   int first = 0;
 #pragma unroll 1
   do {
     float2 stat[kAtOnce];
     float4 value[kAtOnce];
-    float reference = result.reference;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       stat[i] = make_float2(negative_infinity(), 0.f);
       value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-      if (first + i < parts.count) parts.load(first + i, head, quad, stat[i], value[i]);
+      if (first + i >= parts.count) continue;
+      stat[i] = parts.load_stat(first + i, head);
+      value[i] = parts.load_output(first + i, head, quad);
     }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) reference = maximum(reference, stat[i].x);
-    scale(result, exp2_fast(result.reference - reference));
-    result.reference = reference;
+    add(result, stat, value);
+    first += kAtOnce;
+  } while (first < parts.count);
+  return result;
+}
+
+/// The same by whole warps whose lanes have the same head: lane i looks at part i, so that there are registers for the
+/// outputs of twice as many parts.
+template <int kAtOnce>
+__device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head, int quad) {
+  static_assert(kAtOnce <= kWarpSize && (kAtOnce & (kAtOnce - 1)) == 0);
+  Combined result = nothing();
+  const int lane = lane_index() % kAtOnce;
+  int first = 0;
+#pragma unroll 1
+  do {
+    float2 stat = make_float2(negative_infinity(), 0.f);
+    if (first + lane < parts.count) stat = parts.load_stat(first + lane, head);
+    float4 value[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const float weight = exp2_fast(stat[i].x - reference);
-      result.sum += weight * stat[i].y;
-      result.output.x += weight * value[i].x;
-      result.output.y += weight * value[i].y;
-      result.output.z += weight * value[i].z;
-      result.output.w += weight * value[i].w;
+      value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (first + i < parts.count) value[i] = parts.load_output(first + i, head, quad);
     }
+    float reference = maximum(result.reference, stat.x);
+#pragma unroll
+    for (int distance = 1; distance < kAtOnce; distance *= 2)
+      reference = maximum(reference, __shfl_xor_sync(kFullWarp, reference, distance));
+    scale(result, exp2_fast(result.reference - reference));
+    result.reference = reference;
+    const float weight = exp2_fast(stat.x - reference);
+    float sum = weight * stat.y;
+#pragma unroll
+    for (int distance = 1; distance < kAtOnce; distance *= 2) sum += __shfl_xor_sync(kFullWarp, sum, distance);
+    result.sum += sum;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) add(result, __shfl_sync(kFullWarp, weight, i), value[i]);
     first += kAtOnce;
   } while (first < parts.count);
   return result;

@@ -232,6 +232,8 @@ int merge_bytes(const Plan& plan) {
 
 int Plan::flush_stages() const { return std::max(1, 48 * 1024 / stage_bytes()); }
 
+int Plan::gap_stages() const { return std::max(1, 160 * 1024 / stage_bytes()); }
+
 int Plan::results_at(int stage_count) const {
   return family == Family::sm90 ? (ring_bytes(stage_count) + 15) / 16 * 16 : 0;
 }

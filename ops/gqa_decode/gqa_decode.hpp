@@ -90,6 +90,8 @@ struct Plan {
   int threads() const { return 32 * (warps + copy_warps); }
   /// Family sm90: the stages that an SM could have read in the time that a segment's end takes, 1.4 us on an H200.
   int flush_stages() const;
+  /// Family sm90: those that a share has fewer for each sequence in it: what its end and the next one's queries take.
+  int gap_stages() const;
   /// Where the warps' results go: over the stages, or in family sm90, whose copies run on meanwhile, behind them.
   int results_at(int stage_count) const;
   int head_tiles() const { return (heads_per_block + 7) / 8; }
@@ -97,7 +99,7 @@ struct Plan {
   int barriers_at(int stage_count) const;
   static constexpr int kSegments = 4;
   int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
-  int scratch_bytes() const { return (4 * (2 * (warps + copy_warps) + 7 + 7 * kSegments) + 15) / 16 * 16; }
+  int scratch_bytes() const { return 32 * kSegments; }
   int heads() const { return descriptor.heads_per_kv * descriptor.query_tokens; }  ///< of a KV head
   kv_cache::CacheFormats formats() const { return kv_cache::formats_of(descriptor); }
 };

@@ -239,7 +239,7 @@ codegen::TileLayout layout_of_boxes(const Plan& plan) {
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   const bool moves = architecture.register_transfer && plan.warps == 8 && plan.head_tiles() == 1 &&
                      plan.descriptor.kv == KvFormat::int4_rows;
-  plan.copy_registers = moves ? 64 : 0;
+  plan.copy_registers = moves ? 72 : 0;
   plan.attend_registers = moves ? 216 : 0;
 }
 
@@ -255,7 +255,8 @@ bool fits_registers(const Plan& plan) {
 
 /// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where three
 /// stages of them do not fit, and the ones that copy. Stages of two tiles, where registers allow: their instructions are
-/// independent, and a stage's own cost is shared. Then as many stages as fit.
+/// independent, and a stage's own cost is shared. Then as many stages as fit, up to one in use and kBytesInFlight: with more
+/// on their way SMs get less equal shares of the memory, and the slowest ends the launch.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
   plan.counted_registers =
@@ -269,7 +270,8 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
         choose_registers(plan, architecture);
         if (!fits_registers(plan)) continue;
         plan.stage = layout_of_boxes(plan);
-        for (plan.stages = kMostStages; plan.stages >= fewest; --plan.stages) {
+        const int most = std::clamp(1 + kBytesInFlight / plan.stage_bytes(), fewest, kMostStages);
+        for (plan.stages = most; plan.stages >= fewest; --plan.stages) {
           plan.shared_memory = shared_memory_for(plan, plan.stages);
           const int registers = plan.attend_registers > 0 ? 0 : plan.counted_registers;
           if (resident_blocks(architecture, plan.threads(), registers, plan.shared_memory) > 0) return;
@@ -429,7 +431,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .constant("kAttendRegisters", plan.attend_registers)
         .constant("kSegments", Plan::kSegments)
         .constant("kMostBlocks", kMostBlocks)
-        .constant("kFlushStages", plan.flush_stages());
+        .constant("kFlushStages", plan.flush_stages())
+        .constant("kGapStages", plan.gap_stages());
   } else {
     header.constant("kCopyBytes", plan.copy_bytes)
         .flag("kKeepOffsets", plan.keep_offsets)

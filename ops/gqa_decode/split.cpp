@@ -53,7 +53,7 @@ int longest_sequence(const Plan& plan, const cubit_gqa_decode_arguments& argumen
 
 /// The kernel counts all stages of a launch, and what segments' ends cost in such, in an int.
 bool can_count(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const std::int64_t units = std::max(longest_sequence(plan, arguments, span), arguments.splits) + plan.flush_stages();
+  const std::int64_t units = std::max(longest_sequence(plan, arguments, span), arguments.splits) + plan.gap_stages();
   return count_sequences(plan, arguments) / span * units <= std::numeric_limits<int>::max();
 }
 
