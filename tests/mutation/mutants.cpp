@@ -21,6 +21,7 @@ constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment
 constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // 9 and 8
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
+constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
@@ -115,6 +116,11 @@ constexpr Mutant kMutants[] = {
     {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh",
      "copy_async<16>(dst + place, src + byte, token < tokens);",
      "if (token < tokens) copy_async<16>(dst + place, src + byte);", "nobody has written", kGlobalOnly},
+    {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
+    {"bulk_pages_beyond_the_end", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
+     "if (token >= static_cast<uint32>(length_)) return {0, 0};", "", "are in no allocation", kNotRun},
+    {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
+     "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 
