@@ -39,8 +39,8 @@ struct GqaDecodeArguments {
   float scale_log2;  // softmax scale times log2(e)
   int splits;        // families sm75 and sm80
   // Family sm90: see sm90_gqa_decode.cuh.
-  int span_log2;          // of the KV heads that a block takes together
-  int boxes;              // that are the keys of a stage, as its values; 0: the maps do not describe the cache
+  int span_log2;  // of the KV heads that a block takes together
+  int boxes;      // columns of boxes that are the keys of a stage, as its values; 0: the maps do not describe the cache
   int stage_tokens_log2;  // of a stage
   int row_step_log2;      // tokens from one row of a warp to its next
   int warp_step_log2;     // tokens from a warp to the next that has the same KV head
@@ -56,6 +56,11 @@ struct GqaDecodeArguments {
   const int* page_table;        // [batch, pages of a sequence]
   long long page_table_stride;  // from sequence to sequence, in numbers
   DivideBy page_size;
+  // Of a paged cache in family sm90, where there are boxes: see PageWindow.
+  int granules_log2;         // of a stage
+  int column_granules_log2;  // of a column of boxes
+  int box_parts;             // boxes of a granule, each of one part of its rows, or 1 of all parts
+  unsigned box_bytes;
   // Of several query tokens per sequence: see query_tokens.cuh.
   long long query_token_stride;
   long long output_token_stride;

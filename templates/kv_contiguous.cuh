@@ -1,11 +1,12 @@
 // Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
 //
-// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose key(page, token) and value(page, token) are
-// the addresses of rows, key_stride() and value_stride() the bytes from row to row; 32 bits, so that the address of a row is one
-// multiply-add. Where kIsPaged, page(token) is looked up a tile ahead, and rows are that far apart within a page only:
-// has_tiles_in_pages() says whether that holds for 16 tokens from a multiple of 16 on. Rows at or beyond the sequence's length may
-// not exist; the caller does not read them. key_scales(page, token) and value_scales(page, token): where a row's scales are, where
-// the number format has scales of their own. Family sm90 takes keys(first) and values(first) of a cache that is not paged.
+// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose place(token) is where a token is, whose
+// key(place) and value(place) are the addresses of rows, and whose key_stride() and value_stride() are the bytes from row to row;
+// 32 bits, so that the address of a row is one multiply-add. Where kIsPaged, place(token) is a load, whose time the caller has
+// something else to do in, and rows are that far apart within a page only: has_tiles_in_pages() says whether that holds for 16
+// tokens from a multiple of 16 on. place.behind(n): of the n-th token behind, in the same page. Rows at or beyond the sequence's
+// length may not exist; the caller does not read them. scale_rows(of keys).at(place): where a row's scales are, where the number
+// format has scales of their own. Family sm90 takes keys(first) and values(first) of a cache that is not paged.
 #pragma once
 
 #include "gqa_decode_arguments.h"
@@ -25,6 +26,19 @@ class ContiguousCache {
  public:
   static constexpr bool kIsPaged = false;
 
+  struct Place {
+    int row = 0;
+
+    __device__ __forceinline__ Place behind(int rows) const { return {row + rows}; }
+  };
+
+  struct ScaleRows {
+    const char* first;
+    int64 row_stride;
+
+    __device__ __forceinline__ const char* at(Place place) const { return first + place.row * row_stride; }
+  };
+
   static __device__ __forceinline__ ContiguousCache rows(const GqaDecodeArguments& args, int batch, int kv_head) {
     ContiguousCache cache;
     cache.key_ =
@@ -41,22 +55,19 @@ class ContiguousCache {
     return cache;
   }
 
-  __device__ __forceinline__ const char* key(int, int token) const {
-    return key_ + static_cast<int64>(token) * key_stride_;
+  __device__ __forceinline__ Place place(int token) const { return {token}; }
+  __device__ __forceinline__ const char* key(Place place) const {
+    return key_ + static_cast<int64>(place.row) * key_stride_;
   }
-  __device__ __forceinline__ const char* value(int, int token) const {
-    return value_ + static_cast<int64>(token) * value_stride_;
+  __device__ __forceinline__ const char* value(Place place) const {
+    return value_ + static_cast<int64>(place.row) * value_stride_;
   }
-  __device__ __forceinline__ CacheRows keys(int first) const { return {key(0, first), key_stride_}; }
-  __device__ __forceinline__ CacheRows values(int first) const { return {value(0, first), value_stride_}; }
+  __device__ __forceinline__ CacheRows keys(int first) const { return {key({first}), key_stride_}; }
+  __device__ __forceinline__ CacheRows values(int first) const { return {value({first}), value_stride_}; }
   __device__ __forceinline__ int key_stride() const { return key_stride_; }
   __device__ __forceinline__ int value_stride() const { return value_stride_; }
-  __device__ __forceinline__ int page(int) const { return 0; }
-  __device__ __forceinline__ const char* key_scales(int, int token) const {
-    return key_scales_ + token * key_scale_stride_;
-  }
-  __device__ __forceinline__ const char* value_scales(int, int token) const {
-    return value_scales_ + token * value_scale_stride_;
+  __device__ __forceinline__ ScaleRows scale_rows(bool of_keys) const {
+    return of_keys ? ScaleRows{key_scales_, key_scale_stride_} : ScaleRows{value_scales_, value_scale_stride_};
   }
 
  private:

@@ -35,20 +35,18 @@ class TileScales {
  public:
   static constexpr bool kAny = true;
 
-  /// The page of the lane's row, where its scales are.
-  template <class Cache, class Tokens>
-  static __device__ __forceinline__ int look_up(const Cache& cache, int first, const Tokens& tokens) {
-    const int token = first + lane_index() % lanes::kTileRows;
-    return tokens.has(token) ? cache.page(token) : 0;
+  /// The scales that the lane loads, of the cache's keys or of its values.
+  template <class Cache>
+  static __device__ __forceinline__ auto rows(const Cache& cache) {
+    return cache.scale_rows(lane_index() < lanes::kTileRows);
   }
 
-  template <class Cache, class Tokens>
-  __device__ __forceinline__ void fetch(const Cache& cache, int page, int first, const Tokens& tokens) {
+  /// Of the tile from `first` on; `place`: of the lane's row.
+  template <class Rows, class Place, class Tokens>
+  __device__ __forceinline__ void fetch(const Rows& rows, Place place, int first, const Tokens& tokens) {
     const bool is_key = lane_index() < lanes::kTileRows;
-    const int token = first + lane_index() % lanes::kTileRows;
-    const bool exists = tokens.has(token);
-    const char* src = nullptr;
-    if (exists) src = is_key ? cache.key_scales(page, token) : cache.value_scales(page, token);
+    const bool exists = tokens.has(first + lane_index() % lanes::kTileRows);
+    const char* const src = rows.at(place);
     const int count = is_key ? KeyScales::kCount : ValueScales::kCount;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) own_[i] = exists && i < count ? load(src, i, is_key) : 0.f;
@@ -81,12 +79,13 @@ class TileScales<KeyScales, ValueScales, 0> {
  public:
   static constexpr bool kAny = false;
 
-  template <class Cache, class Tokens>
-  static __device__ __forceinline__ int look_up(const Cache&, int, const Tokens&) {
-    return 0;
+  struct NoRows {};
+  template <class Cache>
+  static __device__ __forceinline__ NoRows rows(const Cache&) {
+    return {};
   }
-  template <class Cache, class Tokens>
-  __device__ __forceinline__ void fetch(const Cache&, int, int, const Tokens&) {}
+  template <class Place, class Tokens>
+  __device__ __forceinline__ void fetch(NoRows, Place, int, const Tokens&) {}
 };
 
 }  // namespace cubit

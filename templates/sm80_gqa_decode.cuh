@@ -69,11 +69,13 @@ __device__ __forceinline__ void clear_padding(uint32 stage) {
 }
 
 /// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see kv_stage.cuh. Of a paged cache
-/// a tile lies in one page, unless pages are no multiple of 16 tokens: then lane i finds row i of the stage, and gives its address
-/// to the lanes that copy its pieces.
+/// a tile lies in one page, and lane i finds the i-th of 32 tiles; unless pages are no multiple of 16 tokens: then lane i finds row i
+/// of the stage, and gives its address to the lanes that copy its pieces.
 template <class Cache>
 class Fetcher {
  public:
+  using Place = typename Cache::Place;
+
   __device__ __forceinline__ Fetcher(const Cache& cache, const plan::Tokens& tokens) : cache_(cache), tokens_(tokens) {
     if constexpr (plan::kKeepOffsets) {
 #pragma unroll
@@ -85,22 +87,37 @@ class Fetcher {
     }
   }
 
-  /// Called once for each tile, before it is fetched, in the time of the tile before it.
-  __device__ __forceinline__ void look_up(int first) {
+  /// Called once for each tile, the `tile`-th of `tiles` of the walk, before it is fetched, in the time of the tile before it.
+  /// `first_of(i)`: the first token of the i-th.
+  template <class FirstOf>
+  __device__ __forceinline__ void look_up(int tile, int tiles, const FirstOf& first_of) {
     if constexpr (Cache::kIsPaged) {
-      const int token = cache_.has_tiles_in_pages() ? tokens_.readable(first) : first + lane_index() % kTileTokens;
-      page_ = tokens_.has(token) ? cache_.page(token) : 0;
+      if (!cache_.has_tiles_in_pages()) {
+        const int token = first_of(tile) + lane_index() % kTileTokens;
+        place_ = tokens_.has(token) ? cache_.place(token) : Place{};
+      } else if (tile % static_cast<uint32>(kWarpSize) == 0) {
+        const int own = tile + lane_index();
+        place_ = own < tiles ? place_of_tile(first_of(own)) : Place{};
+      }
     }
   }
 
-  /// Starts the copies of tokens first … first + 15; rows that are not read become zeros.
-  __device__ __forceinline__ void fetch(uint32 stage, int first) {
+  /// Of a paged cache: where the lane's row of the tile is that was fetched last.
+  __device__ __forceinline__ Place own_place() const {
+    return tile_place_.behind(cache_.has_tiles_in_pages() ? lane_index() % kTileTokens : 0);
+  }
+
+  /// Starts the copies of tokens first … first + 15, the walk's `tile`-th; rows that are not read become zeros.
+  __device__ __forceinline__ void fetch(uint32 stage, int tile, int first) {
     stage_ = stage;
     if constexpr (Cache::kIsPaged) {
+      tile_place_ = place_;
       if (!cache_.has_tiles_in_pages()) return fetch_rows(stage, first);
+      tile_place_ = place_.of_lane(tile % static_cast<uint32>(kWarpSize));
     }
-    const char* const keys = cache_.key(page_, first);
-    const char* const values = cache_.value(page_, first);
+    const Place place = Cache::kIsPaged ? tile_place_ : cache_.place(first);
+    const char* const keys = cache_.key(place);
+    const char* const values = cache_.value(place);
     if (Copies::kHeld == 0 && tokens_.has_tile(first)) {
       int lane = lane_index();
       if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
@@ -164,11 +181,16 @@ class Fetcher {
   };
   __device__ __forceinline__ Strides strides() const { return {cache_.key_stride(), cache_.value_stride()}; }
 
+  /// Of one that lies in one page: where its first row is.
+  __device__ __forceinline__ Place place_of_tile(int first) const {
+    const int token = tokens_.readable(first);
+    return tokens_.has(token) ? cache_.place(token).behind(first - token) : Place{};
+  }
+
   /// Of rows that may lie anywhere.
   __device__ __forceinline__ void fetch_rows(uint32 stage, int first) {
     const int own = lane_index();
-    const int token = first + own % kTileTokens;
-    const char* const row = own < kTileTokens ? cache_.key(page_, token) : cache_.value(page_, token);
+    const char* const row = own < kTileTokens ? cache_.key(place_) : cache_.value(place_);
     start_checked(stage, [&](int i) {
       const lanes::Place place = place_of(i, lane_index());
       const char* const src = from_lane(row, place.row) + place.byte;
@@ -198,9 +220,37 @@ class Fetcher {
   plan::Tokens tokens_;
   Copies copies_;
   uint32 stage_ = 0;  // of the tile fetched last
-  int page_ = 0;      // of the next tile, or of the lane's row of it
+  Place place_;       // of the lane's one of 32 tiles, or of the lane's row of the next tile
+  Place tile_place_;  // of the tile fetched last, or of the lane's row of it
   int offsets_[plan::kKeepOffsets ? kPieces : 1];
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
+};
+
+/// Where the lane's row is, and so its scales, of tiles whose scales are not loaded yet. Of a paged cache they are kept from when the
+/// tiles are fetched: to look pages up twice would take longer.
+template <class Cache, bool kIsKept>
+class OwnPlaces {
+ public:
+  /// Once for each tile, when it may have been fetched.
+  __device__ __forceinline__ void keep(const Fetcher<Cache>& fetcher) {
+    if constexpr (kIsKept) {
+#pragma unroll
+      for (int i = kKept - 1; i > 0; --i) places_[i] = places_[i - 1];
+      places_[0] = fetcher.own_place();
+    }
+  }
+  /// Of the tile kStages - 2 before the one that was kept last, whose first token is `first`.
+  __device__ __forceinline__ typename Cache::Place oldest(const Cache& cache, int first) const {
+    if constexpr (kIsKept) {
+      return places_[kKept - 1];
+    } else {
+      return cache.place(first + lane_index() % kTileTokens);
+    }
+  }
+
+ private:
+  static constexpr int kKept = kIsKept ? plan::kStages - 1 : 1;
+  typename Cache::Place places_[kKept];
 };
 
 /// One warp's part of chunks [share.first, share.last) of what is walked over.
@@ -219,24 +269,29 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
   // Scales that are a tensor of their own come by loads, in the time of one tile.
   Scales scales;
   Scales next_scales;
-  int page = 0;  // of the lane's row, where the scales are that are loaded next
+  OwnPlaces<plan::Cache, Scales::kAny && plan::Cache::kIsPaged> own_places;
+  const auto scale_rows = Scales::rows(cache);
   int fill = 0;
   int ahead = share.first;
-  static_assert(plan::kStages >= 3 || !Scales::kAny, "pages of scales are looked up two tiles ahead");
-  fetcher.look_up(token_of(ahead));
+  const int tiles = share.last - share.first;
+  const auto first_of = [&](int tile) { return token_of(share.first + tile); };
+  fetcher.look_up(0, tiles, first_of);
   do {  // at least once, so that nothing needs a value from before the loop
     fetcher.land();
     __syncwarp();
-    if (ahead < share.last) fetcher.fetch(stages + fill * kStageBytes, token_of(ahead));
+    if (ahead < share.last) fetcher.fetch(stages + fill * kStageBytes, ahead - share.first, token_of(ahead));
     fetcher.close();
-    if (ahead + 1 < share.last) fetcher.look_up(token_of(ahead + 1));
+    own_places.keep(fetcher);
+    if (ahead + 1 < share.last) fetcher.look_up(ahead + 1 - share.first, tiles, first_of);
 
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
     const int chunk = ahead - (plan::kStages - 1);
     const int first = token_of(chunk);
     scales = next_scales;
-    if (chunk + 1 >= share.first && chunk + 1 < share.last) next_scales.fetch(cache, page, token_of(chunk + 1), tokens);
-    if (chunk + 2 >= share.first && chunk + 2 < share.last) page = Scales::look_up(cache, token_of(chunk + 2), tokens);
+    if (Scales::kAny && chunk + 1 >= share.first && chunk + 1 < share.last) {
+      const int next = token_of(chunk + 1);
+      next_scales.fetch(scale_rows, own_places.oldest(cache, next), next, tokens);
+    }
     if (chunk >= share.first &&
         first < tokens.length()) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;

@@ -8,8 +8,8 @@
 // - kCopyWarps more warps do nothing but copy. Where the rows of a span follow one another in the cache, one thread starts
 //   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
 //   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
-//   next that has its head the tokens behind them. Elsewhere, and for the last tokens of a sequence, the warps copy 16 bytes
-//   per lane at a time.
+//   next that has its head the tokens behind them. Of a paged cache a box has rows of one page, and all copying warps start
+//   some: see PageWindow. Elsewhere, and for the last tokens of a sequence, the warps copy 16 bytes per lane at a time.
 // - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
 //   across segments: while the results of one are merged, stages of the next arrive.
 //
@@ -46,6 +46,8 @@
 #include "even_share.cuh"
 #include "gqa_decode_arguments.h"
 #include "gqa_decode_block.cuh"
+#include "kv_contiguous.cuh"
+#include "kv_paged.cuh"
 #include "overlap.cuh"
 #include "types.cuh"
 
@@ -55,7 +57,8 @@ constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
 static_assert(plan::Queries::kTokens == 1);
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
-/// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans, batch.
+/// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans, batch or
+/// pages.
 struct Arguments : GqaDecodeArguments {
   TensorMap keys;
   TensorMap values;
@@ -109,8 +112,13 @@ __device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, con
 }
 __device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
 
+/// The token of a warp's row of a stage, of those that the stage has.
+__device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
+  return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
+}
+
 /// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is beyond `tokens`.
-__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const plan::Cache& cache, int first,
+__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache, int first,
                                             int tokens, uint32 dst) {
   constexpr int kPieces = kHalfStage / 16;
   const CacheRows keys = cache.keys(first);
@@ -122,12 +130,51 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
     const lanes::Place at = lanes::bulk_piece(piece % kPieces, plan::kWarps * Keys::kRowBytes);
     const int warp = at.byte / Keys::kRowBytes;
     const int byte = at.byte % Keys::kRowBytes;
-    const int token = (at.row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
+    const int token = token_of(args, at.row, warp);
     const int head = warp & ((1 << args.span_log2) - 1);
     const char* const src =
         is_value ? values.row(token) + head * args.value_head_stride : keys.row(token) + head * args.key_head_stride;
     const uint32 place = plan::kv_stage(at.row, at.byte) + (is_value ? kHalfStage : 0);
     copy_async<16>(dst + place, src + byte, token < tokens);  // access: cp.async of rows
+  }
+}
+
+/// The same of a paged cache: each warp has a part of the stage's rows, whose pages its lanes look up before.
+__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const PagedCache& cache, int first,
+                                            int tokens, uint32 dst) {
+  constexpr int kRows = kStageTokens / plan::kCopyWarps;
+  constexpr int kPiecesOfRow = plan::kWarps * Keys::kRowBytes / 16;
+  constexpr int kFound = (kRows * plan::kWarps + kWarpSize - 1) / kWarpSize;
+  const int lane = lane_index();
+  const int first_row = (warp_index() - plan::kWarps) * kRows;
+  PagedCache::Place found[kFound];  // of (row, warp)
+#pragma unroll
+  for (int i = 0; i < kFound; ++i) {
+    const int slot = lane + i * kWarpSize;
+    const int token = token_of(args, first_row + slot / plan::kWarps, slot % plan::kWarps);
+    found[i] = cache.place(first + min(token, tokens - 1));
+  }
+#pragma unroll 1
+  for (int first_piece = 0; first_piece < kRows * kPiecesOfRow; first_piece += kWarpSize) {
+    const int piece = first_piece + lane;
+    const lanes::Place at = lanes::bulk_piece(first_row * kPiecesOfRow + piece, plan::kWarps * Keys::kRowBytes);
+    const int warp = at.byte / Keys::kRowBytes;
+    const int byte = at.byte % Keys::kRowBytes;
+    const int slot = (at.row - first_row) * plan::kWarps + warp;
+    PagedCache::Place place;
+#pragma unroll
+    for (int j = 0; j < kFound; ++j) {
+      const PagedCache::Place that = found[j].of_lane(slot % kWarpSize);
+      if (slot / kWarpSize == j) place = that;
+    }
+    if (piece >= kRows * kPiecesOfRow) continue;
+    const bool exists = token_of(args, at.row, warp) < tokens;
+    const int head = warp & ((1 << args.span_log2) - 1);
+    const uint32 at_stage = dst + plan::kv_stage(at.row, at.byte);
+    const char* const key = cache.key(place) + head * args.key_head_stride + byte;
+    const char* const value = cache.value(place) + head * args.value_head_stride + byte;
+    copy_async<16>(at_stage, key, exists);                 // access: cp.async of rows
+    copy_async<16>(at_stage + kHalfStage, value, exists);  // access: cp.async of rows
   }
 }
 
@@ -161,14 +208,78 @@ __device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, int 
 __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan::kWarps * kWarpSize; }
 
 /// By that thread, before any other knows of the barriers: what a block waits for longest is its very first stage. True if
-/// that is under way.
+/// that is under way. Not of pages, whose boxes all copying warps start.
 __device__ __forceinline__ bool begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
-  if (segment.batch < 0 || segment.first == segment.last) return false;
+  if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return false;
   if (!is_of_boxes(args, tokens_in(args, segment, segment.first))) return false;
   const StagePlace place;
   copy_boxes(args, segment, segment.first, rings.stage(place), rings.full(place));
   return true;
 }
+
+/// Of a paged cache: the boxes that the copying warps start. The rows of a stage are granules, each of one page; a granule is a box,
+/// or one of each of its rows' parts. Lane l of every copying warp has the place of granule l of a window of 32, which is whole
+/// stages, and of the window behind it, so that pages are looked up long before they are copied. Half of the warps copy keys,
+/// half of them values; of those one has the even granules.
+class PageWindow {
+ public:
+  __device__ __forceinline__ PageWindow(const Arguments& args, const Segment& segment)
+      : args_(args), table_(args.page_table + segment.batch * args.page_table_stride), length_(segment.length) {}
+
+  /// Once for each stage that is copied in boxes, in order.
+  __device__ __forceinline__ void reach(int stage) {
+    const int window = stage << args_.granules_log2 >> kGranulesLog2;
+    if (window == window_) return;
+    now_ = window == window_ + 1 ? next_ : look_up(window);
+    next_ = look_up(window + 1);
+    window_ = window;
+  }
+
+  /// The boxes of this thread.
+  __device__ __forceinline__ void copy(int kv_head, int stage, uint32 dst, uint32 full) const {
+    const int lane = lane_index();
+    const int warp = warp_index() - plan::kWarps;
+    const int granule = lane & ((1 << args_.granules_log2) - 1);
+    if (granule + (stage << args_.granules_log2 & (kGranules - 1)) != lane || (granule & 1) != warp >> 1) return;
+    const bool is_value = (warp & 1) != 0;
+    const TensorMap& map = is_value ? args_.values : args_.keys;
+    const int span = kv_head >> args_.span_log2;
+    const int column = granule >> args_.column_granules_log2;
+    const int in_column = granule & ((1 << args_.column_granules_log2) - 1);
+    const uint32 part_bytes = args_.box_bytes << args_.column_granules_log2;
+    uint32 at = dst + (is_value ? kHalfStage : 0) + column * args_.box_parts * part_bytes + in_column * args_.box_bytes;
+    fence_async_proxy();  // what cp.async has written there came before
+#pragma unroll 1
+    for (int part = 0; part < args_.box_parts; ++part, at += part_bytes) {
+      copy_box(at, map, plan::kRowsInParts ? now_.row : part, plan::kRowsInParts ? part : now_.row, span, now_.page,
+               full);
+    }
+  }
+
+ private:
+  static constexpr int kGranulesLog2 = 5;
+  static constexpr int kGranules = 1 << kGranulesLog2;
+  static_assert(plan::kCopyWarps == 4);
+
+  struct Place {
+    int page;
+    int row;  // of the map
+  };
+  __device__ __forceinline__ Place look_up(int window) const {
+    const uint32 granule = window * kGranules + lane_index();
+    const uint32 token = granule << (args_.stage_tokens_log2 - args_.granules_log2);
+    if (token >= static_cast<uint32>(length_)) return {0, 0};
+    const uint32 index = quotient(token, args_.page_size);
+    return {table_[index], static_cast<int>((token - index * args_.page_size.divisor) >> args_.row_step_log2)};
+  }
+
+  const Arguments& args_;
+  const int* table_;
+  int length_;
+  int window_ = -2;
+  Place now_ = {};
+  Place next_ = {};
+};
 
 /// The copying warps, from the block's first segment on; has_begun: begin_copies has been called, and was true.
 __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor, Segment segment,
@@ -188,22 +299,30 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
     if (segment.batch < 0) break;
     const int kv_head = first_kv_head(args, segment);
     const plan::Cache cache = plan::Cache::rows(args, segment.batch, kv_head);
+    PageWindow pages(args, segment);
 #pragma unroll 1
     for (int stage = segment.first; stage < segment.last; ++stage) {
       const int tokens = tokens_in(args, segment, stage);
       const uint32 full = rings.full(place);
+      const bool has_boxes = is_of_boxes(args, tokens);
+      if (plan::Cache::kIsPaged && has_boxes) pages.reach(stage);
       wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
-      if (is_of_boxes(args, tokens)) {
+      if (has_boxes) {
         // Every warp arrives, so that none falls two rounds behind and takes one for the other.
         __syncwarp();
         if (!is_first) {
           if (lane_index() == 0) arrive(full, kWarpSize);
         } else {
-          fence_async_proxy();  // what cp.async has written there came before
           arrive(full, kWarpSize - 1);
-          if (!has_begun) copy_boxes(args, segment, stage, rings.stage(place), full);
+          if (plan::Cache::kIsPaged) {
+            expect_bytes(full, 2 * kHalfStage);
+          } else if (!has_begun) {
+            fence_async_proxy();  // what cp.async has written there came before
+            copy_boxes(args, segment, stage, rings.stage(place), full);
+          }
           has_begun = false;
         }
+        if (plan::Cache::kIsPaged) pages.copy(kv_head, stage, rings.stage(place), full);
       } else {
         if (tokens > 0) copy_pieces(args, cache, stage << args.stage_tokens_log2, tokens, rings.stage(place));
         arrive_after_copies(full);

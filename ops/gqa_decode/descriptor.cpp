@@ -159,8 +159,6 @@ std::string why_not_all_fp16(const GqaDecode& descriptor) {
 
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {
   if (has_scales(descriptor.kv)) return "it does not read scales that are a tensor of their own";
-  if (descriptor.cache == KvAddressing::paged)
-    return "boxes are of rows that follow one another, and pages have theirs anywhere";
   if (descriptor.alignment < 16) return "every pointer and stride must be a multiple of 16 bytes";
   if (descriptor.row_bytes() % 16 == 0) return "";
   return fmt::format("rows must be a multiple of 16 bytes, and these are {}", descriptor.row_bytes());

@@ -148,9 +148,11 @@ std::int64_t count_sequences(const Plan& plan, const cubit_gqa_decode_arguments&
 
 /// How the blocks of a launch share the work, from host-side bounds and the device alone.
 struct Split {
-  int splits = 1;           ///< families sm75 and sm80: of every such one; sm90: as asked for, 0 where cubit decides
-  int span = 1;             ///< family sm90: KV heads that a block takes together
-  int boxes = 0;            ///< family sm90: that are the keys of a stage, as its values; 0: rows are copied in pieces
+  int splits = 1;  ///< families sm75 and sm80: of every such one; sm90: as asked for, 0 where cubit decides
+  int span = 1;    ///< family sm90: KV heads that a block takes together
+  int boxes =
+      0;  ///< family sm90: columns of boxes that are the keys of a stage, as its values; 0: rows are copied in pieces
+  int box_rows = 0;         ///< family sm90: rows of a box; fewer than a stage's where a page has fewer
   Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most
   int units = 0;            ///< family sm90: of a sequence, where the host knows them
   std::int64_t blocks = 0;  ///< of the grid

@@ -22,6 +22,7 @@ namespace {
 
 using Arguments = cubit_gqa_decode_arguments;
 
+constexpr std::int64_t kMostPages = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMostSequences = std::numeric_limits<int>::max() / 256;
 constexpr double kLargestSoftmaxScale = 1e30;  // times log2(e) still a float
 
@@ -144,6 +145,28 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
 }
 
+/// Whether a box has some of a stage's rows only; then it has one part of them where the stage's rows are in parts.
+bool has_short_boxes(const Plan& plan, const Split& split) { return split.box_rows < plan.stage.rows; }
+
+int part_bytes(const Plan& plan) { return 16 << plan.stage.swizzle.bits; }
+
+/// Of a row of a box.
+int count_parts(const Plan& plan, const Split& split) { return plan.stage.row_bytes / split.boxes / part_bytes(plan); }
+
+void add_granules(GqaDecodeArguments& result, const Plan& plan, const Split& split) {
+  result.granules_log2 = 0;
+  result.column_granules_log2 = 0;
+  result.box_parts = 0;
+  result.box_bytes = 0;
+  if (split.boxes == 0 || plan.descriptor.cache != KvAddressing::paged) return;
+  const int of_column = plan.stage.rows / split.box_rows;
+  const bool is_part = plan.stage.part_bytes != 0 && has_short_boxes(plan, split);
+  result.granules_log2 = log2_of(split.boxes * of_column);
+  result.column_granules_log2 = log2_of(of_column);
+  result.box_parts = is_part ? count_parts(plan, split) : 1;
+  result.box_bytes = static_cast<unsigned>(plan.stage.size() / (result.box_parts << result.granules_log2));
+}
+
 GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
   const GqaDecode& descriptor = plan.descriptor;
   const kv_cache::CacheFormats formats = plan.formats();
@@ -194,6 +217,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.page_table = arguments.page_table;
   result.page_table_stride = arguments.page_table_stride;
   result.page_size = divide_by(std::max(arguments.page_size, 1));
+  add_granules(result, plan, split);
   result.query_token_stride = 2 * arguments.query_token_stride;
   result.output_token_stride = 2 * arguments.output_token_stride;
   result.mask = arguments.mask;
@@ -210,30 +234,39 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
 }
 
 /// A row of one box has the rows of all warps, of several boxes those of a span. They are cut into parts in which the swizzle
-/// is; where the stage has first the first parts of all rows, so has the box.
+/// is; where the stage has first the first parts of all rows, so has the box. Of a paged cache rows are a page's, and pages are as many
+/// as there are addresses for: a table may name any.
 runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
                           const std::int64_t (&strides)[3]) {
   constexpr int kElement = 8;
-  const int part = 16 << plan.stage.swizzle.bits;
+  constexpr std::int64_t kAddresses = std::int64_t{1} << 47;
+  const bool is_paged = plan.descriptor.cache == KvAddressing::paged;
+  const int part = part_bytes(plan);
   const int cache_bytes = plan.formats().key.element_bytes();
   const int tokens_per_row = split.boxes > 1 ? 1 : plan.warps / split.span;
   const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
   const auto size = [](int count) { return static_cast<std::uint64_t>(count); };
-  const int parts = plan.stage.row_bytes / split.boxes / part;
+  const int parts = count_parts(plan, split);
+  const int sequence_tokens = is_paged ? arguments.page_size : arguments.max_length;
+  const std::int64_t sequences =
+      is_paged ? std::min<std::int64_t>(kAddresses / static_cast<std::int64_t>(bytes(strides[0])), kMostPages)
+               : arguments.batch;
   runtime::TensorMap map;
   map.base = reinterpret_cast<std::uintptr_t>(cache);
   map.element_bytes = kElement;
   map.rank = 5;
   const int spans = arguments.kv_heads / split.span;
-  map.sizes = {size(part / kElement), size(parts), size(arguments.max_length / tokens_per_row), size(spans),
-               size(arguments.batch)};
+  map.sizes = {size(part / kElement), size(parts), size(sequence_tokens / tokens_per_row), size(spans),
+               static_cast<std::uint64_t>(sequences)};
   // Of one entry there is no stride; a map wants one.
   map.strides = {size(part), bytes(strides[1] * tokens_per_row),
                  spans == 1 ? size(part) : bytes(strides[2] * split.span),
-                 arguments.batch == 1 ? size(part) : bytes(strides[0])};
-  map.box = {static_cast<std::uint32_t>(part / kElement), static_cast<std::uint32_t>(parts),
-             static_cast<std::uint32_t>(plan.stage.rows), 1, 1};
-  if (plan.stage.part_bytes != 0) {
+                 sequences == 1 ? size(part) : bytes(strides[0])};
+  const bool in_parts = plan.stage.part_bytes != 0;
+  map.box = {static_cast<std::uint32_t>(part / kElement),
+             in_parts && has_short_boxes(plan, split) ? 1 : static_cast<std::uint32_t>(parts),
+             static_cast<std::uint32_t>(split.box_rows), 1, 1};
+  if (in_parts) {
     std::swap(map.sizes[1], map.sizes[2]);
     std::swap(map.strides[0], map.strides[1]);
     std::swap(map.box[1], map.box[2]);

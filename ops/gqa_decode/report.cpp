@@ -98,8 +98,9 @@ Decision copy_decision(const Plan& plan) {
   if (plan.family == Family::sm90) {
     return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
             fmt::format("{} rows of {} bytes side by side, one for each warp, or those of a few KV heads; 16 bytes per "
-                        "lane where they do not follow one another in the cache, and at a sequence's end",
-                        plan.warps, descriptor.row_bytes())};
+                        "lane where they do not follow one another in the cache{}, and at a sequence's end",
+                        plan.warps, descriptor.row_bytes(),
+                        descriptor.cache == KvAddressing::paged ? " or a page has few of them" : "")};
   }
   const kv_cache::CacheFormats formats = plan.formats();
   const auto row = [](const kv_cache::RowFormat& format) {
@@ -306,6 +307,19 @@ void add_role_decisions(PlanReport& report, const GqaDecode& descriptor) {
     report.spills_allowed_because = "a user's score modification may need any number of registers";
 }
 
+Decision page_decision(const Plan& plan) {
+  if (plan.family != Family::sm90) {
+    return {
+        "cache", "paged, looked up 32 tiles at a time",
+        "a tile of 16 tokens lies in one page where pages are a multiple of that; else each lane finds one row of it, "
+        "a tile ahead"};
+  }
+  return {"cache", "paged, looked up 32 boxes ahead",
+          fmt::format("a box lies in one page: pages of a multiple of {} tokens are copied in boxes, smaller ones 16 "
+                      "bytes per lane",
+                      std::max(1, plan.chunk_tokens() / 32))};
+}
+
 /// Accesses that cannot avoid conflicts, and why; nothing where there is none.
 void explain_conflicts(Plan& plan) {
   for (const codegen::ConflictProof& proof : plan.report.proofs) {
@@ -346,11 +360,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
   if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
   if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));
-  if (descriptor.cache == KvAddressing::paged) {
-    report.decisions.push_back({"cache", "paged, looked up a tile ahead",
-                                "a tile of 16 tokens lies in one page where pages are a multiple of that; else each "
-                                "lane finds one row of it"});
-  }
+  if (descriptor.cache == KvAddressing::paged) report.decisions.push_back(page_decision(plan));
   add_role_decisions(report, descriptor);
   explain_conflicts(plan);
   const kv_cache::CacheFormats formats = plan.formats();

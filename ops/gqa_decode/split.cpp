@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
@@ -73,27 +74,55 @@ double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots)
   return kBlock + counters * kCounter + passes * loads * kRoundTrip;
 }
 
-/// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One if the rows of all
-/// warps follow one another, else one per span if its rows do and are whole parts of the stage's; 0: there are none.
-int count_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
+/// Columns of boxes, and the rows of each box.
+struct Boxes {
+  int count = 0;
+  int rows = 0;
+};
+
+/// Boxes whose rows begin and end with a page's, so that each lies in one page. None where a window of the kernel's, 32 boxes
+/// one behind the other, does not have a stage's, or where they would begin between 128 bytes of shared memory. PTX ISA,
+/// "cp.async.bulk.tensor".
+Boxes in_pages(const Plan& plan, int count, int rows_of_page) {
+  constexpr int kWindow = 32;
+  constexpr int kAlignment = 128;
+  const int rows = std::gcd(rows_of_page, plan.stage.rows);
+  const bool is_aligned = plan.stage.part_bytes != 0 || rows * plan.stage.row_bytes % kAlignment == 0;
+  return is_aligned && count * (plan.stage.rows / rows) <= kWindow ? Boxes{count, rows} : Boxes{};
+}
+
+/// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One column if the rows of
+/// all warps follow one another, else one per span if its rows do and are whole parts of the stage's; none: there are none. Of
+/// a page, whose rows are few, the latter are preferred: they are longer.
+Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
   const int element = plan.formats().key.element_bytes();
   const std::int64_t row = plan.descriptor.row_bytes() / element;
   // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.
   const auto is_stride = [&](std::int64_t stride, std::int64_t entries) {
     return entries == 1 || (stride > 0 && stride < kStrideLimit / element);
   };
+  const bool is_paged = plan.descriptor.cache == KvAddressing::paged;
+  const int sequences =
+      is_paged ? std::numeric_limits<int>::max() : arguments.batch;  // nobody says how many pages there are
   bool heads_follow = true;
   bool tokens_follow = true;
   for (const auto* strides : {&arguments.key_strides, &arguments.value_strides}) {
     const auto& [sequence, token, head] = *strides;
     heads_follow = heads_follow && (span == 1 || head == row) && token > 0 &&
-                   is_stride(head * span, arguments.kv_heads / span) && is_stride(sequence, arguments.batch);
+                   is_stride(head * span, arguments.kv_heads / span) && is_stride(sequence, sequences);
     tokens_follow = tokens_follow && (span == plan.warps || token == span * row);
   }
-  if (!heads_follow || arguments.max_length < plan.chunk_tokens() / span) return 0;
-  if (tokens_follow) return 1;
+  if (!heads_follow || arguments.max_length < plan.chunk_tokens() / span) return {};
   const int part = plan.stage.part_bytes;
-  return part > 0 && span * plan.descriptor.row_bytes() % part == 0 ? plan.warps / span : 0;
+  const int in_turn = plan.warps / span;  // tokens of a row, where warps take them in turn
+  const bool are_parts = part > 0 && span * plan.descriptor.row_bytes() % part == 0;
+  if (!is_paged) {
+    if (tokens_follow) return {1, plan.stage.rows};
+    return are_parts ? Boxes{in_turn, plan.stage.rows} : Boxes{};
+  }
+  if (are_parts) return in_pages(plan, in_turn, arguments.page_size);
+  if (tokens_follow && arguments.page_size % in_turn == 0) return in_pages(plan, 1, arguments.page_size / in_turn);
+  return {};
 }
 
 /// KV heads that a block takes together. A larger span is fewer sequences with more parts each, and more of its heads are
@@ -108,7 +137,7 @@ int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, i
   for (int span = plan.warps; span >= 1; span /= 2) {
     if (arguments.kv_heads % span != 0 || !can_count(plan, arguments, span)) continue;
     const double copies = std::max(stages, 1.0) * plan.stage_bytes() / kBytesPerMicrosecond *
-                          (count_boxes(plan, arguments, span) > 0 ? 1 : kPieces);
+                          (find_boxes(plan, arguments, span).count > 0 ? 1 : kPieces);
     const double cost = copies + merge_time(plan, heads / span, span, slots);
     if (cost >= best_cost) continue;
     best = span;
@@ -128,7 +157,9 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
   Split split;
   split.splits = arguments.splits;
   split.span = span;
-  split.boxes = count_boxes(plan, arguments, span);
+  const Boxes boxes = find_boxes(plan, arguments, span);
+  split.boxes = boxes.count;
+  split.box_rows = boxes.rows;
   const std::int64_t sequences = count_sequences(plan, arguments) / split.span;
   const int stage_tokens = plan.chunk_tokens() / split.span;
   const int longest = longest_sequence(plan, arguments, span);

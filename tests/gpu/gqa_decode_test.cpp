@@ -250,6 +250,66 @@ TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
     replay_with_changed_lengths(text);
 }
 
+/// Boxes of whole stages and of a few rows, pages that no box fits, both orders of tokens and heads; KV heads that a block takes
+/// alone, together and in part.
+TEST_F(GqaDecodeGpu, PagesOfAllSizes) {
+  const std::vector<std::string> texts =
+      of_every_family({"gqa_decode:heads_per_kv=8,cache=paged", "gqa_decode:head_dim=64,heads_per_kv=4,cache=paged",
+                       "gqa_decode:head_dim=192,heads_per_kv=8,cache=paged",
+                       "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged",
+                       "gqa_decode:head_dim=256,heads_per_kv=8,kv=int4_rows,groups=8,cache=paged",
+                       "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,cache=paged",
+                       "gqa_decode:heads_per_kv=8,kv=int8_split,scales=group,groups=4,cache=paged"});
+  engine().prepare(texts, std::vector<Device>{device()});
+  for (const std::string& text : texts) {
+    for (const int page_size : {1, 7, 8, 16, 24, 32, 64, 256}) {
+      for (const int hnd : {0, 1}) {
+        const auto with = [&](Problem::Numbers numbers) {
+          numbers.insert(numbers.end(), {{"page_size", page_size}, {"hnd", hnd}});
+          expect_good(text, numbers);
+        };
+        with({{"batch", 3}, {"context", 1333}, {"kv_heads", 1}, {"ragged", 1}, {"lse", 1}});
+        with({{"batch", 2}, {"context", 700}, {"kv_heads", 8}});
+        with({{"batch", 40}, {"context", 600}, {"kv_heads", 2}, {"ragged", 1}});
+      }
+    }
+  }
+  std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
+}
+
+/// The same rows under other numbers: each sequence's pages are those of the next.
+TEST_F(GqaDecodeGpu, GraphReplaysWithChangedPages) {
+  constexpr std::size_t kBatch = 4;
+  for (const std::string& text : of_every_family({"gqa_decode:heads_per_kv=8,cache=paged",
+                                                  "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged",
+                                                  "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,cache=paged"})) {
+    SCOPED_TRACE(text);
+    const Kernel decode = kernel(text);
+    const Problem random = Problem::random(text, {{"batch", kBatch}, {"context", 3000}, {"kv_heads", 2}}, 8);
+    std::vector<cubit_tensor> inputs = random.inputs();
+    const auto table = std::find_if(inputs.begin(), inputs.end(),
+                                    [](const cubit_tensor& input) { return std::string(input.name) == "page_table"; });
+    ASSERT_NE(table, inputs.end());
+    const auto* first = static_cast<const std::int32_t*>(table->data);
+    std::vector<std::int32_t> pages(first, first + kBatch * table->shape[1]);
+    DeviceCase launched(device(), random);
+    const void* arguments = launched.arguments();
+    GuardedBuffer workspace(device(), decode.workspace(arguments, &device()), 0);
+    const cubit_stream stream = device().create_stream();
+    const LaunchOptions options{&device(), stream, workspace.data(), workspace.bytes()};
+    const Graph graph = device().capture(stream, [&] { decode.launch(arguments, options); });
+    for (std::size_t turn = 0; turn < kBatch; ++turn) {
+      device().upload(launched.input(table - inputs.begin()).data(), pages.data(), 4 * pages.size(), stream);
+      device().replay(graph, stream);
+      table->data = pages.data();
+      const auto result = launched.compare(Problem(text, inputs, {{"max_length", 3000}}));
+      EXPECT_LE(result.error, result.tolerance) << result.worst;
+      std::rotate(pages.begin(), pages.begin() + table->shape[1], pages.end());
+    }
+    device().destroy_stream(stream);
+  }
+}
+
 TEST_F(GqaDecodeGpu, CaptureWithoutPrepareIsRefusedAndNothingBreaks) {
   const std::string text = "gqa_decode:heads_per_kv=6,kv=fp16";
   const Engine fresh;

@@ -21,6 +21,7 @@ constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment
 constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // 9 and 8
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
+constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
@@ -72,16 +73,17 @@ constexpr Mutant kMutants[] = {
      "tile_copies_registers.cuh", "for (int i = 0; i < kHeld; ++i) store_shared",
      "for (int i = 1; i < kHeld; ++i) store_shared", "nobody has written", kNotRun},
     {"scales_beyond_the_end", "gqa_decode:kv=int8_split", "batch=1,context=101", "kv_scales.cuh",
-     "const bool exists = tokens.has(token);", "const bool exists = true;", "are in no allocation", kNotRun},
+     "const bool exists = tokens.has(first + lane_index() % lanes::kTileRows);", "const bool exists = true;",
+     "are in no allocation", kNotRun},
     {"idle_lanes_copy", "gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4", "batch=1,context=1000,splits=1",
      "kv_stage.cuh", "return piece(i, kWarpSize - 1).row >= end && piece(i, lane).row >= end;", "return end < 0;",
      "while an asynchronous copy to it is under way", kNotRun},
     {"healthy_pages", "gqa_decode:kv=fp8_e4m3,cache=paged", "batch=2,context=101,page_size=7", "", "", "", "", kNotRun},
-    {"pages_beyond_the_end", "gqa_decode:cache=paged", "batch=1,context=101,page_size=1", "sm80_gqa_decode.cuh",
-     "page_ = tokens_.has(token) ? cache_.page(token) : 0;", "page_ = cache_.page(token);", "are in no allocation",
-     kNotRun},
+    {"pages_beyond_the_end", "gqa_decode:cache=paged,family=sm80", "batch=1,context=101,page_size=1",
+     "sm80_gqa_decode.cuh", "place_ = tokens_.has(token) ? cache_.place(token) : Place{};",
+     "place_ = cache_.place(token);", "are in no allocation", kNotRun},
     {"page_that_is_none", "gqa_decode:cache=paged", "batch=1,context=101,page_size=16", "kv_paged.cuh",
-     "return table_[quotient", "return 7 + table_[quotient", "are in no allocation", kNotRun},
+     "return {load(table_ + index)", "return {7 + load(table_ + index)", "are in no allocation", kNotRun},
     {"healthy_tree", "gqa_decode:query_tokens=3,mask=tree", "batch=2,context=101,ragged=1", "", "", "", "", kNotRun},
     {"mask_beyond_its_end", "gqa_decode:query_tokens=3,mask=tree", "batch=1,context=101", "query_tokens.cuh",
      "if (token < kQueryTokens) word =", "word =", "are in no allocation", kNotRun},
@@ -114,6 +116,11 @@ constexpr Mutant kMutants[] = {
     {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh",
      "copy_async<16>(dst + place, src + byte, token < tokens);",
      "if (token < tokens) copy_async<16>(dst + place, src + byte);", "nobody has written", kGlobalOnly},
+    {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
+    {"bulk_pages_beyond_the_end", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
+     "if (token >= static_cast<uint32>(length_)) return {0, 0};", "", "are in no allocation", kNotRun},
+    {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
+     "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 

@@ -100,10 +100,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"gqa_decode:heads_per_kv=0\": 0 is not a value of heads_per_kv; accepted: 1 to 64"},
         Refused{"gqa_decode:heads_per_kv=8x",
                 "descriptor \"gqa_decode:heads_per_kv=8x\": 8x is not a value of heads_per_kv; accepted: 1 to 64"},
-        Refused{"gqa_decode:cache=paged,family=sm90",
-                "descriptor \"gqa_decode:cache=paged,family=sm90\": family=sm90 copies rows in bulk: boxes are of rows "
-                "that "
-                "follow one another, and pages have theirs anywhere; family=sm80, or leave family out"},
+        Refused{"gqa_decode:kv=int4_rows,cache=paged,family=sm90",
+                "descriptor \"gqa_decode:kv=int4_rows,cache=paged,family=sm90\": family=sm90 copies rows in bulk: rows "
+                "must be a multiple of 16 bytes, and these are 68; family=sm80, or leave family out"},
         Refused{"gqa_decode:kv=fp8_e4m3,family=sm90",
                 "descriptor \"gqa_decode:kv=fp8_e4m3,family=sm90\": family=sm90 copies rows in bulk: it does not read "
                 "scales "

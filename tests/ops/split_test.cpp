@@ -136,6 +136,48 @@ TEST(GqaSplit, BoxesWhereRowsFollowOneAnother) {
   EXPECT_EQ(boxes(wide, eight_wide_heads(1, 100)), 0) << "no stage is full";
 }
 
+/// Rows [pages, page_size, KV heads, row], or [pages, KV heads, page_size, row].
+cubit_gqa_decode_arguments in_pages(int kv_heads, int row, int page_size, bool heads_outside) {
+  auto arguments = bounds(16, 8192);
+  arguments.kv_heads = kv_heads;
+  arguments.page_size = page_size;
+  for (std::int64_t(*strides)[3] : {&arguments.key_strides, &arguments.value_strides}) {
+    (*strides)[0] = std::int64_t{row} * kv_heads * page_size;
+    (*strides)[1] = heads_outside ? row : row * kv_heads;
+    (*strides)[2] = heads_outside ? row * page_size : row;
+  }
+  return arguments;
+}
+
+TEST(GqaSplit, BoxesOfPagesHaveRowsOfOnePage) {
+  struct Case {
+    const char* text;
+    cubit_gqa_decode_arguments arguments;
+    int boxes;
+    int rows;
+    const char* why;
+  };
+  const char* const packed = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
+  const char* const wide = "gqa_decode:heads_per_kv=8,cache=paged,family=sm90";
+  for (const Case& one : {Case{packed, in_pages(1, 80, 16, false), 1, 2, "8 warps take 16 tokens in two rows"},
+                          Case{packed, in_pages(1, 80, 256, false), 1, 32, "a page is a stage"},
+                          Case{packed, in_pages(1, 80, 24, false), 1, 1, "3 rows are no part of 32"},
+                          Case{packed, in_pages(1, 80, 4, false), 0, 0, "a row is 8 tokens"},
+                          Case{packed, in_pages(8, 80, 16, false), 1, 16, "the 8 heads of a token are a row"},
+                          Case{packed, in_pages(8, 80, 16, true), 1, 2, "tokens of one head"},
+                          Case{packed, in_pages(3, 80, 16, false), 0, 0, "no span of 8 rows that follow one another"},
+                          Case{wide, in_pages(1, 128, 16, false), 8, 16, "each warp has tokens of its own"},
+                          Case{wide, in_pages(3, 128, 48, true), 8, 16, "the same whatever lies between the rows"},
+                          Case{wide, in_pages(1, 128, 2, false), 0, 0, "more than 32 boxes one behind the other"}}) {
+    const Split split = choose_split(plan_of(one.text), one.arguments, h200());
+    EXPECT_EQ(split.boxes, one.boxes) << one.why;
+    EXPECT_EQ(split.box_rows, one.rows) << one.why;
+  }
+  auto apart = in_pages(1, 80, 16, false);
+  apart.key_strides[0] = 0;
+  EXPECT_EQ(choose_split(plan_of(packed), apart, h200()).boxes, 0) << "a tensor map has no stride of 0";
+}
+
 TEST(GqaSplit, WorkspaceIsEnoughForAnyStrides) {
   const Plan plan = plan_of(kSm90);
   for (const int batch : {1, 16}) {

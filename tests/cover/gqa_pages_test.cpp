@@ -1,0 +1,92 @@
+// gqa_decode over pages in family sm90, whose boxes lie in one page each, on the CPU device: lengths 0, 1, and one less and one
+// more than pages and stages; numbers that are no pages where no token needs them; tables that change between launches of one
+// kernel. Skipped where there is no NVRTC.
+#include <cubit/gqa_decode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/gpu/gpu_case.hpp"
+#include "tests/support/cpu_engine.hpp"
+
+namespace cubit::tests {
+namespace {
+
+void launch(const Device& device, const Kernel& kernel, const void* arguments) {
+  GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
+  kernel.launch(arguments, {.device = &device,
+                            .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                            .workspace_bytes = workspace.bytes()});
+  device.synchronise(nullptr);
+  EXPECT_TRUE(workspace.guards_intact());
+}
+
+struct Variant {
+  const char* text;
+  int page_size;
+  int kv_heads;
+  int hnd;
+};
+
+class BoxesOfPages : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(BoxesOfPages, SequencesEndAnywhereAndPagesMove) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  constexpr int kContext = 600;
+  const auto& [text, page, kv_heads, hnd] = GetParam();
+  std::vector<std::int32_t> lengths = {0,   1,   page - 1, page, page + 1, 5 * page + 1, 255,
+                                       256, 257, 511,      512,  513,      599,          kContext};
+  for (std::int32_t& length : lengths) length = std::min(length, kContext);
+  const auto batch = static_cast<double>(lengths.size());
+  const Problem random = Problem::random(
+      text, {{"batch", batch}, {"context", kContext}, {"kv_heads", kv_heads}, {"page_size", page}, {"hnd", hnd}}, 5);
+  std::vector<cubit_tensor> inputs = random.inputs();
+  const auto table_of = [](const std::vector<cubit_tensor>& tensors) {
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [](const cubit_tensor& input) { return std::string(input.name) == "page_table"; });
+    return static_cast<std::size_t>(found - tensors.begin());
+  };
+  const std::size_t table = table_of(inputs);
+  ASSERT_LT(table, inputs.size());
+  const auto columns = inputs[table].shape[1];
+  const auto* first = static_cast<const std::int32_t*>(inputs[table].data);
+  const std::vector<std::int32_t> all(first, first + inputs[table].shape[0] * columns);
+  inputs.push_back({"lengths", "I32", 1, {static_cast<std::int64_t>(lengths.size())}, lengths.data()});
+
+  const Device device("cpu:sm_90a");
+  device.watch(CUBIT_WATCH_MEMORY);
+  const Kernel kernel = engine().get(text, "cpu:sm_90a");
+  const auto problem_with = [&](std::vector<std::int32_t>& pages) {
+    for (std::size_t sequence = 0; sequence < lengths.size(); ++sequence)
+      for (std::int64_t column = (lengths[sequence] + page - 1) / page; column < columns; ++column)
+        pages[sequence * columns + column] = column % 2 == 0 ? -1 : 1 << 30;
+    inputs[table].data = pages.data();
+    return Problem(text, inputs, {{"lse", 1}, {"max_length", kContext}, {"hnd", hnd}});
+  };
+  std::vector<std::int32_t> pages = all;
+  const Problem before = problem_with(pages);
+  DeviceCase launched(device, before);
+  for (const std::int64_t turn : {0, 3}) {  // the pages of another sequence
+    std::rotate_copy(all.begin(), all.begin() + turn * columns, all.end(), pages.begin());
+    const Problem problem = problem_with(pages);
+    device.upload(launched.input(table_of(before.inputs())).data(), pages.data(), 4 * pages.size());
+    launch(device, kernel, launched.arguments());
+    launched.expect_guards_intact();
+    const auto result = launched.compare(problem);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+  }
+}
+
+constexpr const char* kPacked = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
+constexpr const char* kWide = "gqa_decode:heads_per_kv=2,cache=paged,family=sm90";
+
+INSTANTIATE_TEST_SUITE_P(
+    Variants, BoxesOfPages,
+    ::testing::Values(Variant{kPacked, 16, 1, 0}, Variant{kPacked, 24, 1, 0}, Variant{kPacked, 256, 1, 1},
+                      Variant{kPacked, 7, 1, 0}, Variant{kPacked, 16, 8, 0}, Variant{kPacked, 64, 2, 1},
+                      Variant{kWide, 16, 1, 0}, Variant{kWide, 8, 2, 1}, Variant{kWide, 64, 1, 0},
+                      Variant{kWide, 1, 2, 0},
+                      Variant{"gqa_decode:head_dim=192,heads_per_kv=3,cache=paged,family=sm90", 48, 1, 0}));
+
+}  // namespace
+}  // namespace cubit::tests
