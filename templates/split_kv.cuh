@@ -91,41 +91,53 @@ __device__ __forceinline__ void scale(Combined& result, float factor) {
   result.output.w *= factor;
 }
 
-/// One pass: the sum so far is rescaled where the next parts have a larger reference. The loads of kAtOnce parts are in
-/// flight together.
-template <int kAtOnce>
-__device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
+template <int kCount>
+__device__ __forceinline__ void add_parts(Combined& result, const float2 (&stat)[kCount],
+                                          const float4 (&value)[kCount]) {
+  float reference = result.reference;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) reference = maximum(reference, stat[i].x);
+  scale(result, exp2_fast(result.reference - reference));
+  result.reference = reference;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const float weight = exp2_fast(stat[i].x - reference);
+    result.sum += weight * stat[i].y;
+    result.output.x += weight * value[i].x;
+    result.output.y += weight * value[i].y;
+    result.output.z += weight * value[i].z;
+    result.output.w += weight * value[i].w;
+  }
+}
+
+/// One pass: the sum so far is rescaled where the next parts have a larger reference. The loads of kAtOnce parts of kItems heads'
+/// quads are in flight together. Of a negative head there is nothing.
+template <int kAtOnce, int kItems>
+__device__ __forceinline__ void combine(const Parts& parts, const int (&heads)[kItems], const int (&quads)[kItems],
+                                        Combined (&results)[kItems]) {
   // Below every score, yet finite: a part without tokens has reference -inf and sum 0, and -inf - -inf must not reach
   // exp2.
-  Combined result{make_float4(0.f, 0.f, 0.f, 0.f), -3e38f, 0.f};
+#pragma unroll
+  for (int item = 0; item < kItems; ++item) results[item] = {make_float4(0.f, 0.f, 0.f, 0.f), -3e38f, 0.f};
   int first = 0;
 #pragma unroll 1
   do {
-    float2 stat[kAtOnce];
-    float4 value[kAtOnce];
-    float reference = result.reference;
+    float2 stat[kItems][kAtOnce];
+    float4 value[kItems][kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      stat[i] = make_float2(negative_infinity(), 0.f);
-      value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-      if (first + i < parts.count) parts.load(first + i, head, quad, stat[i], value[i]);
+    for (int item = 0; item < kItems; ++item) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        stat[item][i] = make_float2(negative_infinity(), 0.f);
+        value[item][i] = make_float4(0.f, 0.f, 0.f, 0.f);
+        if (first + i < parts.count && heads[item] >= 0)
+          parts.load(first + i, heads[item], quads[item], stat[item][i], value[item][i]);
+      }
     }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) reference = maximum(reference, stat[i].x);
-    scale(result, exp2_fast(result.reference - reference));
-    result.reference = reference;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const float weight = exp2_fast(stat[i].x - reference);
-      result.sum += weight * stat[i].y;
-      result.output.x += weight * value[i].x;
-      result.output.y += weight * value[i].y;
-      result.output.z += weight * value[i].z;
-      result.output.w += weight * value[i].w;
-    }
+    for (int item = 0; item < kItems; ++item) add_parts(results[item], stat[item], value[item]);
     first += kAtOnce;
   } while (first < parts.count);
-  return result;
 }
 
 }  // namespace cubit
