@@ -266,6 +266,11 @@ __device__ __forceinline__ BlockPlace place_of_block(const GqaDecodeArguments& a
   return place;
 }
 
+__device__ __forceinline__ Share share_of_block(const GqaDecodeArguments& args, const BlockPlace& place,
+                                                const plan::Tokens& tokens) {
+  return share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, place.split);
+}
+
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPerSm)
@@ -279,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
 
   const int length = length_of(args, place.batch);
   const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));
-  const Share share = share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, place.split);
+  const Share share = share_of_block(args, place, tokens);
 
   if (place.split >= share.active) return;
 
@@ -306,9 +311,15 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
 
   // Where the loop has no register to spare, found once more.
   const BlockPlace own = Keys::Query::kIsShared ? place_of_block(args, recomputed(blockIdx.x)) : place;
+  int active = share.active;
+  if constexpr (Keys::Query::kIsShared) {
+    const int own_length = length_of(args, own.batch);
+    const plan::Tokens own_tokens(args, own_length, plan::Queries::query_position(own_length, 0));
+    active = share_of_block(args, own, own_tokens).active;
+  }
   const int sequence_and_group =
       own.sequence * plan::kHeadGroups + own.head_group;  // has a counter, and slots for its splits
   const int first = sequence_and_group * args.splits;
-  const PartialGroup splits = {share.active, first, 0, 1, args.counters + sequence_and_group};
-  merge(args, {share.active, first + own.split, splits, 0, {1}}, {own.batch, own.kv_head, 1, own.head_group}, results);
+  const PartialGroup splits = {active, first, 0, 1, args.counters + sequence_and_group};
+  merge(args, {active, first + own.split, splits, 0, {1}}, {own.batch, own.kv_head, 1, own.head_group}, results);
 }

@@ -304,10 +304,15 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
                             return TileByte{*head, 4 * channel};
                           }};
   const int items = heads * quads;
-  const TileAccess loads{"loads of warps' outputs", AccessKind::load, 16, (items + 31) / 32,
+  const int instances = (items + 31) / 32;
+  // Of the last head group there may be fewer: then the loads of all groups' blocks, one after the other.
+  const int last_heads = plan.heads() - (plan.head_groups - 1) * heads;
+  const int groups = last_heads == heads ? 1 : plan.head_groups;
+  const TileAccess loads{"loads of warps' outputs", AccessKind::load, 16, groups * instances,
                          [=](int instance, int lane) -> MaybeByte {
-                           const int item = 32 * instance + lane;
-                           if (item >= items) return std::nullopt;
+                           const int item = 32 * (instance % instances) + lane;
+                           const bool is_last = instance / instances == groups - 1;
+                           if (item >= (is_last ? last_heads * quads : items)) return std::nullopt;
                            return TileByte{item / quads, 16 * (item % quads)};
                          }};
   const codegen::TileLayout stats{warps * heads, 8, 8, {}};
