@@ -137,8 +137,12 @@ int count_registers_beside_shared_query(const GqaDecode& descriptor, int head_ti
   const int scales = std::max({packed_groups, 4, formats.key.has_scales() ? 4 * formats.key.groups : 0,
                                formats.value.has_scales() ? 4 * formats.value.groups : 0});
   const int shifts = (packed_groups + 3) / 4 * 2;
-  const int per_tile = formats.value.head_dim / 4 + shifts + 12 + (descriptor.alibi ? 2 : 0);
-  return (kAddressesAndTemporaries + 2 * scales + (descriptor.window ? 4 : 0) + head_tiles * per_tile + 7) / 8 * 8;
+  const int second_term = formats.value.kv == KvFormat::bf16 ? 4 : 0;  // of weights
+  const int per_tile = formats.value.head_dim / 4 + shifts + second_term + 12 + (descriptor.alibi ? 2 : 0);
+  // Headers in the stage and scales in a tensor, each with its addresses.
+  const int both = formats.key.kv == KvFormat::int4_rows && formats.value.has_scales() ? 16 : 0;
+  const int beside = kAddressesAndTemporaries + 2 * scales + both + (descriptor.window ? 4 : 0);
+  return (beside + head_tiles * per_tile + 7) / 8 * 8;
 }
 
 /// With more of either, some architecture's compiler spilled.
