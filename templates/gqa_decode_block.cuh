@@ -17,7 +17,8 @@
 //     Scales                        of a row, in a tensor of their own: see kv_scales.cuh
 //   plan::Keys:
 //     RawQuery, fetch_query(raw, rows, heads)   loads of a block's heads
-//     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs
+//     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs, see query_operands.cuh
+//     OneTile, kSharedQueryFactor   the same of one head tile, with the same operand of it, and what to multiply `scale` by then
 //     key_factor(args)              what all keys are multiplied by
 //     scores(query, stage, tile scales, scores)       [head tile][accumulator element], in base 2
 //   plan::Values:
@@ -26,6 +27,7 @@
 //                                   kAnyFactor: also where that is small
 //     scale_outputs(output, args)   by what all values are multiplied by
 //     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, factors)
+//     kSumsWeights, add_weights(softmax, output)   weights are summed in the accumulator, and given to the softmax in the end
 //     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
 //   plan::Stage   family sm80: where rows lie in a stage, and who copies them, see kv_stage.cuh
 //   plan::Tokens  which tokens are read and seen, see tokens_all.cuh
@@ -50,7 +52,7 @@ namespace cubit {
 using Keys = plan::Keys;
 using Values = plan::Values;
 using Scales = TileScales<Keys::Scales, Values::Scales>;
-using Softmax = OnlineSoftmax<Values::kHeadTiles, Values::kAnyFactor>;
+using Softmax = OnlineSoftmax<Values::kHeadTiles, Values::kAnyFactor, !Values::kSumsWeights>;
 
 constexpr int kHeadTiles = Keys::kHeadTiles;
 constexpr int kTileTokens = lanes::kTileRows;
@@ -148,6 +150,32 @@ __device__ __forceinline__ void fetch_block_query(Keys::RawQuery& raw, const Gqa
   Keys::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group)), heads_in(head_group));
 }
 
+/// By all warps. Where operands are in shared memory each makes those of some head tiles, which are the block's behind a barrier.
+template <class Query>
+__device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeArguments& args, int batch, int kv_head,
+                                                 int head_group) {
+  const float factor = args.scale_log2 * Keys::key_factor(args);
+  if constexpr (Query::kIsShared) {
+    using OneTile = Keys::OneTile;
+#pragma unroll 1
+    for (int tile = warp_index(); tile < kHeadTiles; tile += plan::kWarps) {
+      // A tile beyond the last head has that again, as columns beyond it do.
+      const int first = min(8 * tile, heads_in(head_group) - 1);
+      OneTile::RawQuery raw;
+      auto one = OneTile::Query::in_block(0);
+      OneTile::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group) + first),
+                           heads_in(head_group) - first);
+      OneTile::load_query(one, raw, factor * Keys::kSharedQueryFactor);
+      query.set(tile, one);
+    }
+    __syncthreads();
+  } else {
+    Keys::RawQuery raw;
+    fetch_block_query(raw, args, batch, kv_head, head_group);
+    Keys::load_query(query, raw, factor);
+  }
+}
+
 /// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those that `queries` do
 /// not see or `tokens` hide are masked. `tile_scales`: where a stage is one tile.
 __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, int first, const plan::Queries& queries,
@@ -181,6 +209,13 @@ __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, i
     if (step > 0) Values::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
     Values::accumulate(output, softmax, stage + step * kTileBytes, scales, scores[step]);
   }
+}
+
+/// Behind the loop: afterwards every lane of a column has its totals.
+template <class Format>
+__device__ __forceinline__ void finish_softmax(Softmax& softmax, const typename Format::Accumulator& output) {
+  if constexpr (Format::kSumsWeights) Format::add_weights(softmax, output);
+  softmax.finish();
 }
 
 /// Where the warps of a block leave their unnormalised results.

@@ -104,6 +104,11 @@ CUBIT_LANES Place int4_header_pairs(int lane, int half, int pair, int first_row)
   return {first_row + lane / 4 + 8 * half, 4 * pair};
 }
 
+/// The same of rows 2c, 2c + 1, 2c + 8 and 2c + 9, in this order, of which several head tiles' weights want the scales.
+CUBIT_LANES Place int4_token_pairs(int lane, int i, int pair, int first_row) {
+  return {first_row + 2 * (lane % 4) + i % 2 + 8 * (i / 2), 4 * pair};
+}
+
 /// Zeros beside a header: 8 rows from `row` on, one word per 8 lanes.
 CUBIT_LANES Place int4_padding(int lane, int row, int header_bytes) {
   return {row + lane % 8, header_bytes + lane / 8 * 4};

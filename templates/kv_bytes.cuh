@@ -2,7 +2,7 @@
 //
 // Bytes become fp16 operands without rounding, two at a time: a signed byte is put below the exponent of 1024, which is then
 // subtracted; e5m2 is the upper byte of an fp16; e4m3 has its exponent and fraction shifted by one bit, which makes it 2^8 times
-// smaller, and tensor cores multiply subnormals exactly. The order of channels along k that this gives is matched by Q's
+// smaller, and tensor cores multiply subnormals exactly, unless the architecture converts it. The order of channels along k that this gives is matched by Q's
 // registers.
 //
 // A matrix of ldmatrix is 8 rows × 16 bytes = 16 channels, a step; lane (r, c) gets channels 4c … 4c+3 of row r, transposed
@@ -23,6 +23,7 @@
 #include "kv_scales.cuh"
 #include "mma.cuh"
 #include "online_softmax.cuh"
+#include "query_operands.cuh"
 #include "query_scale.cuh"
 #include "scale.cuh"
 #include "types.cuh"
@@ -60,9 +61,25 @@ struct E4m3Operand {
   }
 };
 
-/// kGroups: scales per row; 0: one for all.
+/// By the architecture's own conversion of two neighbouring bytes, which sm_89 brought.
+struct ConvertedE4m3Operand {
+  static constexpr float kSmaller = 1.f;
+  static __device__ __forceinline__ uint32 prepared(uint32 word) { return word; }
+  template <int kLow, int kHigh>
+  static __device__ __forceinline__ uint32 halves(uint32 word) {
+    constexpr bool kAreNeighbours = kHigh == kLow + 1;  // else bytes 0 and 2, or 1 and 3
+    if constexpr (!kAreNeighbours) word = __byte_perm(word, 0, 0x3120);
+    constexpr bool kUpper = kLow == (kAreNeighbours ? 2 : 1);
+    const uint16 bytes = static_cast<uint16>(kUpper ? word >> 16 : word);
+    uint32 result;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(result) : "h"(bytes));
+    return result;
+  }
+};
+
+/// kGroups: scales per row; 0: one for all. kQueryIsShared: as keys, see query_operands.cuh.
 template <class QueryElement, class Operand, class StoredScale, int kHeadDim, int kGroups, int kHeads, int kAlignment,
-          int (*kAddress)(int, int)>
+          int (*kAddress)(int, int), bool kQueryIsShared = false>
 struct RowsOfBytes {
   static constexpr int kTileRows = lanes::kTileRows;
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
@@ -76,10 +93,13 @@ struct RowsOfBytes {
   using StoredScales = Scale<StoredScale>;
   using Scales = RowScales<StoredScale, kScalesRows ? kGroups : 0>;
 
-  struct Query {
-    uint32 words[kHeadTiles][kSteps][2];
-    float factor[kHeadTiles][2];
-  };
+  // Words of a lane's query operands: two for each step, then two factors, which are floats.
+  static constexpr int kFactorsAt = 2 * kSteps;
+  static constexpr int kQueryWords = padded_query_words(kFactorsAt + 2);
+  using Query = typename ChooseQuery<kQueryIsShared, kHeadTiles, kQueryWords>::Type;
+  static constexpr float kSharedQueryFactor = 1.f;
+  /// Makes the operands of one of the tiles.
+  using OneTile = RowsOfBytes<QueryElement, Operand, StoredScale, kHeadDim, kGroups, 8, kAlignment, kAddress>;
 
   struct Accumulator {
     // Of step s: channels 16s + 2r, and (elements 2, 3) 16s + 2r + 1.
@@ -88,7 +108,7 @@ struct RowsOfBytes {
 
   static constexpr bool kWeightsAreScaled = kScalesRows;
   static constexpr bool kAnyFactor = kScalesRows;
-  using Softmax = OnlineSoftmax<kHeadTiles, kAnyFactor>;
+  static constexpr bool kSumsWeights = false;
 
   /// Of a tile's values: of rows r and r + 8, and the largest magnitude of those.
   struct ValueScales {
@@ -136,6 +156,7 @@ struct RowsOfBytes {
     using Source = Pair<QueryElement>;
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
+      uint32 words[kQueryWords] = {};
       uint32 peaks = 0;
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -149,10 +170,14 @@ struct RowsOfBytes {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const uint32 pair = raw.words[tile][step][i];
-          query.words[tile][step][i] = Pair<Half>::pack(Source::low(pair) * scale, Source::high(pair) * scale);
+          words[2 * step + i] = Pair<Half>::pack(Source::low(pair) * scale, Source::high(pair) * scale);
         }
       }
-      spread_to_score_lanes(query.factor[tile], factor * Operand::kSmaller * power_of_two(-exponent));
+      float factors[2];
+      spread_to_score_lanes(factors, factor * Operand::kSmaller * power_of_two(-exponent));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) words[kFactorsAt + i] = __float_as_uint(factors[i]);
+      query.set(tile, words);
     }
   }
 
@@ -173,28 +198,38 @@ struct RowsOfBytes {
         words[0] = last[0];
         words[1] = last[1];
       }
+      uint32 a[2][4];
+      float rows[2][2];  // scales of the groups that end with a step, of rows r and r + 8
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int step = first + i;
-        if (step >= kSteps) break;
+      for (int i = 0; i < 2 && first + i < kSteps; ++i) {
+        if ((first + i + 1) % kGroupSteps == 0) load_key_scales(rows[i], scales, (first + i) / kGroupSteps);
         const uint32 low = Operand::prepared(words[2 * i]);
         const uint32 high = Operand::prepared(words[2 * i + 1]);
-        const uint32 a[4] = {Operand::template halves<0, 1>(low), Operand::template halves<0, 1>(high),
-                             Operand::template halves<2, 3>(low), Operand::template halves<2, 3>(high)};
+        a[i][0] = Operand::template halves<0, 1>(low);
+        a[i][1] = Operand::template halves<0, 1>(high);
+        a[i][2] = Operand::template halves<2, 3>(low);
+        a[i][3] = Operand::template halves<2, 3>(high);
+      }
 #pragma unroll
-        for (int tile = 0; tile < kHeadTiles; ++tile) {
+      for (int tile = 0; tile < kHeadTiles; ++tile) {
+        uint32 b[4];
+        query.get(b, tile, 2 * first);
+#pragma unroll
+        for (int i = 0; i < 2 && first + i < kSteps; ++i) {
+          const int step = first + i;
           if (step % kGroupSteps == 0)
             products[tile][0] = products[tile][1] = products[tile][2] = products[tile][3] = 0.f;
-          const uint32(&b)[2] = query.words[tile][step];
-          mma_m16n8k16<Half>(products[tile], a[0], a[1], a[2], a[3], b[0], b[1]);
+          mma_m16n8k16<Half>(products[tile], a[i][0], a[i][1], a[i][2], a[i][3], b[2 * i], b[2 * i + 1]);
+          if ((step + 1) % kGroupSteps == 0) add_scaled(scores[tile], products[tile], rows[i], step / kGroupSteps);
         }
-        if ((step + 1) % kGroupSteps == 0) add_scaled(scores, products, scales, step / kGroupSteps);
       }
     }
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
+      uint32 four[4];
+      query.get(four, tile, kFactorsAt / 4 * 4);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) scores[tile][i] *= query.factor[tile][i & 1];
+      for (int i = 0; i < 4; ++i) scores[tile][i] *= __uint_as_float(four[kFactorsAt % 4 + (i & 1)]);
     }
   }
 
@@ -214,6 +249,7 @@ struct RowsOfBytes {
     }
   }
 
+  template <class Softmax>
   static __device__ __forceinline__ void accumulate(Accumulator& output, Softmax& softmax, uint32 stage,
                                                     const ValueScales& scales, const float (&weights)[kHeadTiles][4]) {
     uint32 b[kHeadTiles][2];
@@ -289,25 +325,25 @@ struct RowsOfBytes {
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
 
   template <class TileScales>
-  static __device__ __forceinline__ void add_scaled(float (&scores)[kHeadTiles][4],
-                                                    const float (&products)[kHeadTiles][4], const TileScales& scales,
-                                                    int group) {
-    float rows[2] = {1.f, 1.f};
+  static __device__ __forceinline__ void load_key_scales(float (&rows)[2], const TileScales& scales, int group) {
+    rows[0] = rows[1] = 1.f;
     if constexpr (kScalesRows) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) rows[half] = scales.of_key(lane_index() / 4 + 8 * half, group);
     }
+  }
+
+  static __device__ __forceinline__ void add_scaled(float (&scores)[4], const float (&products)[4],
+                                                    const float (&rows)[2], int group) {
 #pragma unroll
-    for (int tile = 0; tile < kHeadTiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float product = rows[i / 2] * products[tile][i];
-        scores[tile][i] = group == 0 ? product : scores[tile][i] + product;
-      }
+    for (int i = 0; i < 4; ++i) {
+      const float product = rows[i / 2] * products[i];
+      scores[i] = group == 0 ? product : scores[i] + product;
     }
   }
 
   /// Weights as they are used, which are what is summed.
+  template <class Softmax>
   static __device__ __forceinline__ void round_weights(uint32 (&b)[kHeadTiles][2], Softmax& softmax,
                                                        const float (&weights)[kHeadTiles][4]) {
 #pragma unroll

@@ -21,12 +21,15 @@
 #include "kv_scales.cuh"
 #include "mma.cuh"
 #include "online_softmax.cuh"
+#include "query_operands.cuh"
 #include "query_scale.cuh"
 #include "types.cuh"
 
 namespace cubit {
 
-template <class QueryElement, int kHeadDim, int kGroups, int kHeads, int kAlignment, int (*kAddress)(int, int)>
+/// kQueryIsShared: as keys, see query_operands.cuh.
+template <class QueryElement, int kHeadDim, int kGroups, int kHeads, int kAlignment, int (*kAddress)(int, int),
+          bool kQueryIsShared = false>
 struct Int4Rows : WithoutScales {
   static constexpr int kTileRows = lanes::kTileRows;
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
@@ -48,24 +51,36 @@ struct Int4Rows : WithoutScales {
   static constexpr uint32 kBoth = 0x00ff00ffu;
   static constexpr float kSubnormal = 16777216.f;  // 2^24
 
-  struct Query {
-    uint32 words[kHeadTiles][kMatrices][4];  // B operands of the two products of each matrix
-    // B operands of the shift term: pairs (0, sum of Q over group c + 4 · chunk), as high and low parts.
-    uint32 sums[kHeadTiles][2][kHeaderChunks];
-    float factor[kHeadTiles][2];
-  };
+  // Words of a lane's query operands: four for the two products of each matrix, then those of the shift term, pairs (0, sum of Q
+  // over group c + 4 · chunk) as high parts of all chunks and low parts of all, then two factors, which are floats.
+  static constexpr int kSumsAt = 4 * kMatrices;
+  static constexpr int kFactorsAt = kSumsAt + 2 * kHeaderChunks;
+  static constexpr int kQueryWords = padded_query_words(kFactorsAt + 2);
+  using Query = typename ChooseQuery<kQueryIsShared, kHeadTiles, kQueryWords>::Type;
+  /// Makes the operands of one of the tiles, for which factors are to be multiplied by this: of many tiles what the packed words'
+  /// products lack is made up for beforehand.
+  static constexpr float kSharedQueryFactor = 1.f / kSubnormal;
+  using OneTile = Int4Rows<QueryElement, kHeadDim, kGroups, 8, kAlignment, kAddress>;
+
+  /// Several head tiles share what is made of a tile's rows, so that less is left for each of them to do: weights are transposed
+  /// before they are multiplied by the scales of the groups, once; so they are A operands as well, of two head tiles, and heads the
+  /// M of the shift term; and that sums the weights.
+  static constexpr bool kManyTiles = kHeadTiles > 1;
+  static constexpr bool kSumsWeights = kManyTiles;
 
   struct Accumulator {
     // Block 2i + h holds channels 32i + 4r + 2h of matrix i (rows r), and those plus 16 times the next (rows r + 8).
     float blocks[kHeadTiles][2 * kMatrices][4] = {};
-    // Row 2g + 1 is the sum of weight · shift of group g.
-    float shifts[kHeadTiles][4] = {};
+    // Of one tile: row 2g + 1 is the sum of weight · shift of group g. Of several: rows are heads of two tiles, column 2c + 1 of
+    // block i is that sum of group c + 4i, column 0 of the first block the sum of weights.
+    float shifts[kManyTiles ? (kHeadTiles + 1) / 2 : 1][kManyTiles ? kHeaderChunks : 1][4] = {};
   };
 
   /// Weights are multiplied by scales.
   static constexpr bool kWeightsAreScaled = true;
 
-  /// Headers of a tile's values: (scale, shift) of rows r and r + 8, and the largest |scale| of those.
+  /// Headers of a tile's values: (scale, shift) of rows r and r + 8, and the largest |scale| of those. Where kManyTiles:
+  /// scales of rows 2c and 2c + 1, and of 2c + 8 and 2c + 9.
   struct ValueScales {
     uint32 pairs[2][kGroups];
     float peak;
@@ -112,6 +127,7 @@ struct Int4Rows : WithoutScales {
   static __device__ __forceinline__ void load_query(Query& query, const RawQuery& raw, float factor) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
+      uint32 words[kQueryWords] = {};
       uint32 peaks = 0;
 #pragma unroll
       for (int matrix = 0; matrix < kMatrices; ++matrix) {
@@ -120,9 +136,13 @@ struct Int4Rows : WithoutScales {
       }
       const float peak = maximum(Pair<QueryElement>::low(peaks), Pair<QueryElement>::high(peaks));
       const int exponent = query_exponent<kGroupChannels>(peak_of_head(peak));
-      pack_query(query.words[tile], raw.words[tile], power_of_two(exponent));
-      sum_query(query.sums[tile], query.words[tile]);
-      spread_to_score_lanes(query.factor[tile], factor * kSubnormal * power_of_two(-exponent));
+      pack_query(words, raw.words[tile], power_of_two(exponent));
+      sum_query(words);
+      float factors[2];
+      spread_to_score_lanes(factors, factor * kSubnormal * power_of_two(-exponent));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) words[kFactorsAt + i] = __float_as_uint(factors[i]);
+      query.set(tile, words);
     }
   }
 
@@ -130,51 +150,68 @@ struct Int4Rows : WithoutScales {
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales&,
                                                 float (&scores)[kHeadTiles][4]) {
     const int lane = lane_index();
-    shift_scores(query, stage, scores);
+    // What is left of a query operand is loaded once: with its factors, behind the others.
+    constexpr bool kShiftsLast = Query::kIsShared;
+    if constexpr (kShiftsLast) {
+#pragma unroll
+      for (int tile = 0; tile < kHeadTiles; ++tile)
+        scores[tile][0] = scores[tile][1] = scores[tile][2] = scores[tile][3] = 0.f;
+    } else {
+      shift_scores(query, stage, scores);
+    }
     uint32 pairs[2][kGroups];       // (scale, shift) of rows r and r + 8
     load_headers(pairs, stage, 0);  // access: loads of key scales
     uint32 words[kMatrices][2];
-    load_words<false>(words, stage, lane);
+    if constexpr (!kShiftsLast) load_words<false>(words, stage, lane);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
       float products[kHeadTiles][4] = {};
 #pragma unroll
       for (int i = 0; i < kMatricesPerGroup; ++i) {
         const int matrix = first_matrix(group) + i;
+        if constexpr (kShiftsLast) {
+          if (matrix % 2 == 0 && !is_begun(matrix, group)) load_two<false>(words, stage, lane, matrix);
+        }
         uint32 mine = 0xffffffffu;
         if (is_shared(matrix, group)) mine = lane % 4 / 2 == half_of(matrix, group) ? recomputed(-1) : 0u;
-        uint32 low = words[matrix][0];
-        uint32 high = words[matrix][1];
+        const uint32 low[2] = {words[matrix][0], upper_bytes(words[matrix][0])};
+        const uint32 high[2] = {words[matrix][1], upper_bytes(words[matrix][1])};
 #pragma unroll
-        for (int step = 0; step < 2; ++step) {
+        for (int tile = 0; tile < kHeadTiles; ++tile) {
+          uint32 b[4];
+          query.get(b, tile, 4 * matrix);
 #pragma unroll
-          for (int tile = 0; tile < kHeadTiles; ++tile) {
-            const uint32 b0 = query.words[tile][matrix][2 * step] & mine;
-            const uint32 b1 = query.words[tile][matrix][2 * step + 1] & mine;
-            mma_m16n8k16<Half>(products[tile], low & kEven, high & kEven, low & kOdd, high & kOdd, b0, b1);
+          for (int step = 0; step < 2; ++step) {
+            mma_m16n8k16<Half>(products[tile], low[step] & kEven, high[step] & kEven, low[step] & kOdd,
+                               high[step] & kOdd, b[2 * step] & mine, b[2 * step + 1] & mine);
           }
-          low = upper_bytes(low);
-          high = upper_bytes(high);
         }
       }
-      const float scale_low = Pair<Half>::low(pairs[0][group]);
-      const float scale_high = Pair<Half>::low(pairs[1][group]);
+      // Where the shifts come last they are added as they are: what the packed words' products lack is made up for here.
+      constexpr float kLacking = 1.f / kSharedQueryFactor;
+      const float scale_low = Pair<Half>::low(pairs[0][group]) * (kShiftsLast ? kLacking : 1.f);
+      const float scale_high = Pair<Half>::low(pairs[1][group]) * (kShiftsLast ? kLacking : 1.f);
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) scores[tile][i] += (i < 2 ? scale_low : scale_high) * products[tile][i];
       }
     }
+    uint32 headers[kHeaderChunks][2];
+    if constexpr (kShiftsLast) load_header_matrices<false>(headers, stage);
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
+      uint32 words[kTailWords];
+      get_tail(words, query, tile);
+      if constexpr (kShiftsLast) add_shifts(scores[tile], headers, words);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) scores[tile][i] *= query.factor[tile][i & 1];
+      for (int i = 0; i < 4; ++i) scores[tile][i] *= __uint_as_float(words[kFactorsAt - kSumsAt + (i & 1)]);
     }
   }
 
-  static __device__ __forceinline__ void accumulate(Accumulator& output, OnlineSoftmax<kHeadTiles>& softmax,
-                                                    uint32 stage, const ValueScales& scales,
-                                                    const float (&weights)[kHeadTiles][4]) {
+  template <class Softmax>
+  static __device__ __forceinline__ void accumulate(Accumulator& output, Softmax& softmax, uint32 stage,
+                                                    const ValueScales& scales, const float (&weights)[kHeadTiles][4]) {
     const int lane = lane_index();
     uint32 words[kMatrices][2];
     load_words<true>(words, stage, lane);
@@ -183,28 +220,36 @@ struct Int4Rows : WithoutScales {
     shift_outputs(output, softmax, stage, weights, rounded);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
+      uint32 b[kHeadTiles][2];
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {
-        const uint32 b0 = transpose_8x8(Pair<Half>::multiply_by_low(rounded[tile][0], scales.pairs[0][group]));
-        const uint32 b1 = transpose_8x8(Pair<Half>::multiply_by_low(rounded[tile][1], scales.pairs[1][group]));
 #pragma unroll
-        for (int i = 0; i < kMatricesPerGroup; ++i) {
-          const int matrix = first_matrix(group) + i;
-          uint32 x = words[matrix][0];
-          uint32 y = words[matrix][1];
-          if (is_shared(matrix, group)) {
-            // Transposed, lane / 4 counts 4-channel units: the first 4 are one half, the last 4 the other.
-            const uint32 mine = (lane / 16 == half_of(matrix, group)) ? 0xffffffffu : 0u;
-            x &= mine;
-            y &= mine;
-          }
+        for (int i = 0; i < 2; ++i) {
+          const uint32 pairs = scales.pairs[i][group];
+          b[tile][i] = kManyTiles ? Pair<Half>::product(rounded[tile][i], pairs)
+                                  : transpose_8x8(Pair<Half>::multiply_by_low(rounded[tile][i], pairs));
+        }
+      }
 #pragma unroll
-          for (int step = 0; step < 2; ++step) {
+      for (int i = 0; i < kMatricesPerGroup; ++i) {
+        const int matrix = first_matrix(group) + i;
+        uint32 x = words[matrix][0];
+        uint32 y = words[matrix][1];
+        if (is_shared(matrix, group)) {
+          // Transposed, lane / 4 counts 4-channel units: the first 4 are one half, the last 4 the other.
+          const uint32 mine = (lane / 16 == half_of(matrix, group)) ? 0xffffffffu : 0u;
+          x &= mine;
+          y &= mine;
+        }
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+#pragma unroll
+          for (int tile = 0; tile < kHeadTiles; ++tile) {
             mma_m16n8k16<Half>(output.blocks[tile][2 * matrix + step], x & kEven, both(x, step), y & kEven,
-                               both(y, step), b0, b1);
-            x = upper_bytes(x);
-            y = upper_bytes(y);
+                               both(y, step), b[tile][0], b[tile][1]);
           }
+          x = upper_bytes(x);
+          y = upper_bytes(y);
         }
       }
     }
@@ -212,7 +257,11 @@ struct Int4Rows : WithoutScales {
 
   template <class TileScales>
   static __device__ __forceinline__ void load_value_scales(ValueScales& scales, uint32 stage, const TileScales&) {
-    load_headers(scales.pairs, stage, kTileRows);  // access: loads of value scales
+    if constexpr (kManyTiles) {
+      load_transposed_scales(scales.pairs, stage);
+    } else {
+      load_headers(scales.pairs, stage, kTileRows);  // access: loads of value scales
+    }
     uint32 peaks = 0;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -222,6 +271,21 @@ struct Int4Rows : WithoutScales {
       }
     }
     scales.peak = Pair<Half>::low(peaks);
+    if constexpr (kManyTiles) scales.peak = maximum(scales.peak, Pair<Half>::high(peaks));
+  }
+
+  /// Behind the loop, where kSumsWeights.
+  template <class Softmax>
+  static __device__ __forceinline__ void add_weights(Softmax& softmax, const Accumulator& output) {
+    const int lane = lane_index();
+    const float mine = lane < 4 ? 1.f : 0.f;  // the sums over lanes that follow take it once
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      const float sum = output.shifts[tile / 2][0][tile % 2 * 2];
+      const float even = __shfl_sync(kFullWarp, sum, lane % 4 * 8);
+      const float odd = __shfl_sync(kFullWarp, sum, lane % 4 * 8 + 4);
+      softmax.add(tile, even * mine, odd * mine, 0.f, 0.f);
+    }
   }
 
   static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
@@ -231,8 +295,9 @@ struct Int4Rows : WithoutScales {
       for (int i = 0; i < 4; ++i) {
 #pragma unroll
         for (int block = 0; block < 2 * kMatrices; ++block) output.blocks[tile][block][i] *= factors[tile][i & 1];
-        output.shifts[tile][i] *= factors[tile][i & 1];
+        if constexpr (!kManyTiles) output.shifts[tile][0][i] *= factors[tile][i & 1];
       }
+      if constexpr (kManyTiles) rescale_shifts(output, tile, factors[tile]);
     }
   }
 
@@ -249,11 +314,7 @@ struct Int4Rows : WithoutScales {
 #pragma unroll
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
           const int group = lanes::int4_channel(lane, matrix) / kGroupChannels;
-          // Row 2 * group + 1 of the shift accumulator: rows below 8 in elements 0 and 1, the others in 2 and 3.
-          const int source = (2 * group + 1) % 8 * 4 + lane % 4;
-          const float first = __shfl_sync(kFullWarp, output.shifts[tile][i], source);
-          const float second = kGroups > 4 ? __shfl_sync(kFullWarp, output.shifts[tile][i + 2], source) : 0.f;
-          shifts[matrix] = group < 4 ? first : second;
+          shifts[matrix] = shift_of(output, tile, i, group);
         }
         const int head = lanes::accumulator_head(lane, tile, i);
         if (head >= kHeads) continue;
@@ -280,6 +341,8 @@ struct Int4Rows : WithoutScales {
     return kGroupsShareMatrices &&
            (2 * matrix < group * kHalvesPerGroup || 2 * matrix + 2 > (group + 1) * kHalvesPerGroup);
   }
+  /// Whether an earlier group has used it.
+  static constexpr __device__ bool is_begun(int matrix, int group) { return 2 * matrix < group * kHalvesPerGroup; }
   /// Of a shared matrix, the group's half.
   static constexpr __device__ int half_of(int matrix, int group) { return 2 * matrix < group * kHalvesPerGroup; }
 
@@ -288,7 +351,7 @@ struct Int4Rows : WithoutScales {
   static __device__ __forceinline__ uint32 upper_bytes(uint32 word) { return __byte_perm(word, 0, 0x4341); }
 
   /// Channels in the order in which the words' nibbles come along k, the odd ones divided by 16.
-  static __device__ __forceinline__ void pack_query(uint32 (&words)[kMatrices][4], const uint32 (&raw)[kMatrices][4],
+  static __device__ __forceinline__ void pack_query(uint32 (&words)[kQueryWords], const uint32 (&raw)[kMatrices][4],
                                                     float scale) {
     using Source = Pair<QueryElement>;
 #pragma unroll
@@ -296,8 +359,8 @@ struct Int4Rows : WithoutScales {
       const uint32(&q)[4] = raw[matrix];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        words[matrix][2 * i] = Pair<Half>::pack(Source::low(q[i]) * scale, Source::low(q[i + 2]) * scale);
-        words[matrix][2 * i + 1] =
+        words[4 * matrix + 2 * i] = Pair<Half>::pack(Source::low(q[i]) * scale, Source::low(q[i + 2]) * scale);
+        words[4 * matrix + 2 * i + 1] =
             Pair<Half>::pack(Source::high(q[i]) * (scale / 16), Source::high(q[i + 2]) * (scale / 16));
       }
     }
@@ -305,8 +368,7 @@ struct Int4Rows : WithoutScales {
 
   /// The group sums, by tensor cores: row 2g + 1 of A selects the channels of group g, so the product is the B operand
   /// of the shift term, as an accumulator.
-  static __device__ __forceinline__ void sum_query(uint32 (&sums)[2][kHeaderChunks],
-                                                   const uint32 (&words)[kMatrices][4]) {
+  static __device__ __forceinline__ void sum_query(uint32 (&words)[kQueryWords]) {
     const int lane = lane_index();
     float rows[4] = {};
 #pragma unroll
@@ -321,7 +383,7 @@ struct Int4Rows : WithoutScales {
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
         mma_m16n8k16<Half>(rows, below ? even : 0, below ? 0 : even, below ? odd : 0, below ? 0 : odd,
-                           words[matrix][2 * step], words[matrix][2 * step + 1]);
+                           words[4 * matrix + 2 * step], words[4 * matrix + 2 * step + 1]);
       }
     }
 #pragma unroll
@@ -329,18 +391,36 @@ struct Int4Rows : WithoutScales {
       const float low = rows[2 * chunk];
       const float high = rows[2 * chunk + 1];
       const uint32 rounded = Pair<Half>::pack(low, high);
-      sums[0][chunk] = transpose_8x8(rounded);
-      sums[1][chunk] =
+      words[kSumsAt + chunk] = transpose_8x8(rounded);
+      words[kSumsAt + kHeaderChunks + chunk] =
           transpose_8x8(Pair<Half>::pack(low - Pair<Half>::low(rounded), high - Pair<Half>::high(rounded)));
+    }
+  }
+
+  static constexpr int kTailWords = kQueryWords - kSumsAt;
+  /// A tile's sums and factors.
+  static __device__ __forceinline__ void get_tail(uint32 (&words)[kTailWords], const Query& query, int tile) {
+#pragma unroll
+    for (int first = 0; first < kTailWords; first += 4) {
+      uint32 four[4];
+      query.get(four, tile, kSumsAt + first);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[first + i] = four[i];
     }
   }
 
   /// words[matrix] = the word of rows 0-7 and of rows 8-15 in fragment order: of keys, or transposed of values.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_words(uint32 (&words)[kMatrices][2], uint32 stage, int lane) {
-    constexpr int kFirstRow = kTransposed ? kTileRows : 0;
 #pragma unroll
-    for (int matrix = 0; matrix + 1 < kMatrices; matrix += 2) {
+    for (int matrix = 0; matrix < kMatrices; matrix += 2) load_two<kTransposed>(words, stage, lane, matrix);
+  }
+
+  /// Those of matrix `matrix` and of the next, or of the last alone.
+  template <bool kTransposed>
+  static __device__ __forceinline__ void load_two(uint32 (&words)[kMatrices][2], uint32 stage, int lane, int matrix) {
+    constexpr int kFirstRow = kTransposed ? kTileRows : 0;
+    if (matrix + 1 < kMatrices) {
       uint32 loaded[4];
       const uint32 row = stage + address(lanes::int4_words(lane, matrix, kWordsStart, kFirstRow));
       if constexpr (kTransposed) {
@@ -352,14 +432,12 @@ struct Int4Rows : WithoutScales {
       words[matrix][1] = loaded[1];
       words[matrix + 1][0] = loaded[2];
       words[matrix + 1][1] = loaded[3];
-    }
-    if constexpr (kMatrices % 2 == 1) {
-      constexpr int kLast = kMatrices - 1;
-      const uint32 row = stage + address(lanes::int4_last_words(lane, kLast, kWordsStart, kFirstRow));
+    } else {
+      const uint32 row = stage + address(lanes::int4_last_words(lane, matrix, kWordsStart, kFirstRow));
       if constexpr (kTransposed) {
-        load_matrices_transposed(words[kLast], row);  // access: ldmatrix.x2.trans of the last value words
+        load_matrices_transposed(words[matrix], row);  // access: ldmatrix.x2.trans of the last value words
       } else {
-        load_matrices(words[kLast], row);  // access: ldmatrix.x2 of the last key words
+        load_matrices(words[matrix], row);  // access: ldmatrix.x2 of the last key words
       }
     }
   }
@@ -379,6 +457,26 @@ struct Int4Rows : WithoutScales {
     }
   }
 
+  /// Of the values' rows as the products take them along k.
+  static __device__ __forceinline__ void load_transposed_scales(uint32 (&pairs)[2][kGroups], uint32 stage) {
+    const int lane = lane_index();
+    constexpr int kPiece = kGroups < 4 ? kGroups : 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int first = 0; first < kGroups; first += kPiece) {
+        uint32 even[kPiece];
+        uint32 odd[kPiece];
+        const uint32 row = stage + address(lanes::int4_token_pairs(lane, 2 * half, first, kTileRows));
+        const uint32 next_row = stage + address(lanes::int4_token_pairs(lane, 2 * half + 1, first, kTileRows));
+        load_shared(even, row);      // access: loads of value scales
+        load_shared(odd, next_row);  // access: loads of value scales
+#pragma unroll
+        for (int i = 0; i < kPiece; ++i) pairs[half][first + i] = __byte_perm(even[i], odd[i], 0x5410);
+      }
+    }
+  }
+
   /// Headers as a 16-bit matrix, 8 values of 16 rows per chunk: plain for K, transposed for V.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_header_matrices(uint32 (&headers)[kHeaderChunks][2], uint32 stage) {
@@ -394,6 +492,49 @@ struct Int4Rows : WithoutScales {
     }
   }
 
+  /// Sum of weight · shift of head 2c + i, by all lanes of a warp.
+  static __device__ __forceinline__ float shift_of(const Accumulator& output, int tile, int i, int group) {
+    const int column = lane_index() % 4;
+    if constexpr (kManyTiles) {
+      const int source = 4 * (2 * column + i) + group % 4;
+      const int element = tile % 2 * 2 + 1;
+      const float first = __shfl_sync(kFullWarp, output.shifts[tile / 2][0][element], source);
+      if constexpr (kGroups <= 4) return first;
+      const float second = __shfl_sync(kFullWarp, output.shifts[tile / 2][kHeaderChunks - 1][element], source);
+      return group < 4 ? first : second;
+    } else {
+      // Rows below 8 are in elements 0 and 1, the others in 2 and 3.
+      const int source = (2 * group + 1) % 8 * 4 + column;
+      const float first = __shfl_sync(kFullWarp, output.shifts[tile][0][i], source);
+      const float second = kGroups > 4 ? __shfl_sync(kFullWarp, output.shifts[tile][0][i + 2], source) : 0.f;
+      return group < 4 ? first : second;
+    }
+  }
+
+  /// Of several tiles: `factors` are those of heads 2c and 2c + 1, rows are heads.
+  static __device__ __forceinline__ void rescale_shifts(Accumulator& output, int tile, const float (&factors)[2]) {
+    const int row = lane_index() / 4;
+    const float even = __shfl_sync(kFullWarp, factors[0], row / 2);
+    const float odd = __shfl_sync(kFullWarp, factors[1], row / 2);
+    const float factor = row % 2 == 0 ? even : odd;
+#pragma unroll
+    for (int chunk = 0; chunk < kHeaderChunks; ++chunk) {
+      output.shifts[tile / 2][chunk][tile % 2 * 2] *= factor;
+      output.shifts[tile / 2][chunk][tile % 2 * 2 + 1] *= factor;
+    }
+  }
+
+  /// Products of keys' headers and a tile's sums of Q.
+  static __device__ __forceinline__ void add_shifts(float (&shifts)[4], const uint32 (&headers)[kHeaderChunks][2],
+                                                    const uint32 (&sums)[kTailWords]) {
+#pragma unroll
+    for (int chunk = 0; chunk < kHeaderChunks; ++chunk) {
+      // The same headers twice along k: once against the sums' high parts, once against their low parts.
+      mma_m16n8k16<Half>(shifts, headers[chunk][0], headers[chunk][1], headers[chunk][0], headers[chunk][1],
+                         sums[chunk], sums[kHeaderChunks + chunk]);
+    }
+  }
+
   static __device__ __forceinline__ void shift_scores(const Query& query, uint32 stage,
                                                       float (&scores)[kHeadTiles][4]) {
     uint32 headers[kHeaderChunks][2];
@@ -402,33 +543,49 @@ struct Int4Rows : WithoutScales {
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[tile][i] = 0.f;
-#pragma unroll
-      for (int chunk = 0; chunk < kHeaderChunks; ++chunk) {
-        // The same headers twice along k: once against the sums' high parts, once against their low parts.
-        mma_m16n8k16<Half>(scores[tile], headers[chunk][0], headers[chunk][1], headers[chunk][0], headers[chunk][1],
-                           query.sums[tile][0][chunk], query.sums[tile][1][chunk]);
-      }
+      uint32 words[kTailWords];
+      get_tail(words, query, tile);
+      add_shifts(scores[tile], headers, words);
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[tile][i] *= 1.f / kSubnormal;  // the packed words' products lack 2^24
     }
   }
 
-  /// `rounded`: the weights in fp16, of rows r and of rows r + 8.
-  static __device__ __forceinline__ void shift_outputs(Accumulator& output, OnlineSoftmax<kHeadTiles>& softmax,
-                                                       uint32 stage, const float (&weights)[kHeadTiles][4],
+  /// `rounded`: the weights in fp16, of rows r and of rows r + 8; of several tiles, as operands.
+  template <class Softmax>
+  static __device__ __forceinline__ void shift_outputs(Accumulator& output, Softmax& softmax, uint32 stage,
+                                                       const float (&weights)[kHeadTiles][4],
                                                        uint32 (&rounded)[kHeadTiles][2]) {
     uint32 headers[kHeaderChunks][2];
     load_header_matrices<true>(headers, stage);
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
-      const uint32 low = Pair<Half>::pack(weights[tile][0], weights[tile][1]);
-      const uint32 high = Pair<Half>::pack(weights[tile][2], weights[tile][3]);
-      rounded[tile][0] = low;
-      rounded[tile][1] = high;
-      softmax.add(tile, Pair<Half>::low(low), Pair<Half>::high(low), Pair<Half>::low(high), Pair<Half>::high(high));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) rounded[tile][i] = Pair<Half>::pack(weights[tile][2 * i], weights[tile][2 * i + 1]);
+    }
+    if constexpr (kManyTiles) {
+      constexpr uint32 kOnes = 0x3c003c00u;
+      if (lane_index() < 4) headers[0][0] = headers[0][1] = kOnes;  // column 0, instead of a scale
+#pragma unroll
+      for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) rounded[tile][i] = transpose_8x8(rounded[tile][i]);
+        if (tile % 2 == 0 && tile + 1 < kHeadTiles) continue;
+        const uint32(&even)[2] = rounded[tile / 2 * 2];
+        const uint32 odd[2] = {tile % 2 == 0 ? 0 : rounded[tile][0], tile % 2 == 0 ? 0 : rounded[tile][1]};
+#pragma unroll
+        for (int chunk = 0; chunk < kHeaderChunks; ++chunk) {
+          mma_m16n8k16<Half>(output.shifts[tile / 2][chunk], even[0], odd[0], even[1], odd[1], headers[chunk][0],
+                             headers[chunk][1]);
+        }
+      }
+    } else {
+      const uint32 low = rounded[0][0];
+      const uint32 high = rounded[0][1];
+      softmax.add(0, Pair<Half>::low(low), Pair<Half>::high(low), Pair<Half>::low(high), Pair<Half>::high(high));
       const uint32 second_low = kHeaderChunks == 2 ? headers[kHeaderChunks - 1][0] : 0;
       const uint32 second_high = kHeaderChunks == 2 ? headers[kHeaderChunks - 1][1] : 0;
-      mma_m16n8k16<Half>(output.shifts[tile], headers[0][0], second_low, headers[0][1], second_high, transpose_8x8(low),
+      mma_m16n8k16<Half>(output.shifts[0][0], headers[0][0], second_low, headers[0][1], second_high, transpose_8x8(low),
                          transpose_8x8(high));
     }
   }

@@ -11,13 +11,15 @@
 #include "kv_scales.cuh"
 #include "mma.cuh"
 #include "online_softmax.cuh"
+#include "query_operands.cuh"
 #include "query_scale.cuh"
 #include "types.cuh"
 
 namespace cubit {
 
-/// kAddress(row, byte): offset of a byte in a stage.
-template <class QueryElement, class Element, int kHeadDim, int kHeads, int (*kAddress)(int, int)>
+/// kAddress(row, byte): offset of a byte in a stage. kQueryIsShared: as keys, see query_operands.cuh.
+template <class QueryElement, class Element, int kHeadDim, int kHeads, int (*kAddress)(int, int),
+          bool kQueryIsShared = false>
 struct Rows16 : WithoutScales {
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
   static constexpr int kSteps = kHeadDim / 16;
@@ -30,10 +32,14 @@ struct Rows16 : WithoutScales {
   // Only fp16 operands need a scale: bf16 has the exponents of float.
   static constexpr bool kScaled = kSameType<Element, Half>;
 
-  struct Query {
-    uint32 words[kHeadTiles][kTerms][kSteps][2];
-    float factor[kHeadTiles][2];
-  };
+  // Words of a lane's query operands: of each term two for each step, then two factors, which are floats.
+  static constexpr int kTermWords = padded_query_words(2 * kSteps);
+  static constexpr int kFactorsAt = kTerms * kTermWords;
+  static constexpr int kQueryWords = padded_query_words(kFactorsAt + 2);
+  using Query = typename ChooseQuery<kQueryIsShared, kHeadTiles, kQueryWords>::Type;
+  static constexpr float kSharedQueryFactor = 1.f;
+  /// Makes the operands of one of the tiles.
+  using OneTile = Rows16<QueryElement, Element, kHeadDim, 8, kAddress>;
 
   struct Accumulator {
     float blocks[kHeadTiles][kSteps][4] = {};
@@ -76,6 +82,7 @@ struct Rows16 : WithoutScales {
   static __device__ __forceinline__ void load_query(Query& query, const RawQuery& raw, float factor) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
+      uint32 words[kQueryWords] = {};
       float peak = 0.f;
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -90,9 +97,13 @@ struct Rows16 : WithoutScales {
       for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          pack_query(query, tile, step, half, raw.words[tile][step][half], power_of_two(exponent));
+          pack_query(words, 2 * step + half, raw.words[tile][step][half], power_of_two(exponent));
       }
-      spread_to_score_lanes(query.factor[tile], factor * power_of_two(-exponent));
+      float factors[2];
+      spread_to_score_lanes(factors, factor * power_of_two(-exponent));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) words[kFactorsAt + i] = __float_as_uint(factors[i]);
+      query.set(tile, words);
     }
   }
 
@@ -106,29 +117,38 @@ struct Rows16 : WithoutScales {
       for (int i = 0; i < 4; ++i) scores[tile][i] = 0.f;
     }
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      // Matrices: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15: a0 … a3.
-      uint32 a[4];
-      load_matrices(a, stage + address(lanes::rows16_keys(lane, step)));  // access: ldmatrix.x4 of keys
+    for (int first = 0; first < kSteps; first += 2) {
+      uint32 a[2][4];
+#pragma unroll
+      for (int i = 0; i < 2 && first + i < kSteps; ++i) {
+        // Matrices: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15: a0 … a3.
+        const uint32 row = stage + address(lanes::rows16_keys(lane, first + i));
+        load_matrices(a[i], row);  // access: ldmatrix.x4 of keys
+      }
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
         for (int term = 0; term < kTerms; ++term) {
-          const uint32(&b)[2] = query.words[tile][term][step];
-          mma_m16n8k16<Element>(scores[tile], a[0], a[1], a[2], a[3], b[0], b[1]);
+          uint32 b[4];
+          query.get(b, tile, term * kTermWords + 2 * first);
+#pragma unroll
+          for (int i = 0; i < 2 && first + i < kSteps; ++i)
+            mma_m16n8k16<Element>(scores[tile], a[i][0], a[i][1], a[i][2], a[i][3], b[2 * i], b[2 * i + 1]);
         }
       }
     }
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
+      uint32 factors[4];
+      query.get(factors, tile, kFactorsAt);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) scores[tile][i] *= query.factor[tile][i & 1];
+      for (int i = 0; i < 4; ++i) scores[tile][i] *= __uint_as_float(factors[i & 1]);
     }
   }
 
-  static __device__ __forceinline__ void accumulate(Accumulator& output, OnlineSoftmax<kHeadTiles>& softmax,
-                                                    uint32 stage, const ValueScales&,
-                                                    const float (&weights)[kHeadTiles][4]) {
+  template <class Softmax>
+  static __device__ __forceinline__ void accumulate(Accumulator& output, Softmax& softmax, uint32 stage,
+                                                    const ValueScales&, const float (&weights)[kHeadTiles][4]) {
     const int lane = lane_index();
     uint32 b[kHeadTiles][kWeightTerms][2];
 #pragma unroll
@@ -205,17 +225,17 @@ struct Rows16 : WithoutScales {
  private:
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
 
-  static __device__ __forceinline__ void pack_query(Query& query, int tile, int step, int half, uint32 raw,
-                                                    float scale) {
+  /// Word `at` of each term.
+  static __device__ __forceinline__ void pack_query(uint32 (&words)[kQueryWords], int at, uint32 raw, float scale) {
     if constexpr (kSameType<Element, Bfloat16> && kSameType<QueryElement, Bfloat16>) {
-      query.words[tile][0][step][half] = raw;
+      words[at] = raw;
     } else {
       const float low = Pair<QueryElement>::low(raw) * scale;
       const float high = Pair<QueryElement>::high(raw) * scale;
       const uint32 first = Pair<Element>::pack(low, high);
-      query.words[tile][0][step][half] = first;
+      words[at] = first;
       if constexpr (kTerms == 2) {
-        query.words[tile][1][step][half] =
+        words[kTermWords + at] =
             Pair<Element>::pack(low - Pair<Element>::low(first), high - Pair<Element>::high(first));
       }
     }

@@ -22,6 +22,7 @@ struct RowScales {
 struct WithoutScales {
   using Scales = RowScales<float, 0>;
   static constexpr bool kAnyFactor = false;
+  static constexpr bool kSumsWeights = false;
 
   static __device__ __forceinline__ float key_factor(const GqaDecodeArguments&) { return 1.f; }
   template <class Accumulator>

@@ -14,7 +14,8 @@ namespace cubit {
 
 /// kAnyFactor: factors may be small as well: weights are as large as they allow, so that products are far from the subnormals
 /// of fp16.
-template <int kHeadTiles, bool kAnyFactor = false>
+/// kAddsWeights: each tile's weights are added here; else a number format sums them, and gives their sums to add() in the end.
+template <int kHeadTiles, bool kAnyFactor = false, bool kAddsWeights = true>
 class OnlineSoftmax {
  public:
   /// One factor per head: [head tile][head of the pair].
@@ -120,7 +121,7 @@ class OnlineSoftmax {
         const float raised = peak > old + bits_ ? peak + (kSlack - bits_) : old;
         factors[tile][head] = old == raised ? 1.f : exp2_fast(old - raised);
         reference_[tile][head] = raised;
-        sum_[tile][head] *= factors[tile][head];
+        if constexpr (kAddsWeights) sum_[tile][head] *= factors[tile][head];
       }
     }
     rescale(factors);

@@ -301,43 +301,61 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
   fetcher.land_all();
 }
 
+struct BlockPlace {
+  int head_group;
+  int split;
+  int sequence;  // batch · kv_heads + kv_head
+  int kv_head;
+  int batch;
+};
+
+/// Head groups are neighbours: they read the same tokens at about the same time, so all but one find them in the L2.
+__device__ __forceinline__ BlockPlace place_of_block(const GqaDecodeArguments& args, uint32 index) {
+  BlockPlace place;
+  place.head_group = static_cast<int>(index % plan::kHeadGroups);
+  const uint32 block = index / plan::kHeadGroups;
+  place.split = static_cast<int>(block % args.splits);
+  place.sequence = static_cast<int>(block / args.splits);
+  place.kv_head = place.sequence % args.kv_heads;
+  place.batch = place.sequence / args.kv_heads;
+  return place;
+}
+
+__device__ __forceinline__ Share share_of_block(const GqaDecodeArguments& args, const BlockPlace& place,
+                                                const plan::Tokens& tokens) {
+  return share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, place.split);
+}
+
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPerSm)
     gqa_decode(const __grid_constant__ cubit::GqaDecodeArguments args) {
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
-  // Head groups are neighbours: they read the same tokens at about the same time, so all but one find them in the L2.
-  const int head_group = static_cast<int>(blockIdx.x % plan::kHeadGroups);
-  const uint32 block = blockIdx.x / plan::kHeadGroups;
-  const int split = static_cast<int>(block % args.splits);
-  const int sequence = static_cast<int>(block / args.splits);  // batch · kv_heads + kv_head
-  const int kv_head = sequence % args.kv_heads;
-  const int batch = sequence / args.kv_heads;
+  const BlockPlace place = place_of_block(args, blockIdx.x);
   const int warp = warp_index();
   allow_next_kernel();
   wait_for_previous_kernel();
 
-  const int length = length_of(args, batch);
+  const int length = length_of(args, place.batch);
   const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));
-  const Share share = share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, split);
+  const Share share = share_of_block(args, place, tokens);
 
-  if (split >= share.active) return;
+  if (place.split >= share.active) return;
 
   Softmax softmax(first_reference());
   Values::Accumulator output;
   {
-    Keys::Query query;
-    Keys::RawQuery raw;
-    fetch_block_query(raw, args, batch, kv_head, head_group);
-    Keys::load_query(query, raw, args.scale_log2 * Keys::key_factor(args));
-    const plan::Cache cache = plan::Cache::rows(args, batch, kv_head);
-    const plan::Queries queries = plan::Queries::of_block(args, batch, length, first_column(head_group));
-    const BlockScores steps(args, batch, {kv_head, first_column(head_group), heads_in(head_group)}, length);
+    Keys::Query query = Keys::Query::in_block(shared_address(shared) + plan::kQueryAt);
+    load_block_query(query, args, place.batch, place.kv_head, place.head_group);
+    const plan::Cache cache = plan::Cache::rows(args, place.batch, place.kv_head);
+    const int column = first_column(place.head_group);
+    const plan::Queries queries = plan::Queries::of_block(args, place.batch, length, column);
+    const BlockScores steps(args, place.batch, {place.kv_head, column, heads_in(place.head_group)}, length);
     walk(share, tokens, cache, queries, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes),
          softmax, output, steps);
   }
-  softmax.finish();
+  finish_softmax<Values>(softmax, output);
   Values::scale_outputs(output, args);
 
   __syncthreads();  // warps write where others' stages were
@@ -346,8 +364,20 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
   __syncthreads();
 
-  const int sequence_and_group = sequence * plan::kHeadGroups + head_group;  // has a counter, and slots for its splits
+  // Where the loop has no register to spare, found once more.
+  const BlockPlace own = Keys::Query::kIsShared ? place_of_block(args, recomputed(blockIdx.x)) : place;
+  int active = share.active;
+  if constexpr (Keys::Query::kIsShared) {
+    const int own_length = length_of(args, own.batch);
+    const plan::Tokens own_tokens(args, own_length, plan::Queries::query_position(own_length, 0));
+    active = share_of_block(args, own, own_tokens).active;
+  }
+  const int sequence_and_group =
+      own.sequence * plan::kHeadGroups + own.head_group;  // has a counter, and slots for its splits
   const int first = sequence_and_group * args.splits;
-  const PartialGroup splits = {share.active, first, 0, 1, args.counters + sequence_and_group};
-  merge(args, {share.active, first + split, splits, 0, {1}}, {batch, kv_head, 1, head_group}, results);
+  const PartialGroup splits = {active, first, 0, 1, args.counters + sequence_and_group};
+  constexpr int kPartsAtOnce =
+      kHeadTiles > 2 ? 16 : 8;  // a thread of many heads has several items, one after the other
+  merge<kPartsAtOnce>(args, {active, first + own.split, splits, 0, {1}}, {own.batch, own.kv_head, 1, own.head_group},
+                      results);
 }

@@ -438,7 +438,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       }
     }
     next = hear_segment(args, state.segments, rings, heard, raw);
-    softmax.finish();
+    finish_softmax<Values>(softmax, output);
     Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
     sync_warps();

@@ -66,6 +66,11 @@ struct Pair<Half> {
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
     return result;
   }
+  static __device__ __forceinline__ uint32 product(uint32 a, uint32 b) {
+    uint32 result;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+  }
   /// Both of `pair` times the low one of `factors`.
   static __device__ __forceinline__ uint32 multiply_by_low(uint32 pair, uint32 factors) {
     uint32 result;

@@ -93,6 +93,15 @@ TileAccess int4_header_matrices(const RowFormat& format, const char* name, int f
           }};
 }
 
+/// Of several head tiles: scales of values as their products take them.
+TileAccess int4_token_headers(const RowFormat& format, const char* name, int first_row) {
+  const int pairs = std::min(format.groups, 4);
+  const int pieces = format.groups / pairs;
+  return {name, AccessKind::load, 4 * pairs, 4 * pieces, [=](int instance, int lane) -> MaybeByte {
+            return byte_at(lanes::int4_token_pairs(lane, instance / pieces, pairs * (instance % pieces), first_row));
+          }};
+}
+
 TileAccess int4_headers(const RowFormat& format, const char* name, int first_row) {
   const int pairs = std::min(format.groups, 4);
   const int pieces = format.groups / pairs;
@@ -127,11 +136,13 @@ void add_keys(const RowFormat& format, std::vector<TileAccess>& accesses) {
 }
 
 /// What load_value_scales() and accumulate() of the role Values read.
-void add_values(const RowFormat& format, std::vector<TileAccess>& accesses) {
+void add_values(const RowFormat& format, int head_tiles, std::vector<TileAccess>& accesses) {
   constexpr int kFirst = lanes::kTileRows;
   if (format.kv == KvFormat::int4_rows) {
     accesses.push_back(int4_header_matrices(format, "ldmatrix.x2.trans of value headers", kFirst));
-    accesses.push_back(int4_headers(format, "loads of value scales", kFirst));
+    const char* const scales = "loads of value scales";
+    accesses.push_back(head_tiles > 1 ? int4_token_headers(format, scales, kFirst)
+                                      : int4_headers(format, scales, kFirst));
     add_int4_words(format, "ldmatrix.x4.trans of value words", "ldmatrix.x2.trans of the last value words", kFirst,
                    accesses);
   } else if (format.has_scales()) {
@@ -168,7 +179,7 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   std::vector<TileAccess> accesses;
   add_padding(formats.key, rows, accesses);
   add_keys(formats.key, accesses);
-  if (formats.are_alike()) add_values(formats.value, accesses);
+  if (formats.are_alike()) add_values(formats.value, plan.head_tiles(), accesses);
   if (plan.family == Family::sm90) {
     for (TileAccess& access : accesses) access = of_outer_warps(access, plan.warps, formats.key.row_bytes());
   }
@@ -183,7 +194,7 @@ std::vector<TileAccess> value_stage_accesses(const Plan& plan) {
   const kv_cache::CacheFormats formats = plan.formats();
   if (formats.are_alike()) return {};
   std::vector<TileAccess> accesses;
-  add_values(formats.value, accesses);
+  add_values(formats.value, plan.head_tiles(), accesses);
   for (TileAccess& access : accesses) access = of_values_alone(access);
   std::vector<TileAccess> writes = {copies(formats.value, kAsyncCopies, plan.copy_bytes, lanes::kTileRows)};
   add_padding(formats.value, lanes::kTileRows, writes);
@@ -239,8 +250,33 @@ int Plan::results_at(int stage_count) const {
 }
 
 int Plan::barriers_at(int stage_count) const {
-  const int end = std::max(ring_bytes(stage_count), results_at(stage_count) + merge_bytes(*this));
+  const int end = std::max(ring_bytes(stage_count) + query_bytes(), results_at(stage_count) + merge_bytes(*this));
   return (end + 15) / 16 * 16;
+}
+
+/// The formats' kQueryWords, which are a multiple of 4.
+static int query_words(const Plan& plan) {
+  const RowFormat keys = plan.formats().key;
+  const auto padded = [](int words) { return (words + 3) / 4 * 4; };
+  constexpr int kFactors = 2;
+  if (keys.kv == KvFormat::int4_rows)
+    return padded(keys.head_dim / 8 + 2 * (padded_header_bytes(keys) / 16) + kFactors);
+  if (keys.has_scales()) return padded(keys.head_dim / 8 + kFactors);
+  const int terms = keys.kv == KvFormat::bf16 && plan.descriptor.query == Element::fp16 ? 2 : 1;
+  return padded(terms * padded(keys.head_dim / 8) + kFactors);
+}
+
+int Plan::query_bytes() const { return query_is_shared ? head_tiles() * query_words(*this) * 4 * lanes::kWarpSize : 0; }
+
+std::vector<Tile> query_tiles(const Plan& plan) {
+  if (!plan.query_is_shared) return {};
+  constexpr int kPiece = 16 * lanes::kWarpSize;
+  const int pieces = plan.query_bytes() / kPiece;
+  const auto at = [](int instance, int lane) -> MaybeByte { return TileByte{instance, 16 * lane}; };
+  return {{"query operands",
+           {pieces, kPiece, kPiece, {}},
+           {{"stores of queries", AccessKind::store, 16, pieces, at},
+            {"loads of queries", AccessKind::load, 16, pieces, at}}}};
 }
 
 std::vector<Tile> merge_tiles(const Plan& plan) {
@@ -270,10 +306,15 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
                             return TileByte{*head, 4 * channel};
                           }};
   const int items = heads * quads;
-  const TileAccess loads{"loads of warps' outputs", AccessKind::load, 16, (items + 31) / 32,
+  const int instances = (items + 31) / 32;
+  // Of the last head group there may be fewer: then the loads of all groups' blocks, one after the other.
+  const int last_heads = plan.heads() - (plan.head_groups - 1) * heads;
+  const int groups = last_heads == heads ? 1 : plan.head_groups;
+  const TileAccess loads{"loads of warps' outputs", AccessKind::load, 16, groups * instances,
                          [=](int instance, int lane) -> MaybeByte {
-                           const int item = 32 * instance + lane;
-                           if (item >= items) return std::nullopt;
+                           const int item = 32 * (instance % instances) + lane;
+                           const bool is_last = instance / instances == groups - 1;
+                           if (item >= (is_last ? last_heads * quads : items)) return std::nullopt;
                            return TileByte{item / quads, 16 * (item % quads)};
                          }};
   const codegen::TileLayout stats{warps * heads, 8, 8, {}};

@@ -57,13 +57,14 @@ struct Plan {
   GqaDecode descriptor;
   Family family = Family::automatic;  ///< chosen: never automatic
   // The heads of every query token count as heads of their own.
-  int head_groups = 1;       ///< blocks that share the heads of a KV head; each reads the cache
-  int heads_per_block = 1;   ///< of a head group; the last may have fewer
-  int warps = 4;             ///< that attend
-  int copy_warps = 0;        ///< family sm90: that copy for them
-  int copy_registers = 0;    ///< family sm90: of a thread that copies, after giving others some; 0: as they come
-  int attend_registers = 0;  ///< family sm90: of a thread that attends, after that
-  int tiles_per_stage = 1;   ///< of 16 tokens: a warp takes them in one step
+  int head_groups = 1;           ///< blocks that share the heads of a KV head; each reads the cache
+  int heads_per_block = 1;       ///< of a head group; the last may have fewer
+  bool query_is_shared = false;  ///< family sm80: query operands are in shared memory, not in registers
+  int warps = 4;                 ///< that attend
+  int copy_warps = 0;            ///< family sm90: that copy for them
+  int copy_registers = 0;        ///< family sm90: of a thread that copies, after giving others some; 0: as they come
+  int attend_registers = 0;      ///< family sm90: of a thread that attends, after that
+  int tiles_per_stage = 1;       ///< of 16 tokens: a warp takes them in one step
   int stages = 0;
   int blocks_per_sm = 0;
   int copy_bytes = 0;
@@ -92,6 +93,9 @@ struct Plan {
   int flush_stages() const;
   /// Family sm90: those that a share has fewer for each sequence in it: what its end and the next one's queries take.
   int gap_stages() const;
+  /// Query operands in shared memory, behind the rings; 0: they are in registers.
+  int query_bytes() const;
+  int query_at(int stage_count) const { return ring_bytes(stage_count); }
   /// Where the warps' results go: over the stages, or in family sm90, whose copies run on meanwhile, behind them.
   int results_at(int stage_count) const;
   int head_tiles() const { return (heads_per_block + 7) / 8; }
@@ -131,6 +135,8 @@ std::vector<codegen::TileAccess> value_stage_accesses(const Plan& plan);
 int count_copies(const Plan& plan);
 /// What shared memory holds after the loop, where the warps' results are merged: outputs, then sums, side by side.
 std::vector<Tile> merge_tiles(const Plan& plan);
+/// Query operands in shared memory; none where they are in registers.
+std::vector<Tile> query_tiles(const Plan& plan);
 /// The smallest n for which copy i of a lane goes where its copy i % n goes, plus a distance that is the same for all
 /// lanes that take part.
 int slot_period(const Plan& plan);

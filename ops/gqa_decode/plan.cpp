@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMostStages = 6;
 constexpr int kMostRegistersOfTiles = 216;       // counted without offsets; more heads are another block's
+constexpr int kMostRegistersOfManyTiles = 256;   // the same beside query operands in shared memory
 constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the next tile is in registers as well
 constexpr int kStagesBesideRegisters = 2;        // family sm75: one in use, one that registers are stored to
 constexpr int kFewestStages = 3;                 // one in use, one landed or landing, one on its way
@@ -126,15 +127,67 @@ int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   return (kAddressesAndTemporaries + copies + window + head_tiles * (per_tile + slopes) + 7) / 8 * 8;
 }
 
+/// The same where query operands are in shared memory: of head tiles there are outputs, scores and products of a tile of tokens,
+/// references and sums, and what the formats keep is shared by them.
+int count_registers_beside_shared_query(const GqaDecode& descriptor, int head_tiles) {
+  constexpr int kAddressesAndTemporaries = 60;
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const int packed_groups = std::max(formats.key.kv == KvFormat::int4_rows ? formats.key.groups : 0,
+                                     formats.value.kv == KvFormat::int4_rows ? formats.value.groups : 0);
+  const int scales = std::max({packed_groups, 4, formats.key.has_scales() ? 4 * formats.key.groups : 0,
+                               formats.value.has_scales() ? 4 * formats.value.groups : 0});
+  const int shifts = (packed_groups + 3) / 4 * 2;
+  const int second_term = formats.value.kv == KvFormat::bf16 ? 4 : 0;  // of weights
+  const int per_tile = formats.value.head_dim / 4 + shifts + second_term + 12 + (descriptor.alibi ? 2 : 0);
+  // Headers in the stage and scales in a tensor, each with its addresses.
+  const int both = formats.key.kv == KvFormat::int4_rows && formats.value.has_scales() ? 16 : 0;
+  const int beside = kAddressesAndTemporaries + 2 * scales + both + (descriptor.window ? 4 : 0);
+  return (beside + head_tiles * per_tile + 7) / 8 * 8;
+}
+
+/// With more of either, some architecture's compiler spilled.
+bool fits_beside_shared_query(const GqaDecode& descriptor, int head_tiles) {
+  constexpr int kMostOutputs = 128;
+  const int outputs = head_tiles * kv_cache::formats_of(descriptor).value.head_dim / 4;
+  return outputs <= kMostOutputs &&
+         count_registers_beside_shared_query(descriptor, head_tiles) <= kMostRegistersOfManyTiles;
+}
+
+/// Few of them: 5% of the time of packed words. The compilers of later architectures spilled a word.
+bool keeps_offsets_of_many_tiles(const Plan& plan, const codegen::Architecture& architecture, int copies) {
+  return copies <= 8 && architecture.capability < 100 && plan.descriptor.cache == KvAddressing::contiguous;
+}
+
+/// Query operands in shared memory leave room for a third warp per scheduler, which hides what two wait for; bytes gain by it,
+/// packed words do not (an H200).
+bool makes_room_for_warps(const GqaDecode& descriptor, int head_tiles) {
+  constexpr int kMostOfThree = 168;
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  return formats.key.has_scales() && formats.value.has_scales() && head_tiles > 1 &&
+         count_registers(descriptor, head_tiles, 0) > kMostOfThree &&
+         count_registers_beside_shared_query(descriptor, head_tiles) <= kMostOfThree;
+}
+
+/// Rows of 16-bit values are operands as they are: what several blocks make of them costs little, and their loop has time.
+bool unpacks_rows(const GqaDecode& descriptor) {
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const auto unpacks = [](const kv_cache::RowFormat& format) {
+    return format.kv == KvFormat::int4_rows || format.has_scales();
+  };
+  return unpacks(formats.key) || unpacks(formats.value);
+}
+
 /// `counted`: without the offsets. With more of either, some architecture's compiler spilled.
 bool keeps_offsets(int copies, int counted) {
   return (copies <= 20 && counted <= 192) || (copies <= 24 && counted <= 160);
 }
 
-/// As few blocks per KV head as registers allow, of as many heads each.
+/// As few blocks per KV head as registers allow, of as many heads each; with query operands in shared memory where that makes
+/// fewer.
 void choose_head_groups(Plan& plan) {
   const int heads = plan.heads();
   const int tiles = (heads + 7) / 8;
+  const auto blocks_of = [tiles](int tiles_per_block) { return (tiles + tiles_per_block - 1) / tiles_per_block; };
   int tiles_per_block = 1;
   const bool is_packed = plan.family == Family::sm90 && plan.descriptor.kv == KvFormat::int4_rows;
   const int most = is_packed ? 1 : tiles;  // two took more registers than there are
@@ -142,7 +195,14 @@ void choose_head_groups(Plan& plan) {
   while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= registers) {
     ++tiles_per_block;
   }
-  const int blocks = (tiles + tiles_per_block - 1) / tiles_per_block;
+  if (plan.family == Family::sm80 && unpacks_rows(plan.descriptor)) {
+    int many = tiles_per_block;
+    while (many < tiles && fits_beside_shared_query(plan.descriptor, many + 1)) ++many;
+    const bool makes_fewer = blocks_of(many) < blocks_of(tiles_per_block);
+    if (makes_fewer) tiles_per_block = many;
+    plan.query_is_shared = makes_fewer || makes_room_for_warps(plan.descriptor, tiles_per_block);
+  }
+  const int blocks = blocks_of(tiles_per_block);
   plan.heads_per_block = (heads + blocks - 1) / blocks;
   plan.head_groups = (heads + plan.heads_per_block - 1) / plan.heads_per_block;
 }
@@ -201,10 +261,14 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.stage = search(formats.are_alike() ? 32 : 16, formats.key, stage_accesses(plan));
   if (!formats.are_alike()) plan.value_stage = search(16, formats.value, value_stage_accesses(plan));
   const int copies = count_copies(plan);
+  const int counted = plan.query_is_shared ? count_registers_beside_shared_query(descriptor, plan.head_tiles())
+                                           : count_registers(descriptor, plan.head_tiles(), 0);
   // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
   plan.counted_registers =
-      std::min(count_registers(descriptor, plan.head_tiles(), copies), architecture.registers_per_thread);
-  plan.keep_offsets = keeps_offsets(copies, count_registers(descriptor, plan.head_tiles(), 0));
+      std::min(plan.query_is_shared ? counted : count_registers(descriptor, plan.head_tiles(), copies),
+               architecture.registers_per_thread);
+  plan.keep_offsets = keeps_offsets(copies, counted) ||
+                      (plan.query_is_shared && keeps_offsets_of_many_tiles(plan, architecture, copies));
   plan.slot_period = slot_period(plan);
   if (plan.family == Family::sm75) {
     plan.held_pieces = choose_held_pieces(plan, architecture);
@@ -319,9 +383,10 @@ std::string queries_type(const GqaDecode& descriptor) {
   return fmt::format("cubit::{}QueryTokens<kQueryTokens, kHeadsPerKv>", tree ? "Tree" : "Causal");
 }
 
+/// E4m3 is the plan header's own name for what the architecture can do.
 std::string_view operand_type(KvFormat kv) {
   if (kv == KvFormat::int8_split) return "cubit::Int8Operand";
-  return kv == KvFormat::fp8_e4m3 ? "cubit::E4m3Operand" : "cubit::E5m2Operand";
+  return kv == KvFormat::fp8_e4m3 ? "E4m3" : "cubit::E5m2Operand";
 }
 
 std::string_view format_header(const kv_cache::RowFormat& format) {
@@ -330,19 +395,22 @@ std::string_view format_header(const kv_cache::RowFormat& format) {
 }
 
 /// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by `place`.
-std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place) {
+/// `query`: of keys, whether query operands are in shared memory.
+std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
+                        bool query_is_shared = false) {
+  const std::string_view query = query_is_shared ? ", true" : "";
   if (format.kv == KvFormat::int4_rows) {
-    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerBlock, kAlignment, {}>", channels, format.groups,
-                       place);
+    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerBlock, kAlignment, {}{}>", channels, format.groups,
+                       place, query);
   }
   if (!format.has_scales()) {
-    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerBlock, {}>", device_type(format.element()), channels,
-                       place);
+    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerBlock, {}{}>", device_type(format.element()), channels,
+                       place, query);
   }
   const int groups = format.scales == KvScales::tensor ? 0 : format.groups;
-  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerBlock, kAlignment, {}>",
+  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerBlock, kAlignment, {}{}>",
                      operand_type(format.kv), format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half", channels,
-                     groups, place);
+                     groups, place, query);
 }
 
 /// Layouts, and the roles of keys, values and their stage.
@@ -351,7 +419,7 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   if (!formats.are_alike()) {
     header.layout("key_stage", plan.stage)
         .layout("value_stage", plan.value_stage)
-        .alias("Keys", format_type(formats.key, "kHeadDim", "key_stage"))
+        .alias("Keys", format_type(formats.key, "kHeadDim", "key_stage", plan.query_is_shared))
         .alias("Values", format_type(formats.value, "kValueDim", "cubit::place_of_value<value_stage, kKeyStageBytes>"))
         .alias("Stage",
                "cubit::StageOfTwoFormats<Keys, Values, kCopyBytes, key_stage, "
@@ -365,7 +433,7 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
     header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
     place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>";
   }
-  header.alias("Keys", format_type(formats.key, "kHeadDim", place)).alias("Values", "Keys");
+  header.alias("Keys", format_type(formats.key, "kHeadDim", place, plan.query_is_shared)).alias("Values", "Keys");
   if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
 }
 
@@ -437,10 +505,13 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.constant("kCopyBytes", plan.copy_bytes)
         .flag("kKeepOffsets", plan.keep_offsets)
         .constant("kSlotPeriod", plan.slot_period)
+        .constant("kQueryAt", plan.query_is_shared ? plan.query_at(plan.stages) : 0)
         .alias("TileCopies", plan.family == Family::sm75
                                  ? fmt::format("cubit::HeldTileCopies<kCopyBytes, kStages, {}>", plan.held_pieces)
                                  : "cubit::AsyncTileCopies<kCopyBytes, kStages>");
   }
+  if (descriptor.kv == KvFormat::fp8_e4m3 || formats.value.kv == KvFormat::fp8_e4m3)
+    header.alias("E4m3", architecture.fp8_conversion ? "cubit::ConvertedE4m3Operand" : "cubit::E4m3Operand");
   header.flag("kOverlaps", architecture.kernel_overlap)
       .alias("Query", device_type(descriptor.query))
       .alias("Output", device_type(descriptor.output))

@@ -35,12 +35,21 @@ Decision query_decision(const GqaDecode& descriptor) {
 Decision head_group_decision(const Plan& plan) {
   const int heads = plan.heads();
   if (plan.head_groups == 1) {
-    return {"head_groups", "1", fmt::format("{} heads fit the registers of one block: the cache is read once", heads)};
+    return {"head_groups", "1",
+            fmt::format("{} heads fit the registers of one block{}: the cache is read once", heads,
+                        plan.query_is_shared ? ", beside query operands in shared memory" : "")};
   }
   return {"head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
           fmt::format("registers hold no more heads at head_dim={}; every group's block reads the cache, at best all "
                       "but one from the L2, which {} times the bytes cross",
                       plan.descriptor.head_dim, plan.head_groups)};
+}
+
+Decision shared_query_decision(const Plan& plan) {
+  return {"query operands", fmt::format("{} bytes of shared memory", plan.query_bytes()),
+          fmt::format("beside the outputs of {} tiles of heads their registers would mean fewer warps per SM, or more "
+                      "blocks, each of which reads and unpacks the whole cache",
+                      plan.head_tiles())};
 }
 
 /// Rows of keys are operands beside the query, rows of values beside the weights.
@@ -71,13 +80,16 @@ Decision bf16_decision(const Operands& rows, Element query) {
                       : "the cache's own type; a query of fp16 has 3 bits more, which are a second product"};
 }
 
-Decision operand_decision(const Operands& rows, const kv_cache::RowFormat& format, Element query) {
+Decision operand_decision(const Operands& rows, const kv_cache::RowFormat& format, Element query,
+                          const codegen::Architecture& architecture) {
   if (format.kv == KvFormat::int4_rows) {
     return {rows.name, "fp16, packed words as subnormals",
             "tensor cores multiply fp16 subnormals exactly: nothing is dequantised"};
   }
   if (format.has_scales()) {
-    return {rows.name, "fp16, made of bytes by permutations", scale_reason(rows, format.scales == KvScales::tensor)};
+    const bool converts = format.kv == KvFormat::fp8_e4m3 && architecture.fp8_conversion;
+    return {rows.name, fmt::format("fp16, made of bytes by {}", converts ? "conversion" : "permutations"),
+            scale_reason(rows, format.scales == KvScales::tensor)};
   }
   if (format.kv == KvFormat::bf16) return bf16_decision(rows, query);
   return {rows.name, "fp16",
@@ -85,12 +97,12 @@ Decision operand_decision(const Operands& rows, const kv_cache::RowFormat& forma
                     : "the cache's own type"};
 }
 
-std::vector<Decision> operand_decisions(const Plan& plan) {
+std::vector<Decision> operand_decisions(const Plan& plan, const codegen::Architecture& architecture) {
   const kv_cache::CacheFormats formats = plan.formats();
   const Element query = plan.descriptor.query;
-  if (formats.are_alike()) return {operand_decision({"operands", true, true}, formats.key, query)};
-  return {operand_decision({"operands of keys", true, false}, formats.key, query),
-          operand_decision({"operands of values", false, true}, formats.value, query)};
+  if (formats.are_alike()) return {operand_decision({"operands", true, true}, formats.key, query, architecture)};
+  return {operand_decision({"operands of keys", true, false}, formats.key, query, architecture),
+          operand_decision({"operands of values", false, true}, formats.value, query, architecture)};
 }
 
 Decision copy_decision(const Plan& plan) {
@@ -262,6 +274,9 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     map.push_back(
         {"loop", owner, fmt::format("stage {}", i % plan.stages), i * plan.stage_bytes(), plan.stage_bytes()});
   }
+  if (plan.query_is_shared) {
+    map.push_back({"loop", "block", "query operands", plan.query_at(plan.stages), plan.query_bytes()});
+  }
   const int barriers_at = plan.barriers_at(plan.stages);
   if (plan.shared_memory > barriers_at) {
     map.push_back({"loop", "block", "barriers", barriers_at, plan.scratch_at(plan.stages) - barriers_at});
@@ -344,6 +359,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   PlanReport& report = plan.report;
   for (Tile& tile : stage_tiles(plan)) add_tile(report, std::move(tile));
+  for (Tile& tile : query_tiles(plan)) add_tile(report, std::move(tile));
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
   join_proofs(report);
   report.memory = memory_map(plan);
@@ -355,8 +371,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       stages_decision(plan),
                       block_decision(plan, architecture),
                       split_decision(plan)};
-  const std::vector<Decision> operands = operand_decisions(plan);
+  const std::vector<Decision> operands = operand_decisions(plan, architecture);
   report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
+  if (plan.query_is_shared) report.decisions.push_back(shared_query_decision(plan));
   if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
   if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
   if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));

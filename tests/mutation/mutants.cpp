@@ -20,6 +20,8 @@ constexpr const char* kRows = "gqa_decode:heads_per_kv=8,family=sm80";
 constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm80";
 constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // 9 and 8
 
+constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,groups=4";  // query operands are shared
+
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
@@ -64,6 +66,8 @@ constexpr Mutant kMutants[] = {
     {"heads_beyond_the_last_group", kHeadGroups, "batch=1,context=100", "gqa_decode_block.cuh",
      "min(plan::kHeadsPerBlock, kColumns - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
      "are in no allocation", "memcheck"},
+    {"shared_query_not_waited_for", kManyColumns, "batch=1,context=100", "gqa_decode_block.cuh",
+     "    __syncthreads();\n  } else {", "  } else {", "nobody has written", kNotRun},
     {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
      "", "none: that is for a profiler"},
     {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad > 0) continue;",

@@ -84,6 +84,24 @@ TEST(GqaQueryTokens, HeadsOfAllOfThemShareBlocks) {
   }
 }
 
+TEST(GqaQueryTokens, ManyColumnsOfUnpackedRowsShareABlockAndItsQueryOperands) {
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_120"}) {
+    for (const char* format : {"kv=int4_rows,groups=4", "kv=fp8_e4m3", "kv=int8_split", "value=int4_rows"}) {
+      const std::string text = std::string("gqa_decode:heads_per_kv=8,query_tokens=4,") + format;
+      const auto plan = plan_of(text, architecture);
+      EXPECT_EQ(plan.head_groups, 1) << text;
+      EXPECT_TRUE(plan.query_is_shared) << text;
+      EXPECT_GE(plan.shared_memory, plan.query_at(plan.stages) + plan.query_bytes()) << text;
+    }
+    const auto plain = plan_of("gqa_decode:heads_per_kv=8,query_tokens=4", architecture);
+    EXPECT_EQ(plain.head_groups, 2) << "rows of bf16 are operands as they are";
+    EXPECT_FALSE(plain.query_is_shared);
+    EXPECT_EQ(plain.query_bytes(), 0);
+  }
+  const auto few = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,query_tokens=2", "sm_90a");
+  EXPECT_FALSE(few.query_is_shared) << "registers hold them";
+}
+
 TEST(GqaQueryTokens, FamilySm90RefusesThemByName) {
   const auto plan = plan_of("gqa_decode:query_tokens=2", "sm_90a");
   EXPECT_EQ(plan.report.family, "sm80_gqa_decode");

@@ -330,8 +330,13 @@ TEST(GqaPlan, SaysWhyOtherFamiliesWereNotChosen) {
 
 TEST(GqaLanes, AgreeWithTheFragmentsOfTheIsa) {
   const auto& a = codegen::find_fragment("mma.m16n8k16 A, 16-bit");
+  const auto& b = codegen::find_fragment("mma.m16n8k16 B, 16-bit");
   const auto& c = codegen::find_fragment("mma.m16n8k16 C, 32-bit");
   for (int lane = 0; lane < 32; ++lane) {
+    for (int i = 0; i < 4; ++i) {  // tokens are the k of weights
+      EXPECT_EQ(lanes::int4_token_pairs(lane, i, 2, lanes::kTileRows).row, lanes::kTileRows + b.at(lane, i).row);
+      EXPECT_EQ(lanes::int4_token_pairs(lane, i, 2, lanes::kTileRows).byte, 8);
+    }
     // Lanes 8i … 8i+7 address the rows of the matrix that lands in register i, which starts at element (0, 2i) of lane
     // 0.
     const auto matrix = a.at(0, lane / 8 * 2);
