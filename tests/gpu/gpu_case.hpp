@@ -14,7 +14,8 @@ namespace cubit::tests {
 
 inline constexpr std::size_t kGuardBytes = 4096;
 
-/// Device memory between two guard zones that nobody may write.
+/// Device memory between two guard zones that nobody may write. What is uploaded is there when it has been made: streams do not
+/// wait for one another.
 class GuardedBuffer {
  public:
   GuardedBuffer(const Device& device, std::size_t bytes, int fill)
@@ -24,6 +25,7 @@ class GuardedBuffer {
     device.upload(buffer_.data(), guard.data(), kGuardBytes);
     if (bytes > 0) device.upload(data(), body.data(), bytes);
     device.upload(static_cast<char*>(data()) + bytes, guard.data(), kGuardBytes);
+    device.synchronise();
   }
   void* data() const { return static_cast<char*>(buffer_.data()) + kGuardBytes; }
   std::size_t bytes() const { return bytes_; }
@@ -62,6 +64,7 @@ class DeviceCase {
       if (tensor.data == nullptr || tensor_bytes(tensor) == 0) continue;
       device.upload(buffers_.back()->data(), tensor.data, tensor_bytes(tensor));
     }
+    device.synchronise();
   }
 
   const void* arguments() const {
