@@ -141,7 +141,9 @@ int count_registers_beside_shared_query(const GqaDecode& descriptor, int head_ti
   const int per_tile = formats.value.head_dim / 4 + shifts + second_term + 12 + (descriptor.alibi ? 2 : 0);
   // Headers in the stage and scales in a tensor, each with its addresses.
   const int both = formats.key.kv == KvFormat::int4_rows && formats.value.has_scales() ? 16 : 0;
-  const int beside = kAddressesAndTemporaries + 2 * scales + both + (descriptor.window ? 4 : 0);
+  const int pages = descriptor.cache == KvAddressing::paged ? 4 : 0;
+  const int seen = has_eight_packed_groups(formats) && descriptor.query_tokens > 1 ? 32 : 0;  // as above
+  const int beside = kAddressesAndTemporaries + 2 * scales + both + pages + seen + (descriptor.window ? 8 : 0);
   return (beside + head_tiles * per_tile + 7) / 8 * 8;
 }
 
