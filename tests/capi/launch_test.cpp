@@ -171,7 +171,8 @@ class CapiRaw : public CapiLaunch {
     source_.threads = 64;
     source_.dynamic_shared_memory = 1024;
     cache_.add(codegen::assemble(source_.name, {source_.template_name, source_.template_text}, "",
-                                 codegen::find_architecture("sm_90a"), source_.entry_point, {64, 1024}, {}));
+                                 codegen::find_architecture("sm_90a"), source_.entry_point, {64, 1024},
+                                 codegen::HeaderLibrary({})));
   }
   cubit_source source_{};
 };

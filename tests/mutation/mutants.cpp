@@ -276,7 +276,7 @@ void run_pipeline(const Mutant& mutant, runtime::Engine& engine, runtime::Device
   } const arguments = {in.data(), out.data(), kTiles, 0};
   const codegen::KernelSource source =
       codegen::assemble(kPipeline, {"pipeline.cuh", kPipelineKernel}, "", *device.facts().architecture, kPipeline,
-                        {.threads = 96, .dynamic_shared_memory = 0}, {});
+                        {.threads = 96, .dynamic_shared_memory = 0}, codegen::HeaderLibrary({}));
   prepared(engine, device, source, mutant)
       ->launch(device, {.grid = {1, 1, 1}, .threads = 96, .dynamic_shared_memory = 0},
                std::as_bytes(std::span(&arguments, 1)), nullptr);
