@@ -95,17 +95,14 @@ std::vector<Header> own_headers(const Header& kernel_template, std::string plan_
 
 }  // namespace
 
+HeaderLibrary::HeaderLibrary(std::vector<Header> headers) : headers_(std::move(headers)) {
+  for (const Header& header : headers_) includes_.push_back(includes_of(header.name, header.text));
+}
+
 const Header* HeaderLibrary::find(std::string_view name) const {
   const auto found =
       std::find_if(headers_.begin(), headers_.end(), [&](const Header& header) { return header.name == name; });
   return found == headers_.end() ? nullptr : &*found;
-}
-
-const std::vector<Include>& HeaderLibrary::includes(const Header& header) const {
-  const std::lock_guard lock(mutex_);
-  const auto known = includes_.find(&header);
-  if (known != includes_.end()) return known->second;
-  return includes_.emplace(&header, includes_of(header.name, header.text)).first->second;
 }
 
 std::vector<Header> include_closure(const Header& text, const HeaderLibrary& library, std::span<const Header> own) {

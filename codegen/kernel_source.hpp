@@ -1,12 +1,10 @@
 // A kernel as pure text: everything the compiler is given, plus what a loader must know. No I/O, no clock, no device.
 #pragma once
 
-#include <map>
-#include <mutex>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "codegen/architecture.hpp"
@@ -20,21 +18,23 @@ struct Header {
   auto operator<=>(const Header&) const = default;
 };
 
-/// Headers that many kernels include. Each is scanned for its own includes once, when a kernel first needs it: that scan would
-/// otherwise be most of the time that a kernel's source takes.
+/// Headers that many kernels include, each scanned for its own includes once: that scan would otherwise be most of the time that
+/// a kernel's source takes.
 class HeaderLibrary {
  public:
-  explicit HeaderLibrary(std::vector<Header> headers) : headers_(std::move(headers)) {}
+  /// Throws as includes_of does.
+  explicit HeaderLibrary(std::vector<Header> headers);
   const std::vector<Header>& headers() const { return headers_; }
   /// nullptr where there is none of that name.
   const Header* find(std::string_view name) const;
-  /// Of one of headers(). Thread-safe. Throws as includes_of does, each time.
-  const std::vector<Include>& includes(const Header& header) const;
+  /// Of one of headers().
+  const std::vector<Include>& includes(const Header& header) const {
+    return includes_[static_cast<std::size_t>(&header - headers_.data())];
+  }
 
  private:
   std::vector<Header> headers_;
-  mutable std::mutex mutex_;
-  mutable std::map<const Header*, std::vector<Include>> includes_;  // guarded by mutex_
+  std::vector<std::vector<Include>> includes_;  // of each
 };
 
 /// What a launch of the kernel may assume; known before it is compiled, not part of the compiler's input.

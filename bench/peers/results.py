@@ -57,7 +57,8 @@ def case_of(row: dict) -> Case:
 
 
 def has_peers(descriptor: str) -> bool:
-    others = ("kv=int8_split", "kv=fp8_", "cache=paged", "soft_cap=", "alibi=", "window=", "sinks=", "family=")
+    others = ("kv=int8_split", "kv=fp8_", "cache=paged", "soft_cap=", "alibi=", "window=", "sinks=", "family=",
+              "value=", "value_dim=", "query_tokens=")
     return not any(field in descriptor for field in others)
 
 

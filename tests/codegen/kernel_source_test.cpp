@@ -65,7 +65,7 @@ TEST(IncludeClosure, KeepsTheTextsAsTheyAre) {
   EXPECT_THAT(closure, ElementsAre(Header{"types.cuh", "#pragma once\n"}));
 }
 
-TEST(HeaderLibrary, ScansEachHeaderOnceAndOnlyWhenItIsNeeded) {
+TEST(HeaderLibrary, KnowsEachHeadersIncludes) {
   const Header* const types = library().find("types.cuh");
   const Header* const mma = library().find("mma.cuh");
   ASSERT_NE(mma, nullptr);
@@ -73,7 +73,6 @@ TEST(HeaderLibrary, ScansEachHeaderOnceAndOnlyWhenItIsNeeded) {
   const std::vector<Include>& includes = library().includes(*mma);
   ASSERT_EQ(includes.size(), 1U);
   EXPECT_EQ(includes.front().operand, "\"types.cuh\"");
-  EXPECT_EQ(&library().includes(*mma), &includes);
   EXPECT_TRUE(library().includes(*types).empty());
   EXPECT_EQ(library().find("mma"), nullptr);
 }
