@@ -19,14 +19,10 @@ constexpr std::string_view kRule = "templates include nothing but cubit's header
 /// The closure of one text over a library and a few headers that belong to the text alone.
 class Closure {
  public:
-  Closure(const HeaderLibrary& library, std::span<const Header> own) : library_(library), own_(own) {}
-
-  /// Depth first, in the order of the text, so that the first missing header is the one reported.
-  void add_includes_of(const Header& file) {
-    if (const Header* known = library_.find(file.name); known != nullptr && known->text == file.text) {
-      return add(file.name, library_.includes(*known));
-    }
-    add(file.name, includes_of(file.name, file.text));
+  /// Of `root`, which is no header: nothing includes it.
+  Closure(const Header& root, const HeaderLibrary& library, std::span<const Header> own)
+      : root_(root.name), library_(library), own_(own) {
+    add_includes_of(root);
   }
 
   std::vector<Header> sorted() const {
@@ -36,6 +32,14 @@ class Closure {
   }
 
  private:
+  /// Depth first, in the order of the text, so that the first missing header is the one reported.
+  void add_includes_of(const Header& file) {
+    if (const Header* known = library_.find(file.name); known != nullptr && known->text == file.text) {
+      return add(file.name, library_.includes(*known));
+    }
+    add(file.name, includes_of(file.name, file.text));
+  }
+
   void add(std::string_view name, std::span<const Include> includes) {
     for (const Include& include : includes) {
       const Header& header = resolve(include, name);
@@ -50,7 +54,7 @@ class Closure {
     const std::string_view wanted = closed ? operand.substr(1, operand.size() - 2) : std::string_view();
     // The compiler ends a name at its first quote, escaped or not.
     const bool quoted = closed && wanted.find_first_of("\"\\") == std::string_view::npos;
-    const Header* const found = quoted ? find(wanted) : nullptr;
+    const Header* const found = quoted && wanted != root_ ? find(wanted) : nullptr;
     if (found == nullptr) {
       throw Failure(Status::invalid_argument, fmt::format("#include {} in {}, line {}", operand, name, include.line),
                     std::string(kRule), names());
@@ -67,9 +71,11 @@ class Closure {
     std::set<std::string_view> names;
     for (const Header& header : library_.headers()) names.insert(header.name);
     for (const Header& header : own_) names.insert(header.name);
+    names.erase(root_);
     return names.empty() ? "no header is available" : fmt::format("available: {}", fmt::join(names, ", "));
   }
 
+  std::string_view root_;
   const HeaderLibrary& library_;
   std::span<const Header> own_;
   std::map<std::string_view, const Header*> found_;
@@ -96,7 +102,13 @@ std::vector<Header> own_headers(const Header& kernel_template, std::string plan_
 }  // namespace
 
 HeaderLibrary::HeaderLibrary(std::vector<Header> headers) : headers_(std::move(headers)) {
-  for (const Header& header : headers_) includes_.push_back(includes_of(header.name, header.text));
+  for (const Header& header : headers_) {
+    if (find(header.name) != &header || header.name == kPlanHeader) {
+      throw Failure(Status::invalid_argument, fmt::format("library header \"{}\"", header.name),
+                    "a header of that name is there already and may not be replaced", "give it another name");
+    }
+    includes_.push_back(includes_of(header.name, header.text));
+  }
 }
 
 const Header* HeaderLibrary::find(std::string_view name) const {
@@ -106,9 +118,7 @@ const Header* HeaderLibrary::find(std::string_view name) const {
 }
 
 std::vector<Header> include_closure(const Header& text, const HeaderLibrary& library, std::span<const Header> own) {
-  Closure closure(library, own);
-  closure.add_includes_of(text);
-  return closure.sorted();
+  return Closure(text, library, own).sorted();
 }
 
 std::vector<std::string> access_places(const KernelSource& source, std::string_view name) {

@@ -22,7 +22,7 @@ struct Header {
 /// a kernel's source takes.
 class HeaderLibrary {
  public:
-  /// Throws as includes_of does.
+  /// Throws as includes_of does, and Failure(invalid_argument) for two headers of one name or one named plan.cuh.
   explicit HeaderLibrary(std::vector<Header> headers);
   const std::vector<Header>& headers() const { return headers_; }
   /// nullptr where there is none of that name.

@@ -31,11 +31,6 @@ __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<uint32>(exponent + 127) << 23);
 }
 
-/// 1 / x for a power of two from 2^-126 to 2^126: exact, and without the slow path of a division.
-__device__ __forceinline__ float reciprocal_of_power(float x) {
-  return __uint_as_float(0x7f000000u - __float_as_uint(x));
-}
-
 /// 1 / x, relative error 2^-23; x and 1 / x are normal.
 __device__ __forceinline__ float reciprocal_fast(float x) {
   float result;

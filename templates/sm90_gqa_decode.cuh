@@ -24,11 +24,11 @@
 // and `heard`; from kScratchAt on BlockState.
 //
 // Who waits for whom: the copying warps wait until the others have arrived at a stage's `empty`, and they until the copies
-// have at `full`. The copies of boxes of a block's very first stage are started before the block meets: that much sooner all
-// is over. Likewise a segment is told before its first stage is copied, or that one while it is, and heard when its queries
-// are on their way: after its very first stage a block waits for that, because loads that come after many copies end after them. Where
-// a segment ends the warps that attend meet when all results are stored, before the next are, and twice in each merge with
-// those of other blocks.
+// have at `full`. The copies of boxes of a block's very first stage are started before the block meets (not those of
+// pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that one while it
+// is, and heard when its queries are on their way: after its very first stage a block waits for that, because loads that
+// come after many copies end after them. Where a segment ends the warps that attend meet when all results are stored,
+// before the next are, and twice in each merge with those of other blocks.
 //
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //

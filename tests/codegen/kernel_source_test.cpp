@@ -77,6 +77,25 @@ TEST(HeaderLibrary, KnowsEachHeadersIncludes) {
   EXPECT_EQ(library().find("mma"), nullptr);
 }
 
+TEST(HeaderLibrary, NamesAreItsOwn) {
+  const std::string rest = ": a header of that name is there already and may not be replaced; give it another name";
+  EXPECT_EQ(failure_text([] {
+              const HeaderLibrary twice(std::vector<Header>{{"a.cuh", "1"}, {"a.cuh", "2"}});
+            }),
+            "library header \"a.cuh\"" + rest);
+  EXPECT_EQ(failure_text([] {
+              const HeaderLibrary plan(std::vector<Header>{{"plan.cuh", ""}});
+            }),
+            "library header \"plan.cuh\"" + rest);
+}
+
+TEST(IncludeClosure, ATemplateIsNoHeader) {
+  EXPECT_THAT(failure_text([] {
+                include_closure({"mma.cuh", "#include \"softmax.cuh\"\n"}, library());
+              }),
+              testing::StartsWith("#include \"mma.cuh\" in softmax.cuh, line 2: templates include nothing but"));
+}
+
 TEST(HeaderLibrary, AFileOfALibrarysNameWithAnotherTextIsScannedItself) {
   const auto names = [](const std::string& text) {
     std::vector<std::string> result;
