@@ -16,6 +16,11 @@ namespace {
 constexpr std::string_view kPlanHeader = "plan.cuh";
 constexpr std::string_view kRule = "templates include nothing but cubit's headers and those given with them";
 
+[[noreturn]] void refuse_name(std::string_view whose, const Header& header) {
+  throw Failure(Status::invalid_argument, fmt::format("{} header \"{}\"", whose, header.name),
+                "a header of that name is there already and may not be replaced", "give it another name");
+}
+
 /// The closure of one text over a library and a few headers that belong to the text alone.
 class Closure {
  public:
@@ -90,10 +95,7 @@ std::vector<Header> own_headers(const Header& kernel_template, std::string plan_
     const bool taken =
         header.name == kernel_template.name || library.find(header.name) != nullptr ||
         std::any_of(headers.begin(), headers.end(), [&](const Header& other) { return other.name == header.name; });
-    if (taken) {
-      throw Failure(Status::invalid_argument, fmt::format("extra header \"{}\"", header.name),
-                    "a header of that name is there already and may not be replaced", "give it another name");
-    }
+    if (taken) refuse_name("extra", header);
     headers.push_back(header);
   }
   return headers;
@@ -103,10 +105,7 @@ std::vector<Header> own_headers(const Header& kernel_template, std::string plan_
 
 HeaderLibrary::HeaderLibrary(std::vector<Header> headers) : headers_(std::move(headers)) {
   for (const Header& header : headers_) {
-    if (find(header.name) != &header || header.name == kPlanHeader) {
-      throw Failure(Status::invalid_argument, fmt::format("library header \"{}\"", header.name),
-                    "a header of that name is there already and may not be replaced", "give it another name");
-    }
+    if (find(header.name) != &header || header.name == kPlanHeader) refuse_name("library", header);
     includes_.push_back(includes_of(header.name, header.text));
   }
 }

@@ -194,7 +194,7 @@ __device__ __forceinline__ float4 load_partial4(const char* src) {
                : "memory");
   return value;
 }
-/// The same of global memory alone, and in order with this GPU alone; the volatile ones are of any window and in order with the host.
+/// The same in order with this GPU alone; the volatile ones are so with the host as well, which attention's merge does not mind.
 __device__ __forceinline__ float4 load_other_blocks(const char* src) {
   float4 value;
   asm volatile("ld.relaxed.gpu.global.v4.f32 {%0,%1,%2,%3}, [%4];"

@@ -53,6 +53,8 @@
 
 namespace cubit {
 
+static_assert(plan::kQueryBytes == (Keys::Query::kIsShared ? 4 * kWarpSize * kHeadTiles * Keys::kQueryWords : 0));
+
 constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 
 /// Copies per lane of a tile. Copy i of a lane: which piece, and where it goes in a stage.

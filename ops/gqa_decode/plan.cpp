@@ -508,6 +508,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .flag("kKeepOffsets", plan.keep_offsets)
         .constant("kSlotPeriod", plan.slot_period)
         .constant("kQueryAt", plan.query_is_shared ? plan.query_at(plan.stages) : 0)
+        .constant("kQueryBytes", plan.query_bytes())
         .alias("TileCopies", plan.family == Family::sm75
                                  ? fmt::format("cubit::HeldTileCopies<kCopyBytes, kStages, {}>", plan.held_pieces)
                                  : "cubit::AsyncTileCopies<kCopyBytes, kStages>");

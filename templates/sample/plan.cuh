@@ -30,6 +30,7 @@ constexpr int kCopyBytes = 16;
 constexpr bool kKeepOffsets = true;
 constexpr int kSlotPeriod = 1;
 constexpr int kQueryAt = 0;
+constexpr int kQueryBytes = 0;
 using TileCopies = cubit::AsyncTileCopies<kCopyBytes, kStages>;
 constexpr bool kOverlaps = true;
 using Query = cubit::Bfloat16;

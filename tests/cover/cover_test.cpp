@@ -254,21 +254,11 @@ class PaddedCaches {
   std::optional<cubit_gqa_decode_arguments> padded_;
 };
 
-/// Whether the launch was split: it needed a workspace.
-bool launch(const Device& device, const Kernel& kernel, const void* arguments) {
-  GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
-  kernel.launch(arguments, {.device = &device,
-                            .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
-                            .workspace_bytes = workspace.bytes()});
-  EXPECT_TRUE(workspace.guards_intact());
-  return workspace.bytes() > 0;
-}
-
 bool run_case(const Device& device, const Kernel& kernel, const Item& item, const Problem::Numbers& numbers) {
   const Problem problem = problem_of(item, numbers);
   const DeviceCase on_device(device, problem);
   const PaddedCaches padded(device, problem, item.descriptor, on_device.arguments());
-  const bool is_split = launch(device, kernel, padded.arguments());
+  const bool is_split = launch_once(device, kernel, padded.arguments());
   on_device.expect_guards_intact();
   const auto result = on_device.compare(problem);
   EXPECT_LE(result.error, result.tolerance) << result.worst;

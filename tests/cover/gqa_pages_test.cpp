@@ -12,15 +12,6 @@
 namespace cubit::tests {
 namespace {
 
-void launch(const Device& device, const Kernel& kernel, const void* arguments) {
-  GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
-  kernel.launch(arguments, {.device = &device,
-                            .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
-                            .workspace_bytes = workspace.bytes()});
-  device.synchronise(nullptr);
-  EXPECT_TRUE(workspace.guards_intact());
-}
-
 struct Variant {
   const char* text;
   int page_size;
@@ -70,7 +61,7 @@ TEST_P(BoxesOfPages, SequencesEndAnywhereAndPagesMove) {
     std::rotate_copy(all.begin(), all.begin() + turn * columns, all.end(), pages.begin());
     const Problem problem = problem_with(pages);
     device.upload(launched.input(table_of(before.inputs())).data(), pages.data(), 4 * pages.size());
-    launch(device, kernel, launched.arguments());
+    launch_once(device, kernel, launched.arguments());
     launched.expect_guards_intact();
     const auto result = launched.compare(problem);
     EXPECT_LE(result.error, result.tolerance) << result.worst;

@@ -30,15 +30,6 @@ Problem with(const Problem& source, const std::string& descriptor, std::vector<s
   return Problem(descriptor, inputs, {{"lse", 1}});
 }
 
-void launch(const Device& device, const Kernel& kernel, const void* arguments) {
-  GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
-  kernel.launch(arguments, {.device = &device,
-                            .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
-                            .workspace_bytes = workspace.bytes()});
-  device.synchronise(nullptr);
-  EXPECT_TRUE(workspace.guards_intact());
-}
-
 void expect_good(const DeviceCase& launched, const Problem& problem) {
   launched.expect_guards_intact();
   const auto result = launched.compare(problem);
@@ -66,7 +57,7 @@ TEST_P(QueryTokens, SequencesMayBeShorterAndEndAnywhere) {
   const Device device("cpu:sm_80");
   device.watch(CUBIT_WATCH_MEMORY);
   const DeviceCase launched(device, problem);
-  launch(device, engine().get(text, "cpu:sm_80"), launched.arguments());
+  launch_once(device, engine().get(text, "cpu:sm_80"), launched.arguments());
   expect_good(launched, problem);
 }
 
@@ -103,7 +94,7 @@ TEST(QueryTokensOfOneKernel, SeeOtherLengthsAndMasksFromLaunchToLaunch) {
   for (std::size_t i = 0; i < std::size(masks); ++i) {
     device.upload(launched.input(index_of("mask")).data(), masks[i].data(), 4 * masks[i].size());
     device.upload(launched.input(index_of("lengths")).data(), lengths[i].data(), 4 * lengths[i].size());
-    launch(device, kernel, launched.arguments());
+    launch_once(device, kernel, launched.arguments());
     expect_good(launched, with(random, text, lengths[i], &masks[i]));
   }
 }
@@ -142,7 +133,7 @@ TEST(QueryTokensOfOneKernel, HaveStridesOfTheirOwn) {
   arguments.output_strides[0] = kPitch;
   arguments.output_strides[1] = kBatch * kPitch;
   arguments.output_token_stride = kHeads * kBatch * kPitch;
-  launch(device, engine().get(text, "cpu:sm_80"), &arguments);
+  launch_once(device, engine().get(text, "cpu:sm_80"), &arguments);
   EXPECT_TRUE(output.guards_intact());
   const auto bytes = output.download();
   std::vector<std::uint16_t> got(std::size_t{kTokens} * kHeads * kBatch * kChannels);

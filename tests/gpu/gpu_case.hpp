@@ -94,6 +94,17 @@ class DeviceCase {
   std::size_t inputs_ = 0;
 };
 
+/// Launches once, in a workspace of its own, and waits. Whether it needed one, as a launch that is split does.
+inline bool launch_once(const Device& device, const Kernel& kernel, const void* arguments) {
+  GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
+  kernel.launch(arguments, {.device = &device,
+                            .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                            .workspace_bytes = workspace.bytes()});
+  device.synchronise();
+  EXPECT_TRUE(workspace.guards_intact());
+  return workspace.bytes() > 0;
+}
+
 /// Skips where there is no GPU.
 class GpuTest : public ::testing::Test {
  protected:
