@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "codegen/kernel_source.hpp"
 #include "cubit_commit.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/key.hpp"
@@ -63,7 +64,7 @@ codegen::KernelSource source_of(int number) {
   while (plan.size() < kTextBytes)
     plan += "// as many bytes as the device headers of a real kernel have, in comments\n";
   source.headers = {{"plan.cuh", std::move(plan)}};
-  source.options = {"--std=c++17", "--ptxas-options=-v", "--no-cache"};
+  source.options = codegen::default_options();
   source.target = "sm_90a";
   source.entry_point = "bench";
   source.launch.threads = 32;

@@ -71,7 +71,7 @@ std::vector<Header> include_closure(const Header& text, const HeaderLibrary& lib
 /// "file:line" of the template lines that end in `// access: <name>`: where the kernel makes an access of its plan.
 std::vector<std::string> access_places(const KernelSource& source, std::string_view name);
 
-/// The options of every kernel that cubit ships: C++17, default-device off, ptxas report on.
+/// The options of every kernel: C++17, ptxas report on, and of CUDA's own names those of the language, not of its runtime.
 std::vector<std::string> default_options();
 
 /// Template + plan header + cubit's own device headers (templates/) + the caller's, assembled for one architecture.

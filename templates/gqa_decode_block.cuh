@@ -1,8 +1,8 @@
 // What the families of GQA decode share around their loops: masking, the warps' results in shared memory, their merge with
 // one another and with those of other splits, and the final output.
 //
-// The warps' results in shared memory: floats [kWarps][kHeadsPerBlock][pitch], stats [kWarps][kHeadsPerBlock][2] and one
-// word for last_block. Splits: see split_kv.cuh.
+// The warps' results in shared memory: one word for last_block, padded to 16 bytes, floats [kWarps][kHeadsPerBlock][pitch] and
+// stats [kWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
 //
 // Roles that the plan chooses, each a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
@@ -220,17 +220,17 @@ __device__ __forceinline__ void finish_softmax(Softmax& softmax, const typename 
 
 /// Where the warps of a block leave their unnormalised results.
 struct WarpResults {
+  static constexpr int kOutputsAt = 16;
+
+  uint32* arrived;
   float* outputs;  // [kWarps][kHeadsPerBlock][kMergePitch]
   float2* stats;   // [kWarps][kHeadsPerBlock] reference exponent and sum of weights
-
-  __device__ __forceinline__ uint32* arrived() const {
-    return reinterpret_cast<uint32*>(stats + plan::kWarps * plan::kHeadsPerBlock);
-  }
 };
 
 __device__ __forceinline__ WarpResults results_in(unsigned char* shared) {
-  float* const outputs = reinterpret_cast<float*>(shared);
-  return {outputs, reinterpret_cast<float2*>(outputs + plan::kWarps * plan::kHeadsPerBlock * kMergePitch)};
+  float* const outputs = reinterpret_cast<float*>(shared + WarpResults::kOutputsAt);
+  return {reinterpret_cast<uint32*>(shared), outputs,
+          reinterpret_cast<float2*>(outputs + plan::kWarps * plan::kHeadsPerBlock * kMergePitch)};
 }
 
 /// A warp's references and sums, [kHeadsPerBlock].
@@ -317,15 +317,8 @@ __device__ __forceinline__ Combined combine_warps(const WarpResults& results, co
   return result;
 }
 
-/// With kAtOnce parts in flight, more than 8 where the warps have whole heads.
-template <int kAtOnce>
-__device__ __forceinline__ Combined combine_blocks(const Parts& parts, int row, int quad) {
-  if constexpr (kAtOnce > 8 && kQuads % kWarpSize == 0) {
-    return combine_by_warp<kAtOnce>(parts, row, quad);
-  } else {
-    return combine<8>(parts, row, quad);
-  }
-}
+/// Whether the lanes of a warp have the same row.
+constexpr bool kRowsOfWholeWarps = kQuads % kWarpSize == 0;
 
 __device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const PartialGroup& group,
                                           const Heads& heads) {
@@ -347,10 +340,10 @@ __device__ __forceinline__ void sync_warps() {
 }
 
 /// Merges the warps' results, then, in the block that is last, those of its group, then of all groups: four channels of one
-/// head per thread and step. kAtOnce: of the latter's parts.
-template <int kAtOnce = 8>
+/// head per thread and step. combine_blocks(parts, row, quad): how the latter are combined.
+template <class CombineBlocks>
 __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, const Heads& heads,
-                                      const WarpResults& results) {
+                                      const WarpResults& results, const CombineBlocks& combine_blocks) {
   const uint32 items = heads.rows() * kQuads;
   int merges_left = partials.parts == 1 ? 0 : partials.groups.count == 1 ? 1 : 2;
   int own = partials.own;
@@ -365,7 +358,7 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Part
       const int head = row % plan::kHeadsPerBlock;
       if (head >= heads_in(heads.head_group)) continue;
       const Combined combined =
-          parts.count == 0 ? combine_warps(results, heads, row, quad) : combine_blocks<kAtOnce>(parts, row, quad);
+          parts.count == 0 ? combine_warps(results, heads, row, quad) : combine_blocks(parts, row, quad);
       if (merges_left == 0) {
         const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
         const QueryPlace query = plan::Queries::place_of(kv_head, first_column(heads.head_group) + head);
@@ -377,7 +370,7 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Part
       if (quad > 0) continue;
       reinterpret_cast<float2*>(args.partial_stats)[slot + row] = make_float2(combined.reference, combined.sum);
     }
-    if (merges_left == 0 || !last_block(group.counter, group.count, results.arrived(), sync_warps)) return;
+    if (merges_left == 0 || !last_block(group.counter, group.count, results.arrived, sync_warps)) return;
     --merges_left;
     parts = parts_of(args, group, heads);
     own = partials.group_slot;

@@ -27,12 +27,13 @@ struct Place {
 /// or 48 bytes they fall into different banks. Of words that are a sum of two powers of two (head_dim 96, 160 and 192) the last,
 /// as many as the smaller one, come after the others of every row.
 CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes, int rows) {
-  const int pieces = row_bytes / copy_bytes;
+  const unsigned pieces = row_bytes / copy_bytes;
   if (header_bytes == 0 || copy_bytes == 16) {
-    return {(i * kWarpSize + lane) / pieces, (i * kWarpSize + lane) % pieces * copy_bytes};
+    const unsigned piece = i * kWarpSize + lane;  // unsigned, for the compiler's sake
+    return {static_cast<int>(piece / pieces), static_cast<int>(piece % pieces) * copy_bytes};
   }
   const int header = header_bytes / copy_bytes;
-  const int words = pieces - header;
+  const int words = static_cast<int>(pieces) - header;
   const int word_copies = words * rows / kWarpSize;
   if (i >= word_copies) {
     const int first = (i - word_copies) * (kWarpSize / header);

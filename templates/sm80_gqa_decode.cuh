@@ -24,7 +24,8 @@
 //             +---------+
 //
 // Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …, see kv_stage.cuh; after the loop the same bytes hold
-// floats [kWarps][kHeadsPerBlock][pitch], stats [kWarps][kHeadsPerBlock][2] and one word for last_block.
+// WarpResults; in the last block of a sequence then, behind their word, [kPartsAtOnce][thread] 16 bytes of other blocks' outputs, and
+// [warp][lane] 8 of their sums.
 //
 // Who waits for whom: a lane's copies are complete after fetcher.land(), other lanes' after the __syncwarp that follows;
 // the same __syncwarp shows that every lane has finished reading the stage that is filled next. Before the merge: one
@@ -135,8 +136,7 @@ class Fetcher {
       }
       return;
     }
-    start_checked(stage, [&](int i) {
-      const lanes::Place place = place_of(i, lane_index());
+    start_checked(stage, [&](lanes::Place place) {
       const char* src = (place.row >= kTileTokens ? values : keys) + offset(place, strides());
       const bool valid = tokens_.has(first + place.row % kTileTokens);
       return Piece{src, valid};
@@ -159,18 +159,19 @@ class Fetcher {
     const char* src;
     bool valid;
   };
-  /// Starts the copy of each source(i): of those that wait in registers, which have no numbers at run time, and of the others.
+  /// Starts the copy of each source(place): of those that wait in registers, which have no numbers at run time, and of the others.
   template <class Source>
   __device__ __forceinline__ void start_checked(uint32 stage, Source&& source) {
 #pragma unroll
     for (int i = 0; i < Copies::kHeld; ++i) {
-      const Piece piece = source(i);
+      const Piece piece = source(place_of(i, lane_index()));
       copies_.hold(i, piece.src, piece.valid);
     }
 #pragma unroll(Copies::kUnrolled)
     for (int i = Copies::kHeld; i < kPieces; ++i) {
-      const Piece piece = source(i);
-      if (!Stage::is_idle(i, lane_index())) copies_.start(stage + slot_of(i, lane_index()), piece.src, piece.valid);
+      const lanes::Place place = place_of(i, lane_index());
+      const Piece piece = source(place);
+      if (!Stage::is_idle(i, lane_index())) copies_.start(stage + Stage::slot(place), piece.src, piece.valid);
     }
   }
 
@@ -193,8 +194,7 @@ class Fetcher {
   __device__ __forceinline__ void fetch_rows(uint32 stage, int first) {
     const int own = lane_index();
     const char* const row = own < kTileTokens ? cache_.key(place_) : cache_.value(place_);
-    start_checked(stage, [&](int i) {
-      const lanes::Place place = place_of(i, lane_index());
+    start_checked(stage, [&](lanes::Place place) {
       const char* const src = from_lane(row, place.row) + place.byte;
       const bool valid = tokens_.has(first + place.row % kTileTokens);
       return Piece{src, valid};
@@ -314,12 +314,14 @@ struct BlockPlace {
 /// Head groups are neighbours: they read the same tokens at about the same time, so all but one find them in the L2.
 __device__ __forceinline__ BlockPlace place_of_block(const GqaDecodeArguments& args, uint32 index) {
   BlockPlace place;
-  place.head_group = static_cast<int>(index % plan::kHeadGroups);
   const uint32 block = index / plan::kHeadGroups;
-  place.split = static_cast<int>(block % args.splits);
-  place.sequence = static_cast<int>(block / args.splits);
-  place.kv_head = place.sequence % args.kv_heads;
-  place.batch = place.sequence / args.kv_heads;
+  const uint32 sequence = block / args.splits;
+  const uint32 batch = sequence / args.kv_heads;
+  place.head_group = static_cast<int>(index - block * plan::kHeadGroups);
+  place.split = static_cast<int>(block - sequence * args.splits);
+  place.sequence = static_cast<int>(sequence);
+  place.kv_head = static_cast<int>(sequence - batch * args.kv_heads);
+  place.batch = static_cast<int>(batch);
   return place;
 }
 
@@ -378,8 +380,17 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
       own.sequence * plan::kHeadGroups + own.head_group;  // has a counter, and slots for its splits
   const int first = sequence_and_group * args.splits;
   const PartialGroup splits = {active, first, 0, 1, args.counters + sequence_and_group};
-  constexpr int kPartsAtOnce =
-      kHeadTiles > 2 ? 16 : 8;  // a thread of many heads has several items, one after the other
-  merge<kPartsAtOnce>(args, {active, first + own.split, splits, 0, {1}}, {own.batch, own.kv_head, 1, own.head_group},
-                      results);
+  merge(args, {active, first + own.split, splits, 0, {1}}, {own.batch, own.kv_head, 1, own.head_group}, results,
+        [&](const Parts& parts, int row, int quad) {
+          if constexpr (plan::kPartsAtOnce == 0) {
+            return combine<8>(parts, row, quad);
+          } else {
+            constexpr uint32 kPitch = 16 * plan::kWarps * kWarpSize;
+            const uint32 base =
+                shared_address(shared) + WarpResults::kOutputsAt;  // not over the word that warps read last
+            return combine_through_memory<plan::kPartsAtOnce>(
+                parts, row, quad,
+                {base + 16 * threadIdx.x, kPitch, base + plan::kPartsAtOnce * kPitch + 8 * kWarpSize * warp});
+          }
+        });
 }

@@ -442,8 +442,10 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
     sync_warps();
-    merge<16>(args, partials_of(args, owners), {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)},
-              results);
+    merge(args, partials_of(args, owners), {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)},
+          results, [](const Parts& parts, int row, int quad) {
+            return kRowsOfWholeWarps ? combine_by_warp<16>(parts, row, quad) : combine<8>(parts, row, quad);
+          });
     sync_warps();  // the results are read
   }
 }

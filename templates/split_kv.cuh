@@ -7,7 +7,7 @@
 // zero.
 //
 // PTX ISA, "Memory Consistency Model": bar.sync orders a block's stores before its atom.acq_rel, whose observation by
-// the last block orders them before that block's loads.
+// the last block orders them before that block's loads, and its cp.async, which are of the generic proxy as well.
 #pragma once
 
 #include "copies.cuh"
@@ -73,9 +73,12 @@ struct Parts {
     return load_partial2(stats + static_cast<uint64>(static_cast<uint32>(part)) * stats_stride + at);
   }
   /// Four channels of its output.
-  __device__ __forceinline__ float4 load_output(int part, int head, int quad) const {
+  __device__ __forceinline__ const char* output(int part, int head, int quad) const {
     const uint32 at = head * head_stride + 16 * quad + (part == 0 ? first_output : 0);
-    return load_partial4(outputs + static_cast<uint64>(static_cast<uint32>(part)) * part_stride + at);
+    return outputs + static_cast<uint64>(static_cast<uint32>(part)) * part_stride + at;
+  }
+  __device__ __forceinline__ float4 load_output(int part, int head, int quad) const {
+    return load_partial4(output(part, head, quad));
   }
 };
 
@@ -175,6 +178,63 @@ __device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head
     result.sum += sum;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) add(result, __shfl_sync(kFullWarp, weight, i), value[i]);
+    first += kAtOnce;
+  } while (first < parts.count);
+  return result;
+}
+
+/// Shared memory of combine_through_memory.
+struct PartsMemory {
+  uint32 outputs;  // of the thread: 16 bytes for each part, `pitch` apart
+  uint32 pitch;
+  uint32 stats;  // of the warp: 8 bytes for each lane
+};
+
+/// The same by such warps, with the outputs of kAtOnce parts on their way to shared memory, where they need neither registers nor
+/// instructions of their own: a third of the code.
+template <int kAtOnce>
+__device__ __forceinline__ Combined combine_through_memory(const Parts& parts, int head, int quad,
+                                                           const PartsMemory& memory) {
+  constexpr int kStep = 4;
+  static_assert(kAtOnce <= kWarpSize && kAtOnce % kStep == 0);
+  Combined result = nothing();
+  const int lane = lane_index();
+  int first = 0;
+#pragma unroll 1
+  do {
+    const int count = min(parts.count - first, kAtOnce);
+    float2 own = make_float2(negative_infinity(), 0.f);
+    if (lane < count) own = parts.load_stat(first + lane, head);
+    const int whole = (count + kStep - 1) / kStep * kStep;  // those that there are not are zeros
+#pragma unroll 1
+    for (int i = 0; i < whole; ++i) {
+      const char* const src = parts.output(first + min(i, count - 1), head, quad);
+      copy_async<16>(memory.outputs + i * memory.pitch, src, i < count);  // access: cp.async of parts
+    }
+    commit_copies();
+    __syncwarp();                                 // every lane has read the sums before these
+    store_shared2(memory.stats + 8 * lane, own);  // access: stores of parts' sums
+    wait_copies<0>();
+    __syncwarp();
+    float reference = result.reference;
+#pragma unroll 1
+    for (int i = 0; i < whole; i += kStep) {
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) reference = maximum(reference, load_shared2(memory.stats + 8 * (i + j)).x);
+    }
+    scale(result, exp2_fast(result.reference - reference));
+    result.reference = reference;
+#pragma unroll 1
+    for (int i = 0; i < whole; i += kStep) {
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) {
+        const float2 stat = load_shared2(memory.stats + 8 * (i + j));                // access: loads of parts' sums
+        const float4 value = load_shared4(memory.outputs + (i + j) * memory.pitch);  // access: loads of parts
+        const float weight = exp2_fast(stat.x - reference);
+        result.sum += weight * stat.y;
+        add(result, weight, value);
+      }
+    }
     first += kAtOnce;
   } while (first < parts.count);
   return result;

@@ -2,6 +2,7 @@
 // those of templates/gqa_decode_lanes.h, which the kernel itself uses. The plan's layout is searched by these accesses, and
 // the proofs that `explain` prints are of these.
 #include <algorithm>
+#include <bit>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "templates/gqa_decode_lanes.h"
@@ -167,6 +168,8 @@ constexpr const char* kAsyncCopies = "cp.async of rows";
 
 int merge_pitch(const Plan& plan) { return 4 * lanes::merge_pitch(plan.formats().value.head_dim); }
 
+constexpr int kArrivedWord = 16;  // of last_block, before what is merged
+
 }  // namespace
 
 int stage_row_bytes(const kv_cache::RowFormat& format) {
@@ -236,10 +239,7 @@ int slot_period(const Plan& plan) {
   return copies;
 }
 
-int merge_bytes(const Plan& plan) {
-  constexpr int kArrivedWord = 16;  // of last_block; padded so that the sum stays a multiple of 16
-  return plan.warps * plan.heads_per_block * (merge_pitch(plan) + 8) + kArrivedWord;
-}
+int merge_bytes(const Plan& plan) { return plan.warps * plan.heads_per_block * (merge_pitch(plan) + 8) + kArrivedWord; }
 
 int Plan::flush_stages() const { return std::max(1, 48 * 1024 / stage_bytes()); }
 
@@ -252,6 +252,14 @@ int Plan::results_at(int stage_count) const {
 int Plan::barriers_at(int stage_count) const {
   const int end = std::max(ring_bytes(stage_count) + query_bytes(), results_at(stage_count) + merge_bytes(*this));
   return (end + 15) / 16 * 16;
+}
+
+int Plan::parts_at_once() const {
+  const bool rows_of_whole_warps = formats().value.head_dim / 4 % lanes::kWarpSize == 0;
+  if (family != Family::sm80 || !rows_of_whole_warps) return 0;
+  const int room = ring_bytes(stages) - kArrivedWord - 8 * threads();
+  return std::min<int>(lanes::kWarpSize,
+                       static_cast<int>(std::bit_floor(static_cast<unsigned>(room / (16 * threads())))));
 }
 
 /// The formats' kQueryWords, which are a multiple of 4.
@@ -277,6 +285,28 @@ std::vector<Tile> query_tiles(const Plan& plan) {
            {pieces, kPiece, kPiece, {}},
            {{"stores of queries", AccessKind::store, 16, pieces, at},
             {"loads of queries", AccessKind::load, 16, pieces, at}}}};
+}
+
+std::vector<Tile> part_tiles(const Plan& plan) {
+  const int parts = plan.parts_at_once();
+  if (parts == 0) return {};
+  const int warps = plan.warps;
+  const auto of_thread = [warps](int instance, int lane) -> MaybeByte {
+    return TileByte{instance / warps, 16 * (instance % warps * lanes::kWarpSize + lane)};
+  };
+  const auto of_lane = [](int warp, int lane) -> MaybeByte { return TileByte{warp, 8 * lane}; };
+  const auto of_part = [warps](int instance, int) -> MaybeByte {
+    return TileByte{instance % warps, 8 * (instance / warps)};
+  };
+  const int pitch = 16 * plan.threads();
+  return {{"other blocks' outputs",
+           {parts, pitch, pitch, {}},
+           {{"cp.async of parts", AccessKind::store, 16, parts * warps, of_thread},
+            {"loads of parts", AccessKind::load, 16, parts * warps, of_thread}}},
+          {"other blocks' sums",
+           {warps, 8 * lanes::kWarpSize, 8 * lanes::kWarpSize, {}},
+           {{"stores of parts' sums", AccessKind::store, 8, warps, of_lane},
+            {"loads of parts' sums", AccessKind::load, 8, parts * warps, of_part}}}};
 }
 
 std::vector<Tile> merge_tiles(const Plan& plan) {

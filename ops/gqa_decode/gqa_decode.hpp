@@ -98,6 +98,9 @@ struct Plan {
   int query_at(int stage_count) const { return ring_bytes(stage_count); }
   /// Where the warps' results go: over the stages, or in family sm90, whose copies run on meanwhile, behind them.
   int results_at(int stage_count) const;
+  /// Family sm80: the results of other blocks that the last one has in shared memory at a time, a power of two; 0: they come by
+  /// registers, as where the lanes of a warp have several heads of them.
+  int parts_at_once() const;
   int head_tiles() const { return (heads_per_block + 7) / 8; }
   /// Behind all of it family sm90 keeps two barriers per stage and per place of a segment, and then its BlockState.
   int barriers_at(int stage_count) const;
@@ -135,6 +138,8 @@ std::vector<codegen::TileAccess> value_stage_accesses(const Plan& plan);
 int count_copies(const Plan& plan);
 /// What shared memory holds after the loop, where the warps' results are merged: outputs, then sums, side by side.
 std::vector<Tile> merge_tiles(const Plan& plan);
+/// What it holds then in the last block of a sequence: results of others, see parts_at_once.
+std::vector<Tile> part_tiles(const Plan& plan);
 /// Query operands in shared memory; none where they are in registers.
 std::vector<Tile> query_tiles(const Plan& plan);
 /// The smallest n for which copy i of a lane goes where its copy i % n goes, plus a distance that is the same for all

@@ -509,6 +509,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .constant("kSlotPeriod", plan.slot_period)
         .constant("kQueryAt", plan.query_is_shared ? plan.query_at(plan.stages) : 0)
         .constant("kQueryBytes", plan.query_bytes())
+        .constant("kPartsAtOnce", plan.parts_at_once())
         .alias("TileCopies", plan.family == Family::sm75
                                  ? fmt::format("cubit::HeldTileCopies<kCopyBytes, kStages, {}>", plan.held_pieces)
                                  : "cubit::AsyncTileCopies<kCopyBytes, kStages>");

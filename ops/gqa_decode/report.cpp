@@ -287,11 +287,17 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     map.push_back({"merge", "block", std::move(name), offset, bytes});
     offset += bytes;
   };
+  int merged = 0;
   // Whole rows: the padding behind the last one is reserved as well.
-  for (const Tile& tile : merge_tiles(plan)) {
-    add(tile.name, tile.layout.rows * tile.layout.pitch);
+  for (const Tile& tile : merge_tiles(plan)) merged += tile.layout.rows * tile.layout.pitch;
+  const int word = merge_bytes(plan) - merged;
+  add("last block's word", word);
+  for (const Tile& tile : merge_tiles(plan)) add(tile.name, tile.layout.rows * tile.layout.pitch);
+  offset = plan.results_at(plan.stages) + word;
+  for (const Tile& tile : part_tiles(plan)) {
+    map.push_back({"last block", "block", tile.name, offset, tile.layout.rows * tile.layout.pitch});
+    offset += map.back().bytes;
   }
-  add("last block's word", plan.results_at(plan.stages) + merge_bytes(plan) - offset);
   return map;
 }
 
@@ -361,6 +367,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   for (Tile& tile : stage_tiles(plan)) add_tile(report, std::move(tile));
   for (Tile& tile : query_tiles(plan)) add_tile(report, std::move(tile));
   for (Tile& tile : merge_tiles(plan)) add_tile(report, std::move(tile));
+  for (Tile& tile : part_tiles(plan)) add_tile(report, std::move(tile));
   join_proofs(report);
   report.memory = memory_map(plan);
   report.decisions = {tile_decision(plan, architecture),

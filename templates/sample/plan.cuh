@@ -31,6 +31,7 @@ constexpr bool kKeepOffsets = true;
 constexpr int kSlotPeriod = 1;
 constexpr int kQueryAt = 0;
 constexpr int kQueryBytes = 0;
+constexpr int kPartsAtOnce = 16;
 using TileCopies = cubit::AsyncTileCopies<kCopyBytes, kStages>;
 constexpr bool kOverlaps = true;
 using Query = cubit::Bfloat16;

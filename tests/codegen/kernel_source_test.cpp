@@ -299,7 +299,7 @@ TEST(Assemble, TheEntryPointIsAnIdentifier) {
 }
 
 TEST(DefaultOptions, SetTheLanguageAndAskForTheReport) {
-  EXPECT_THAT(default_options(), ElementsAre("--std=c++17", "--ptxas-options=-v", "--no-cache"));
+  EXPECT_THAT(default_options(), ElementsAre("--std=c++17", "--ptxas-options=-v", "--no-cache", "--minimal"));
 }
 
 }  // namespace

@@ -46,14 +46,14 @@ class NvrtcTest : public testing::Test {
 
 TEST(NvrtcOptionsTest, TargetFirstThenTheSourcesOwn) {
   EXPECT_THAT(compiler_options(test::small_source()),
-              ElementsAre("--gpu-architecture=sm_90a", "--std=c++17", "--ptxas-options=-v", "--no-cache"));
+              ElementsAre("--gpu-architecture=sm_90a", "--std=c++17", "--ptxas-options=-v", "--no-cache", "--minimal"));
 }
 
 TEST(NvrtcOptionsTest, PtxIsForTheVirtualArchitectureAndHasLines) {
   codegen::KernelSource source = test::small_source();
   source.code = codegen::Code::ptx;
-  EXPECT_THAT(compiler_options(source),
-              ElementsAre("--gpu-architecture=compute_90a", "--generate-line-info", "--std=c++17", "--no-cache"));
+  EXPECT_THAT(compiler_options(source), ElementsAre("--gpu-architecture=compute_90a", "--generate-line-info",
+                                                    "--std=c++17", "--no-cache", "--minimal"));
 }
 
 /// NVRTC writes the folder that the process is in before the names of headers.

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "codegen/kernel_source.hpp"
 #include "runtime/settings.hpp"
 
 namespace cubit::runtime::test {
@@ -80,7 +81,7 @@ codegen::KernelSource small_source(std::string_view text) {
       "extern \"C\" __global__ void small(float* x) {{ x[threadIdx.x] += kAddend; }}\n",
       text);
   source.headers = {{"plan.cuh", "constexpr float kAddend = 1;\n"}};
-  source.options = {"--std=c++17", "--ptxas-options=-v", "--no-cache"};
+  source.options = codegen::default_options();
   source.target = "sm_90a";
   source.entry_point = "small";
   source.launch = {.threads = 32, .dynamic_shared_memory = 0};
