@@ -297,7 +297,7 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
     if (chunk >= share.first &&
         first < tokens.length()) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, first, queries, tokens, softmax, output, steps, scales);
+      attend(query, stage, NeighbouringRows{first}, queries, tokens, softmax, output, steps, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   fetcher.land_all();

@@ -1,10 +1,11 @@
-// Decode attention for grouped queries: one new token per sequence against its KV cache.
+// Decode attention for grouped queries: the last tokens of every sequence, usually one, against its KV cache.
 // Family sm90: bulk copies with transaction barriers, even shares, ldmatrix, mma.sync; sm_90 and later.
 //
 // What is computed, the tile and the roles: as in sm80_gqa_decode.cuh and gqa_decode_block.cuh. What differs:
 //
 // - A block takes a span of neighbouring KV heads; warp w has one of them, w % span. A stage has as many rows for each warp
-//   as its tiles have.
+//   as its tiles have. Where a warp's registers do not hold all columns of a KV head, several warps have the same rows, each
+//   with some of the columns: the cache is read once. Below, `warps` are those that have different rows.
 // - kCopyWarps more warps do nothing but copy. Where the rows of a span follow one another in the cache, one thread starts
 //   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
 //   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
@@ -32,7 +33,7 @@
 //
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
-// Rows are counted, not tokens: the plan has all tokens and plain scores.
+// With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see RowsInTurn.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -54,7 +55,6 @@
 namespace cubit {
 
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
-static_assert(plan::Queries::kTokens == 1);
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
 /// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans, batch or
@@ -112,6 +112,14 @@ __device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, con
 }
 __device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
 
+/// Whether a row counts like any other that a sequence has: then rows of a warp are counted, not tokens.
+constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
+
+/// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last first.
+__device__ __forceinline__ int stage_of(const Segment& segment, int index) {
+  return plan::Score::kRises ? segment.first + segment.last - 1 - index : index;
+}
+
 /// The token of a warp's row of a stage, of those that the stage has.
 __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
   return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
@@ -127,7 +135,7 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
 #pragma unroll 4
   for (int piece = thread; piece < 2 * kPieces; piece += kCopyThreads) {
     const bool is_value = piece >= kPieces;
-    const lanes::Place at = lanes::bulk_piece(piece % kPieces, plan::kWarps * Keys::kRowBytes);
+    const lanes::Place at = lanes::bulk_piece(piece % kPieces, kRowWarps * Keys::kRowBytes);
     const int warp = at.byte / Keys::kRowBytes;
     const int byte = at.byte % Keys::kRowBytes;
     const int token = token_of(args, at.row, warp);
@@ -143,24 +151,24 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
 __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const PagedCache& cache, int first,
                                             int tokens, uint32 dst) {
   constexpr int kRows = kStageTokens / plan::kCopyWarps;
-  constexpr int kPiecesOfRow = plan::kWarps * Keys::kRowBytes / 16;
-  constexpr int kFound = (kRows * plan::kWarps + kWarpSize - 1) / kWarpSize;
+  constexpr int kPiecesOfRow = kRowWarps * Keys::kRowBytes / 16;
+  constexpr int kFound = (kRows * kRowWarps + kWarpSize - 1) / kWarpSize;
   const int lane = lane_index();
   const int first_row = (warp_index() - plan::kWarps) * kRows;
   PagedCache::Place found[kFound];  // of (row, warp)
 #pragma unroll
   for (int i = 0; i < kFound; ++i) {
     const int slot = lane + i * kWarpSize;
-    const int token = token_of(args, first_row + slot / plan::kWarps, slot % plan::kWarps);
+    const int token = token_of(args, first_row + slot / kRowWarps, slot % kRowWarps);
     found[i] = cache.place(first + min(token, tokens - 1));
   }
 #pragma unroll 1
   for (int first_piece = 0; first_piece < kRows * kPiecesOfRow; first_piece += kWarpSize) {
     const int piece = first_piece + lane;
-    const lanes::Place at = lanes::bulk_piece(first_row * kPiecesOfRow + piece, plan::kWarps * Keys::kRowBytes);
+    const lanes::Place at = lanes::bulk_piece(first_row * kPiecesOfRow + piece, kRowWarps * Keys::kRowBytes);
     const int warp = at.byte / Keys::kRowBytes;
     const int byte = at.byte % Keys::kRowBytes;
-    const int slot = (at.row - first_row) * plan::kWarps + warp;
+    const int slot = (at.row - first_row) * kRowWarps + warp;
     PagedCache::Place place;
 #pragma unroll
     for (int j = 0; j < kFound; ++j) {
@@ -184,7 +192,7 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   expect_bytes(full, 2 * kHalfStage);
   const int batch = segment.batch;
   const int span = first_kv_head(args, segment) >> args.span_log2;
-  const uint32 box_bytes = args.boxes == 1 ? kHalfStage : kHalfStage / plan::kWarps << args.span_log2;
+  const uint32 box_bytes = args.boxes == 1 ? kHalfStage : kHalfStage / kRowWarps << args.span_log2;
   int row = stage * args.boxes * kStageTokens;
 #pragma unroll 1
   for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {
@@ -211,9 +219,10 @@ __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan:
 /// that is under way. Not of pages, whose boxes all copying warps start.
 __device__ __forceinline__ bool begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
   if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return false;
-  if (!is_of_boxes(args, tokens_in(args, segment, segment.first))) return false;
+  const int stage = stage_of(segment, segment.first);
+  if (!is_of_boxes(args, tokens_in(args, segment, stage))) return false;
   const StagePlace place;
-  copy_boxes(args, segment, segment.first, rings.stage(place), rings.full(place));
+  copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
   return true;
 }
 
@@ -301,7 +310,8 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
     const plan::Cache cache = plan::Cache::rows(args, segment.batch, kv_head);
     PageWindow pages(args, segment);
 #pragma unroll 1
-    for (int stage = segment.first; stage < segment.last; ++stage) {
+    for (int index = segment.first; index < segment.last; ++index) {
+      const int stage = stage_of(segment, index);
       const int tokens = tokens_in(args, segment, stage);
       const uint32 full = rings.full(place);
       const bool has_boxes = is_of_boxes(args, tokens);
@@ -337,6 +347,12 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
   wait_copies<0>();
 }
 
+/// Of the warp.
+__device__ __forceinline__ BlockColumns columns_of(const GqaDecodeArguments& args, const ToldSegment& told) {
+  const int kv_head = told.kv_head + (row_warp_index() & ((1 << args.span_log2) - 1));
+  return columns_of_warp(kv_head, head_group_of(told.segment));
+}
+
 /// The warps that attend: the block's next segment, and the loads of its queries, after which it is heard.
 __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
                                                     const ToldSegment (&segments)[plan::kSegments], Rings rings,
@@ -345,8 +361,7 @@ __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& ar
   const ToldSegment told = segments[place.index];
   const Segment& segment = told.segment;
   if (segment.batch < 0) return told;
-  const int kv_head = told.kv_head + (warp_index() & ((1 << args.span_log2) - 1));
-  fetch_block_query(raw, args, segment.batch, kv_head, head_group_of(segment));
+  fetch_queries(raw, args, segment.batch, columns_of(args, told));
   __syncwarp();
   if (elect_one()) arrive(rings.heard(place));
   place.advance();
@@ -357,6 +372,39 @@ __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& ar
 __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int length, int stage, int warp) {
   const int tokens = length - (stage << args.stage_tokens_log2) - (warp >> args.span_log2 << args.warp_step_log2);
   return min((tokens + (1 << args.row_step_log2) - 1) >> args.row_step_log2, kStageTokens);
+}
+
+/// What the columns of a warp see of a segment's sequence, and what their scores go through; of nothing where rows are counted.
+struct Sights {
+  plan::Queries queries;
+  plan::Tokens tokens;
+  BlockScores steps;
+
+  static __device__ __forceinline__ Sights of(const GqaDecodeArguments& args, const ToldSegment& told) {
+    const int length = told.segment.length;
+    const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));
+    const BlockColumns columns = columns_of(args, told);
+    return {plan::Queries::of_block(args, told.segment.batch, length, columns.first), tokens,
+            BlockScores(args, told.segment.batch, columns, length)};
+  }
+};
+
+/// A warp's work on its rows of a stage, where it has any. A template, so that only one of both is compiled.
+template <class Queries = plan::Queries, class Tokens = plan::Tokens>
+__device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, const Keys::Query& query, uint32 rows_at,
+                                             const Segment& segment, int stage, const Sights& sights, Softmax& softmax,
+                                             Values::Accumulator& output) {
+  const int warp = row_warp_index();
+  if constexpr (kCountsRows) {
+    const int rows = rows_of_warp(args, segment.length, stage, warp);
+    if (rows > 0) {
+      attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps);
+    }
+  } else {
+    const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
+    if (rows.first < segment.length)
+      attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps);
+  }
 }
 
 /// Slots of two per block, then two for the results of the group that the block is the first of. Of two a sequence that others
@@ -411,27 +459,27 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   __syncthreads();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
+  const int first_result =
+      row_warp_index() * plan::kHeadsPerBlock + (plan::kColumnGroups == 1 ? 0 : warp / kRowWarps * plan::kHeadsPerWarp);
   StagePlace place;
   SegmentPlace heard;
   Keys::RawQuery raw;
-  const BlockScores plain(args, 0, {0, 0, 1}, 0);
   ToldSegment next = hear_segment(args, state.segments, rings, heard, raw);
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
     const Owners owners = next.owners;
     const int kv_head = next.kv_head;
-    Softmax softmax(plan::Queries::first_reference());
+    const Sights sights = Sights::of(args, next);
+    Softmax softmax(first_reference());
     Values::Accumulator output;
     {
       Keys::Query query;
       Keys::load_query(query, raw, args.scale_log2);
 #pragma unroll 1
-      for (int stage = segment.first; stage < segment.last; ++stage) {
+      for (int index = segment.first; index < segment.last; ++index) {
         wait_barrier(rings.full(place), place.parity);
-        const int rows = rows_of_warp(args, segment.length, stage, warp);
-        if (rows > 0)
-          attend(query, rings.stage(place), 0, plan::Queries(rows), plan::Tokens(rows), softmax, output, plain);
+        attend_stage(args, query, rings.stage(place), segment, stage_of(segment, index), sights, softmax, output);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();
@@ -439,8 +487,8 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     }
     next = hear_segment(args, state.segments, rings, heard, raw);
     finish_softmax<Values>(softmax, output);
-    Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
-    store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
+    Values::store(output, results.outputs + first_result * kMergePitch, kMergePitch);
+    store_stats(softmax, results.stats + first_result);
     sync_warps();
     merge<16>(args, partials_of(args, owners), {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)},
               results);

@@ -123,13 +123,8 @@ void validate(const GqaDecode& descriptor) {
            "leave mask out or ask for query_tokens=2 to 16");
   }
   if (descriptor.family == Family::sm90) {
-    const std::string modified = modifications(descriptor);
-    if (!modified.empty())
-      reject(descriptor, fmt::format("family=sm90 has plain scores of all tokens, and no {}", modified),
-             "family=sm80, or leave family out");
-    if (descriptor.query_tokens > 1) {
-      reject(descriptor, fmt::format("family=sm90: {}", kOneQueryTokenOnly), "family=sm80, or leave family out");
-    }
+    if (descriptor.window)
+      reject(descriptor, fmt::format("family=sm90: {}", kAllTokensOnly), "family=sm80, or leave family out");
     if (!is_usual_head_dim(descriptor.head_dim)) {
       reject(descriptor, fmt::format("family=sm90: {}", kUsualHeadDimsOnly), "family=sm80, or leave family out");
     }

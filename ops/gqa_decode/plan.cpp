@@ -20,6 +20,7 @@ constexpr int kMostRegistersOfManyTiles = 256;   // the same beside query operan
 constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the next tile is in registers as well
 constexpr int kStagesBesideRegisters = 2;        // family sm75: one in use, one that registers are stored to
 constexpr int kFewestStages = 3;                 // one in use, one landed or landing, one on its way
+constexpr int kMostColumnGroups = 4;             // more would read shared memory more often than it has time for
 
 std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
@@ -33,9 +34,7 @@ bool are_alike(const GqaDecode& descriptor) { return kv_cache::formats_of(descri
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
   if (!are_alike(descriptor)) return kOneFormatOnly;
-  const std::string modified = modifications(descriptor);
-  if (!modified.empty()) return fmt::format("it has plain scores of all tokens, and no {}", modified);
-  if (descriptor.query_tokens > 1) return kOneQueryTokenOnly;
+  if (descriptor.window) return kAllTokensOnly;
   if (!is_usual_head_dim(descriptor.head_dim)) return kUsualHeadDimsOnly;
   return why_not_bulk_copies(descriptor);
 }
@@ -67,6 +66,7 @@ const FamilyFacts& facts_of(Family family) {
 /// Of later architectures nothing is known, nor of packed words without registers that change hands.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
+  if (descriptor.query_tokens > 1 || !modifications(descriptor).empty()) return false;
   const int most_heads = descriptor.kv == KvFormat::int4_rows ? 8 : 16;
   return architecture.capability == 90 && descriptor.heads_per_kv <= most_heads &&
          why_not_sm90(descriptor, architecture).empty();
@@ -185,7 +185,7 @@ bool keeps_offsets(int copies, int counted) {
 }
 
 /// As few blocks per KV head as registers allow, of as many heads each; with query operands in shared memory where that makes
-/// fewer.
+/// fewer, or in family sm90 with several warps for the same rows.
 void choose_head_groups(Plan& plan) {
   const int heads = plan.heads();
   const int tiles = (heads + 7) / 8;
@@ -204,8 +204,13 @@ void choose_head_groups(Plan& plan) {
     if (makes_fewer) tiles_per_block = many;
     plan.query_is_shared = makes_fewer || makes_room_for_warps(plan.descriptor, tiles_per_block);
   }
-  const int blocks = blocks_of(tiles_per_block);
-  plan.heads_per_block = (heads + blocks - 1) / blocks;
+  int blocks = blocks_of(tiles_per_block);
+  if (plan.family == Family::sm90) {
+    while (plan.column_groups < std::min(blocks, kMostColumnGroups)) plan.column_groups *= 2;
+    blocks = blocks_of(tiles_per_block * plan.column_groups);
+  }
+  const int each = blocks * plan.column_groups;
+  plan.heads_per_block = (heads + each - 1) / each * plan.column_groups;
   plan.head_groups = (heads + plan.heads_per_block - 1) / plan.heads_per_block;
 }
 
@@ -293,7 +298,7 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
   constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
-  const int row = plan.warps * plan.descriptor.row_bytes();
+  const int row = plan.row_warps() * plan.descriptor.row_bytes();
   const int within = std::gcd(row, kWidest);
   const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
   if (row / within % 2 == 1) return {rows, row, row, swizzle};
@@ -303,10 +308,12 @@ codegen::TileLayout layout_of_boxes(const Plan& plan) {
 /// Of 8 warps that attend and 4 that copy a thread has at most 168 registers, more than copying needs and fewer than packed
 /// words of two tiles want.
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
-  const bool moves = architecture.register_transfer && plan.warps == 8 && plan.head_tiles() == 1 &&
-                     plan.descriptor.kv == KvFormat::int4_rows;
-  plan.copy_registers = moves ? 72 : 0;
-  plan.attend_registers = moves ? 216 : 0;
+  const bool is_packed = plan.descriptor.kv == KvFormat::int4_rows;
+  const bool has_several_tiles = plan.head_tiles() > 1 && (plan.column_groups > 1 || plan.descriptor.query_tokens > 1);
+  const bool moves =
+      architecture.register_transfer && plan.warps == 8 && (is_packed ? plan.head_tiles() == 1 : has_several_tiles);
+  plan.copy_registers = !moves ? 0 : is_packed ? 72 : 88;
+  plan.attend_registers = !moves ? 0 : is_packed ? 216 : 208;
 }
 
 /// Whether the compiler spills nothing: with more it did, for more is live at once than the count knows of.
@@ -330,7 +337,7 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.blocks_per_sm = 1;
   plan.copy_warps = 4;
   for (const int fewest : {kFewestStages, kFewestBulkStages}) {
-    for (plan.warps = 8; plan.warps >= 1; plan.warps /= 2) {
+    for (plan.warps = 8; plan.warps >= plan.column_groups; plan.warps /= 2) {
       for (const int tiles : {2, 1}) {
         plan.tiles_per_stage = tiles;
         choose_registers(plan, architecture);
@@ -402,15 +409,15 @@ std::string format_type(const kv_cache::RowFormat& format, std::string_view chan
                         bool query_is_shared = false) {
   const std::string_view query = query_is_shared ? ", true" : "";
   if (format.kv == KvFormat::int4_rows) {
-    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerBlock, kAlignment, {}{}>", channels, format.groups,
+    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}>", channels, format.groups,
                        place, query);
   }
   if (!format.has_scales()) {
-    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerBlock, {}{}>", device_type(format.element()), channels,
+    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerWarp, {}{}>", device_type(format.element()), channels,
                        place, query);
   }
   const int groups = format.scales == KvScales::tensor ? 0 : format.groups;
-  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerBlock, kAlignment, {}{}>",
+  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerWarp, kAlignment, {}{}>",
                      operand_type(format.kv), format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half", channels,
                      groups, place, query);
 }
@@ -433,7 +440,9 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {
     header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
-    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>";
+    place = plan.column_groups == 1
+                ? "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>"
+                : "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kWarps / kColumnGroups>";
   }
   header.alias("Keys", format_type(formats.key, "kHeadDim", place, plan.query_is_shared)).alias("Values", "Keys");
   if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
@@ -484,6 +493,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kQueryTokens", descriptor.query_tokens)
       .constant("kHeadGroups", plan.head_groups)
       .constant("kHeadsPerBlock", plan.heads_per_block)
+      .constant("kColumnGroups", plan.column_groups)
+      .constant("kHeadsPerWarp", plan.heads_per_warp())
       .constant("kAlignment", descriptor.alignment)
       .constant("kWarps", plan.warps)
       .constant("kTilesPerStage", plan.tiles_per_stage)

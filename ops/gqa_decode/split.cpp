@@ -110,11 +110,11 @@ Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, 
     const auto& [sequence, token, head] = *strides;
     heads_follow = heads_follow && (span == 1 || head == row) && token > 0 &&
                    is_stride(head * span, arguments.kv_heads / span) && is_stride(sequence, sequences);
-    tokens_follow = tokens_follow && (span == plan.warps || token == span * row);
+    tokens_follow = tokens_follow && (span == plan.row_warps() || token == span * row);
   }
   if (!heads_follow || arguments.max_length < plan.chunk_tokens() / span) return {};
   const int part = plan.stage.part_bytes;
-  const int in_turn = plan.warps / span;  // tokens of a row, where warps take them in turn
+  const int in_turn = plan.row_warps() / span;  // tokens of a row, where warps take them in turn
   const bool are_parts = part > 0 && span * plan.descriptor.row_bytes() % part == 0;
   if (!is_paged) {
     if (tokens_follow) return {1, plan.stage.rows};
@@ -134,7 +134,7 @@ int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, i
   const double stages = static_cast<double>(heads) * arguments.max_length / plan.chunk_tokens() / slots;
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
-  for (int span = plan.warps; span >= 1; span /= 2) {
+  for (int span = plan.row_warps(); span >= 1; span /= 2) {
     if (arguments.kv_heads % span != 0 || !can_count(plan, arguments, span)) continue;
     const double copies = std::max(stages, 1.0) * plan.stage_bytes() / kBytesPerMicrosecond *
                           (find_boxes(plan, arguments, span).count > 0 ? 1 : kPieces);
@@ -249,7 +249,7 @@ std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_argument
   for (const std::int32_t* lengths : {static_cast<const std::int32_t*>(nullptr), &kAny}) {
     cubit_gqa_decode_arguments either = arguments;
     either.lengths = lengths;
-    for (int span = 1; span <= plan.warps; span *= 2) {
+    for (int span = 1; span <= plan.row_warps(); span *= 2) {
       if (arguments.kv_heads % span != 0 || !can_count(plan, either, span)) continue;
       most = std::max(most, even_shares(plan, either, span, device).partial_rows(plan));
     }
