@@ -64,7 +64,17 @@ struct Arguments : GqaDecodeArguments {
   TensorMap values;
 };
 
-using Walk = Walker<plan::kFlushStages, plan::kGapStages>;
+/// Of a sequence, where the plan has a window.
+__device__ __forceinline__ WalkedStages walked_stages(const GqaDecodeArguments& args, int length) {
+  return stages_of_window(length, plan::Queries::query_position(length, 0), args.window, args.kept_tokens,
+                          args.stage_tokens_log2);
+}
+__device__ __forceinline__ int count_stages(const GqaDecodeArguments& args, int length) {
+  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, length).count;
+  return stages_of(length, args.stage_tokens_log2);
+}
+
+using Walk = Walker<plan::kFlushStages, plan::kGapStages, count_stages>;
 
 /// A segment as those that attend are told of it: two words of 16 bytes, all of which are written.
 struct alignas(16) ToldSegment {
@@ -116,21 +126,45 @@ __device__ __forceinline__ int head_group_of(const Segment& segment) { return se
 constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
 
 /// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last first.
-__device__ __forceinline__ int stage_of(const Segment& segment, int index) {
-  return plan::Score::kRises ? segment.first + segment.last - 1 - index : index;
+__device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Segment& segment, int index) {
+  if constexpr (plan::Score::kRises) index = segment.first + segment.last - 1 - index;
+  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, segment.length).stage(index);
+  return index;
 }
+
+/// Tokens of a stage that are read.
+struct StageTokens {
+  int first;  // of the sequence's
+  int count;  // that the stage has below the sequence's length
+  plan::Tokens tokens;
+
+  /// Whether token `index` of the stage is.
+  __device__ __forceinline__ bool has(int index) const {
+    if constexpr (plan::Tokens::kIsWindow) return index < count && tokens.has(first + index);
+    return index < count;
+  }
+  /// It, or if it is not read another that is: if the first is not, then all that are read come behind those that are not.
+  __device__ __forceinline__ int readable(int index) const {
+    if constexpr (plan::Tokens::kIsWindow) return has(index) ? index : tokens.has(first) ? 0 : count - 1;
+    return min(index, count - 1);
+  }
+  __device__ __forceinline__ bool are_all(int of_stage) const {
+    if constexpr (plan::Tokens::kIsWindow) return tokens.has_all(first, of_stage);
+    return count == of_stage;
+  }
+};
 
 /// The token of a warp's row of a stage, of those that the stage has.
 __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
   return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
 }
 
-/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is beyond `tokens`.
-__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache, int first,
-                                            int tokens, uint32 dst) {
+/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is not read.
+__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                            const StageTokens& tokens, uint32 dst) {
   constexpr int kPieces = kHalfStage / 16;
-  const CacheRows keys = cache.keys(first);
-  const CacheRows values = cache.values(first);
+  const CacheRows keys = cache.keys(tokens.first);
+  const CacheRows values = cache.values(tokens.first);
   const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
 #pragma unroll 4
   for (int piece = thread; piece < 2 * kPieces; piece += kCopyThreads) {
@@ -143,13 +177,13 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
     const char* const src =
         is_value ? values.row(token) + head * args.value_head_stride : keys.row(token) + head * args.key_head_stride;
     const uint32 place = plan::kv_stage(at.row, at.byte) + (is_value ? kHalfStage : 0);
-    copy_async<16>(dst + place, src + byte, token < tokens);  // access: cp.async of rows
+    copy_async<16>(dst + place, src + byte, tokens.has(token));  // access: cp.async of rows
   }
 }
 
 /// The same of a paged cache: each warp has a part of the stage's rows, whose pages its lanes look up before.
-__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const PagedCache& cache, int first,
-                                            int tokens, uint32 dst) {
+__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const PagedCache& cache,
+                                            const StageTokens& tokens, uint32 dst) {
   constexpr int kRows = kStageTokens / plan::kCopyWarps;
   constexpr int kPiecesOfRow = kRowWarps * Keys::kRowBytes / 16;
   constexpr int kFound = (kRows * kRowWarps + kWarpSize - 1) / kWarpSize;
@@ -160,7 +194,7 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
   for (int i = 0; i < kFound; ++i) {
     const int slot = lane + i * kWarpSize;
     const int token = token_of(args, first_row + slot / kRowWarps, slot % kRowWarps);
-    found[i] = cache.place(first + min(token, tokens - 1));
+    found[i] = cache.place(tokens.first + tokens.readable(token));
   }
 #pragma unroll 1
   for (int first_piece = 0; first_piece < kRows * kPiecesOfRow; first_piece += kWarpSize) {
@@ -176,7 +210,7 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
       if (slot / kWarpSize == j) place = that;
     }
     if (piece >= kRows * kPiecesOfRow) continue;
-    const bool exists = token_of(args, at.row, warp) < tokens;
+    const bool exists = tokens.has(token_of(args, at.row, warp));
     const int head = warp & ((1 << args.span_log2) - 1);
     const uint32 at_stage = dst + plan::kv_stage(at.row, at.byte);
     const char* const key = cache.key(place) + head * args.key_head_stride + byte;
@@ -203,13 +237,15 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   }
 }
 
-/// Tokens of a stage below the sequence's length.
-__device__ __forceinline__ int tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
+__device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
   const int whole = 1 << args.stage_tokens_log2;
-  return max(0, min(segment.length - (stage << args.stage_tokens_log2), whole));
+  const int first = stage << args.stage_tokens_log2;
+  const int length = segment.length;
+  return {first, max(0, min(length - first, whole)),
+          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
 }
-__device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, int tokens) {
-  return args.boxes != 0 && tokens == 1 << args.stage_tokens_log2;
+__device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, const StageTokens& tokens) {
+  return args.boxes != 0 && tokens.are_all(1 << args.stage_tokens_log2);
 }
 
 /// The first of the threads that copy, which makes the barriers and starts the copies of boxes.
@@ -219,7 +255,7 @@ __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan:
 /// that is under way. Not of pages, whose boxes all copying warps start.
 __device__ __forceinline__ bool begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
   if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return false;
-  const int stage = stage_of(segment, segment.first);
+  const int stage = stage_of(args, segment, segment.first);
   if (!is_of_boxes(args, tokens_in(args, segment, stage))) return false;
   const StagePlace place;
   copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
@@ -311,8 +347,8 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
     PageWindow pages(args, segment);
 #pragma unroll 1
     for (int index = segment.first; index < segment.last; ++index) {
-      const int stage = stage_of(segment, index);
-      const int tokens = tokens_in(args, segment, stage);
+      const int stage = stage_of(args, segment, index);
+      const StageTokens tokens = tokens_in(args, segment, stage);
       const uint32 full = rings.full(place);
       const bool has_boxes = is_of_boxes(args, tokens);
       if (plan::Cache::kIsPaged && has_boxes) pages.reach(stage);
@@ -334,7 +370,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
         }
         if (plan::Cache::kIsPaged) pages.copy(kv_head, stage, rings.stage(place), full);
       } else {
-        if (tokens > 0) copy_pieces(args, cache, stage << args.stage_tokens_log2, tokens, rings.stage(place));
+        if (tokens.count > 0) copy_pieces(args, cache, tokens, rings.stage(place));
         arrive_after_copies(full);
       }
       place.advance();
@@ -479,7 +515,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
 #pragma unroll 1
       for (int index = segment.first; index < segment.last; ++index) {
         wait_barrier(rings.full(place), place.parity);
-        attend_stage(args, query, rings.stage(place), segment, stage_of(segment, index), sights, softmax, output);
+        attend_stage(args, query, rings.stage(place), segment, stage_of(args, segment, index), sights, softmax, output);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();

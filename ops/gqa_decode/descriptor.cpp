@@ -123,8 +123,6 @@ void validate(const GqaDecode& descriptor) {
            "leave mask out or ask for query_tokens=2 to 16");
   }
   if (descriptor.family == Family::sm90) {
-    if (descriptor.window)
-      reject(descriptor, fmt::format("family=sm90: {}", kAllTokensOnly), "family=sm80, or leave family out");
     if (!is_usual_head_dim(descriptor.head_dim)) {
       reject(descriptor, fmt::format("family=sm90: {}", kUsualHeadDimsOnly), "family=sm80, or leave family out");
     }

@@ -42,9 +42,6 @@ std::string why_not_all_fp16(const GqaDecode& descriptor);
 /// Why families sm75 and sm90 refuse values that are stored otherwise than keys.
 inline constexpr const char* kOneFormatOnly = "its keys and values have one format and one head_dim";
 
-/// Why family sm90 refuses windows.
-inline constexpr const char* kAllTokensOnly = "it reads all tokens, and has no window";
-
 /// Whether head_dim is a power of two or three times one: all but 80, 112 and 160.
 constexpr bool is_usual_head_dim(int head_dim) {
   const int odd = head_dim / (head_dim & -head_dim);

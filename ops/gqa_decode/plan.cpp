@@ -34,7 +34,6 @@ bool are_alike(const GqaDecode& descriptor) { return kv_cache::formats_of(descri
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
   if (!are_alike(descriptor)) return kOneFormatOnly;
-  if (descriptor.window) return kAllTokensOnly;
   if (!is_usual_head_dim(descriptor.head_dim)) return kUsualHeadDimsOnly;
   return why_not_bulk_copies(descriptor);
 }
@@ -312,8 +311,9 @@ void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   const bool has_several_tiles = plan.head_tiles() > 1 && (plan.column_groups > 1 || plan.descriptor.query_tokens > 1);
   const bool moves =
       architecture.register_transfer && plan.warps == 8 && (is_packed ? plan.head_tiles() == 1 : has_several_tiles);
-  plan.copy_registers = !moves ? 0 : is_packed ? 72 : 88;
-  plan.attend_registers = !moves ? 0 : is_packed ? 216 : 208;
+  const bool copies_all_in_order = !plan.descriptor.alibi && !plan.descriptor.window;
+  plan.copy_registers = !moves ? 0 : is_packed && copies_all_in_order ? 72 : 88;
+  plan.attend_registers = !moves ? 0 : is_packed && copies_all_in_order ? 216 : 208;
 }
 
 /// Whether the compiler spills nothing: with more it did, for more is live at once than the count knows of.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -46,10 +47,18 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
   return split;
 }
 
-/// Stages of a sequence of max_length tokens.
+/// Stages of a sequence of max_length tokens. With lengths on the device and a window, of any up to that: as the window's
+/// tokens lie across stages, one more.
 int longest_sequence(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const int stage_tokens = plan.chunk_tokens() / span;
-  return std::max(1, (arguments.max_length + stage_tokens - 1) / stage_tokens);
+  const int log2 = std::countr_zero(static_cast<unsigned>(plan.chunk_tokens() / span));
+  const int all = stages_of(arguments.max_length, log2);
+  if (arguments.window == 0) return all;
+  const int window = std::min(arguments.window, std::max(arguments.max_length, 1));
+  const int kept = std::min(arguments.kept_tokens, arguments.max_length);
+  const int query_tokens = plan.descriptor.query_tokens;
+  if (arguments.lengths == nullptr)
+    return stages_of_window(arguments.max_length, arguments.max_length - query_tokens, window, kept, log2).count;
+  return std::min(all, stages_of(kept, log2) + stages_of(query_tokens + window - 2, log2) + 1);
 }
 
 /// The kernel counts all stages of a launch, and what segments' ends cost in such, in an int.
@@ -131,7 +140,7 @@ int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, i
   constexpr double kBytesPerMicrosecond = 35e3;  // of a block
   constexpr double kPieces = 1.8;                // times as long as boxes
   const std::int64_t heads = count_sequences(plan, arguments);
-  const double stages = static_cast<double>(heads) * arguments.max_length / plan.chunk_tokens() / slots;
+  const double stages = static_cast<double>(heads) * most_walked(plan, arguments) / plan.chunk_tokens() / slots;
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
   for (int span = plan.row_warps(); span >= 1; span /= 2) {
