@@ -17,7 +17,7 @@ namespace {
 constexpr int kMostStages = 6;
 constexpr int kMostRegistersOfTiles = 216;       // counted without offsets; more heads are another block's
 constexpr int kMostRegistersOfManyTiles = 256;   // the same beside query operands in shared memory
-constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the next tile is in registers as well
+constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the next tile is there; sm90: copying warps
 constexpr int kStagesBesideRegisters = 2;        // family sm75: one in use, one that registers are stored to
 constexpr int kFewestStages = 3;                 // one in use, one landed or landing, one on its way
 constexpr int kMostColumnGroups = 4;             // more would read shared memory more often than it has time for
@@ -61,13 +61,16 @@ const FamilyFacts& facts_of(Family family) {
                        [&](const FamilyFacts& candidate) { return candidate.family == family; });
 }
 
-/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of heads, two of 16-bit caches, whose products are fewer.
+/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, four of 16-bit caches, whose rows are operands as
+/// they are.
 /// Of later architectures nothing is known, nor of packed words without registers that change hands.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
-  if (descriptor.query_tokens > 1 || !modifications(descriptor).empty()) return false;
-  const int most_heads = descriptor.kv == KvFormat::int4_rows ? 8 : 16;
-  return architecture.capability == 90 && descriptor.heads_per_kv <= most_heads &&
+  const bool is_plain = descriptor.query_tokens == 1 && modifications(descriptor).empty();
+  if (!is_plain && (descriptor.cache == KvAddressing::paged || !descriptor.score.empty()))
+    return false;  // not measured
+  const int most_columns = descriptor.kv == KvFormat::int4_rows ? 8 : 32;
+  return architecture.capability == 90 && descriptor.heads_per_kv * descriptor.query_tokens <= most_columns &&
          why_not_sm90(descriptor, architecture).empty();
 }
 
@@ -190,9 +193,11 @@ void choose_head_groups(Plan& plan) {
   const int tiles = (heads + 7) / 8;
   const auto blocks_of = [tiles](int tiles_per_block) { return (tiles + tiles_per_block - 1) / tiles_per_block; };
   int tiles_per_block = 1;
-  const bool is_packed = plan.family == Family::sm90 && plan.descriptor.kv == KvFormat::int4_rows;
-  const int most = is_packed ? 1 : tiles;  // two took more registers than there are
-  const int registers = plan.family == Family::sm75 ? kMostRegistersBesideCopies : kMostRegistersOfTiles;
+  // Family sm90: as many warps as can be for the same rows, which is faster than more columns in each. Of packed words two
+  // tiles took more registers than there are.
+  const bool shares_rows = tiles <= kMostColumnGroups || plan.descriptor.kv == KvFormat::int4_rows;
+  const int most = plan.family == Family::sm90 && shares_rows ? 1 : tiles;
+  const int registers = plan.family == Family::sm80 ? kMostRegistersOfTiles : kMostRegistersBesideCopies;
   while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= registers) {
     ++tiles_per_block;
   }
@@ -304,16 +309,19 @@ codegen::TileLayout layout_of_boxes(const Plan& plan) {
   return {rows, row, within, swizzle, within};
 }
 
+/// Family sm90: whether no warp asks where its rows are in the sequence, nor which of several has which columns.
+bool counts_rows(const Plan& plan) {
+  return plan.column_groups == 1 && plan.descriptor.query_tokens == 1 && modifications(plan.descriptor).empty();
+}
+
 /// Of 8 warps that attend and 4 that copy a thread has at most 168 registers, more than copying needs and fewer than packed
 /// words of two tiles want.
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
-  const bool is_packed = plan.descriptor.kv == KvFormat::int4_rows;
-  const bool has_several_tiles = plan.head_tiles() > 1 && (plan.column_groups > 1 || plan.descriptor.query_tokens > 1);
+  const bool is_plain = counts_rows(plan);
   const bool moves =
-      architecture.register_transfer && plan.warps == 8 && (is_packed ? plan.head_tiles() == 1 : has_several_tiles);
-  const bool copies_all_in_order = !plan.descriptor.alibi && !plan.descriptor.window;
-  plan.copy_registers = !moves ? 0 : is_packed && copies_all_in_order ? 72 : 88;
-  plan.attend_registers = !moves ? 0 : is_packed && copies_all_in_order ? 216 : 208;
+      architecture.register_transfer && plan.warps == 8 && (plan.descriptor.kv == KvFormat::int4_rows || !is_plain);
+  plan.copy_registers = !moves ? 0 : is_plain ? 72 : 88;
+  plan.attend_registers = !moves ? 0 : is_plain ? 216 : 208;
 }
 
 /// Whether the compiler spills nothing: with more it did, for more is live at once than the count knows of.
@@ -321,9 +329,13 @@ bool fits_registers(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_tiles = plan.tiles_per_stage > 1;
   if (two_tiles && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
-  if (plan.warps < 8 || descriptor.kv != KvFormat::int4_rows) return true;
-  if (plan.attend_registers > 0) return descriptor.head_dim * descriptor.groups <= 1024;
-  return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || !two_tiles);
+  if (plan.warps < 8) return true;
+  if (descriptor.kv != KvFormat::int4_rows)
+    return plan.attend_registers == 0 || plan.counted_registers <= plan.attend_registers;
+  const bool is_plain = counts_rows(plan);
+  if (plan.attend_registers > 0)
+    return descriptor.head_dim * descriptor.groups <= 1024 && (is_plain || descriptor.head_dim < 256);
+  return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || (is_plain && !two_tiles));
 }
 
 /// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where three
@@ -332,8 +344,9 @@ bool fits_registers(const Plan& plan) {
 /// on their way SMs get less equal shares of the memory, and the slowest ends the launch.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
+  const int places = counts_rows(plan) ? 0 : 16;
   plan.counted_registers =
-      std::min(count_registers(plan.descriptor, plan.head_tiles(), 0), architecture.registers_per_thread);
+      std::min(count_registers(plan.descriptor, plan.head_tiles(), 0) + places, architecture.registers_per_thread);
   plan.blocks_per_sm = 1;
   plan.copy_warps = 4;
   for (const int fewest : {kFewestStages, kFewestBulkStages}) {

@@ -37,7 +37,9 @@ Decision head_group_decision(const Plan& plan) {
   if (plan.head_groups == 1) {
     return {"head_groups", "1",
             fmt::format("{} heads fit the registers of one block{}: the cache is read once", heads,
-                        plan.query_is_shared ? ", beside query operands in shared memory" : "")};
+                        plan.query_is_shared      ? ", beside query operands in shared memory"
+                        : plan.column_groups == 1 ? ""
+                                                  : fmt::format(", {} of a warp", plan.heads_per_warp()))};
   }
   return {"head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
           fmt::format("registers hold no more heads at head_dim={}; every group's block reads the cache, at best all "
@@ -111,7 +113,7 @@ Decision copy_decision(const Plan& plan) {
     return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
             fmt::format("{} rows of {} bytes side by side, one for each warp, or those of a few KV heads; 16 bytes per "
                         "lane where they do not follow one another in the cache{}, and at a sequence's end",
-                        plan.warps, descriptor.row_bytes(),
+                        plan.row_warps(), descriptor.row_bytes(),
                         descriptor.cache == KvAddressing::paged ? " or a page has few of them" : "")};
   }
   const kv_cache::CacheFormats formats = plan.formats();
@@ -157,7 +159,7 @@ std::vector<Tile> stage_tiles(const Plan& plan) {
   }
   return {
       {fmt::format("stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
-                   plan.stage.rows, plan.warps),
+                   plan.stage.rows, plan.row_warps()),
        plan.stage, stage_accesses(plan)}};
 }
 
@@ -218,9 +220,13 @@ Decision stage_decision(const Plan& plan) {
 
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
   if (plan.family == Family::sm90) {
-    return {"warps", fmt::format("{} and {} that copy", plan.warps, plan.copy_warps),
-            "two per scheduler of an SM, or as many as have room for their stages and registers; a stage has rows for "
-            "all of them"};
+    return {
+        "warps", fmt::format("{} and {} that copy", plan.warps, plan.copy_warps),
+        fmt::format("two per scheduler of an SM, or as many as have room for their stages and registers; a stage has "
+                    "rows for all of them{}",
+                    plan.column_groups == 1
+                        ? ""
+                        : fmt::format(", of which {} share each row, with columns of their own", plan.column_groups))};
   }
   std::string why = "one per scheduler of an SM";
   if (plan.warps < 4) {

@@ -173,10 +173,6 @@ INSTANTIATE_TEST_SUITE_P(
             "gqa_decode:query_tokens=1,mask=tree",
             "descriptor \"gqa_decode:query_tokens=1,mask=tree\": the field mask applies to several query tokens only; "
             "leave mask out or ask for query_tokens=2 to 16"},
-        Refused{
-            "gqa_decode:query_tokens=2,family=sm90",
-            "descriptor \"gqa_decode:query_tokens=2,family=sm90\": family=sm90: it takes one query token per sequence; "
-            "family=sm80, or leave family out"},
         Refused{"gqa_decode:groups=1",
                 "descriptor \"gqa_decode:groups=1\": the field groups applies to kv=int4_rows or scales=group "
                 "only; leave groups out or ask for kv=int4_rows or scales=group"},

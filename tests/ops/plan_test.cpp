@@ -401,5 +401,15 @@ TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
   tests::expect_no_spills(kernels);
 }
 
+TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  constexpr std::size_t kOfLater = 4;  // of a later architecture, without registers that change hands: every fourth
+  for (const GqaDecode& descriptor : tests::sm90_gqa_descriptors()) {
+    if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_120"});
+    kernels.push_back({descriptor.text(), "sm_90a"});
+  }
+  tests::expect_no_spills(kernels);
+}
+
 }  // namespace
 }  // namespace cubit::ops

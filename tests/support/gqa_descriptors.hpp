@@ -177,4 +177,26 @@ inline std::vector<GqaDecode> sm75_gqa_descriptors() {
   return {fitting.begin(), fitting.end()};
 }
 
+/// The same made fit for family sm90, which copies rows in bulk that hold their scales, each once.
+inline std::vector<GqaDecode> sm90_gqa_descriptors() {
+  std::set<GqaDecode> fitting;
+  for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
+    if (descriptor.head_dim == 80 || descriptor.head_dim == 112 || descriptor.head_dim == 160)
+      descriptor.head_dim = 192;
+    if (descriptor.kv == KvFormat::int4_rows) {
+      if (descriptor.head_dim == 96) descriptor.head_dim = 128;  // 4 groups of it are of 24 channels
+      descriptor.groups = descriptor.groups == 8 && descriptor.head_dim % 128 == 0 ? 8 : 4;
+    } else if (descriptor.kv != KvFormat::fp16) {
+      descriptor.kv = KvFormat::bf16;
+      descriptor.groups = 1;
+    }
+    descriptor.scales = KvScales::head;
+    descriptor.scale_type = ScaleType::fp32;
+    descriptor.alignment = 16;
+    descriptor.family = Family::sm90;
+    fitting.insert(descriptor);
+  }
+  return {fitting.begin(), fitting.end()};
+}
+
 }  // namespace cubit::tests
