@@ -30,6 +30,9 @@
 // come after many copies end after them. Where a segment ends the warps that attend meet when all results are stored,
 // before the next are, and twice in each merge with those of other blocks.
 //
+// Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers, those of a
+// stage in the time of the one before, the first with the segment's queries (ScaleLoads).
+//
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
 // Rows are counted, not tokens: the plan has all tokens and plain scores.
@@ -337,16 +340,89 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
   wait_copies<0>();
 }
 
-/// The warps that attend: the block's next segment, and the loads of its queries, after which it is heard.
+/// The KV head of a warp that attends, of those of a block's span.
+__device__ __forceinline__ int kv_head_of_warp(const GqaDecodeArguments& args, const ToldSegment& told) {
+  return told.kv_head + (warp_index() & ((1 << args.span_log2) - 1));
+}
+
+/// Scales that are tensors of their own, of the stage that a warp attends to next. They are on their way, as are, of a paged cache,
+/// the places of its rows in the stage behind.
+struct NextScales {
+  StageScales stage;
+  plan::Cache::Place places[plan::kTilesPerStage];
+};
+
+/// Of a segment, by a warp that attends: loads of its rows' scales, each stage's in the time of the one before.
+template <bool kAny>
+class ScaleLoads {
+ public:
+  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments& args, const ToldSegment& told)
+      : args_(args),
+        cache_(plan::Cache::rows(args, told.segment.batch, kv_head_of_warp(args, told))),
+        rows_(Scales::rows(cache_)),
+        length_(told.segment.length) {}
+
+  /// Of the segment's first stage.
+  __device__ __forceinline__ void begin(NextScales& next, int stage) const {
+    if constexpr (plan::Cache::kIsPaged) look_up(next, stage);
+    fetch(next, stage);
+  }
+
+  /// Of each stage behind it.
+  __device__ __forceinline__ void fetch(NextScales& next, int stage) const {
+#pragma unroll
+    for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
+      const int token = own_token(stage, tile);
+      plan::Cache::Place place;
+      if constexpr (plan::Cache::kIsPaged) {
+        place = next.places[tile];
+      } else {
+        place = cache_.place(token);
+      }
+      next.stage.tiles[tile].fetch_row(rows_, place, token < length_);
+    }
+    if constexpr (plan::Cache::kIsPaged) look_up(next, stage + 1);
+  }
+
+ private:
+  /// Of the lane's row of a tile.
+  __device__ __forceinline__ int own_token(int stage, int tile) const {
+    const int row = tile * kTileTokens + lane_index() % kTileTokens;
+    return (stage << args_.stage_tokens_log2) + token_of(args_, row, warp_index());
+  }
+
+  __device__ __forceinline__ void look_up(NextScales& next, int stage) const {
+#pragma unroll
+    for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
+      const int token = own_token(stage, tile);
+      next.places[tile] = token < length_ ? cache_.place(token) : plan::Cache::Place{};
+    }
+  }
+
+  const GqaDecodeArguments& args_;
+  plan::Cache cache_;
+  decltype(Scales::rows(cache_)) rows_;
+  int length_;
+};
+
+template <>
+class ScaleLoads<false> {
+ public:
+  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments&, const ToldSegment&) {}
+  __device__ __forceinline__ void begin(NextScales&, int) const {}
+  __device__ __forceinline__ void fetch(NextScales&, int) const {}
+};
+
+/// The warps that attend: the block's next segment, and the loads of its queries and of its first scales, after which it is heard.
 __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
                                                     const ToldSegment (&segments)[plan::kSegments], Rings rings,
-                                                    SegmentPlace& place, Keys::RawQuery& raw) {
+                                                    SegmentPlace& place, Keys::RawQuery& raw, NextScales& scales) {
   wait_barrier(rings.told(place), place.parity);
   const ToldSegment told = segments[place.index];
   const Segment& segment = told.segment;
   if (segment.batch < 0) return told;
-  const int kv_head = told.kv_head + (warp_index() & ((1 << args.span_log2) - 1));
-  fetch_block_query(raw, args, segment.batch, kv_head, head_group_of(segment));
+  fetch_block_query(raw, args, segment.batch, kv_head_of_warp(args, told), head_group_of(segment));
+  ScaleLoads<Scales::kAny>(args, told).begin(scales, segment.first);
   __syncwarp();
   if (elect_one()) arrive(rings.heard(place));
   place.advance();
@@ -415,7 +491,9 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   SegmentPlace heard;
   Keys::RawQuery raw;
   const BlockScores plain(args, 0, {0, 0, 1}, 0);
-  ToldSegment next = hear_segment(args, state.segments, rings, heard, raw);
+  NextScales next_scales;
+  const float query_factor = args.scale_log2 * Keys::key_factor(args);
+  ToldSegment next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
@@ -425,20 +503,24 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Values::Accumulator output;
     {
       Keys::Query query;
-      Keys::load_query(query, raw, args.scale_log2);
+      Keys::load_query(query, raw, query_factor);
+      const ScaleLoads<Scales::kAny> loads(args, next);
 #pragma unroll 1
       for (int stage = segment.first; stage < segment.last; ++stage) {
+        const StageScales scales = next_scales.stage;
+        if (stage + 1 < segment.last) loads.fetch(next_scales, stage + 1);
         wait_barrier(rings.full(place), place.parity);
         const int rows = rows_of_warp(args, segment.length, stage, warp);
         if (rows > 0)
-          attend(query, rings.stage(place), 0, plan::Queries(rows), plan::Tokens(rows), softmax, output, plain);
+          attend(query, rings.stage(place), 0, plan::Queries(rows), plan::Tokens(rows), softmax, output, plain, scales);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();
       }
     }
-    next = hear_segment(args, state.segments, rings, heard, raw);
+    next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
     finish_softmax<Values>(softmax, output);
+    Values::scale_outputs(output, args);
     Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
     sync_warps();

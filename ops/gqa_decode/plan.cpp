@@ -42,7 +42,6 @@ std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architectur
 
 std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
-  if (!are_alike(descriptor)) return kOneFormatOnly;
   return why_not_all_fp16(descriptor);
 }
 
@@ -63,11 +62,13 @@ const FamilyFacts& facts_of(Family family) {
                        [&](const FamilyFacts& candidate) { return candidate.family == family; });
 }
 
-/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of heads, two of 16-bit caches, whose products are fewer.
-/// Of later architectures nothing is known, nor of packed words without registers that change hands.
+/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of heads, two of 16-bit caches, which are operands as they are.
+/// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes otherwise than
+/// with 128 channels and one scale for a row or for all.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
-  const int most_heads = descriptor.kv == KvFormat::int4_rows ? 8 : 16;
+  if (has_scales(descriptor.kv) && (descriptor.head_dim != 128 || descriptor.groups > 1)) return false;
+  const int most_heads = descriptor.kv == KvFormat::int4_rows || has_scales(descriptor.kv) ? 8 : 16;
   return architecture.capability == 90 && descriptor.heads_per_kv <= most_heads &&
          why_not_sm90(descriptor, architecture).empty();
 }
@@ -96,8 +97,8 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
   throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
                 fmt::format("no kernel family runs there ({})", reasons),
                 wanted == Family::sm90 ? "accepted: sm_90 and later"
-                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and kv=fp16 or "
-                                         "kv=int4_rows, for keys and values alike");
+                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache "
+                                         "without bf16");
 }
 
 /// Of what the formats keep for a tile of heads: shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.
@@ -250,7 +251,7 @@ int choose_held_pieces(const Plan& plan, const codegen::Architecture& architectu
   constexpr int kMostPieces = 32;  // each has an address as well, and is code
   const int words = plan.copy_bytes / 4;
   const int free = architecture.registers_per_thread - kSpare - count_registers(plan.descriptor, plan.head_tiles(), 0);
-  return std::clamp(free / words, 1, std::min(kMostPieces, plan.descriptor.row_bytes() / plan.copy_bytes));
+  return std::clamp(free / words, 1, std::min(kMostPieces, count_copies(plan)));
 }
 
 void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
@@ -314,6 +315,11 @@ bool fits_registers(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_tiles = plan.tiles_per_stage > 1;
   if (two_tiles && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
+  if (plan.warps == 8 && has_scales(descriptor.kv)) {
+    const int most_groups = descriptor.head_dim > 128 ? 2 : two_tiles ? 4 : 8;  // beside places in pages
+    return descriptor.head_dim <= 192 &&
+           (descriptor.cache == KvAddressing::contiguous || descriptor.groups <= most_groups);
+  }
   if (plan.warps < 8 || descriptor.kv != KvFormat::int4_rows) return true;
   if (plan.attend_registers > 0) return descriptor.head_dim * descriptor.groups <= 1024;
   return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || !two_tiles);

@@ -127,7 +127,7 @@ Decision copy_decision(const Plan& plan) {
 
 /// Family sm75.
 Decision held_decision(const Plan& plan) {
-  const int pieces = plan.descriptor.row_bytes() / plan.copy_bytes;
+  const int pieces = count_copies(plan);
   if (plan.held_pieces == pieces) {
     return {"copies in registers", fmt::format("all {} of a lane", pieces),
             "without cp.async the next tile waits in registers while one is used, and is stored after it"};
