@@ -318,6 +318,33 @@ TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
   }
 }
 
+/// Bytes: what was timed, docs/performance/gqa_decode.md.
+TEST(GqaPlan, FamilySm90IsChosenWhereItWasFaster) {
+  const auto family_of = [](const char* text, const char* architecture) {
+    return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture)).family;
+  };
+  for (const char* text :
+       {"gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "gqa_decode:kv=int8_split,scales=token,scale_type=fp16",
+        "gqa_decode:kv=fp8_e5m2,scales=tensor", "gqa_decode:heads_per_kv=4,kv=int8_split,cache=paged"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm90) << text;
+    EXPECT_EQ(family_of(text, "sm_100a"), Family::sm80) << text;
+  }
+  for (const char* text : {"gqa_decode:heads_per_kv=9,kv=fp8_e4m3", "gqa_decode:head_dim=256,kv=int8_split",
+                           "gqa_decode:kv=int8_split,groups=2,scales=group", "gqa_decode:kv=fp8_e4m3,alignment=8"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm80) << text;
+  }
+}
+
+TEST(GqaPlan, FamilySm90SaysWhoLoadsScales) {
+  const auto& architecture = codegen::find_architecture("sm_90a");
+  const auto decision = [&](const char* text) {
+    return reason_of(gqa_decode::make_plan(gqa_decode::parse(text), architecture), "scales");
+  };
+  EXPECT_NE(decision("gqa_decode:kv=fp8_e4m3,family=sm90"), "");
+  EXPECT_EQ(decision("gqa_decode:kv=fp8_e4m3,scales=tensor,family=sm90"), "");
+  EXPECT_EQ(decision("gqa_decode:kv=int4_rows,groups=4,family=sm90"), "");
+}
+
 TEST(GqaPlan, SaysWhyOtherFamiliesWereNotChosen) {
   for (const char* name : kArchitectures) {
     const auto plan = gqa_decode::make_plan(GqaDecode{}, codegen::find_architecture(name));
