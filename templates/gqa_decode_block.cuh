@@ -215,17 +215,23 @@ __device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeAr
   }
 }
 
+/// Of a warp's tiles of a stage, where scales are tensors of their own.
+struct StageScales {
+  Scales tiles[plan::kTilesPerStage];
+};
+
 /// One warp's work on its tiles of a stage, the keys, then their values: rows, of which those that `queries` do not see or
-/// `tokens` hide are masked. `tile_scales`: where a stage is one tile.
+/// `tokens` hide are masked.
 template <class Rows>
 __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, const Rows& rows,
                                        const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
                                        Values::Accumulator& output, const BlockScores& steps,
-                                       const Scales& tile_scales = {}) {
+                                       const StageScales& stage_scales) {
   constexpr int kSteps = plan::kTilesPerStage;
   float scores[kSteps][kHeadTiles][4];
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) Keys::scores(query, stage + step * kTileBytes, tile_scales, scores[step]);
+  for (int step = 0; step < kSteps; ++step)
+    Keys::scores(query, stage + step * kTileBytes, stage_scales.tiles[step], scores[step]);
   if constexpr (!plan::Score::kIsPlain) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], rows, step * kTileTokens);
@@ -240,14 +246,14 @@ __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, c
   float peak = 0.f;
 #pragma unroll
   for (int step = kSteps - 1; step >= 0; --step) {
-    Values::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
+    Values::load_value_scales(scales, stage + step * kTileBytes, stage_scales.tiles[step]);
     peak = maximum(peak, scales.peak);
   }
   softmax.weigh<Values::kWeightsAreScaled>(scores, peak,
                                            [&](const Softmax::Factors& factors) { Values::rescale(output, factors); });
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    if (step > 0) Values::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
+    if (step > 0) Values::load_value_scales(scales, stage + step * kTileBytes, stage_scales.tiles[step]);
     Values::accumulate(output, softmax, stage + step * kTileBytes, scales, scores[step]);
   }
 }

@@ -31,6 +31,9 @@
 // come after many copies end after them. Where a segment ends the warps that attend meet when all results are stored,
 // before the next are, and twice in each merge with those of other blocks.
 //
+// Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers, those of a
+// stage in the time of the one before, the first with the segment's queries (ScaleLoads).
+//
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
 // With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see RowsInTurn.
@@ -389,15 +392,88 @@ __device__ __forceinline__ BlockColumns columns_of(const GqaDecodeArguments& arg
   return columns_of_warp(kv_head, head_group_of(told.segment));
 }
 
-/// The warps that attend: the block's next segment, and the loads of its queries, after which it is heard.
+/// Scales that are tensors of their own, of the stage that a warp attends to next. They are on their way, as are, of a paged cache,
+/// the places of its rows in the stage behind.
+struct NextScales {
+  StageScales stage;
+  plan::Cache::Place places[plan::kTilesPerStage];
+};
+
+/// Of a segment, by a warp that attends: loads of its rows' scales, each stage's in the time of the one before.
+template <bool kAny>
+class ScaleLoads {
+ public:
+  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments& args, const ToldSegment& told)
+      : args_(args),
+        cache_(plan::Cache::rows(args, told.segment.batch, columns_of(args, told).kv_head)),
+        rows_(Scales::rows(cache_)),
+        segment_(told.segment),
+        tokens_(args, told.segment.length, plan::Queries::query_position(told.segment.length, 0)) {}
+
+  /// Of the segment's first stage.
+  __device__ __forceinline__ void begin(NextScales& next) const {
+    if (segment_.first == segment_.last) return;
+    if constexpr (plan::Cache::kIsPaged) look_up(next, stage_of(args_, segment_, segment_.first));
+    fetch(next, segment_.first);
+  }
+
+  /// Of each stage behind it, by its number in the order in which they are walked over.
+  __device__ __forceinline__ void fetch(NextScales& next, int index) const {
+    const int stage = stage_of(args_, segment_, index);
+#pragma unroll
+    for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
+      const int token = own_token(stage, tile);
+      plan::Cache::Place place;
+      if constexpr (plan::Cache::kIsPaged) {
+        place = next.places[tile];
+      } else {
+        place = cache_.place(token);
+      }
+      next.stage.tiles[tile].fetch_row(rows_, place, tokens_.has(token));
+    }
+    if constexpr (plan::Cache::kIsPaged) look_up(next, stage_of(args_, segment_, min(index + 1, segment_.last - 1)));
+  }
+
+ private:
+  /// Of the lane's row of a tile.
+  __device__ __forceinline__ int own_token(int stage, int tile) const {
+    const int row = tile * kTileTokens + lane_index() % kTileTokens;
+    return (stage << args_.stage_tokens_log2) + token_of(args_, row, row_warp_index());
+  }
+
+  __device__ __forceinline__ void look_up(NextScales& next, int stage) const {
+#pragma unroll
+    for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
+      const int token = own_token(stage, tile);
+      next.places[tile] = tokens_.has(token) ? cache_.place(token) : plan::Cache::Place{};
+    }
+  }
+
+  const GqaDecodeArguments& args_;
+  plan::Cache cache_;
+  decltype(Scales::rows(cache_)) rows_;
+  Segment segment_;
+  plan::Tokens tokens_;
+};
+
+template <>
+class ScaleLoads<false> {
+ public:
+  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments&, const ToldSegment&) {}
+  __device__ __forceinline__ void begin(NextScales&) const {}
+  __device__ __forceinline__ void fetch(NextScales&, int) const {}
+};
+
+/// The warps that attend: the block's next segment, and the loads of its queries and of its first scales, after which it is heard.
 __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
                                                     const ToldSegment (&segments)[plan::kSegments], Rings rings,
-                                                    SegmentPlace& place, Keys::RawQuery& raw) {
+                                                    SegmentPlace& place, Keys::RawQuery& raw, NextScales& scales) {
   wait_barrier(rings.told(place), place.parity);
   const ToldSegment told = segments[place.index];
   const Segment& segment = told.segment;
   if (segment.batch < 0) return told;
   fetch_queries(raw, args, segment.batch, columns_of(args, told));
+  ScaleLoads<Scales::kAny>(args, told).begin(scales);
   __syncwarp();
   if (elect_one()) arrive(rings.heard(place));
   place.advance();
@@ -429,17 +505,17 @@ struct Sights {
 template <class Queries = plan::Queries, class Tokens = plan::Tokens>
 __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, const Keys::Query& query, uint32 rows_at,
                                              const Segment& segment, int stage, const Sights& sights, Softmax& softmax,
-                                             Values::Accumulator& output) {
+                                             Values::Accumulator& output, const StageScales& scales) {
   const int warp = row_warp_index();
   if constexpr (kCountsRows) {
     const int rows = rows_of_warp(args, segment.length, stage, warp);
     if (rows > 0) {
-      attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps);
+      attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps, scales);
     }
   } else {
     const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
     if (rows.first < segment.length)
-      attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps);
+      attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps, scales);
   }
 }
 
@@ -500,7 +576,9 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   StagePlace place;
   SegmentPlace heard;
   Keys::RawQuery raw;
-  ToldSegment next = hear_segment(args, state.segments, rings, heard, raw);
+  NextScales next_scales;
+  const float query_factor = args.scale_log2 * Keys::key_factor(args);
+  ToldSegment next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
@@ -511,18 +589,23 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Values::Accumulator output;
     {
       Keys::Query query;
-      Keys::load_query(query, raw, args.scale_log2);
+      Keys::load_query(query, raw, query_factor);
+      const ScaleLoads<Scales::kAny> loads(args, next);
 #pragma unroll 1
       for (int index = segment.first; index < segment.last; ++index) {
+        const StageScales scales = next_scales.stage;
+        if (index + 1 < segment.last) loads.fetch(next_scales, index + 1);
         wait_barrier(rings.full(place), place.parity);
-        attend_stage(args, query, rings.stage(place), segment, stage_of(args, segment, index), sights, softmax, output);
+        attend_stage(args, query, rings.stage(place), segment, stage_of(args, segment, index), sights, softmax, output,
+                     scales);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();
       }
     }
-    next = hear_segment(args, state.segments, rings, heard, raw);
+    next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
     finish_softmax<Values>(softmax, output);
+    Values::scale_outputs(output, args);
     Values::store(output, results.outputs + first_result * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + first_result);
     sync_warps();

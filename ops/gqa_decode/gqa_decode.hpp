@@ -39,7 +39,7 @@ std::string why_not_bulk_copies(const GqaDecode& descriptor);
 /// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
 std::string why_not_all_fp16(const GqaDecode& descriptor);
 
-/// Why families sm75 and sm90 refuse values that are stored otherwise than keys.
+/// Why family sm90 refuses values that are stored otherwise than keys.
 inline constexpr const char* kOneFormatOnly = "its keys and values have one format and one head_dim";
 
 /// Whether head_dim is a power of two or three times one: all but 80, 112 and 160.

@@ -40,7 +40,6 @@ std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architectur
 
 std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
-  if (!are_alike(descriptor)) return kOneFormatOnly;
   return why_not_all_fp16(descriptor);
 }
 
@@ -63,13 +62,16 @@ const FamilyFacts& facts_of(Family family) {
 
 /// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, four of 16-bit caches, whose rows are operands as
 /// they are.
-/// Of later architectures nothing is known, nor of packed words without registers that change hands.
+/// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes otherwise than
+/// with 128 channels and one scale for a row or for all.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
+  if (has_scales(descriptor.kv) && (descriptor.head_dim != 128 || descriptor.groups > 1)) return false;
   const bool is_plain = descriptor.query_tokens == 1 && modifications(descriptor).empty();
-  if (!is_plain && (descriptor.cache == KvAddressing::paged || !descriptor.score.empty()))
-    return false;  // not measured
-  const int most_columns = descriptor.kv == KvFormat::int4_rows ? 8 : 32;
+  const bool is_measured =
+      descriptor.cache == KvAddressing::contiguous && descriptor.score.empty() && !has_scales(descriptor.kv);
+  if (!is_plain && !is_measured) return false;
+  const int most_columns = descriptor.kv == KvFormat::int4_rows || has_scales(descriptor.kv) ? 8 : 32;
   return architecture.capability == 90 && descriptor.heads_per_kv * descriptor.query_tokens <= most_columns &&
          why_not_sm90(descriptor, architecture).empty();
 }
@@ -98,8 +100,8 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
   throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
                 fmt::format("no kernel family runs there ({})", reasons),
                 wanted == Family::sm90 ? "accepted: sm_90 and later"
-                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and kv=fp16 or "
-                                         "kv=int4_rows, for keys and values alike");
+                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache "
+                                         "without bf16");
 }
 
 /// Of what the formats keep for a tile of heads: shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.
@@ -193,9 +195,10 @@ void choose_head_groups(Plan& plan) {
   const int tiles = (heads + 7) / 8;
   const auto blocks_of = [tiles](int tiles_per_block) { return (tiles + tiles_per_block - 1) / tiles_per_block; };
   int tiles_per_block = 1;
-  // Family sm90: as many warps as can be for the same rows, which is faster than more columns in each. Of packed words two
-  // tiles took more registers than there are.
-  const bool shares_rows = tiles <= kMostColumnGroups || plan.descriptor.kv == KvFormat::int4_rows;
+  // Family sm90: as many warps as can be for the same rows, which is faster than more columns in each, where rows are operands as
+  // they are. Of packed words two tiles took more registers than there are.
+  const bool shares_rows =
+      plan.descriptor.kv == KvFormat::int4_rows || (tiles <= kMostColumnGroups && !has_scales(plan.descriptor.kv));
   const int most = plan.family == Family::sm90 && shares_rows ? 1 : tiles;
   const int registers = plan.family == Family::sm80 ? kMostRegistersOfTiles : kMostRegistersBesideCopies;
   while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= registers) {
@@ -259,7 +262,7 @@ int choose_held_pieces(const Plan& plan, const codegen::Architecture& architectu
   constexpr int kMostPieces = 32;  // each has an address as well, and is code
   const int words = plan.copy_bytes / 4;
   const int free = architecture.registers_per_thread - kSpare - count_registers(plan.descriptor, plan.head_tiles(), 0);
-  return std::clamp(free / words, 1, std::min(kMostPieces, plan.descriptor.row_bytes() / plan.copy_bytes));
+  return std::clamp(free / words, 1, std::min(kMostPieces, count_copies(plan)));
 }
 
 void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
@@ -330,9 +333,14 @@ bool fits_registers(const Plan& plan) {
   const bool two_tiles = plan.tiles_per_stage > 1;
   if (two_tiles && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
   if (plan.warps < 8) return true;
+  const bool is_plain = counts_rows(plan);
+  if (has_scales(descriptor.kv)) {
+    const int most_groups = descriptor.head_dim > 128 ? 2 : two_tiles ? 4 : 8;  // beside places in pages
+    return descriptor.head_dim <= 192 &&
+           (descriptor.cache == KvAddressing::contiguous || descriptor.groups <= most_groups);
+  }
   if (descriptor.kv != KvFormat::int4_rows)
     return plan.attend_registers == 0 || plan.counted_registers <= plan.attend_registers;
-  const bool is_plain = counts_rows(plan);
   if (plan.attend_registers > 0)
     return descriptor.head_dim * descriptor.groups <= 1024 && (is_plain || descriptor.head_dim < 256);
   return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || (is_plain && !two_tiles));

@@ -54,6 +54,12 @@ Decision shared_query_decision(const Plan& plan) {
                       plan.head_tiles())};
 }
 
+/// Whether rows have scales in a tensor of their own, one or more for each.
+bool reads_row_scales(const Plan& plan) {
+  const kv_cache::RowFormat keys = plan.formats().key;
+  return keys.has_scales() && keys.scales != KvScales::tensor;
+}
+
 /// Rows of keys are operands beside the query, rows of values beside the weights.
 struct Operands {
   const char* name;
@@ -129,7 +135,7 @@ Decision copy_decision(const Plan& plan) {
 
 /// Family sm75.
 Decision held_decision(const Plan& plan) {
-  const int pieces = plan.descriptor.row_bytes() / plan.copy_bytes;
+  const int pieces = count_copies(plan);
   if (plan.held_pieces == pieces) {
     return {"copies in registers", fmt::format("all {} of a lane", pieces),
             "without cp.async the next tile waits in registers while one is used, and is stored after it"};
@@ -380,6 +386,10 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const std::vector<Decision> operands = operand_decisions(plan, architecture);
   report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
   if (plan.query_is_shared) report.decisions.push_back(shared_query_decision(plan));
+  if (plan.family == Family::sm90 && reads_row_scales(plan)) {
+    report.decisions.push_back({"scales", "loaded into registers a stage ahead, by the warps that attend",
+                                "a tensor of their own has other strides than rows, and no part in their boxes"});
+  }
   if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
   if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
   if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));

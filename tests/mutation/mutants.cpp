@@ -74,9 +74,9 @@ constexpr Mutant kMutants[] = {
      "if (quad > 0 || head == 3) continue;", "nobody has written", "initcheck"},
 
     {"held_piece_not_stored", "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,family=sm75", "batch=1,context=300",
-     "tile_copies_registers.cuh", "for (int i = 0; i < kHeld; ++i) store_shared",
-     "for (int i = 1; i < kHeld; ++i) store_shared", "nobody has written", kNotRun},
-    {"scales_beyond_the_end", "gqa_decode:kv=int8_split", "batch=1,context=101", "kv_scales.cuh",
+     "tile_copies_registers.cuh", "for (int i = 0; i < kHeld; ++i) {\n      if (!is_idle(i))",
+     "for (int i = 1; i < kHeld; ++i) {\n      if (!is_idle(i))", "nobody has written", kNotRun},
+    {"scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm80", "batch=1,context=101", "kv_scales.cuh",
      "const bool exists = tokens.has(first + lane_index() % lanes::kTileRows);", "const bool exists = true;",
      "are in no allocation", kNotRun},
     {"idle_lanes_copy", "gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4", "batch=1,context=1000,splits=1",
@@ -126,6 +126,8 @@ constexpr Mutant kMutants[] = {
      "if (token >= static_cast<uint32>(length_)) return {0, 0};", "", "are in no allocation", kNotRun},
     {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
      "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
+    {"bulk_scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm90", "batch=1,context=101", "sm90_gqa_decode.cuh",
+     "fetch_row(rows_, place, token < length_)", "fetch_row(rows_, place, true)", "are in no allocation", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 
