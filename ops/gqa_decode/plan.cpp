@@ -193,9 +193,10 @@ void choose_head_groups(Plan& plan) {
   const int tiles = (heads + 7) / 8;
   const auto blocks_of = [tiles](int tiles_per_block) { return (tiles + tiles_per_block - 1) / tiles_per_block; };
   int tiles_per_block = 1;
-  // Family sm90: as many warps as can be for the same rows, which is faster than more columns in each. Of packed words two
-  // tiles took more registers than there are.
-  const bool shares_rows = tiles <= kMostColumnGroups || plan.descriptor.kv == KvFormat::int4_rows;
+  // Family sm90: as many warps as can be for the same rows, which is faster than more columns in each, where rows are operands as
+  // they are. Of packed words two tiles took more registers than there are.
+  const bool shares_rows =
+      plan.descriptor.kv == KvFormat::int4_rows || (tiles <= kMostColumnGroups && !has_scales(plan.descriptor.kv));
   const int most = plan.family == Family::sm90 && shares_rows ? 1 : tiles;
   const int registers = plan.family == Family::sm80 ? kMostRegistersOfTiles : kMostRegistersBesideCopies;
   while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= registers) {
