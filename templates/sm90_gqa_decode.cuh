@@ -36,7 +36,8 @@
 //
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
-// With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see RowsInTurn.
+// With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see RowsInTurn. Stages
+// of which a window leaves nothing to see are in no block's share; those of which it leaves some tokens are copied in pieces.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //

@@ -335,6 +335,7 @@ bool fits_registers(const Plan& plan) {
   if (plan.warps < 8) return true;
   const bool is_plain = counts_rows(plan);
   if (has_scales(descriptor.kv)) {
+    if (!is_plain && plan.attend_registers == 0) return false;
     const int most_groups = descriptor.head_dim > 128 ? 2 : two_tiles ? 4 : 8;  // beside places in pages
     return descriptor.head_dim <= 192 &&
            (descriptor.cache == KvAddressing::contiguous || descriptor.groups <= most_groups);

@@ -24,6 +24,7 @@ constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,gr
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
+constexpr const char* kBulkColumns = "gqa_decode:heads_per_kv=8,query_tokens=4,family=sm90";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
@@ -127,7 +128,10 @@ constexpr Mutant kMutants[] = {
     {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
      "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
     {"bulk_scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm90", "batch=1,context=101", "sm90_gqa_decode.cuh",
-     "fetch_row(rows_, place, token < length_)", "fetch_row(rows_, place, true)", "are in no allocation", kNotRun},
+     "fetch_row(rows_, place, tokens_.has(token))", "fetch_row(rows_, place, true)", "are in no allocation", kNotRun},
+    {"healthy_bulk_columns", kBulkColumns, "batch=1,context=395", "", "", "", "", kNotRun},
+    {"bulk_columns_of_no_rows", kBulkColumns, "batch=1,context=395", "warp_rows.cuh",
+     "if constexpr (kRowWarps > 0) warp %= kRowWarps;", "", "nobody has written", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 

@@ -177,9 +177,6 @@ inline std::vector<GqaDecode> sm90_byte_descriptors() {
     const bool is_usual = descriptor.head_dim != 80 && descriptor.head_dim != 112 && descriptor.head_dim != 160;
     if (!has_scales(descriptor.kv) || !is_usual) continue;
     descriptor.alignment = 16;
-    descriptor.query_tokens = 1;
-    descriptor.mask = QueryMask::causal;
-    descriptor.soft_cap = descriptor.alibi = descriptor.window = false;
     descriptor.family = Family::sm90;
     fitting.insert(descriptor);
   }
