@@ -18,7 +18,7 @@ struct Segment {
   int batch;   // -1: there is none
   int head;    // span · head groups + head group
   int length;  // tokens of the sequence
-  int first;   // stage
+  int first;   // stage, of those that are walked over
   int last;    // one past; the same where a sequence has fewer stages than parts
 };
 
@@ -27,11 +27,6 @@ struct Owners {
   int first;
   int count;
 };
-
-/// A sequence without tokens still has a stage, so that somebody stores its zeros.
-__device__ __forceinline__ int stages_of(int length, int stage_tokens_log2) {
-  return max(1, (length + (1 << stage_tokens_log2) - 1) >> stage_tokens_log2);
-}
 
 /// The sum over the lanes up to this one.
 __device__ __forceinline__ int sum_over_lanes(int value) {
@@ -55,8 +50,9 @@ struct Cursor {
   int last_units;
 };
 
-/// Walks over a block's segments: each warp that does so by itself, all its lanes alike.
-template <int kFlushStages, int kGapStages>
+/// Walks over a block's segments: each warp that does so by itself, all its lanes alike. count_stages: of a sequence of so
+/// many tokens.
+template <int kFlushStages, int kGapStages, int (*count_stages)(const GqaDecodeArguments&, int)>
 class Walker {
  public:
   explicit __device__ __forceinline__ Walker(const GqaDecodeArguments& args) : args_(args) {}
@@ -81,7 +77,7 @@ class Walker {
       segment.batch = cursor.batch;
       segment.head = cursor.head;
       segment.length = length_of(args_, cursor.batch);
-      const int stages = stages_of(segment.length, args_.stage_tokens_log2);
+      const int stages = count_stages(args_, segment.length);
       cursor.last_units = parts > 0 ? parts : stages;
       cursor.last_start = cursor.start + gap_;
       const int first = max(cursor.next - cursor.last_start, 0);
@@ -116,9 +112,7 @@ class Walker {
 
   __device__ __forceinline__ int heads_per_batch() const { return static_cast<int>(args_.heads.divisor); }
 
-  __device__ __forceinline__ int stages_in(int batch) const {
-    return stages_of(length_of(args_, batch), args_.stage_tokens_log2);
-  }
+  __device__ __forceinline__ int stages_in(int batch) const { return count_stages(args_, length_of(args_, batch)); }
 
   /// From units, of which the sequence has `parts`, to the stages at which they begin.
   __device__ __forceinline__ void cut(Segment& segment, int stages, int parts) const {

@@ -28,6 +28,33 @@ struct Stages {
   int longest;
 };
 
+/// A sequence's stages that are walked over: `count` of them, of which number i is stage i, or i + skipped from `kept` on.
+struct WalkedStages {
+  int count;
+  int kept;
+  int skipped;
+
+  CUBIT_SHARED_CODE int stage(int index) const { return index < kept ? index : index + skipped; }
+};
+
+/// A sequence without tokens still has a stage, so that somebody stores its zeros.
+CUBIT_SHARED_CODE int stages_of(int length, int stage_tokens_log2) {
+  const int stages = (length + (1 << stage_tokens_log2) - 1) >> stage_tokens_log2;
+  return stages > 1 ? stages : 1;
+}
+
+/// Those with tokens that are kept, or that the first query token's window begins in or before.
+CUBIT_SHARED_CODE WalkedStages stages_of_window(int length, int first_query, int window, int kept_tokens,
+                                                int stage_tokens_log2) {
+  const int all = stages_of(length, stage_tokens_log2);
+  const int with_kept = (kept_tokens + (1 << stage_tokens_log2) - 1) >> stage_tokens_log2;
+  const int kept = with_kept < all ? with_kept : all;
+  const int begin = first_query - window + 1;
+  const int before = begin > 0 ? begin >> stage_tokens_log2 : 0;
+  const int skipped = before > kept ? before - kept : 0;
+  return {all - skipped, kept, skipped};
+}
+
 /// By the square root of a sequence's stages: in more parts, reading the partial results costs more than they save.
 CUBIT_SHARED_CODE int most_parts(int longest) {
   int log2 = 0;

@@ -1,8 +1,11 @@
 // What the families of GQA decode share around their loops: masking, the warps' results in shared memory, their merge with
 // one another and with those of other splits, and the final output.
 //
-// The warps' results in shared memory: one word for last_block, padded to 16 bytes, floats [kWarps][kHeadsPerBlock][pitch] and
-// stats [kWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
+// The warps' results in shared memory: one word for last_block, padded to 16 bytes, floats [kRowWarps][kHeadsPerBlock][pitch] and
+// stats [kRowWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
+//
+// Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, which have the same rows: warp w has rows
+// of row warp w % kRowWarps and the columns of group w / kRowWarps.
 //
 // Roles that the plan chooses, each a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
@@ -54,7 +57,8 @@ using Values = plan::Values;
 using Scales = TileScales<Keys::Scales, Values::Scales>;
 using Softmax = OnlineSoftmax<Values::kHeadTiles, Values::kAnyFactor, !Values::kSumsWeights>;
 
-constexpr int kHeadTiles = Keys::kHeadTiles;
+constexpr int kHeadTiles = Keys::kHeadTiles;  // of a warp
+constexpr int kRowWarps = plan::kWarps / plan::kColumnGroups;
 constexpr int kTileTokens = lanes::kTileRows;
 constexpr int kTileBytes = plan::kTileBytes;  // where a stage has several: from one to the next, of keys or of values
 constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // a warp's
@@ -74,7 +78,13 @@ __device__ __forceinline__ int heads_in(int head_group) {
 /// The first of them, among those of its KV head.
 __device__ __forceinline__ int first_column(int head_group) { return head_group * plan::kHeadsPerBlock; }
 
-/// Columns of a block: `count` from `first` on, of a KV head. Those beyond the last are as the last one, and are not stored.
+/// The warp's place among those that have other rows.
+__device__ __forceinline__ int row_warp_index() {
+  if constexpr (plan::kColumnGroups == 1) return warp_index();
+  return warp_index() % kRowWarps;
+}
+
+/// Columns of a warp: `count` from `first` on, of a KV head. Those beyond the last are as the last one, and are not stored.
 struct BlockColumns {
   int kv_head;
   int first;
@@ -89,6 +99,32 @@ struct BlockColumns {
   }
 };
 
+/// At least one: a warp beyond the last column has that again.
+__device__ __forceinline__ BlockColumns columns_of_warp(int kv_head, int head_group) {
+  const int first = first_column(head_group);
+  const int count = heads_in(head_group);
+  if constexpr (plan::kColumnGroups == 1) return {kv_head, first, count};
+  const int before = min(warp_index() / kRowWarps * plan::kHeadsPerWarp, count - 1);
+  return {kv_head, first + before, min(count - before, plan::kHeadsPerWarp)};
+}
+
+/// Where a warp's rows of a stage are in the sequence: from `first` on, one behind the other.
+struct NeighbouringRows {
+  int first;
+
+  __device__ __forceinline__ int at(int row) const { return first + row; }
+  __device__ __forceinline__ int end() const { return first + kStageTokens; }
+};
+
+/// Family sm90, whose warps may take tokens in turn: 2^step_log2 apart.
+struct RowsInTurn {
+  int first;
+  int step_log2;
+
+  __device__ __forceinline__ int at(int row) const { return first + (row << step_log2); }
+  __device__ __forceinline__ int end() const { return at(kStageTokens - 1) + 1; }
+};
+
 /// The reference that a softmax begins with: a column whose tokens are all masked keeps it, and from minus infinity its scores
 /// could not be subtracted.
 __device__ __forceinline__ float first_reference() {
@@ -96,15 +132,16 @@ __device__ __forceinline__ float first_reference() {
   return plan::Tokens::kIsWindow || plan::Score::kMayMask ? kBelowEveryScore : plan::Queries::first_reference();
 }
 
-/// The plan's steps for the scores of one sequence and the columns of a block.
+/// The plan's steps for the scores of one sequence and the columns of a warp.
 class BlockScores {
  public:
   __device__ __forceinline__ BlockScores(const GqaDecodeArguments& args, int batch, const BlockColumns& columns,
                                          int length)
       : steps_(args, columns), batch_(batch), columns_(columns), length_(length) {}
 
-  /// Scores of 16 tokens from `first` on.
-  __device__ __forceinline__ void modify(float (&scores)[kHeadTiles][4], int first) const {
+  /// Scores of 16 rows from `first` on.
+  template <class Rows>
+  __device__ __forceinline__ void modify(float (&scores)[kHeadTiles][4], const Rows& rows, int first) const {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
@@ -112,7 +149,7 @@ class BlockScores {
       for (int i = 0; i < 4; ++i) {
         const int column = lanes::accumulator_head(lane, tile, i);
         const ScorePlace place{batch_, columns_.head(column), columns_.query_position(length_, column),
-                               first + lane / 4 + i / 2 * 8};
+                               rows.at(first + lane / 4 + i / 2 * 8)};
         scores[tile][i] = steps_.apply(scores[tile][i], tile, i & 1, place);
       }
     }
@@ -127,9 +164,11 @@ class BlockScores {
   int length_;
 };
 
-/// Scores of positions that a head does not see become minus infinity.
-__device__ __forceinline__ void mask_scores(float (&scores)[kHeadTiles][4], int first, const plan::Queries& queries,
-                                            const plan::Tokens& tokens, const BlockScores& steps) {
+/// Scores of 16 rows from `first` on: of positions that a head does not see they become minus infinity.
+template <class Rows>
+__device__ __forceinline__ void mask_scores(float (&scores)[kHeadTiles][4], const Rows& rows, int first,
+                                            const plan::Queries& queries, const plan::Tokens& tokens,
+                                            const BlockScores& steps) {
   const int row = lane_index() / 4;
 #pragma unroll
   for (int tile = 0; tile < kHeadTiles; ++tile) {
@@ -137,7 +176,7 @@ __device__ __forceinline__ void mask_scores(float (&scores)[kHeadTiles][4], int 
     const auto odd = queries.sight(lanes::accumulator_head(lane_index(), tile, 1));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int position = first + row + i / 2 * 8;
+      const int position = rows.at(first + row + i / 2 * 8);
       const int query = steps.query_position(lanes::accumulator_head(lane_index(), tile, i));
       const bool sees = (i % 2 == 0 ? even : odd).sees(position) && !tokens.hides(position, query);
       if (!sees) scores[tile][i] = negative_infinity();
@@ -145,9 +184,9 @@ __device__ __forceinline__ void mask_scores(float (&scores)[kHeadTiles][4], int 
   }
 }
 
-__device__ __forceinline__ void fetch_block_query(Keys::RawQuery& raw, const GqaDecodeArguments& args, int batch,
-                                                  int kv_head, int head_group) {
-  Keys::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group)), heads_in(head_group));
+__device__ __forceinline__ void fetch_queries(Keys::RawQuery& raw, const GqaDecodeArguments& args, int batch,
+                                              const BlockColumns& columns) {
+  Keys::fetch_query(raw, plan::Queries::rows(args, batch, columns.kv_head, columns.first), columns.count);
 }
 
 /// By all warps. Where operands are in shared memory each makes those of some head tiles, which are the block's behind a barrier.
@@ -171,42 +210,50 @@ __device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeAr
     __syncthreads();
   } else {
     Keys::RawQuery raw;
-    fetch_block_query(raw, args, batch, kv_head, head_group);
+    fetch_queries(raw, args, batch, columns_of_warp(kv_head, head_group));
     Keys::load_query(query, raw, factor);
   }
 }
 
-/// One warp's work on its tiles of a stage, the keys, then their values: rows from `first` on, of which those that `queries` do
-/// not see or `tokens` hide are masked. `tile_scales`: where a stage is one tile.
-__device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, int first, const plan::Queries& queries,
-                                       const plan::Tokens& tokens, Softmax& softmax, Values::Accumulator& output,
-                                       const BlockScores& steps, const Scales& tile_scales = {}) {
+/// Of a warp's tiles of a stage, where scales are tensors of their own.
+struct StageScales {
+  Scales tiles[plan::kTilesPerStage];
+};
+
+/// One warp's work on its tiles of a stage, the keys, then their values: rows, of which those that `queries` do not see or
+/// `tokens` hide are masked.
+template <class Rows>
+__device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, const Rows& rows,
+                                       const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
+                                       Values::Accumulator& output, const BlockScores& steps,
+                                       const StageScales& stage_scales) {
   constexpr int kSteps = plan::kTilesPerStage;
   float scores[kSteps][kHeadTiles][4];
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) Keys::scores(query, stage + step * kTileBytes, tile_scales, scores[step]);
+  for (int step = 0; step < kSteps; ++step)
+    Keys::scores(query, stage + step * kTileBytes, stage_scales.tiles[step], scores[step]);
   if constexpr (!plan::Score::kIsPlain) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], first + step * kTileTokens);
+    for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], rows, step * kTileTokens);
   }
-  if (first + kStageTokens > queries.seen_by_all() || tokens.hides_any(first, kStageTokens)) {
+  if (rows.end() > queries.seen_by_all() || tokens.hides_any(rows.first, rows.end() - rows.first)) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
-      mask_scores(scores[step], first + step * kTileTokens, queries, tokens, steps);
+      mask_scores(scores[step], rows, step * kTileTokens, queries, tokens, steps);
   }
   // Only one tile's scales are kept in registers; the others are loaded again when they are used.
   Values::ValueScales scales;
   float peak = 0.f;
 #pragma unroll
   for (int step = kSteps - 1; step >= 0; --step) {
-    Values::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
+    Values::load_value_scales(scales, stage + step * kTileBytes, stage_scales.tiles[step]);
     peak = maximum(peak, scales.peak);
   }
   softmax.weigh<Values::kWeightsAreScaled>(scores, peak,
                                            [&](const Softmax::Factors& factors) { Values::rescale(output, factors); });
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    if (step > 0) Values::load_value_scales(scales, stage + step * kTileBytes, tile_scales);
+    if (step > 0) Values::load_value_scales(scales, stage + step * kTileBytes, stage_scales.tiles[step]);
     Values::accumulate(output, softmax, stage + step * kTileBytes, scales, scores[step]);
   }
 }
@@ -223,17 +270,17 @@ struct WarpResults {
   static constexpr int kOutputsAt = 16;
 
   uint32* arrived;
-  float* outputs;  // [kWarps][kHeadsPerBlock][kMergePitch]
-  float2* stats;   // [kWarps][kHeadsPerBlock] reference exponent and sum of weights
+  float* outputs;  // [kRowWarps][kHeadsPerBlock][kMergePitch]
+  float2* stats;   // [kRowWarps][kHeadsPerBlock] reference exponent and sum of weights
 };
 
 __device__ __forceinline__ WarpResults results_in(unsigned char* shared) {
   float* const outputs = reinterpret_cast<float*>(shared + WarpResults::kOutputsAt);
   return {reinterpret_cast<uint32*>(shared), outputs,
-          reinterpret_cast<float2*>(outputs + plan::kWarps * plan::kHeadsPerBlock * kMergePitch)};
+          reinterpret_cast<float2*>(outputs + kRowWarps * plan::kHeadsPerBlock * kMergePitch)};
 }
 
-/// A warp's references and sums, [kHeadsPerBlock].
+/// A warp's references and sums, [kHeadsPerWarp].
 __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst) {
   const int lane = lane_index();
   if (lane >= 4) return;  // every lane of a column has its totals
@@ -242,7 +289,7 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int head = lanes::accumulator_head(lane, tile, i);
-      if (head >= plan::kHeadsPerBlock) continue;
+      if (head >= plan::kHeadsPerWarp) continue;
       dst[head] = make_float2(softmax.reference(tile, i), softmax.sum(tile, i));  // access: stores of warps' sums
     }
   }
@@ -297,17 +344,17 @@ struct Partials {
 
 constexpr int kQuads = plan::kValueDim / 4;
 
-/// Four channels of a row of heads, of all warps that have it: warp w has results of KV head w % span.
+/// Four channels of a row of heads, of all warps that have it: row warp w has results of KV head w % span.
 __device__ __forceinline__ Combined combine_warps(const WarpResults& results, const Heads& heads, int row, int quad) {
   const uint32 stats = shared_address(results.stats + row);
   const uint32 outputs = shared_address(results.outputs + row * kMergePitch + 4 * quad);
-  float2 stat[plan::kWarps];
-  float4 value[plan::kWarps];
+  float2 stat[kRowWarps];
+  float4 value[kRowWarps];
 #pragma unroll
-  for (int i = 0; i < plan::kWarps; ++i) {
+  for (int i = 0; i < kRowWarps; ++i) {
     stat[i] = make_float2(negative_infinity(), 0.f);
     value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-    if (i * heads.span >= plan::kWarps) continue;
+    if (i * heads.span >= kRowWarps) continue;
     const uint32 rows = i * heads.rows();
     stat[i] = load_shared2(stats + 8 * rows);                   // access: loads of warps' sums
     value[i] = load_shared4(outputs + 4 * kMergePitch * rows);  // access: loads of warps' outputs

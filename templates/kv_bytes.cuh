@@ -70,9 +70,13 @@ struct ConvertedE4m3Operand {
     constexpr bool kAreNeighbours = kHigh == kLow + 1;  // else bytes 0 and 2, or 1 and 3
     if constexpr (!kAreNeighbours) word = __byte_perm(word, 0, 0x3120);
     constexpr bool kUpper = kLow == (kAreNeighbours ? 2 : 1);
-    const uint16 bytes = static_cast<uint16>(kUpper ? word >> 16 : word);
+    // Taken apart by mov the conversion reads either half where it is; a shift would be an instruction.
     uint32 result;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(result) : "h"(bytes));
+    if constexpr (kUpper) {
+      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, high;}" : "=r"(result) : "r"(word));
+    } else {
+      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low;}" : "=r"(result) : "r"(word));
+    }
     return result;
   }
 };

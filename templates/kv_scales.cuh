@@ -45,8 +45,13 @@ class TileScales {
   /// Of the tile from `first` on; `place`: of the lane's row.
   template <class Rows, class Place, class Tokens>
   __device__ __forceinline__ void fetch(const Rows& rows, Place place, int first, const Tokens& tokens) {
-    const bool is_key = lane_index() < lanes::kTileRows;
     const bool exists = tokens.has(first + lane_index() % lanes::kTileRows);
+    fetch_row(rows, place, exists);
+  }
+  /// The same of any tile: `exists`, whether the lane's row does.
+  template <class Rows, class Place>
+  __device__ __forceinline__ void fetch_row(const Rows& rows, Place place, bool exists) {
+    const bool is_key = lane_index() < lanes::kTileRows;
     const char* const src = rows.at(place);
     const int count = is_key ? KeyScales::kCount : ValueScales::kCount;
 #pragma unroll

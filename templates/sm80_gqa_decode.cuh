@@ -148,7 +148,8 @@ class Fetcher {
 
   /// This lane's pieces of all tiles but the kStages - 2 fetched last are there.
   __device__ __forceinline__ void land() {
-    copies_.land([&](int i) { return stage_ + slot_of(i, lane_index()); });
+    copies_.land([&](int i) { return stage_ + slot_of(i, lane_index()); },
+                 [](int i) { return Stage::is_idle(i, lane_index()); });
   }
   __device__ __forceinline__ void land_all() { copies_.land_all(); }
 
@@ -165,7 +166,7 @@ class Fetcher {
 #pragma unroll
     for (int i = 0; i < Copies::kHeld; ++i) {
       const Piece piece = source(place_of(i, lane_index()));
-      copies_.hold(i, piece.src, piece.valid);
+      copies_.hold(i, piece.src, piece.valid && !Stage::is_idle(i, lane_index()));
     }
 #pragma unroll(Copies::kUnrolled)
     for (int i = Copies::kHeld; i < kPieces; ++i) {
@@ -269,8 +270,8 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
   for (int stage = 0; stage < plan::kStages; ++stage) clear_padding(stages + stage * kStageBytes);
   // One loop fills and drains the ring: tile `ahead` is fetched while tile `ahead - (kStages - 1)` is used.
   // Scales that are a tensor of their own come by loads, in the time of one tile.
-  Scales scales;
-  Scales next_scales;
+  StageScales scales;
+  StageScales next_scales;
   OwnPlaces<plan::Cache, Scales::kAny && plan::Cache::kIsPaged> own_places;
   const auto scale_rows = Scales::rows(cache);
   int fill = 0;
@@ -292,12 +293,12 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
     scales = next_scales;
     if (Scales::kAny && chunk + 1 >= share.first && chunk + 1 < share.last) {
       const int next = token_of(chunk + 1);
-      next_scales.fetch(scale_rows, own_places.oldest(cache, next), next, tokens);
+      next_scales.tiles[0].fetch(scale_rows, own_places.oldest(cache, next), next, tokens);
     }
     if (chunk >= share.first &&
         first < tokens.length()) {  // the same for the whole warp; the last chunk may lack its tokens
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, first, queries, tokens, softmax, output, steps, scales);
+      attend(query, stage, NeighbouringRows{first}, queries, tokens, softmax, output, steps, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   fetcher.land_all();

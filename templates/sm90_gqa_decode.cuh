@@ -1,10 +1,11 @@
-// Decode attention for grouped queries: one new token per sequence against its KV cache.
+// Decode attention for grouped queries: the last tokens of every sequence, usually one, against its KV cache.
 // Family sm90: bulk copies with transaction barriers, even shares, ldmatrix, mma.sync; sm_90 and later.
 //
 // What is computed, the tile and the roles: as in sm80_gqa_decode.cuh and gqa_decode_block.cuh. What differs:
 //
 // - A block takes a span of neighbouring KV heads; warp w has one of them, w % span. A stage has as many rows for each warp
-//   as its tiles have.
+//   as its tiles have. Where a warp's registers do not hold all columns of a KV head, several warps have the same rows, each
+//   with some of the columns: the cache is read once. Below, `warps` are those that have different rows.
 // - kCopyWarps more warps do nothing but copy. Where the rows of a span follow one another in the cache, one thread starts
 //   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
 //   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
@@ -30,9 +31,13 @@
 // come after many copies end after them. Where a segment ends the warps that attend meet when all results are stored,
 // before the next are, and twice in each merge with those of other blocks.
 //
+// Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers, those of a
+// stage in the time of the one before, the first with the segment's queries (ScaleLoads).
+//
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
-// Rows are counted, not tokens: the plan has all tokens and plain scores.
+// With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see RowsInTurn. Stages
+// of which a window leaves nothing to see are in no block's share; those of which it leaves some tokens are copied in pieces.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -54,7 +59,6 @@
 namespace cubit {
 
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
-static_assert(plan::Queries::kTokens == 1);
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
 /// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans, batch or
@@ -64,7 +68,17 @@ struct Arguments : GqaDecodeArguments {
   TensorMap values;
 };
 
-using Walk = Walker<plan::kFlushStages, plan::kGapStages>;
+/// Of a sequence, where the plan has a window.
+__device__ __forceinline__ WalkedStages walked_stages(const GqaDecodeArguments& args, int length) {
+  return stages_of_window(length, plan::Queries::query_position(length, 0), args.window, args.kept_tokens,
+                          args.stage_tokens_log2);
+}
+__device__ __forceinline__ int count_stages(const GqaDecodeArguments& args, int length) {
+  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, length).count;
+  return stages_of(length, args.stage_tokens_log2);
+}
+
+using Walk = Walker<plan::kFlushStages, plan::kGapStages, count_stages>;
 
 /// A segment as those that attend are told of it: two words of 16 bytes, all of which are written.
 struct alignas(16) ToldSegment {
@@ -112,22 +126,54 @@ __device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, con
 }
 __device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
 
+/// Whether a row counts like any other that a sequence has: then rows of a warp are counted, not tokens.
+constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
+
+/// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last first.
+__device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Segment& segment, int index) {
+  if constexpr (plan::Score::kRises) index = segment.first + segment.last - 1 - index;
+  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, segment.length).stage(index);
+  return index;
+}
+
+/// Tokens of a stage that are read.
+struct StageTokens {
+  int first;  // of the sequence's
+  int count;  // that the stage has below the sequence's length
+  plan::Tokens tokens;
+
+  /// Whether token `index` of the stage is.
+  __device__ __forceinline__ bool has(int index) const {
+    if constexpr (plan::Tokens::kIsWindow) return index < count && tokens.has(first + index);
+    return index < count;
+  }
+  /// It, or if it is not read another that is: if the first is not, then all that are read come behind those that are not.
+  __device__ __forceinline__ int readable(int index) const {
+    if constexpr (plan::Tokens::kIsWindow) return has(index) ? index : tokens.has(first) ? 0 : count - 1;
+    return min(index, count - 1);
+  }
+  __device__ __forceinline__ bool are_all(int of_stage) const {
+    if constexpr (plan::Tokens::kIsWindow) return tokens.has_all(first, of_stage);
+    return count == of_stage;
+  }
+};
+
 /// The token of a warp's row of a stage, of those that the stage has.
 __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
   return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
 }
 
-/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is beyond `tokens`.
-__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache, int first,
-                                            int tokens, uint32 dst) {
+/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is not read.
+__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                            const StageTokens& tokens, uint32 dst) {
   constexpr int kPieces = kHalfStage / 16;
-  const CacheRows keys = cache.keys(first);
-  const CacheRows values = cache.values(first);
+  const CacheRows keys = cache.keys(tokens.first);
+  const CacheRows values = cache.values(tokens.first);
   const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
 #pragma unroll 4
   for (int piece = thread; piece < 2 * kPieces; piece += kCopyThreads) {
     const bool is_value = piece >= kPieces;
-    const lanes::Place at = lanes::bulk_piece(piece % kPieces, plan::kWarps * Keys::kRowBytes);
+    const lanes::Place at = lanes::bulk_piece(piece % kPieces, kRowWarps * Keys::kRowBytes);
     const int warp = at.byte / Keys::kRowBytes;
     const int byte = at.byte % Keys::kRowBytes;
     const int token = token_of(args, at.row, warp);
@@ -135,32 +181,32 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
     const char* const src =
         is_value ? values.row(token) + head * args.value_head_stride : keys.row(token) + head * args.key_head_stride;
     const uint32 place = plan::kv_stage(at.row, at.byte) + (is_value ? kHalfStage : 0);
-    copy_async<16>(dst + place, src + byte, token < tokens);  // access: cp.async of rows
+    copy_async<16>(dst + place, src + byte, tokens.has(token));  // access: cp.async of rows
   }
 }
 
 /// The same of a paged cache: each warp has a part of the stage's rows, whose pages its lanes look up before.
-__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const PagedCache& cache, int first,
-                                            int tokens, uint32 dst) {
+__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const PagedCache& cache,
+                                            const StageTokens& tokens, uint32 dst) {
   constexpr int kRows = kStageTokens / plan::kCopyWarps;
-  constexpr int kPiecesOfRow = plan::kWarps * Keys::kRowBytes / 16;
-  constexpr int kFound = (kRows * plan::kWarps + kWarpSize - 1) / kWarpSize;
+  constexpr int kPiecesOfRow = kRowWarps * Keys::kRowBytes / 16;
+  constexpr int kFound = (kRows * kRowWarps + kWarpSize - 1) / kWarpSize;
   const int lane = lane_index();
   const int first_row = (warp_index() - plan::kWarps) * kRows;
   PagedCache::Place found[kFound];  // of (row, warp)
 #pragma unroll
   for (int i = 0; i < kFound; ++i) {
     const int slot = lane + i * kWarpSize;
-    const int token = token_of(args, first_row + slot / plan::kWarps, slot % plan::kWarps);
-    found[i] = cache.place(first + min(token, tokens - 1));
+    const int token = token_of(args, first_row + slot / kRowWarps, slot % kRowWarps);
+    found[i] = cache.place(tokens.first + tokens.readable(token));
   }
 #pragma unroll 1
   for (int first_piece = 0; first_piece < kRows * kPiecesOfRow; first_piece += kWarpSize) {
     const int piece = first_piece + lane;
-    const lanes::Place at = lanes::bulk_piece(first_row * kPiecesOfRow + piece, plan::kWarps * Keys::kRowBytes);
+    const lanes::Place at = lanes::bulk_piece(first_row * kPiecesOfRow + piece, kRowWarps * Keys::kRowBytes);
     const int warp = at.byte / Keys::kRowBytes;
     const int byte = at.byte % Keys::kRowBytes;
-    const int slot = (at.row - first_row) * plan::kWarps + warp;
+    const int slot = (at.row - first_row) * kRowWarps + warp;
     PagedCache::Place place;
 #pragma unroll
     for (int j = 0; j < kFound; ++j) {
@@ -168,7 +214,7 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
       if (slot / kWarpSize == j) place = that;
     }
     if (piece >= kRows * kPiecesOfRow) continue;
-    const bool exists = token_of(args, at.row, warp) < tokens;
+    const bool exists = tokens.has(token_of(args, at.row, warp));
     const int head = warp & ((1 << args.span_log2) - 1);
     const uint32 at_stage = dst + plan::kv_stage(at.row, at.byte);
     const char* const key = cache.key(place) + head * args.key_head_stride + byte;
@@ -184,7 +230,7 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   expect_bytes(full, 2 * kHalfStage);
   const int batch = segment.batch;
   const int span = first_kv_head(args, segment) >> args.span_log2;
-  const uint32 box_bytes = args.boxes == 1 ? kHalfStage : kHalfStage / plan::kWarps << args.span_log2;
+  const uint32 box_bytes = args.boxes == 1 ? kHalfStage : kHalfStage / kRowWarps << args.span_log2;
   int row = stage * args.boxes * kStageTokens;
 #pragma unroll 1
   for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {
@@ -195,13 +241,15 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   }
 }
 
-/// Tokens of a stage below the sequence's length.
-__device__ __forceinline__ int tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
+__device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
   const int whole = 1 << args.stage_tokens_log2;
-  return max(0, min(segment.length - (stage << args.stage_tokens_log2), whole));
+  const int first = stage << args.stage_tokens_log2;
+  const int length = segment.length;
+  return {first, max(0, min(length - first, whole)),
+          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
 }
-__device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, int tokens) {
-  return args.boxes != 0 && tokens == 1 << args.stage_tokens_log2;
+__device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, const StageTokens& tokens) {
+  return args.boxes != 0 && tokens.are_all(1 << args.stage_tokens_log2);
 }
 
 /// The first of the threads that copy, which makes the barriers and starts the copies of boxes.
@@ -211,9 +259,10 @@ __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan:
 /// that is under way. Not of pages, whose boxes all copying warps start.
 __device__ __forceinline__ bool begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
   if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return false;
-  if (!is_of_boxes(args, tokens_in(args, segment, segment.first))) return false;
+  const int stage = stage_of(args, segment, segment.first);
+  if (!is_of_boxes(args, tokens_in(args, segment, stage))) return false;
   const StagePlace place;
-  copy_boxes(args, segment, segment.first, rings.stage(place), rings.full(place));
+  copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
   return true;
 }
 
@@ -301,8 +350,9 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
     const plan::Cache cache = plan::Cache::rows(args, segment.batch, kv_head);
     PageWindow pages(args, segment);
 #pragma unroll 1
-    for (int stage = segment.first; stage < segment.last; ++stage) {
-      const int tokens = tokens_in(args, segment, stage);
+    for (int index = segment.first; index < segment.last; ++index) {
+      const int stage = stage_of(args, segment, index);
+      const StageTokens tokens = tokens_in(args, segment, stage);
       const uint32 full = rings.full(place);
       const bool has_boxes = is_of_boxes(args, tokens);
       if (plan::Cache::kIsPaged && has_boxes) pages.reach(stage);
@@ -324,7 +374,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
         }
         if (plan::Cache::kIsPaged) pages.copy(kv_head, stage, rings.stage(place), full);
       } else {
-        if (tokens > 0) copy_pieces(args, cache, stage << args.stage_tokens_log2, tokens, rings.stage(place));
+        if (tokens.count > 0) copy_pieces(args, cache, tokens, rings.stage(place));
         arrive_after_copies(full);
       }
       place.advance();
@@ -337,16 +387,94 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
   wait_copies<0>();
 }
 
-/// The warps that attend: the block's next segment, and the loads of its queries, after which it is heard.
+/// Of the warp.
+__device__ __forceinline__ BlockColumns columns_of(const GqaDecodeArguments& args, const ToldSegment& told) {
+  const int kv_head = told.kv_head + (row_warp_index() & ((1 << args.span_log2) - 1));
+  return columns_of_warp(kv_head, head_group_of(told.segment));
+}
+
+/// Scales that are tensors of their own, of the stage that a warp attends to next. They are on their way, as are, of a paged cache,
+/// the places of its rows in the stage behind.
+struct NextScales {
+  StageScales stage;
+  plan::Cache::Place places[plan::kTilesPerStage];
+};
+
+/// Of a segment, by a warp that attends: loads of its rows' scales, each stage's in the time of the one before.
+template <bool kAny>
+class ScaleLoads {
+ public:
+  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments& args, const ToldSegment& told)
+      : args_(args),
+        cache_(plan::Cache::rows(args, told.segment.batch, columns_of(args, told).kv_head)),
+        rows_(Scales::rows(cache_)),
+        segment_(told.segment),
+        tokens_(args, told.segment.length, plan::Queries::query_position(told.segment.length, 0)) {}
+
+  /// Of the segment's first stage.
+  __device__ __forceinline__ void begin(NextScales& next) const {
+    if (segment_.first == segment_.last) return;
+    if constexpr (plan::Cache::kIsPaged) look_up(next, stage_of(args_, segment_, segment_.first));
+    fetch(next, segment_.first);
+  }
+
+  /// Of each stage behind it, by its number in the order in which they are walked over.
+  __device__ __forceinline__ void fetch(NextScales& next, int index) const {
+    const int stage = stage_of(args_, segment_, index);
+#pragma unroll
+    for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
+      const int token = own_token(stage, tile);
+      plan::Cache::Place place;
+      if constexpr (plan::Cache::kIsPaged) {
+        place = next.places[tile];
+      } else {
+        place = cache_.place(token);
+      }
+      next.stage.tiles[tile].fetch_row(rows_, place, tokens_.has(token));
+    }
+    if constexpr (plan::Cache::kIsPaged) look_up(next, stage_of(args_, segment_, min(index + 1, segment_.last - 1)));
+  }
+
+ private:
+  /// Of the lane's row of a tile.
+  __device__ __forceinline__ int own_token(int stage, int tile) const {
+    const int row = tile * kTileTokens + lane_index() % kTileTokens;
+    return (stage << args_.stage_tokens_log2) + token_of(args_, row, row_warp_index());
+  }
+
+  __device__ __forceinline__ void look_up(NextScales& next, int stage) const {
+#pragma unroll
+    for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
+      const int token = own_token(stage, tile);
+      next.places[tile] = tokens_.has(token) ? cache_.place(token) : plan::Cache::Place{};
+    }
+  }
+
+  const GqaDecodeArguments& args_;
+  plan::Cache cache_;
+  decltype(Scales::rows(cache_)) rows_;
+  Segment segment_;
+  plan::Tokens tokens_;
+};
+
+template <>
+class ScaleLoads<false> {
+ public:
+  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments&, const ToldSegment&) {}
+  __device__ __forceinline__ void begin(NextScales&) const {}
+  __device__ __forceinline__ void fetch(NextScales&, int) const {}
+};
+
+/// The warps that attend: the block's next segment, and the loads of its queries and of its first scales, after which it is heard.
 __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
                                                     const ToldSegment (&segments)[plan::kSegments], Rings rings,
-                                                    SegmentPlace& place, Keys::RawQuery& raw) {
+                                                    SegmentPlace& place, Keys::RawQuery& raw, NextScales& scales) {
   wait_barrier(rings.told(place), place.parity);
   const ToldSegment told = segments[place.index];
   const Segment& segment = told.segment;
   if (segment.batch < 0) return told;
-  const int kv_head = told.kv_head + (warp_index() & ((1 << args.span_log2) - 1));
-  fetch_block_query(raw, args, segment.batch, kv_head, head_group_of(segment));
+  fetch_queries(raw, args, segment.batch, columns_of(args, told));
+  ScaleLoads<Scales::kAny>(args, told).begin(scales);
   __syncwarp();
   if (elect_one()) arrive(rings.heard(place));
   place.advance();
@@ -357,6 +485,39 @@ __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& ar
 __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int length, int stage, int warp) {
   const int tokens = length - (stage << args.stage_tokens_log2) - (warp >> args.span_log2 << args.warp_step_log2);
   return min((tokens + (1 << args.row_step_log2) - 1) >> args.row_step_log2, kStageTokens);
+}
+
+/// What the columns of a warp see of a segment's sequence, and what their scores go through; of nothing where rows are counted.
+struct Sights {
+  plan::Queries queries;
+  plan::Tokens tokens;
+  BlockScores steps;
+
+  static __device__ __forceinline__ Sights of(const GqaDecodeArguments& args, const ToldSegment& told) {
+    const int length = told.segment.length;
+    const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));
+    const BlockColumns columns = columns_of(args, told);
+    return {plan::Queries::of_block(args, told.segment.batch, length, columns.first), tokens,
+            BlockScores(args, told.segment.batch, columns, length)};
+  }
+};
+
+/// A warp's work on its rows of a stage, where it has any. A template, so that only one of both is compiled.
+template <class Queries = plan::Queries, class Tokens = plan::Tokens>
+__device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, const Keys::Query& query, uint32 rows_at,
+                                             const Segment& segment, int stage, const Sights& sights, Softmax& softmax,
+                                             Values::Accumulator& output, const StageScales& scales) {
+  const int warp = row_warp_index();
+  if constexpr (kCountsRows) {
+    const int rows = rows_of_warp(args, segment.length, stage, warp);
+    if (rows > 0) {
+      attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps, scales);
+    }
+  } else {
+    const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
+    if (rows.first < segment.length)
+      attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps, scales);
+  }
 }
 
 /// Slots of two per block, then two for the results of the group that the block is the first of. Of two a sequence that others
@@ -411,36 +572,43 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   __syncthreads();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
+  const int first_result =
+      row_warp_index() * plan::kHeadsPerBlock + (plan::kColumnGroups == 1 ? 0 : warp / kRowWarps * plan::kHeadsPerWarp);
   StagePlace place;
   SegmentPlace heard;
   Keys::RawQuery raw;
-  const BlockScores plain(args, 0, {0, 0, 1}, 0);
-  ToldSegment next = hear_segment(args, state.segments, rings, heard, raw);
+  NextScales next_scales;
+  const float query_factor = args.scale_log2 * Keys::key_factor(args);
+  ToldSegment next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
     const Owners owners = next.owners;
     const int kv_head = next.kv_head;
-    Softmax softmax(plan::Queries::first_reference());
+    const Sights sights = Sights::of(args, next);
+    Softmax softmax(first_reference());
     Values::Accumulator output;
     {
       Keys::Query query;
-      Keys::load_query(query, raw, args.scale_log2);
+      Keys::load_query(query, raw, query_factor);
+      const ScaleLoads<Scales::kAny> loads(args, next);
 #pragma unroll 1
-      for (int stage = segment.first; stage < segment.last; ++stage) {
+      for (int index = segment.first; index < segment.last; ++index) {
+        const StageScales scales = next_scales.stage;
+        if (index + 1 < segment.last) loads.fetch(next_scales, index + 1);
         wait_barrier(rings.full(place), place.parity);
-        const int rows = rows_of_warp(args, segment.length, stage, warp);
-        if (rows > 0)
-          attend(query, rings.stage(place), 0, plan::Queries(rows), plan::Tokens(rows), softmax, output, plain);
+        attend_stage(args, query, rings.stage(place), segment, stage_of(args, segment, index), sights, softmax, output,
+                     scales);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();
       }
     }
-    next = hear_segment(args, state.segments, rings, heard, raw);
+    next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
     finish_softmax<Values>(softmax, output);
-    Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
-    store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
+    Values::scale_outputs(output, args);
+    Values::store(output, results.outputs + first_result * kMergePitch, kMergePitch);
+    store_stats(softmax, results.stats + first_result);
     sync_warps();
     merge(args, partials_of(args, owners), {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)},
           results, [](const Parts& parts, int row, int quad) {

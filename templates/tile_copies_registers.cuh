@@ -28,11 +28,13 @@ class HeldTileCopies {
   }
   __device__ __forceinline__ void start(uint32 dst, const char* src) { start(dst, src, true); }
   __device__ __forceinline__ void close() {}
-  template <class Place>
-  __device__ __forceinline__ void land(Place&& place) {
+  template <class Place, class IsIdle>
+  __device__ __forceinline__ void land(Place&& place, IsIdle&& is_idle) {
     if (!is_under_way_) return;
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) store_shared(place(i), held_[i]);  // access: stores of rows
+    for (int i = 0; i < kHeld; ++i) {
+      if (!is_idle(i)) store_shared(place(i), held_[i]);  // access: stores of rows
+    }
     is_under_way_ = false;
   }
   __device__ __forceinline__ void land_all() {}

@@ -5,7 +5,7 @@
 //   Tokens(args, length, first_query)   once per block; `first_query`: position of its first query token
 //   walked()                tokens that the loop walks over, of which token(index) is number `index`; index is a
 //                           multiple of 16, and the 15 behind it follow
-//   has(token)              whether it is read; has_tile(first): whether 16 are
+//   has(token)              whether it is read; has_all(first, count): whether so many are, has_tile(first): whether 16 are
 //   readable(first)         a token that is read, if one of the 16 from `first` on is
 //   hides(token, query)     of a token that the query at that position might see: whether it does not; hides_any(first,
 //                           count): whether that can be of any query and any of so many
@@ -27,7 +27,8 @@ class AllTokens {
   __device__ __forceinline__ int walked() const { return length_; }
   __device__ __forceinline__ int token(int index) const { return index; }
   __device__ __forceinline__ bool has(int token) const { return token < length_; }
-  __device__ __forceinline__ bool has_tile(int first) const { return first + 16 <= length_; }
+  __device__ __forceinline__ bool has_all(int first, int count) const { return first + count <= length_; }
+  __device__ __forceinline__ bool has_tile(int first) const { return has_all(first, 16); }
   __device__ __forceinline__ int readable(int first) const { return first; }
   __device__ __forceinline__ bool hides(int, int) const { return false; }
   __device__ __forceinline__ bool hides_any(int, int) const { return false; }

@@ -32,9 +32,10 @@ class WindowOfTokens {
   __device__ __forceinline__ int walked() const { return max(0, length_ - skipped_); }
   __device__ __forceinline__ int token(int index) const { return index < kept_end_ ? index : index + skipped_; }
   __device__ __forceinline__ bool has(int token) const { return token < length_ && (token >= begin_ || token < kept_); }
-  __device__ __forceinline__ bool has_tile(int first) const {
-    return first + 16 <= length_ && (first >= begin_ || first + 16 <= kept_);
+  __device__ __forceinline__ bool has_all(int first, int count) const {
+    return first + count <= length_ && (first >= begin_ || first + count <= kept_);
   }
+  __device__ __forceinline__ bool has_tile(int first) const { return has_all(first, 16); }
   __device__ __forceinline__ int readable(int first) const { return first < kept_ ? first : max(first, begin_); }
   __device__ __forceinline__ bool hides(int token, int query) const {
     return token <= query - window_ && token >= kept_;

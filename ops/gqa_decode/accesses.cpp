@@ -184,7 +184,7 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   add_keys(formats.key, accesses);
   if (formats.are_alike()) add_values(formats.value, plan.head_tiles(), accesses);
   if (plan.family == Family::sm90) {
-    for (TileAccess& access : accesses) access = of_outer_warps(access, plan.warps, formats.key.row_bytes());
+    for (TileAccess& access : accesses) access = of_outer_warps(access, plan.row_warps(), formats.key.row_bytes());
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
   const char* const name = plan.family == Family::sm75 ? "stores of rows" : kAsyncCopies;
@@ -239,7 +239,9 @@ int slot_period(const Plan& plan) {
   return copies;
 }
 
-int merge_bytes(const Plan& plan) { return plan.warps * plan.heads_per_block * (merge_pitch(plan) + 8) + kArrivedWord; }
+int merge_bytes(const Plan& plan) {
+  return plan.row_warps() * plan.heads_per_block * (merge_pitch(plan) + 8) + kArrivedWord;
+}
 
 int Plan::flush_stages() const { return std::max(1, 48 * 1024 / stage_bytes()); }
 
@@ -311,12 +313,13 @@ std::vector<Tile> part_tiles(const Plan& plan) {
 
 std::vector<Tile> merge_tiles(const Plan& plan) {
   const RowFormat values = plan.formats().value;
-  const int warps = plan.warps;
+  const int warps = plan.row_warps();
   const int heads = plan.heads_per_block;
   const int tiles = plan.head_tiles();
   const int quads = values.head_dim / 4;
   const codegen::TileLayout outputs{warps * heads, 4 * values.head_dim, merge_pitch(plan), {}};
-  const auto head_of = [heads](int tile, int i, int lane) {
+  // Of a block's first warp: others that have the same rows store behind it, in the same way.
+  const auto head_of = [heads = plan.heads_per_warp()](int tile, int i, int lane) {
     const int head = lanes::accumulator_head(lane, tile, i);
     return head < heads ? std::optional<int>(head) : std::nullopt;
   };

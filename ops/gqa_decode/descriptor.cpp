@@ -101,15 +101,14 @@ void validate(const GqaDecode& descriptor) {
     reject(descriptor, fmt::format("score={} does not name a score modification", descriptor.score),
            "accepted: name@hash, as cubit_add_score gives it");
   }
-  if (!formats.are_alike() && (descriptor.family == Family::sm75 || descriptor.family == Family::sm90)) {
-    reject(descriptor, fmt::format("family={}: {}", family_name(descriptor.family), kOneFormatOnly),
-           "family=sm80, or leave family out");
+  if (!formats.are_alike() && descriptor.family == Family::sm90) {
+    reject(descriptor, fmt::format("family=sm90: {}", kOneFormatOnly), "family=sm80, or leave family out");
   }
   if (descriptor.family == Family::sm75) {
     const std::string why = why_not_all_fp16(descriptor);
     if (!why.empty()) {
       reject(descriptor, "family=sm75 multiplies fp16 alone: " + why,
-             "kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out");
+             "a cache without bf16 with query=fp16 and output=fp16, or leave family out");
     }
   }
   for (const std::size_t which : {0, 1}) {
@@ -123,13 +122,6 @@ void validate(const GqaDecode& descriptor) {
            "leave mask out or ask for query_tokens=2 to 16");
   }
   if (descriptor.family == Family::sm90) {
-    const std::string modified = modifications(descriptor);
-    if (!modified.empty())
-      reject(descriptor, fmt::format("family=sm90 has plain scores of all tokens, and no {}", modified),
-             "family=sm80, or leave family out");
-    if (descriptor.query_tokens > 1) {
-      reject(descriptor, fmt::format("family=sm90: {}", kOneQueryTokenOnly), "family=sm80, or leave family out");
-    }
     if (!is_usual_head_dim(descriptor.head_dim)) {
       reject(descriptor, fmt::format("family=sm90: {}", kUsualHeadDimsOnly), "family=sm80, or leave family out");
     }
@@ -153,12 +145,14 @@ std::string modifications(const GqaDecode& descriptor) {
 std::string why_not_all_fp16(const GqaDecode& descriptor) {
   if (descriptor.query != Element::fp16 || descriptor.output != Element::fp16)
     return fmt::format("the {} is bf16", descriptor.query != Element::fp16 ? "query" : "output");
-  if (descriptor.kv == KvFormat::fp16 || descriptor.kv == KvFormat::int4_rows) return "";
-  return fmt::format("the cache is {}", text_of(descriptor.kv));
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const bool keys = formats.key.kv == KvFormat::bf16;
+  const bool values = formats.value.kv == KvFormat::bf16;
+  if (!keys && !values) return "";
+  return fmt::format("the {} bf16", keys && values ? "cache is" : keys ? "keys are" : "values are");
 }
 
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {
-  if (has_scales(descriptor.kv)) return "it does not read scales that are a tensor of their own";
   if (descriptor.alignment < 16) return "every pointer and stride must be a multiple of 16 bytes";
   if (descriptor.row_bytes() % 16 == 0) return "";
   return fmt::format("rows must be a multiple of 16 bytes, and these are {}", descriptor.row_bytes());

@@ -39,11 +39,8 @@ std::string why_not_bulk_copies(const GqaDecode& descriptor);
 /// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
 std::string why_not_all_fp16(const GqaDecode& descriptor);
 
-/// Why families sm75 and sm90 refuse values that are stored otherwise than keys.
+/// Why family sm90 refuses values that are stored otherwise than keys.
 inline constexpr const char* kOneFormatOnly = "its keys and values have one format and one head_dim";
-
-/// Why family sm90 refuses several query tokens.
-inline constexpr const char* kOneQueryTokenOnly = "it takes one query token per sequence";
 
 /// Whether head_dim is a power of two or three times one: all but 80, 112 and 160.
 constexpr bool is_usual_head_dim(int head_dim) {
@@ -61,6 +58,7 @@ struct Plan {
   int heads_per_block = 1;       ///< of a head group; the last may have fewer
   bool query_is_shared = false;  ///< family sm80: query operands are in shared memory, not in registers
   int warps = 4;                 ///< that attend
+  int column_groups = 1;         ///< family sm90: warps that have the same rows, each with its part of a block's heads
   int copy_warps = 0;            ///< family sm90: that copy for them
   int copy_registers = 0;        ///< family sm90: of a thread that copies, after giving others some; 0: as they come
   int attend_registers = 0;      ///< family sm90: of a thread that attends, after that
@@ -81,7 +79,9 @@ struct Plan {
   PlanReport report;
 
   /// Of the block, in one step of its warps.
-  int chunk_tokens() const { return 16 * tiles_per_stage * warps; }
+  int chunk_tokens() const { return 16 * tiles_per_stage * row_warps(); }
+  int row_warps() const { return warps / column_groups; }  ///< that have rows of their own
+  int heads_per_warp() const { return heads_per_block / column_groups; }
   /// Of a ring's stage: in families sm75 and sm80 each warp has a ring, in family sm90 the block.
   int stage_bytes() const {
     if (!formats().are_alike()) return stage.size() + value_stage.size();
@@ -101,7 +101,7 @@ struct Plan {
   /// Family sm80: the results of other blocks that the last one has in shared memory at a time, a power of two; 0: they come by
   /// registers, as where the lanes of a warp have several heads of them.
   int parts_at_once() const;
-  int head_tiles() const { return (heads_per_block + 7) / 8; }
+  int head_tiles() const { return (heads_per_warp() + 7) / 8; }  ///< of a warp
   /// Behind all of it family sm90 keeps two barriers per stage and per place of a segment, and then its BlockState.
   int barriers_at(int stage_count) const;
   static constexpr int kSegments = 4;

@@ -206,7 +206,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.span_log2 = log2_of(split.span);
   result.boxes = split.boxes;
   result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
-  result.row_step_log2 = split.boxes > 1 ? 0 : log2_of(plan.warps / split.span);
+  result.row_step_log2 = split.boxes > 1 ? 0 : log2_of(plan.row_warps() / split.span);
   result.warp_step_log2 = split.boxes > 1 ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divide_by(std::max(split.units, 1));
@@ -243,7 +243,7 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
   const bool is_paged = plan.descriptor.cache == KvAddressing::paged;
   const int part = part_bytes(plan);
   const int cache_bytes = plan.formats().key.element_bytes();
-  const int tokens_per_row = split.boxes > 1 ? 1 : plan.warps / split.span;
+  const int tokens_per_row = split.boxes > 1 ? 1 : plan.row_warps() / split.span;
   const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
   const auto size = [](int count) { return static_cast<std::uint64_t>(count); };
   const int parts = count_parts(plan, split);

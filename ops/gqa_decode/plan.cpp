@@ -17,9 +17,10 @@ namespace {
 constexpr int kMostStages = 6;
 constexpr int kMostRegistersOfTiles = 216;       // counted without offsets; more heads are another block's
 constexpr int kMostRegistersOfManyTiles = 256;   // the same beside query operands in shared memory
-constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the next tile is in registers as well
+constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the next tile is there; sm90: copying warps
 constexpr int kStagesBesideRegisters = 2;        // family sm75: one in use, one that registers are stored to
 constexpr int kFewestStages = 3;                 // one in use, one landed or landing, one on its way
+constexpr int kMostColumnGroups = 4;             // more would read shared memory more often than it has time for
 
 std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
@@ -33,16 +34,12 @@ bool are_alike(const GqaDecode& descriptor) { return kv_cache::formats_of(descri
 std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
   if (!are_alike(descriptor)) return kOneFormatOnly;
-  const std::string modified = modifications(descriptor);
-  if (!modified.empty()) return fmt::format("it has plain scores of all tokens, and no {}", modified);
-  if (descriptor.query_tokens > 1) return kOneQueryTokenOnly;
   if (!is_usual_head_dim(descriptor.head_dim)) return kUsualHeadDimsOnly;
   return why_not_bulk_copies(descriptor);
 }
 
 std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
-  if (!are_alike(descriptor)) return kOneFormatOnly;
   return why_not_all_fp16(descriptor);
 }
 
@@ -63,12 +60,19 @@ const FamilyFacts& facts_of(Family family) {
                        [&](const FamilyFacts& candidate) { return candidate.family == family; });
 }
 
-/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of heads, two of 16-bit caches, whose products are fewer.
-/// Of later architectures nothing is known, nor of packed words without registers that change hands.
+/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, four of 16-bit caches, whose rows are operands as
+/// they are.
+/// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes otherwise than
+/// with 128 channels and one scale for a row or for all.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
-  const int most_heads = descriptor.kv == KvFormat::int4_rows ? 8 : 16;
-  return architecture.capability == 90 && descriptor.heads_per_kv <= most_heads &&
+  if (has_scales(descriptor.kv) && (descriptor.head_dim != 128 || descriptor.groups > 1)) return false;
+  const bool is_plain = descriptor.query_tokens == 1 && modifications(descriptor).empty();
+  const bool is_measured =
+      descriptor.cache == KvAddressing::contiguous && descriptor.score.empty() && !has_scales(descriptor.kv);
+  if (!is_plain && !is_measured) return false;
+  const int most_columns = descriptor.kv == KvFormat::int4_rows || has_scales(descriptor.kv) ? 8 : 32;
+  return architecture.capability == 90 && descriptor.heads_per_kv * descriptor.query_tokens <= most_columns &&
          why_not_sm90(descriptor, architecture).empty();
 }
 
@@ -96,8 +100,8 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
   throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
                 fmt::format("no kernel family runs there ({})", reasons),
                 wanted == Family::sm90 ? "accepted: sm_90 and later"
-                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and kv=fp16 or "
-                                         "kv=int4_rows, for keys and values alike");
+                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache "
+                                         "without bf16");
 }
 
 /// Of what the formats keep for a tile of heads: shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.
@@ -185,15 +189,18 @@ bool keeps_offsets(int copies, int counted) {
 }
 
 /// As few blocks per KV head as registers allow, of as many heads each; with query operands in shared memory where that makes
-/// fewer.
+/// fewer, or in family sm90 with several warps for the same rows.
 void choose_head_groups(Plan& plan) {
   const int heads = plan.heads();
   const int tiles = (heads + 7) / 8;
   const auto blocks_of = [tiles](int tiles_per_block) { return (tiles + tiles_per_block - 1) / tiles_per_block; };
   int tiles_per_block = 1;
-  const bool is_packed = plan.family == Family::sm90 && plan.descriptor.kv == KvFormat::int4_rows;
-  const int most = is_packed ? 1 : tiles;  // two took more registers than there are
-  const int registers = plan.family == Family::sm75 ? kMostRegistersBesideCopies : kMostRegistersOfTiles;
+  // Family sm90: as many warps as can be for the same rows, which is faster than more columns in each, where rows are operands as
+  // they are. Of packed words two tiles took more registers than there are.
+  const bool shares_rows =
+      plan.descriptor.kv == KvFormat::int4_rows || (tiles <= kMostColumnGroups && !has_scales(plan.descriptor.kv));
+  const int most = plan.family == Family::sm90 && shares_rows ? 1 : tiles;
+  const int registers = plan.family == Family::sm80 ? kMostRegistersOfTiles : kMostRegistersBesideCopies;
   while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= registers) {
     ++tiles_per_block;
   }
@@ -204,8 +211,13 @@ void choose_head_groups(Plan& plan) {
     if (makes_fewer) tiles_per_block = many;
     plan.query_is_shared = makes_fewer || makes_room_for_warps(plan.descriptor, tiles_per_block);
   }
-  const int blocks = blocks_of(tiles_per_block);
-  plan.heads_per_block = (heads + blocks - 1) / blocks;
+  int blocks = blocks_of(tiles_per_block);
+  if (plan.family == Family::sm90) {
+    while (plan.column_groups < std::min(blocks, kMostColumnGroups)) plan.column_groups *= 2;
+    blocks = blocks_of(tiles_per_block * plan.column_groups);
+  }
+  const int each = blocks * plan.column_groups;
+  plan.heads_per_block = (heads + each - 1) / each * plan.column_groups;
   plan.head_groups = (heads + plan.heads_per_block - 1) / plan.heads_per_block;
 }
 
@@ -250,7 +262,7 @@ int choose_held_pieces(const Plan& plan, const codegen::Architecture& architectu
   constexpr int kMostPieces = 32;  // each has an address as well, and is code
   const int words = plan.copy_bytes / 4;
   const int free = architecture.registers_per_thread - kSpare - count_registers(plan.descriptor, plan.head_tiles(), 0);
-  return std::clamp(free / words, 1, std::min(kMostPieces, plan.descriptor.row_bytes() / plan.copy_bytes));
+  return std::clamp(free / words, 1, std::min(kMostPieces, count_copies(plan)));
 }
 
 void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
@@ -293,20 +305,26 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
   constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
-  const int row = plan.warps * plan.descriptor.row_bytes();
+  const int row = plan.row_warps() * plan.descriptor.row_bytes();
   const int within = std::gcd(row, kWidest);
   const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
   if (row / within % 2 == 1) return {rows, row, row, swizzle};
   return {rows, row, within, swizzle, within};
 }
 
+/// Family sm90: whether no warp asks where its rows are in the sequence, nor which of several has which columns.
+bool counts_rows(const Plan& plan) {
+  return plan.column_groups == 1 && plan.descriptor.query_tokens == 1 && modifications(plan.descriptor).empty();
+}
+
 /// Of 8 warps that attend and 4 that copy a thread has at most 168 registers, more than copying needs and fewer than packed
 /// words of two tiles want.
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
-  const bool moves = architecture.register_transfer && plan.warps == 8 && plan.head_tiles() == 1 &&
-                     plan.descriptor.kv == KvFormat::int4_rows;
-  plan.copy_registers = moves ? 72 : 0;
-  plan.attend_registers = moves ? 216 : 0;
+  const bool is_plain = counts_rows(plan);
+  const bool moves =
+      architecture.register_transfer && plan.warps == 8 && (plan.descriptor.kv == KvFormat::int4_rows || !is_plain);
+  plan.copy_registers = !moves ? 0 : is_plain ? 72 : 88;
+  plan.attend_registers = !moves ? 0 : is_plain ? 216 : 208;
 }
 
 /// Whether the compiler spills nothing: with more it did, for more is live at once than the count knows of.
@@ -314,9 +332,19 @@ bool fits_registers(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_tiles = plan.tiles_per_stage > 1;
   if (two_tiles && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
-  if (plan.warps < 8 || descriptor.kv != KvFormat::int4_rows) return true;
-  if (plan.attend_registers > 0) return descriptor.head_dim * descriptor.groups <= 1024;
-  return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || !two_tiles);
+  if (plan.warps < 8) return true;
+  const bool is_plain = counts_rows(plan);
+  if (has_scales(descriptor.kv)) {
+    if (!is_plain && plan.attend_registers == 0) return false;
+    const int most_groups = descriptor.head_dim > 128 ? 2 : two_tiles ? 4 : 8;  // beside places in pages
+    return descriptor.head_dim <= 192 &&
+           (descriptor.cache == KvAddressing::contiguous || descriptor.groups <= most_groups);
+  }
+  if (descriptor.kv != KvFormat::int4_rows)
+    return plan.attend_registers == 0 || plan.counted_registers <= plan.attend_registers;
+  if (plan.attend_registers > 0)
+    return descriptor.head_dim * descriptor.groups <= 1024 && (is_plain || descriptor.head_dim < 256);
+  return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || (is_plain && !two_tiles));
 }
 
 /// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where three
@@ -325,12 +353,13 @@ bool fits_registers(const Plan& plan) {
 /// on their way SMs get less equal shares of the memory, and the slowest ends the launch.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
+  const int places = counts_rows(plan) ? 0 : 16;
   plan.counted_registers =
-      std::min(count_registers(plan.descriptor, plan.head_tiles(), 0), architecture.registers_per_thread);
+      std::min(count_registers(plan.descriptor, plan.head_tiles(), 0) + places, architecture.registers_per_thread);
   plan.blocks_per_sm = 1;
   plan.copy_warps = 4;
   for (const int fewest : {kFewestStages, kFewestBulkStages}) {
-    for (plan.warps = 8; plan.warps >= 1; plan.warps /= 2) {
+    for (plan.warps = 8; plan.warps >= plan.column_groups; plan.warps /= 2) {
       for (const int tiles : {2, 1}) {
         plan.tiles_per_stage = tiles;
         choose_registers(plan, architecture);
@@ -402,15 +431,15 @@ std::string format_type(const kv_cache::RowFormat& format, std::string_view chan
                         bool query_is_shared = false) {
   const std::string_view query = query_is_shared ? ", true" : "";
   if (format.kv == KvFormat::int4_rows) {
-    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerBlock, kAlignment, {}{}>", channels, format.groups,
+    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}>", channels, format.groups,
                        place, query);
   }
   if (!format.has_scales()) {
-    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerBlock, {}{}>", device_type(format.element()), channels,
+    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerWarp, {}{}>", device_type(format.element()), channels,
                        place, query);
   }
   const int groups = format.scales == KvScales::tensor ? 0 : format.groups;
-  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerBlock, kAlignment, {}{}>",
+  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerWarp, kAlignment, {}{}>",
                      operand_type(format.kv), format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half", channels,
                      groups, place, query);
 }
@@ -433,7 +462,9 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {
     header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
-    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>";
+    place = plan.column_groups == 1
+                ? "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>"
+                : "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kWarps / kColumnGroups>";
   }
   header.alias("Keys", format_type(formats.key, "kHeadDim", place, plan.query_is_shared)).alias("Values", "Keys");
   if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
@@ -484,6 +515,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kQueryTokens", descriptor.query_tokens)
       .constant("kHeadGroups", plan.head_groups)
       .constant("kHeadsPerBlock", plan.heads_per_block)
+      .constant("kColumnGroups", plan.column_groups)
+      .constant("kHeadsPerWarp", plan.heads_per_warp())
       .constant("kAlignment", descriptor.alignment)
       .constant("kWarps", plan.warps)
       .constant("kTilesPerStage", plan.tiles_per_stage)

@@ -37,7 +37,9 @@ Decision head_group_decision(const Plan& plan) {
   if (plan.head_groups == 1) {
     return {"head_groups", "1",
             fmt::format("{} heads fit the registers of one block{}: the cache is read once", heads,
-                        plan.query_is_shared ? ", beside query operands in shared memory" : "")};
+                        plan.query_is_shared      ? ", beside query operands in shared memory"
+                        : plan.column_groups == 1 ? ""
+                                                  : fmt::format(", {} of a warp", plan.heads_per_warp()))};
   }
   return {"head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
           fmt::format("registers hold no more heads at head_dim={}; every group's block reads the cache, at best all "
@@ -50,6 +52,12 @@ Decision shared_query_decision(const Plan& plan) {
           fmt::format("beside the outputs of {} tiles of heads their registers would mean fewer warps per SM, or more "
                       "blocks, each of which reads and unpacks the whole cache",
                       plan.head_tiles())};
+}
+
+/// Whether rows have scales in a tensor of their own, one or more for each.
+bool reads_row_scales(const Plan& plan) {
+  const kv_cache::RowFormat keys = plan.formats().key;
+  return keys.has_scales() && keys.scales != KvScales::tensor;
 }
 
 /// Rows of keys are operands beside the query, rows of values beside the weights.
@@ -111,7 +119,7 @@ Decision copy_decision(const Plan& plan) {
     return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
             fmt::format("{} rows of {} bytes side by side, one for each warp, or those of a few KV heads; 16 bytes per "
                         "lane where they do not follow one another in the cache{}, and at a sequence's end",
-                        plan.warps, descriptor.row_bytes(),
+                        plan.row_warps(), descriptor.row_bytes(),
                         descriptor.cache == KvAddressing::paged ? " or a page has few of them" : "")};
   }
   const kv_cache::CacheFormats formats = plan.formats();
@@ -127,7 +135,7 @@ Decision copy_decision(const Plan& plan) {
 
 /// Family sm75.
 Decision held_decision(const Plan& plan) {
-  const int pieces = plan.descriptor.row_bytes() / plan.copy_bytes;
+  const int pieces = count_copies(plan);
   if (plan.held_pieces == pieces) {
     return {"copies in registers", fmt::format("all {} of a lane", pieces),
             "without cp.async the next tile waits in registers while one is used, and is stored after it"};
@@ -157,7 +165,7 @@ std::vector<Tile> stage_tiles(const Plan& plan) {
   }
   return {
       {fmt::format("stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
-                   plan.stage.rows, plan.warps),
+                   plan.stage.rows, plan.row_warps()),
        plan.stage, stage_accesses(plan)}};
 }
 
@@ -218,9 +226,13 @@ Decision stage_decision(const Plan& plan) {
 
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
   if (plan.family == Family::sm90) {
-    return {"warps", fmt::format("{} and {} that copy", plan.warps, plan.copy_warps),
-            "two per scheduler of an SM, or as many as have room for their stages and registers; a stage has rows for "
-            "all of them"};
+    return {
+        "warps", fmt::format("{} and {} that copy", plan.warps, plan.copy_warps),
+        fmt::format("two per scheduler of an SM, or as many as have room for their stages and registers; a stage has "
+                    "rows for all of them{}",
+                    plan.column_groups == 1
+                        ? ""
+                        : fmt::format(", of which {} share each row, with columns of their own", plan.column_groups))};
   }
   std::string why = "one per scheduler of an SM";
   if (plan.warps < 4) {
@@ -381,6 +393,10 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const std::vector<Decision> operands = operand_decisions(plan, architecture);
   report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
   if (plan.query_is_shared) report.decisions.push_back(shared_query_decision(plan));
+  if (plan.family == Family::sm90 && reads_row_scales(plan)) {
+    report.decisions.push_back({"scales", "loaded into registers a stage ahead, by the warps that attend",
+                                "a tensor of their own has other strides than rows, and no part in their boxes"});
+  }
   if (plan.family == Family::sm80) report.decisions.push_back(offset_decision(plan));
   if (plan.family == Family::sm75) report.decisions.push_back(held_decision(plan));
   if (descriptor.query_tokens > 1) report.decisions.push_back(query_decision(descriptor));

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -46,10 +47,18 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
   return split;
 }
 
-/// Stages of a sequence of max_length tokens.
+/// Stages of a sequence of max_length tokens. With lengths on the device and a window, of any up to that: as the window's
+/// tokens lie across stages, one more.
 int longest_sequence(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const int stage_tokens = plan.chunk_tokens() / span;
-  return std::max(1, (arguments.max_length + stage_tokens - 1) / stage_tokens);
+  const int log2 = std::countr_zero(static_cast<unsigned>(plan.chunk_tokens() / span));
+  const int all = stages_of(arguments.max_length, log2);
+  if (arguments.window == 0) return all;
+  const int window = std::min(arguments.window, std::max(arguments.max_length, 1));
+  const int kept = std::min(arguments.kept_tokens, arguments.max_length);
+  const int query_tokens = plan.descriptor.query_tokens;
+  if (arguments.lengths == nullptr)
+    return stages_of_window(arguments.max_length, arguments.max_length - query_tokens, window, kept, log2).count;
+  return std::min(all, stages_of(kept, log2) + stages_of(query_tokens + window - 2, log2) + 1);
 }
 
 /// The kernel counts all stages of a launch, and what segments' ends cost in such, in an int.
@@ -110,11 +119,11 @@ Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, 
     const auto& [sequence, token, head] = *strides;
     heads_follow = heads_follow && (span == 1 || head == row) && token > 0 &&
                    is_stride(head * span, arguments.kv_heads / span) && is_stride(sequence, sequences);
-    tokens_follow = tokens_follow && (span == plan.warps || token == span * row);
+    tokens_follow = tokens_follow && (span == plan.row_warps() || token == span * row);
   }
   if (!heads_follow || arguments.max_length < plan.chunk_tokens() / span) return {};
   const int part = plan.stage.part_bytes;
-  const int in_turn = plan.warps / span;  // tokens of a row, where warps take them in turn
+  const int in_turn = plan.row_warps() / span;  // tokens of a row, where warps take them in turn
   const bool are_parts = part > 0 && span * plan.descriptor.row_bytes() % part == 0;
   if (!is_paged) {
     if (tokens_follow) return {1, plan.stage.rows};
@@ -131,10 +140,10 @@ int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, i
   constexpr double kBytesPerMicrosecond = 35e3;  // of a block
   constexpr double kPieces = 1.8;                // times as long as boxes
   const std::int64_t heads = count_sequences(plan, arguments);
-  const double stages = static_cast<double>(heads) * arguments.max_length / plan.chunk_tokens() / slots;
+  const double stages = static_cast<double>(heads) * most_walked(plan, arguments) / plan.chunk_tokens() / slots;
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
-  for (int span = plan.warps; span >= 1; span /= 2) {
+  for (int span = plan.row_warps(); span >= 1; span /= 2) {
     if (arguments.kv_heads % span != 0 || !can_count(plan, arguments, span)) continue;
     const double copies = std::max(stages, 1.0) * plan.stage_bytes() / kBytesPerMicrosecond *
                           (find_boxes(plan, arguments, span).count > 0 ? 1 : kPieces);
@@ -249,7 +258,7 @@ std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_argument
   for (const std::int32_t* lengths : {static_cast<const std::int32_t*>(nullptr), &kAny}) {
     cubit_gqa_decode_arguments either = arguments;
     either.lengths = lengths;
-    for (int span = 1; span <= plan.warps; span *= 2) {
+    for (int span = 1; span <= plan.row_warps(); span *= 2) {
       if (arguments.kv_heads % span != 0 || !can_count(plan, either, span)) continue;
       most = std::max(most, even_shares(plan, either, span, device).partial_rows(plan));
     }

@@ -19,6 +19,8 @@ constexpr int kHeadsPerKv = 8;
 constexpr int kQueryTokens = 1;
 constexpr int kHeadGroups = 1;
 constexpr int kHeadsPerBlock = 8;
+constexpr int kColumnGroups = 1;
+constexpr int kHeadsPerWarp = 8;
 constexpr int kAlignment = 16;
 constexpr int kWarps = 4;
 constexpr int kTilesPerStage = 1;
@@ -41,7 +43,7 @@ using Queries = cubit::OneQueryToken<kHeadsPerKv>;
 constexpr int kKvStagePitch = 80;
 constexpr int kKvStageBytes = 2560;
 constexpr __device__ int kv_stage(int row, int byte) { return row * 80 + byte; }
-using Keys = cubit::Int4Rows<Query, kHeadDim, 4, kHeadsPerBlock, kAlignment, kv_stage>;
+using Keys = cubit::Int4Rows<Query, kHeadDim, 4, kHeadsPerWarp, kAlignment, kv_stage>;
 using Values = Keys;
 using Stage = cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>;
 using Score = cubit::ScoreSteps<>;

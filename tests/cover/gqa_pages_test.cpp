@@ -70,13 +70,18 @@ TEST_P(BoxesOfPages, SequencesEndAnywhereAndPagesMove) {
 
 constexpr const char* kPacked = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
 constexpr const char* kWide = "gqa_decode:heads_per_kv=2,cache=paged,family=sm90";
+// Their scales lie in pages too, and are looked up by the warps that attend.
+constexpr const char* kBytes = "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,cache=paged,family=sm90";
+constexpr const char* kGroups =
+    "gqa_decode:kv=int8_split,groups=4,scales=group,scale_type=fp16,cache=paged,family=sm90";
 
 INSTANTIATE_TEST_SUITE_P(
     Variants, BoxesOfPages,
     ::testing::Values(Variant{kPacked, 16, 1, 0}, Variant{kPacked, 24, 1, 0}, Variant{kPacked, 256, 1, 1},
                       Variant{kPacked, 7, 1, 0}, Variant{kPacked, 16, 8, 0}, Variant{kPacked, 64, 2, 1},
                       Variant{kWide, 16, 1, 0}, Variant{kWide, 8, 2, 1}, Variant{kWide, 64, 1, 0},
-                      Variant{kWide, 1, 2, 0},
+                      Variant{kWide, 1, 2, 0}, Variant{kBytes, 16, 1, 0}, Variant{kBytes, 24, 8, 1},
+                      Variant{kBytes, 7, 2, 0}, Variant{kGroups, 32, 4, 0},
                       Variant{"gqa_decode:head_dim=192,heads_per_kv=3,cache=paged,family=sm90", 48, 1, 0}));
 
 }  // namespace

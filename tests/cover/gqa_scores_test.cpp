@@ -18,12 +18,16 @@ using ::testing::HasSubstr;
 
 constexpr const char* kArchitecture = "cpu:sm_80";
 
+std::string architecture_of(const std::string& descriptor) {
+  return descriptor.find("family=sm90") == std::string::npos ? kArchitecture : "cpu:sm_90a";
+}
+
 cubit_gqa_decode_arguments arguments_of(const DeviceCase& on_device) {
   return *static_cast<const cubit_gqa_decode_arguments*>(on_device.arguments());
 }
 
 void launch(const Device& device, const std::string& descriptor, const cubit_gqa_decode_arguments& arguments) {
-  const Kernel kernel = engine().get(descriptor, kArchitecture);
+  const Kernel kernel = engine().get(descriptor, architecture_of(descriptor));
   const GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
   kernel.launch(arguments, {.device = &device,
                             .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
@@ -67,33 +71,48 @@ std::vector<float> log_sum_exps(DeviceCase& on_device) {
   return values;
 }
 
+void expect_window(const std::string& descriptor, double context, const std::vector<std::int32_t>& lengths, int window,
+                   int kept, int splits) {
+  SCOPED_TRACE(descriptor + " window " + std::to_string(window) + " kept " + std::to_string(kept));
+  const Device device(architecture_of(descriptor));
+  device.watch(CUBIT_WATCH_MEMORY);
+  Problem::Numbers sizes = {{"context", context}, {"window", window}};
+  Problem::Numbers numbers = {{"lse", 1}, {"window", window}, {"kept_tokens", kept}, {"splits", splits}};
+  if (descriptor.find("paged") != std::string::npos) {
+    sizes.emplace_back("page_size", 24);
+    numbers.insert(numbers.end(), {{"max_length", context}});
+  }
+  const Case one(descriptor, sizes, lengths, numbers);
+  DeviceCase on_device(device, one.problem);
+  launch(device, descriptor, arguments_of(on_device));
+  on_device.expect_guards_intact();
+  const auto result = on_device.compare(one.problem);
+  EXPECT_LE(result.error, result.tolerance) << result.worst;
+}
+
 TEST(GqaWindow, EveryEdge) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const Device device(kArchitecture);
-  device.watch(CUBIT_WATCH_MEMORY);
   const std::vector<std::int32_t> lengths = {0, 1, 2, 15, 16, 17, 63, 64, 65, 130, 200};
   for (const std::string descriptor :
        {"gqa_decode:head_dim=64,heads_per_kv=3,window=true", "gqa_decode:head_dim=64,window=true,alibi=true,sinks=true",
         "gqa_decode:head_dim=64,kv=fp8_e4m3,cache=paged,window=true,alibi=true"}) {
-    for (const int window : {1, 2, 16, 17, 64, 199, 200, 1 << 30}) {
-      for (const int kept : {0, 3, 32}) {
-        for (const int splits : {0, 3}) {
-          SCOPED_TRACE(descriptor + " window " + std::to_string(window) + " kept " + std::to_string(kept));
-          Problem::Numbers sizes = {{"context", 200}, {"window", window}};
-          Problem::Numbers numbers = {{"lse", 1}, {"window", window}, {"kept_tokens", kept}, {"splits", splits}};
-          if (descriptor.find("paged") != std::string::npos) {
-            sizes.emplace_back("page_size", 24);
-            numbers.insert(numbers.end(), {{"max_length", 200}});
-          }
-          const Case one(descriptor, sizes, lengths, numbers);
-          DeviceCase on_device(device, one.problem);
-          launch(device, descriptor, arguments_of(on_device));
-          on_device.expect_guards_intact();
-          const auto result = on_device.compare(one.problem);
-          EXPECT_LE(result.error, result.tolerance) << result.worst;
-        }
-      }
-    }
+    for (const int window : {1, 2, 16, 17, 64, 199, 200, 1 << 30})
+      for (const int kept : {0, 3, 32})
+        for (const int splits : {0, 3}) expect_window(descriptor, 200, lengths, window, kept, splits);
+  }
+}
+
+/// Family sm90 leaves whole stages out, which are of 64 to 256 tokens here.
+TEST(GqaWindow, EveryEdgeOfStages) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  const std::vector<std::int32_t> lengths = {0, 1, 63, 64, 65, 255, 256, 257, 512, 513, 700};
+  for (const std::string descriptor :
+       {"gqa_decode:heads_per_kv=3,window=true,family=sm90",
+        "gqa_decode:heads_per_kv=4,query_tokens=5,window=true,alibi=true,sinks=true,family=sm90",
+        "gqa_decode:kv=int4_rows,groups=4,cache=paged,query_tokens=3,mask=tree,window=true,soft_cap=true,family="
+        "sm90"}) {
+    for (const int window : {1, 65, 256, 600})
+      for (const int kept : {0, 70}) expect_window(descriptor, 700, lengths, window, kept, window % 2 == 0 ? 0 : 3);
   }
 }
 
@@ -118,12 +137,14 @@ class SeenRows {
 /// One sequence of 300 tokens, of which the last 37 and the first 3 are seen.
 TEST(GqaWindow, WhatNobodySeesIsNotRead) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const Device device(kArchitecture);
-  device.watch(CUBIT_WATCH_MEMORY);
   for (const std::string descriptor :
        {"gqa_decode:heads_per_kv=8,window=true", "gqa_decode:kv=int4_rows,groups=4,window=true,alibi=true",
-        "gqa_decode:kv=int8_split,scales=group,groups=2,window=true"}) {
+        "gqa_decode:kv=int8_split,scales=group,groups=2,window=true",
+        "gqa_decode:heads_per_kv=8,window=true,family=sm90",
+        "gqa_decode:kv=int4_rows,groups=4,window=true,alibi=true,family=sm90"}) {
     SCOPED_TRACE(descriptor);
+    const Device device(architecture_of(descriptor));
+    device.watch(CUBIT_WATCH_MEMORY);
     const Problem problem =
         Problem::random(descriptor, {{"batch", 1}, {"context", 300}, {"window", 37}, {"kept_tokens", 3}}, 3);
     DeviceCase on_device(device, problem);
@@ -150,12 +171,14 @@ TEST(GqaWindow, WhatNobodySeesIsNotRead) {
 
 TEST(GqaWindow, PagesThatNobodySeesMayBeGone) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const Device device(kArchitecture);
-  device.watch(CUBIT_WATCH_MEMORY);
   for (const std::string descriptor :
-       {"gqa_decode:cache=paged,window=true", "gqa_decode:kv=int8_split,cache=paged,window=true"}) {
+       {"gqa_decode:cache=paged,window=true", "gqa_decode:kv=int8_split,cache=paged,window=true",
+        "gqa_decode:cache=paged,window=true,family=sm90",
+        "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,window=true,family=sm90"}) {
     for (const int page_size : {1, 7, 16, 48}) {
       SCOPED_TRACE(descriptor + " pages of " + std::to_string(page_size));
+      const Device device(architecture_of(descriptor));
+      device.watch(CUBIT_WATCH_MEMORY);
       const double pages = page_size;
       const Problem problem = Problem::random(
           descriptor, {{"batch", 1}, {"context", 300}, {"window", 37}, {"kept_tokens", 3}, {"page_size", pages}}, 3);
@@ -199,19 +222,20 @@ TEST(GqaSoftCap, IsExactWhereScoresAreSmallBesideIt) {
 
 TEST(GqaScore, HidingEveryTokenLeavesTheSink) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const Device device(kArchitecture);
   const std::string hidden = "score=" + add_score("hidden", R"(
 __device__ float modify_score(float score, const cubit::ScorePlace& place, const void* parameters) {
   return -__int_as_float(0x7f800000);
 }
 )");
-  for (const std::string sinks : {"", ",sinks=true"}) {
-    const std::string plain = "gqa_decode:head_dim=64,heads_per_kv=4" + sinks;
+  for (const std::string fields : {"", ",sinks=true", ",family=sm90", ",sinks=true,family=sm90"}) {
+    const std::string plain = "gqa_decode:head_dim=64,heads_per_kv=4" + fields;
+    const Device device(architecture_of(plain));
     const Problem problem =
         Problem::random(plain, {{"batch", 2}, {"context", 300}, {"kv_heads", 1}, {"lse", 1}, {"splits", 2}}, 5);
     DeviceCase on_device(device, problem);
     launch(device, plain + "," + hidden, arguments_of(on_device));
-    const float* given = sinks.empty() ? nullptr : static_cast<const float*>(problem.inputs().back().data);
+    const float* given =
+        fields.find("sinks") == std::string::npos ? nullptr : static_cast<const float*>(problem.inputs().back().data);
     const std::vector<float> lse = log_sum_exps(on_device);
     for (std::size_t item = 0; item < lse.size(); ++item) {
       const float expected = given == nullptr ? -std::numeric_limits<float>::infinity() : given[item % 4];
@@ -228,8 +252,6 @@ __device__ float modify_score(float score, const cubit::ScorePlace& place, const
 /// Tokens from the query's batch and head on: everything that a place holds is right.
 TEST(GqaScore, KnowsItsPlace) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const Device device(kArchitecture);
-  device.watch(CUBIT_WATCH_MEMORY);
   const std::string place = "score=" + add_score("place", R"(
 struct Case { int length; int heads; };
 __device__ float modify_score(float, const cubit::ScorePlace& place, const void* parameters) {
@@ -241,25 +263,29 @@ __device__ float modify_score(float, const cubit::ScorePlace& place, const void*
 }
 )");
   // Ten heads of two tiles for each of two KV heads: head h of sequence b sees token 10 b + h alone.
-  const std::string plain = "gqa_decode:head_dim=64,heads_per_kv=10,kv=fp16,query=fp16";
-  const Problem problem =
-      Problem::random(plain, {{"batch", 3}, {"context", 77}, {"kv_heads", 2}, {"lse", 1}, {"splits", 2}}, 5);
-  DeviceCase on_device(device, problem);
-  cubit_gqa_decode_arguments arguments = arguments_of(on_device);
-  const std::int32_t given[] = {77, 20};
-  const Buffer parameters(device, sizeof given);
-  device.upload(parameters.data(), given, sizeof given);
-  arguments.score_parameters = parameters.data();
-  launch(device, plain + "," + place, arguments);
-  for (const float x : log_sum_exps(on_device)) EXPECT_NEAR(x, 0, 1e-6);
-  const auto* values = static_cast<const std::uint16_t*>(problem.inputs()[2].data);
-  const std::vector<unsigned char> bytes = on_device.output(0).download();
-  for (std::size_t batch = 0; batch < 3; ++batch)
-    for (std::size_t head = 0; head < 20; ++head) {
-      const std::size_t token = 10 * batch + head;
-      const auto* row = values + ((batch * 77 + token) * 2 + head / 10) * 64;
-      EXPECT_EQ(std::memcmp(bytes.data() + (batch * 20 + head) * 128, row, 128), 0) << batch << " " << head;
-    }
+  for (const std::string family : {"", ",family=sm90"}) {
+    const std::string plain = "gqa_decode:head_dim=64,heads_per_kv=10,kv=fp16,query=fp16" + family;
+    const Device device(architecture_of(plain));
+    device.watch(CUBIT_WATCH_MEMORY);
+    const Problem problem =
+        Problem::random(plain, {{"batch", 3}, {"context", 77}, {"kv_heads", 2}, {"lse", 1}, {"splits", 2}}, 5);
+    DeviceCase on_device(device, problem);
+    cubit_gqa_decode_arguments arguments = arguments_of(on_device);
+    const std::int32_t given[] = {77, 20};
+    const Buffer parameters(device, sizeof given);
+    device.upload(parameters.data(), given, sizeof given);
+    arguments.score_parameters = parameters.data();
+    launch(device, plain + "," + place, arguments);
+    for (const float x : log_sum_exps(on_device)) EXPECT_NEAR(x, 0, 1e-6);
+    const auto* values = static_cast<const std::uint16_t*>(problem.inputs()[2].data);
+    const std::vector<unsigned char> bytes = on_device.output(0).download();
+    for (std::size_t batch = 0; batch < 3; ++batch)
+      for (std::size_t head = 0; head < 20; ++head) {
+        const std::size_t token = 10 * batch + head;
+        const auto* row = values + ((batch * 77 + token) * 2 + head / 10) * 64;
+        EXPECT_EQ(std::memcmp(bytes.data() + (batch * 20 + head) * 128, row, 128), 0) << batch << " " << head;
+      }
+  }
 }
 
 TEST(GqaScore, CompileErrorsCarryTheUsersLines) {

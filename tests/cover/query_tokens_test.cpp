@@ -54,24 +54,32 @@ TEST_P(QueryTokens, SequencesMayBeShorterAndEndAnywhere) {
   Problem::Numbers sizes = {{"batch", static_cast<double>(lengths.size())}, {"context", 90}, {"kv_heads", 2}};
   if (page > 0) sizes.emplace_back("page_size", page_size);
   const Problem problem = with(Problem::random(text, sizes, 5), text, lengths);
-  const Device device("cpu:sm_80");
+  const std::string architecture =
+      std::string(text).find("family=sm90") == std::string::npos ? "cpu:sm_80" : "cpu:sm_90a";
+  const Device device(architecture);
   device.watch(CUBIT_WATCH_MEMORY);
   const DeviceCase launched(device, problem);
-  launch_once(device, engine().get(text, "cpu:sm_80"), launched.arguments());
+  launch_once(device, engine().get(text, architecture), launched.arguments());
   expect_good(launched, problem);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Variants, QueryTokens,
-    ::testing::Values(Variant{"gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=4", 4, 0},
-                      Variant{"gqa_decode:head_dim=64,heads_per_kv=3,query_tokens=5,mask=tree", 5, 0},
-                      Variant{"gqa_decode:head_dim=64,heads_per_kv=5,kv=fp16,query_tokens=16,mask=tree", 16, 0},
-                      Variant{"gqa_decode:head_dim=64,heads_per_kv=9,kv=int4_rows,groups=4,query_tokens=7", 7, 0},
-                      Variant{"gqa_decode:head_dim=64,heads_per_kv=4,kv=fp8_e4m3,query_tokens=2,mask=tree", 2, 0},
-                      Variant{"gqa_decode:head_dim=64,kv=int4_rows,groups=4,cache=paged,query_tokens=6,mask=tree", 6,
-                              16},
-                      Variant{"gqa_decode:head_dim=64,heads_per_kv=2,kv=int8_split,cache=paged,query_tokens=16", 16, 7},
-                      Variant{"gqa_decode:head_dim=64,heads_per_kv=2,cache=paged,query_tokens=3,mask=tree", 3, 24}));
+    ::testing::Values(
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=4", 4, 0},
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=3,query_tokens=5,mask=tree", 5, 0},
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=5,kv=fp16,query_tokens=16,mask=tree", 16, 0},
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=9,kv=int4_rows,groups=4,query_tokens=7", 7, 0},
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=4,kv=fp8_e4m3,query_tokens=2,mask=tree", 2, 0},
+        Variant{"gqa_decode:head_dim=64,kv=int4_rows,groups=4,cache=paged,query_tokens=6,mask=tree", 6, 16},
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=2,kv=int8_split,cache=paged,query_tokens=16", 16, 7},
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=2,cache=paged,query_tokens=3,mask=tree", 3, 24},
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=4,family=sm90", 4, 0},
+        Variant{"gqa_decode:heads_per_kv=3,query_tokens=5,mask=tree,family=sm90", 5, 0},
+        Variant{"gqa_decode:head_dim=64,heads_per_kv=5,kv=fp16,query_tokens=16,mask=tree,family=sm90", 16, 0},
+        Variant{"gqa_decode:heads_per_kv=9,kv=int4_rows,groups=4,query_tokens=7,family=sm90", 7, 0},
+        Variant{"gqa_decode:kv=int4_rows,groups=4,cache=paged,query_tokens=6,mask=tree,family=sm90", 6, 16},
+        Variant{"gqa_decode:heads_per_kv=4,alibi=true,cache=paged,query_tokens=3,mask=tree,family=sm90", 3, 24}));
 
 TEST(QueryTokensOfOneKernel, SeeOtherLengthsAndMasksFromLaunchToLaunch) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";

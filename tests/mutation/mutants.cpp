@@ -24,6 +24,7 @@ constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,gr
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
+constexpr const char* kBulkColumns = "gqa_decode:heads_per_kv=8,query_tokens=4,family=sm90";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
@@ -74,9 +75,9 @@ constexpr Mutant kMutants[] = {
      "if (quad > 0 || head == 3) continue;", "nobody has written", "initcheck"},
 
     {"held_piece_not_stored", "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,family=sm75", "batch=1,context=300",
-     "tile_copies_registers.cuh", "for (int i = 0; i < kHeld; ++i) store_shared",
-     "for (int i = 1; i < kHeld; ++i) store_shared", "nobody has written", kNotRun},
-    {"scales_beyond_the_end", "gqa_decode:kv=int8_split", "batch=1,context=101", "kv_scales.cuh",
+     "tile_copies_registers.cuh", "for (int i = 0; i < kHeld; ++i) {\n      if (!is_idle(i))",
+     "for (int i = 1; i < kHeld; ++i) {\n      if (!is_idle(i))", "nobody has written", kNotRun},
+    {"scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm80", "batch=1,context=101", "kv_scales.cuh",
      "const bool exists = tokens.has(first + lane_index() % lanes::kTileRows);", "const bool exists = true;",
      "are in no allocation", kNotRun},
     {"idle_lanes_copy", "gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4", "batch=1,context=1000,splits=1",
@@ -119,13 +120,18 @@ constexpr Mutant kMutants[] = {
      "expect_bytes(full, 2 * kHalfStage);\n  const int batch",
      "expect_bytes(full, 2 * kHalfStage - 16);\n  const int batch", "bytes", kHangs},
     {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh",
-     "copy_async<16>(dst + place, src + byte, token < tokens);",
-     "if (token < tokens) copy_async<16>(dst + place, src + byte);", "nobody has written", kGlobalOnly},
+     "copy_async<16>(dst + place, src + byte, tokens.has(token));",
+     "if (tokens.has(token)) copy_async<16>(dst + place, src + byte);", "nobody has written", kGlobalOnly},
     {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
     {"bulk_pages_beyond_the_end", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
      "if (token >= static_cast<uint32>(length_)) return {0, 0};", "", "are in no allocation", kNotRun},
     {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
      "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
+    {"bulk_scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm90", "batch=1,context=101", "sm90_gqa_decode.cuh",
+     "fetch_row(rows_, place, tokens_.has(token))", "fetch_row(rows_, place, true)", "are in no allocation", kNotRun},
+    {"healthy_bulk_columns", kBulkColumns, "batch=1,context=395", "", "", "", "", kNotRun},
+    {"bulk_columns_of_no_rows", kBulkColumns, "batch=1,context=395", "warp_rows.cuh",
+     "if constexpr (kRowWarps > 0) warp %= kRowWarps;", "", "nobody has written", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 

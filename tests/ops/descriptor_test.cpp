@@ -103,28 +103,32 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"gqa_decode:kv=int4_rows,cache=paged,family=sm90",
                 "descriptor \"gqa_decode:kv=int4_rows,cache=paged,family=sm90\": family=sm90 copies rows in bulk: rows "
                 "must be a multiple of 16 bytes, and these are 68; family=sm80, or leave family out"},
-        Refused{"gqa_decode:kv=fp8_e4m3,family=sm90",
-                "descriptor \"gqa_decode:kv=fp8_e4m3,family=sm90\": family=sm90 copies rows in bulk: it does not read "
-                "scales "
-                "that are a tensor of their own; family=sm80, or leave family out"},
-        Refused{
-            "gqa_decode:family=sm75",
-            "descriptor \"gqa_decode:family=sm75\": family=sm75 multiplies fp16 alone: the query is bf16; kv=fp16 or "
-            "kv=int4_rows with query=fp16 and output=fp16, or leave family out"},
+        Refused{"gqa_decode:kv=fp8_e4m3,alignment=8,family=sm90",
+                "descriptor \"gqa_decode:kv=fp8_e4m3,alignment=8,family=sm90\": family=sm90 copies rows in bulk: every "
+                "pointer and stride must be a multiple of 16 bytes; family=sm80, or leave family out"},
+        Refused{"gqa_decode:family=sm75",
+                "descriptor \"gqa_decode:family=sm75\": family=sm75 multiplies fp16 alone: the query is bf16; a cache "
+                "without bf16 with query=fp16 and output=fp16, or leave family out"},
         Refused{
             "gqa_decode:kv=int4_rows,query=fp16,output=bf16,family=sm75",
             "descriptor \"gqa_decode:kv=int4_rows,query=fp16,output=bf16,family=sm75\": family=sm75 multiplies fp16 "
-            "alone: the output is bf16; kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family "
-            "out"},
+            "alone: the output is bf16; a cache without bf16 with query=fp16 and output=fp16, or leave family out"},
         Refused{"gqa_decode:query=fp16,family=sm75",
                 "descriptor \"gqa_decode:query=fp16,family=sm75\": family=sm75 multiplies fp16 alone: the cache is "
-                "bf16; kv=fp16 or kv=int4_rows with query=fp16 and output=fp16, or leave family out"},
+                "bf16; a cache without bf16 with query=fp16 and output=fp16, or leave family out"},
+        Refused{"gqa_decode:kv=fp8_e4m3,value=bf16,query=fp16,family=sm75",
+                "descriptor \"gqa_decode:kv=fp8_e4m3,value=bf16,query=fp16,family=sm75\": family=sm75 multiplies fp16 "
+                "alone: the values are bf16; a cache without bf16 with query=fp16 and output=fp16, or leave family "
+                "out"},
+        Refused{"gqa_decode:value=fp16,query=fp16,family=sm75",
+                "descriptor \"gqa_decode:value=fp16,query=fp16,family=sm75\": family=sm75 multiplies fp16 alone: the "
+                "keys are bf16; a cache without bf16 with query=fp16 and output=fp16, or leave family out"},
         Refused{"gqa_decode:kv=fp8_e4m3,value=int4_rows,family=sm90",
                 "descriptor \"gqa_decode:kv=fp8_e4m3,value=int4_rows,family=sm90\": family=sm90: its keys and values "
                 "have one format and one head_dim; family=sm80, or leave family out"},
-        Refused{"gqa_decode:head_dim=192,kv=fp16,value_dim=128,query=fp16,family=sm75",
-                "descriptor \"gqa_decode:head_dim=192,kv=fp16,value_dim=128,query=fp16,family=sm75\": family=sm75: its "
-                "keys and values have one format and one head_dim; family=sm80, or leave family out"},
+        Refused{"gqa_decode:head_dim=192,value_dim=128,family=sm90",
+                "descriptor \"gqa_decode:head_dim=192,value_dim=128,family=sm90\": family=sm90: its keys and values "
+                "have one format and one head_dim; family=sm80, or leave family out"},
         Refused{"gqa_decode:value=int5_rows",
                 "descriptor \"gqa_decode:value=int5_rows\": int5_rows is not a value of value; accepted: bf16, fp16, "
                 "int4_rows, int8_split, fp8_e4m3, fp8_e5m2"},
@@ -173,10 +177,6 @@ INSTANTIATE_TEST_SUITE_P(
             "gqa_decode:query_tokens=1,mask=tree",
             "descriptor \"gqa_decode:query_tokens=1,mask=tree\": the field mask applies to several query tokens only; "
             "leave mask out or ask for query_tokens=2 to 16"},
-        Refused{
-            "gqa_decode:query_tokens=2,family=sm90",
-            "descriptor \"gqa_decode:query_tokens=2,family=sm90\": family=sm90: it takes one query token per sequence; "
-            "family=sm80, or leave family out"},
         Refused{"gqa_decode:groups=1",
                 "descriptor \"gqa_decode:groups=1\": the field groups applies to kv=int4_rows or scales=group "
                 "only; leave groups out or ask for kv=int4_rows or scales=group"},

@@ -93,23 +93,43 @@ TEST(GqaQueryTokens, ManyColumnsOfUnpackedRowsShareABlockAndItsQueryOperands) {
       EXPECT_TRUE(plan.query_is_shared) << text;
       EXPECT_GE(plan.shared_memory, plan.query_at(plan.stages) + plan.query_bytes()) << text;
     }
-    const auto plain = plan_of("gqa_decode:heads_per_kv=8,query_tokens=4", architecture);
+    const auto plain = plan_of("gqa_decode:heads_per_kv=8,query_tokens=4,family=sm80", architecture);
     EXPECT_EQ(plain.head_groups, 2) << "rows of bf16 are operands as they are";
     EXPECT_FALSE(plain.query_is_shared);
     EXPECT_EQ(plain.query_bytes(), 0);
   }
-  const auto few = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,query_tokens=2", "sm_90a");
+  const auto few = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,query_tokens=2,family=sm80", "sm_90a");
   EXPECT_FALSE(few.query_is_shared) << "registers hold them";
 }
 
-TEST(GqaQueryTokens, FamilySm90RefusesThemByName) {
-  const auto plan = plan_of("gqa_decode:query_tokens=2", "sm_90a");
-  EXPECT_EQ(plan.report.family, "sm80_gqa_decode");
-  bool is_said = false;
-  for (const Rejection& rejection : plan.report.rejections) {
-    if (rejection.family == "sm90_gqa_decode") is_said = rejection.why == "it takes one query token per sequence";
+/// Columns that one warp's registers do not hold are those of others, which have the same rows.
+TEST(GqaQueryTokens, WarpsOfFamilySm90ShareRows) {
+  struct Case {
+    const char* text;
+    int column_groups;
+    int head_groups;
+  };
+  for (const auto& [text, column_groups, head_groups] :
+       {Case{"gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90", 2, 1},
+        Case{"gqa_decode:heads_per_kv=8,query_tokens=4,family=sm90", 4, 1},
+        Case{"gqa_decode:heads_per_kv=8,query_tokens=8,mask=tree,family=sm90", 4, 1},
+        Case{"gqa_decode:heads_per_kv=5,query_tokens=5,family=sm90", 4, 1},
+        Case{"gqa_decode:heads_per_kv=8,query_tokens=16,family=sm90", 4, 2},
+        Case{"gqa_decode:heads_per_kv=8,query_tokens=4,kv=int4_rows,groups=4,family=sm90", 4, 1}}) {
+    const auto plan = plan_of(text, "sm_90a");
+    EXPECT_EQ(plan.column_groups, column_groups) << text;
+    EXPECT_EQ(plan.head_groups, head_groups) << text;
+    EXPECT_EQ(plan.heads_per_warp() * plan.column_groups, plan.heads_per_block) << text;
+    EXPECT_GE(plan.heads_per_block * plan.head_groups, plan.heads()) << text;
+    EXPECT_EQ(plan.stage.row_bytes * plan.stage.rows,
+              plan.row_warps() * 16 * plan.tiles_per_stage * plan.descriptor.row_bytes())
+        << text;
+    EXPECT_LE(plan.shared_memory, codegen::find_architecture("sm_90a").shared_memory_per_block) << text;
   }
-  EXPECT_TRUE(is_said);
+}
+
+TEST(GqaQueryTokens, APlanSaysWhatTheySee) {
+  const auto plan = plan_of("gqa_decode:query_tokens=2", "sm_90a");
   const auto decision = std::find_if(plan.report.decisions.begin(), plan.report.decisions.end(),
                                      [](const Decision& one) { return one.name == "query_tokens"; });
   ASSERT_NE(decision, plan.report.decisions.end());

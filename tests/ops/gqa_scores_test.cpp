@@ -52,16 +52,12 @@ TEST(GqaScoreFields, RefuseWhatIsNoNameAndHash) {
                  "descriptor \"gqa_decode:window=1\": 1 is not a value of window; accepted: false, true");
 }
 
-TEST(GqaScoreFields, FamilySm90HasSinksOnly) {
-  EXPECT_NO_THROW(gqa_decode::parse("gqa_decode:sinks=true,family=sm90"));
-  expect_refused([] { gqa_decode::parse("gqa_decode:window=true,soft_cap=true,family=sm90"); },
-                 "descriptor \"gqa_decode:soft_cap=true,window=true,family=sm90\": family=sm90 has plain scores of all "
-                 "tokens, and no soft_cap, window; family=sm80, or leave family out");
-  const auto plan =
-      gqa_decode::make_plan(gqa_decode::parse("gqa_decode:alibi=true"), codegen::find_architecture("sm_90a"));
-  EXPECT_EQ(plan.report.family, "sm80_gqa_decode");
-  ASSERT_FALSE(plan.report.rejections.empty());
-  EXPECT_EQ(plan.report.rejections[0].why, "it has plain scores of all tokens, and no alibi");
+TEST(GqaScoreFields, FamilySm90TakesThemAllByName) {
+  for (const char* field : {"sinks=true", "soft_cap=true", "alibi=true", "window=true"}) {
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(std::string("gqa_decode:family=sm90,") + field),
+                                            codegen::find_architecture("sm_90a"));
+    EXPECT_EQ(plan.report.family, "sm90_gqa_decode") << field;
+  }
 }
 
 TEST(UserCode, IsFoundByNameAndHashOfItsText) {

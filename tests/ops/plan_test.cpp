@@ -178,19 +178,21 @@ TEST(GqaPlan, TwoFormatsHaveALayoutEach) {
   }
 }
 
-TEST(GqaPlan, OneFormatOnlyIsWhyOtherFamiliesRefuseTwo) {
+TEST(GqaPlan, OneFormatOnlyIsWhyFamilySm90RefusesTwo) {
   const auto plan =
       gqa_decode::make_plan(gqa_decode::parse("gqa_decode:value=int4_rows"), codegen::find_architecture("sm_90a"));
   ASSERT_EQ(plan.report.rejections.size(), 2u);
-  for (const Rejection& rejection : plan.report.rejections)
-    EXPECT_EQ(rejection.why, "its keys and values have one format and one head_dim") << rejection.family;
+  EXPECT_EQ(plan.report.rejections[0].family, "sm90_gqa_decode");
+  EXPECT_EQ(plan.report.rejections[0].why, "its keys and values have one format and one head_dim");
+  EXPECT_EQ(plan.report.rejections[1].why, "the query is bf16");
 }
 
 // A plan of family sm90 proves the accesses of its first and last warp; here are those of all.
 TEST(GqaPlan, NoWarpsRowsMeetInABank) {
   for (const char* text :
        {"gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "gqa_decode:family=sm90",
-        "gqa_decode:kv=int4_rows,groups=8,family=sm90", "gqa_decode:head_dim=64,kv=int4_rows,groups=4,family=sm90"}) {
+        "gqa_decode:kv=int4_rows,groups=8,family=sm90", "gqa_decode:head_dim=64,kv=int4_rows,groups=4,family=sm90",
+        "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,family=sm90", "gqa_decode:head_dim=96,kv=int8_split,family=sm90"}) {
     const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
     auto accesses = gqa_decode::stage_accesses(plan);
     accesses.erase(accesses.begin());  // copies have no warp's place
@@ -282,8 +284,8 @@ TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
     EXPECT_STREQ(failure.what(),
                  "gqa_decode for sm_75: no kernel family runs there (sm80_gqa_decode: it needs cp.async, which sm_80 "
                  "brought; sm90_gqa_decode: it needs cp.async.bulk.tensor, which sm_90 brought; sm75_gqa_decode: the "
-                 "query is bf16); accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and kv=fp16 or "
-                 "kv=int4_rows, for keys and values alike");
+                 "query is bf16); accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache without "
+                 "bf16");
   }
 }
 
@@ -304,7 +306,7 @@ TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
     const auto& architecture = codegen::find_architecture(name);
     for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors()) {
       const auto plan = gqa_decode::make_plan(descriptor, architecture);
-      const int pieces = descriptor.row_bytes() / plan.copy_bytes;
+      const int pieces = gqa_decode::count_copies(plan);
       EXPECT_TRUE(1 <= plan.held_pieces && plan.held_pieces <= pieces) << descriptor.text();
       EXPECT_EQ(reason_of(plan, "copies in registers").find("the rest") != std::string::npos, plan.held_pieces < pieces)
           << descriptor.text();
@@ -314,6 +316,33 @@ TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
       EXPECT_EQ(reason_of(plan, "copy offsets"), "");
     }
   }
+}
+
+/// Bytes: what was timed, docs/performance/gqa_decode.md.
+TEST(GqaPlan, FamilySm90IsChosenWhereItWasFaster) {
+  const auto family_of = [](const char* text, const char* architecture) {
+    return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture)).family;
+  };
+  for (const char* text :
+       {"gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "gqa_decode:kv=int8_split,scales=token,scale_type=fp16",
+        "gqa_decode:kv=fp8_e5m2,scales=tensor", "gqa_decode:heads_per_kv=4,kv=int8_split,cache=paged"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm90) << text;
+    EXPECT_EQ(family_of(text, "sm_100a"), Family::sm80) << text;
+  }
+  for (const char* text : {"gqa_decode:heads_per_kv=9,kv=fp8_e4m3", "gqa_decode:head_dim=256,kv=int8_split",
+                           "gqa_decode:kv=int8_split,groups=2,scales=group", "gqa_decode:kv=fp8_e4m3,alignment=8"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm80) << text;
+  }
+}
+
+TEST(GqaPlan, FamilySm90SaysWhoLoadsScales) {
+  const auto& architecture = codegen::find_architecture("sm_90a");
+  const auto decision = [&](const char* text) {
+    return reason_of(gqa_decode::make_plan(gqa_decode::parse(text), architecture), "scales");
+  };
+  EXPECT_NE(decision("gqa_decode:kv=fp8_e4m3,family=sm90"), "");
+  EXPECT_EQ(decision("gqa_decode:kv=fp8_e4m3,scales=tensor,family=sm90"), "");
+  EXPECT_EQ(decision("gqa_decode:kv=int4_rows,groups=4,family=sm90"), "");
 }
 
 TEST(GqaPlan, SaysWhyOtherFamiliesWereNotChosen) {
@@ -391,12 +420,31 @@ TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
   tests::expect_no_spills(kernels);
 }
 
+TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  for (const GqaDecode& descriptor : tests::sm90_byte_descriptors()) {
+    kernels.push_back({descriptor.text(), "sm_90a"});
+    kernels.push_back({descriptor.text(), kernels.size() % 4 == 1 ? "sm_100a" : "sm_120"});  // in turn
+  }
+  tests::expect_no_spills(kernels);
+}
+
 TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
   constexpr std::size_t kOfLater = 6;  // a later architecture has more registers for the same loop: every sixth
   for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors()) {
     if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_90a"});
     kernels.push_back({descriptor.text(), "sm_75"});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  constexpr std::size_t kOfLater = 4;  // of a later architecture, without registers that change hands: every fourth
+  for (const GqaDecode& descriptor : tests::sm90_gqa_descriptors()) {
+    if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_120"});
+    kernels.push_back({descriptor.text(), "sm_90a"});
   }
   tests::expect_no_spills(kernels);
 }

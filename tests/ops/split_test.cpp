@@ -2,6 +2,10 @@
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <vector>
+
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_launches.hpp"
 #include "tests/support/refusals.hpp"
@@ -62,6 +66,56 @@ TEST(EvenShare, AGapBeforeEverySequenceCounts) {
 TEST(EvenShare, OneSequenceHasNoMorePartsThanAreWorthIt) {
   EXPECT_LE(divide({1, 32, 32}, kProcessors, 1, 0).blocks, 32);
   EXPECT_GT(divide({1, 512, 512}, kProcessors, 1, 0).blocks, 64);
+}
+
+/// Stages that hold a token which is kept or which the first query token sees, and those behind.
+std::vector<int> stages_with_seen(int length, int first_query, int window, int kept_tokens, int stage_tokens) {
+  std::vector<int> stages;
+  for (int stage = 0; stage == 0 || stage * stage_tokens < length; ++stage) {
+    bool is_seen = length == 0;
+    for (int token = stage * stage_tokens; token < std::min(length, (stage + 1) * stage_tokens); ++token)
+      is_seen = is_seen || token < kept_tokens || token > first_query - window;
+    if (is_seen) stages.push_back(stage);
+  }
+  return stages;
+}
+
+TEST(EvenShare, OfAWindowStagesThatNobodySeesAreLeftOut) {
+  for (const int length : {0, 1, 15, 16, 17, 63, 64, 65, 200})
+    for (const int query_tokens : {1, 2, 16})
+      for (const int window : {1, 2, 16, 17, 50, 200})
+        for (const int kept : {0, 1, 16, 17, 48, 200})
+          for (const int log2 : {4, 5}) {
+            const int first_query = length - query_tokens;
+            const WalkedStages walked = stages_of_window(length, first_query, window, kept, log2);
+            std::vector<int> stages;
+            for (int i = 0; i < walked.count; ++i) stages.push_back(walked.stage(i));
+            EXPECT_EQ(stages, stages_with_seen(length, first_query, window, kept, 1 << log2))
+                << length << " tokens, " << query_tokens << " queries, window " << window << ", kept " << kept;
+          }
+}
+
+/// What the host takes for the longest of a batch whose lengths it does not know is none too short.
+TEST(GqaSplit, AWindowBoundsTheStagesOfEverySequence) {
+  const Plan plan = plan_of("gqa_decode:heads_per_kv=8,query_tokens=3,window=true,family=sm90");
+  for (const int window : {1, 100, 257, 3000}) {
+    for (const int kept : {0, 1, 300}) {
+      auto arguments = bounds(1, 5000);
+      arguments.window = window;
+      arguments.kept_tokens = kept;
+      const std::int32_t any = 0;
+      arguments.lengths = &any;
+      const auto blocks = choose_split(plan, arguments, h200()).blocks;
+      int most = 0;
+      const int log2 = std::countr_zero(static_cast<unsigned>(plan.chunk_tokens()));
+      for (int length = 1; length <= 5000; ++length)
+        most = std::max(most, stages_of_window(length, length - 3, window, kept, log2).count);
+      EXPECT_GE(blocks, most) << "one sequence has at least a block for each stage";
+      EXPECT_LE(blocks, most + 2);
+      arguments.lengths = nullptr;
+      EXPECT_LE(choose_split(plan, arguments, h200()).units, most);
+    }
+  }
 }
 
 TEST(GqaSplit, WorkspaceFollowsTheBlocksNotTheBatch) {

@@ -160,20 +160,56 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   return descriptors;
 }
 
-/// The same made fit for family sm75, which multiplies fp16 alone, each once.
-inline std::vector<GqaDecode> sm75_gqa_descriptors() {
+/// Made fit for family sm75, which multiplies fp16 alone.
+inline GqaDecode made_fit_for_sm75(GqaDecode descriptor) {
+  if (descriptor.kv == KvFormat::bf16) descriptor.kv = KvFormat::fp16;
+  if (descriptor.value == KvFormat::bf16) descriptor.value = KvFormat::fp16;
+  if (descriptor.value == KvFormat::fp16 && descriptor.kv == KvFormat::fp16) descriptor.value.reset();
+  descriptor.query = descriptor.output = Element::fp16;
+  descriptor.family = Family::sm75;
+  return descriptor;
+}
+
+/// Caches of one byte per channel for family sm90, whatever it is that `auto` would choose: the same made fit, each once.
+inline std::vector<GqaDecode> sm90_byte_descriptors() {
   std::set<GqaDecode> fitting;
   for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
-    if (descriptor.kv != KvFormat::int4_rows) {
-      descriptor.kv = KvFormat::fp16;
-      descriptor.groups = 1;
-      descriptor.scales = KvScales::head;
-      descriptor.scale_type = ScaleType::fp32;
-    }
-    descriptor.query = descriptor.output = Element::fp16;
-    descriptor.family = Family::sm75;
+    const bool is_usual = descriptor.head_dim != 80 && descriptor.head_dim != 112 && descriptor.head_dim != 160;
+    if (!has_scales(descriptor.kv) || !is_usual) continue;
+    descriptor.alignment = 16;
+    descriptor.family = Family::sm90;
     fitting.insert(descriptor);
   }
+  return {fitting.begin(), fitting.end()};
+}
+
+/// The same made fit for family sm90, which copies rows in bulk that hold their scales, each once.
+inline std::vector<GqaDecode> sm90_gqa_descriptors() {
+  std::set<GqaDecode> fitting;
+  for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
+    if (descriptor.head_dim == 80 || descriptor.head_dim == 112 || descriptor.head_dim == 160)
+      descriptor.head_dim = 192;
+    if (descriptor.kv == KvFormat::int4_rows) {
+      if (descriptor.head_dim == 96) descriptor.head_dim = 128;  // 4 groups of it are of 24 channels
+      descriptor.groups = descriptor.groups == 8 && descriptor.head_dim % 128 == 0 ? 8 : 4;
+    } else if (descriptor.kv != KvFormat::fp16) {
+      descriptor.kv = KvFormat::bf16;
+      descriptor.groups = 1;
+    }
+    descriptor.scales = KvScales::head;
+    descriptor.scale_type = ScaleType::fp32;
+    descriptor.alignment = 16;
+    descriptor.family = Family::sm90;
+    fitting.insert(descriptor);
+  }
+  return {fitting.begin(), fitting.end()};
+}
+
+/// The same for family sm75, with one format and with two, each once.
+inline std::vector<GqaDecode> sm75_gqa_descriptors() {
+  std::set<GqaDecode> fitting;
+  for (const GqaDecode& descriptor : pairwise_gqa_descriptors(false)) fitting.insert(made_fit_for_sm75(descriptor));
+  for (const GqaDecode& descriptor : mixed_gqa_descriptors(false)) fitting.insert(made_fit_for_sm75(descriptor));
   return {fitting.begin(), fitting.end()};
 }
 
