@@ -164,7 +164,7 @@ TileAccess of_values_alone(const TileAccess& access) {
           }};
 }
 
-constexpr const char* kAsyncCopies = "cp.async of rows";
+const char* copies_of(const Plan& plan) { return plan.family == Family::sm75 ? "stores of rows" : "cp.async of rows"; }
 
 int merge_pitch(const Plan& plan) { return 4 * lanes::merge_pitch(plan.formats().value.head_dim); }
 
@@ -187,9 +187,9 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
     for (TileAccess& access : accesses) access = of_outer_warps(access, plan.row_warps(), formats.key.row_bytes());
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
-  const char* const name = plan.family == Family::sm75 ? "stores of rows" : kAsyncCopies;
-  accesses.insert(accesses.begin(),
-                  plan.family == Family::sm90 ? pieces(plan.stage) : copies(formats.key, name, plan.copy_bytes, rows));
+  accesses.insert(accesses.begin(), plan.family == Family::sm90
+                                        ? pieces(plan.stage)
+                                        : copies(formats.key, copies_of(plan), plan.copy_bytes, rows));
   return accesses;
 }
 
@@ -199,7 +199,7 @@ std::vector<TileAccess> value_stage_accesses(const Plan& plan) {
   std::vector<TileAccess> accesses;
   add_values(formats.value, plan.head_tiles(), accesses);
   for (TileAccess& access : accesses) access = of_values_alone(access);
-  std::vector<TileAccess> writes = {copies(formats.value, kAsyncCopies, plan.copy_bytes, lanes::kTileRows)};
+  std::vector<TileAccess> writes = {copies(formats.value, copies_of(plan), plan.copy_bytes, lanes::kTileRows)};
   add_padding(formats.value, lanes::kTileRows, writes);
   accesses.insert(accesses.begin(), writes.begin(), writes.end());
   return accesses;
