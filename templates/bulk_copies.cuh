@@ -110,27 +110,6 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int x
       : "memory");
 }
 
-/// How long the L2 keeps what a copy reads: as long as other bytes, or less.
-__device__ __forceinline__ uint64 l2_policy(bool evicts_first) {
-  uint64 policy;
-  if (evicts_first) {
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  } else {
-    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
-  }
-  return policy;
-}
-
-/// The same with a policy.
-__device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int x, int y, uint32 barrier,
-                                         uint64 policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
-      "%3}], [%4], %5;" ::"r"(dst),
-      "l"(&map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
-      : "memory");
-}
-
 /// This thread's accesses to shared memory so far come before copies that are started after this.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -25,7 +25,7 @@
 //
 // Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue and plan::Work as in family sm80.
 //
-// PTX ISA: "wgmma", "cp.async.bulk.tensor", "createpolicy", "mbarrier", and those of sm80_w4a16_gemm.cuh.
+// PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", and those of sm80_w4a16_gemm.cuh.
 #include "plan.cuh"
 
 #include "bulk_copies.cuh"
@@ -93,9 +93,9 @@ struct Ring {
   }
 };
 
-/// By one thread: words, activations and scales of a stage of k. `policy`: of the words.
+/// By one thread: words, activations and scales of a stage of k.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& piece, int stage, uint32 dst,
-                                           uint32 arrived, uint64 policy) {
+                                           uint32 arrived) {
   constexpr int kColumnsPerWord = 8 / Format::kWordK;
   expect_bytes(arrived, kWordBytes + 2 * kHalfActivations + 2 * kStageGroups * kHalfScales);
   const int tile = piece.column_tile * gemm_lanes::kBlockColumns;
@@ -107,7 +107,7 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& p
   for (int i = 0; i < kBoxes; ++i) {
     const int column = column_of(2 * i / kBoxes) + i % (kBoxes / 2) * Format::kBoxColumns;
     copy_box(dst + i * (kWordBytes / kBoxes), args.word_map, column / kColumnsPerWord, stage * Format::kWordRows,
-             arrived, policy);
+             arrived);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -133,8 +133,6 @@ __device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& p
 
 /// The warp that copies.
 __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
-  // Words that one block alone reads leave the L2 before activations and the sums of parts do.
-  const uint64 policy = l2_policy(args.row_tiles == 1);
   plan::Work work(args);
   Piece piece = work.first();
   StagePlace place;
@@ -144,7 +142,7 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
     for (int stage = piece.first; stage < piece.last; ++stage) {
       const uint32 arrived = ring.arrived(place);
       wait_barrier(ring.empty(place), place.parity ^ 1);  // the first time round at once
-      if (elect_one()) copy_boxes(args, piece, stage, ring.stage(place), arrived, policy);
+      if (elect_one()) copy_boxes(args, piece, stage, ring.stage(place), arrived);
       if constexpr (plan::kStoredZeros) {
         copy_zeros(args, piece, stage, ring.stage(place) + plan::kZerosAt);
         arrive_after_copies(arrived);
