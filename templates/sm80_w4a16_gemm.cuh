@@ -73,7 +73,7 @@ constexpr int kUnrolledGroups = kFewRegisters ? 1 : kStageGroups;
 constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && Copies::kHolds ? 2 : kGroupSteps;
 
 /// Of those that share a ring.
-__device__ __forceinline__ int ring_thread() { return kHasTeams ? lane_index() : static_cast<int>(thread_index()); }
+__device__ __forceinline__ uint32 ring_thread() { return kHasTeams ? thread_index() % kWarpSize : thread_index(); }
 __device__ __forceinline__ void sync_ring() {
   if constexpr (kHasTeams) {
     __syncwarp();
@@ -87,7 +87,7 @@ __device__ __forceinline__ void sync_ring() {
 class Fetcher {
  public:
   __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, const Piece& piece) : args_(args) {
-    const int thread = ring_thread();
+    const int thread = static_cast<int>(ring_thread());
     const int first = piece.first * gemm_lanes::kStageK;
     const int first_row = piece.row_tile * plan::kTileM;
     k_left_ = args.k - first;
@@ -114,16 +114,16 @@ class Fetcher {
       activations_at_[i] = settled(plan::kActivationsAt + plan::activation_stage(at.row, at.byte));
     }
 
-    const int factor_column = weight_column(args, piece.column_tile, 8 * (thread % kFactorLanes));
+    const int factor_column = weight_column(args, piece.column_tile, 8 * factor_lane());
     has_factors_ = factor_column >= 0;
     const int64 group = (kWholeK ? 0 : piece.first * static_cast<int64>(kStageGroups)) + factor_group();
     const int64 factor = group * args.n + max(0, factor_column);
     scales_ = static_cast<const char*>(args.scales) + 2 * factor;
-    scales_at_ = settled(factor_group() * kScaleRowBytes + 16 * (thread % kFactorLanes));
+    scales_at_ = settled(factor_group() * kScaleRowBytes + 16 * factor_lane());
     if constexpr (plan::kStoredZeros) {
       zeros_ = static_cast<const char*>(args.qzeros) + factor / kZeroColumns;
-      zeros_at_ = settled(plan::kZerosAt - plan::kScalesAt + factor_group() * kZeroRowBytes +
-                          kZeroCopyBytes * (thread % kFactorLanes));
+      zeros_at_ =
+          settled(plan::kZerosAt - plan::kScalesAt + factor_group() * kZeroRowBytes + kZeroCopyBytes * factor_lane());
     }
   }
 
@@ -197,7 +197,10 @@ class Fetcher {
   }
 
   /// Whose scales and zeros the thread copies, of a stage's groups.
-  static __device__ __forceinline__ int factor_group() { return ring_thread() / kFactorLanes; }
+  static __device__ __forceinline__ int factor_group() {
+    return kHasTeams ? lane_index() / kFactorLanes : warp_index();
+  }
+  static __device__ __forceinline__ int factor_lane() { return kHasTeams ? lane_index() % kFactorLanes : lane_index(); }
 
   /// Where copy i of words goes in a stage, and of activations.
   __device__ __forceinline__ uint32 word_at(int i) const {
@@ -221,7 +224,7 @@ class Fetcher {
 
   template <bool kAllK>
   __device__ __forceinline__ void fetch_words(uint32 stage) {
-    const int rows = k_left_ / Format::kWordK - word_piece(0, ring_thread()).row;
+    const int rows = k_left_ / Format::kWordK - word_piece(0, static_cast<int>(ring_thread())).row;
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < kWordCopies; ++i) {
       const bool valid = has_words_ && (kAllK || word_piece(i, 0).row < rows);

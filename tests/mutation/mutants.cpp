@@ -113,7 +113,7 @@ constexpr Mutant kMutants[] = {
     {"team_gemm_stage_still_read", kTeamGemm, kTeamGemmSizes, "w4a16_gemm_block.cuh",
      "__syncthreads();  // nobody still reads a stage", "", "race in shared memory", kNotRun},
     {"team_gemm_sums_not_waited_for", kTeamGemm, kTeamGemmSizes, "w4a16_gemm_block.cuh",
-     "__syncthreads();  // all sums are there", "", "race in shared memory", kNotRun},
+     "__syncthreads();  // all sums are there", "", "nobody has written", kNotRun},
     {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
 
