@@ -55,7 +55,10 @@ namespace cubit {
 
 using plan::Copies;
 
-constexpr int kThreads = plan::kWarps * kWarpSize;
+constexpr int kThreads = plan::kWarps * kWarpSize;  // that share a ring of stages
+constexpr int kWordRowBytes = Format::kWordRowBytes / (gemm_lanes::kBlockColumns / plan::kTileN);
+constexpr int kScaleRowBytes = 2 * plan::kTileN;
+constexpr int kZeroRowBytes = Format::kZeroBytes / (gemm_lanes::kBlockColumns / plan::kTileN);
 constexpr bool kWholeK = plan::kGroup == 0;  // one group
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
@@ -69,12 +72,22 @@ constexpr int kUnrolledGroups = kFewRegisters ? 1 : kStageGroups;
 // Likewise, beside copies in registers and with 64 rows, the loads of more than two steps.
 constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && Copies::kHolds ? 2 : kGroupSteps;
 
+/// Of those that share a ring.
+__device__ __forceinline__ uint32 ring_thread() { return kHasTeams ? thread_index() % kWarpSize : thread_index(); }
+__device__ __forceinline__ void sync_ring() {
+  if constexpr (kHasTeams) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
+}
+
 /// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
 /// from stage to stage is computed once.
 class Fetcher {
  public:
   __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, const Piece& piece) : args_(args) {
-    const int thread = static_cast<int>(thread_index());
+    const int thread = static_cast<int>(ring_thread());
     const int first = piece.first * gemm_lanes::kStageK;
     const int first_row = piece.row_tile * plan::kTileM;
     k_left_ = args.k - first;
@@ -95,18 +108,22 @@ class Fetcher {
     activation_k_ = activation.byte / 2;
     activations_ = static_cast<const char*>(args.activations) + (first_row + activation.row) * args.activation_stride +
                    2 * static_cast<int64>(first) + activation.byte;
-    activations_at_ = settled(plan::kActivationsAt + plan::activation_stage(activation.row, activation.byte));
+#pragma unroll
+    for (int i = 0; i < kActivationPeriod; ++i) {
+      const gemm_lanes::Place at = activation_piece(i, thread);
+      activations_at_[i] = settled(plan::kActivationsAt + plan::activation_stage(at.row, at.byte));
+    }
 
-    const int factor_column = weight_column(args, piece.column_tile, 8 * lane_index());
+    const int factor_column = weight_column(args, piece.column_tile, 8 * factor_lane());
     has_factors_ = factor_column >= 0;
-    const int64 group = (kWholeK ? 0 : piece.first * static_cast<int64>(kStageGroups)) + warp_index();
+    const int64 group = (kWholeK ? 0 : piece.first * static_cast<int64>(kStageGroups)) + factor_group();
     const int64 factor = group * args.n + max(0, factor_column);
     scales_ = static_cast<const char*>(args.scales) + 2 * factor;
-    scales_at_ = settled(warp_index() * gemm_lanes::kScaleBytes + 16 * lane_index());
+    scales_at_ = settled(factor_group() * kScaleRowBytes + 16 * factor_lane());
     if constexpr (plan::kStoredZeros) {
       zeros_ = static_cast<const char*>(args.qzeros) + factor / kZeroColumns;
       zeros_at_ =
-          settled(plan::kZerosAt - plan::kScalesAt + warp_index() * Format::kZeroBytes + kZeroCopyBytes * lane_index());
+          settled(plan::kZerosAt - plan::kScalesAt + factor_group() * kZeroRowBytes + kZeroCopyBytes * factor_lane());
     }
   }
 
@@ -133,12 +150,12 @@ class Fetcher {
     if constexpr (kStagedFactors) store_factors(stage + plan::kScalesAt, kStageGroups);
   }
 
-  /// Scales and zeros of the next `count` groups: a warp takes one group's. kAllK: the stage's k's are all there.
+  /// Scales and zeros of the next `count` groups: of 256 columns a warp takes one group's. kAllK: the stage's k's are all there.
   template <bool kAllK>
   __device__ __forceinline__ void fetch_factors(uint32 scales, int count) {
-    const int warp = warp_index();
-    if (warp >= count) return;
-    const bool valid = has_factors_ && (kAllK || warp * plan::kGroup < k_left_);
+    const int own = factor_group();
+    if (own >= count) return;
+    const bool valid = has_factors_ && (kAllK || own * plan::kGroup < k_left_);
     const int64 groups = static_cast<int64>(count) * args_.n;
     scales_held_.start(0, scales + scales_at_, scales_, valid);  // access: cp.async of scales
     scales_ += 2 * groups;
@@ -148,14 +165,14 @@ class Fetcher {
     }
   }
   __device__ __forceinline__ void store_factors(uint32 scales, int count) const {
-    if (warp_index() >= count) return;
+    if (factor_group() >= count) return;
     scales_held_.store(0, scales + scales_at_);                                  // access: stores of scales
     if constexpr (plan::kStoredZeros) zeros_held_.store(0, scales + zeros_at_);  // access: stores of zeros
   }
 
  private:
-  static constexpr int kWordPieces = Format::kWordRowBytes / plan::kCopyBytes;  // of a row
-  static constexpr int kPieceColumns = gemm_lanes::kBlockColumns / kWordPieces;
+  static constexpr int kWordPieces = kWordRowBytes / plan::kCopyBytes;  // of a row
+  static constexpr int kPieceColumns = plan::kTileN / kWordPieces;
   static constexpr int kActivationPieces = gemm_lanes::kActivationBytes / 16;
   static constexpr bool kAllCopyActivations = kThreads <= plan::kTileM * kActivationPieces;
   static constexpr int kActivationRows =  // that all threads copy at once
@@ -164,7 +181,10 @@ class Fetcher {
   static constexpr int kActivationCopies = plan::kTileM / kActivationRows;
   static constexpr int kZeroCopyBytes = Format::kZeroBytes / kWarpSize;
   static constexpr int kZeroColumns = gemm_lanes::kBlockColumns / Format::kZeroBytes;  // per byte
+  static constexpr int kFactorLanes = plan::kTileN / 8;  // that copy a group's scales and zeros
   static constexpr int kPeriod = Format::kCopyPeriod;
+  static constexpr int kActivationPeriod =  // likewise: rows are swizzled within 8
+      kActivationRows < 8 ? 8 / kActivationRows : 1;
   static constexpr int kUnrolledCopies = Copies::kHolds ? kWordCopies : 8;  // registers have constant numbers
   static_assert(kUnrolledCopies % kPeriod == 0);
   static_assert(kThreads % kWordPieces == 0 && plan::kTileM % kActivationRows == 0);
@@ -176,6 +196,12 @@ class Fetcher {
     return gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
   }
 
+  /// Whose scales and zeros the thread copies, of a stage's groups.
+  static __device__ __forceinline__ int factor_group() {
+    return kHasTeams ? lane_index() / kFactorLanes : warp_index();
+  }
+  static __device__ __forceinline__ int factor_lane() { return kHasTeams ? lane_index() % kFactorLanes : lane_index(); }
+
   /// Where copy i of words goes in a stage, and of activations.
   __device__ __forceinline__ uint32 word_at(int i) const {
     const gemm_lanes::Place at = word_piece(i, 0);
@@ -184,7 +210,9 @@ class Fetcher {
   }
   __device__ __forceinline__ uint32 activation_at(int i) const {
     const gemm_lanes::Place at = activation_piece(i, 0);
-    return activations_at_ + plan::activation_stage(at.row, at.byte);
+    const gemm_lanes::Place first = activation_piece(i % kActivationPeriod, 0);
+    return activations_at_[i % kActivationPeriod] +
+           (plan::activation_stage(at.row, at.byte) - plan::activation_stage(first.row, first.byte));
   }
 
   template <bool kAllK>
@@ -196,7 +224,7 @@ class Fetcher {
 
   template <bool kAllK>
   __device__ __forceinline__ void fetch_words(uint32 stage) {
-    const int rows = k_left_ / Format::kWordK - word_piece(0, static_cast<int>(thread_index())).row;
+    const int rows = k_left_ / Format::kWordK - word_piece(0, static_cast<int>(ring_thread())).row;
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < kWordCopies; ++i) {
       const bool valid = has_words_ && (kAllK || word_piece(i, 0).row < rows);
@@ -207,7 +235,7 @@ class Fetcher {
 
   /// Of 8 rows eight warps would have more threads than pieces.
   static __device__ __forceinline__ bool copies_activations() {
-    return kAllCopyActivations || thread_index() < plan::kTileM * kActivationPieces;
+    return kAllCopyActivations || ring_thread() < plan::kTileM * kActivationPieces;
   }
   template <bool kAllK>
   __device__ __forceinline__ void fetch_activations(uint32 stage) {
@@ -229,7 +257,7 @@ class Fetcher {
   const char* scales_;       // of the warp's group in it, the lane's; and zeros
   const char* zeros_;
   uint32 words_at_[kPeriod];  // in a stage, of the first pieces: a swizzle may have the bits between them
-  uint32 activations_at_;
+  uint32 activations_at_[kActivationPeriod];
   uint32 scales_at_;  // from a stage's scales on; and zeros
   uint32 zeros_at_;
   int k_left_;        // from the next stage on
@@ -251,7 +279,7 @@ struct WarpPlaces {
 #pragma unroll
     for (int strip = 0; strip < kWarpStrips; ++strip) of[strip] = Format::places(first_strip() + strip, 0);
   }
-  static __device__ __forceinline__ int first_strip() { return kWarpStrips * warp_index(); }
+  static __device__ __forceinline__ int first_strip() { return kWarpStrips * column_warp(); }
 };
 
 template <int kProduct, int kTile>
@@ -353,7 +381,7 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
   Fetcher fetcher(args, piece);
   wait_for_previous_kernel();  // until here nothing was read
   if constexpr (kWholeK) {
-    __syncthreads();  // nobody still reads those of the piece before
+    sync_ring();  // nobody still reads those of the piece before
     fetcher.fetch_factors<kWholeStages>(whole_scales, 1);
     fetcher.store_factors(whole_scales, 1);
   }
@@ -367,7 +395,7 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
       __syncthreads();  // nobody still reads the stage
       if (ahead > piece.first) fetcher.store(stages);
     }
-    __syncthreads();
+    sync_ring();
     if (ahead < piece.last) fetcher.fetch(stages + fill * plan::kStageBytes);
     Copies::close();
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
@@ -380,8 +408,8 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
     } else {
 #pragma unroll(kUnrolledGroups)
       for (int group = 0; group < kStageGroups; ++group) {
-        const uint32 scales = stage + plan::kScalesAt + group * gemm_lanes::kScaleBytes;
-        const uint32 zeros = stage + plan::kZerosAt + group * Format::kZeroBytes;
+        const uint32 scales = stage + plan::kScalesAt + group * kScaleRowBytes;
+        const uint32 zeros = stage + plan::kZerosAt + group * kZeroRowBytes;
         Sums products = {};
         multiply_group(products, stage, zeros, places, group);
         scale_group(sums, products, scales, places);
@@ -394,7 +422,7 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
 
 }  // namespace cubit
 
-extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPerSm)
+extern "C" __global__ void __launch_bounds__(plan::kTeams* plan::kWarps * 32, plan::kBlocksPerSm)
     w4a16_gemm(const __grid_constant__ cubit::W4a16GemmArguments args) {
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
@@ -404,7 +432,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
 #pragma unroll 1
   do {
     Sums sums = {};
-    walk(args, piece, stages, sums);
+    walk(args, piece, stages + (kHasTeams ? warp_index() * plan::kRingBytes : 0), sums);
     allow_next_kernel();
     end_piece(args, work, piece, stages, sums);
   } while (work.next(piece));

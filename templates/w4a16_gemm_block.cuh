@@ -22,28 +22,35 @@ namespace cubit {
 using Format = plan::Format;
 using plan::Element;
 
-constexpr int kWarpStrips = gemm_lanes::kStrips / plan::kWarps;  // of columns, per warp
-constexpr int kRowTiles = plan::kTileM / 8;                      // of 8 rows
-static_assert(kWarpStrips * plan::kWarps == gemm_lanes::kStrips && kRowTiles * 8 == plan::kTileM);
+constexpr int kBlockStrips = plan::kTileN / gemm_lanes::kStripColumns;
+constexpr int kWarpStrips = kBlockStrips / plan::kWarps;  // of columns, per warp
+constexpr int kRowTiles = plan::kTileM / 8;               // of 8 rows
+static_assert(kWarpStrips * plan::kWarps == kBlockStrips && kRowTiles * 8 == plan::kTileM);
+constexpr bool kHasTeams = plan::kTeams > 1;  // whose warps have parts of k of the same columns: see parts_of_teams.cuh
+static_assert(!kHasTeams || plan::kWarps == 1);
 
 /// Accumulators of 8 rows of a strip, [tile][element of the product's], and all of a warp.
 using RowSums = float[2][4];
 using Sums = RowSums[kWarpStrips][kRowTiles];
 
 constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
-constexpr int kPairs = plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
+constexpr int kPairs =
+    kHasTeams ? 1 : plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
 // In flight together when parts are merged: sums of 8 rows of a strip, and parts of each.
 constexpr int kMergedTiles = plan::kMergedTiles;
 constexpr int kPartsAtOnce = kMergedTiles > 2 ? 4 : 8;
 static_assert(kWarpStrips * kRowTiles % kMergedTiles == 0);
 
-/// The column of the weights at a place of the block's 256, or -1 where there is none.
+/// The number of the warp among those that have different columns.
+__device__ __forceinline__ int column_warp() { return kHasTeams ? 0 : warp_index(); }
+
+/// The column of the weights at a place of the block's, or -1 where there is none.
 __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
-  const int block = column_tile * gemm_lanes::kBlockColumns;
+  const int block = column_tile * plan::kTileN;
   if constexpr (plan::Epilogue::kGated) {
     const int half = args.n / 2;
-    const int column = block / 2 + place % (gemm_lanes::kBlockColumns / 2);
-    return column < half ? column + place / (gemm_lanes::kBlockColumns / 2) * half : -1;
+    const int column = block / 2 + place % (plan::kTileN / 2);
+    return column < half ? column + place / (plan::kTileN / 2) * half : -1;
   } else {
     return block + place < args.n ? block + place : -1;
   }
@@ -175,10 +182,52 @@ __device__ __forceinline__ void add_turn(const W4a16GemmArguments& args, const P
   }
 }
 
+/// sums += those of all teams, in order, which the warps of a block have stored from `src` on.
+__device__ __forceinline__ void add_teams(RowSums& sums, uint32 src) {
+#pragma unroll
+  for (int team = 0; team < plan::kTeams; ++team) {
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      float part[4];
+      load_shared(part, src + team * kWarpSumsBytes + 16 * kWarpSize * tile);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[tile][i] += part[i];
+    }
+  }
+}
+
+/// Adds the sums of a block's teams, where their stages were, and stores the output.
+__device__ __forceinline__ void merge_teams(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
+                                            const Sums& sums) {
+  constexpr int kItems = kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);
+  constexpr int kItemBytes = 2 * 16 * kWarpSize;
+  const uint32 lane_at = shared + 16 * lane_index();
+  __syncthreads();  // nobody still reads a stage
+#pragma unroll
+  for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
+    const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
+    store_shared(lane_at + warp_index() * kWarpSumsBytes + 16 * kWarpSize * i,
+                 make_float4(sum[0], sum[1], sum[2], sum[3]));
+  }
+  __syncthreads();  // all sums are there
+#pragma unroll 1
+  for (int item = warp_index(); item < kItems; item += plan::kTeams) {
+    RowSums total = {};
+    RowSums ups = {};
+    add_teams(total, lane_at + item * kItemBytes);
+    if constexpr (plan::Epilogue::kGated) add_teams(ups, lane_at + (kItems + item) * kItemBytes);
+    store_rows(args, piece, item / kRowTiles, item % kRowTiles, total, ups);
+  }
+}
+
 /// What becomes of a piece's sums. `shared`: for store_output.
 template <class BlockWork>
 __device__ __forceinline__ void end_piece(const W4a16GemmArguments& args, const BlockWork& work, const Piece& piece,
                                           uint32 shared, Sums& sums) {
+  if constexpr (kHasTeams) {
+    merge_teams(args, piece, shared, sums);
+    return;
+  }
   bool is_whole = piece.parts == 1;
   if (work.takes_turns()) {
     add_turn(args, piece, sums);

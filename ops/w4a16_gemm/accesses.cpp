@@ -16,7 +16,6 @@ using codegen::TileAccess;
 using codegen::TileByte;
 using MaybeByte = std::optional<TileByte>;
 
-constexpr int kStrips = gemm_lanes::kStrips;
 constexpr int kSteps = gemm_lanes::kStageK / gemm_lanes::kStepK;
 
 TileByte byte_at(gemm_lanes::Place place) { return {place.row, place.byte}; }
@@ -31,7 +30,7 @@ std::string copies_name(const Plan& plan, const char* tensor) {
 /// By all threads of the block: an instance is one warp's share of a round.
 TileAccess copies(const char* tensor, const Plan& plan, int rows, int row_bytes, int copy_bytes) {
   const int warps = plan.warps;
-  const int threads = plan.threads();
+  const int threads = 32 * warps;  // of a team
   const int pieces = row_bytes / copy_bytes;
   return {copies_name(plan, tensor), AccessKind::store, copy_bytes, rows * pieces / 32,
           [=](int instance, int lane) -> MaybeByte {
@@ -40,10 +39,15 @@ TileAccess copies(const char* tensor, const Plan& plan, int rows, int row_bytes,
           }};
 }
 
-/// A row by one warp.
+/// Rows of scales or zeros of 8 columns per lane: of 256 columns one by each warp, of fewer columns several by one.
 TileAccess row_copies(const char* tensor, const Plan& plan, int rows, int copy_bytes) {
-  return {copies_name(plan, tensor), AccessKind::store, copy_bytes, rows, [=](int row, int lane) -> MaybeByte {
-            return TileByte{row, copy_bytes * lane};
+  const int lanes = plan.descriptor.tile_n / 8;
+  const int at_once = 32 / lanes;
+  return {copies_name(plan, tensor), AccessKind::store, copy_bytes, (rows + at_once - 1) / at_once,
+          [=](int instance, int lane) -> MaybeByte {
+            const int row = instance * at_once + lane / lanes;
+            if (row >= rows) return std::nullopt;
+            return TileByte{row, copy_bytes * (lane % lanes)};
           }};
 }
 
@@ -51,25 +55,26 @@ TileAccess row_copies(const char* tensor, const Plan& plan, int rows, int copy_b
 
 namespace {
 
-TileAccess ldmatrix_of_words() {
-  return {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kSteps * kStrips,
-          [](int instance, int lane) -> MaybeByte {
-            return byte_at(gemm_lanes::words_by_n(lane, instance % kStrips, instance / kStrips));
+TileAccess ldmatrix_of_words(int strips) {
+  return {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kSteps * strips,
+          [=](int instance, int lane) -> MaybeByte {
+            return byte_at(gemm_lanes::words_by_n(lane, instance % strips, instance / strips));
           }};
 }
 
 /// Family sm90, whose copies are those of tensor maps.
 std::vector<TileAccess> accesses_of_boxes(const Plan& plan) {
-  if (is_by_n(plan)) return {ldmatrix_of_words()};
+  const int strips = plan.strips();
+  if (is_by_n(plan)) return {ldmatrix_of_words(strips)};
   if (reads_bytes(plan)) {
     return {
-        {"loads of words", AccessKind::load, 16, plan.words.rows * kStrips, [](int instance, int lane) -> MaybeByte {
-           return byte_at(gemm_lanes::shared_words_by_k(lane, instance % kStrips, instance / kStrips));
+        {"loads of words", AccessKind::load, 16, plan.words.rows * strips, [=](int instance, int lane) -> MaybeByte {
+           return byte_at(gemm_lanes::shared_words_by_k(lane, instance % strips, instance / strips));
          }}};
   }
   const bool spread = spreads_words(plan.descriptor);
-  return {{"loads of words", AccessKind::load, 16, kSteps * kStrips, [=](int instance, int lane) -> MaybeByte {
-             return byte_at(gemm_lanes::copied_words_by_k(lane, instance % kStrips, instance / kStrips, spread));
+  return {{"loads of words", AccessKind::load, 16, kSteps * strips, [=](int instance, int lane) -> MaybeByte {
+             return byte_at(gemm_lanes::copied_words_by_k(lane, instance % strips, instance / strips, spread));
            }}};
 }
 
@@ -91,22 +96,23 @@ std::vector<TileAccess> accesses_of_rows(const Plan& plan) {
 }  // namespace
 
 std::vector<TileAccess> word_accesses(const Plan& plan) {
+  const int strips = plan.strips();
   if (plan.family == Family::sm90) return accesses_of_boxes(plan);
   const int rows = plan.words.rows;
   TileAccess stores = copies("words", plan, rows, plan.words.row_bytes, plan.copy_bytes);
   if (is_by_n(plan)) {
-    return {stores, ldmatrix_of_words()};
+    return {stores, ldmatrix_of_words(strips)};
   }
   if (plan.descriptor.bits == 8) {
     return {stores,
-            {"loads of words", AccessKind::load, 16, 2 * kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
-               const int half = instance / kStrips % 2;
-               const int step = instance / kStrips / 2;
-               return byte_at(gemm_lanes::byte_words_by_k(lane, instance % kStrips, step, half));
+            {"loads of words", AccessKind::load, 16, 2 * kSteps * strips, [=](int instance, int lane) -> MaybeByte {
+               const int half = instance / strips % 2;
+               const int step = instance / strips / 2;
+               return byte_at(gemm_lanes::byte_words_by_k(lane, instance % strips, step, half));
              }}};
   }
-  return {stores, {"loads of words", AccessKind::load, 16, kSteps * kStrips, [](int instance, int lane) -> MaybeByte {
-                     return byte_at(gemm_lanes::words_by_k(lane, instance % kStrips, instance / kStrips));
+  return {stores, {"loads of words", AccessKind::load, 16, kSteps * strips, [=](int instance, int lane) -> MaybeByte {
+                     return byte_at(gemm_lanes::words_by_k(lane, instance % strips, instance / strips));
                    }}};
 }
 
@@ -128,12 +134,13 @@ std::vector<TileAccess> activation_accesses(const Plan& plan) {
 }
 
 std::vector<TileAccess> scale_accesses(const Plan& plan) {
+  const int strips = plan.strips();
   const int groups = stage_groups(plan.descriptor);
   const bool by_n = is_by_n(plan);
-  const TileAccess loads = {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * kStrips,
+  const TileAccess loads = {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * strips,
                             [=](int instance, int lane) -> MaybeByte {
-                              const int strip = instance % kStrips;
-                              const int group = instance / kStrips;
+                              const int strip = instance % strips;
+                              const int group = instance / strips;
                               return byte_at(by_n ? gemm_lanes::scales_by_n(lane, strip, group)
                                                   : gemm_lanes::scales_by_k(lane, strip, group));
                             }};
@@ -142,12 +149,13 @@ std::vector<TileAccess> scale_accesses(const Plan& plan) {
 }
 
 std::vector<TileAccess> zero_accesses(const Plan& plan) {
+  const int strips = plan.strips();
   const int groups = stage_groups(plan.descriptor);
   const bool bytes = plan.descriptor.bits == 8;
   return {row_copies("zeros", plan, groups, plan.descriptor.bits),
-          {"loads of zeros", AccessKind::load, 4, groups * kStrips, [=](int instance, int lane) -> MaybeByte {
-             const int strip = instance % kStrips;
-             const int group = instance / kStrips;
+          {"loads of zeros", AccessKind::load, 4, groups * strips, [=](int instance, int lane) -> MaybeByte {
+             const int strip = instance % strips;
+             const int group = instance / strips;
              return byte_at(bytes ? gemm_lanes::byte_zeros(lane, strip, group) : gemm_lanes::zeros(lane, strip, group));
            }}};
 }

@@ -27,6 +27,10 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
           &Descriptor::tile_m, {8, 16, 32, 64}),
+      number_field<Descriptor>({"tile_n", "256, 64, 32", "256",
+                                "columns of the weights that a block computes; with 64 or 32 it has all of k, which "
+                                "its warps share, so that blocks merge nothing"},
+                               &Descriptor::tile_n, {256, 64, 32}),
       word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
                                     "whether g_idx names the group of each input feature; several times slower"},
                                    &Descriptor::activation_order, no_or_yes),
@@ -59,6 +63,23 @@ std::vector<Field<W4a16Gemm>> make_fields() {
   };
 }
 
+/// Blocks of 64 or 32 columns.
+void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
+  const auto refuse = [&](const char* why, const char* accepted) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                  fmt::format("tile_n={}: {}", descriptor.tile_n, why), accepted);
+  };
+  if (descriptor.tile_m > 16)
+    refuse("a block reads all activations of its rows, too many for so few columns", "ask for tile_m=8 or 16");
+  if (descriptor.batch_invariant)
+    refuse("into how many parts a block's warps divide k depends on the rows of a tile",
+           "leave tile_n or batch_invariant out");
+  if (descriptor.is_gated() && descriptor.tile_n == 32)
+    refuse("a strip of 32 columns has no room for gates and what they are for", "ask for tile_n=64");
+  if (descriptor.family != Family::automatic && descriptor.family != Family::sm80)
+    refuse("family sm80 alone has such blocks", "ask for family=sm80, or leave family out");
+}
+
 }  // namespace
 
 const std::vector<Field<W4a16Gemm>>& fields() {
@@ -89,6 +110,7 @@ W4a16Gemm parse(std::string_view text) {
                   "two stages of 64 rows and of weights of 8 bits do not fit the shared memory of every architecture",
                   "ask for tile_m=8, 16 or 32, which compute any number of rows");
   }
+  if (descriptor.tile_n < 256) check_few_columns(descriptor, text);
   if (descriptor.family == Family::sm75) {
     const std::string why = why_not_all_fp16(descriptor);
     if (!why.empty()) {

@@ -16,7 +16,8 @@ namespace {
 
 using Arguments = cubit_w4a16_gemm_arguments;
 
-constexpr std::int64_t kMostColumns = std::int64_t{65535} * gemm_lanes::kBlockColumns;  // the grid's second dimension
+constexpr int kMostTiles = 65535;  // of columns: the grid's second dimension
+constexpr std::int64_t kMostColumns = std::int64_t{kMostTiles} * gemm_lanes::kBlockColumns;
 constexpr std::int64_t kMostK = std::int64_t{1} << 30;
 constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 64;  // row indices are rounded up to whole tiles
 
@@ -86,7 +87,7 @@ void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_stride("residual_stride", arguments.residual_stride);
 }
 
-W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& split, char* workspace) {
+W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
   W4a16GemmArguments result{};
   result.activations = arguments.activations;
   result.qweight = arguments.qweight;
@@ -107,8 +108,8 @@ W4a16GemmArguments kernel_arguments(const Arguments& arguments, const Split& spl
   result.n = arguments.n;
   result.k = arguments.k;
   result.stages = split.stages;
-  result.splits = split.splits;
-  result.part_stages = split.stages / split.splits;
+  result.splits = plan.teams > 1 ? plan.teams : split.splits;
+  result.part_stages = split.stages / result.splits;
   result.row_tiles = static_cast<int>(split.row_tiles);
   if (split.turns > 0) result.turn_tiles = split.tiles();
   if (split.blocks == 0) return result;
@@ -157,6 +158,12 @@ void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
 void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k) {
   require_argument(m >= 0 && m <= kMostRows, "m", "it must be from 0 to 2147483583", m);
   require_argument(n >= 8 && n <= kMostColumns && n % 8 == 0, "n", "it must be a multiple of 8 from 8 to 16776960", n);
+  if (const int most = kMostTiles * descriptor.tile_n; n > most) {
+    throw Failure(Status::invalid_argument, fmt::format("n = {}", n),
+                  fmt::format("with tile_n={} it must be at most {}, of which each {} columns are a block",
+                              descriptor.tile_n, most, descriptor.tile_n),
+                  "ask for tile_n=256");
+  }
   require_argument(!descriptor.is_gated() || n % 16 == 0, "n",
                    "function=silu_gate has gates and as many columns that they are for: it must be a multiple of 16",
                    n);
@@ -193,7 +200,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
         arguments.activation_stride);
   }
   require_workspace(workspace, given, workspace_for(plan, split));
-  const W4a16GemmArguments parameters = kernel_arguments(arguments, split, static_cast<char*>(workspace));
+  const W4a16GemmArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace));
   // Blocks of the same columns are neighbours: they read the same weights at about the same time.
   launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),
                        static_cast<unsigned>(split.splits)};

@@ -27,13 +27,21 @@ std::string why_not_sm80(const W4a16Gemm&, const codegen::Architecture& architec
   return "";
 }
 
+std::string why_not_few_columns(const W4a16Gemm& descriptor) {
+  return descriptor.tile_n < gemm_lanes::kBlockColumns
+             ? fmt::format("its blocks have 256 columns, not {}", descriptor.tile_n)
+             : "";
+}
+
 std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  if (const std::string why = why_not_few_columns(descriptor); !why.empty()) return why;
   if (!architecture.wgmma) return "it needs wgmma, which sm_90a alone has";
   return why_not_boxes(descriptor);
 }
 
 std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix) return "it needs ldmatrix";
+  if (const std::string why = why_not_few_columns(descriptor); !why.empty()) return why;
   return why_not_all_fp16(descriptor);
 }
 
@@ -58,7 +66,8 @@ const FamilyFacts& facts_of(Family family) {
 
 /// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64, and mma.sync does.
 bool is_sm90_faster(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  return descriptor.tile_m >= 32 && why_not_sm90(descriptor, architecture).empty();
+  return descriptor.tile_m >= 32 && descriptor.tile_n == gemm_lanes::kBlockColumns &&
+         why_not_sm90(descriptor, architecture).empty();
 }
 
 /// Why a family that fits was not chosen.
@@ -93,7 +102,7 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
   if (plan.report.family.empty()) {
     throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
                   fmt::format("no kernel family runs there ({})", reasons),
-                  "accepted: sm_80 and later; sm_75 with element=fp16");
+                  "accepted: sm_80 and later; sm_75 with element=fp16 and without tile_n");
   }
   for (Rejection& rejection : plan.report.rejections)
     if (rejection.why.empty()) rejection.why = why_another(plan);
@@ -140,8 +149,8 @@ int most_merged_tiles(const W4a16Gemm& descriptor) {
 void choose_tiles(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const int groups = stage_groups(descriptor);
-  const int strips = fits_two_strips(plan) ? 2 : 1;
-  plan.warps = gemm_lanes::kStrips / strips;
+  const int strips = fits_two_strips(plan) && plan.strips() > 1 ? 2 : 1;
+  plan.warps = plan.strips() / strips;
   if (plan.family == Family::sm80)
     plan.merged_tiles = std::min(most_merged_tiles(descriptor), strips * descriptor.tile_m / 8);
   plan.held_registers = plan.family == Family::sm75 ? count_held_registers(descriptor, strips) : 0;
@@ -150,13 +159,13 @@ void choose_tiles(Plan& plan) {
   plan.copy_bytes = descriptor.alignment;
   const int in_row = descriptor.format == W4Format::awq ? 1 : word_weights(descriptor);
   plan.words.rows = gemm_lanes::kStageK / in_row;
-  plan.words.row_bytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns * descriptor.bits / 8 / plan.words.rows;
+  plan.words.row_bytes = gemm_lanes::kStageK * descriptor.tile_n * descriptor.bits / 8 / plan.words.rows;
   plan.words = codegen::search_layout(plan.words.rows, plan.words.row_bytes, 16, word_accesses(plan));
   plan.activations =
       codegen::search_layout(descriptor.tile_m, gemm_lanes::kActivationBytes, 16, activation_accesses(plan));
   if (descriptor.activation_order) return;
-  plan.scales = {groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes, {}};
-  const int zero_bytes = gemm_lanes::kBlockColumns * descriptor.bits / 8;
+  plan.scales = {groups, 2 * descriptor.tile_n, 2 * descriptor.tile_n, {}};
+  const int zero_bytes = descriptor.tile_n * descriptor.bits / 8;
   if (stores_zeros(descriptor)) plan.zeros = {groups, zero_bytes, zero_bytes, {}};
 }
 
@@ -208,6 +217,19 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fe
     plan.blocks_per_sm = blocks;
     plan.shared_memory = shared;
   }
+}
+
+/// Blocks of few columns: as many teams as fit with two stages each, up to 8, and then as many stages as fit.
+void choose_teams(Plan& plan, const codegen::Architecture& architecture) {
+  constexpr int kMostTeams = 8;
+  for (plan.teams = kMostTeams; plan.teams > 1; plan.teams /= 2)
+    if (plan.bytes_for(kFewestStages - 1) <= architecture.shared_memory_per_block) break;
+  for (int stages = kFewestStages - 1; stages <= kMostStages; ++stages) {
+    if (plan.bytes_for(stages) > architecture.shared_memory_per_block) break;
+    plan.stages = stages;
+    plan.shared_memory = plan.bytes_for(stages);
+  }
+  plan.blocks_per_sm = 1;
 }
 
 /// Family sm75: one stage in shared memory, as the next one is in registers, and as many blocks as fit.
@@ -263,7 +285,9 @@ bool reads_bytes(const Plan& plan) {
 
 bool spreads_words(const W4a16Gemm& descriptor) { return descriptor.group_size != 32; }
 
-int Plan::block_columns() const { return output_columns(descriptor, gemm_lanes::kBlockColumns); }
+int Plan::block_columns() const { return output_columns(descriptor, descriptor.tile_n); }
+
+int Plan::strips() const { return descriptor.tile_n / gemm_lanes::kStripColumns; }
 
 int Plan::activations_at() const { return align_region(words.size()); }
 
@@ -288,6 +312,10 @@ int Plan::bytes_for(int stage_count) const {
     const int ups = gemm_lanes::kBlockColumns / 2 * descriptor.tile_m * static_cast<int>(sizeof(float));
     return ups_at(stage_count) + (descriptor.is_gated() ? ups : 0);
   }
+  return teams * ring_bytes(stage_count);
+}
+
+int Plan::ring_bytes(int stage_count) const {
   int factors = 0;
   if (descriptor.group_size == 0) factors = zeros_at() + (stores_zeros(descriptor) ? zeros.size() : 0) - scales_at();
   return align_region(stage_count * stage_bytes() + factors);
@@ -307,6 +335,8 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
   }
   if (plan.family == Family::sm75) {
     choose_blocks(plan, architecture);
+  } else if (descriptor.tile_n < gemm_lanes::kBlockColumns) {
+    choose_teams(plan, architecture);
   } else if (plan.family == Family::sm80) {
     // Stages of bytes are twice as large: rather a second block than a third stage.
     choose_stages(plan, architecture, descriptor.bits == 8 ? kFewestStages - 1 : kFewestStages);
@@ -326,11 +356,15 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const bool is_90 = plan.family == Family::sm90;
   const bool is_75 = plan.family == Family::sm75;
   header.include(format.header).include("gemm_epilogue.cuh").include("types.cuh");
-  header.include(descriptor.batch_invariant ? "parts_in_turn.cuh" : "split_k.cuh");
+  header.include(plan.teams > 1               ? "parts_of_teams.cuh"
+                 : descriptor.batch_invariant ? "parts_in_turn.cuh"
+                                              : "split_k.cuh");
   if (!is_90) header.include(is_75 ? "stage_copies_registers.cuh" : "stage_copies_async.cuh");
   header.constant("kGroup", descriptor.group_size)
       .constant("kTileM", descriptor.tile_m)
+      .constant("kTileN", descriptor.tile_n)
       .constant("kWarps", plan.warps)
+      .constant("kTeams", plan.teams)
       .constant("kStages", plan.stages)
       .constant("kBlocksPerSm", plan.blocks_per_sm)
       .constant("kCopyBytes", plan.copy_bytes)
@@ -353,6 +387,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .constant("kCopyRegisters", plan.copy_registers)
         .constant("kMultiplyRegisters", plan.multiply_registers);
   } else {
+    header.constant("kRingBytes", plan.ring_bytes(plan.stages));
     header.alias("Copies", is_75 ? "cubit::HeldStageCopies" : "cubit::AsyncStageCopies<kStages>");
   }
   header.alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half")
@@ -360,7 +395,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
                                    format.type, format.has_spread ? ", kSpreadWords" : ""))
       .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
                                      descriptor.is_gated(), descriptor.bias, descriptor.residual))
-      .alias("Work", descriptor.batch_invariant ? "cubit::WorkInTurn" : "cubit::Work");
+      .alias("Work", plan.teams > 1               ? "cubit::WorkOfTeams"
+                     : descriptor.batch_invariant ? "cubit::WorkInTurn"
+                                                  : "cubit::Work");
   return codegen::assemble(
       descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "w4a16_gemm",
       {.threads = plan.threads(),

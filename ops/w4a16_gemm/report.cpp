@@ -22,10 +22,10 @@ bool is_sm75(const Plan& plan) { return plan.family == Family::sm75; }
 Decision tile_decision(const Plan& plan) {
   if (is_sm90(plan)) {
     return {
-        "tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
+        "tile", fmt::format("{} columns x {} rows", plan.descriptor.tile_n, plan.descriptor.tile_m),
         "weights are the A operand of wgmma, from registers, and all rows its B operand, where the copy has left them"};
   }
-  return {"tile", fmt::format("{} columns x {} rows", gemm_lanes::kBlockColumns, plan.descriptor.tile_m),
+  return {"tile", fmt::format("{} columns x {} rows", plan.descriptor.tile_n, plan.descriptor.tile_m),
           "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; wide in "
           "columns, because each block reads the activations of its rows anew"};
 }
@@ -100,6 +100,11 @@ Decision warp_decision(const Plan& plan) {
                         "activations in order where words want it; the latter give registers: {} and {} per thread",
                         plan.multiply_registers, plan.copy_registers)};
   }
+  if (plan.teams > 1) {
+    return {"warps", std::to_string(plan.teams),
+            "each with all rows and columns of the block, and its own part of k and ring of stages: none waits for "
+            "another before the end, where they add their sums in shared memory"};
+  }
   if (plan.warps < gemm_lanes::kStrips) {
     return {"warps", std::to_string(plan.warps),
             "each with all rows of two strips of 32 columns: activations are picked once for both"};
@@ -133,8 +138,8 @@ Decision stages_decision(const Plan& plan) {
   }
   return {"stages", std::to_string(plan.stages),
           fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
-                      plan.blocks_per_sm * (plan.stages - 1) * plan.stage_bytes() / 1024, kBytesInFlight / 1024,
-                      plan.blocks_per_sm)};
+                      plan.blocks_per_sm * plan.teams * (plan.stages - 1) * plan.stage_bytes() / 1024,
+                      kBytesInFlight / 1024, plan.blocks_per_sm)};
 }
 
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {
@@ -155,7 +160,12 @@ Decision merge_decision(const Plan& plan) {
                       plan.merged_tiles > 2 ? "four" : "eight")};
 }
 
-Decision decomposition_decision(const W4a16Gemm& descriptor) {
+Decision decomposition_decision(const Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  if (plan.teams > 1) {
+    return {"decomposition", "all of k in a block",
+            "as tile_n asks: no sums travel through the L2, but every block reads all activations of its rows"};
+  }
   if (descriptor.batch_invariant) {
     return {"decomposition", "parts of k from n and k alone",
             "so a row's sum is added up in the same order whatever the other rows; where tiles alone fill the device a "
@@ -177,19 +187,22 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     if (!stores_zeros(plan.descriptor)) return;
     add(prefix + "zeros", base + plan.zeros_at() - plan.scales_at(), plan.zeros.size());
   };
-  for (int i = 0; i < plan.stages; ++i) {
-    const int base = i * plan.stage_bytes();
-    const std::string stage = fmt::format("stage {}: ", i);
-    add(stage + "words", base, plan.words.size());
-    add(stage + "activations", base + plan.activations_at(), plan.activations.size());
-    if (is_sm90(plan) || stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
+  for (int team = 0; team < plan.teams; ++team) {
+    const int ring = team * plan.ring_bytes(plan.stages);
+    const std::string owner = plan.teams > 1 ? fmt::format("team {}: ", team) : "";
+    for (int i = 0; i < plan.stages; ++i) {
+      const int base = ring + i * plan.stage_bytes();
+      const std::string stage = fmt::format("{}stage {}: ", owner, i);
+      add(stage + "words", base, plan.words.size());
+      add(stage + "activations", base + plan.activations_at(), plan.activations.size());
+      if (is_sm90(plan) || stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
+    }
+    if (!is_sm90(plan) && whole) add_factors(owner, ring + plan.stages * plan.stage_bytes());
   }
   if (is_sm90(plan)) {
     add("barriers", plan.barriers_at(plan.stages), gemm_lanes::kStageBarrierBytes * plan.stages);
     if (plan.ups_at(plan.stages) < plan.shared_memory)
       add("sums of the second columns", plan.ups_at(plan.stages), plan.shared_memory - plan.ups_at(plan.stages));
-  } else if (whole) {
-    add_factors("", plan.stages * plan.stage_bytes());
   }
   return map;
 }
@@ -228,7 +241,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       {"layout of activations", layout_text(plan.activations), searched},
                       stages_decision(plan),
                       block_decision(plan, architecture),
-                      decomposition_decision(plan.descriptor),
+                      decomposition_decision(plan),
                       merge_decision(plan)};
   if (is_sm75(plan)) report.decisions.push_back(held_decision(plan));
   if (is_sm75(plan) && plan.descriptor.tile_m > 32 && architecture.cp_async) {

@@ -143,12 +143,17 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
                    arguments.splits);
   require_argument(arguments.splits == 0 || arguments.decomposition == CUBIT_W4A16_SPLIT_K, "splits",
                    "it goes with decomposition 2 (split-K) only", arguments.splits);
+  if (plan.teams > 1 && arguments.decomposition > CUBIT_W4A16_DATA_PARALLEL) {
+    throw Failure(Status::invalid_argument,
+                  fmt::format("decomposition = {} of {}", arguments.decomposition, plan.descriptor.text()),
+                  "a block of few columns has all of k", "accepted: 0 or 1, or a descriptor without tile_n");
+  }
   Split split;
   const int columns = output_columns(plan.descriptor, arguments.n);
   split.row_tiles = (std::int64_t{arguments.m} + plan.descriptor.tile_m - 1) / plan.descriptor.tile_m;
   split.column_tiles = (columns + plan.block_columns() - 1) / plan.block_columns();
   split.stages = (arguments.k + gemm_lanes::kStageK - 1) / gemm_lanes::kStageK;
-  if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL) return split;
+  if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || plan.teams > 1) return split;
   if (plan.descriptor.batch_invariant) {
     choose_invariant(plan, arguments, split, device);
     return split;

@@ -38,7 +38,8 @@ int output_columns(const W4a16Gemm& descriptor, int n);
 struct Plan {
   W4a16Gemm descriptor;
   Family family = Family::sm80;
-  int warps = 4;               ///< that multiply
+  int warps = 4;               ///< that multiply, each other columns
+  int teams = 1;               ///< of such warps, each with a part of k and a ring of its own
   int copy_warps = 0;          ///< family sm90: that copy, and put activations in order
   int copy_registers = 0;      ///< per thread once they have given them
   int multiply_registers = 0;  ///< likewise of the others, which have taken them
@@ -55,7 +56,8 @@ struct Plan {
   int shared_memory = 0;
   PlanReport report;
 
-  int threads() const { return 32 * (warps + copy_warps); }
+  int threads() const { return 32 * (teams * warps + copy_warps); }
+  int strips() const;         ///< of 32 columns
   int block_columns() const;  ///< of the output
   int activations_at() const;
   int scales_at() const;  ///< in a stage; of one group that is all of k, behind the stages
@@ -63,6 +65,7 @@ struct Plan {
   int stage_bytes() const;
   int barriers_at(int stage_count) const;  ///< family sm90: behind the stages
   int ups_at(int stage_count) const;       ///< family sm90: sums of a gated block's second columns, behind the barriers
+  int ring_bytes(int stage_count) const;   ///< of a team's stages, and the factors behind them
   int bytes_for(int stage_count) const;    ///< shared memory
   int counters_per_tile() const;  ///< where splits share it: one for the warps that have the same columns and rows
 };

@@ -49,18 +49,19 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double tile_m = has("tile_m=8") ? 8 : has("tile_m=32") ? 32 : has("tile_m=64") ? 64 : 16;
   // Without even shares: tiles that fill the device, whose parts are computed one after another.
   const bool takes_turns = has("batch_invariant=1");
+  const bool has_all_of_k = has("tile_n=");  // in a block
   const double full_tiles = !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
-           {"decomposition", 2},
-           {"splits", 2}},
+           {"decomposition", has_all_of_k ? 0 : 2},
+           {"splits", has_all_of_k ? 0 : 2}},
           {{"m", full_tiles * tile_m + 1},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
-           {"decomposition", takes_turns ? 0 : 3}},
+           {"decomposition", takes_turns || has_all_of_k ? 0 : 3}},
           {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}}};
 }
 

@@ -34,7 +34,7 @@ bool is_telling(int value, int first, int last, int step) {
 /// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that
 /// wrong, a descriptor of the cover would be refused.
 bool is_free(const std::string& name) {
-  for (const char* free : {"heads_per_kv", "input", "rotary", "function", "bias", "residual"})
+  for (const char* free : {"heads_per_kv", "input", "rotary", "bias", "residual"})
     if (name == free) return true;
   return false;
 }

@@ -1,5 +1,6 @@
 // w4a16_gemm whose k is cut in more parts than the last warp has in flight together, with rows that end inside a block
-// of 8 and inside the row tiles that are merged together. Skipped where there is no NVRTC.
+// of 8 and inside the row tiles that are merged together; and whose blocks have all of k, in parts that are longer than
+// a ring of stages. Skipped where there is no NVRTC.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -45,6 +46,33 @@ INSTANTIATE_TEST_SUITE_P(Kernels, W4Parts,
                          ::testing::Values(std::pair{"w4a16_gemm:tile_m=64", 37},
                                            std::pair{"w4a16_gemm:tile_m=32,function=silu_gate", 19},
                                            std::pair{"w4a16_gemm:tile_m=16", 9}));
+
+class W4Teams : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(W4Teams, GoRoundTheirRingsAndAddUpInOneBlock) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  const Device device("cpu:sm_90a");
+  device.watch(CUBIT_WATCH_MEMORY);
+  const Kernel kernel = engine().get(GetParam(), "cpu:sm_90a");
+  // Of 8 teams the first three have a stage more than the others, none at all, and a last stage that is not whole.
+  for (const double k : {128 * (8 * 7 + 3), 128 * 3, 128 * 8 * 7 - 96}) {
+    SCOPED_TRACE(k);
+    const Problem problem = Problem::random(GetParam(), {{"m", 13}, {"n", 80}, {"k", k}}, 1);
+    DeviceCase on_device(device, problem);
+    const void* const arguments = on_device.arguments();
+    EXPECT_EQ(kernel.workspace(arguments, &device), 0U);
+    kernel.launch(arguments, {.device = &device});
+    on_device.expect_guards_intact();
+    const auto result = on_device.compare(problem);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, W4Teams,
+                         ::testing::Values("w4a16_gemm:tile_m=8,tile_n=64,group_size=32",
+                                           "w4a16_gemm:tile_n=64,group_size=32,function=silu_gate",
+                                           "w4a16_gemm:format=awq,group_size=all,tile_n=32,alignment=4",
+                                           "w4a16_gemm:bits=8,group_size=32,element=bf16,tile_n=64"));
 
 }  // namespace
 }  // namespace cubit::tests

@@ -29,6 +29,8 @@ constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
 constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
+constexpr const char* kTeamGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32";
+constexpr const char* kTeamGemmSizes = "m=3,n=64,k=4096";
 constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
@@ -108,6 +110,11 @@ constexpr Mutant kMutants[] = {
     {"held_gemm_word_not_stored", kHeldGemm, kHeldGemmSizes, "sm80_w4a16_gemm.cuh",
      "for (int i = 0; i < kWordCopies; ++i) words_held_.store",
      "for (int i = 1; i < kWordCopies; ++i) words_held_.store", "nobody has written", kNotRun},
+    {"healthy_team_gemm", kTeamGemm, kTeamGemmSizes, "", "", "", "", kNotRun},
+    {"team_gemm_stage_still_read", kTeamGemm, kTeamGemmSizes, "w4a16_gemm_block.cuh",
+     "__syncthreads();  // nobody still reads a stage", "", "race in shared memory", kNotRun},
+    {"team_gemm_sums_not_waited_for", kTeamGemm, kTeamGemmSizes, "w4a16_gemm_block.cuh",
+     "__syncthreads();  // all sums are there", "", "nobody has written", kNotRun},
     {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
 

@@ -122,6 +122,25 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
   EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u) << "one stage is one block's";
 }
 
+// A block of 64 columns has all of k, its eight teams an eighth each: no splits, and no workspace.
+TEST(GemmLaunch, TeamsShareAllOfKInABlock) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=8,tile_n=64");
+  EXPECT_EQ(plan.teams, 8);
+  auto arguments = arguments_of(20, 520, 8192 + 128);
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u);
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200());
+  EXPECT_EQ(launch.shape.grid[0], 3u) << "tiles of 8 rows";
+  EXPECT_EQ(launch.shape.grid[1], 9u) << "of 64 columns";
+  EXPECT_EQ(launch.shape.grid[2], 1u);
+  EXPECT_EQ(launch.shape.threads, 8u * 32);
+  W4a16GemmArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.stages, 65);
+  EXPECT_EQ(parameters.splits, 8);
+  EXPECT_EQ(parameters.part_stages, 8);
+  EXPECT_EQ(plan_of("w4a16_gemm:bits=8,tile_n=64").teams, 8);
+}
+
 /// How the parts of k follow: for batch_invariant=1 from n and k alone, whatever m, tile and device.
 TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
   runtime::DeviceFacts small = h200();
@@ -320,6 +339,12 @@ INSTANTIATE_TEST_SUITE_P(
             "decomposition = 3 of w4a16_gemm:batch_invariant=1: even shares of all tiles, and with them the order "
             "of k, depend on the number of rows; accepted: 0, 1 or 2",
             [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
+        BadArgument{"w4a16_gemm:tile_n=64",
+                    "decomposition = 2 of w4a16_gemm:tile_n=64: a block of few columns has all of k; accepted: 0 or 1",
+                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K; }},
+        BadArgument{"w4a16_gemm:tile_n=32",
+                    "n = 2097152: with tile_n=32 it must be at most 2097120, of which each 32 columns are a block",
+                    [](Arguments& a) { a.n = 1 << 21; }},
         BadArgument{"w4a16_gemm", "splits = 2: it goes with decomposition 2 (split-K) only",
                     [](Arguments& a) { a.splits = 2; }},
         BadArgument{"w4a16_gemm:tile_m=8",

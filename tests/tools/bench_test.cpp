@@ -47,7 +47,7 @@ TEST(Bench, DecompositionsAreListedSideBySide) {
 TEST(Bench, DecompositionsAreComparedOnTheCpuDevice) {
   const Program program;
   if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
-  const Result result = program.run({"bench", "w4a16_gemm", "--only", "N=8192 K=28672 M=8", "--set", "n=8,k=128,m=1",
+  const Result result = program.run({"bench", "w4a16_gemm", "--only", "N=8192 K=28672 M=32", "--set", "n=8,k=128,m=1",
                                      "--decomposition", "all", "--device", "cpu", "--json"});
   if (result.err.find("libcubit_cpu") != std::string::npos) GTEST_SKIP() << result.err;
   ASSERT_EQ(result.exit_code, 0) << result.err;

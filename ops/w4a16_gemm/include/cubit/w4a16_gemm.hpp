@@ -36,7 +36,8 @@ struct W4a16Gemm {
   int bits = 4;                     ///< of a weight and of a zero: 4, or 8 (not of awq)
   int group_size = 128;             ///< k's that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
   Element element = Element::fp16;  ///< of activations, bias, residual and output
-  int tile_m = 16;  ///< rows that a block computes: 8, 16, 32 or, of 4 bits, 64; any m is computed with each
+  int tile_m = 16;   ///< rows that a block computes: 8, 16, 32 or, of 4 bits, 64; any m is computed with each
+  int tile_n = 256;  ///< columns of the weights that a block computes: 256, or with at most 16 rows 64 or 32
   bool activation_order = false;  ///< g_idx names the group of each k; not of awq, and not where one group is all of k
   GemmFunction function = GemmFunction::none;
   bool bias = false;
@@ -65,6 +66,7 @@ struct W4a16Gemm {
     if (group_size != standard.group_size) add("group_size", group_size == 0 ? "all" : std::to_string(group_size));
     if (element != standard.element) add("element", "bf16");
     if (tile_m != standard.tile_m) add("tile_m", std::to_string(tile_m));
+    if (tile_n != standard.tile_n) add("tile_n", std::to_string(tile_n));
     if (activation_order) add("activation_order", "1");
     if (function != standard.function) add("function", kFunctions[static_cast<int>(function)]);
     if (bias) add("bias", "1");
