@@ -123,7 +123,7 @@ constexpr Mutant kMutants[] = {
      "if (token < tokens) copy_async<16>(dst + place, src + byte);", "nobody has written", kGlobalOnly},
     {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
     {"bulk_pages_beyond_the_end", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
-     "if (token >= static_cast<uint32>(length_)) return {0, 0};", "", "are in no allocation", kNotRun},
+     "if (token >= static_cast<uint32>(segment.length)) return 0;", "", "are in no allocation", kNotRun},
     {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
      "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
