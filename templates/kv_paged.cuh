@@ -52,6 +52,13 @@ class PagedCache {
     const uint32 index = settled(quotient(static_cast<uint32>(token), args_.page_size));
     return {load(table_ + index), token - static_cast<int>(index * args_.page_size.divisor)};
   }
+  /// The two halves of that, each by itself.
+  __device__ __forceinline__ uint32 page_of(int token) const {
+    return load(table_ + quotient(static_cast<uint32>(token), args_.page_size));
+  }
+  __device__ __forceinline__ int row_of_page(int token) const {
+    return token - static_cast<int>(quotient(static_cast<uint32>(token), args_.page_size) * args_.page_size.divisor);
+  }
   __device__ __forceinline__ const char* key(Place place) const {
     return key_ + place.page * args_.key_batch_stride + place.row * static_cast<int64>(args_.key_token_stride);
   }

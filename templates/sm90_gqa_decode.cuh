@@ -129,6 +129,9 @@ __device__ __forceinline__ int head_group_of(const Segment& segment) { return se
 /// Whether a row counts like any other that a sequence has: then rows of a warp are counted, not tokens.
 constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
 
+/// Whether they are walked over one after the other, from the first to the last.
+constexpr bool kInOrder = !plan::Score::kRises && !plan::Tokens::kIsWindow;
+
 /// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last first.
 __device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Segment& segment, int index) {
   if constexpr (plan::Score::kRises) index = segment.first + segment.last - 1 - index;
@@ -185,44 +188,104 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
   }
 }
 
-/// The same of a paged cache: each warp has a part of the stage's rows, whose pages its lanes look up before.
-__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const PagedCache& cache,
-                                            const StageTokens& tokens, uint32 dst) {
-  constexpr int kRows = kStageTokens / plan::kCopyWarps;
-  constexpr int kPiecesOfRow = kRowWarps * Keys::kRowBytes / 16;
-  constexpr int kFound = (kRows * kRowWarps + kWarpSize - 1) / kWarpSize;
-  const int lane = lane_index();
-  const int first_row = (warp_index() - plan::kWarps) * kRows;
-  PagedCache::Place found[kFound];  // of (row, warp)
-#pragma unroll
-  for (int i = 0; i < kFound; ++i) {
-    const int slot = lane + i * kWarpSize;
-    const int token = token_of(args, first_row + slot / kRowWarps, slot % kRowWarps);
-    found[i] = cache.place(tokens.first + tokens.readable(token));
-  }
-#pragma unroll 1
-  for (int first_piece = 0; first_piece < kRows * kPiecesOfRow; first_piece += kWarpSize) {
-    const int piece = first_piece + lane;
-    const lanes::Place at = lanes::bulk_piece(first_row * kPiecesOfRow + piece, kRowWarps * Keys::kRowBytes);
-    const int warp = at.byte / Keys::kRowBytes;
-    const int byte = at.byte % Keys::kRowBytes;
-    const int slot = (at.row - first_row) * kRowWarps + warp;
-    PagedCache::Place place;
-#pragma unroll
-    for (int j = 0; j < kFound; ++j) {
-      const PagedCache::Place that = found[j].of_lane(slot % kWarpSize);
-      if (slot / kWarpSize == j) place = that;
-    }
-    if (piece >= kRows * kPiecesOfRow) continue;
-    const bool exists = tokens.has(token_of(args, at.row, warp));
-    const int head = warp & ((1 << args.span_log2) - 1);
-    const uint32 at_stage = dst + plan::kv_stage(at.row, at.byte);
-    const char* const key = cache.key(place) + head * args.key_head_stride + byte;
-    const char* const value = cache.value(place) + head * args.value_head_stride + byte;
-    copy_async<16>(at_stage, key, exists);                 // access: cp.async of rows
-    copy_async<16>(at_stage + kHalfStage, value, exists);  // access: cp.async of rows
-  }
+__device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
+  const int whole = 1 << args.stage_tokens_log2;
+  const int first = stage << args.stage_tokens_log2;
+  const int length = segment.length;
+  return {first, max(0, min(length - first, whole)),
+          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
 }
+
+/// A segment's stages that are not copied in boxes.
+template <class Cache>
+class Pieces {
+ public:
+  __device__ __forceinline__ void reach(const GqaDecodeArguments&, const Cache&, const Segment&, int) {}
+  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const Cache& cache, const Segment&, int,
+                                       const StageTokens& tokens, uint32 dst) {
+    if (tokens.count > 0) copy_pieces(args, cache, tokens, dst);
+  }
+};
+
+/// Of a paged cache: a lane has the pages of its next pieces, which are looked up while those before are copied.
+template <>
+class Pieces<PagedCache> {
+ public:
+  /// Once for each such stage, in order: its first pages, where the stage before has not looked them up.
+  __device__ __forceinline__ void reach(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
+                                        int stage) {
+    if ((kInOrder && args.boxes == 0 && stage != segment.first) || segment.length == 0) return;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) pages_[i] = look_up(args, cache, segment, stage, piece_of(0, i));
+  }
+
+  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
+                                       int stage, const StageTokens& tokens, uint32 dst) {
+    if (tokens.count == 0) return;
+#pragma unroll 1
+    for (int group = 0; group < kGroups; ++group) {
+      const bool is_last = group + 1 == kGroups;
+      uint32 pages[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        pages[i] = pages_[i];
+        if (is_last && !kInOrder) continue;
+        pages_[i] = look_up(args, cache, segment, is_last ? stage + 1 : stage, piece_of(is_last ? 0 : group + 1, i));
+      }
+      __syncwarp();  // or the assembler moves look-ups behind copies and waits for them at once
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = piece_of(group, i);
+        const uint32 page = pages[i];
+        if (!kIsWhole && piece >= kPieces) continue;
+        const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
+        const int warp = at.byte / Keys::kRowBytes;
+        const int byte = at.byte % Keys::kRowBytes;
+        const int token = token_of(args, at.row, warp);
+        const int64 row = cache.row_of_page(tokens.first + token);
+        const int head = first_kv_head(args, segment) + (warp & ((1 << args.span_log2) - 1));
+        // Not by the cache's pointers: there are no registers for them.
+        const char* const key = static_cast<const char*>(args.key) + page * args.key_batch_stride +
+                                row * args.key_token_stride + head * args.key_head_stride + byte;
+        const char* const value = static_cast<const char*>(args.value) + page * args.value_batch_stride +
+                                  row * args.value_token_stride + head * args.value_head_stride + byte;
+        const uint32 at_stage = dst + plan::kv_stage(at.row, at.byte);
+        copy_async<16>(at_stage, key, tokens.has(token));                 // access: cp.async of rows
+        copy_async<16>(at_stage + kHalfStage, value, tokens.has(token));  // access: cp.async of rows
+      }
+    }
+  }
+
+ private:
+  static constexpr int kPieces = kHalfStage / 16;
+  static constexpr int kOfLane = (kPieces + kCopyThreads - 1) / kCopyThreads;
+  static constexpr int kMost = plan::kCopyRegisters > 0 ? 4 : 8;  // of 72 registers more would be spilled
+  static constexpr int kGroups = (kOfLane + kMost - 1) / kMost;
+  static constexpr int kAtOnce = (kOfLane + kGroups - 1) / kGroups;
+  static constexpr bool kIsWhole = kGroups * kAtOnce * kCopyThreads == kPieces;
+
+  /// Settled, or the compiler keeps rows and bytes of all pieces.
+  static __device__ __forceinline__ int piece_of(int group, int i) {
+    const uint32 first = group * kAtOnce * kCopyThreads + threadIdx.x - plan::kWarps * kWarpSize;
+    const int piece = static_cast<int>(settled(first)) + i * kCopyThreads;
+    __builtin_assume(piece >= 0 && piece < kGroups * kAtOnce * kCopyThreads);
+    return piece;
+  }
+  /// Of another token for one that is not read.
+  static __device__ __forceinline__ uint32 look_up(const GqaDecodeArguments& args, const PagedCache& cache,
+                                                   const Segment& segment, int stage, int piece) {
+    const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
+    const uint32 index = token_of(args, at.row, at.byte / Keys::kRowBytes);
+    if constexpr (plan::Tokens::kIsWindow) {
+      const StageTokens tokens = tokens_in(args, segment, stage);
+      return cache.page_of(tokens.first + tokens.readable(static_cast<int>(index)));
+    }
+    const uint32 token = (static_cast<uint32>(stage) << args.stage_tokens_log2) + index;
+    return cache.page_of(static_cast<int>(min(token, static_cast<uint32>(segment.length) - 1)));
+  }
+
+  uint32 pages_[kAtOnce] = {};
+};
 
 /// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all warps.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
@@ -241,13 +304,6 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   }
 }
 
-__device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
-  const int whole = 1 << args.stage_tokens_log2;
-  const int first = stage << args.stage_tokens_log2;
-  const int length = segment.length;
-  return {first, max(0, min(length - first, whole)),
-          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
-}
 __device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, const StageTokens& tokens) {
   return args.boxes != 0 && tokens.are_all(1 << args.stage_tokens_log2);
 }
@@ -267,41 +323,55 @@ __device__ __forceinline__ bool begin_copies(const Arguments& args, const Segmen
 }
 
 /// Of a paged cache: the boxes that the copying warps start. The rows of a stage are granules, each of one page; a granule is a box,
-/// or one of each of its rows' parts. Lane l of every copying warp has the place of granule l of a window of 32, which is whole
+/// or one of each of its rows' parts. Lane l of every copying warp has the page of granule l of a window of 32, which is whole
 /// stages, and of the window behind it, so that pages are looked up long before they are copied. Half of the warps copy keys,
 /// half of them values; of those one has the even granules.
 class PageWindow {
  public:
-  __device__ __forceinline__ PageWindow(const Arguments& args, const Segment& segment)
-      : args_(args), table_(args.page_table + segment.batch * args.page_table_stride), length_(segment.length) {}
+  explicit __device__ __forceinline__ PageWindow(const Arguments& args) : args_(args) {}
 
-  /// Once for each stage that is copied in boxes, in order.
-  __device__ __forceinline__ void reach(int stage) {
-    const int window = stage << args_.granules_log2 >> kGranulesLog2;
-    if (window == window_) return;
-    now_ = window == window_ + 1 ? next_ : look_up(window);
-    next_ = look_up(window + 1);
-    window_ = window;
+  /// As soon as the segment is known.
+  __device__ __forceinline__ void begin(const Segment& segment) {
+    if (args_.boxes == 0 || segment.batch < 0) return;
+    window_ = window_of(stage_of(args_, segment, segment.first));
+    now_ = look_up(segment, window_);
+    next_ = look_up(segment, window_ + kStep);
+  }
+  /// Once for each of its stages that are copied in boxes, in their order.
+  __device__ __forceinline__ void reach(const Segment& segment, int stage) {
+    if constexpr (kInOrder) {
+      const int granule = stage << args_.granules_log2;
+      if (stage == segment.first || (granule & (kGranules - 1)) != 0) return;
+      now_ = next_;
+      next_ = look_up(segment, (granule >> kGranulesLog2) + 1);
+    } else {
+      const int window = window_of(stage);
+      if (window == window_) return;
+      now_ = window == window_ + kStep ? next_ : look_up(segment, window);
+      next_ = look_up(segment, window + kStep);
+      window_ = window;
+    }
   }
 
   /// The boxes of this thread.
-  __device__ __forceinline__ void copy(int kv_head, int stage, uint32 dst, uint32 full) const {
+  __device__ __forceinline__ void copy(const Segment& segment, int stage, uint32 dst, uint32 full) const {
     const int lane = lane_index();
     const int warp = warp_index() - plan::kWarps;
     const int granule = lane & ((1 << args_.granules_log2) - 1);
     if (granule + (stage << args_.granules_log2 & (kGranules - 1)) != lane || (granule & 1) != warp >> 1) return;
     const bool is_value = (warp & 1) != 0;
     const TensorMap& map = is_value ? args_.values : args_.keys;
-    const int span = kv_head >> args_.span_log2;
+    const int span = first_kv_head(args_, segment) >> args_.span_log2;
+    const uint32 token = token_of_granule((stage << args_.granules_log2) + granule);
+    const uint32 in_page = token - quotient(token, args_.page_size) * args_.page_size.divisor;
+    const int row = static_cast<int>(in_page >> args_.row_step_log2);
     const int column = granule >> args_.column_granules_log2;
     const int in_column = granule & ((1 << args_.column_granules_log2) - 1);
     const uint32 part_bytes = args_.box_bytes << args_.column_granules_log2;
     uint32 at = dst + (is_value ? kHalfStage : 0) + column * args_.box_parts * part_bytes + in_column * args_.box_bytes;
-    fence_async_proxy();  // what cp.async has written there came before
 #pragma unroll 1
     for (int part = 0; part < args_.box_parts; ++part, at += part_bytes) {
-      copy_box(at, map, plan::kRowsInParts ? now_.row : part, plan::kRowsInParts ? part : now_.row, span, now_.page,
-               full);
+      copy_box(at, map, plan::kRowsInParts ? row : part, plan::kRowsInParts ? part : row, span, now_, full);
     }
   }
 
@@ -310,33 +380,34 @@ class PageWindow {
   static constexpr int kGranules = 1 << kGranulesLog2;
   static_assert(plan::kCopyWarps == 4);
 
-  struct Place {
-    int page;
-    int row;  // of the map
-  };
-  __device__ __forceinline__ Place look_up(int window) const {
-    const uint32 granule = window * kGranules + lane_index();
-    const uint32 token = granule << (args_.stage_tokens_log2 - args_.granules_log2);
-    if (token >= static_cast<uint32>(length_)) return {0, 0};
-    const uint32 index = quotient(token, args_.page_size);
-    return {table_[index], static_cast<int>((token - index * args_.page_size.divisor) >> args_.row_step_log2)};
+  static constexpr int kStep = plan::Score::kRises ? -1 : 1;
+
+  __device__ __forceinline__ int window_of(int stage) const { return stage << args_.granules_log2 >> kGranulesLog2; }
+  /// The first of its tokens.
+  __device__ __forceinline__ uint32 token_of_granule(int granule) const {
+    return granule << (args_.stage_tokens_log2 - args_.granules_log2);
+  }
+  __device__ __forceinline__ int look_up(const Segment& segment, int window) const {
+    const uint32 token = token_of_granule(window * kGranules + lane_index());
+    if (token >= static_cast<uint32>(segment.length)) return 0;
+    return args_.page_table[segment.batch * args_.page_table_stride + quotient(token, args_.page_size)];
   }
 
   const Arguments& args_;
-  const int* table_;
-  int length_;
-  int window_ = -2;
-  Place now_ = {};
-  Place next_ = {};
+  int window_ = 0;
+  int now_ = 0;  // pages
+  int next_ = 0;
 };
 
 /// The copying warps, from the block's first segment on; has_begun: begin_copies has been called, and was true.
 __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor, Segment segment,
-                                              bool has_begun, ToldSegment (&segments)[plan::kSegments], Rings rings) {
+                                              bool has_begun, PageWindow& pages,
+                                              ToldSegment (&segments)[plan::kSegments], Rings rings) {
   const bool is_first = is_first_copying();
   StagePlace place;
   SegmentPlace told;
   bool is_very_first = true;
+  bool are_looked_up = true;  // the segment's first pages
 #pragma unroll 1
   while (true) {
     if (is_first) {
@@ -346,16 +417,18 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
       arrive(rings.told(told));
     }
     if (segment.batch < 0) break;
-    const int kv_head = first_kv_head(args, segment);
-    const plan::Cache cache = plan::Cache::rows(args, segment.batch, kv_head);
-    PageWindow pages(args, segment);
+    if (plan::Cache::kIsPaged && !are_looked_up) pages.begin(segment);
+    are_looked_up = false;
+    const plan::Cache cache = plan::Cache::rows(args, segment.batch, first_kv_head(args, segment));
+    Pieces<plan::Cache> pieces;
 #pragma unroll 1
     for (int index = segment.first; index < segment.last; ++index) {
       const int stage = stage_of(args, segment, index);
       const StageTokens tokens = tokens_in(args, segment, stage);
       const uint32 full = rings.full(place);
       const bool has_boxes = is_of_boxes(args, tokens);
-      if (plan::Cache::kIsPaged && has_boxes) pages.reach(stage);
+      if (plan::Cache::kIsPaged && has_boxes) pages.reach(segment, stage);
+      if (!has_boxes) pieces.reach(args, cache, segment, stage);
       wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
       if (has_boxes) {
         // Every warp arrives, so that none falls two rounds behind and takes one for the other.
@@ -372,9 +445,14 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
           }
           has_begun = false;
         }
-        if (plan::Cache::kIsPaged) pages.copy(kv_head, stage, rings.stage(place), full);
+        if (plan::Cache::kIsPaged) {
+          // The same; where only a segment's last stage is copied in pieces once round the ring in the next, for it waits for the pages
+          // that are being looked up.
+          if (!kInOrder || index < segment.first + plan::kStages) fence_async_proxy();
+          pages.copy(segment, stage, rings.stage(place), full);
+        }
       } else {
-        if (tokens.count > 0) copy_pieces(args, cache, tokens, rings.stage(place));
+        pieces.copy(args, cache, segment, stage, tokens, rings.stage(place));
         arrive_after_copies(full);
       }
       place.advance();
@@ -562,10 +640,12 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Walk walk(args);
     Cursor cursor = walk.begin();
     const Segment first = walk.next(cursor);
+    PageWindow pages(args);
+    if (plan::Cache::kIsPaged) pages.begin(first);
     const bool has_begun = is_first_copying() && begin_copies(args, first, rings);
     __syncthreads();
     give_registers<plan::kCopyRegisters>();
-    copy_segments(args, walk, cursor, first, has_begun, state.segments, rings);
+    copy_segments(args, walk, cursor, first, has_begun, pages, state.segments, rings);
     return;
   }
 

@@ -131,7 +131,7 @@ constexpr Mutant kMutants[] = {
      "if (tokens.has(token)) copy_async<16>(dst + place, src + byte);", "nobody has written", kGlobalOnly},
     {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
     {"bulk_pages_beyond_the_end", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
-     "if (token >= static_cast<uint32>(length_)) return {0, 0};", "", "are in no allocation", kNotRun},
+     "if (token >= static_cast<uint32>(segment.length)) return 0;", "", "are in no allocation", kNotRun},
     {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
      "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
     {"bulk_scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm90", "batch=1,context=101", "sm90_gqa_decode.cuh",
