@@ -109,7 +109,7 @@ TEST(GqaWindow, EveryEdgeOfStages) {
   for (const std::string descriptor :
        {"gqa_decode:heads_per_kv=3,window=true,family=sm90",
         "gqa_decode:heads_per_kv=4,query_tokens=5,window=true,alibi=true,sinks=true,family=sm90",
-        "gqa_decode:kv=int4_rows,groups=4,cache=paged,query_tokens=3,mask=tree,window=true,soft_cap=true,family="
+        "gqa_decode:kv=int4_rows,groups=4,cache=paged,query_tokens=3,mask=tree,window=true,alibi=true,family="
         "sm90"}) {
     for (const int window : {1, 65, 256, 600})
       for (const int kept : {0, 70}) expect_window(descriptor, 700, lengths, window, kept, window % 2 == 0 ? 0 : 3);
