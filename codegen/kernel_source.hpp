@@ -71,7 +71,8 @@ std::vector<Header> include_closure(const Header& text, const HeaderLibrary& lib
 /// "file:line" of the template lines that end in `// access: <name>`: where the kernel makes an access of its plan.
 std::vector<std::string> access_places(const KernelSource& source, std::string_view name);
 
-/// The options of every kernel: C++17, ptxas report on, and of CUDA's own names those of the language, not of its runtime.
+/// The options of every kernel: C++17, ptxas report on, and of CUDA's own names those of the language, not of its runtime (--minimal):
+/// an operator that wants textures takes that out of its source's options.
 std::vector<std::string> default_options();
 
 /// Template + plan header + cubit's own device headers (templates/) + the caller's, assembled for one architecture.

@@ -259,7 +259,7 @@ class Pieces<PagedCache> {
  private:
   static constexpr int kPieces = kHalfStage / 16;
   static constexpr int kOfLane = (kPieces + kCopyThreads - 1) / kCopyThreads;
-  static constexpr int kMost = plan::kCopyRegisters > 0 ? 4 : 8;  // of 72 registers more would be spilled
+  static constexpr int kMost = !kInOrder ? 2 : plan::kCopyRegisters > 0 ? 4 : 8;  // with more the compiler spilled
   static constexpr int kGroups = (kOfLane + kMost - 1) / kMost;
   static constexpr int kAtOnce = (kOfLane + kGroups - 1) / kGroups;
   static constexpr bool kIsWhole = kGroups * kAtOnce * kCopyThreads == kPieces;

@@ -89,7 +89,7 @@ constexpr Mutant kMutants[] = {
     {"pages_beyond_the_end", "gqa_decode:cache=paged,family=sm80", "batch=1,context=101,page_size=1",
      "sm80_gqa_decode.cuh", "place_ = tokens_.has(token) ? cache_.place(token) : Place{};",
      "place_ = cache_.place(token);", "are in no allocation", kNotRun},
-    {"page_that_is_none", "gqa_decode:cache=paged", "batch=1,context=101,page_size=16", "kv_paged.cuh",
+    {"page_that_is_none", "gqa_decode:cache=paged,family=sm80", "batch=1,context=101,page_size=16", "kv_paged.cuh",
      "return {load(table_ + index)", "return {7 + load(table_ + index)", "are in no allocation", kNotRun},
     {"healthy_tree", "gqa_decode:query_tokens=3,mask=tree", "batch=2,context=101,ragged=1", "", "", "", "", kNotRun},
     {"mask_beyond_its_end", "gqa_decode:query_tokens=3,mask=tree", "batch=1,context=101", "query_tokens.cuh",
