@@ -6,14 +6,14 @@
 // The columns of a KV head are its query heads, of token after token: column c is head c % kHeadsPerKv of token
 // c / kHeadsPerKv. With one token columns are heads. Head tiles and head groups are tiles and groups of columns.
 //
-// Interface of the role plan::Queries, which belongs to a block:
+// Interface of the role plan::Queries, which belongs to a block, in family sm90 to a warp:
 //   kTokens, kColumns              query tokens of a sequence, and columns of a KV head
 //   place_of(kv_head, column)      which query token and which query head a KV head's column is
 //   rows(args, batch, kv_head, column)   the queries of a block's columns, the first of which is `column`: row(i) is an
 //                                  address, to be settled, or the compiler computes it anew for every load
 //   query_position(length, column) where a column's query token stands; negative: nowhere
 //   first_reference()              what the softmax of a column begins with; finite where it may see nothing of a tile
-//   of_block(args, batch, length, column)   by all lanes of a warp; `column` is the block's first
+//   of_block(args, batch, length, column)   by all lanes of a warp; `column` is its first
 //   seen_by_all()                  every column sees all positions below: their tiles need no mask
 //   sight(column)                  by all lanes of a warp: what one of the block's columns sees, as sees(position)
 #pragma once
@@ -85,7 +85,7 @@ class QueryColumns {
     const char* first;  // of the KV head
     int64 token_stride;
     int64 head_stride;
-    int column;  // the block's first
+    int column;  // the first
     __device__ __forceinline__ const char* row(int i) const {
       const QueryPlace place = place_of(0, column + i);
       return first + place.token * token_stride + place.head * head_stride;

@@ -5,7 +5,9 @@
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
 //
 // One block per (256 columns of the weights, kTileM rows of activations, part of k), or per even share of all of them: see
-// split_k.cuh. Weights are the A operand, so that few rows waste little of a product: the columns are its M, the rows its N.
+// split_k.cuh. Where the plan asks for 64 or 32 columns a block has all of k, and its warps are teams of one: each has all of the
+// columns, a part of k and a ring of its own, meets no other in the loop, and their sums meet in shared memory: see parts_of_teams.cuh.
+// Weights are the A operand, so that few rows waste little of a product: the columns are its M, the rows its N.
 //
 //                     kTileM rows: 8 per product
 //                   +-----------+
@@ -417,7 +419,10 @@ __device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece
     }
   }
   Copies::wait_all();
-  if constexpr (kWholeK) scale_group(sums, whole, whole_scales, places);
+  if constexpr (kWholeK) {
+    __syncwarp();  // a team that has no stage has met nobody yet, and scales are other lanes' copies
+    scale_group(sums, whole, whole_scales, places);
+  }
 }
 
 }  // namespace cubit

@@ -565,7 +565,7 @@ __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int 
   return min((tokens + (1 << args.row_step_log2) - 1) >> args.row_step_log2, kStageTokens);
 }
 
-/// What the columns of a warp see of a segment's sequence, and what their scores go through; of nothing where rows are counted.
+/// What the columns of a warp see of a segment's sequence, and what their scores go through; not asked where rows are counted.
 struct Sights {
   plan::Queries queries;
   plan::Tokens tokens;

@@ -2,7 +2,7 @@
 //
 // Interface of this role; tokens are numbered from the sequence's first:
 //   kIsWindow               whether there is more to know than the length
-//   Tokens(args, length, first_query)   once per block; `first_query`: position of its first query token
+//   Tokens(args, length, first_query)   once per block or stage; `first_query`: position of its first query token
 //   walked()                tokens that the loop walks over, of which token(index) is number `index`; index is a
 //                           multiple of 16, and the 15 behind it follow
 //   has(token)              whether it is read; has_all(first, count): whether so many are, has_tile(first): whether 16 are

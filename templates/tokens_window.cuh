@@ -1,6 +1,5 @@
 // Which tokens of a sequence are read and seen: a sliding window, and before it the sequence's first few where the
-// launch asks for them. A query at position p sees p - window + 1 … p. What nobody sees is not read, nor are its pages
-// looked up.
+// launch asks for them. A query at position p sees p - window + 1 … p. What nobody sees is not read.
 //
 // Tokens that are walked over, in tiles of 16:
 //

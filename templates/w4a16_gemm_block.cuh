@@ -6,7 +6,8 @@
 // args.n / 2 further on than those of the first.
 //
 // Parts of k: every warp stores its accumulators; of the warps that have the same columns and rows the last at their counter adds
-// all in order of their part, so the result does not depend on who was last, and sets the counter back to zero.
+// all in order of their part, so the result does not depend on who was last, and sets the counter back to zero. Of teams, whose
+// parts are in one block: see merge_teams.
 #pragma once
 
 #include "plan.cuh"

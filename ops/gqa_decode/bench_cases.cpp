@@ -94,7 +94,7 @@ void add_scores(std::vector<BenchCase>& cases) {
       cases.push_back({"scores, query [B, 1, 8, 128], one KV head, T = 8192", fmt::format("B={}", batch),
                        descriptor(8, fields), std::move(numbers), 0, 0});
     };
-    for (const char* fields : {"family=sm80", "soft_cap=true", "alibi=true", "sinks=true,family=sm80"}) add(fields, 0);
+    for (const char* fields : {"", "soft_cap=true", "alibi=true", "sinks=true"}) add(fields, 0);
     add("window=true,sinks=true", 1024);
   }
 }

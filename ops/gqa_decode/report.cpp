@@ -117,7 +117,7 @@ Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   if (plan.family == Family::sm90) {
     return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
-            fmt::format("{} rows of {} bytes side by side, one for each warp, or those of a few KV heads; 16 bytes per "
+            fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or of a few KV heads; 16 bytes per "
                         "lane where they do not follow one another in the cache{}, and at a sequence's end",
                         plan.row_warps(), descriptor.row_bytes(),
                         descriptor.cache == KvAddressing::paged ? " or a page has few of them" : "")};
@@ -330,8 +330,8 @@ void add_role_decisions(PlanReport& report, const GqaDecode& descriptor) {
                                 "scores rise from token to token: the softmax's reference would move with each tile"});
   }
   if (descriptor.window) {
-    report.decisions.push_back({"tokens", "a window, and those that are kept",
-                                "tiles begin at the window; what nobody sees is neither read nor looked up"});
+    report.decisions.push_back(
+        {"tokens", "a window, and those that are kept", "tiles begin at the window; what nobody sees is not read"});
   }
   if (descriptor.sinks) {
     report.decisions.push_back({"sinks", "one per head", "joins the denominator once all parts are merged"});

@@ -321,7 +321,7 @@ int Plan::ring_bytes(int stage_count) const {
   return align_region(stage_count * stage_bytes() + factors);
 }
 
-int Plan::counters_per_tile() const { return descriptor.is_gated() ? warps / 2 : warps; }
+int Plan::counters_per_tile() const { return descriptor.is_gated() ? std::max(1, warps / 2) : warps; }
 
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   Plan plan;

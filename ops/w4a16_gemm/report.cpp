@@ -26,8 +26,11 @@ Decision tile_decision(const Plan& plan) {
         "weights are the A operand of wgmma, from registers, and all rows its B operand, where the copy has left them"};
   }
   return {"tile", fmt::format("{} columns x {} rows", plan.descriptor.tile_n, plan.descriptor.tile_m),
-          "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; wide in "
-          "columns, because each block reads the activations of its rows anew"};
+          plan.teams > 1
+              ? "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; few "
+                "columns, as tile_n asks, so that a block can have all of k"
+              : "weights are the A operand, whose M is 16, and rows its N of 8, so that few rows waste little; wide "
+                "in columns, because each block reads the activations of its rows anew"};
 }
 
 Decision tile_m_decision(const Plan& plan) {
@@ -155,6 +158,7 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
 }
 
 Decision merge_decision(const Plan& plan) {
+  if (plan.teams > 1) return {"merge of parts", fmt::format("of {} teams", plan.teams), "once, in shared memory"};
   return {"merge of parts", fmt::format("{} x 8 rows of 32 columns at once", plan.merged_tiles),
           fmt::format("of up to {} parts: as many loads in flight as the registers of the loop hold once it is over",
                       plan.merged_tiles > 2 ? "four" : "eight")};
