@@ -1,7 +1,8 @@
 // What one launch costs on the CPU device, for the INT4 D=128 decode kernel with one sequence of 1024 tokens, 8 query
-// heads and one KV head: cold, in a process of its own that finds NVRTC, compiles, has LLVM compile the PTX and launches;
-// and warm, a launch of a kernel that is loaded. Unwatched launches run on all cores, those whose memory is checked on
-// one. Google Benchmark; needs NVRTC, no GPU. The smallest of several repetitions is what the machine can do.
+// heads and one KV head: cold, in a process of its own that finds NVRTC, compiles, has LLVM compile the PTX and
+// launches; and warm, a launch of a kernel that is loaded. Unwatched launches run on all cores, those whose memory is
+// checked on one. Google Benchmark; needs NVRTC, no GPU. The smallest of several repetitions is what the machine can
+// do.
 #include <benchmark/benchmark.h>
 #include <spawn.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
-// What a request by text costs through the public surface, for the INT4 D=128 decode kernel: cold (and what of it is the
-// compiler's own time; also of family sm80, which all architectures since sm_80 can have), from disk in a fresh engine, from memory. Google Benchmark; no GPU needed, nothing is
-// loaded.
+// What a request by text costs through the public surface, for the INT4 D=128 decode kernel: cold (and what of it is
+// the compiler's own time; also of family sm80, which all architectures since sm_80 can have), from disk in a fresh
+// engine, from memory. Google Benchmark; no GPU needed, nothing is loaded.
 #include <benchmark/benchmark.h>
 
 #include <cubit/cubit.hpp>

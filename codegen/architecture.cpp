@@ -55,8 +55,8 @@ constexpr bool kY = true;
 // clang-format off
 constexpr auto kArchitectures = std::to_array<Architecture>({
   // usual; shared memory per SM, per block, reserved, unit; registers per SM, per thread; threads and blocks per SM;
-  // ldmatrix, movmatrix, stmatrix, cp_async, bulk_copy; cluster blocks; kernel_overlap, wgmma, register_transfer, fp8_conversion;
-  // mma shapes
+  // ldmatrix, movmatrix, stmatrix, cp_async, bulk_copy; cluster blocks; kernel_overlap, wgmma, register_transfer,
+  // fp8_conversion; mma shapes
   {"sm_75",    75, '\0', kN,  64 * kK,  64 * kK, 0,  256, kR, 255, 1024, 16, kY, kY, kN, kN, kN,  0, kN, kN, kN, kN, kMmaSm75},
   {"sm_80",    80, '\0', kY, 164 * kK, 163 * kK, kK, 128, kR, 255, 2048, 32, kY, kY, kN, kY, kN,  0, kN, kN, kN, kN, kMmaSm80},
   {"sm_86",    86, '\0', kY, 100 * kK,  99 * kK, kK, 128, kR, 255, 1536, 16, kY, kY, kN, kY, kN,  0, kN, kN, kN, kN, kMmaSm80},

@@ -18,8 +18,8 @@ struct Header {
   auto operator<=>(const Header&) const = default;
 };
 
-/// Headers that many kernels include, each scanned for its own includes once: that scan would otherwise be most of the time that
-/// a kernel's source takes.
+/// Headers that many kernels include, each scanned for its own includes once: that scan would otherwise be most of the
+/// time that a kernel's source takes.
 class HeaderLibrary {
  public:
   /// Throws as includes_of does, and Failure(invalid_argument) for two headers of one name or one named plan.cuh.
@@ -71,8 +71,8 @@ std::vector<Header> include_closure(const Header& text, const HeaderLibrary& lib
 /// "file:line" of the template lines that end in `// access: <name>`: where the kernel makes an access of its plan.
 std::vector<std::string> access_places(const KernelSource& source, std::string_view name);
 
-/// The options of every kernel: C++17, ptxas report on, and of CUDA's own names those of the language, not of its runtime (--minimal):
-/// an operator that wants textures takes that out of its source's options.
+/// The options of every kernel: C++17, ptxas report on, and of CUDA's own names those of the language, not of its
+/// runtime (--minimal): an operator that wants textures takes that out of its source's options.
 std::vector<std::string> default_options();
 
 /// Template + plan header + cubit's own device headers (templates/) + the caller's, assembled for one architecture.

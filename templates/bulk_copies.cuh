@@ -32,9 +32,9 @@ __device__ __forceinline__ bool elect_one() {
   return elected != 0;
 }
 
-/// One thread makes the barrier, for so many arrivals per phase. It may start copies that tell it at once: "cp.async.bulk.tensor"
-/// accesses its mbarrier by the generic proxy, in the thread's order. Other threads of the block know of it when they have met
-/// this one, those of other blocks of a cluster by the fence as well.
+/// One thread makes the barrier, for so many arrivals per phase. It may start copies that tell it at once:
+/// "cp.async.bulk.tensor" accesses its mbarrier by the generic proxy, in the thread's order. Other threads of the block
+/// know of it when they have met this one, those of other blocks of a cluster by the fence as well.
 __device__ __forceinline__ void init_barrier(uint32 barrier, uint32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }

@@ -197,7 +197,8 @@ __device__ __forceinline__ float4 load_partial4(const char* src) {
                : "memory");
   return value;
 }
-/// The same in order with this GPU alone; the volatile ones are so with the host as well, which attention's merge does not mind.
+/// The same in order with this GPU alone; the volatile ones are so with the host as well, which attention's merge does
+/// not mind.
 __device__ __forceinline__ float4 load_other_blocks(const char* src) {
   float4 value;
   asm volatile("ld.relaxed.gpu.global.v4.f32 {%0,%1,%2,%3}, [%4];"

@@ -1,8 +1,8 @@
 // Work split: every block takes an even share of all sequences' stages, in one piece; see even_share.h.
 //
-// Which blocks a sequence has follows from its place among the units by arithmetic. A block holds at most one sequence's
-// end that others have begun, and at most one's beginning that others end: two slots of partial results per block are
-// enough, whatever the batch (and two for what it has merged of a group of blocks).
+// Which blocks a sequence has follows from its place among the units by arithmetic. A block holds at most one
+// sequence's end that others have begun, and at most one's beginning that others end: two slots of partial results per
+// block are enough, whatever the batch (and two for what it has merged of a group of blocks).
 #pragma once
 
 #include "divide_by.h"
@@ -50,8 +50,8 @@ struct Cursor {
   int last_units;
 };
 
-/// Walks over a block's segments: each warp that does so by itself, all its lanes alike. count_stages: of a sequence of so
-/// many tokens.
+/// Walks over a block's segments: each warp that does so by itself, all its lanes alike. count_stages: of a sequence of
+/// so many tokens.
 template <int kFlushStages, int kGapStages, int (*count_stages)(const GqaDecodeArguments&, int)>
 class Walker {
  public:
@@ -173,8 +173,8 @@ class Walker {
     return cursor;
   }
 
-  /// The sequence in which the block's share begins. `each`: sequences of a lane; `before`: stages of the lanes before, of
-  /// one head.
+  /// The sequence in which the block's share begins. `each`: sequences of a lane; `before`: stages of the lanes before,
+  /// of one head.
   __device__ __forceinline__ void find(Cursor& cursor, int each, int before) const {
     const int heads = heads_per_batch();
     const int lanes_start = heads * (before + gap_ * min(lane_index() * each, args_.batch));

@@ -1,9 +1,9 @@
-// How the stages of all sequences are dealt out to blocks; by the host where it knows every length, else by the kernel. A
-// stage is a step of all warps of a block, a sequence one span of KV heads' (and head group's) part of a batch entry.
+// How the stages of all sequences are dealt out to blocks; by the host where it knows every length, else by the kernel.
+// A stage is a step of all warps of a block, a sequence one span of KV heads' (and head group's) part of a batch entry.
 //
-// Sequences one after another are a row of units, of which block b takes an even share: `quotient` of them, and one more if
-// b < remainder. Either every sequence is cut into the same number of units, `parts`, or (parts = 0) its stages are the units,
-// with a gap before each sequence that stands for the time that its end costs.
+// Sequences one after another are a row of units, of which block b takes an even share: `quotient` of them, and one
+// more if b < remainder. Either every sequence is cut into the same number of units, `parts`, or (parts = 0) its stages
+// are the units, with a gap before each sequence that stands for the time that its end costs.
 #pragma once
 
 #ifdef __CUDACC__
@@ -28,7 +28,8 @@ struct Stages {
   int longest;
 };
 
-/// A sequence's stages that are walked over: `count` of them, of which number i is stage i, or i + skipped from `kept` on.
+/// A sequence's stages that are walked over: `count` of them, of which number i is stage i, or i + skipped from `kept`
+/// on.
 struct WalkedStages {
   int count;
   int kept;
@@ -63,12 +64,12 @@ CUBIT_SHARED_CODE int most_parts(int longest) {
 }
 
 /// `slots`: blocks that the device holds at once. `flush`: the stages that a block could read in the time in which it
-/// ends a segment; even shares cost five times that, for every block has two segments and a partial result of each. `gap`:
-/// the units before a sequence whose units are stages.
+/// ends a segment; even shares cost five times that, for every block has two segments and a partial result of each.
+/// `gap`: the units before a sequence whose units are stages.
 ///
-/// Parts of whole sequences are preferred unless they are slower: they need no partial results, or every block has one. A
-/// block alone is faster than its share of the device's memory, by an eighth, so one with more than others costs less than
-/// it seems.
+/// Parts of whole sequences are preferred unless they are slower: they need no partial results, or every block has one.
+/// A block alone is faster than its share of the device's memory, by an eighth, so one with more than others costs less
+/// than it seems.
 CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, int gap) {
   const int most = most_parts(stages.longest);
   int parts = slots / stages.sequences;

@@ -1,4 +1,5 @@
-// The one argument of the GQA decode kernels, shared by host and device: of family sm90 with tensor maps behind. Strides in bytes.
+// The one argument of the GQA decode kernels, shared by host and device: of family sm90 with tensor maps behind.
+// Strides in bytes.
 #pragma once
 
 #include "divide_by.h"
@@ -14,8 +15,8 @@ struct GqaDecodeArguments {
   void* output;        // as query, with value_dim for head_dim
   float* lse;          // [batch, query tokens, kv_heads * heads_per_kv] natural log-sum-exp, or null
 
-  // Workspace. A head group is the heads of one KV head that a block takes, those of every query token counted, a span the
-  // KV heads: one but in family sm90.
+  // Workspace. A head group is the heads of one KV head that a block takes, those of every query token counted, a span
+  // the KV heads: one but in family sm90.
   // Family sm80, where splits > 1: a counter per (sequence, KV head, head group), and a slot for each of its splits.
   // Family sm90: three counters and four slots per block, see partials_of.
   unsigned* counters;    // zero between launches

@@ -1,11 +1,11 @@
-// What the families of GQA decode share around their loops: masking, the warps' results in shared memory, their merge with
-// one another and with those of other splits, and the final output.
+// What the families of GQA decode share around their loops: masking, the warps' results in shared memory, their merge
+// with one another and with those of other splits, and the final output.
 //
-// The warps' results in shared memory: one word for last_block, padded to 16 bytes, floats [kRowWarps][kHeadsPerBlock][pitch] and
-// stats [kRowWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
+// The warps' results in shared memory: one word for last_block, padded to 16 bytes, floats
+// [kRowWarps][kHeadsPerBlock][pitch] and stats [kRowWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
 //
-// Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, which have the same rows: warp w has rows
-// of row warp w % kRowWarps and the columns of group w / kRowWarps.
+// Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, which have the same rows: warp w
+// has rows of row warp w % kRowWarps and the columns of group w / kRowWarps.
 //
 // Roles that the plan chooses, each a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
@@ -84,7 +84,8 @@ __device__ __forceinline__ int row_warp_index() {
   return warp_index() % kRowWarps;
 }
 
-/// Columns of a warp: `count` from `first` on, of a KV head. Those beyond the last are as the last one, and are not stored.
+/// Columns of a warp: `count` from `first` on, of a KV head. Those beyond the last are as the last one, and are not
+/// stored.
 struct BlockColumns {
   int kv_head;
   int first;
@@ -125,8 +126,8 @@ struct RowsInTurn {
   __device__ __forceinline__ int end() const { return at(kStageTokens - 1) + 1; }
 };
 
-/// The reference that a softmax begins with: a column whose tokens are all masked keeps it, and from minus infinity its scores
-/// could not be subtracted.
+/// The reference that a softmax begins with: a column whose tokens are all masked keeps it, and from minus infinity its
+/// scores could not be subtracted.
 __device__ __forceinline__ float first_reference() {
   constexpr float kBelowEveryScore = -3e38f;
   return plan::Tokens::kIsWindow || plan::Score::kMayMask ? kBelowEveryScore : plan::Queries::first_reference();
@@ -189,7 +190,8 @@ __device__ __forceinline__ void fetch_queries(Keys::RawQuery& raw, const GqaDeco
   Keys::fetch_query(raw, plan::Queries::rows(args, batch, columns.kv_head, columns.first), columns.count);
 }
 
-/// By all warps. Where operands are in shared memory each makes those of some head tiles, which are the block's behind a barrier.
+/// By all warps. Where operands are in shared memory each makes those of some head tiles, which are the block's behind
+/// a barrier.
 template <class Query>
 __device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeArguments& args, int batch, int kv_head,
                                                  int head_group) {
@@ -220,8 +222,8 @@ struct StageScales {
   Scales tiles[plan::kTilesPerStage];
 };
 
-/// One warp's work on its tiles of a stage, the keys, then their values: rows, of which those that `queries` do not see or
-/// `tokens` hide are masked.
+/// One warp's work on its tiles of a stage, the keys, then their values: rows, of which those that `queries` do not see
+/// or `tokens` hide are masked.
 template <class Rows>
 __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, const Rows& rows,
                                        const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
@@ -332,8 +334,8 @@ struct PartialGroup {
   uint32* counter;
 };
 
-/// A sequence's partial results: the block's own slot, the group of blocks that it is in, and where their results go, of
-/// which the second merge takes all. One group is all there is: its result is the sequence's.
+/// A sequence's partial results: the block's own slot, the group of blocks that it is in, and where their results go,
+/// of which the second merge takes all. One group is all there is: its result is the sequence's.
 struct Partials {
   int parts;  // blocks of the sequence; 1: no workspace is used
   int own;    // slot
@@ -386,8 +388,8 @@ __device__ __forceinline__ void sync_warps() {
   asm volatile("bar.sync 1, %0;" ::"n"(plan::kWarps * kWarpSize) : "memory");
 }
 
-/// Merges the warps' results, then, in the block that is last, those of its group, then of all groups: four channels of one
-/// head per thread and step. combine_blocks(parts, row, quad): how the latter are combined.
+/// Merges the warps' results, then, in the block that is last, those of its group, then of all groups: four channels of
+/// one head per thread and step. combine_blocks(parts, row, quad): how the latter are combined.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, const Heads& heads,
                                       const WarpResults& results, const CombineBlocks& combine_blocks) {

@@ -18,14 +18,14 @@ struct Place {
   int byte;
 };
 
-/// Copies: what a lane takes with the i-th copy of `rows` rows, 16 or 32; byte counts from the row's start in the cache, and rows
-/// beyond the last are none. Whole rows in order, so that lanes read consecutive bytes.
+/// Copies: what a lane takes with the i-th copy of `rows` rows, 16 or 32; byte counts from the row's start in the
+/// cache, and rows beyond the last are none. Whole rows in order, so that lanes read consecutive bytes.
 ///
-/// Not so for narrow copies of rows with a header, whose number of pieces is no power of two: there first come the words,
-/// a power of two per row, then the headers. Then a copy's rows are the lane's row plus a constant, and nothing has to be
-/// divided by 17. Rows of words that are copied together are 4, 2, 1 apart (the lane's bits reversed): at a pitch of 80
-/// or 48 bytes they fall into different banks. Of words that are a sum of two powers of two (head_dim 96, 160 and 192) the last,
-/// as many as the smaller one, come after the others of every row.
+/// Not so for narrow copies of rows with a header, whose number of pieces is no power of two: there first come the
+/// words, a power of two per row, then the headers. Then a copy's rows are the lane's row plus a constant, and nothing
+/// has to be divided by 17. Rows of words that are copied together are 4, 2, 1 apart (the lane's bits reversed): at a
+/// pitch of 80 or 48 bytes they fall into different banks. Of words that are a sum of two powers of two (head_dim 96,
+/// 160 and 192) the last, as many as the smaller one, come after the others of every row.
 CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes, int rows) {
   const unsigned pieces = row_bytes / copy_bytes;
   if (header_bytes == 0 || copy_bytes == 16) {

@@ -1,12 +1,12 @@
 // Number formats of one byte per channel, whose scales are tensors of their own: value = scale · byte.
 //
-// Bytes become fp16 operands without rounding, two at a time: a signed byte is put below the exponent of 1024, which is then
-// subtracted; e5m2 is the upper byte of an fp16; e4m3 has its exponent and fraction shifted by one bit, which makes it 2^8 times
-// smaller, and tensor cores multiply subnormals exactly, unless the architecture converts it. The order of channels along k that this gives is matched by Q's
-// registers.
+// Bytes become fp16 operands without rounding, two at a time: a signed byte is put below the exponent of 1024, which is
+// then subtracted; e5m2 is the upper byte of an fp16; e4m3 has its exponent and fraction shifted by one bit, which
+// makes it 2^8 times smaller, and tensor cores multiply subnormals exactly, unless the architecture converts it. The
+// order of channels along k that this gives is matched by Q's registers.
 //
-// A matrix of ldmatrix is 8 rows × 16 bytes = 16 channels, a step; lane (r, c) gets channels 4c … 4c+3 of row r, transposed
-// channels 2r and 2r+1 of tokens 2c and 2c+1.
+// A matrix of ldmatrix is 8 rows × 16 bytes = 16 channels, a step; lane (r, c) gets channels 4c … 4c+3 of row r,
+// transposed channels 2r and 2r+1 of tokens 2c and 2c+1.
 //
 // Scores:   per group  S += scale · (K · Qᵀ)
 // Outputs:  per group  Oᵀ += Vᵀ · (P · scale)ᵀ
@@ -30,8 +30,8 @@
 
 namespace cubit {
 
-/// Bytes as operands. Interface: prepared(word), once per word; halves<a, b>(word), its bytes a and b as a pair of fp16 that
-/// are kSmaller times smaller.
+/// Bytes as operands. Interface: prepared(word), once per word; halves<a, b>(word), its bytes a and b as a pair of fp16
+/// that are kSmaller times smaller.
 struct Int8Operand {
   static constexpr float kSmaller = 1.f;
   static __device__ __forceinline__ uint32 prepared(uint32 word) { return word ^ 0x80808080u; }  // 128 more

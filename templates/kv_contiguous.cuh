@@ -1,12 +1,13 @@
 // Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
 //
-// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose place(token) is where a token is, whose
-// key(place) and value(place) are the addresses of rows, and whose key_stride() and value_stride() are the bytes from row to row;
-// 32 bits, so that the address of a row is one multiply-add. Where kIsPaged, place(token) is a load, whose time the caller has
-// something else to do in, and rows are that far apart within a page only: has_tiles_in_pages() says whether that holds for 16
-// tokens from a multiple of 16 on. place.behind(n): of the n-th token behind, in the same page. Rows at or beyond the sequence's
-// length may not exist; the caller does not read them. scale_rows(of keys).at(place): where a row's scales are, where the number
-// format has scales of their own. Family sm90 takes keys(first) and values(first) of a cache that is not paged.
+// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose place(token) is where a token is,
+// whose key(place) and value(place) are the addresses of rows, and whose key_stride() and value_stride() are the bytes
+// from row to row; 32 bits, so that the address of a row is one multiply-add. Where kIsPaged, place(token) is a load,
+// whose time the caller has something else to do in, and rows are that far apart within a page only:
+// has_tiles_in_pages() says whether that holds for 16 tokens from a multiple of 16 on. place.behind(n): of the n-th
+// token behind, in the same page. Rows at or beyond the sequence's length may not exist; the caller does not read them.
+// scale_rows(of keys).at(place): where a row's scales are, where the number format has scales of their own. Family sm90
+// takes keys(first) and values(first) of a cache that is not paged.
 #pragma once
 
 #include "gqa_decode_arguments.h"

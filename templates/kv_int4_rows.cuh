@@ -2,10 +2,10 @@
 // value = scale · nibble + shift.
 //
 // Nothing is dequantised. `word & 0x000f000f` is a pair of fp16 subnormals n0 · 2^-24, `word & 0x00f000f0` the pair
-// 16 · n1 · 2^-24, and tensor cores multiply subnormals exactly. The order of channels along k that this gives is matched by
-// Q's registers; 2^24 is undone on accumulators, 16 on Q. Q's values stay what they are: a difference of two of them would
-// not, which is why only values take the cheaper pair n0 + 16 · n1 (`word & 0x00ff00ff`, or a word's upper bytes as they are)
-// and undo the mixture on the stored output.
+// 16 · n1 · 2^-24, and tensor cores multiply subnormals exactly. The order of channels along k that this gives is
+// matched by Q's registers; 2^24 is undone on accumulators, 16 on Q. Q's values stay what they are: a difference of two
+// of them would not, which is why only values take the cheaper pair n0 + 16 · n1 (`word & 0x00ff00ff`, or a word's
+// upper bytes as they are) and undo the mixture on the stored output.
 //
 // A stage's row:  | header, padded with zeros to 16 bytes | head_dim / 2 bytes of words |
 // A matrix of ldmatrix is 8 rows × 16 bytes = 32 channels; lane (r, c) gets word c of row r: channels 8c … 8c+7.
@@ -51,28 +51,29 @@ struct Int4Rows : WithoutScales {
   static constexpr uint32 kBoth = 0x00ff00ffu;
   static constexpr float kSubnormal = 16777216.f;  // 2^24
 
-  // Words of a lane's query operands: four for the two products of each matrix, then those of the shift term, pairs (0, sum of Q
-  // over group c + 4 · chunk) as high parts of all chunks and low parts of all, then two factors, which are floats.
+  // Words of a lane's query operands: four for the two products of each matrix, then those of the shift term, pairs (0,
+  // sum of Q over group c + 4 · chunk) as high parts of all chunks and low parts of all, then two factors, which are
+  // floats.
   static constexpr int kSumsAt = 4 * kMatrices;
   static constexpr int kFactorsAt = kSumsAt + 2 * kHeaderChunks;
   static constexpr int kQueryWords = padded_query_words(kFactorsAt + 2);
   using Query = typename ChooseQuery<kQueryIsShared, kHeadTiles, kQueryWords>::Type;
-  /// Makes the operands of one of the tiles, for which factors are to be multiplied by this: of many tiles what the packed words'
-  /// products lack is made up for beforehand.
+  /// Makes the operands of one of the tiles, for which factors are to be multiplied by this: of many tiles what the
+  /// packed words' products lack is made up for beforehand.
   static constexpr float kSharedQueryFactor = 1.f / kSubnormal;
   using OneTile = Int4Rows<QueryElement, kHeadDim, kGroups, 8, kAlignment, kAddress>;
 
-  /// Several head tiles share what is made of a tile's rows, so that less is left for each of them to do: weights are transposed
-  /// before they are multiplied by the scales of the groups, once; so they are A operands as well, of two head tiles, and heads the
-  /// M of the shift term; and that sums the weights.
+  /// Several head tiles share what is made of a tile's rows, so that less is left for each of them to do: weights are
+  /// transposed before they are multiplied by the scales of the groups, once; so they are A operands as well, of two
+  /// head tiles, and heads the M of the shift term; and that sums the weights.
   static constexpr bool kManyTiles = kHeadTiles > 1;
   static constexpr bool kSumsWeights = kManyTiles;
 
   struct Accumulator {
     // Block 2i + h holds channels 32i + 4r + 2h of matrix i (rows r), and those plus 16 times the next (rows r + 8).
     float blocks[kHeadTiles][2 * kMatrices][4] = {};
-    // Of one tile: row 2g + 1 is the sum of weight · shift of group g. Of several: rows are heads of two tiles, column 2c + 1 of
-    // block i is that sum of group c + 4i, column 0 of the first block the sum of weights.
+    // Of one tile: row 2g + 1 is the sum of weight · shift of group g. Of several: rows are heads of two tiles, column
+    // 2c + 1 of block i is that sum of group c + 4i, column 0 of the first block the sum of weights.
     float shifts[kManyTiles ? (kHeadTiles + 1) / 2 : 1][kManyTiles ? kHeaderChunks : 1][4] = {};
   };
 
@@ -187,7 +188,8 @@ struct Int4Rows : WithoutScales {
           }
         }
       }
-      // Where the shifts come last they are added as they are: what the packed words' products lack is made up for here.
+      // Where the shifts come last they are added as they are: what the packed words' products lack is made up for
+      // here.
       constexpr float kLacking = 1.f / kSharedQueryFactor;
       const float scale_low = Pair<Half>::low(pairs[0][group]) * (kShiftsLast ? kLacking : 1.f);
       const float scale_high = Pair<Half>::low(pairs[1][group]) * (kShiftsLast ? kLacking : 1.f);

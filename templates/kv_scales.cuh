@@ -1,5 +1,5 @@
-// Scales of a KV cache that are tensors of their own. Those of a tile are loaded while the tile before it is used, each by one lane:
-// lanes 0 … 15 have those of the keys' rows, the others those of the values', and shuffles hand them out.
+// Scales of a KV cache that are tensors of their own. Those of a tile are loaded while the tile before it is used, each
+// by one lane: lanes 0 … 15 have those of the keys' rows, the others those of the values', and shuffles hand them out.
 //
 // A number format says by its RowScales how many a row has: of keys and of values each their own.
 #pragma once

@@ -12,9 +12,10 @@
 
 namespace cubit {
 
-/// kAnyFactor: factors may be small as well: weights are as large as they allow, so that products are far from the subnormals
-/// of fp16.
-/// kAddsWeights: each tile's weights are added here; else a number format sums them, and gives their sums to add() in the end.
+/// kAnyFactor: factors may be small as well: weights are as large as they allow, so that products are far from the
+/// subnormals of fp16.
+/// kAddsWeights: each tile's weights are added here; else a number format sums them, and gives their sums to add() in
+/// the end.
 template <int kHeadTiles, bool kAnyFactor = false, bool kAddsWeights = true>
 class OnlineSoftmax {
  public:
@@ -35,8 +36,8 @@ class OnlineSoftmax {
     }
   }
 
-  /// Turns the scores of kSteps tiles into weights in place. Where a ceiling must move, calls rescale(factors): what has
-  /// been accumulated with the old weights is to be multiplied by factors[tile][head of the pair].
+  /// Turns the scores of kSteps tiles into weights in place. Where a ceiling must move, calls rescale(factors): what
+  /// has been accumulated with the old weights is to be multiplied by factors[tile][head of the pair].
   /// `peak`: where kScaled, the largest |factor| that some of the lane's weights will be multiplied by in fp16.
   template <bool kScaled, int kSteps, class Rescale>
   __device__ __forceinline__ void weigh(float (&scores)[kSteps][kHeadTiles][4], float peak, Rescale&& rescale) {
@@ -87,7 +88,8 @@ class OnlineSoftmax {
   __device__ __forceinline__ float sum(int tile, int head) const { return sum_[tile][head]; }
 
  private:
-  /// For factors above the limit: weights become smaller (with the first, of any size), so that their products stay below 2^15.
+  /// For factors above the limit: weights become smaller (with the first, of any size), so that their products stay
+  /// below 2^15.
   __device__ __forceinline__ void lower_ceiling(float peak) {
 #pragma unroll
     for (int distance = 1; distance < kWarpSize; distance *= 2) {

@@ -1,5 +1,6 @@
-// Work split of a GEMM whose blocks have few columns and all of k: the warps of a block are teams of one, each with a part of k
-// and a ring of stages of its own, so that nobody waits for another before the end, where the sums meet in shared memory.
+// Work split of a GEMM whose blocks have few columns and all of k: the warps of a block are teams of one, each with a
+// part of k and a ring of stages of its own, so that nobody waits for another before the end, where the sums meet in
+// shared memory.
 #pragma once
 
 #include "split_k.cuh"

@@ -1,7 +1,8 @@
 // Where a block's query operands are. A lane has kWords of each head tile, in an order of the number format's.
 //
-// In registers every warp has them all. In shared memory the block has them once, and a warp loads what it needs when it needs
-// it: 16 bytes per lane and load, without conflicts. That is for so many head tiles that registers are full of their outputs.
+// In registers every warp has them all. In shared memory the block has them once, and a warp loads what it needs when
+// it needs it: 16 bytes per lane and load, without conflicts. That is for so many head tiles that registers are full of
+// their outputs.
 //
 // Interface:
 //   kIsShared

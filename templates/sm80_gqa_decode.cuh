@@ -1,16 +1,16 @@
 // Decode attention for grouped queries: one new token per sequence, or the last few, against its KV cache.
-// Families sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of cp.async
-// (tile_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
+// Families sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of
+// cp.async (tile_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
 //
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
 //   weight = softmax over t of (scale · query[b, h] · key[b, t, h / heads_per_kv])
 //
-// Of several query tokens each one's heads count as heads of their own, and t is what the token sees: query_tokens.cuh. The plan's
-// roles may make something else of scores, tokens and denominator.
+// Of several query tokens each one's heads count as heads of their own, and t is what the token sees: query_tokens.cuh.
+// The plan's roles may make something else of scores, tokens and denominator.
 //
 // One block per (sequence, KV head, split, head group): where registers cannot hold all heads of a KV head, kHeadGroups
-// blocks share them, and each reads the cache. Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each warp
-// owns 16 tokens of a chunk from the copy to the accumulator, so the loop has no barrier of the block.
+// blocks share them, and each reads the cache. Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each
+// warp owns 16 tokens of a chunk from the copy to the accumulator, so the loop has no barrier of the block.
 //
 // Work of one warp on one tile of 16 tokens:
 //
@@ -23,17 +23,17 @@
 //   value_dim |   Oᵀ    |      Oᵀ += Vᵀ · Pᵀ    accumulators in registers
 //             +---------+
 //
-// Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …, see kv_stage.cuh; after the loop the same bytes hold
-// WarpResults; in the last block of a sequence then, behind their word, [kPartsAtOnce][thread] 16 bytes of other blocks' outputs, and
-// [warp][lane] 8 of their sums.
+// Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …, see kv_stage.cuh; after the loop the
+// same bytes hold WarpResults; in the last block of a sequence then, behind their word, [kPartsAtOnce][thread] 16 bytes
+// of other blocks' outputs, and [warp][lane] 8 of their sums.
 //
-// Who waits for whom: a lane's copies are complete after fetcher.land(), other lanes' after the __syncwarp that follows;
-// the same __syncwarp shows that every lane has finished reading the stage that is filled next. Before the merge: one
-// __syncthreads, because warps write where others' stages were. Splits: see split_kv.cuh.
+// Who waits for whom: a lane's copies are complete after fetcher.land(), other lanes' after the __syncwarp that
+// follows; the same __syncwarp shows that every lane has finished reading the stage that is filled next. Before the
+// merge: one __syncthreads, because warps write where others' stages were. Splits: see split_kv.cuh.
 //
-// Rows that no query sees, as those at or beyond the length, are not read: they arrive as zeros, and their scores are masked
-// before the maximum. Where scores rise from token to token, tiles are walked from the last to the first, so that the softmax's
-// reference seldom moves.
+// Rows that no query sees, as those at or beyond the length, are not read: they arrive as zeros, and their scores are
+// masked before the maximum. Where scores rise from token to token, tiles are walked from the last to the first, so
+// that the softmax's reference seldom moves.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -71,9 +71,9 @@ __device__ __forceinline__ void clear_padding(uint32 stage) {
   Values::clear_padding(stage, kTileTokens);
 }
 
-/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see kv_stage.cuh. Of a paged cache
-/// a tile lies in one page, and lane i finds the i-th of 32 tiles; unless pages are no multiple of 16 tokens: then lane i finds row i
-/// of the stage, and gives its address to the lanes that copy its pieces.
+/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see kv_stage.cuh. Of a paged
+/// cache a tile lies in one page, and lane i finds the i-th of 32 tiles; unless pages are no multiple of 16 tokens:
+/// then lane i finds row i of the stage, and gives its address to the lanes that copy its pieces.
 template <class Cache>
 class Fetcher {
  public:
@@ -90,8 +90,8 @@ class Fetcher {
     }
   }
 
-  /// Called once for each tile, the `tile`-th of `tiles` of the walk, before it is fetched, in the time of the tile before it.
-  /// `first_of(i)`: the first token of the i-th.
+  /// Called once for each tile, the `tile`-th of `tiles` of the walk, before it is fetched, in the time of the tile
+  /// before it. `first_of(i)`: the first token of the i-th.
   template <class FirstOf>
   __device__ __forceinline__ void look_up(int tile, int tiles, const FirstOf& first_of) {
     if constexpr (Cache::kIsPaged) {
@@ -160,7 +160,8 @@ class Fetcher {
     const char* src;
     bool valid;
   };
-  /// Starts the copy of each source(place): of those that wait in registers, which have no numbers at run time, and of the others.
+  /// Starts the copy of each source(place): of those that wait in registers, which have no numbers at run time, and of
+  /// the others.
   template <class Source>
   __device__ __forceinline__ void start_checked(uint32 stage, Source&& source) {
 #pragma unroll
@@ -229,8 +230,8 @@ class Fetcher {
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
 
-/// Where the lane's row is, and so its scales, of tiles whose scales are not loaded yet. Of a paged cache they are kept from when the
-/// tiles are fetched: to look pages up twice would take longer.
+/// Where the lane's row is, and so its scales, of tiles whose scales are not loaded yet. Of a paged cache they are kept
+/// from when the tiles are fetched: to look pages up twice would take longer.
 template <class Cache, bool kIsKept>
 class OwnPlaces {
  public:

@@ -1,13 +1,14 @@
 // Weight-only 4-bit and 8-bit matrix multiplication, on the words of a checkpoint as they are.
-// Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of cp.async
-// (stage_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
+// Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of
+// cp.async (stage_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
 //
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
 //
-// One block per (256 columns of the weights, kTileM rows of activations, part of k), or per even share of all of them: see
-// split_k.cuh. Where the plan asks for 64 or 32 columns a block has all of k, and its warps are teams of one: each has all of the
-// columns, a part of k and a ring of its own, meets no other in the loop, and their sums meet in shared memory: see parts_of_teams.cuh.
-// Weights are the A operand, so that few rows waste little of a product: the columns are its M, the rows its N.
+// One block per (256 columns of the weights, kTileM rows of activations, part of k), or per even share of all of them:
+// see split_k.cuh. Where the plan asks for 64 or 32 columns a block has all of k, and its warps are teams of one: each
+// has all of the columns, a part of k and a ring of its own, meets no other in the loop, and their sums meet in shared
+// memory: see parts_of_teams.cuh. Weights are the A operand, so that few rows waste little of a product: the columns
+// are its M, the rows its N.
 //
 //                     kTileM rows: 8 per product
 //                   +-----------+
@@ -16,31 +17,33 @@
 //                   |  last     |   Gated: the second 128 columns are args.n / 2 further on than the first.
 //                   +-----------+
 //
-// A stage is 128 k's. An operand is a nibble, or a byte, less its zero, which is exact; within a group products accumulate in fp32, and at
+// A stage is 128 k's. An operand is a nibble, or a byte, less its zero, which is exact; within a group products
+// accumulate in fp32, and at
 // its end  sum += scale · product.
 //
 // Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is all
 // of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
 //
-// Who waits for whom: a thread's copies are complete after Copies::wait, other threads' after the __syncthreads that follows;
-// the same __syncthreads shows that every warp has finished reading the stage that is filled next. Where copies are held in
-// registers, there is one stage, and a __syncthreads of its own before they are stored into it. Parts of k: see w4a16_gemm_block.cuh.
+// Who waits for whom: a thread's copies are complete after Copies::wait, other threads' after the __syncthreads that
+// follows; the same __syncthreads shows that every warp has finished reading the stage that is filled next. Where
+// copies are held in registers, there is one stage, and a __syncthreads of its own before they are stored into it.
+// Parts of k: see w4a16_gemm_block.cuh.
 //
 // Batch invariance: the parts are the same for any number of rows; see parts_in_turn.cuh.
 //
 // With activation order a stage has no factors, and no group ends: see w4_ordered.cuh.
 //
-// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read; the next one may begin
-// when a block has walked its first piece.
+// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read; the next
+// one may begin when a block has walked its first piece.
 //
 // What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
 //
-// Roles that the plan chooses: plan::Copies, see stage_copies_async.cuh; plan::Format, see w4_words_by_k.cuh; plan::Epilogue, see
-// gemm_epilogue.cuh; plan::Work, see split_k.cuh.
+// Roles that the plan chooses: plan::Copies, see stage_copies_async.cuh; plan::Format, see w4_words_by_k.cuh;
+// plan::Epilogue, see gemm_epilogue.cuh; plan::Work, see split_k.cuh.
 // Which lane touches which byte: w4a16_gemm_lanes.h, shared with the plan's proofs.
 //
-// PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "Matrix fragments for mma.m16n8k16 with floating point type", "atom",
-// "Memory Consistency Model".
+// PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "Matrix fragments for mma.m16n8k16 with floating point type",
+// "atom", "Memory Consistency Model".
 #include "plan.cuh"
 
 #include "copies.cuh"
@@ -66,8 +69,8 @@ constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
-// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill, and so would a second way to
-// copy a stage; words by n with 16 rows did with two groups.
+// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill, and so
+// would a second way to copy a stage; words by n with 16 rows did with two groups.
 constexpr bool kFewRegisters = kRowTiles > 2 || Copies::kHolds ||
                                (Format::kWordK == 1 && kRowTiles == 2 && kStageGroups == 2);
 constexpr int kUnrolledGroups = kFewRegisters ? 1 : kStageGroups;
@@ -84,8 +87,8 @@ __device__ __forceinline__ void sync_ring() {
   }
 }
 
-/// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not change
-/// from stage to stage is computed once.
+/// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not
+/// change from stage to stage is computed once.
 class Fetcher {
  public:
   __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, const Piece& piece) : args_(args) {
@@ -152,7 +155,8 @@ class Fetcher {
     if constexpr (kStagedFactors) store_factors(stage + plan::kScalesAt, kStageGroups);
   }
 
-  /// Scales and zeros of the next `count` groups: of 256 columns a warp takes one group's. kAllK: the stage's k's are all there.
+  /// Scales and zeros of the next `count` groups: of 256 columns a warp takes one group's. kAllK: the stage's k's are
+  /// all there.
   template <bool kAllK>
   __device__ __forceinline__ void fetch_factors(uint32 scales, int count) {
     const int own = factor_group();
@@ -339,8 +343,8 @@ __device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, ui
   }
 }
 
-/// With activation order: adds the products of stage `index`, whose weights become numbers first. A template, because formats by n have
-/// no such words.
+/// With activation order: adds the products of stage `index`, whose weights become numbers first. A template, because
+/// formats by n have no such words.
 template <class WordsByK>
 __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int column_tile, uint32 stage,
                                             const WarpPlaces& places, int index, Sums& sums) {

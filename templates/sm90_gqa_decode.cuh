@@ -16,28 +16,29 @@
 //
 //   row r of a stage:  | row r of warp 0 | row r of warp 1 | … |
 //
-// Rows are swizzled as tensor maps do: 16-byte chunks within parts of 128 bytes, by the 128 bytes' number (within 64 or 32
-// where a row is no multiple of more). With rows of an odd number of parts a warp's rows are then in different banks. Rows
-// of an even number are cut, and the stage has the first parts of all rows, then all second ones.
+// Rows are swizzled as tensor maps do: 16-byte chunks within parts of 128 bytes, by the 128 bytes' number (within 64 or
+// 32 where a row is no multiple of more). With rows of an odd number of parts a warp's rows are then in different
+// banks. Rows of an even number are cut, and the stage has the first parts of all rows, then all second ones.
 //
 // Shared memory: stage 0 { rows of keys, rows of values }, stage 1 …; from kResultsAt on the results of
-// gqa_decode_block.cuh; from kBarriersAt on two barriers per stage, `full` and `empty`, and two per place of a segment, `told`
-// and `heard`; from kScratchAt on BlockState.
+// gqa_decode_block.cuh; from kBarriersAt on two barriers per stage, `full` and `empty`, and two per place of a segment,
+// `told` and `heard`; from kScratchAt on BlockState.
 //
-// Who waits for whom: the copying warps wait until the others have arrived at a stage's `empty`, and they until the copies
-// have at `full`. The copies of boxes of a block's very first stage are started before the block meets (not those of
-// pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that one while it
-// is, and heard when its queries are on their way: after its very first stage a block waits for that, because loads that
-// come after many copies end after them. Where a segment ends the warps that attend meet when all results are stored,
-// before the next are, and twice in each merge with those of other blocks.
+// Who waits for whom: the copying warps wait until the others have arrived at a stage's `empty`, and they until the
+// copies have at `full`. The copies of boxes of a block's very first stage are started before the block meets (not
+// those of pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that
+// one while it is, and heard when its queries are on their way: after its very first stage a block waits for that,
+// because loads that come after many copies end after them. Where a segment ends the warps that attend meet when all
+// results are stored, before the next are, and twice in each merge with those of other blocks.
 //
-// Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers, those of a
-// stage in the time of the one before, the first with the segment's queries (ScaleLoads).
+// Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers,
+// those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
 //
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
-// With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see RowsInTurn. Stages
-// of which a window leaves nothing to see are in no block's share; those of which it leaves some tokens are copied in pieces.
+// With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see
+// RowsInTurn. Stages of which a window leaves nothing to see are in no block's share; those of which it leaves some
+// tokens are copied in pieces.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -61,8 +62,8 @@ namespace cubit {
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
-/// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans, batch or
-/// pages.
+/// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans,
+/// batch or pages.
 struct Arguments : GqaDecodeArguments {
   TensorMap keys;
   TensorMap values;
@@ -132,7 +133,8 @@ constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlai
 /// Whether they are walked over one after the other, from the first to the last.
 constexpr bool kInOrder = !plan::Score::kRises && !plan::Tokens::kIsWindow;
 
-/// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last first.
+/// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last
+/// first.
 __device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Segment& segment, int index) {
   if constexpr (plan::Score::kRises) index = segment.first + segment.last - 1 - index;
   if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, segment.length).stage(index);
@@ -150,7 +152,8 @@ struct StageTokens {
     if constexpr (plan::Tokens::kIsWindow) return index < count && tokens.has(first + index);
     return index < count;
   }
-  /// It, or if it is not read another that is: if the first is not, then all that are read come behind those that are not.
+  /// It, or if it is not read another that is: if the first is not, then all that are read come behind those that are
+  /// not.
   __device__ __forceinline__ int readable(int index) const {
     if constexpr (plan::Tokens::kIsWindow) return has(index) ? index : tokens.has(first) ? 0 : count - 1;
     return min(index, count - 1);
@@ -287,7 +290,8 @@ class Pieces<PagedCache> {
   uint32 pages_[kAtOnce] = {};
 };
 
-/// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all warps.
+/// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all
+/// warps.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
                                            uint32 full) {
   expect_bytes(full, 2 * kHalfStage);
@@ -311,8 +315,8 @@ __device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, cons
 /// The first of the threads that copy, which makes the barriers and starts the copies of boxes.
 __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan::kWarps * kWarpSize; }
 
-/// By that thread, before any other knows of the barriers: what a block waits for longest is its very first stage. True if
-/// that is under way. Not of pages, whose boxes all copying warps start.
+/// By that thread, before any other knows of the barriers: what a block waits for longest is its very first stage. True
+/// if that is under way. Not of pages, whose boxes all copying warps start.
 __device__ __forceinline__ bool begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
   if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return false;
   const int stage = stage_of(args, segment, segment.first);
@@ -322,10 +326,10 @@ __device__ __forceinline__ bool begin_copies(const Arguments& args, const Segmen
   return true;
 }
 
-/// Of a paged cache: the boxes that the copying warps start. The rows of a stage are granules, each of one page; a granule is a box,
-/// or one of each of its rows' parts. Lane l of every copying warp has the page of granule l of a window of 32, which is whole
-/// stages, and of the window behind it, so that pages are looked up long before they are copied. Half of the warps copy keys,
-/// half of them values; of those one has the even granules.
+/// Of a paged cache: the boxes that the copying warps start. The rows of a stage are granules, each of one page; a
+/// granule is a box, or one of each of its rows' parts. Lane l of every copying warp has the page of granule l of a
+/// window of 32, which is whole stages, and of the window behind it, so that pages are looked up long before they are
+/// copied. Half of the warps copy keys, half of them values; of those one has the even granules.
 class PageWindow {
  public:
   explicit __device__ __forceinline__ PageWindow(const Arguments& args) : args_(args) {}
@@ -446,8 +450,8 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
           has_begun = false;
         }
         if (plan::Cache::kIsPaged) {
-          // The same; where only a segment's last stage is copied in pieces once round the ring in the next, for it waits for the pages
-          // that are being looked up.
+          // The same; where only a segment's last stage is copied in pieces once round the ring in the next, for it
+          // waits for the pages that are being looked up.
           if (!kInOrder || index < segment.first + plan::kStages) fence_async_proxy();
           pages.copy(segment, stage, rings.stage(place), full);
         }
@@ -471,8 +475,8 @@ __device__ __forceinline__ BlockColumns columns_of(const GqaDecodeArguments& arg
   return columns_of_warp(kv_head, head_group_of(told.segment));
 }
 
-/// Scales that are tensors of their own, of the stage that a warp attends to next. They are on their way, as are, of a paged cache,
-/// the places of its rows in the stage behind.
+/// Scales that are tensors of their own, of the stage that a warp attends to next. They are on their way, as are, of a
+/// paged cache, the places of its rows in the stage behind.
 struct NextScales {
   StageScales stage;
   plan::Cache::Place places[plan::kTilesPerStage];
@@ -543,7 +547,8 @@ class ScaleLoads<false> {
   __device__ __forceinline__ void fetch(NextScales&, int) const {}
 };
 
-/// The warps that attend: the block's next segment, and the loads of its queries and of its first scales, after which it is heard.
+/// The warps that attend: the block's next segment, and the loads of its queries and of its first scales, after which
+/// it is heard.
 __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
                                                     const ToldSegment (&segments)[plan::kSegments], Rings rings,
                                                     SegmentPlace& place, Keys::RawQuery& raw, NextScales& scales) {
@@ -565,7 +570,8 @@ __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int 
   return min((tokens + (1 << args.row_step_log2) - 1) >> args.row_step_log2, kStageTokens);
 }
 
-/// What the columns of a warp see of a segment's sequence, and what their scores go through; not asked where rows are counted.
+/// What the columns of a warp see of a segment's sequence, and what their scores go through; not asked where rows are
+/// counted.
 struct Sights {
   plan::Queries queries;
   plan::Tokens tokens;
@@ -598,9 +604,9 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
   }
 }
 
-/// Slots of two per block, then two for the results of the group that the block is the first of. Of two a sequence that others
-/// have begun takes the even one, the one that others end the odd one: no block has two of either. Counters: one for the
-/// sequence that begins in the block, then two for groups, in the same way.
+/// Slots of two per block, then two for the results of the group that the block is the first of. Of two a sequence that
+/// others have begun takes the even one, the one that others end the odd one: no block has two of either. Counters: one
+/// for the sequence that begins in the block, then two for groups, in the same way.
 __device__ __forceinline__ Partials partials_of(const GqaDecodeArguments& args, const Owners& owners) {
   constexpr int kMost = 16;  // in one merge
   constexpr int kGroup = 12;

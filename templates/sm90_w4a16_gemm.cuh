@@ -16,10 +16,11 @@
 // the second | zeros }, on kBarriersAt three barriers per stage, `arrived`, `empty` and `full`; gated, on kUpsAt the sums
 // of the second 128 columns.
 //
-// Who waits for whom: the copying warp until the others have arrived at a stage's `empty`; those that put activations in
-// order until the copies have at `arrived`; those that multiply until these have at `full` (where nobody puts anything
-// in order that is `arrived`). A stage is empty when all its products are complete, at its end. Nobody is a round
-// ahead: the next `arrived` wants `empty`, and that wants `full`, for which every warp that puts in order must arrive.
+// Who waits for whom: the copying warp until the others have arrived at a stage's `empty`; those that put activations
+// in order until the copies have at `arrived`; those that multiply until these have at `full` (where nobody puts
+// anything in order that is `arrived`). A stage is empty when all its products are complete, at its end. Nobody is a
+// round ahead: the next `arrived` wants `empty`, and that wants `full`, for which every warp that puts in order must
+// arrive.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -184,8 +185,8 @@ __device__ __forceinline__ void pair_stages(const Arguments& args, Ring ring) {
 
 using Products = RowSums[kRowTiles];
 
-/// sums += scales · products, of one tile, whose two columns per lane have a scale each. By `asm`, so that nothing is read before
-/// the wait for it, and nothing moved: products are in flight.
+/// sums += scales · products, of one tile, whose two columns per lane have a scale each. By `asm`, so that nothing is
+/// read before the wait for it, and nothing moved: products are in flight.
 __device__ __forceinline__ void scale_products(Products& sums, Products& products, int tile, const float (&scales)[2]) {
 #pragma unroll
   for (int t = 0; t < kRowTiles; ++t) {

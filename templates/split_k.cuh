@@ -1,12 +1,12 @@
 // Work split of a GEMM: which stages of k a block takes, and how the partial sums of its splits become one.
 //
-// Split-K: a tile's stages are dealt out evenly to `splits` blocks. Stream-K: all tiles' stages stand in a row and are dealt out
-// evenly, so that a block may end one tile and begin another; which blocks a tile has follows by arithmetic. Every warp of a part
-// stores its sums; the one that is last at their counter reads all of them in order of their part, so the result does not depend
-// on who was last, and sets the counter back to zero.
+// Split-K: a tile's stages are dealt out evenly to `splits` blocks. Stream-K: all tiles' stages stand in a row and are
+// dealt out evenly, so that a block may end one tile and begin another; which blocks a tile has follows by arithmetic.
+// Every warp of a part stores its sums; the one that is last at their counter reads all of them in order of their part,
+// so the result does not depend on who was last, and sets the counter back to zero.
 //
-// PTX ISA, "Memory Consistency Model": bar.warp.sync orders a warp's stores before its atom.acq_rel, whose observation by the
-// last warp orders them before that warp's loads: those of the other lanes by another bar.warp.sync.
+// PTX ISA, "Memory Consistency Model": bar.warp.sync orders a warp's stores before its atom.acq_rel, whose observation
+// by the last warp orders them before that warp's loads: those of the other lanes by another bar.warp.sync.
 #pragma once
 
 #include "copies.cuh"
@@ -84,8 +84,8 @@ class Work {
   int end_ = 0;
 };
 
-/// Called by all lanes after their stores. True in all lanes of the warp that arrives last; the counter is then zero again, and
-/// what the others stored can be read.
+/// Called by all lanes after their stores. True in all lanes of the warp that arrives last; the counter is then zero
+/// again, and what the others stored can be read.
 __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   __syncwarp();
   uint32 before = 0;
@@ -98,8 +98,9 @@ __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   return before == static_cast<uint32>(arrivals) - 1;
 }
 
-/// sums += parts 0 … count - 1, in order, which are kPartBytes apart from `src` on. Of each, item j is sums[j / 2][j % 2] of a warp, 16
-/// bytes of every lane; the loads of kAtOnce parts are in flight together. Lanes load nothing of the sums i that `has_rows(i)` says no to.
+/// sums += parts 0 … count - 1, in order, which are kPartBytes apart from `src` on. Of each, item j is sums[j / 2][j %
+/// 2] of a warp, 16 bytes of every lane; the loads of kAtOnce parts are in flight together. Lanes load nothing of the
+/// sums i that `has_rows(i)` says no to.
 template <int kAtOnce, int kPartBytes, int kSums, class HasRows>
 __device__ __forceinline__ void add_parts(float (&sums)[kSums][2][4], const char* src, int count, HasRows&& has_rows) {
   constexpr int kItems = 2 * kSums;

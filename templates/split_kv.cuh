@@ -39,9 +39,9 @@ __device__ __forceinline__ Share share_of(int chunks, int splits, int split) {
   return {first, first + least + (split < extra ? 1 : 0), active};
 }
 
-/// Called by every thread after its partial results are stored; `arrived` is a word of shared memory, `sync` a barrier of
-/// these threads, with the block's first among them. True in all threads of the block that arrives last; the counter is
-/// then zero again and combine can read the other blocks' results.
+/// Called by every thread after its partial results are stored; `arrived` is a word of shared memory, `sync` a barrier
+/// of these threads, with the block's first among them. True in all threads of the block that arrives last; the counter
+/// is then zero again and combine can read the other blocks' results.
 template <class Sync>
 __device__ __forceinline__ bool last_block(uint32* counter, int active, volatile uint32* arrived, Sync&& sync) {
   sync();
@@ -190,8 +190,8 @@ struct PartsMemory {
   uint32 stats;  // of the warp: 8 bytes for each lane
 };
 
-/// The same by such warps, with the outputs of kAtOnce parts on their way to shared memory, where they need neither registers nor
-/// instructions of their own: a third of the code.
+/// The same by such warps, with the outputs of kAtOnce parts on their way to shared memory, where they need neither
+/// registers nor instructions of their own: a third of the code.
 template <int kAtOnce>
 __device__ __forceinline__ Combined combine_through_memory(const Parts& parts, int head, int quad,
                                                            const PartsMemory& memory) {

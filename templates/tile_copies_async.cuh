@@ -3,8 +3,8 @@
 // Interface of this role, which tile_copies_registers.cuh has as well: start() for each piece of a tile, close() behind
 // the last, and before a tile is used land(), which returns when it and those before it are there: kStages - 2 may be
 // under way. Of the first kHeld pieces of a tile hold() takes the place of start(); the loop over the others is
-// unrolled kUnrolled times. `place(i)`: where piece i of the tile that was started last has to go; `is_idle(i)`: whether the lane has
-// none.
+// unrolled kUnrolled times. `place(i)`: where piece i of the tile that was started last has to go; `is_idle(i)`:
+// whether the lane has none.
 #pragma once
 
 #include "copies.cuh"

@@ -19,8 +19,8 @@ struct Bfloat16 {
   uint16 bits;
 };
 
-/// Two 16-bit values in a register, the first in the low half: packing rounds to nearest even. sm_75 has no instructions
-/// that pack two at once.
+/// Two 16-bit values in a register, the first in the low half: packing rounds to nearest even. sm_75 has no
+/// instructions that pack two at once.
 template <class T>
 struct Pair;
 
@@ -163,8 +163,8 @@ __device__ __forceinline__ int recomputed(int value) {
   return value;
 }
 
-/// The same value, computed here once: the compiler would otherwise compute cheap invariants anew inside a loop, once per
-/// branch that uses them.
+/// The same value, computed here once: the compiler would otherwise compute cheap invariants anew inside a loop, once
+/// per branch that uses them.
 __device__ __forceinline__ uint32 settled(uint32 value) {
   asm volatile("" : "+r"(value));
   return value;

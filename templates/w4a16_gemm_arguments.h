@@ -26,10 +26,12 @@ struct W4a16GemmArguments {
   int splits;       // places for partial sums of a tile; without shares the blocks that share its stages: gridDim.z
   int part_stages;  // stages / splits, rounded down
   int row_tiles;
-  // Shares (stream-K): the stages of all tiles stand in a row, of which block b has `share`, and one more if b < `larger`.
+  // Shares (stream-K): the stages of all tiles stand in a row, of which block b has `share`, and one more if b <
+  // `larger`.
   int share;   // 0: a block has stages of one tile, which its index names
   int larger;  // blocks
-  // Turns (batch invariance): of this many tiles block b has b, b + gridDim.x, …, each with all its parts; 0: blocks share tiles.
+  // Turns (batch invariance): of this many tiles block b has b, b + gridDim.x, …, each with all its parts; 0: blocks
+  // share tiles.
   long long turn_tiles;
 };
 

@@ -1,13 +1,13 @@
-// What the families of the W4A16 GEMM share around their loops: which columns a block has, and the way from the warps' sums to the
-// output: the merge of parts of k, and the epilogue.
+// What the families of the W4A16 GEMM share around their loops: which columns a block has, and the way from the warps'
+// sums to the output: the merge of parts of k, and the epilogue.
 //
-// Warp w has the columns of kWarpStrips strips of 32 and all rows; its sums are accumulators of mma.m16n8k16, whose M is the
-// columns: a lane has four columns of a strip and two rows of 8. Gated, the warps of the block's second half have the columns
-// args.n / 2 further on than those of the first.
+// Warp w has the columns of kWarpStrips strips of 32 and all rows; its sums are accumulators of mma.m16n8k16, whose M
+// is the columns: a lane has four columns of a strip and two rows of 8. Gated, the warps of the block's second half
+// have the columns args.n / 2 further on than those of the first.
 //
-// Parts of k: every warp stores its accumulators; of the warps that have the same columns and rows the last at their counter adds
-// all in order of their part, so the result does not depend on who was last, and sets the counter back to zero. Of teams, whose
-// parts are in one block: see merge_teams.
+// Parts of k: every warp stores its accumulators; of the warps that have the same columns and rows the last at their
+// counter adds all in order of their part, so the result does not depend on who was last, and sets the counter back to
+// zero. Of teams, whose parts are in one block: see merge_teams.
 #pragma once
 
 #include "plan.cuh"
@@ -67,8 +67,8 @@ __device__ __forceinline__ void sync_warps() {
   asm volatile("bar.sync 1, %0;" ::"n"(plan::kWarps * kWarpSize) : "memory");
 }
 
-/// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are of gates and `ups` of
-/// what they are for.
+/// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are
+/// of gates and `ups` of what they are for.
 __device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const Piece& piece, int strip, int row_block,
                                            RowSums& sums, RowSums& ups) {
   const int row = piece.row_tile * plan::kTileM + 8 * row_block;
@@ -85,8 +85,8 @@ __device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const
   }
 }
 
-/// Of a piece that is all of k. Gated, the warps of the second 128 columns hand their sums to those of the first, in shared
-/// memory that nothing else uses once all warps are here.
+/// Of a piece that is all of k. Gated, the warps of the second 128 columns hand their sums to those of the first, in
+/// shared memory that nothing else uses once all warps are here.
 __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
                                              Sums& sums) {
   const int warp = warp_index();
@@ -115,8 +115,8 @@ __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, con
   }
 }
 
-/// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair, adds those
-/// of all parts and stores the output.
+/// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair,
+/// adds those of all parts and stores the output.
 __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, const Piece& piece, const Sums& sums) {
   constexpr int kPartBytes = plan::kWarps * kWarpSumsBytes;
   constexpr int kCounters = plan::Epilogue::kGated ? kPairs : plan::kWarps;
@@ -152,8 +152,8 @@ __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, cons
   }
 }
 
-/// Adds the sums of the parts before a piece to its own, in order as add_parts does; but for the last part they are kept for the
-/// next one, where only the thread itself reads them.
+/// Adds the sums of the parts before a piece to its own, in order as add_parts does; but for the last part they are
+/// kept for the next one, where only the thread itself reads them.
 __device__ __forceinline__ void add_turn(const W4a16GemmArguments& args, const Piece& piece, Sums& sums) {
   constexpr int64 kBlockBytes = plan::kWarps * kWarpSumsBytes;
   constexpr int kItems = 2 * kWarpStrips * kRowTiles;

@@ -39,8 +39,8 @@ CUBIT_LANES Place words_by_k(int lane, int strip, int step) {
   return {4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By k, in family sm90: every second of 8 rows, so that the swizzle of a tensor map puts those of two neighbouring rows of lanes into
-/// different banks; not where groups are of 4 rows.
+/// By k, in family sm90: every second of 8 rows, so that the swizzle of a tensor map puts those of two neighbouring
+/// rows of lanes into different banks; not where groups are of 4 rows.
 CUBIT_LANES Place copied_words_by_k(int lane, int strip, int step, bool spread) {
   return {spread ? step / 2 * 8 + 2 * (lane % 4) + step % 2 : 4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }

@@ -1,6 +1,6 @@
 // Every shared-memory access of the GQA decode templates and their format headers, as the lanes make it: the places are
-// those of templates/gqa_decode_lanes.h, which the kernel itself uses. The plan's layout is searched by these accesses, and
-// the proofs that `explain` prints are of these.
+// those of templates/gqa_decode_lanes.h, which the kernel itself uses. The plan's layout is searched by these accesses,
+// and the proofs that `explain` prints are of these.
 #include <algorithm>
 #include <bit>
 
@@ -42,8 +42,8 @@ TileAccess pieces(const codegen::TileLayout& stage) {
           }};
 }
 
-/// place_in_own_row: each warp has its part of a stage's rows. The first's and the last's, for a plan is made at every request;
-/// the others meet the banks in the same way, as tests/ops proves for all.
+/// place_in_own_row: each warp has its part of a stage's rows. The first's and the last's, for a plan is made at every
+/// request; the others meet the banks in the same way, as tests/ops proves for all.
 TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
   const int last = (warps - 1) * row_bytes;
   return {access.name, access.kind, access.bytes_per_lane, 2 * access.instances,
@@ -56,8 +56,8 @@ TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
           }};
 }
 
-/// RowsOfBytes::load_words, of keys or of values: two steps of 16 channels at a time, and the last alone where their number is
-/// odd.
+/// RowsOfBytes::load_words, of keys or of values: two steps of 16 channels at a time, and the last alone where their
+/// number is odd.
 void add_byte_words(const RowFormat& format, const char* pairs, const char* last, int first_row,
                     std::vector<TileAccess>& accesses) {
   const int steps = format.head_dim / 16;

@@ -70,8 +70,8 @@ struct Plan {
   bool keep_offsets = true;  ///< where a lane's copies come from, relative to a tile: in registers or computed anew
   int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
   int counted_registers = 0;  ///< that the loop keeps live, per thread
-  /// Families sm75 and sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row of every warp side
-  /// by side; behind them are the values in the same way.
+  /// Families sm75 and sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row
+  /// of every warp side by side; behind them are the values in the same way.
   codegen::TileLayout stage;
   /// Family sm80, where values are stored otherwise than keys: 16 rows of values, behind the stage of 16 rows of keys.
   codegen::TileLayout value_stage;
@@ -98,8 +98,8 @@ struct Plan {
   int query_at(int stage_count) const { return ring_bytes(stage_count); }
   /// Where the warps' results go: over the stages, or in family sm90, whose copies run on meanwhile, behind them.
   int results_at(int stage_count) const;
-  /// Family sm80: the results of other blocks that the last one has in shared memory at a time, a power of two; 0: they come by
-  /// registers, as where the lanes of a warp have several heads of them.
+  /// Family sm80: the results of other blocks that the last one has in shared memory at a time, a power of two; 0: they
+  /// come by registers, as where the lanes of a warp have several heads of them.
   int parts_at_once() const;
   int head_tiles() const { return (heads_per_warp() + 7) / 8; }  ///< of a warp
   /// Behind all of it family sm90 keeps two barriers per stage and per place of a segment, and then its BlockState.
@@ -130,8 +130,9 @@ bool has_eight_packed_groups(const kv_cache::CacheFormats& formats);
 
 /// Bytes of one row in a stage: the header is padded to whole 16-byte matrix rows.
 int stage_row_bytes(const kv_cache::RowFormat& format);
-/// The shared-memory accesses of the loop, the copies first, by which the stage's layout is searched and proved. Where values are
-/// stored otherwise than keys, those of keys, and in rows from 0 on those of values; else there are none of the latter.
+/// The shared-memory accesses of the loop, the copies first, by which the stage's layout is searched and proved. Where
+/// values are stored otherwise than keys, those of keys, and in rows from 0 on those of values; else there are none of
+/// the latter.
 std::vector<codegen::TileAccess> stage_accesses(const Plan& plan);
 std::vector<codegen::TileAccess> value_stage_accesses(const Plan& plan);
 /// Copies that each lane of a warp makes of a tile.

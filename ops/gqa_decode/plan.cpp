@@ -60,10 +60,10 @@ const FamilyFacts& facts_of(Family family) {
                        [&](const FamilyFacts& candidate) { return candidate.family == family; });
 }
 
-/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, four of 16-bit caches, whose rows are operands as
-/// they are.
-/// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes otherwise than
-/// with 128 channels and one scale for a row or for all.
+/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, four of 16-bit caches, whose rows are
+/// operands as they are.
+/// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes
+/// otherwise than with 128 channels and one scale for a row or for all.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
   if (has_scales(descriptor.kv) && (descriptor.head_dim != 128 || descriptor.groups > 1)) return false;
@@ -104,7 +104,8 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
                                          "without bf16");
 }
 
-/// Of what the formats keep for a tile of heads: shifts, sums and headers; or the second term of bf16 weights, or scales of two tiles.
+/// Of what the formats keep for a tile of heads: shifts, sums and headers; or the second term of bf16 weights, or
+/// scales of two tiles.
 int registers_of(const kv_cache::CacheFormats& formats) {
   const auto count = [](const kv_cache::RowFormat& format) {
     if (format.kv == KvFormat::int4_rows) return 6 + format.groups;
@@ -114,8 +115,8 @@ int registers_of(const kv_cache::CacheFormats& formats) {
   return std::max(count(formats.key), count(formats.value)) + (formats.are_alike() ? 0 : kBoth);
 }
 
-/// Registers that the loop keeps live, by counting its arrays. Blocks per SM are chosen so that each thread is allowed at
-/// least these; the compiler may use all that it is then allowed, and its report says what it does. `copies`: whose
+/// Registers that the loop keeps live, by counting its arrays. Blocks per SM are chosen so that each thread is allowed
+/// at least these; the compiler may use all that it is then allowed, and its report says what it does. `copies`: whose
 /// offsets are kept.
 int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   constexpr int kAddressesAndTemporaries = 52;
@@ -131,8 +132,8 @@ int count_registers(const GqaDecode& descriptor, int head_tiles, int copies) {
   return (kAddressesAndTemporaries + copies + window + head_tiles * (per_tile + slopes) + 7) / 8 * 8;
 }
 
-/// The same where query operands are in shared memory: of head tiles there are outputs, scores and products of a tile of tokens,
-/// references and sums, and what the formats keep is shared by them.
+/// The same where query operands are in shared memory: of head tiles there are outputs, scores and products of a tile
+/// of tokens, references and sums, and what the formats keep is shared by them.
 int count_registers_beside_shared_query(const GqaDecode& descriptor, int head_tiles) {
   constexpr int kAddressesAndTemporaries = 60;
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
@@ -164,8 +165,8 @@ bool keeps_offsets_of_many_tiles(const Plan& plan, const codegen::Architecture& 
   return copies <= 8 && architecture.capability < 100 && plan.descriptor.cache == KvAddressing::contiguous;
 }
 
-/// Query operands in shared memory leave room for a third warp per scheduler, which hides what two wait for; bytes gain by it,
-/// packed words do not (an H200).
+/// Query operands in shared memory leave room for a third warp per scheduler, which hides what two wait for; bytes gain
+/// by it, packed words do not (an H200).
 bool makes_room_for_warps(const GqaDecode& descriptor, int head_tiles) {
   constexpr int kMostOfThree = 168;
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
@@ -174,7 +175,8 @@ bool makes_room_for_warps(const GqaDecode& descriptor, int head_tiles) {
          count_registers_beside_shared_query(descriptor, head_tiles) <= kMostOfThree;
 }
 
-/// Rows of 16-bit values are operands as they are: what several blocks make of them costs little, and their loop has time.
+/// Rows of 16-bit values are operands as they are: what several blocks make of them costs little, and their loop has
+/// time.
 bool unpacks_rows(const GqaDecode& descriptor) {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   const auto unpacks = [](const kv_cache::RowFormat& format) {
@@ -188,15 +190,15 @@ bool keeps_offsets(int copies, int counted) {
   return (copies <= 20 && counted <= 192) || (copies <= 24 && counted <= 160);
 }
 
-/// As few blocks per KV head as registers allow, of as many heads each; with query operands in shared memory where that makes
-/// fewer, or in family sm90 with several warps for the same rows.
+/// As few blocks per KV head as registers allow, of as many heads each; with query operands in shared memory where that
+/// makes fewer, or in family sm90 with several warps for the same rows.
 void choose_head_groups(Plan& plan) {
   const int heads = plan.heads();
   const int tiles = (heads + 7) / 8;
   const auto blocks_of = [tiles](int tiles_per_block) { return (tiles + tiles_per_block - 1) / tiles_per_block; };
   int tiles_per_block = 1;
-  // Family sm90: as many warps as can be for the same rows, which is faster than more columns in each, where rows are operands as
-  // they are. Of packed words two tiles took more registers than there are.
+  // Family sm90: as many warps as can be for the same rows, which is faster than more columns in each, where rows are
+  // operands as they are. Of packed words two tiles took more registers than there are.
   const bool shares_rows =
       plan.descriptor.kv == KvFormat::int4_rows || (tiles <= kMostColumnGroups && !has_scales(plan.descriptor.kv));
   const int most = plan.family == Family::sm90 && shares_rows ? 1 : tiles;
@@ -225,8 +227,8 @@ int shared_memory_for(const Plan& plan, int stages) {
   return plan.family == Family::sm90 ? plan.scratch_at(stages) + plan.scratch_bytes() : plan.barriers_at(stages);
 }
 
-/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where not
-/// even one block fits.
+/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where
+/// not even one block fits.
 void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
   int best_in_flight = -1;
   plan.stages = plan.blocks_per_sm = 0;
@@ -277,7 +279,8 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   const int copies = count_copies(plan);
   const int counted = plan.query_is_shared ? count_registers_beside_shared_query(descriptor, plan.head_tiles())
                                            : count_registers(descriptor, plan.head_tiles(), 0);
-  // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at once.
+  // A count over the most that a thread can have is the count's mistake, not the kernel's: it counts all of a loop at
+  // once.
   plan.counted_registers =
       std::min(plan.query_is_shared ? counted : count_registers(descriptor, plan.head_tiles(), copies),
                architecture.registers_per_thread);
@@ -299,9 +302,10 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   }
 }
 
-/// The swizzle that tensor maps have: chunks of 16 bytes change places within 128, 64 or 32 bytes, by the number of 128 bytes
-/// that they are in. It sets eight rows in different banks where a row is an odd number of what it is within; where that
-/// is 128 and the number even, rows are cut into parts. Copies within 64 bytes take a tenth longer on an H200.
+/// The swizzle that tensor maps have: chunks of 16 bytes change places within 128, 64 or 32 bytes, by the number of 128
+/// bytes that they are in. It sets eight rows in different banks where a row is an odd number of what it is within;
+/// where that is 128 and the number even, rows are cut into parts. Copies within 64 bytes take a tenth longer on an
+/// H200.
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
   constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
@@ -317,8 +321,8 @@ bool counts_rows(const Plan& plan) {
   return plan.column_groups == 1 && plan.descriptor.query_tokens == 1 && modifications(plan.descriptor).empty();
 }
 
-/// Of 8 warps that attend and 4 that copy a thread has at most 168 registers, more than copying needs and fewer than packed
-/// words of two tiles want.
+/// Of 8 warps that attend and 4 that copy a thread has at most 168 registers, more than copying needs and fewer than
+/// packed words of two tiles want.
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   const bool is_plain = counts_rows(plan);
   const bool moves =
@@ -347,10 +351,10 @@ bool fits_registers(const Plan& plan) {
   return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || (is_plain && !two_tiles));
 }
 
-/// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where three
-/// stages of them do not fit, and the ones that copy. Stages of two tiles, where registers allow: their instructions are
-/// independent, and a stage's own cost is shared. Then as many stages as fit, up to one in use and kBytesInFlight: with more
-/// on their way SMs get less equal shares of the memory, and the slowest ends the launch.
+/// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where
+/// three stages of them do not fit, and the ones that copy. Stages of two tiles, where registers allow: their
+/// instructions are independent, and a stage's own cost is shared. Then as many stages as fit, up to one in use and
+/// kBytesInFlight: with more on their way SMs get less equal shares of the memory, and the slowest ends the launch.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
   const int places = counts_rows(plan) ? 0 : 16;
@@ -377,8 +381,8 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.stages = 0;
 }
 
-/// The role headers of scores, tokens and sinks. Returns what the library does not have: the user's, which the role that calls it
-/// comes after.
+/// The role headers of scores, tokens and sinks. Returns what the library does not have: the user's, which the role
+/// that calls it comes after.
 std::vector<codegen::Header> include_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
   std::vector<codegen::Header> users;
   if (descriptor.soft_cap) header.include("score_soft_cap.cuh");
@@ -425,8 +429,8 @@ std::string_view format_header(const kv_cache::RowFormat& format) {
   return format.has_scales() ? "kv_bytes.cuh" : "kv_rows16.cuh";
 }
 
-/// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by `place`.
-/// `query`: of keys, whether query operands are in shared memory.
+/// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by
+/// `place`. `query`: of keys, whether query operands are in shared memory.
 std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
                         bool query_is_shared = false) {
   const std::string_view query = query_is_shared ? ", true" : "";

@@ -366,7 +366,8 @@ double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> 
   double scale = std::max(norm(reference.output), 0.1 * norm(reference.contributions));
   if (descriptor_.sinks) scale = std::max(scale, std::sqrt(channels) * smallest_normal(descriptor_.output));
   double error = relative_error(norm(difference), scale);
-  // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16: then that and kBesideRounding.
+  // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16: then that and
+  // kBesideRounding.
   const double rounding = relative_error(norm(roundings), scale);
   if (rounding + kBesideRounding > kTolerance) error *= kTolerance / (rounding + kBesideRounding);
   if (got.size() > 1) {

@@ -1,4 +1,5 @@
-// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access, the fragments.
+// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access, the
+// fragments.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -277,8 +278,8 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
           plan.shared_memory, allowed, moved, plan.counted_registers)};
 }
 
-/// As the templates lay it out: a ring of stages per warp, and over the same bytes, after the loop, what the warps hand to
-/// each other; in family sm90 one ring, and the rest behind it.
+/// As the templates lay it out: a ring of stages per warp, and over the same bytes, after the loop, what the warps hand
+/// to each other; in family sm90 one ring, and the rest behind it.
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
   std::vector<MemoryRegion> map;
   for (int i = 0; i < plan.ring_bytes(plan.stages) / plan.stage_bytes(); ++i) {

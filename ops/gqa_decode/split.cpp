@@ -1,7 +1,7 @@
 // How the tokens of a batch are dealt out to blocks: from host-side bounds and the device alone.
 //
-// Family sm80 cuts every sequence into the same number of splits: choose_splits. Family sm90 gives every block an even share:
-// templates/even_share.h, by the kernel itself where the lengths are on the device.
+// Family sm80 cuts every sequence into the same number of splits: choose_splits. Family sm90 gives every block an even
+// share: templates/even_share.h, by the kernel itself where the lengths are on the device.
 #include <cubit/gqa_decode.h>
 #include <fmt/format.h>
 
@@ -47,8 +47,8 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
   return split;
 }
 
-/// Stages of a sequence of max_length tokens. With lengths on the device and a window, of any up to that: as the window's
-/// tokens lie across stages, one more.
+/// Stages of a sequence of max_length tokens. With lengths on the device and a window, of any up to that: as the
+/// window's tokens lie across stages, one more.
 int longest_sequence(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
   const int log2 = std::countr_zero(static_cast<unsigned>(plan.chunk_tokens() / span));
   const int all = stages_of(arguments.max_length, log2);
@@ -67,8 +67,8 @@ bool can_count(const Plan& plan, const cubit_gqa_decode_arguments& arguments, in
   return count_sequences(plan, arguments) / span * units <= std::numeric_limits<int>::max();
 }
 
-/// The end of a sequence of which `slots` blocks share `sequences`: the warps' results, and where it is split one step of
-/// merging for up to 16 parts, else two, each for a few heads after the other with loads of 8 parts at a time.
+/// The end of a sequence of which `slots` blocks share `sequences`: the warps' results, and where it is split one step
+/// of merging for up to 16 parts, else two, each for a few heads after the other with loads of 8 parts at a time.
 double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots) {
   constexpr double kBlock = 0.8;      // microseconds
   constexpr double kCounter = 0.7;    // its way to the L2 and back
@@ -89,9 +89,9 @@ struct Boxes {
   int rows = 0;
 };
 
-/// Boxes whose rows begin and end with a page's, so that each lies in one page. None where a window of the kernel's, 32 boxes
-/// one behind the other, does not have a stage's, or where they would begin between 128 bytes of shared memory. PTX ISA,
-/// "cp.async.bulk.tensor".
+/// Boxes whose rows begin and end with a page's, so that each lies in one page. None where a window of the kernel's, 32
+/// boxes one behind the other, does not have a stage's, or where they would begin between 128 bytes of shared memory.
+/// PTX ISA, "cp.async.bulk.tensor".
 Boxes in_pages(const Plan& plan, int count, int rows_of_page) {
   constexpr int kWindow = 32;
   constexpr int kAlignment = 128;
@@ -100,9 +100,9 @@ Boxes in_pages(const Plan& plan, int count, int rows_of_page) {
   return is_aligned && count * (plan.stage.rows / rows) <= kWindow ? Boxes{count, rows} : Boxes{};
 }
 
-/// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One column if the rows of
-/// all warps follow one another, else one per span if its rows do and are whole parts of the stage's; none: there are none. Of
-/// a page, whose rows are few, the latter are preferred: they are longer.
+/// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One column if
+/// the rows of all warps follow one another, else one per span if its rows do and are whole parts of the stage's; none:
+/// there are none. Of a page, whose rows are few, the latter are preferred: they are longer.
 Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
   const int element = plan.formats().key.element_bytes();
   const std::int64_t row = plan.descriptor.row_bytes() / element;
@@ -134,8 +134,8 @@ Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, 
   return {};
 }
 
-/// KV heads that a block takes together. A larger span is fewer sequences with more parts each, and more of its heads are
-/// merged one after the other; a smaller one may leave no boxes to copy. In microseconds, as an H200 has shown.
+/// KV heads that a block takes together. A larger span is fewer sequences with more parts each, and more of its heads
+/// are merged one after the other; a smaller one may leave no boxes to copy. In microseconds, as an H200 has shown.
 int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int slots) {
   constexpr double kBytesPerMicrosecond = 35e3;  // of a block
   constexpr double kPieces = 1.8;                // times as long as boxes

@@ -64,7 +64,8 @@ const FamilyFacts& facts_of(Family family) {
                        [&](const FamilyFacts& candidate) { return candidate.family == family; });
 }
 
-/// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64, and mma.sync does.
+/// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64,
+/// and mma.sync does.
 bool is_sm90_faster(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   return descriptor.tile_m >= 32 && descriptor.tile_n == gemm_lanes::kBlockColumns &&
          why_not_sm90(descriptor, architecture).empty();
@@ -108,9 +109,9 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
     if (rejection.why.empty()) rejection.why = why_another(plan);
 }
 
-/// Registers that the loop keeps live, by counting its arrays: of each strip words, an operand, zeros and scales, and of each of
-/// its tiles of 8 rows sums and products; of each 8 rows activations. With activation order there are no products, but two
-/// terms of all operands of a step.
+/// Registers that the loop keeps live, by counting its arrays: of each strip words, an operand, zeros and scales, and
+/// of each of its tiles of 8 rows sums and products; of each 8 rows activations. With activation order there are no
+/// products, but two terms of all operands of a step.
 int count_registers(const W4a16Gemm& descriptor, int strips, int row_tiles) {
   constexpr int kAddressesAndTemporaries = 26;
   constexpr int kWordsOperandAndFactors = 4 + 4 + 12;
@@ -129,16 +130,17 @@ int count_held_registers(const W4a16Gemm& descriptor, int strips) {
   return (words + activations) / (4 * threads) + factors;
 }
 
-/// Whether a warp has registers for two strips of columns, for which activations are picked once. Family sm75: beside the next stage, of
-/// which bytes take twice as many as nibbles, and not beside two terms of operands: its compiler spilled.
+/// Whether a warp has registers for two strips of columns, for which activations are picked once. Family sm75: beside
+/// the next stage, of which bytes take twice as many as nibbles, and not beside two terms of operands: its compiler
+/// spilled.
 bool fits_two_strips(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   if (plan.family != Family::sm75) return descriptor.tile_m <= 32;
   return descriptor.bits == 4 && !descriptor.activation_order && descriptor.tile_m <= 16;
 }
 
-/// Family sm80. Gated, two such sums at a time would not leave registers for as many loads; of 32 rows of bytes the compiler spilled with
-/// four, and of awq's groups of 32, which are unrolled, in bf16 with two.
+/// Family sm80. Gated, two such sums at a time would not leave registers for as many loads; of 32 rows of bytes the
+/// compiler spilled with four, and of awq's groups of 32, which are unrolled, in bf16 with two.
 int most_merged_tiles(const W4a16Gemm& descriptor) {
   if (descriptor.is_gated()) return 1;
   const bool unrolls_four_groups = descriptor.group_size == 32 && descriptor.tile_m == 16;
@@ -202,8 +204,8 @@ void choose_ring(Plan& plan, const codegen::Architecture& architecture) {
   }
 }
 
-/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where not
-/// even one block fits.
+/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where
+/// not even one block fits.
 void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fewest) {
   int best_in_flight = -1;
   for (int stages = fewest; stages <= kMostStages; ++stages) {

@@ -1,4 +1,5 @@
-// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access, the fragments.
+// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access, the
+// fragments.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -76,8 +76,8 @@ bool reads_bytes(const Plan& plan);  ///< family sm90: words by k are read byte 
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture);
 
-/// What a plan wants on its way into an SM: twice latency times bandwidth of the fastest part measured (see gqa_decode), and
-/// rather a second block, which computes while the first waits at its barrier, than more.
+/// What a plan wants on its way into an SM: twice latency times bandwidth of the fastest part measured (see
+/// gqa_decode), and rather a second block, which computes while the first waits at its barrier, than more.
 inline constexpr int kBytesInFlight = 64 * 1024;
 
 /// Fills in the decisions with their reasons, the proofs and the fragments.

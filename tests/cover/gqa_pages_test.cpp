@@ -1,6 +1,6 @@
-// gqa_decode over pages in family sm90, whose boxes lie in one page each, on the CPU device: lengths 0, 1, and one less and one
-// more than pages and stages; numbers that are no pages where no token needs them; tables that change between launches of one
-// kernel. Skipped where there is no NVRTC.
+// gqa_decode over pages in family sm90, whose boxes lie in one page each, on the CPU device: lengths 0, 1, and one less
+// and one more than pages and stages; numbers that are no pages where no token needs them; tables that change between
+// launches of one kernel. Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 

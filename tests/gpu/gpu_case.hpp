@@ -14,8 +14,8 @@ namespace cubit::tests {
 
 inline constexpr std::size_t kGuardBytes = 4096;
 
-/// Device memory between two guard zones that nobody may write. What is uploaded is there when it has been made: streams do not
-/// wait for one another.
+/// Device memory between two guard zones that nobody may write. What is uploaded is there when it has been made:
+/// streams do not wait for one another.
 class GuardedBuffer {
  public:
   GuardedBuffer(const Device& device, std::size_t bytes, int fill)

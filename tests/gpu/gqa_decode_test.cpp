@@ -250,8 +250,8 @@ TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
     replay_with_changed_lengths(text);
 }
 
-/// Boxes of whole stages and of a few rows, pages that no box fits, both orders of tokens and heads; KV heads that a block takes
-/// alone, together and in part.
+/// Boxes of whole stages and of a few rows, pages that no box fits, both orders of tokens and heads; KV heads that a
+/// block takes alone, together and in part.
 TEST_F(GqaDecodeGpu, PagesOfAllSizes) {
   const std::vector<std::string> texts =
       of_every_family({"gqa_decode:heads_per_kv=8,cache=paged", "gqa_decode:head_dim=64,heads_per_kv=4,cache=paged",

@@ -170,7 +170,8 @@ inline GqaDecode made_fit_for_sm75(GqaDecode descriptor) {
   return descriptor;
 }
 
-/// Caches of one byte per channel for family sm90, whatever it is that `auto` would choose: the same made fit, each once.
+/// Caches of one byte per channel for family sm90, whatever it is that `auto` would choose: the same made fit, each
+/// once.
 inline std::vector<GqaDecode> sm90_byte_descriptors() {
   std::set<GqaDecode> fitting;
   for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
