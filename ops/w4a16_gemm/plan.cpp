@@ -34,14 +34,14 @@ std::string why_not_few_columns(const W4a16Gemm& descriptor) {
 }
 
 std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  if (const std::string why = why_not_few_columns(descriptor); !why.empty()) return why;
+  if (std::string why = why_not_few_columns(descriptor); !why.empty()) return why;
   if (!architecture.wgmma) return "it needs wgmma, which sm_90a alone has";
   return why_not_boxes(descriptor);
 }
 
 std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   if (!architecture.ldmatrix) return "it needs ldmatrix";
-  if (const std::string why = why_not_few_columns(descriptor); !why.empty()) return why;
+  if (std::string why = why_not_few_columns(descriptor); !why.empty()) return why;
   return why_not_all_fp16(descriptor);
 }
 
