@@ -4,8 +4,8 @@
 // The warps' results in shared memory: one word for last_block, padded to 16 bytes, floats
 // [kRowWarps][kHeadsPerBlock][pitch] and stats [kRowWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
 //
-// Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, which have the same rows: warp w
-// has rows of row warp w % kRowWarps and the columns of group w / kRowWarps.
+// Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, one after the other, which have the
+// same rows: warp w has rows of row warp w / kColumnGroups and the columns of group w % kColumnGroups.
 //
 // Roles that the plan chooses, each a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
@@ -13,7 +13,8 @@
 //                 query token count as heads of their own
 //   plan::Keys, plan::Values  number formats, alike or not (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh: each is either
 //                 role's); all functions are called by whole warps. Of both:
-//     kHeadTiles                    tiles of 8 heads
+//     Layout                        whose scores a lane has, see score_layout.cuh
+//     kTilesPerStep                 tiles of 16 tokens that a warp takes at once: one, or all that it has of a stage
 //     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with, and
 //                                   where one of them goes in a stage's row
 //     clear_padding(stage, first row)   once per stage, before the first copy, where headers are padded (family sm80)
@@ -21,9 +22,10 @@
 //   plan::Keys:
 //     RawQuery, fetch_query(raw, rows, heads)   loads of a block's heads
 //     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs, see query_operands.cuh
-//     OneTile, kSharedQueryFactor   the same of one head tile, with the same operand of it, and what to multiply `scale` by then
+//     OneTile, kSharedQueryFactor   family sm80: the same of one head tile, with the same operand of it, and what to
+//                                   multiply `scale` by then
 //     key_factor(args)              what all keys are multiplied by
-//     scores(query, stage, tile scales, scores)       [head tile][accumulator element], in base 2
+//     scores(query, stage, tile scales, scores)       [accumulator][element], of a step, in base 2
 //   plan::Values:
 //     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know of a tile's values
 //                                   beforehand, and its `peak`: the largest factor of a weight, where kWeightsAreScaled;
@@ -55,15 +57,17 @@ namespace cubit {
 using Keys = plan::Keys;
 using Values = plan::Values;
 using Scales = TileScales<Keys::Scales, Values::Scales>;
-using Softmax = OnlineSoftmax<Values::kHeadTiles, Values::kAnyFactor, !Values::kSumsWeights>;
+using Layout = Keys::Layout;
+using Softmax = OnlineSoftmax<Layout, Values::kAnyFactor, !Values::kSumsWeights>;
 
-constexpr int kHeadTiles = Keys::kHeadTiles;  // of a warp
 constexpr int kRowWarps = plan::kWarps / plan::kColumnGroups;
 constexpr int kTileTokens = lanes::kTileRows;
 constexpr int kTileBytes = plan::kTileBytes;  // where a stage has several: from one to the next, of keys or of values
 constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // a warp's
+constexpr int kSteps = plan::kTilesPerStage / Keys::kTilesPerStep;
+constexpr int kStepTokens = kTileTokens * Keys::kTilesPerStep;
 constexpr int kStageBytes = plan::kStageBytes;
-constexpr int kMergePitch = lanes::merge_pitch(plan::kValueDim);
+constexpr int kMergePitch = lanes::merge_pitch(plan::kValueDim, plan::kHeadsAreRows);
 
 /// Query heads of a block: fewer in the last head group of a KV head where they do not divide evenly.
 __device__ __forceinline__ int heads_in(int head_group) {
@@ -80,8 +84,13 @@ __device__ __forceinline__ int first_column(int head_group) { return head_group 
 
 /// The warp's place among those that have other rows.
 __device__ __forceinline__ int row_warp_index() {
-  if constexpr (plan::kColumnGroups == 1) return warp_index();
-  return warp_index() % kRowWarps;
+  return warp_index() / plan::kColumnGroups;
+}
+
+/// Its columns among those of a block: the first of kHeadsPerWarp.
+__device__ __forceinline__ int first_column_of_warp() {
+  if constexpr (plan::kColumnGroups == 1) return 0;
+  return warp_index() % plan::kColumnGroups * plan::kHeadsPerWarp;
 }
 
 /// Columns of a warp: `count` from `first` on, of a KV head. Those beyond the last are as the last one, and are not
@@ -105,7 +114,7 @@ __device__ __forceinline__ BlockColumns columns_of_warp(int kv_head, int head_gr
   const int first = first_column(head_group);
   const int count = heads_in(head_group);
   if constexpr (plan::kColumnGroups == 1) return {kv_head, first, count};
-  const int before = min(warp_index() / kRowWarps * plan::kHeadsPerWarp, count - 1);
+  const int before = min(first_column_of_warp(), count - 1);
   return {kv_head, first + before, min(count - before, plan::kHeadsPerWarp)};
 }
 
@@ -140,18 +149,20 @@ class BlockScores {
                                          int length)
       : steps_(args, columns), batch_(batch), columns_(columns), length_(length) {}
 
-  /// Scores of 16 rows from `first` on.
+  /// Scores of a step's rows, from `first` on.
   template <class Rows>
-  __device__ __forceinline__ void modify(float (&scores)[kHeadTiles][4], const Rows& rows, int first) const {
+  __device__ __forceinline__ void modify(float (&scores)[Layout::kTiles][4], const Rows& rows, int first) const {
     const int lane = lane_index();
 #pragma unroll
-    for (int tile = 0; tile < kHeadTiles; ++tile) {
+    for (int tile = 0; tile < Layout::kTiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int column = lanes::accumulator_head(lane, tile, i);
+        if (!Layout::has(i)) continue;
+        const int set = Layout::set(tile);
+        const int column = Layout::column(lane, set, Layout::head(i));
         const ScorePlace place{batch_, columns_.head(column), columns_.query_position(length_, column),
-                               rows.at(first + lane / 4 + i / 2 * 8)};
-        scores[tile][i] = steps_.apply(scores[tile][i], tile, i & 1, place);
+                               rows.at(first + Layout::row(lane, tile, i))};
+        scores[tile][i] = steps_.apply(scores[tile][i], set, Layout::head(i), place);
       }
     }
   }
@@ -165,22 +176,28 @@ class BlockScores {
   int length_;
 };
 
-/// Scores of 16 rows from `first` on: of positions that a head does not see they become minus infinity.
+/// Scores of a step's rows, from `first` on: of positions that a head does not see they become minus infinity.
 template <class Rows>
-__device__ __forceinline__ void mask_scores(float (&scores)[kHeadTiles][4], const Rows& rows, int first,
+__device__ __forceinline__ void mask_scores(float (&scores)[Layout::kTiles][4], const Rows& rows, int first,
                                             const plan::Queries& queries, const plan::Tokens& tokens,
                                             const BlockScores& steps) {
-  const int row = lane_index() / 4;
+  const int lane = lane_index();
 #pragma unroll
-  for (int tile = 0; tile < kHeadTiles; ++tile) {
-    const auto even = queries.sight(lanes::accumulator_head(lane_index(), tile, 0));
-    const auto odd = queries.sight(lanes::accumulator_head(lane_index(), tile, 1));
+  for (int set = 0; set < Layout::kSets; ++set) {
+    const int columns[2] = {Layout::column(lane, set, 0), Layout::column(lane, set, 1)};
+    const decltype(queries.sight(0)) sights[2] = {queries.sight(columns[0]), queries.sight(columns[1])};
+    const int positions[2] = {steps.query_position(columns[0]), steps.query_position(columns[1])};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int position = rows.at(first + row + i / 2 * 8);
-      const int query = steps.query_position(lanes::accumulator_head(lane_index(), tile, i));
-      const bool sees = (i % 2 == 0 ? even : odd).sees(position) && !tokens.hides(position, query);
-      if (!sees) scores[tile][i] = negative_infinity();
+    for (int tile = 0; tile < Layout::kTiles; ++tile) {
+      if (Layout::set(tile) != set) continue;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (!Layout::has(i)) continue;
+        const int head = Layout::head(i);
+        const int position = rows.at(first + Layout::row(lane, tile, i));
+        if (!sights[head].sees(position) || tokens.hides(position, positions[head]))
+          scores[tile][i] = negative_infinity();
+      }
     }
   }
 }
@@ -188,33 +205,6 @@ __device__ __forceinline__ void mask_scores(float (&scores)[kHeadTiles][4], cons
 __device__ __forceinline__ void fetch_queries(Keys::RawQuery& raw, const GqaDecodeArguments& args, int batch,
                                               const BlockColumns& columns) {
   Keys::fetch_query(raw, plan::Queries::rows(args, batch, columns.kv_head, columns.first), columns.count);
-}
-
-/// By all warps. Where operands are in shared memory each makes those of some head tiles, which are the block's behind
-/// a barrier.
-template <class Query>
-__device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeArguments& args, int batch, int kv_head,
-                                                 int head_group) {
-  const float factor = args.scale_log2 * Keys::key_factor(args);
-  if constexpr (Query::kIsShared) {
-    using OneTile = Keys::OneTile;
-#pragma unroll 1
-    for (int tile = warp_index(); tile < kHeadTiles; tile += plan::kWarps) {
-      // A tile beyond the last head has that again, as columns beyond it do.
-      const int first = min(8 * tile, heads_in(head_group) - 1);
-      OneTile::RawQuery raw;
-      auto one = OneTile::Query::in_block(0);
-      OneTile::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group) + first),
-                           heads_in(head_group) - first);
-      OneTile::load_query(one, raw, factor * Keys::kSharedQueryFactor);
-      query.set(tile, one);
-    }
-    __syncthreads();
-  } else {
-    Keys::RawQuery raw;
-    fetch_queries(raw, args, batch, columns_of_warp(kv_head, head_group));
-    Keys::load_query(query, raw, factor);
-  }
 }
 
 /// Of a warp's tiles of a stage, where scales are tensors of their own.
@@ -229,19 +219,18 @@ __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, c
                                        const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
                                        Values::Accumulator& output, const BlockScores& steps,
                                        const StageScales& stage_scales) {
-  constexpr int kSteps = plan::kTilesPerStage;
-  float scores[kSteps][kHeadTiles][4];
+  float scores[kSteps][Layout::kTiles][4];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
     Keys::scores(query, stage + step * kTileBytes, stage_scales.tiles[step], scores[step]);
   if constexpr (!plan::Score::kIsPlain) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], rows, step * kTileTokens);
+    for (int step = 0; step < kSteps; ++step) steps.modify(scores[step], rows, step * kStepTokens);
   }
   if (rows.end() > queries.seen_by_all() || tokens.hides_any(rows.first, rows.end() - rows.first)) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
-      mask_scores(scores[step], rows, step * kTileTokens, queries, tokens, steps);
+      mask_scores(scores[step], rows, step * kStepTokens, queries, tokens, steps);
   }
   // Only one tile's scales are kept in registers; the others are loaded again when they are used.
   Values::ValueScales scales;
@@ -285,14 +274,14 @@ __device__ __forceinline__ WarpResults results_in(unsigned char* shared) {
 /// A warp's references and sums, [kHeadsPerWarp].
 __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst) {
   const int lane = lane_index();
-  if (lane >= 4) return;  // every lane of a column has its totals
+  if (!Layout::is_first(lane)) return;  // every lane of a column has its totals
 #pragma unroll
-  for (int tile = 0; tile < kHeadTiles; ++tile) {
+  for (int set = 0; set < Layout::kSets; ++set) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int head = lanes::accumulator_head(lane, tile, i);
+      const int head = Layout::column(lane, set, i);
       if (head >= plan::kHeadsPerWarp) continue;
-      dst[head] = make_float2(softmax.reference(tile, i), softmax.sum(tile, i));  // access: stores of warps' sums
+      dst[head] = softmax.stats(set, i);  // access: stores of warps' sums
     }
   }
 }

@@ -118,6 +118,12 @@ CUBIT_LANES Place int4_padding(int lane, int row, int header_bytes) {
 /// Of an accumulator element i of head tile `tile`: its head.
 CUBIT_LANES int accumulator_head(int lane, int tile, int i) { return 8 * tile + 2 * (lane % 4) + (i & 1); }
 
+/// The same where heads are rows: its first head, or its second.
+CUBIT_LANES int row_head(int lane, int head) { return lane / 4 + 8 * head; }
+
+/// Rows16ByHeads: the first of the two channels that a lane holds of 8.
+CUBIT_LANES int row_channel(int lane, int eight) { return 8 * eight + 2 * (lane % 4); }
+
 /// Rows16: the channel of element i of block `step`.
 CUBIT_LANES int rows16_channel(int lane, int step, int i) { return 16 * step + 8 * (i / 2) + lane / 4; }
 
@@ -127,8 +133,9 @@ CUBIT_LANES int byte_channel(int lane, int step) { return 16 * step + 2 * (lane 
 /// Int4Rows: the first of the four channels of matrix `matrix` that a lane holds.
 CUBIT_LANES int int4_channel(int lane, int matrix) { return 32 * matrix + 4 * (lane / 4); }
 
-/// Floats from head to head where the warps' outputs are merged; the 4 keeps the heads of a store in different banks.
-CUBIT_LANES int merge_pitch(int head_dim) { return head_dim + 4; }
+/// Floats from head to head where the warps' outputs are merged; what is added keeps the heads of a store in different
+/// banks.
+CUBIT_LANES int merge_pitch(int head_dim, bool heads_are_rows) { return head_dim + (heads_are_rows ? 8 : 4); }
 
 }  // namespace cubit::lanes
 

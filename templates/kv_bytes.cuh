@@ -87,6 +87,8 @@ template <class QueryElement, class Operand, class StoredScale, int kHeadDim, in
 struct RowsOfBytes {
   static constexpr int kTileRows = lanes::kTileRows;
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
+  static constexpr int kTilesPerStep = 1;
+  using Layout = TokensByHeads<kHeadTiles>;
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr int kHeaderBytes = 0;
   static constexpr int kRowBytes = kHeadDim;

@@ -33,6 +33,8 @@ template <class QueryElement, int kHeadDim, int kGroups, int kHeads, int kAlignm
 struct Int4Rows : WithoutScales {
   static constexpr int kTileRows = lanes::kTileRows;
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
+  static constexpr int kTilesPerStep = 1;
+  using Layout = TokensByHeads<kHeadTiles>;
   static constexpr int kMatrices = kHeadDim / 32;
   static constexpr int kGroupChannels = kHeadDim / kGroups;
   static_assert(kGroupChannels % 16 == 0 && kHeadDim % 32 == 0);

@@ -22,6 +22,8 @@ template <class QueryElement, class Element, int kHeadDim, int kHeads, int (*kAd
           bool kQueryIsShared = false>
 struct Rows16 : WithoutScales {
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
+  static constexpr int kTilesPerStep = 1;
+  using Layout = TokensByHeads<kHeadTiles>;
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr int kHeaderBytes = 0;
   static constexpr int kRowBytes = 2 * kHeadDim;

@@ -3,14 +3,14 @@
 #pragma once
 
 #include "gqa_decode_arguments.h"
-#include "gqa_decode_lanes.h"
 #include "math.cuh"
 #include "score_steps.cuh"
 #include "types.cuh"
 
 namespace cubit {
 
-template <int kHeadTiles>
+/// Layout: of scores, see score_layout.cuh.
+template <class Layout>
 class Alibi {
  public:
   static constexpr bool kRises = true;
@@ -19,21 +19,21 @@ class Alibi {
   template <class Columns>
   __device__ __forceinline__ Alibi(const GqaDecodeArguments& args, const Columns& columns) {
 #pragma unroll
-    for (int tile = 0; tile < kHeadTiles; ++tile) {
+    for (int set = 0; set < Layout::kSets; ++set) {
 #pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        const int column = lanes::accumulator_head(lane_index(), tile, pair);
-        slopes_[tile][pair] = args.alibi_slopes[columns.head(column)] * kLog2e;
+      for (int head = 0; head < 2; ++head) {
+        const int column = Layout::column(lane_index(), set, head);
+        slopes_[set][head] = args.alibi_slopes[columns.head(column)] * kLog2e;
       }
     }
   }
 
-  __device__ __forceinline__ float apply(float score, int tile, int pair, const ScorePlace& place) const {
-    return fmaf(slopes_[tile][pair], static_cast<float>(place.position - place.query_position), score);
+  __device__ __forceinline__ float apply(float score, int set, int head, const ScorePlace& place) const {
+    return fmaf(slopes_[set][head], static_cast<float>(place.position - place.query_position), score);
   }
 
  private:
-  float slopes_[kHeadTiles][2];  // times log2(e)
+  float slopes_[Layout::kSets][2];  // times log2(e)
 };
 
 }  // namespace cubit

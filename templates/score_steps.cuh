@@ -6,8 +6,8 @@
 //                                 online_softmax.cuh
 //   kMayMask                      whether a score may become minus infinity, so that a head may see no token at all
 //   Step(args, columns)           once per block; columns.head(column): which query head a column of scores is
-//   apply(score, tile, pair, place)   the score of a column in base 2, that is times log2(e); `tile` and `pair` are
-//                                     constants
+//   apply(score, set, head, place)   the score of a column in base 2, that is times log2(e); `set` and `head`, see
+//                                    score_layout.cuh, are constants
 #pragma once
 
 #include "gqa_decode_arguments.h"
@@ -35,9 +35,9 @@ class ScoreSteps : Steps... {
                                         [[maybe_unused]] const Columns& columns)
       : Steps(args, columns)... {}
 
-  __device__ __forceinline__ float apply(float score, [[maybe_unused]] int tile, [[maybe_unused]] int pair,
+  __device__ __forceinline__ float apply(float score, [[maybe_unused]] int set, [[maybe_unused]] int head,
                                          [[maybe_unused]] const ScorePlace& place) const {
-    ((score = Steps::apply(score, tile, pair, place)), ...);
+    ((score = Steps::apply(score, set, head, place)), ...);
     return score;
   }
 };

@@ -54,7 +54,7 @@
 
 namespace cubit {
 
-static_assert(plan::kQueryBytes == (Keys::Query::kIsShared ? 4 * kWarpSize * kHeadTiles * Keys::kQueryWords : 0));
+static_assert(plan::kQueryBytes == (Keys::Query::kIsShared ? 4 * kWarpSize * Keys::kHeadTiles * Keys::kQueryWords : 0));
 
 constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 
@@ -330,6 +330,33 @@ __device__ __forceinline__ BlockPlace place_of_block(const GqaDecodeArguments& a
 __device__ __forceinline__ Share share_of_block(const GqaDecodeArguments& args, const BlockPlace& place,
                                                 const plan::Tokens& tokens) {
   return share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, place.split);
+}
+
+/// By all warps. Where operands are in shared memory each makes those of some head tiles, which are the block's behind
+/// a barrier.
+template <class Query>
+__device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeArguments& args, int batch, int kv_head,
+                                                 int head_group) {
+  const float factor = args.scale_log2 * Keys::key_factor(args);
+  if constexpr (Query::kIsShared) {
+    using OneTile = Keys::OneTile;
+#pragma unroll 1
+    for (int tile = warp_index(); tile < Keys::kHeadTiles; tile += plan::kWarps) {
+      // A tile beyond the last head has that again, as columns beyond it do.
+      const int first = min(8 * tile, heads_in(head_group) - 1);
+      OneTile::RawQuery raw;
+      auto one = OneTile::Query::in_block(0);
+      OneTile::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group) + first),
+                           heads_in(head_group) - first);
+      OneTile::load_query(one, raw, factor * Keys::kSharedQueryFactor);
+      query.set(tile, one);
+    }
+    __syncthreads();
+  } else {
+    Keys::RawQuery raw;
+    fetch_queries(raw, args, batch, columns_of_warp(kv_head, head_group));
+    Keys::load_query(query, raw, factor);
+  }
 }
 
 }  // namespace cubit

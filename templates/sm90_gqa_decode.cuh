@@ -595,10 +595,12 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
   if constexpr (kCountsRows) {
     const int rows = rows_of_warp(args, segment.length, stage, warp);
     if (rows > 0) {
+      if (plan::kHeadsAreRows && !is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();
       attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps, scales);
     }
   } else {
     const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
+    if (plan::kHeadsAreRows && !is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();
     if (rows.first < segment.length)
       attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps, scales);
   }
@@ -659,7 +661,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   const int first_result =
-      row_warp_index() * plan::kHeadsPerBlock + (plan::kColumnGroups == 1 ? 0 : warp / kRowWarps * plan::kHeadsPerWarp);
+      row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
   StagePlace place;
   SegmentPlace heard;
   Keys::RawQuery raw;

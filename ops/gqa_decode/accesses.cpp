@@ -166,7 +166,7 @@ TileAccess of_values_alone(const TileAccess& access) {
 
 const char* copies_of(const Plan& plan) { return plan.family == Family::sm75 ? "stores of rows" : "cp.async of rows"; }
 
-int merge_pitch(const Plan& plan) { return 4 * lanes::merge_pitch(plan.formats().value.head_dim); }
+int merge_pitch(const Plan& plan) { return 4 * lanes::merge_pitch(plan.formats().value.head_dim, plan.heads_are_rows); }
 
 constexpr int kArrivedWord = 16;  // of last_block, before what is merged
 
@@ -180,6 +180,7 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   const kv_cache::CacheFormats formats = plan.formats();
   const int rows = formats.are_alike() ? 2 * lanes::kTileRows : lanes::kTileRows;
   std::vector<TileAccess> accesses;
+  if (plan.heads_are_rows) return {pieces(plan.stage)};  // tensor cores read the rest
   add_padding(formats.key, rows, accesses);
   add_keys(formats.key, accesses);
   if (formats.are_alike()) add_values(formats.value, plan.head_tiles(), accesses);
@@ -319,8 +320,8 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
   const int quads = values.head_dim / 4;
   const codegen::TileLayout outputs{warps * heads, 4 * values.head_dim, merge_pitch(plan), {}};
   // Of a block's first warp: others that have the same rows store behind it, in the same way.
-  const auto head_of = [heads = plan.heads_per_warp()](int tile, int i, int lane) {
-    const int head = lanes::accumulator_head(lane, tile, i);
+  const auto head_of = [heads = plan.heads_per_warp(), are_rows = plan.heads_are_rows](int tile, int i, int lane) {
+    const int head = are_rows ? lanes::row_head(lane, i) : lanes::accumulator_head(lane, tile, i);
     return head < heads ? std::optional<int>(head) : std::nullopt;
   };
   // Rows16::store: one float per lane; RowsOfBytes::store two neighbouring channels, Int4Rows::store four.
@@ -338,6 +339,14 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
                                                                 : lanes::rows16_channel(lane, step, i);
                             return TileByte{*head, 4 * channel};
                           }};
+  // Rows16ByHeads::store: two neighbouring channels of a head.
+  const int eights = values.head_dim / 8;
+  const TileAccess row_stores{"stores of warps' outputs", AccessKind::store, 8, tiles * eights,
+                              [=](int instance, int lane) -> MaybeByte {
+                                const auto head = head_of(0, instance / eights, lane);
+                                if (!head) return std::nullopt;
+                                return TileByte{*head, 4 * lanes::row_channel(lane, instance % eights)};
+                              }};
   const int items = heads * quads;
   const int instances = (items + 31) / 32;
   // Of the last head group there may be fewer: then the loads of all groups' blocks, one after the other.
@@ -351,9 +360,11 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
                            return TileByte{item / quads, 16 * (item % quads)};
                          }};
   const codegen::TileLayout stats{warps * heads, 8, 8, {}};
-  const TileAccess stat_stores{"stores of warps' sums", AccessKind::store, 8, 2 * tiles,
+  const bool are_rows = plan.heads_are_rows;
+  const TileAccess stat_stores{"stores of warps' sums", AccessKind::store, 8, are_rows ? 2 : 2 * tiles,
                                [=](int instance, int lane) -> MaybeByte {
-                                 const auto head = lane < 4 ? head_of(instance / 2, instance % 2, lane) : std::nullopt;
+                                 const bool is_first = are_rows ? lane % 4 == 0 : lane < 4;
+                                 const auto head = is_first ? head_of(instance / 2, instance % 2, lane) : std::nullopt;
                                  if (!head) return std::nullopt;
                                  return TileByte{*head, 0};
                                }};
@@ -363,7 +374,7 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
                                 if (item >= items) return std::nullopt;
                                 return TileByte{item / quads, 0};
                               }};
-  return {{"warps' outputs", outputs, {stores, loads}}, {"warps' sums", stats, {stat_stores, stat_loads}}};
+  return {{"warps' outputs", outputs, {plan.heads_are_rows ? row_stores : stores, loads}}, {"warps' sums", stats, {stat_stores, stat_loads}}};
 }
 
 }  // namespace cubit::ops::gqa_decode

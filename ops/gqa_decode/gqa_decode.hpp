@@ -59,6 +59,7 @@ struct Plan {
   bool query_is_shared = false;  ///< family sm80: query operands are in shared memory, not in registers
   int warps = 4;                 ///< that attend
   int column_groups = 1;         ///< family sm90: warps that have the same rows, each with its part of a block's heads
+  bool heads_are_rows = false;   ///< family sm90: of products, which warpgroups make; else tokens are
   int copy_warps = 0;            ///< family sm90: that copy for them
   int copy_registers = 0;        ///< family sm90: of a thread that copies, after giving others some; 0: as they come
   int attend_registers = 0;      ///< family sm90: of a thread that attends, after that

@@ -21,6 +21,8 @@ constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the nex
 constexpr int kStagesBesideRegisters = 2;        // family sm75: one in use, one that registers are stored to
 constexpr int kFewestStages = 3;                 // one in use, one landed or landing, one on its way
 constexpr int kMostColumnGroups = 4;             // more would read shared memory more often than it has time for
+constexpr int kWarpgroup = 4;                    // warps that make products together
+constexpr int kRowsOfProducts = 64;              // of a warpgroup
 
 std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
@@ -60,8 +62,18 @@ const FamilyFacts& facts_of(Family family) {
                        [&](const FamilyFacts& candidate) { return candidate.family == family; });
 }
 
+/// Whether family sm90 makes products by warpgroups, whose 64 rows are the columns of a KV head: more of them than
+/// warps take by mma.sync without reading the stage too often or having the cache read twice. Rows of such a stage are
+/// whole parts of 128 bytes.
+bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  constexpr int kMostColumnsOtherwise = 16;
+  const bool is_16bit = descriptor.kv == KvFormat::bf16 || descriptor.kv == KvFormat::fp16;
+  return architecture.wgmma && is_16bit && (descriptor.head_dim == 64 || descriptor.head_dim == 128) &&
+         descriptor.heads_per_kv * descriptor.query_tokens > kMostColumnsOtherwise;
+}
+
 /// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, four of 16-bit caches, whose rows are
-/// operands as they are.
+/// operands as they are, any number where warpgroups make the products.
 /// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes
 /// otherwise than with 128 channels and one scale for a row or for all.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
@@ -72,7 +84,9 @@ bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& ar
       descriptor.cache == KvAddressing::contiguous && descriptor.score.empty() && !has_scales(descriptor.kv);
   if (!is_plain && !is_measured) return false;
   const int most_columns = descriptor.kv == KvFormat::int4_rows || has_scales(descriptor.kv) ? 8 : 32;
-  return architecture.capability == 90 && descriptor.heads_per_kv * descriptor.query_tokens <= most_columns &&
+  const bool fits = makes_products_by_heads(descriptor, architecture) ||
+                    descriptor.heads_per_kv * descriptor.query_tokens <= most_columns;
+  return architecture.capability == 90 && fits &&
          why_not_sm90(descriptor, architecture).empty();
 }
 
@@ -192,8 +206,16 @@ bool keeps_offsets(int copies, int counted) {
 
 /// As few blocks per KV head as registers allow, of as many heads each; with query operands in shared memory where that
 /// makes fewer, or in family sm90 with several warps for the same rows.
-void choose_head_groups(Plan& plan) {
+void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
   const int heads = plan.heads();
+  plan.heads_are_rows = plan.family == Family::sm90 && makes_products_by_heads(plan.descriptor, architecture);
+  if (plan.heads_are_rows) {
+    plan.column_groups = kWarpgroup;
+    plan.head_groups = (heads + kRowsOfProducts - 1) / kRowsOfProducts;
+    const int each = kWarpgroup * plan.head_groups;
+    plan.heads_per_block = (heads + each - 1) / each * kWarpgroup;
+    return;
+  }
   const int tiles = (heads + 7) / 8;
   const auto blocks_of = [tiles](int tiles_per_block) { return (tiles + tiles_per_block - 1) / tiles_per_block; };
   int tiles_per_block = 1;
@@ -335,6 +357,7 @@ void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
 bool fits_registers(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_tiles = plan.tiles_per_stage > 1;
+  if (plan.heads_are_rows) return true;
   if (two_tiles && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
   if (plan.warps < 8) return true;
   const bool is_plain = counts_rows(plan);
@@ -404,7 +427,7 @@ void alias_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
     if (asked) steps += (steps.empty() ? "" : ", ") + std::string(step);
   };
   add(descriptor.soft_cap, "cubit::SoftCap");
-  add(descriptor.alibi, "cubit::Alibi<Keys::kHeadTiles>");
+  add(descriptor.alibi, "cubit::Alibi<Keys::Layout>");
   add(!descriptor.score.empty(), "cubit::UserScore");
   header.alias("Score", fmt::format("cubit::ScoreSteps<{}>", steps))
       .alias("Tokens", descriptor.window ? "cubit::WindowOfTokens" : "cubit::AllTokens")
@@ -424,9 +447,16 @@ std::string_view operand_type(KvFormat kv) {
   return kv == KvFormat::fp8_e4m3 ? "E4m3" : "cubit::E5m2Operand";
 }
 
-std::string_view format_header(const kv_cache::RowFormat& format) {
+std::string_view format_header(const kv_cache::RowFormat& format, bool heads_are_rows) {
+  if (heads_are_rows) return "kv_rows16_by_heads.cuh";
   if (format.kv == KvFormat::int4_rows) return "kv_int4_rows.cuh";
   return format.has_scales() ? "kv_bytes.cuh" : "kv_rows16.cuh";
+}
+
+/// Where a warpgroup makes products whose rows are heads.
+std::string format_type_by_heads(const kv_cache::RowFormat& format, std::string_view place) {
+  return fmt::format("cubit::Rows16ByHeads<Query, {}, kHeadDim, kHeadsPerWarp, 16 * kTilesPerStage, {}>",
+                     device_type(format.element()), place);
 }
 
 /// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by
@@ -466,11 +496,12 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {
     header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
-    place = plan.column_groups == 1
-                ? "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2>"
-                : "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kWarps / kColumnGroups>";
+    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups>";
   }
-  header.alias("Keys", format_type(formats.key, "kHeadDim", place, plan.query_is_shared)).alias("Values", "Keys");
+  header
+      .alias("Keys", plan.heads_are_rows ? format_type_by_heads(formats.key, place)
+                                         : format_type(formats.key, "kHeadDim", place, plan.query_is_shared))
+      .alias("Values", "Keys");
   if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
 }
 
@@ -487,7 +518,7 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
   Plan plan;
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
-  choose_head_groups(plan);
+  choose_head_groups(plan, architecture);
   if (plan.family == Family::sm90) {
     choose_bulk_copies(plan, architecture);
   } else {
@@ -504,8 +535,10 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const GqaDecode& descriptor = plan.descriptor;
   const kv_cache::CacheFormats formats = plan.formats();
   codegen::PlanHeader header(descriptor.text());
-  header.include(format_header(formats.key));
-  if (format_header(formats.value) != format_header(formats.key)) header.include(format_header(formats.value));
+  const std::string_view of_keys = format_header(formats.key, plan.heads_are_rows);
+  const std::string_view of_values = format_header(formats.value, plan.heads_are_rows);
+  header.include(of_keys);
+  if (of_values != of_keys) header.include(of_values);
   if (plan.family != Family::sm90) header.include("kv_stage.cuh");
   const bool paged = descriptor.cache == KvAddressing::paged;
   header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("query_tokens.cuh").include("types.cuh");
@@ -521,6 +554,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kHeadsPerBlock", plan.heads_per_block)
       .constant("kColumnGroups", plan.column_groups)
       .constant("kHeadsPerWarp", plan.heads_per_warp())
+      .flag("kHeadsAreRows", plan.heads_are_rows)
       .constant("kAlignment", descriptor.alignment)
       .constant("kWarps", plan.warps)
       .constant("kTilesPerStage", plan.tiles_per_stage)

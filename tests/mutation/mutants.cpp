@@ -138,7 +138,7 @@ constexpr Mutant kMutants[] = {
      "fetch_row(rows_, place, tokens_.has(token))", "fetch_row(rows_, place, true)", "are in no allocation", kNotRun},
     {"healthy_bulk_columns", kBulkColumns, "batch=1,context=395", "", "", "", "", kNotRun},
     {"bulk_columns_of_no_rows", kBulkColumns, "batch=1,context=395", "warp_rows.cuh",
-     "if constexpr (kRowWarps > 0) warp %= kRowWarps;", "", "nobody has written", kNotRun},
+     "warp_index() / kSharers", "warp_index()", "nobody has written", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 
