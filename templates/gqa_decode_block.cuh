@@ -83,9 +83,7 @@ __device__ __forceinline__ int heads_in(int head_group) {
 __device__ __forceinline__ int first_column(int head_group) { return head_group * plan::kHeadsPerBlock; }
 
 /// The warp's place among those that have other rows.
-__device__ __forceinline__ int row_warp_index() {
-  return warp_index() / plan::kColumnGroups;
-}
+__device__ __forceinline__ int row_warp_index() { return warp_index() / plan::kColumnGroups; }
 
 /// Its columns among those of a block: the first of kHeadsPerWarp.
 __device__ __forceinline__ int first_column_of_warp() {

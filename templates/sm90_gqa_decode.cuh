@@ -586,6 +586,12 @@ struct Sights {
   }
 };
 
+/// Tensor cores read a stage by the asynchronous proxy, where heads are rows: what cp.async has written comes before.
+__device__ __forceinline__ void settle_pieces(const GqaDecodeArguments& args, const Segment& segment, int stage) {
+  if constexpr (!plan::kHeadsAreRows) return;
+  if (!is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();
+}
+
 /// A warp's work on its rows of a stage, where it has any. A template, so that only one of both is compiled.
 template <class Queries = plan::Queries, class Tokens = plan::Tokens>
 __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, const Keys::Query& query, uint32 rows_at,
@@ -595,14 +601,15 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
   if constexpr (kCountsRows) {
     const int rows = rows_of_warp(args, segment.length, stage, warp);
     if (rows > 0) {
-      if (plan::kHeadsAreRows && !is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();
+      settle_pieces(args, segment, stage);
       attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps, scales);
     }
   } else {
     const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
-    if (plan::kHeadsAreRows && !is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();
-    if (rows.first < segment.length)
+    if (rows.first < segment.length) {
+      settle_pieces(args, segment, stage);
       attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps, scales);
+    }
   }
 }
 
@@ -660,8 +667,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   __syncthreads();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
-  const int first_result =
-      row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
+  const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
   StagePlace place;
   SegmentPlace heard;
   Keys::RawQuery raw;

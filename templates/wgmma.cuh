@@ -90,13 +90,13 @@ __device__ __forceinline__ void start_product_of(const Sums& sums, const uint32 
 template <class T, bool kIsTransposed = false, int kRowTiles>
 __device__ __forceinline__ void start_product(float (&d)[kRowTiles][4], const uint32 (&a)[4], uint64 b,
                                               uint32 accumulate) {
-  start_product_of<T, kRowTiles, kIsTransposed>([&d](int i) -> float (&)[4] { return d[i]; }, a, b, accumulate);
+  start_product_of<T, kRowTiles, kIsTransposed>([&d](int i) -> float(&)[4] { return d[i]; }, a, b, accumulate);
 }
 /// The same of d[·][tile].
 template <class T, int kRowTiles>
 __device__ __forceinline__ void start_product(float (&d)[kRowTiles][2][4], int tile, const uint32 (&a)[4], uint64 b,
                                               uint32 accumulate) {
-  start_product_of<T, kRowTiles, false>([&d, tile](int i) -> float (&)[4] { return d[i][tile]; }, a, b, accumulate);
+  start_product_of<T, kRowTiles, false>([&d, tile](int i) -> float(&)[4] { return d[i][tile]; }, a, b, accumulate);
 }
 
 #undef CUBIT_WGMMA_64

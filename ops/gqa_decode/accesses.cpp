@@ -374,7 +374,8 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
                                 if (item >= items) return std::nullopt;
                                 return TileByte{item / quads, 0};
                               }};
-  return {{"warps' outputs", outputs, {plan.heads_are_rows ? row_stores : stores, loads}}, {"warps' sums", stats, {stat_stores, stat_loads}}};
+  return {{"warps' outputs", outputs, {plan.heads_are_rows ? row_stores : stores, loads}},
+          {"warps' sums", stats, {stat_stores, stat_loads}}};
 }
 
 }  // namespace cubit::ops::gqa_decode

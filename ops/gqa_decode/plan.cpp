@@ -62,13 +62,21 @@ const FamilyFacts& facts_of(Family family) {
                        [&](const FamilyFacts& candidate) { return candidate.family == family; });
 }
 
-/// Whether family sm90 makes products by warpgroups, whose 64 rows are the columns of a KV head: more of them than
-/// warps take by mma.sync without reading the stage too often or having the cache read twice. Rows of such a stage are
-/// whole parts of 128 bytes.
+/// Whether a thread of a warpgroup has registers for the query and the outputs: of long rows only where the query's words
+/// are operands as they come, of the longest only beside plain scores of tokens that are seen one and all up to a query.
+bool has_registers_by_heads(const GqaDecode& descriptor) {
+  if (descriptor.head_dim <= 128) return true;
+  if (descriptor.kv != KvFormat::bf16 || descriptor.query != Element::bf16) return false;
+  return descriptor.head_dim <= 192 || (modifications(descriptor).empty() && descriptor.mask == QueryMask::causal);
+}
+
+/// Whether family sm90 makes products by warpgroups, whose 64 rows are the columns of a KV head: of more columns than
+/// warps take by mma.sync without reading the stage too often, or blocks without reading the cache again. Rows are
+/// operands as they lie in the stage, so they are of 16 bits and whole parts of 128 bytes.
 bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   constexpr int kMostColumnsOtherwise = 16;
   const bool is_16bit = descriptor.kv == KvFormat::bf16 || descriptor.kv == KvFormat::fp16;
-  return architecture.wgmma && is_16bit && (descriptor.head_dim == 64 || descriptor.head_dim == 128) &&
+  return architecture.wgmma && is_16bit && descriptor.head_dim % 64 == 0 && has_registers_by_heads(descriptor) &&
          descriptor.heads_per_kv * descriptor.query_tokens > kMostColumnsOtherwise;
 }
 
@@ -80,14 +88,13 @@ bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& ar
   if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
   if (has_scales(descriptor.kv) && (descriptor.head_dim != 128 || descriptor.groups > 1)) return false;
   const bool is_plain = descriptor.query_tokens == 1 && modifications(descriptor).empty();
-  const bool is_measured =
-      descriptor.cache == KvAddressing::contiguous && descriptor.score.empty() && !has_scales(descriptor.kv);
+  const bool by_heads = makes_products_by_heads(descriptor, architecture);
+  const bool is_measured = (by_heads || (descriptor.cache == KvAddressing::contiguous && !has_scales(descriptor.kv))) &&
+                           descriptor.score.empty();
   if (!is_plain && !is_measured) return false;
   const int most_columns = descriptor.kv == KvFormat::int4_rows || has_scales(descriptor.kv) ? 8 : 32;
-  const bool fits = makes_products_by_heads(descriptor, architecture) ||
-                    descriptor.heads_per_kv * descriptor.query_tokens <= most_columns;
-  return architecture.capability == 90 && fits &&
-         why_not_sm90(descriptor, architecture).empty();
+  const bool fits = by_heads || descriptor.heads_per_kv * descriptor.query_tokens <= most_columns;
+  return architecture.capability == 90 && fits && why_not_sm90(descriptor, architecture).empty();
 }
 
 /// Sets the plan's family and the rejections; throws if every family is rejected.

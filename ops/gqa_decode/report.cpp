@@ -21,10 +21,11 @@ bool has_m16n8k16(const codegen::Architecture& architecture) {
 
 Decision tile_decision(const Plan& plan, const codegen::Architecture& architecture) {
   if (plan.heads_are_rows) {
-    return {"tile", fmt::format("64 heads x {} tokens", 16 * plan.tiles_per_stage),
-            fmt::format("heads are the M of wgmma.m64nNk16, {} of each of four warps: rows of the cache are its B operand "
-                        "as they lie in the stage, and their number costs no more instructions",
-                        plan.heads_per_warp())};
+    return {
+        "tile", fmt::format("64 heads x {} tokens", 16 * plan.tiles_per_stage),
+        fmt::format("heads are the M of wgmma.m64nNk16, {} of each of four warps: rows of the cache are its B operand "
+                    "as they lie in the stage, and their number costs no more instructions",
+                    plan.heads_per_warp())};
   }
   return {
       "tile", fmt::format("16 tokens x {} heads", 8 * plan.head_tiles()),
@@ -422,9 +423,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const char* const last_of_keys = leaves_two(formats.key) ? "ldmatrix.x2" : "ldmatrix.x4";
   const char* const last_of_values = leaves_two(formats.value) ? "ldmatrix.x2.trans" : "ldmatrix.x4.trans";
   const std::string product = has_m16n8k16(architecture) ? "mma.m16n8k16" : "mma.m16n8k8";
-  std::vector<std::string> names = {product + " A, 16-bit",     product + " B, 16-bit", product + " C, 32-bit",
-                                    "ldmatrix.x4",              "ldmatrix.x4.trans",    last_of_keys,
-                                    last_of_values,             "movmatrix source",     "movmatrix destination"};
+  std::vector<std::string> names = {product + " A, 16-bit", product + " B, 16-bit", product + " C, 32-bit",
+                                    "ldmatrix.x4",          "ldmatrix.x4.trans",    last_of_keys,
+                                    last_of_values,         "movmatrix source",     "movmatrix destination"};
   if (plan.heads_are_rows) names = {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"};
   for (const std::string& name : names) {
     const std::string known(codegen::find_fragment(name).name);

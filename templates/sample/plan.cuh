@@ -21,6 +21,7 @@ constexpr int kHeadGroups = 1;
 constexpr int kHeadsPerBlock = 8;
 constexpr int kColumnGroups = 1;
 constexpr int kHeadsPerWarp = 8;
+constexpr bool kHeadsAreRows = false;
 constexpr int kAlignment = 16;
 constexpr int kWarps = 4;
 constexpr int kTilesPerStage = 1;

@@ -108,7 +108,8 @@ TEST(GqaWindow, EveryEdgeOfStages) {
   const std::vector<std::int32_t> lengths = {0, 1, 63, 64, 65, 255, 256, 257, 512, 513, 700};
   for (const std::string descriptor :
        {"gqa_decode:heads_per_kv=3,window=true,family=sm90",
-        "gqa_decode:heads_per_kv=4,query_tokens=5,window=true,alibi=true,sinks=true,family=sm90",
+        "gqa_decode:heads_per_kv=3,query_tokens=5,window=true,alibi=true,sinks=true,family=sm90",
+        "gqa_decode:heads_per_kv=17,query_tokens=2,window=true,alibi=true,sinks=true,family=sm90",
         "gqa_decode:kv=int4_rows,groups=4,cache=paged,query_tokens=3,mask=tree,window=true,alibi=true,family="
         "sm90"}) {
     for (const int window : {1, 65, 256, 600})

@@ -24,7 +24,8 @@ constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,gr
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
-constexpr const char* kBulkColumns = "gqa_decode:heads_per_kv=8,query_tokens=4,family=sm90";
+constexpr const char* kBulkColumns = "gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90";
+constexpr const char* kByHeads = "gqa_decode:heads_per_kv=20,family=sm90";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
@@ -69,10 +70,10 @@ constexpr Mutant kMutants[] = {
     {"heads_beyond_the_last_group", kHeadGroups, "batch=1,context=100", "gqa_decode_block.cuh",
      "min(plan::kHeadsPerBlock, kColumns - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
      "are in no allocation", "memcheck"},
-    {"shared_query_not_waited_for", kManyColumns, "batch=1,context=100", "gqa_decode_block.cuh",
+    {"shared_query_not_waited_for", kManyColumns, "batch=1,context=100", "sm80_gqa_decode.cuh",
      "    __syncthreads();\n  } else {", "  } else {", "nobody has written", kNotRun},
-    {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "return head_dim + 4;", "return head_dim;",
-     "", "none: that is for a profiler"},
+    {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "head_dim + (heads_are_rows ? 8 : 4)",
+     "head_dim", "", "none: that is for a profiler"},
     {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad > 0) continue;",
      "if (quad > 0 || head == 3) continue;", "nobody has written", "initcheck"},
 
@@ -137,8 +138,15 @@ constexpr Mutant kMutants[] = {
     {"bulk_scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm90", "batch=1,context=101", "sm90_gqa_decode.cuh",
      "fetch_row(rows_, place, tokens_.has(token))", "fetch_row(rows_, place, true)", "are in no allocation", kNotRun},
     {"healthy_bulk_columns", kBulkColumns, "batch=1,context=395", "", "", "", "", kNotRun},
-    {"bulk_columns_of_no_rows", kBulkColumns, "batch=1,context=395", "warp_rows.cuh",
-     "warp_index() / kSharers", "warp_index()", "nobody has written", kNotRun},
+    {"bulk_columns_of_no_rows", kBulkColumns, "batch=1,context=395", "warp_rows.cuh", "warp_index() / kSharers",
+     "warp_index()", "nobody has written", kNotRun},
+    {"healthy_by_heads", kByHeads, "batch=2,context=395,ragged=1", "", "", "", "", kNotRun},
+    {"by_heads_pieces_not_settled", kByHeads, "batch=1,context=395", "sm90_gqa_decode.cuh",
+     "if (!is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();", "", "without a fence.proxy.async",
+     kNotRun},
+    {"by_heads_values_not_waited_for", kByHeads, "batch=1,context=395", "kv_rows16_by_heads.cuh",
+     "    commit_products();\n    wait_products<0>();\n  }\n\n  template <class TileScales>",
+     "    commit_products();\n  }\n\n  template <class TileScales>", "wgmma.mma_async", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
      "", "is not ordered", "racecheck"},
 

@@ -102,6 +102,41 @@ TEST(GqaQueryTokens, ManyColumnsOfUnpackedRowsShareABlockAndItsQueryOperands) {
   EXPECT_FALSE(few.query_is_shared) << "registers hold them";
 }
 
+/// Of many columns a warpgroup makes products whose rows they are: up to 64, a quarter of each warp's.
+TEST(GqaQueryTokens, ManyColumnsOf16BitCachesAreRowsOfProducts) {
+  struct Case {
+    const char* text;
+    int head_groups;
+    int heads_per_block;
+  };
+  for (const auto& [text, head_groups, heads_per_block] :
+       {Case{"gqa_decode:heads_per_kv=64", 1, 64}, Case{"gqa_decode:heads_per_kv=17,kv=fp16", 1, 20},
+        Case{"gqa_decode:heads_per_kv=8,query_tokens=4,mask=tree", 1, 32},
+        Case{"gqa_decode:heads_per_kv=48,query_tokens=3,head_dim=64", 3, 48},
+        Case{"gqa_decode:heads_per_kv=64,query_tokens=16,cache=paged", 16, 64},
+        Case{"gqa_decode:heads_per_kv=33,head_dim=256", 1, 36}}) {
+    SCOPED_TRACE(text);
+    const auto plan = plan_of(text, "sm_90a");
+    EXPECT_TRUE(plan.heads_are_rows);
+    EXPECT_EQ(plan.column_groups, 4);
+    EXPECT_EQ(plan.head_groups, head_groups);
+    EXPECT_EQ(plan.heads_per_block, heads_per_block);
+    EXPECT_LE(plan.heads_per_warp(), 16);
+    // Rows of each warpgroup are whole parts of 128 bytes, swizzled as wgmma takes them.
+    EXPECT_EQ(plan.stage.pitch, 128);
+    EXPECT_EQ(plan.stage.swizzle.bits, 3);
+    EXPECT_EQ(plan.stage.rows * plan.stage.pitch % 1024, 0);
+  }
+  for (const char* text :
+       {"gqa_decode:heads_per_kv=16", "gqa_decode:heads_per_kv=64,kv=int4_rows,groups=4",
+        "gqa_decode:heads_per_kv=64,kv=fp8_e4m3", "gqa_decode:heads_per_kv=64,head_dim=96",
+        "gqa_decode:heads_per_kv=64,head_dim=192,query=fp16", "gqa_decode:heads_per_kv=64,head_dim=256,alibi=true"}) {
+    EXPECT_FALSE(plan_of(text, "sm_90a").heads_are_rows) << text;
+  }
+  EXPECT_FALSE(plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_90").heads_are_rows) << "there is no wgmma";
+  EXPECT_FALSE(plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_100a").heads_are_rows) << "there is no wgmma";
+}
+
 /// Columns that one warp's registers do not hold are those of others, which have the same rows.
 TEST(GqaQueryTokens, WarpsOfFamilySm90ShareRows) {
   struct Case {
