@@ -112,6 +112,15 @@ struct Plan {
   kv_cache::CacheFormats formats() const { return kv_cache::formats_of(descriptor); }
 };
 
+/// Sets the plan's family and the rejections; throws Failure(unsupported) if every family is rejected.
+void choose_family(Plan& plan, const codegen::Architecture& architecture);
+/// A family's template.
+std::string_view kernel_of(Family family);
+/// Whether family sm90 makes products by warpgroups, whose 64 rows are the columns of a KV head: of more columns than
+/// warps take by mma.sync without reading the stage too often, or blocks without reading the cache again. Rows are
+/// operands as they lie in the stage, so they are of 16 bits and whole parts of 128 bytes.
+bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture);
+
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
 Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture);
 codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture);

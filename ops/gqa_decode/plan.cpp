@@ -1,4 +1,5 @@
-// From a descriptor and an architecture to tiles, stages, layouts and the kernel's text. Pure: values in, values out.
+// From a descriptor and an architecture to tiles, stages and layouts. Pure: values in, values out. Which family:
+// families.cpp; the kernel's text: source.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,10 +7,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "codegen/plan_header.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "ops/user_code.hpp"
-#include "templates/embedded.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {
@@ -23,107 +21,6 @@ constexpr int kFewestStages = 3;                 // one in use, one landed or la
 constexpr int kMostColumnGroups = 4;             // more would read shared memory more often than it has time for
 constexpr int kWarpgroup = 4;                    // warps that make products together
 constexpr int kRowsOfProducts = 64;              // of a warpgroup
-
-std::string why_not_sm80(const GqaDecode&, const codegen::Architecture& architecture) {
-  if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
-  if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
-  if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16})) return "it needs mma.sync m16n8k16";
-  return "";
-}
-
-bool are_alike(const GqaDecode& descriptor) { return kv_cache::formats_of(descriptor).are_alike(); }
-
-std::string why_not_sm90(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (!architecture.bulk_copy) return "it needs cp.async.bulk.tensor, which sm_90 brought";
-  if (!are_alike(descriptor)) return kOneFormatOnly;
-  if (!is_usual_head_dim(descriptor.head_dim)) return kUsualHeadDimsOnly;
-  return why_not_bulk_copies(descriptor);
-}
-
-std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (!architecture.ldmatrix || !architecture.movmatrix) return "it needs ldmatrix and movmatrix";
-  return why_not_all_fp16(descriptor);
-}
-
-/// A kernel family; why_not is empty where it can be chosen.
-struct FamilyFacts {
-  Family family;
-  std::string_view name;
-  std::string_view kernel;  ///< template
-  std::string (*why_not)(const GqaDecode&, const codegen::Architecture&);
-};
-/// Without a family in the descriptor the first that fits is chosen, unless is_sm90_faster says otherwise.
-constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", "sm80_gqa_decode.cuh", why_not_sm80},
-                                     {Family::sm90, "sm90_gqa_decode", "sm90_gqa_decode.cuh", why_not_sm90},
-                                     {Family::sm75, "sm75_gqa_decode", "sm80_gqa_decode.cuh", why_not_sm75}};
-
-const FamilyFacts& facts_of(Family family) {
-  return *std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                       [&](const FamilyFacts& candidate) { return candidate.family == family; });
-}
-
-/// Whether a thread of a warpgroup has registers for the query and the outputs: of long rows only where the query's words
-/// are operands as they come, of the longest only beside plain scores of tokens that are seen one and all up to a query.
-bool has_registers_by_heads(const GqaDecode& descriptor) {
-  if (descriptor.head_dim <= 128) return true;
-  if (descriptor.kv != KvFormat::bf16 || descriptor.query != Element::bf16) return false;
-  return descriptor.head_dim <= 192 || (modifications(descriptor).empty() && descriptor.mask == QueryMask::causal);
-}
-
-/// Whether family sm90 makes products by warpgroups, whose 64 rows are the columns of a KV head: of more columns than
-/// warps take by mma.sync without reading the stage too often, or blocks without reading the cache again. Rows are
-/// operands as they lie in the stage, so they are of 16 bits and whole parts of 128 bytes.
-bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  constexpr int kMostColumnsOtherwise = 16;
-  const bool is_16bit = descriptor.kv == KvFormat::bf16 || descriptor.kv == KvFormat::fp16;
-  return architecture.wgmma && is_16bit && descriptor.head_dim % 64 == 0 && has_registers_by_heads(descriptor) &&
-         descriptor.heads_per_kv * descriptor.query_tokens > kMostColumnsOtherwise;
-}
-
-/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, four of 16-bit caches, whose rows are
-/// operands as they are, any number where warpgroups make the products.
-/// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes
-/// otherwise than with 128 channels and one scale for a row or for all.
-bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
-  if (has_scales(descriptor.kv) && (descriptor.head_dim != 128 || descriptor.groups > 1)) return false;
-  const bool is_plain = descriptor.query_tokens == 1 && modifications(descriptor).empty();
-  const bool by_heads = makes_products_by_heads(descriptor, architecture);
-  const bool is_measured = (by_heads || (descriptor.cache == KvAddressing::contiguous && !has_scales(descriptor.kv))) &&
-                           descriptor.score.empty();
-  if (!is_plain && !is_measured) return false;
-  const int most_columns = descriptor.kv == KvFormat::int4_rows || has_scales(descriptor.kv) ? 8 : 32;
-  const bool fits = by_heads || descriptor.heads_per_kv * descriptor.query_tokens <= most_columns;
-  return architecture.capability == 90 && fits && why_not_sm90(descriptor, architecture).empty();
-}
-
-/// Sets the plan's family and the rejections; throws if every family is rejected.
-void choose_family(Plan& plan, const codegen::Architecture& architecture) {
-  Family wanted = plan.descriptor.family;
-  std::string_view other = "the descriptor names another";
-  if (wanted == Family::automatic && is_sm90_faster(plan.descriptor, architecture)) {
-    wanted = Family::sm90;
-    other = "family sm90 is faster there";
-  }
-  std::string reasons;
-  for (const FamilyFacts& candidate : kFamilies) {
-    std::string why = candidate.why_not(plan.descriptor, architecture);
-    if (why.empty() && wanted != Family::automatic && wanted != candidate.family) why = other;
-    if (why.empty() && plan.report.family.empty()) {
-      plan.family = candidate.family;
-      plan.report.family = candidate.name;
-    } else {
-      plan.report.rejections.push_back({std::string(candidate.name), why.empty() ? "an earlier family fits" : why});
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.name, why);
-    }
-  }
-  if (!plan.report.family.empty()) return;
-  throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-                fmt::format("no kernel family runs there ({})", reasons),
-                wanted == Family::sm90 ? "accepted: sm_90 and later"
-                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache "
-                                         "without bf16");
-}
 
 /// Of what the formats keep for a tile of heads: shifts, sums and headers; or the second term of bf16 weights, or
 /// scales of two tiles.
@@ -411,107 +308,6 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.stages = 0;
 }
 
-/// The role headers of scores, tokens and sinks. Returns what the library does not have: the user's, which the role
-/// that calls it comes after.
-std::vector<codegen::Header> include_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
-  std::vector<codegen::Header> users;
-  if (descriptor.soft_cap) header.include("score_soft_cap.cuh");
-  if (descriptor.alibi) header.include("score_alibi.cuh");
-  header.include("score_steps.cuh");
-  if (!descriptor.score.empty()) {
-    users.push_back(find_user_code(descriptor.score));
-    header.include(users.back().name).include("score_user.cuh");
-  }
-  header.include(descriptor.window ? "tokens_window.cuh" : "tokens_all.cuh");
-  header.include(descriptor.sinks ? "sink_learned.cuh" : "sink_none.cuh");
-  return users;
-}
-
-/// Behind the alias Keys.
-void alias_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
-  std::string steps;
-  const auto add = [&](bool asked, const char* step) {
-    if (asked) steps += (steps.empty() ? "" : ", ") + std::string(step);
-  };
-  add(descriptor.soft_cap, "cubit::SoftCap");
-  add(descriptor.alibi, "cubit::Alibi<Keys::Layout>");
-  add(!descriptor.score.empty(), "cubit::UserScore");
-  header.alias("Score", fmt::format("cubit::ScoreSteps<{}>", steps))
-      .alias("Tokens", descriptor.window ? "cubit::WindowOfTokens" : "cubit::AllTokens")
-      .alias("Sink", descriptor.sinks ? "cubit::LearnedSink" : "cubit::NoSink");
-}
-
-/// The role of query_tokens.cuh.
-std::string queries_type(const GqaDecode& descriptor) {
-  if (descriptor.query_tokens == 1) return "cubit::OneQueryToken<kHeadsPerKv>";
-  const bool tree = descriptor.mask == QueryMask::tree;
-  return fmt::format("cubit::{}QueryTokens<kQueryTokens, kHeadsPerKv>", tree ? "Tree" : "Causal");
-}
-
-/// E4m3 is the plan header's own name for what the architecture can do.
-std::string_view operand_type(KvFormat kv) {
-  if (kv == KvFormat::int8_split) return "cubit::Int8Operand";
-  return kv == KvFormat::fp8_e4m3 ? "E4m3" : "cubit::E5m2Operand";
-}
-
-std::string_view format_header(const kv_cache::RowFormat& format, bool heads_are_rows) {
-  if (heads_are_rows) return "kv_rows16_by_heads.cuh";
-  if (format.kv == KvFormat::int4_rows) return "kv_int4_rows.cuh";
-  return format.has_scales() ? "kv_bytes.cuh" : "kv_rows16.cuh";
-}
-
-/// Where a warpgroup makes products whose rows are heads.
-std::string format_type_by_heads(const kv_cache::RowFormat& format, std::string_view place) {
-  return fmt::format("cubit::Rows16ByHeads<Query, {}, kHeadDim, kHeadsPerWarp, 16 * kTilesPerStage, {}>",
-                     device_type(format.element()), place);
-}
-
-/// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by
-/// `place`. `query`: of keys, whether query operands are in shared memory.
-std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
-                        bool query_is_shared = false) {
-  const std::string_view query = query_is_shared ? ", true" : "";
-  if (format.kv == KvFormat::int4_rows) {
-    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}>", channels, format.groups,
-                       place, query);
-  }
-  if (!format.has_scales()) {
-    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerWarp, {}{}>", device_type(format.element()), channels,
-                       place, query);
-  }
-  const int groups = format.scales == KvScales::tensor ? 0 : format.groups;
-  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerWarp, kAlignment, {}{}>",
-                     operand_type(format.kv), format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half", channels,
-                     groups, place, query);
-}
-
-/// Layouts, and the roles of keys, values and their stage.
-void add_formats(codegen::PlanHeader& header, const Plan& plan) {
-  const kv_cache::CacheFormats formats = plan.formats();
-  if (!formats.are_alike()) {
-    header.layout("key_stage", plan.stage)
-        .layout("value_stage", plan.value_stage)
-        .alias("Keys", format_type(formats.key, "kHeadDim", "key_stage", plan.query_is_shared))
-        .alias("Values", format_type(formats.value, "kValueDim", "cubit::place_of_value<value_stage, kKeyStageBytes>"))
-        .alias("Stage",
-               "cubit::StageOfTwoFormats<Keys, Values, kCopyBytes, key_stage, "
-               "cubit::place_of_value<value_stage, kKeyStageBytes>>");
-    return;
-  }
-  header.layout("kv_stage", plan.stage);
-  // Where the bytes of a warp's rows are.
-  std::string_view place = "kv_stage";
-  if (plan.family == Family::sm90) {
-    header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
-    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups>";
-  }
-  header
-      .alias("Keys", plan.heads_are_rows ? format_type_by_heads(formats.key, place)
-                                         : format_type(formats.key, "kHeadDim", place, plan.query_is_shared))
-      .alias("Values", "Keys");
-  if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
-}
-
 }  // namespace
 
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats) {
@@ -536,78 +332,6 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
   }
   write_report(plan, architecture);
   return plan;
-}
-
-codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
-  const GqaDecode& descriptor = plan.descriptor;
-  const kv_cache::CacheFormats formats = plan.formats();
-  codegen::PlanHeader header(descriptor.text());
-  const std::string_view of_keys = format_header(formats.key, plan.heads_are_rows);
-  const std::string_view of_values = format_header(formats.value, plan.heads_are_rows);
-  header.include(of_keys);
-  if (of_values != of_keys) header.include(of_values);
-  if (plan.family != Family::sm90) header.include("kv_stage.cuh");
-  const bool paged = descriptor.cache == KvAddressing::paged;
-  header.include(paged ? "kv_paged.cuh" : "kv_contiguous.cuh").include("query_tokens.cuh").include("types.cuh");
-  header.include(plan.family == Family::sm90   ? "warp_rows.cuh"
-                 : plan.family == Family::sm75 ? "tile_copies_registers.cuh"
-                                               : "tile_copies_async.cuh");
-  const std::vector<codegen::Header> users = include_roles(header, descriptor);
-  header.constant("kHeadDim", descriptor.head_dim)
-      .constant("kValueDim", formats.value.head_dim)
-      .constant("kHeadsPerKv", descriptor.heads_per_kv)
-      .constant("kQueryTokens", descriptor.query_tokens)
-      .constant("kHeadGroups", plan.head_groups)
-      .constant("kHeadsPerBlock", plan.heads_per_block)
-      .constant("kColumnGroups", plan.column_groups)
-      .constant("kHeadsPerWarp", plan.heads_per_warp())
-      .flag("kHeadsAreRows", plan.heads_are_rows)
-      .constant("kAlignment", descriptor.alignment)
-      .constant("kWarps", plan.warps)
-      .constant("kTilesPerStage", plan.tiles_per_stage)
-      .constant("kTileBytes", 16 * plan.stage.pitch)
-      .constant("kStageBytes", plan.stage_bytes())
-      .constant("kStages", plan.stages)
-      .constant("kBlocksPerSm", plan.blocks_per_sm);
-  if (plan.family == Family::sm90) {
-    header.constant("kResultsAt", plan.results_at(plan.stages))
-        .constant("kBarriersAt", plan.barriers_at(plan.stages))
-        .constant("kScratchAt", plan.scratch_at(plan.stages))
-        .constant("kScratchBytes", plan.scratch_bytes())
-        .constant("kCopyWarps", plan.copy_warps)
-        .constant("kCopyRegisters", plan.copy_registers)
-        .constant("kAttendRegisters", plan.attend_registers)
-        .constant("kSegments", Plan::kSegments)
-        .constant("kMostBlocks", kMostBlocks)
-        .constant("kFlushStages", plan.flush_stages())
-        .constant("kGapStages", plan.gap_stages());
-  } else {
-    header.constant("kCopyBytes", plan.copy_bytes)
-        .flag("kKeepOffsets", plan.keep_offsets)
-        .constant("kSlotPeriod", plan.slot_period)
-        .constant("kQueryAt", plan.query_is_shared ? plan.query_at(plan.stages) : 0)
-        .constant("kQueryBytes", plan.query_bytes())
-        .constant("kPartsAtOnce", plan.parts_at_once())
-        .alias("TileCopies", plan.family == Family::sm75
-                                 ? fmt::format("cubit::HeldTileCopies<kCopyBytes, kStages, {}>", plan.held_pieces)
-                                 : "cubit::AsyncTileCopies<kCopyBytes, kStages>");
-  }
-  if (descriptor.kv == KvFormat::fp8_e4m3 || formats.value.kv == KvFormat::fp8_e4m3)
-    header.alias("E4m3", architecture.fp8_conversion ? "cubit::ConvertedE4m3Operand" : "cubit::E4m3Operand");
-  header.flag("kOverlaps", architecture.kernel_overlap)
-      .alias("Query", device_type(descriptor.query))
-      .alias("Output", device_type(descriptor.output))
-      .alias("Cache", paged ? "cubit::PagedCache" : "cubit::ContiguousCache")
-      .alias("Queries", queries_type(descriptor));
-  add_formats(header, plan);
-  alias_roles(header, descriptor);
-  return codegen::assemble(
-      descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "gqa_decode",
-      {.threads = plan.threads(),
-       .dynamic_shared_memory = plan.shared_memory,
-       .waits_for_previous = architecture.kernel_overlap,
-       .shared_memory_limit = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
-      templates::embedded(), users);
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -68,7 +68,7 @@ TEST(GqaLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
 }
 
 TEST(GqaLaunch, HeadGroupsAreSplitEachByItself) {
-  const auto plan = plan_of("gqa_decode:heads_per_kv=35");
+  const auto plan = plan_of("gqa_decode:heads_per_kv=35,family=sm80");
   ASSERT_EQ(plan.head_groups, 3);
   ASSERT_EQ(plan.heads_per_block, 12);
   auto arguments = arguments_of(4, 2, 8192);

@@ -1,0 +1,213 @@
+// From a plan to the kernel's text: constants, layouts and the roles that the template's parts play.
+#include <fmt/format.h>
+
+#include "codegen/plan_header.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/user_code.hpp"
+#include "templates/embedded.hpp"
+
+namespace cubit::ops::gqa_decode {
+namespace {
+
+/// The role headers of scores, tokens and sinks. Returns what the library does not have: the user's, which the role
+/// that calls it comes after.
+std::vector<codegen::Header> include_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
+  std::vector<codegen::Header> users;
+  if (descriptor.soft_cap) header.include("score_soft_cap.cuh");
+  if (descriptor.alibi) header.include("score_alibi.cuh");
+  header.include("score_steps.cuh");
+  if (!descriptor.score.empty()) {
+    users.push_back(find_user_code(descriptor.score));
+    header.include(users.back().name).include("score_user.cuh");
+  }
+  header.include(descriptor.window ? "tokens_window.cuh" : "tokens_all.cuh");
+  header.include(descriptor.sinks ? "sink_learned.cuh" : "sink_none.cuh");
+  return users;
+}
+
+/// Behind the alias Keys.
+void alias_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
+  std::string steps;
+  const auto add = [&](bool asked, const char* step) {
+    if (asked) steps += (steps.empty() ? "" : ", ") + std::string(step);
+  };
+  add(descriptor.soft_cap, "cubit::SoftCap");
+  add(descriptor.alibi, "cubit::Alibi<Keys::Layout>");
+  add(!descriptor.score.empty(), "cubit::UserScore");
+  header.alias("Score", fmt::format("cubit::ScoreSteps<{}>", steps))
+      .alias("Tokens", descriptor.window ? "cubit::WindowOfTokens" : "cubit::AllTokens")
+      .alias("Sink", descriptor.sinks ? "cubit::LearnedSink" : "cubit::NoSink");
+}
+
+/// The role of query_tokens.cuh.
+std::string queries_type(const GqaDecode& descriptor) {
+  if (descriptor.query_tokens == 1) return "cubit::OneQueryToken<kHeadsPerKv>";
+  const bool tree = descriptor.mask == QueryMask::tree;
+  return fmt::format("cubit::{}QueryTokens<kQueryTokens, kHeadsPerKv>", tree ? "Tree" : "Causal");
+}
+
+/// E4m3 is the plan header's own name for what the architecture can do.
+std::string_view operand_type(KvFormat kv) {
+  if (kv == KvFormat::int8_split) return "cubit::Int8Operand";
+  return kv == KvFormat::fp8_e4m3 ? "E4m3" : "cubit::E5m2Operand";
+}
+
+std::string_view format_header(const kv_cache::RowFormat& format, bool heads_are_rows) {
+  if (heads_are_rows) return "kv_rows16_by_heads.cuh";
+  if (format.kv == KvFormat::int4_rows) return "kv_int4_rows.cuh";
+  return format.has_scales() ? "kv_bytes.cuh" : "kv_rows16.cuh";
+}
+
+/// Where a warpgroup makes products whose rows are heads.
+std::string format_type_by_heads(const kv_cache::RowFormat& format, std::string_view place) {
+  return fmt::format("cubit::Rows16ByHeads<Query, {}, kHeadDim, kHeadsPerWarp, 16 * kTilesPerStage, {}>",
+                     device_type(format.element()), place);
+}
+
+/// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by
+/// `place`. `query`: of keys, whether query operands are in shared memory.
+std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
+                        bool query_is_shared = false) {
+  const std::string_view query = query_is_shared ? ", true" : "";
+  if (format.kv == KvFormat::int4_rows) {
+    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}>", channels, format.groups,
+                       place, query);
+  }
+  if (!format.has_scales()) {
+    return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerWarp, {}{}>", device_type(format.element()), channels,
+                       place, query);
+  }
+  const int groups = format.scales == KvScales::tensor ? 0 : format.groups;
+  return fmt::format("cubit::RowsOfBytes<Query, {}, {}, {}, {}, kHeadsPerWarp, kAlignment, {}{}>",
+                     operand_type(format.kv), format.scale_type == ScaleType::fp32 ? "float" : "cubit::Half", channels,
+                     groups, place, query);
+}
+
+/// Layouts, and the roles of keys, values and their stage.
+void add_formats(codegen::PlanHeader& header, const Plan& plan) {
+  const kv_cache::CacheFormats formats = plan.formats();
+  if (!formats.are_alike()) {
+    header.layout("key_stage", plan.stage)
+        .layout("value_stage", plan.value_stage)
+        .alias("Keys", format_type(formats.key, "kHeadDim", "key_stage", plan.query_is_shared))
+        .alias("Values", format_type(formats.value, "kValueDim", "cubit::place_of_value<value_stage, kKeyStageBytes>"))
+        .alias("Stage",
+               "cubit::StageOfTwoFormats<Keys, Values, kCopyBytes, key_stage, "
+               "cubit::place_of_value<value_stage, kKeyStageBytes>>");
+    return;
+  }
+  header.layout("kv_stage", plan.stage);
+  // Where the bytes of a warp's rows are.
+  std::string_view place = "kv_stage";
+  if (plan.family == Family::sm90) {
+    header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
+    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups>";
+  }
+  header
+      .alias("Keys", plan.heads_are_rows ? format_type_by_heads(formats.key, place)
+                                         : format_type(formats.key, "kHeadDim", place, plan.query_is_shared))
+      .alias("Values", "Keys");
+  if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
+}
+
+/// The role headers of formats, cache and copies.
+void include_formats(codegen::PlanHeader& header, const Plan& plan) {
+  const kv_cache::CacheFormats formats = plan.formats();
+  const std::string_view of_keys = format_header(formats.key, plan.heads_are_rows);
+  const std::string_view of_values = format_header(formats.value, plan.heads_are_rows);
+  header.include(of_keys);
+  if (of_values != of_keys) header.include(of_values);
+  if (plan.family != Family::sm90) header.include("kv_stage.cuh");
+  header.include(plan.descriptor.cache == KvAddressing::paged ? "kv_paged.cuh" : "kv_contiguous.cuh")
+      .include("query_tokens.cuh")
+      .include("types.cuh");
+  header.include(plan.family == Family::sm90   ? "warp_rows.cuh"
+                 : plan.family == Family::sm75 ? "tile_copies_registers.cuh"
+                                               : "tile_copies_async.cuh");
+}
+
+void add_constants(codegen::PlanHeader& header, const Plan& plan) {
+  const GqaDecode& descriptor = plan.descriptor;
+  header.constant("kHeadDim", descriptor.head_dim)
+      .constant("kValueDim", plan.formats().value.head_dim)
+      .constant("kHeadsPerKv", descriptor.heads_per_kv)
+      .constant("kQueryTokens", descriptor.query_tokens)
+      .constant("kHeadGroups", plan.head_groups)
+      .constant("kHeadsPerBlock", plan.heads_per_block)
+      .constant("kColumnGroups", plan.column_groups)
+      .constant("kHeadsPerWarp", plan.heads_per_warp())
+      .flag("kHeadsAreRows", plan.heads_are_rows)
+      .constant("kAlignment", descriptor.alignment)
+      .constant("kWarps", plan.warps)
+      .constant("kTilesPerStage", plan.tiles_per_stage)
+      .constant("kTileBytes", 16 * plan.stage.pitch)
+      .constant("kStageBytes", plan.stage_bytes())
+      .constant("kStages", plan.stages)
+      .constant("kBlocksPerSm", plan.blocks_per_sm);
+}
+
+/// Family sm90.
+void add_constants_of_boxes(codegen::PlanHeader& header, const Plan& plan) {
+  header.constant("kResultsAt", plan.results_at(plan.stages))
+      .constant("kBarriersAt", plan.barriers_at(plan.stages))
+      .constant("kScratchAt", plan.scratch_at(plan.stages))
+      .constant("kScratchBytes", plan.scratch_bytes())
+      .constant("kCopyWarps", plan.copy_warps)
+      .constant("kCopyRegisters", plan.copy_registers)
+      .constant("kAttendRegisters", plan.attend_registers)
+      .constant("kSegments", Plan::kSegments)
+      .constant("kMostBlocks", kMostBlocks)
+      .constant("kFlushStages", plan.flush_stages())
+      .constant("kGapStages", plan.gap_stages());
+}
+
+/// Families sm75 and sm80.
+void add_constants_of_copies(codegen::PlanHeader& header, const Plan& plan) {
+  header.constant("kCopyBytes", plan.copy_bytes)
+      .flag("kKeepOffsets", plan.keep_offsets)
+      .constant("kSlotPeriod", plan.slot_period)
+      .constant("kQueryAt", plan.query_is_shared ? plan.query_at(plan.stages) : 0)
+      .constant("kQueryBytes", plan.query_bytes())
+      .constant("kPartsAtOnce", plan.parts_at_once())
+      .alias("TileCopies", plan.family == Family::sm75
+                               ? fmt::format("cubit::HeldTileCopies<kCopyBytes, kStages, {}>", plan.held_pieces)
+                               : "cubit::AsyncTileCopies<kCopyBytes, kStages>");
+}
+
+void alias_types(codegen::PlanHeader& header, const Plan& plan, const codegen::Architecture& architecture) {
+  const GqaDecode& descriptor = plan.descriptor;
+  if (descriptor.kv == KvFormat::fp8_e4m3 || plan.formats().value.kv == KvFormat::fp8_e4m3)
+    header.alias("E4m3", architecture.fp8_conversion ? "cubit::ConvertedE4m3Operand" : "cubit::E4m3Operand");
+  header.flag("kOverlaps", architecture.kernel_overlap)
+      .alias("Query", device_type(descriptor.query))
+      .alias("Output", device_type(descriptor.output))
+      .alias("Cache", descriptor.cache == KvAddressing::paged ? "cubit::PagedCache" : "cubit::ContiguousCache")
+      .alias("Queries", queries_type(descriptor));
+}
+
+}  // namespace
+
+codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
+  const GqaDecode& descriptor = plan.descriptor;
+  codegen::PlanHeader header(descriptor.text());
+  include_formats(header, plan);
+  const std::vector<codegen::Header> users = include_roles(header, descriptor);
+  add_constants(header, plan);
+  if (plan.family == Family::sm90) {
+    add_constants_of_boxes(header, plan);
+  } else {
+    add_constants_of_copies(header, plan);
+  }
+  alias_types(header, plan, architecture);
+  add_formats(header, plan);
+  alias_roles(header, descriptor);
+  return codegen::assemble(
+      descriptor.text(), templates::find(kernel_of(plan.family)), header.text(), architecture, "gqa_decode",
+      {.threads = plan.threads(),
+       .dynamic_shared_memory = plan.shared_memory,
+       .waits_for_previous = architecture.kernel_overlap,
+       .shared_memory_limit = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
+      templates::embedded(), users);
+}
+
+}  // namespace cubit::ops::gqa_decode
