@@ -46,7 +46,8 @@ __device__ __forceinline__ Piece part_of_paired_block(const W4a16GemmArguments& 
 /// Stores the sums of a pair's half of the rows; true in the last of the warps that have the same: `half` is then the sum
 /// of all pairs.
 template <int kHalf>
-__device__ __forceinline__ bool merge_halves(const W4a16GemmArguments& args, const Piece& piece, RowSums (&half)[kHalf]) {
+__device__ __forceinline__ bool merge_halves(const W4a16GemmArguments& args, const Piece& piece,
+                                             RowSums (&half)[kHalf]) {
   constexpr int kPairsAtOnce = kHalf > 2 ? 4 : 8;
   constexpr int kPartBytes = plan::kWarps * kWarpSumsBytes;
   const int rank = piece.part % 2;
@@ -87,8 +88,9 @@ __device__ __forceinline__ void merge_pairs(const W4a16GemmArguments& args, cons
     sync_cluster();  // nobody still reads a stage
 #pragma unroll
     for (int i = 0; i < 2 * kHalf; ++i) {
-      store_other_block(lane_at + 16 * kWarpSize * i, rank ^ 1,
-                        make_float4(sum_of(false, i, 0), sum_of(false, i, 1), sum_of(false, i, 2), sum_of(false, i, 3)));
+      store_other_block(
+          lane_at + 16 * kWarpSize * i, rank ^ 1,
+          make_float4(sum_of(false, i, 0), sum_of(false, i, 1), sum_of(false, i, 2), sum_of(false, i, 3)));
     }
     sync_cluster();  // all sums are there
     RowSums half[kHalf];
