@@ -22,6 +22,8 @@
 // round ahead: the next `arrived` wants `empty`, and that wants `full`, for which every warp that puts in order must
 // arrive.
 //
+// Parts of k: see w4a16_gemm_block.cuh; of an even number of them, not gated, parts_of_pairs.cuh.
+//
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
 // Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue and plan::Work as in family sm80.
@@ -32,6 +34,7 @@
 #include "bulk_copies.cuh"
 #include "copies.cuh"
 #include "overlap.cuh"
+#include "parts_of_pairs.cuh"
 #include "split_k.cuh"
 #include "types.cuh"
 #include "w4_values.cuh"
@@ -94,6 +97,13 @@ struct Ring {
   }
 };
 
+constexpr bool kCanPair = !plan::Epilogue::kGated && kRowTiles % 2 == 0;  // see parts_of_pairs.cuh
+
+__device__ __forceinline__ Piece first_piece(const Arguments& args, plan::Work& work) {
+  if (kCanPair && args.paired) return part_of_paired_block(args);
+  return work.first();
+}
+
 /// By one thread: words, activations and scales of a stage of k.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& piece, int stage, uint32 dst,
                                            uint32 arrived) {
@@ -135,7 +145,7 @@ __device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& p
 /// The warp that copies.
 __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
   plan::Work work(args);
-  Piece piece = work.first();
+  Piece piece = first_piece(args, work);
   StagePlace place;
 #pragma unroll 1
   do {
@@ -161,7 +171,7 @@ __device__ __forceinline__ void pair_stages(const Arguments& args, Ring ring) {
   if constexpr (CopiedWords::kPairsActivations) {
     constexpr int kItems = 2 * plan::kTileM;
     plan::Work work(args);
-    Piece piece = work.first();
+    Piece piece = first_piece(args, work);
     StagePlace place;
 #pragma unroll 1
     do {
@@ -291,11 +301,15 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
   take_registers<plan::kMultiplyRegisters>();
   StagePlace place;
   plan::Work work(args);
-  Piece piece = work.first();
+  Piece piece = first_piece(args, work);
 #pragma unroll 1
   do {
     Sums sums = {};
     walk(piece, ring, place, sums[0]);
+    if (kCanPair && args.paired) {
+      merge_pairs(args, piece, ring.base, sums);
+      break;
+    }
     end_piece(args, work, piece, ring.base + plan::kUpsAt, sums);
   } while (work.next(piece));
 }

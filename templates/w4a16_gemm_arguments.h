@@ -30,6 +30,7 @@ struct W4a16GemmArguments {
   // `larger`.
   int share;   // 0: a block has stages of one tile, which its index names
   int larger;  // blocks
+  int paired;  // family sm90: two parts that follow each other are a cluster; gridDim is (splits, columns, rows)
   // Turns (batch invariance): of this many tiles block b has b, b + gridDim.x, …, each with all its parts; 0: blocks
   // share tiles.
   long long turn_tiles;

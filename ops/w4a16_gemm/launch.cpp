@@ -111,6 +111,7 @@ W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.splits = plan.teams > 1 ? plan.teams : split.splits;
   result.part_stages = split.stages / result.splits;
   result.row_tiles = static_cast<int>(split.row_tiles);
+  result.paired = split.paired ? 1 : 0;
   if (split.turns > 0) result.turn_tiles = split.tiles();
   if (split.blocks == 0) return result;
   const std::int64_t total = split.tiles() * split.stages;
@@ -204,6 +205,11 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   // Blocks of the same columns are neighbours: they read the same weights at about the same time.
   launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),
                        static_cast<unsigned>(split.splits)};
+  if (split.paired) {
+    launch.shape.grid = {static_cast<unsigned>(split.splits), static_cast<unsigned>(split.column_tiles),
+                         static_cast<unsigned>(split.row_tiles)};
+    launch.shape.cluster_blocks = 2;
+  }
   if (split.blocks > 0) launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
   if (split.turns > 0) launch.shape.grid = {static_cast<unsigned>(split.turns), 1, 1};
   launch.shape.threads = static_cast<unsigned>(plan.threads());

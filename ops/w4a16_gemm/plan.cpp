@@ -281,6 +281,10 @@ int stage_groups(const W4a16Gemm& descriptor) {
   return descriptor.group_size == 0 ? 1 : gemm_lanes::kStageK / descriptor.group_size;
 }
 
+bool has_pairs(const Plan& plan) {
+  return plan.family == Family::sm90 && !plan.descriptor.is_gated() && plan.descriptor.tile_m >= 16;
+}
+
 bool reads_bytes(const Plan& plan) {
   return plan.family == Family::sm90 && plan.descriptor.format != W4Format::awq && plan.descriptor.tile_m > 32;
 }
@@ -404,6 +408,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "w4a16_gemm",
       {.threads = plan.threads(),
        .dynamic_shared_memory = plan.shared_memory,
+       .cluster_blocks = has_pairs(plan) ? 2 : 1,
        .waits_for_previous = architecture.kernel_overlap,
        .shared_memory_limit = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
       templates::embedded());

@@ -177,8 +177,9 @@ Decision decomposition_decision(const Plan& plan) {
             "block computes all parts of its tiles one after another"};
   }
   return {"decomposition", "chosen at launch, from m, n, k and the device alone",
-          "data-parallel where its blocks fill the device, else blocks share k, or have even shares of all tiles; sums "
-          "are added in order"};
+          fmt::format("data-parallel where its blocks fill the device, else blocks share k, or have even shares of all "
+                      "tiles; sums are added in order{}",
+                      has_pairs(plan) ? ", those of an even number of parts first in clusters of two blocks" : "")};
 }
 
 std::vector<MemoryRegion> memory_map(const Plan& plan) {

@@ -61,6 +61,13 @@ bool can_share(const Plan& plan, const Split& split) {
          split.tiles() * split.stages < std::numeric_limits<int>::max();
 }
 
+/// Pairs have two counters for each warp and tile, and a grid whose last dimension is tiles of rows.
+bool can_pair(const Plan& plan, const Split& split) {
+  constexpr std::int64_t kMostRowTiles = 65535;
+  return has_pairs(plan) && split.blocks == 0 && split.splits % 2 == 0 && split.row_tiles <= kMostRowTiles &&
+         split.tiles() * 2 * plan.counters_per_tile() <= kWorkspaceCounters;
+}
+
 void set_shares(Split& split, std::int64_t blocks) {
   const std::int64_t total = split.tiles() * split.stages;
   split.blocks = static_cast<int>(std::min(blocks, total));
@@ -182,6 +189,7 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
         fmt::format("accepted: splits = 0 or 1, or at most {} tiles", kWorkspaceCounters / plan.counters_per_tile()));
   }
   if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) choose_shares(plan, split, device);
+  split.paired = can_pair(plan, split);
   return split;
 }
 

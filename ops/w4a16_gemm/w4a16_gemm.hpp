@@ -70,6 +70,7 @@ struct Plan {
   int counters_per_tile() const;  ///< where splits share it: one for the warps that have the same columns and rows
 };
 
+bool has_pairs(const Plan& plan);    ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
 bool reads_bytes(const Plan& plan);  ///< family sm90: words by k are read byte by byte, and activations stay in order
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
@@ -98,6 +99,7 @@ struct Split {
   int blocks = 0;  ///< that have even shares of all tiles' stages (stream-K); 0: of each tile `splits`
   int turns =
       0;  ///< blocks that take whole tiles and add up their `splits` one after another; 0: a block for each split
+  bool paired = false;  ///< two parts that follow each other are a cluster
 
   std::int64_t tiles() const { return row_tiles * column_tiles; }
 };

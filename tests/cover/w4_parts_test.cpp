@@ -1,6 +1,6 @@
-// w4a16_gemm whose k is cut in more parts than the last warp has in flight together, with rows that end inside a block
-// of 8 and inside the row tiles that are merged together; and whose blocks have all of k, in parts that are longer than
-// a ring of stages. Skipped where there is no NVRTC.
+// w4a16_gemm whose k is cut in more parts than the last warp has in flight together, an even number of them in pairs of
+// blocks, with rows that end inside a block of 8 and inside the row tiles that are merged together; and whose blocks
+// have all of k, in parts that are longer than a ring of stages. Skipped where there is no NVRTC.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -20,10 +20,10 @@ TEST_P(W4Parts, ManyBecomeOneProductWithTheSameBitsEveryTime) {
   const Device device("cpu:sm_90a");
   device.watch(CUBIT_WATCH_MEMORY);
   const Kernel kernel = engine().get(descriptor, "cpu:sm_90a");
-  for (const double parts : {5, 9}) {
+  for (const double parts : {5, 9, 10}) {
     SCOPED_TRACE(parts);
     const Problem problem =
-        Problem::random(descriptor, {{"m", rows}, {"n", 144}, {"k", 1152}, {"decomposition", 2}, {"splits", parts}}, 1);
+        Problem::random(descriptor, {{"m", rows}, {"n", 144}, {"k", 1280}, {"decomposition", 2}, {"splits", parts}}, 1);
     DeviceCase on_device(device, problem);
     const void* const arguments = on_device.arguments();
     const GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);

@@ -36,6 +36,7 @@ constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
 constexpr const char* kWgmmaSizes = "m=9,n=256,k=2048,decomposition=1";
+constexpr const char* kPairSizes = "m=9,n=256,k=2048,decomposition=2,splits=2";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
 
 /// Seen on an H200: compute_sanitizer_h200.tsv.
@@ -105,6 +106,11 @@ constexpr Mutant kMutants[] = {
      "wait_barrier(ring.arrived(place), place.parity);", "", "memory", kNotRun},
     {"wgmma_stage_not_waited_for", kWgmma, kWgmmaSizes, "sm90_w4a16_gemm.cuh",
      "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "memory", kNotRun},
+    {"healthy_pairs", kWgmma, kPairSizes, "", "", "", "", kNotRun},
+    {"pairs_stage_still_read", kWgmma, kPairSizes, "parts_of_pairs.cuh",
+     "sync_cluster();  // nobody still reads a stage", "", "race in shared memory", kNotRun},
+    {"pairs_sums_not_waited_for", kWgmma, kPairSizes, "parts_of_pairs.cuh", "sync_cluster();  // all sums are there",
+     "", "in shared memory", kNotRun},
     {"healthy_held_gemm", kHeldGemm, kHeldGemmSizes, "", "", "", "", kNotRun},
     {"held_gemm_stage_still_read", kHeldGemm, kHeldGemmSizes, "sm80_w4a16_gemm.cuh",
      "__syncthreads();  // nobody still reads the stage", "", "race in shared memory", kNotRun},

@@ -122,6 +122,37 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
   EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u) << "one stage is one block's";
 }
 
+// Family sm90 adds an even number of parts in clusters of two, which are neighbours along x.
+TEST(GemmLaunch, AnEvenNumberOfPartsIsPaired) {
+  const auto launch_of = [](const char* descriptor, int splits) {
+    const auto plan = plan_of(descriptor, "sm_90a");
+    auto arguments = arguments_of(130, 1040, 1024);
+    arguments.decomposition = splits > 1 ? CUBIT_W4A16_SPLIT_K : CUBIT_W4A16_DATA_PARALLEL;
+    arguments.splits = splits > 1 ? splits : 0;
+    const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+    return w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  };
+  const auto paired_of = [](const Launch& launch) {
+    W4a16GemmArguments parameters;
+    std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+    return parameters.paired;
+  };
+  const Launch paired = launch_of("w4a16_gemm:tile_m=64", 4);
+  EXPECT_EQ(paired.shape.grid, (std::array<unsigned, 3>{4, 5, 3}));
+  EXPECT_EQ(paired.shape.cluster_blocks, 2u);
+  EXPECT_EQ(paired_of(paired), 1);
+  for (const auto& [descriptor, splits] : {std::pair{"w4a16_gemm:tile_m=64", 3},
+                                           {"w4a16_gemm:tile_m=64", 1},
+                                           {"w4a16_gemm:tile_m=64,family=sm80", 4},
+                                           {"w4a16_gemm:tile_m=64,function=silu_gate", 4}}) {
+    const Launch launch = launch_of(descriptor, splits);
+    EXPECT_EQ(launch.shape.grid[0], 3u) << descriptor << ", tiles of rows";
+    EXPECT_EQ(launch.shape.grid[2], static_cast<unsigned>(splits)) << descriptor;
+    EXPECT_EQ(launch.shape.cluster_blocks, 1u) << descriptor;
+    EXPECT_EQ(paired_of(launch), 0) << descriptor;
+  }
+}
+
 // A block of 64 columns has all of k, its eight teams an eighth each: no splits, and no workspace.
 TEST(GemmLaunch, TeamsShareAllOfKInABlock) {
   const auto plan = plan_of("w4a16_gemm:tile_m=8,tile_n=64");
