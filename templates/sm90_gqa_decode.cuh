@@ -5,7 +5,8 @@
 //
 // - A block takes a span of neighbouring KV heads; warp w has one of them, w % span. A stage has as many rows for each warp
 //   as its tiles have. Where a warp's registers do not hold all columns of a KV head, several warps have the same rows, each
-//   with some of the columns: the cache is read once. Below, `warps` are those that have different rows.
+//   with some of the columns: the cache is read once. Below, `warps` are those that have different rows. Of many columns
+//   (plan::kHeadsAreRows, sm_90a alone) they are warpgroups, whose products are of all the columns: products by heads.
 // - kCopyWarps more warps do nothing but copy. Where the rows of a span follow one another in the cache, one thread starts
 //   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
 //   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the

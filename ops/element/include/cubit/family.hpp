@@ -9,7 +9,8 @@ enum class Family {
   automatic,  ///< the one that was measured to be faster
   sm75,       ///< loads and stores instead of cp.async; of fp16
   sm80,       ///< cp.async, ldmatrix, mma.sync
-  sm90,       ///< copies of boxes by tensor maps, transaction barriers; GEMMs with wgmma, on sm_90a alone
+  sm90,       ///< copies of boxes by tensor maps, transaction barriers; GEMMs, on sm_90a alone, with wgmma, and there
+              ///< attention of many heads too
 };
 
 /// As a descriptor's text has it.
