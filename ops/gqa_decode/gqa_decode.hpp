@@ -119,7 +119,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
 /// H200: 4.7 TB/s over 132 SMs at about 0.8 us, 28 KB), because warps start and finish their tiles unevenly.
 inline constexpr int kBytesInFlight = 96 * 1024;
 
-/// Family sm90: blocks of a launch, each with three counters and four slots.
+/// Family sm90: blocks of a launch, each with two counters and two slots.
 inline constexpr int kMostBlocks = 1024;
 
 /// Fills in the decisions with their reasons, the proofs and the fragments of a plan whose family is chosen.

@@ -537,7 +537,6 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
         .constant("kCopyRegisters", plan.copy_registers)
         .constant("kAttendRegisters", plan.attend_registers)
         .constant("kSegments", Plan::kSegments)
-        .constant("kMostBlocks", kMostBlocks)
         .constant("kFlushStages", plan.flush_stages())
         .constant("kGapStages", plan.gap_stages());
   } else {
