@@ -66,9 +66,12 @@ class Arrivals {
   /// By one thread, when the block's results are stored. What it returns is for slices_to_merge(). `is_late`: that comes
   /// much later, so the thread does not wait for it; it acquires nothing yet.
   __device__ __forceinline__ uint64 arrive(bool is_late) const {
-    if (!is_late) return add(1);
     uint64 before;
-    asm volatile("atom.release.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word_) : "memory");
+    if (is_late) {
+      asm volatile("atom.release.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word_) : "memory");
+    } else {
+      asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word_) : "memory");
+    }
     return before;
   }
 
@@ -85,13 +88,18 @@ class Arrivals {
     return {SlicesToMerge::kNone, 0};
   }
 
-  /// By one thread: so many slices will not be waited for any more. What it returns is for forget().
+  /// By one thread: so many slices will not be waited for any more. What it returns is for forget(). Relaxed, as what
+  /// follows is: of one word all see the same order.
   __device__ __forceinline__ uint64 know(const SlicesToMerge& merged) const {
-    return add((1 + __popc(merged.left)) << kKnowAt) + ((1 + __popc(merged.left)) << kKnowAt);
+    const uint64 more = static_cast<uint64>(1 + __popc(merged.left)) << kKnowAt;
+    uint64 before;
+    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(word_), "l"(more) : "memory");
+    return before + more;
   }
   /// The last one to know sets the word back to zero. Of one slice there is nothing to know.
   __device__ __forceinline__ void forget(uint64 word, int slices) const {
-    if (slices == 1 || static_cast<int>(word >> kKnowAt & 0xffff) == slices) *word_ = 0;
+    if (slices > 1 && static_cast<int>(word >> kKnowAt & 0xffff) != slices) return;
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word_), "l"(uint64{0}) : "memory");
   }
 
  private:
@@ -102,14 +110,6 @@ class Arrivals {
 
   static __device__ __forceinline__ int arrived(uint64 word) { return static_cast<int>(word & 0xffff); }
 
-  __device__ __forceinline__ uint64 add(uint32 value) const {
-    uint64 before;
-    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
-                 : "=l"(before)
-                 : "l"(word_), "l"(static_cast<uint64>(value))
-                 : "memory");
-    return before;
-  }
   __device__ __forceinline__ uint64 leave(uint32 slice) const {
     uint64 before;
     asm volatile("atom.acq_rel.gpu.global.or.b64 %0, [%1], %2;"
@@ -145,7 +145,8 @@ __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, cons
     const int group = row_of_group >> rows_log2;
     const int row = first_row + row_of_group - (group << rows_log2);
     if (row >= heads.rows() || row % plan::kHeadsPerBlock >= heads_in(heads.head_group)) continue;
-    const Combined combined = combine_blocks(parts.from(group * slices.parts_of_group, slices.parts_of_group), row, quad);
+    const Combined combined =
+        combine_blocks(parts.from(group * slices.parts_of_group, slices.parts_of_group), row, quad);
     if (groups == 1) {
       finish_row(args, heads, row, quad, combined);
       continue;
@@ -179,14 +180,16 @@ __device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" 
 struct StoredPart {
   Owners owners;
   Heads heads;
-  uint64 before;  // of the first thread: the word before the block's arrival
 };
 
 /// Merges the warps' results; where other blocks have parts of the sequence, into the workspace, and tells them. Slots:
 /// two per block; of a sequence that others have begun a block takes the even one, of one that begins in it the odd one,
-/// so that no block has two of either. `is_late`: the parts will be merged much later.
-__device__ __forceinline__ StoredPart store_part(const GqaDecodeArguments& args, const Owners& owners,
-                                                 const Heads& heads, const WarpResults& results, bool is_late) {
+/// so that no block has two of either. `is_late`: the parts will be merged much later. Returns, to the first thread, the
+/// word before the block's arrival.
+__device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, const StoredPart& part,
+                                             const WarpResults& results, bool is_late) {
+  const Owners& owners = part.owners;
+  const Heads& heads = part.heads;
   const int block = static_cast<int>(blockIdx.x);
   const int slot = 2 * block + (block == owners.first ? 1 : 0);
 #pragma unroll 1
@@ -201,16 +204,14 @@ __device__ __forceinline__ StoredPart store_part(const GqaDecodeArguments& args,
       store_partial(args, heads, slot, row, quad, combined);
     }
   }
-  StoredPart part = {owners, heads, 0};
   sync_warps();  // the results are read, and stored
-  if (owners.count > 1 && thread_index() == 0) part.before = Arrivals(args, owners).arrive(is_late);
-  return part;
+  return owners.count > 1 && thread_index() == 0 ? Arrivals(args, owners).arrive(is_late) : 0;
 }
 
-/// Merges the parts of all blocks, a slice by each of the last to arrive. `waits`: whether the block may wait for
+/// Merges the parts of all blocks, a slice by each of the last to arrive. `before`: what store_part has returned. `waits`: whether the block may wait for
 /// others, and so whether it has not waited since it stored its part. The warps that attend meet before this and behind.
 template <class CombineBlocks>
-__device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, const StoredPart& part,
+__device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, const StoredPart& part, uint64 before,
                                             const WarpResults& results, bool waits,
                                             const CombineBlocks& combine_blocks) {
   const Owners& owners = part.owners;
@@ -222,7 +223,7 @@ __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, cons
   parts.stats = settled(parts.stats);
   volatile uint32* const told = results.arrived;
   if (thread_index() == 0) {
-    const SlicesToMerge merged = arrivals.slices_to_merge(part.before, slices.count, waits);
+    const SlicesToMerge merged = arrivals.slices_to_merge(before, slices.count, waits);
     if (!waits && merged.own != SlicesToMerge::kNone) fence_gpu();
     told[0] = merged.own;
     told[1] = merged.left;

@@ -91,6 +91,7 @@ struct alignas(16) ToldSegment {
 
 struct BlockState {
   ToldSegment segments[plan::kSegments];
+  StoredPart parts[2];  // of a segment and of the one before, which is merged when this one's results are stored
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
@@ -494,6 +495,9 @@ struct NextScales {
   plan::Cache::Place places[plan::kTilesPerStage];
 };
 
+/// That a thread of a merge has under way, while scales of groups wait for the next segment.
+constexpr int kPartsAtOnce = sizeof(StageScales) > 32 ? 8 : 16;
+
 /// Of a segment, by a warp that attends: loads of its rows' scales, each stage's in the time of the one before.
 template <bool kAny>
 class ScaleLoads {
@@ -646,6 +650,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     return;
   }
 
+  if (threadIdx.x == 0) state.parts[1] = {{0, 1}, {}};  // there is none before the first
   __syncthreads();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
@@ -657,7 +662,8 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   NextScales next_scales;
   const float query_factor = args.scale_log2 * Keys::key_factor(args);
   ToldSegment next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
-  StoredPart late = {};  // of the segment before, whose merge waits until this one's results are stored
+  int turn = 0;            // of state.parts
+  uint64 before_late = 0;  // what store_part returned of the segment before
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
@@ -688,22 +694,24 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Values::store(output, results.outputs + first_result * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + first_result);
     sync_warps();
-    const Heads heads = {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)};
+    const StoredPart own = {owners, {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)}};
+    if (threadIdx.x == 0) state.parts[turn] = own;
     const bool is_last = next.segment.batch < 0;
-    const StoredPart own = store_part(args, owners, heads, results, !is_last);
-    StoredPart part = late;
-    late = own;
+    const uint64 before_own = store_part(args, own, results, !is_last);
+    turn ^= 1;
     bool is_own = false;
 #pragma unroll 1
     while (true) {
+      const StoredPart part = state.parts[turn];
       if (part.owners.count > 1) {
-        merge_parts(args, part, results, is_own, [](const Parts& parts, int row, int quad) {
-          return kRowsOfWholeWarps ? combine_by_warp<16>(parts, row, quad) : combine<8>(parts, row, quad);
+        merge_parts(args, part, before_late, results, is_own, [](const Parts& parts, int row, int quad) {
+          return kRowsOfWholeWarps ? combine_by_warp<kPartsAtOnce>(parts, row, quad) : combine<8>(parts, row, quad);
         });
         sync_warps();  // the results are read
       }
+      before_late = before_own;
       if (!is_last || is_own) break;
-      part = own;
+      turn ^= 1;
       is_own = true;
     }
   }

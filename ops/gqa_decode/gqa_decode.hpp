@@ -106,7 +106,7 @@ struct Plan {
   int barriers_at(int stage_count) const;
   static constexpr int kSegments = 4;
   int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
-  int scratch_bytes() const { return 32 * kSegments; }
+  int scratch_bytes() const { return 32 * kSegments + 48; }
   int heads() const { return descriptor.heads_per_kv * descriptor.query_tokens; }  ///< of a KV head
   kv_cache::CacheFormats formats() const { return kv_cache::formats_of(descriptor); }
 };
