@@ -38,6 +38,14 @@ __device__ __forceinline__ int sum_over_lanes(int value) {
   return value;
 }
 
+/// By the block's first warp, before anything else: lengths are what it waits for first. Into the L2 alone, where they
+/// may still change; the first 1024.
+__device__ __forceinline__ void prefetch_lengths(const GqaDecodeArguments& args) {
+  const int first = kWarpSize * static_cast<int>(thread_index());
+  if (thread_index() >= kWarpSize || args.lengths == nullptr || first >= args.batch) return;
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(args.lengths + first));
+}
+
 /// A place between a block's segments.
 struct Cursor {
   int next;   // unit
@@ -160,7 +168,8 @@ class Walker {
     const int heads = heads_per_batch();
     const int total = __shfl_sync(kFullWarp, up_to, kWarpSize - 1) * heads;
     division_ = divide({args_.batch * heads, total, static_cast<int>(longest)}, static_cast<int>(gridDim.x),
-                       kFlushStages, kGapStages);
+                       kFlushStages, kGapStages, args_.division.quotient,
+                       [this](int x) { return static_cast<int>(quotient(x, args_.units)); });
     Cursor cursor = place();
     if (division_.parts > 0) {
       const int sequence = cursor.next / division_.parts;

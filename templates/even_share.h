@@ -63,32 +63,46 @@ CUBIT_SHARED_CODE int most_parts(int longest) {
   return 1 << log2;
 }
 
-/// `slots`: blocks that the device holds at once. `flush`: the stages that a block could read in the time in which it
-/// ends a segment; even shares cost five times that, for every block has two segments and a partial result of each.
-/// `gap`: the units before a sequence whose units are stages.
+/// x / slots, of x not below 0.
+struct BySlots {
+  int slots;
+
+  CUBIT_SHARED_CODE int operator()(int x) const { return x / slots; }
+};
+
+/// `slots`: blocks that the device holds at once, `by_slots`: how to divide by them, `each`: slots / sequences. `flush`:
+/// the stages that a block could read in the time in which it ends a segment; even shares cost five times that, for every
+/// block has two segments and a partial result of each. `gap`: the units before a sequence whose units are stages.
 ///
 /// Parts of whole sequences are preferred unless they are slower: they need no partial results, or every block has one.
 /// A block alone is faster than its share of the device's memory, by an eighth, so one with more than others costs less
 /// than it seems.
-CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, int gap) {
+template <class Quotient>
+CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, int gap, int each,
+                                  const Quotient& by_slots) {
   const int most = most_parts(stages.longest);
-  int parts = slots / stages.sequences;
-  parts = parts < most ? parts : most;
+  int parts = each < most ? each : most;
   parts = parts < stages.longest ? parts : stages.longest;
   parts = parts > 1 ? parts : 1;
   const int items = stages.sequences * parts;
-  const int rounds = (items + slots - 1) / slots;
-  const int share = stages.total / slots;
+  const int rounds = by_slots(items + slots - 1);
+  const int share = by_slots(stages.total);
   const int busiest = rounds * ((stages.longest + parts - 1) / parts);
   const int in_parts = busiest - busiest / 8 > share ? busiest - busiest / 8 : share;
 
   int blocks = slots < stages.total ? slots : stages.total;
   const long long useful = (stages.total / stages.longest + 1ll) * most;
   blocks = blocks < useful ? blocks : static_cast<int>(useful);
-  const bool even = stages.total / blocks + 5 * flush < in_parts;
+  const auto by_blocks = [&](int x) { return blocks == slots ? by_slots(x) : x / blocks; };
+  const bool even = by_blocks(stages.total) + 5 * flush < in_parts;
   const int units = even ? stages.total + gap * stages.sequences : items;
   if (!even) blocks = slots < items ? slots : items;
-  return {even ? 0 : parts, blocks, units / blocks, units % blocks};
+  const int least = by_blocks(units);
+  return {even ? 0 : parts, blocks, least, units - least * blocks};
+}
+
+CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, int gap) {
+  return divide(stages, slots, flush, gap, slots / stages.sequences, BySlots{slots});
 }
 
 }  // namespace cubit

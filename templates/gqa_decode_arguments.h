@@ -18,7 +18,7 @@ struct GqaDecodeArguments {
   // Workspace. A head group is the heads of one KV head that a block takes, those of every query token counted, a span
   // the KV heads: one but in family sm90.
   // Family sm80, where splits > 1: a counter per (sequence, KV head, head group), and a slot for each of its splits.
-  // Family sm90: three counters and four slots per block, see partials_of.
+  // Family sm90: two counters, which are one word, and two slots per block, see merge_slices.cuh.
   unsigned* counters;    // zero between launches
   float* partial;        // [slots, span, heads per block, value_dim] unnormalised outputs
   float* partial_stats;  // [slots, span, heads per block, 2] reference exponent and sum
@@ -46,8 +46,9 @@ struct GqaDecodeArguments {
   int row_step_log2;      // tokens from one row of a warp to its next
   int warp_step_log2;     // tokens from a warp to the next that has the same KV head
   DivideBy heads;         // spans * head groups
-  Division division;      // where lengths is null, or splits are asked for; else only how many blocks there are at most
-  DivideBy units;         // of a sequence, where lengths is null or splits are asked for
+  Division division;      // where lengths is null, or splits are asked for; else parts are 0, the blocks those of the
+                          // grid, the quotient that of blocks and sequences
+  DivideBy units;         // of a sequence, where lengths is null or splits are asked for; else blocks of the grid
   // Where scales are tensors of their own; of one that all rows share, the strides are 0.
   const char* key_scales;
   const char* value_scales;

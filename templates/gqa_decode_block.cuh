@@ -337,6 +337,10 @@ constexpr int kQuads = plan::kValueDim / 4;
 __device__ __forceinline__ Combined combine_warps(const WarpResults& results, const Heads& heads, int row, int quad) {
   const uint32 stats = shared_address(results.stats + row);
   const uint32 outputs = shared_address(results.outputs + row * kMergePitch + 4 * quad);
+  if (heads.span == kRowWarps) {  // one warp
+    const float2 own = load_shared2(stats);
+    return {load_shared4(outputs), maximum(own.x, nothing().reference), own.y};
+  }
   float2 stat[kRowWarps];
   float4 value[kRowWarps];
 #pragma unroll
@@ -351,6 +355,23 @@ __device__ __forceinline__ Combined combine_warps(const WarpResults& results, co
   Combined result = nothing();
   add(result, stat, value);
   return result;
+}
+
+/// Four channels of a row of the block's results, to the workspace.
+__device__ __forceinline__ void store_partial(const GqaDecodeArguments& args, const Heads& heads, int slot, int row,
+                                              int quad, const Combined& result) {
+  const int64 at = static_cast<int64>(slot) * heads.rows() + row;
+  reinterpret_cast<float4*>(args.partial)[at * kQuads + quad] = result.output;
+  if (quad > 0) return;
+  reinterpret_cast<float2*>(args.partial_stats)[at] = make_float2(result.reference, result.sum);
+}
+
+/// Four channels of a row, of the whole sequence.
+__device__ __forceinline__ void finish_row(const GqaDecodeArguments& args, const Heads& heads, int row, int quad,
+                                           const Combined& result) {
+  const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
+  const int column = first_column(heads.head_group) + row % plan::kHeadsPerBlock;
+  finish(args, heads.batch, plan::Queries::place_of(kv_head, column), 4 * quad, result);
 }
 
 /// Whether the lanes of a warp have the same row.
@@ -391,20 +412,14 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Part
     for (uint32 item = threadIdx.x; item < items; item += plan::kWarps * kWarpSize) {
       const int row = static_cast<int>(item / kQuads);
       const int quad = static_cast<int>(item % kQuads);
-      const int head = row % plan::kHeadsPerBlock;
-      if (head >= heads_in(heads.head_group)) continue;
+      if (row % plan::kHeadsPerBlock >= heads_in(heads.head_group)) continue;
       const Combined combined =
           parts.count == 0 ? combine_warps(results, heads, row, quad) : combine_blocks(parts, row, quad);
       if (merges_left == 0) {
-        const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
-        const QueryPlace query = plan::Queries::place_of(kv_head, first_column(heads.head_group) + head);
-        finish(args, heads.batch, query, 4 * quad, combined);
-        continue;
+        finish_row(args, heads, row, quad, combined);
+      } else {
+        store_partial(args, heads, own, row, quad, combined);
       }
-      const int64 slot = static_cast<int64>(own) * heads.rows();
-      reinterpret_cast<float4*>(args.partial)[slot * kQuads + item] = combined.output;
-      if (quad > 0) continue;
-      reinterpret_cast<float2*>(args.partial_stats)[slot + row] = make_float2(combined.reference, combined.sum);
     }
     if (merges_left == 0 || !last_block(group.counter, group.count, results.arrived, sync_warps)) return;
     --merges_left;

@@ -69,6 +69,12 @@ CUBIT_LANES Place bulk_piece(int piece, int row_bytes) {
   return {piece / pieces, piece % pieces * 16};
 }
 
+/// Rows that `threads` take at a time, a piece each; where a row has more pieces than there are threads, one.
+CUBIT_LANES int bulk_rows(int row_bytes, int threads) {
+  const int rows = threads / (row_bytes / 16);
+  return rows > 1 ? rows : 1;
+}
+
 /// ldmatrix.x4 of 16 key rows × 16 columns: matrices a0 … a3 of the A operand.
 CUBIT_LANES Place rows16_keys(int lane, int step) { return {lane % 16, 32 * step + 16 * (lane / 16)}; }
 

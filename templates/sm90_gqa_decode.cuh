@@ -30,7 +30,7 @@
 // those of pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that
 // one while it is, and heard when its queries are on their way: after its very first stage a block waits for that,
 // because loads that come after many copies end after them. Where a segment ends the warps that attend meet when all
-// results are stored, before the next are, and twice in each merge with those of other blocks.
+// results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh).
 //
 // Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers,
 // those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
@@ -55,6 +55,7 @@
 #include "gqa_decode_block.cuh"
 #include "kv_contiguous.cuh"
 #include "kv_paged.cuh"
+#include "merge_slices.cuh"
 #include "overlap.cuh"
 #include "types.cuh"
 
@@ -91,6 +92,7 @@ struct alignas(16) ToldSegment {
 
 struct BlockState {
   ToldSegment segments[plan::kSegments];
+  StoredPart parts[2];  // of a segment and of the one before, which is merged when this one's results are stored
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
@@ -170,25 +172,36 @@ __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row,
   return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
 }
 
-/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is not read.
+/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is not read. A lane has the same bytes of
+/// every so many rows, so that from one to the next it adds constants.
 __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
                                             const StageTokens& tokens, uint32 dst) {
-  constexpr int kPieces = kHalfStage / 16;
+  constexpr int kRowBytes = kRowWarps * Keys::kRowBytes;
+  constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
   const CacheRows keys = cache.keys(tokens.first);
   const CacheRows values = cache.values(tokens.first);
+  const int token_step = kRows << args.row_step_log2;
+  const int64 key_step = static_cast<int64>(token_step) * keys.stride;
+  const int64 value_step = static_cast<int64>(token_step) * values.stride;
   const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
-#pragma unroll 4
-  for (int piece = thread; piece < 2 * kPieces; piece += kCopyThreads) {
-    const bool is_value = piece >= kPieces;
-    const lanes::Place at = lanes::bulk_piece(piece % kPieces, kRowWarps * Keys::kRowBytes);
+#pragma unroll 1
+  for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
+    const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
     const int warp = at.byte / Keys::kRowBytes;
     const int byte = at.byte % Keys::kRowBytes;
-    const int token = token_of(args, at.row, warp);
     const int head = warp & ((1 << args.span_log2) - 1);
-    const char* const src =
-        is_value ? values.row(token) + head * args.value_head_stride : keys.row(token) + head * args.key_head_stride;
-    const uint32 place = plan::kv_stage(at.row, at.byte) + (is_value ? kHalfStage : 0);
-    copy_async<16>(dst + place, src + byte, tokens.has(token));  // access: cp.async of rows
+    int token = token_of(args, at.row, warp);
+    const char* key = keys.row(token) + head * args.key_head_stride + byte;
+    const char* value = values.row(token) + head * args.value_head_stride + byte;
+#pragma unroll 4
+    for (int row = at.row; row < kStageTokens; row += kRows) {
+      const uint32 place = dst + plan::kv_stage(row, at.byte);
+      copy_async<16>(place, key, tokens.has(token));                 // access: cp.async of rows
+      copy_async<16>(place + kHalfStage, value, tokens.has(token));  // access: cp.async of rows
+      token += token_step;
+      key += key_step;
+      value += value_step;
+    }
   }
 }
 
@@ -483,6 +496,9 @@ struct NextScales {
   plan::Cache::Place places[plan::kTilesPerStage];
 };
 
+/// That a thread of a merge has under way, while scales of groups wait for the next segment.
+constexpr int kPartsAtOnce = sizeof(StageScales) > 32 ? 8 : 16;
+
 /// Of a segment, by a warp that attends: loads of its rows' scales, each stage's in the time of the one before.
 template <bool kAny>
 class ScaleLoads {
@@ -614,28 +630,6 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
   }
 }
 
-/// Slots of two per block, then two for the results of the group that the block is the first of. Of two a sequence that
-/// others have begun takes the even one, the one that others end the odd one: no block has two of either. Counters: one
-/// for the sequence that begins in the block, then two for groups, in the same way.
-__device__ __forceinline__ Partials partials_of(const GqaDecodeArguments& args, const Owners& owners) {
-  constexpr int kMost = 16;  // in one merge
-  constexpr int kGroup = 12;
-  const int block = static_cast<int>(blockIdx.x);
-  const int blocks = static_cast<int>(gridDim.x);
-  const int own = 2 * block + (block == owners.first ? 1 : 0);
-  uint32* const counter = args.counters + owners.first;
-  const PartialGroup all = {owners.count, 2 * owners.first, 1, 2, counter};
-  if (owners.count <= kMost) return {owners.count, own, all, 0, {1}};
-  const int index = (block - owners.first) / kGroup;
-  const int first = owners.first + index * kGroup;
-  const int is_begun = index == 0 ? 1 : 0;
-  const PartialGroup group = {min(kGroup, owners.count - index * kGroup), 2 * first, is_begun, 2,
-                              args.counters + (1 + is_begun) * plan::kMostBlocks + first};
-  const PartialGroup groups = {(owners.count + kGroup - 1) / kGroup, 2 * (blocks + owners.first), 1, 2 * kGroup,
-                               counter};
-  return {owners.count, own, group, 2 * (blocks + first) + is_begun, groups};
-}
-
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlocksPerSm)
@@ -646,6 +640,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   const Rings rings{shared_address(shared)};
   const int warp = warp_index();
   allow_next_kernel();
+  prefetch_lengths(args);
   if (threadIdx.x == 0 && args.boxes != 0) {
     prefetch_map(args.keys);
     prefetch_map(args.values);
@@ -665,6 +660,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     return;
   }
 
+  if (threadIdx.x == 0) state.parts[1] = {{0, 1}, {}};  // there is none before the first
   __syncthreads();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
@@ -675,6 +671,8 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   NextScales next_scales;
   const float query_factor = args.scale_log2 * Keys::key_factor(args);
   ToldSegment next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
+  int turn = 0;            // of state.parts
+  uint64 before_late = 0;  // what store_part returned of the segment before
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
@@ -705,10 +703,25 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Values::store(output, results.outputs + first_result * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + first_result);
     sync_warps();
-    merge(args, partials_of(args, owners), {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)},
-          results, [](const Parts& parts, int row, int quad) {
-            return kRowsOfWholeWarps ? combine_by_warp<16>(parts, row, quad) : combine<8>(parts, row, quad);
-          });
-    sync_warps();  // the results are read
+    const StoredPart own = {owners, {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)}};
+    if (threadIdx.x == 0) state.parts[turn] = own;
+    const bool is_last = next.segment.batch < 0;
+    const uint64 before_own = store_part(args, own, results, !is_last);
+    turn ^= 1;
+    bool is_own = false;
+#pragma unroll 1
+    while (true) {
+      const StoredPart part = state.parts[turn];
+      if (part.owners.count > 1) {
+        merge_parts(args, part, before_late, results, is_own, [](const Parts& parts, int row, int quad) {
+          return kRowsOfWholeWarps ? combine_by_warp<kPartsAtOnce>(parts, row, quad) : combine<8>(parts, row, quad);
+        });
+        sync_warps();  // the results are read
+      }
+      before_late = before_own;
+      if (!is_last || is_own) break;
+      turn ^= 1;
+      is_own = true;
+    }
   }
 }

@@ -67,6 +67,18 @@ struct Parts {
   uint32 first_output = 0;
   uint32 first_stats = 0;
 
+  /// Those from part `first` on, up to so many of them; with none left, none.
+  __device__ __forceinline__ Parts from(int first, int most) const {
+    Parts result = *this;
+    result.outputs += static_cast<uint64>(static_cast<uint32>(first)) * part_stride;
+    result.stats += static_cast<uint64>(static_cast<uint32>(first)) * stats_stride;
+    result.count = min(most, count - first);
+    if (first == 0) return result;
+    result.first_output = 0;
+    result.first_stats = 0;
+    return result;
+  }
+
   /// The part's reference exponent and sum of weights for a head.
   __device__ __forceinline__ float2 load_stat(int part, int head) const {
     const uint32 at = 8 * head + (part == 0 ? first_stats : 0);

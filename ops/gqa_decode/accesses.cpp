@@ -34,11 +34,22 @@ TileAccess copies(const RowFormat& format, const char* name, int copy_bytes, int
           }};
 }
 
-/// copy_pieces, where boxes do not do.
-TileAccess pieces(const codegen::TileLayout& stage) {
-  const int instances = stage.rows * stage.row_bytes / 16 / lanes::kWarpSize;
-  return {"cp.async of rows", AccessKind::store, 16, instances, [=](int instance, int lane) -> MaybeByte {
-            return byte_at(lanes::bulk_piece(instance * lanes::kWarpSize + lane, stage.row_bytes));
+/// copy_pieces, where boxes do not do: as many rows at a time as the copying warps have threads for, of pages all.
+TileAccess pieces(const Plan& plan) {
+  const codegen::TileLayout& stage = plan.stage;
+  const bool is_paged = plan.descriptor.cache == KvAddressing::paged;
+  const int step_rows = is_paged ? stage.rows : lanes::bulk_rows(stage.row_bytes, plan.copy_warps * lanes::kWarpSize);
+  const int step_pieces = step_rows * (stage.row_bytes / 16);
+  const int of_step = (step_pieces + lanes::kWarpSize - 1) / lanes::kWarpSize;
+  const int steps = (stage.rows + step_rows - 1) / step_rows;
+  return {"cp.async of rows", AccessKind::store, 16, steps * of_step,
+          [=, rows = stage.rows, row_bytes = stage.row_bytes](int instance, int lane) -> MaybeByte {
+            const int piece = instance % of_step * lanes::kWarpSize + lane;
+            if (piece >= step_pieces) return std::nullopt;
+            lanes::Place at = lanes::bulk_piece(piece, row_bytes);
+            at.row += instance / of_step * step_rows;
+            if (at.row >= rows) return std::nullopt;
+            return byte_at(at);
           }};
 }
 
@@ -180,7 +191,7 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   const kv_cache::CacheFormats formats = plan.formats();
   const int rows = formats.are_alike() ? 2 * lanes::kTileRows : lanes::kTileRows;
   std::vector<TileAccess> accesses;
-  if (plan.heads_are_rows) return {pieces(plan.stage)};  // tensor cores read the rest
+  if (plan.heads_are_rows) return {pieces(plan)};  // tensor cores read the rest
   add_padding(formats.key, rows, accesses);
   add_keys(formats.key, accesses);
   if (formats.are_alike()) add_values(formats.value, plan.head_tiles(), accesses);
@@ -189,7 +200,7 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
   accesses.insert(accesses.begin(), plan.family == Family::sm90
-                                        ? pieces(plan.stage)
+                                        ? pieces(plan)
                                         : copies(formats.key, copies_of(plan), plan.copy_bytes, rows));
   return accesses;
 }
@@ -246,7 +257,7 @@ int merge_bytes(const Plan& plan) {
 
 int Plan::flush_stages() const { return std::max(1, 48 * 1024 / stage_bytes()); }
 
-int Plan::gap_stages() const { return std::max(1, 160 * 1024 / stage_bytes()); }
+int Plan::gap_stages() const { return std::max(1, 120 * 1024 / stage_bytes()); }
 
 int Plan::results_at(int stage_count) const {
   return family == Family::sm90 ? (ring_bytes(stage_count) + 15) / 16 * 16 : 0;

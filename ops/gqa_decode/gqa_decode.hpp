@@ -107,7 +107,7 @@ struct Plan {
   int barriers_at(int stage_count) const;
   static constexpr int kSegments = 4;
   int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
-  int scratch_bytes() const { return 32 * kSegments; }
+  int scratch_bytes() const { return 32 * kSegments + 48; }
   int heads() const { return descriptor.heads_per_kv * descriptor.query_tokens; }  ///< of a KV head
   kv_cache::CacheFormats formats() const { return kv_cache::formats_of(descriptor); }
 };
@@ -129,7 +129,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
 /// H200: 4.7 TB/s over 132 SMs at about 0.8 us, 28 KB), because warps start and finish their tiles unevenly.
 inline constexpr int kBytesInFlight = 96 * 1024;
 
-/// Family sm90: blocks of a launch, each with three counters and four slots.
+/// Family sm90: blocks of a launch, each with two counters and two slots.
 inline constexpr int kMostBlocks = 1024;
 
 /// Fills in the decisions with their reasons, the proofs and the fragments of a plan whose family is chosen.

@@ -156,7 +156,6 @@ void add_constants_of_boxes(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kCopyRegisters", plan.copy_registers)
       .constant("kAttendRegisters", plan.attend_registers)
       .constant("kSegments", Plan::kSegments)
-      .constant("kMostBlocks", kMostBlocks)
       .constant("kFlushStages", plan.flush_stages())
       .constant("kGapStages", plan.gap_stages());
 }

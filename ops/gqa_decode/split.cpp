@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kMostSplits = 256;
 constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // bytes, of a tensor map
-static_assert(3 * kMostBlocks <= kWorkspaceCounters);
+static_assert(2 * kMostBlocks <= kWorkspaceCounters);
 
 /// Tokens that a block walks over, at most: those that are kept and the window, each in whole tiles.
 int most_walked(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
@@ -67,20 +67,25 @@ bool can_count(const Plan& plan, const cubit_gqa_decode_arguments& arguments, in
   return count_sequences(plan, arguments) / span * units <= std::numeric_limits<int>::max();
 }
 
-/// The end of a sequence of which `slots` blocks share `sequences`: the warps' results, and where it is split one step
-/// of merging for up to 16 parts, else two, each for a few heads after the other with loads of 8 parts at a time.
+/// The end of a sequence of which `slots` blocks share `sequences`: the warps' results, and where it is split what
+/// merge_slices.cuh does. With few parts one block reads them all at once, else several blocks some rows each, with 16
+/// loads of a thread at a time.
 double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots) {
   constexpr double kBlock = 0.8;      // microseconds
   constexpr double kCounter = 0.7;    // its way to the L2 and back
+  constexpr double kOthers = 0.5;     // until they know of the last block
   constexpr double kRoundTrip = 0.8;  // of loads
+  constexpr int kMostParts = 16;      // that one block reads
+  constexpr int kMostSlices = 32;
   const auto parts = static_cast<int>(slots / sequences);
   if (parts <= 1) return kBlock;
-  const int items = span * plan.heads_per_block * plan.descriptor.head_dim / 4;
+  const int rows = span * plan.heads_per_block;
+  const int items = rows * plan.descriptor.head_dim / 4;
   const int at_once = 32 * plan.warps;
-  const int passes = (items + at_once - 1) / at_once;
-  const int loads = parts <= 16 ? (parts + 7) / 8 : 2 + (parts / 12 + 7) / 8;  // one after the other
-  const int counters = parts <= 16 ? 1 : 2;
-  return kBlock + counters * kCounter + passes * loads * kRoundTrip;
+  const bool is_one = parts <= kMostParts && items <= at_once;
+  const int slices = is_one ? 1 : std::min({parts, rows, kMostSlices});
+  const double loads = static_cast<double>(parts) * items / slices / at_once;  // of a thread
+  return kBlock + kCounter + (is_one ? 0 : kOthers) + std::max(1.0, loads / kMostParts) * kRoundTrip;
 }
 
 /// Columns of boxes, and the rows of each box.
@@ -191,9 +196,11 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
     split.units = split.division.parts > 0 ? split.division.parts : longest;
   } else {
     split.division.blocks = std::min(slots, count * longest);  // at most; the kernel knows more
+    split.division.quotient = split.division.blocks / count;
+    split.units = split.division.blocks;
   }
   split.blocks = split.division.blocks;
-  split.slots = split.division.parts == 1 ? 0 : 4 * split.blocks;
+  split.slots = split.division.parts == 1 ? 0 : 2 * split.blocks;
   return split;
 }
 

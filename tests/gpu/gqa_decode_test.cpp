@@ -87,7 +87,7 @@ TEST_F(GqaDecodeGpu, EveryPairOfFieldValues) {
     if (!is_sm90(text)) continue;
     expect_good(text, {{"batch", 2}, {"context", 700}, {"kv_heads", 8}});   // all KV heads in one block
     expect_good(text, {{"batch", 2}, {"context", 700}, {"kv_heads", 16}});  // half of them
-    expect_good(text, {{"batch", 1}, {"context", 9000}, {"splits", 40}});   // merged in two steps
+    expect_good(text, {{"batch", 1}, {"context", 9000}, {"splits", 40}});   // merged by several blocks
     expect_good(text, {{"batch", 3}, {"context", 1333}, {"ragged", 1}, {"splits", 16}});
     expect_good(text, {{"batch", 300}, {"context", 200}, {"ragged", 1}, {"lse", 1}});  // several segments per block
     expect_good(text, {{"batch", 60}, {"context", 1500}, {"ragged", 1}});              // shares that end anywhere

@@ -26,6 +26,8 @@ constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,f
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
 constexpr const char* kBulkColumns = "gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90";
 constexpr const char* kByHeads = "gqa_decode:heads_per_kv=20,family=sm90";
+constexpr const char* kBulkHeads = "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,family=sm90";
+constexpr const char* kManyParts = "batch=1,context=1000,kv_heads=8,splits=20";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
@@ -75,8 +77,8 @@ constexpr Mutant kMutants[] = {
      "    __syncthreads();\n  } else {", "  } else {", "nobody has written", kNotRun},
     {"bank_conflicts", kRows, "batch=1,context=300", "gqa_decode_lanes.h", "head_dim + (heads_are_rows ? 8 : 4)",
      "head_dim", "", "none: that is for a profiler"},
-    {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad > 0) continue;",
-     "if (quad > 0 || head == 3) continue;", "nobody has written", "initcheck"},
+    {"element_not_stored", kRows, "batch=1,context=1024", "gqa_decode_block.cuh", "if (quad > 0) return;",
+     "if (quad > 0 || row == 3) return;", "nobody has written", "initcheck"},
 
     {"held_piece_not_stored", "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,family=sm75", "batch=1,context=300",
      "tile_copies_registers.cuh", "for (int i = 0; i < kHeld; ++i) {\n      if (!is_idle(i))",
@@ -134,8 +136,8 @@ constexpr Mutant kMutants[] = {
      "expect_bytes(full, 2 * kHalfStage);\n  const int batch",
      "expect_bytes(full, 2 * kHalfStage - 16);\n  const int batch", "bytes", kHangs},
     {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh",
-     "copy_async<16>(dst + place, src + byte, tokens.has(token));",
-     "if (tokens.has(token)) copy_async<16>(dst + place, src + byte);", "nobody has written", kGlobalOnly},
+     "copy_async<16>(place, key, tokens.has(token));", "if (tokens.has(token)) copy_async<16>(place, key);",
+     "nobody has written", kGlobalOnly},
     {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
     {"bulk_pages_beyond_the_end", kBulkPages, "batch=1,context=801", "sm90_gqa_decode.cuh",
      "if (token >= static_cast<uint32>(segment.length)) return 0;", "", "are in no allocation", kNotRun},
@@ -153,8 +155,13 @@ constexpr Mutant kMutants[] = {
     {"by_heads_values_not_waited_for", kByHeads, "batch=1,context=395", "kv_rows16_by_heads.cuh",
      "    commit_products();\n    wait_products<0>();\n  }\n\n  template <class TileScales>",
      "    commit_products();\n  }\n\n  template <class TileScales>", "wgmma.mma_async", kNotRun},
-    {"segments_do_not_meet", kBulk, kSegments, "sm90_gqa_decode.cuh", "    sync_warps();  // the results are read\n",
-     "", "is not ordered", "racecheck"},
+    {"segments_do_not_meet", kBulk, kSegments, "merge_slices.cuh",
+     "  sync_warps();  // the results are read, and stored\n", "", "is not ordered", "racecheck"},
+
+    {"slice_not_released", kBulkHeads, kManyParts, "merge_slices.cuh", "atom.acq_rel.gpu.global.add.u64",
+     "atom.relaxed.gpu.global.add.u64", "race in global memory", kNotRun},
+    {"late_part_not_acquired", kBulk, "batch=5,context=1700,splits=3", "merge_slices.cuh",
+     "if (!waits && merged.own != SlicesToMerge::kNone) fence_gpu();", "", "race in global memory", kNotRun},
 
     {"append_scales_beyond_the_end", "kv_append:kv=int8_split", "batch=2,tokens=7,ragged=1", "rows_contiguous.cuh",
      "position >= 0 && position < cache.max_length", "position >= 0", "are in no allocation", kNotRun},
