@@ -337,9 +337,10 @@ constexpr int kQuads = plan::kValueDim / 4;
 __device__ __forceinline__ Combined combine_warps(const WarpResults& results, const Heads& heads, int row, int quad) {
   const uint32 stats = shared_address(results.stats + row);
   const uint32 outputs = shared_address(results.outputs + row * kMergePitch + 4 * quad);
-  if (heads.span == kRowWarps) {  // one warp
-    const float2 own = load_shared2(stats);
-    return {load_shared4(outputs), maximum(own.x, nothing().reference), own.y};
+  if (heads.span == kRowWarps) {                  // one warp
+    const float2 own = load_shared2(stats);       // access: loads of warps' sums
+    const float4 output = load_shared4(outputs);  // access: loads of warps' outputs
+    return {output, maximum(own.x, nothing().reference), own.y};
   }
   float2 stat[kRowWarps];
   float4 value[kRowWarps];

@@ -185,8 +185,9 @@ struct Rows16ByHeads : WithoutScales {
 #pragma unroll
       for (int eight = 0; eight < kHeadDim / 8; ++eight) {
         const float(&sums)[4] = output.blocks[eight / 8][eight % 8];
-        float2* const pair = reinterpret_cast<float2*>(dst + head * pitch + lanes::row_channel(lane, eight));
-        *pair = make_float2(sums[2 * i], sums[2 * i + 1]);  // access: stores of warps' outputs
+        const float2 two = make_float2(sums[2 * i], sums[2 * i + 1]);
+        const uint32 at = shared_address(dst) + 4 * (head * pitch + lanes::row_channel(lane, eight));
+        store_shared(at, two);  // access: stores of warps' outputs
       }
     }
   }

@@ -258,7 +258,7 @@ void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
 }
 
 /// Whether the compiler spills nothing: with more it did, for more is live at once than the count knows of.
-bool fits_registers(const Plan& plan) {
+bool fits_registers(const Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_tiles = plan.tiles_per_stage > 1;
   if (plan.heads_are_rows) return true;
@@ -267,7 +267,8 @@ bool fits_registers(const Plan& plan) {
   const bool is_plain = counts_rows(plan);
   if (has_scales(descriptor.kv)) {
     if (!is_plain && plan.attend_registers == 0) return false;
-    const int most_groups = descriptor.head_dim > 128 ? 2 : two_tiles ? 4 : 8;  // beside places in pages
+    if (!is_plain && plan.head_tiles() > 1 && architecture.capability >= 100) return false;  // 16 bytes there
+    const int most_groups = descriptor.head_dim > 128 ? 2 : two_tiles ? 4 : 8;               // beside places in pages
     return descriptor.head_dim <= 192 &&
            (descriptor.cache == KvAddressing::contiguous || descriptor.groups <= most_groups);
   }
@@ -294,7 +295,7 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
       for (const int tiles : {2, 1}) {
         plan.tiles_per_stage = tiles;
         choose_registers(plan, architecture);
-        if (!fits_registers(plan)) continue;
+        if (!fits_registers(plan, architecture)) continue;
         plan.stage = layout_of_boxes(plan);
         const int most = std::clamp(1 + kBytesInFlight / plan.stage_bytes(), fewest, kMostStages);
         for (plan.stages = most; plan.stages >= fewest; --plan.stages) {
