@@ -2,7 +2,7 @@
 //
 // Which blocks a sequence has follows from its place among the units by arithmetic. A block holds at most one
 // sequence's end that others have begun, and at most one's beginning that others end: two slots of partial results per
-// block are enough, whatever the batch (and two for what it has merged of a group of blocks).
+// block are enough, whatever the batch.
 #pragma once
 
 #include "divide_by.h"

@@ -1,7 +1,7 @@
 // What the families of GQA decode share around their loops: masking, the warps' results in shared memory, their merge
 // with one another and with those of other splits, and the final output.
 //
-// The warps' results in shared memory: one word for last_block, padded to 16 bytes, floats
+// The warps' results in shared memory: a word for last_block, or two for merge_parts, padded to 16 bytes, floats
 // [kRowWarps][kHeadsPerBlock][pitch] and stats [kRowWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
 //
 // Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, one after the other, which have the

@@ -209,8 +209,8 @@ __device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, con
 }
 
 /// Merges the parts of all blocks, a slice by each of the last to arrive. `before`: what store_part has returned.
-/// `waits`: whether the block may wait for others, and so whether it has not waited since it stored its part. The warps
-/// that attend meet before this and behind.
+/// `waits`: whether the block may wait for others. It may where it merges at once; where it merges late, it has told the
+/// others by a release alone and acquires here. The warps that attend meet before this and behind.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, const StoredPart& part, uint64 before,
                                             const WarpResults& results, bool waits,

@@ -179,7 +179,7 @@ const char* copies_of(const Plan& plan) { return plan.family == Family::sm75 ? "
 
 int merge_pitch(const Plan& plan) { return 4 * lanes::merge_pitch(plan.formats().value.head_dim, plan.heads_are_rows); }
 
-constexpr int kArrivedWord = 16;  // of last_block, before what is merged
+constexpr int kArrivedWord = 16;  // of last_block or merge_parts, before what is merged
 
 }  // namespace
 

@@ -42,14 +42,6 @@ constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", "sm80_gqa
                                      {Family::sm90, "sm90_gqa_decode", "sm90_gqa_decode.cuh", why_not_sm90},
                                      {Family::sm75, "sm75_gqa_decode", "sm80_gqa_decode.cuh", why_not_sm75}};
 
-/// Whether a thread of a warpgroup has registers for the query and the outputs: of long rows only where the query's words
-/// are operands as they come, of the longest only beside plain scores of tokens that are seen one and all up to a query.
-bool has_registers_by_heads(const GqaDecode& descriptor) {
-  if (descriptor.head_dim <= 128) return true;
-  if (descriptor.kv != KvFormat::bf16 || descriptor.query != Element::bf16) return false;
-  return descriptor.head_dim <= 192 || (modifications(descriptor).empty() && descriptor.mask == QueryMask::causal);
-}
-
 /// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, two of several tokens over bytes,
 /// four of 16-bit caches, whose rows are operands as they are, any number where warpgroups make the products.
 /// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes
@@ -79,7 +71,9 @@ std::string_view kernel_of(Family family) {
 bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   constexpr int kMostColumnsOtherwise = 16;
   const bool is_16bit = descriptor.kv == KvFormat::bf16 || descriptor.kv == KvFormat::fp16;
-  return architecture.wgmma && is_16bit && descriptor.head_dim % 64 == 0 && has_registers_by_heads(descriptor) &&
+  const bool is_all_bf16 = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::bf16;
+  const int most_channels = is_all_bf16 ? 192 : 128;
+  return architecture.wgmma && is_16bit && descriptor.head_dim % 64 == 0 && descriptor.head_dim <= most_channels &&
          descriptor.heads_per_kv * descriptor.query_tokens > kMostColumnsOtherwise;
 }
 

@@ -118,7 +118,8 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture);
 std::string_view kernel_of(Family family);
 /// Whether family sm90 makes products by warpgroups, whose 64 rows are the columns of a KV head: of more columns than
 /// warps take by mma.sync without reading the stage too often, or blocks without reading the cache again. Rows are
-/// operands as they lie in the stage, so they are of 16 bits and whole parts of 128 bytes.
+/// operands as they lie in the stage, so they are of 16 bits and whole parts of 128 bytes; of 192 channels registers hold
+/// the query only if its words are operands as they come, of 256 they do not hold the outputs.
 bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture);
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
@@ -175,8 +176,9 @@ struct Split {
   int boxes =
       0;  ///< family sm90: columns of boxes that are the keys of a stage, as its values; 0: rows are copied in pieces
   int box_rows = 0;         ///< family sm90: rows of a box; fewer than a stage's where a page has fewer
-  Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most
-  int units = 0;            ///< family sm90: of a sequence, where the host knows them
+  Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most, and in
+                            ///< the place of the quotient how many of them there are for each sequence
+  int units = 0;            ///< family sm90: of a sequence, where the host knows them, else blocks
   std::int64_t blocks = 0;  ///< of the grid
   std::int64_t slots = 0;   ///< of partial results in the workspace; 0: none is needed
 

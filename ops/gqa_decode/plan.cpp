@@ -230,15 +230,15 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
 
 /// The swizzle that tensor maps have: chunks of 16 bytes change places within 128, 64 or 32 bytes, by the number of 128
 /// bytes that they are in. It sets eight rows in different banks where a row is an odd number of what it is within;
-/// where that is 128 and the number even, rows are cut into parts. Copies within 64 bytes take a tenth longer on an
-/// H200.
+/// where that is 128 and the number even, rows are cut into parts, as they are for products by heads. Copies within 64
+/// bytes take a tenth longer on an H200.
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
   constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
   const int row = plan.row_warps() * plan.descriptor.row_bytes();
   const int within = std::gcd(row, kWidest);
   const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
-  if (row / within % 2 == 1) return {rows, row, row, swizzle};
+  if (!plan.heads_are_rows && row / within % 2 == 1) return {rows, row, row, swizzle};
   return {rows, row, within, swizzle, within};
 }
 
@@ -257,11 +257,18 @@ void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   plan.attend_registers = !moves ? 0 : is_plain ? 216 : 208;
 }
 
+/// Products by heads of two warpgroups: the outputs and the query of a thread, beside what tokens and scores ask for.
+bool fits_two_warpgroups(const GqaDecode& descriptor) {
+  const bool two_terms = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::fp16;
+  const bool is_plain = descriptor.query_tokens == 1 && modifications(descriptor).empty();
+  return descriptor.head_dim <= (two_terms ? 64 : is_plain ? 192 : 128);
+}
+
 /// Whether the compiler spills nothing: with more it did, for more is live at once than the count knows of.
 bool fits_registers(const Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_tiles = plan.tiles_per_stage > 1;
-  if (plan.heads_are_rows) return true;
+  if (plan.heads_are_rows) return plan.warps < 8 || fits_two_warpgroups(descriptor);
   if (two_tiles && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
   if (plan.warps < 8) return true;
   const bool is_plain = counts_rows(plan);

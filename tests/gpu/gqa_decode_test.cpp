@@ -33,7 +33,7 @@ const std::vector<std::string> kFormats = {
     "gqa_decode:heads_per_kv=8,query_tokens=4",
     "gqa_decode:heads_per_kv=64",
     "gqa_decode:head_dim=64,heads_per_kv=20,kv=fp16,query=fp16,cache=paged",
-    "gqa_decode:head_dim=256,heads_per_kv=20,query_tokens=3",
+    "gqa_decode:head_dim=192,heads_per_kv=20,query_tokens=3",
     "gqa_decode:heads_per_kv=3,query_tokens=5,mask=tree",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,query_tokens=4,mask=tree",
     "gqa_decode:heads_per_kv=2,kv=fp8_e4m3,cache=paged,query_tokens=16,mask=tree",
