@@ -16,11 +16,12 @@ struct SlicesCase {
 
 class GqaSlices : public ::testing::TestWithParam<SlicesCase> {};
 
-TEST_P(GqaSlices, AreAllMergedWithTheSameBitsEveryTime) {
-  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const SlicesCase& given = GetParam();
+/// Watched, blocks are executed one after the other, and the last merges what the others leave; else several at once,
+/// which wait for each other.
+void expect_all_are_merged(const SlicesCase& given, bool watched) {
+  SCOPED_TRACE(watched ? "watched" : "several blocks at once");
   const Device device("cpu:sm_90a");
-  device.watch(CUBIT_WATCH_MEMORY);
+  if (watched) device.watch(CUBIT_WATCH_MEMORY);
   const Kernel kernel = engine().get(given.descriptor, "cpu:sm_90a");
   const Problem problem = Problem::random(given.descriptor, given.sizes, 1);
   DeviceCase on_device(device, problem);
@@ -37,6 +38,11 @@ TEST_P(GqaSlices, AreAllMergedWithTheSameBitsEveryTime) {
   EXPECT_TRUE(workspace.guards_intact());
   const auto result = on_device.compare(problem);
   EXPECT_LE(result.error, result.tolerance) << result.worst;
+}
+
+TEST_P(GqaSlices, AreAllMergedWithTheSameBitsEveryTime) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  for (const bool watched : {true, false}) expect_all_are_merged(GetParam(), watched);
 }
 
 INSTANTIATE_TEST_SUITE_P(
