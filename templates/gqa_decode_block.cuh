@@ -312,23 +312,12 @@ struct Heads {
   __device__ __forceinline__ int rows() const { return span * plan::kHeadsPerBlock; }
 };
 
-/// Partial results in the workspace that become one: slots base + first, base + stride, base + 2 · stride …
-struct PartialGroup {
+/// Partial results of a sequence in the workspace: slots base + first, base + stride, base + 2 · stride …
+struct PartialSlots {
   int count;
   int base;
   int first;
   int stride;
-  uint32* counter;
-};
-
-/// A sequence's partial results: the block's own slot, the group of blocks that it is in, and where their results go,
-/// of which the second merge takes all. One group is all there is: its result is the sequence's.
-struct Partials {
-  int parts;  // blocks of the sequence; 1: no workspace is used
-  int own;    // slot
-  PartialGroup group;
-  int group_slot;
-  PartialGroup groups;
 };
 
 constexpr int kQuads = plan::kValueDim / 4;
@@ -378,18 +367,18 @@ __device__ __forceinline__ void finish_row(const GqaDecodeArguments& args, const
 /// Whether the lanes of a warp have the same row.
 constexpr bool kRowsOfWholeWarps = kQuads % kWarpSize == 0;
 
-__device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const PartialGroup& group,
+__device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const PartialSlots& slots,
                                           const Heads& heads) {
   const uint32 slot_bytes = 16 * heads.rows() * kQuads;
   const uint32 slot_stats = 8 * heads.rows();
-  return {reinterpret_cast<const char*>(args.partial) + static_cast<int64>(group.base) * slot_bytes,
-          reinterpret_cast<const char*>(args.partial_stats) + static_cast<int64>(group.base) * slot_stats,
-          group.count,
-          group.stride * slot_bytes,
+  return {reinterpret_cast<const char*>(args.partial) + static_cast<int64>(slots.base) * slot_bytes,
+          reinterpret_cast<const char*>(args.partial_stats) + static_cast<int64>(slots.base) * slot_stats,
+          slots.count,
+          slots.stride * slot_bytes,
           16 * kQuads,
-          group.stride * slot_stats,
-          group.first * slot_bytes,
-          group.first * slot_stats};
+          slots.stride * slot_stats,
+          slots.first * slot_bytes,
+          slots.first * slot_stats};
 }
 
 /// A barrier of the warps that attend: family sm90 has others.
@@ -397,36 +386,39 @@ __device__ __forceinline__ void sync_warps() {
   asm volatile("bar.sync 1, %0;" ::"n"(plan::kWarps * kWarpSize) : "memory");
 }
 
-/// Merges the warps' results, then, in the block that is last, those of its group, then of all groups: four channels of
-/// one head per thread and step. combine_blocks(parts, row, quad): how the latter are combined.
+/// Where a block's results go, one of `slots`. One slot: nowhere, they are the sequence's.
+struct Partials {
+  PartialSlots slots;
+  int own;          // slot
+  uint32* counter;  // of blocks that have stored theirs
+};
+
+/// Merges the warps' results, then, in the block that is last, those of all blocks: four channels of one head per thread
+/// and step. combine_blocks(parts, row, quad): how the latter are combined.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, const Heads& heads,
                                       const WarpResults& results, const CombineBlocks& combine_blocks) {
   const uint32 items = heads.rows() * kQuads;
-  int merges_left = partials.parts == 1 ? 0 : partials.groups.count == 1 ? 1 : 2;
-  int own = partials.own;
-  PartialGroup group = partials.group;
+  const int blocks = partials.slots.count;
   Parts parts = {};  // none yet
 #pragma unroll 1
   while (true) {
+    const bool is_of_warps = parts.count == 0;
 #pragma unroll 1
     for (uint32 item = threadIdx.x; item < items; item += plan::kWarps * kWarpSize) {
       const int row = static_cast<int>(item / kQuads);
       const int quad = static_cast<int>(item % kQuads);
       if (row % plan::kHeadsPerBlock >= heads_in(heads.head_group)) continue;
       const Combined combined =
-          parts.count == 0 ? combine_warps(results, heads, row, quad) : combine_blocks(parts, row, quad);
-      if (merges_left == 0) {
-        finish_row(args, heads, row, quad, combined);
+          is_of_warps ? combine_warps(results, heads, row, quad) : combine_blocks(parts, row, quad);
+      if (is_of_warps && blocks > 1) {
+        store_partial(args, heads, partials.own, row, quad, combined);
       } else {
-        store_partial(args, heads, own, row, quad, combined);
+        finish_row(args, heads, row, quad, combined);
       }
     }
-    if (merges_left == 0 || !last_block(group.counter, group.count, results.arrived, sync_warps)) return;
-    --merges_left;
-    parts = parts_of(args, group, heads);
-    own = partials.group_slot;
-    group = partials.groups;
+    if (!is_of_warps || blocks == 1 || !last_block(partials.counter, blocks, results.arrived, sync_warps)) return;
+    parts = parts_of(args, partials.slots, heads);
   }
 }
 

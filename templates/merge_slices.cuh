@@ -219,7 +219,7 @@ __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, cons
   const Slices slices = Slices::of(owners.count, part.heads.rows());
   const Arrivals arrivals(args, owners);
   // Settled, so that they are there when the block hears what it merges.
-  Parts parts = parts_of(args, {owners.count, 2 * owners.first, 1, 2, nullptr}, part.heads);
+  Parts parts = parts_of(args, {owners.count, 2 * owners.first, 1, 2}, part.heads);
   parts.outputs = settled(parts.outputs);
   parts.stats = settled(parts.stats);
   volatile uint32* const told = results.arrived;

@@ -408,8 +408,8 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int sequence_and_group =
       own.sequence * plan::kHeadGroups + own.head_group;  // has a counter, and slots for its splits
   const int first = sequence_and_group * args.splits;
-  const PartialGroup splits = {active, first, 0, 1, args.counters + sequence_and_group};
-  merge(args, {active, first + own.split, splits, 0, {1}}, {own.batch, own.kv_head, 1, own.head_group}, results,
+  const Partials partials = {{active, first, 0, 1}, first + own.split, args.counters + sequence_and_group};
+  merge(args, partials, {own.batch, own.kv_head, 1, own.head_group}, results,
         [&](const Parts& parts, int row, int quad) {
           if constexpr (plan::kPartsAtOnce == 0) {
             return combine<8>(parts, row, quad);

@@ -199,7 +199,7 @@ __device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head
 struct PartsMemory {
   uint32 outputs;  // of the thread: 16 bytes for each part, `pitch` apart
   uint32 pitch;
-  uint32 stats;  // of the warp: 8 bytes for each lane
+  uint32 weights;  // of the warp: a part's weight and its sum of weights times that, 8 bytes for each lane
 };
 
 /// The same by such warps, with the outputs of kAtOnce parts on their way to shared memory, where they need neither
@@ -207,7 +207,7 @@ struct PartsMemory {
 template <int kAtOnce>
 __device__ __forceinline__ Combined combine_through_memory(const Parts& parts, int head, int quad,
                                                            const PartsMemory& memory) {
-  constexpr int kStep = 4;
+  constexpr int kStep = 2;
   static_assert(kAtOnce <= kWarpSize && kAtOnce % kStep == 0);
   Combined result = nothing();
   const int lane = lane_index();
@@ -224,27 +224,25 @@ __device__ __forceinline__ Combined combine_through_memory(const Parts& parts, i
       copy_async<16>(memory.outputs + i * memory.pitch, src, i < count);  // access: cp.async of parts
     }
     commit_copies();
-    __syncwarp();                                 // every lane has read the sums before these
-    store_shared2(memory.stats + 8 * lane, own);  // access: stores of parts' sums
-    wait_copies<0>();
-    __syncwarp();
-    float reference = result.reference;
+    float reference = maximum(result.reference, own.x);
 #pragma unroll 1
-    for (int i = 0; i < whole; i += kStep) {
-#pragma unroll
-      for (int j = 0; j < kStep; ++j) reference = maximum(reference, load_shared2(memory.stats + 8 * (i + j)).x);
-    }
+    for (int distance = 1; distance < kWarpSize; distance *= 2)
+      reference = maximum(reference, __shfl_xor_sync(kFullWarp, reference, distance));
     scale(result, exp2_fast(result.reference - reference));
     result.reference = reference;
+    const float weight = exp2_fast(own.x - reference);
+    __syncwarp();  // every lane has read the weights before these
+    store_shared2(memory.weights + 8 * lane, make_float2(weight, weight * own.y));  // access: stores of parts' weights
+    wait_copies<0>();
+    __syncwarp();
 #pragma unroll 1
     for (int i = 0; i < whole; i += kStep) {
 #pragma unroll
       for (int j = 0; j < kStep; ++j) {
-        const float2 stat = load_shared2(memory.stats + 8 * (i + j));                // access: loads of parts' sums
+        const float2 factors = load_shared2(memory.weights + 8 * (i + j));           // access: loads of parts' weights
         const float4 value = load_shared4(memory.outputs + (i + j) * memory.pitch);  // access: loads of parts
-        const float weight = exp2_fast(stat.x - reference);
-        result.sum += weight * stat.y;
-        add(result, weight, value);
+        result.sum += factors.y;
+        add(result, factors.x, value);
       }
     }
     first += kAtOnce;

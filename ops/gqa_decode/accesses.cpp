@@ -317,10 +317,10 @@ std::vector<Tile> part_tiles(const Plan& plan) {
            {parts, pitch, pitch, {}},
            {{"cp.async of parts", AccessKind::store, 16, parts * warps, of_thread},
             {"loads of parts", AccessKind::load, 16, parts * warps, of_thread}}},
-          {"other blocks' sums",
+          {"other blocks' weights",
            {warps, 8 * lanes::kWarpSize, 8 * lanes::kWarpSize, {}},
-           {{"stores of parts' sums", AccessKind::store, 8, warps, of_lane},
-            {"loads of parts' sums", AccessKind::load, 8, parts * warps, of_part}}}};
+           {{"stores of parts' weights", AccessKind::store, 8, warps, of_lane},
+            {"loads of parts' weights", AccessKind::load, 8, parts * warps, of_part}}}};
 }
 
 std::vector<Tile> merge_tiles(const Plan& plan) {
