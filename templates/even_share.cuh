@@ -167,9 +167,9 @@ class Walker {
     const int up_to = sum_over_lanes(sum);
     const int heads = heads_per_batch();
     const int total = __shfl_sync(kFullWarp, up_to, kWarpSize - 1) * heads;
-    division_ = divide({args_.batch * heads, total, static_cast<int>(longest)}, static_cast<int>(gridDim.x),
-                       kFlushStages, kGapStages, args_.division.quotient,
-                       [this](int x) { return static_cast<int>(quotient(x, args_.units)); });
+    division_ =
+        divide({args_.batch * heads, total, static_cast<int>(longest)}, static_cast<int>(gridDim.x), kFlushStages,
+               kGapStages, args_.blocks_each, [this](int x) { return static_cast<int>(quotient(x, args_.units)); });
     Cursor cursor = place();
     if (division_.parts > 0) {
       const int sequence = cursor.next / division_.parts;

@@ -63,6 +63,17 @@ CUBIT_SHARED_CODE int most_parts(int longest) {
   return 1 << log2;
 }
 
+/// Parts of a sequence that a block reads in one step of a merge.
+constexpr int kPartsOfStep = 16;
+
+/// How many blocks merge a sequence's parts, at most, see merge_slices.cuh: one where it reads them all in one step of its
+/// threads, else as many as there are, and as a word of the workspace has bits for. `items`: what a thread takes at once.
+CUBIT_SHARED_CODE int most_slices(int parts, int items, int threads) {
+  constexpr int kBits = 32;
+  if (parts <= kPartsOfStep && items <= threads) return 1;
+  return parts < kBits ? parts : kBits;
+}
+
 /// x / slots, of x not below 0.
 struct BySlots {
   int slots;

@@ -46,8 +46,9 @@ struct GqaDecodeArguments {
   int row_step_log2;      // tokens from one row of a warp to its next
   int warp_step_log2;     // tokens from a warp to the next that has the same KV head
   DivideBy heads;         // spans * head groups
-  Division division;      // where lengths is null, or splits are asked for; else parts are 0, the blocks those of the
-                          // grid, the quotient that of blocks and sequences
+  Division division;      // where lengths is null, or splits are asked for; else parts are 0, and the blocks those of
+                          // the grid
+  int blocks_each;        // then: blocks / sequences
   DivideBy units;         // of a sequence, where lengths is null or splits are asked for; else blocks of the grid
   // Where scales are tensors of their own; of one that all rows share, the strides are 0.
   const char* key_scales;

@@ -115,6 +115,7 @@ struct Rows16ByHeads : WithoutScales {
     }
     commit_products();
     wait_products<0>();
+    settle_sums(scores);
 #pragma unroll
     for (int tile = 0; tile < Layout::kTiles; ++tile) {
 #pragma unroll
@@ -159,6 +160,8 @@ struct Rows16ByHeads : WithoutScales {
     }
     commit_products();
     wait_products<0>();
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) settle_sums(output.blocks[part]);
   }
 
   template <class TileScales>

@@ -35,10 +35,7 @@ struct Slices {
 
   /// One, where a block reads all parts in one step.
   static __device__ __forceinline__ Slices of(int parts, int rows) {
-    constexpr int kMostParts = 16;  // of one step
-    constexpr int kMost = 32;       // bits of the word
-    const bool is_one = parts <= kMostParts && rows * kQuads <= kThreads;
-    const int most = is_one ? 1 : min(parts, kMost);
+    const int most = most_slices(parts, rows * kQuads, kThreads);
     int rows_log2 = 0;
 #pragma unroll 1
     while (rows > most << rows_log2) ++rows_log2;
@@ -75,13 +72,13 @@ class Arrivals {
     return before;
   }
 
-  /// By that thread. `waits`: whether the block may wait for others.
-  __device__ __forceinline__ SlicesToMerge slices_to_merge(uint64 before, int slices, bool waits) const {
+  /// By that thread. `is_late`: then others are not waited for.
+  __device__ __forceinline__ SlicesToMerge slices_to_merge(uint64 before, int slices, bool is_late) const {
     const int slice = slices - blocks_ + arrived(before);
     if (slice < 0) return {SlicesToMerge::kNone, 0};
     const auto own = static_cast<uint32>(slice);
     if (slice == slices - 1) return {own, static_cast<uint32>(before >> kLeftAt)};
-    for (int i = 0; waits && i < kMostLooks; ++i) {
+    for (int i = 0; !is_late && i < kMostLooks; ++i) {
       if (arrived(look()) == blocks_) return {own, 0};
     }
     if (arrived(leave(own)) == blocks_) return {own, 0};
@@ -209,11 +206,11 @@ __device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, con
 }
 
 /// Merges the parts of all blocks, a slice by each of the last to arrive. `before`: what store_part has returned.
-/// `waits`: whether the block may wait for others. It may where it merges at once; where it merges late, it has told the
-/// others by a release alone and acquires here. The warps that attend meet before this and behind.
+/// `is_late`: as it was told. A block that merges at once may wait for others; one that merges late has told them by a
+/// release alone and acquires here. The warps that attend meet before this and behind.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, const StoredPart& part, uint64 before,
-                                            const WarpResults& results, bool waits,
+                                            const WarpResults& results, bool is_late,
                                             const CombineBlocks& combine_blocks) {
   const Owners& owners = part.owners;
   const Slices slices = Slices::of(owners.count, part.heads.rows());
@@ -224,8 +221,8 @@ __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, cons
   parts.stats = settled(parts.stats);
   volatile uint32* const told = results.arrived;
   if (thread_index() == 0) {
-    const SlicesToMerge merged = arrivals.slices_to_merge(before, slices.count, waits);
-    if (!waits && merged.own != SlicesToMerge::kNone) fence_gpu();
+    const SlicesToMerge merged = arrivals.slices_to_merge(before, slices.count, is_late);
+    if (is_late && merged.own != SlicesToMerge::kNone) fence_gpu();
     told[0] = merged.own;
     told[1] = merged.left;
   }

@@ -497,7 +497,7 @@ struct NextScales {
 };
 
 /// That a thread of a merge has under way, while scales of groups wait for the next segment.
-constexpr int kPartsAtOnce = sizeof(StageScales) > 32 ? 8 : 16;
+constexpr int kPartsAtOnce = sizeof(StageScales) > 32 ? kPartsOfStep / 2 : kPartsOfStep;
 
 /// Of a segment, by a warp that attends: loads of its rows' scales, each stage's in the time of the one before.
 template <bool kAny>
@@ -713,7 +713,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     while (true) {
       const StoredPart part = state.parts[turn];
       if (part.owners.count > 1) {
-        merge_parts(args, part, before_late, results, is_own, [](const Parts& parts, int row, int quad) {
+        merge_parts(args, part, before_late, results, !is_own, [](const Parts& parts, int row, int quad) {
           return kRowsOfWholeWarps ? combine_by_warp<kPartsAtOnce>(parts, row, quad) : combine<8>(parts, row, quad);
         });
         sync_warps();  // the results are read

@@ -34,6 +34,15 @@ __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+/// Behind the wait for the products that `sums` are of: they are not read before it. An asm that writes a register is done
+/// with it, as the compiler sees it, though the product is not.
+template <int kRowTiles>
+__device__ __forceinline__ void settle_sums(float (&sums)[kRowTiles][4]) {
+#pragma unroll
+  for (int i = 0; i < kRowTiles; ++i)
+    asm volatile("" : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])::"memory");
+}
+
 /// The operand is made here, before the fence and not, as the compiler might like, after it: where products are in
 /// flight that would make them wait for one another.
 __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {

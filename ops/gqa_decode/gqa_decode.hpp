@@ -176,8 +176,8 @@ struct Split {
   int boxes =
       0;  ///< family sm90: columns of boxes that are the keys of a stage, as its values; 0: rows are copied in pieces
   int box_rows = 0;         ///< family sm90: rows of a box; fewer than a stage's where a page has fewer
-  Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most, and in
-                            ///< the place of the quotient how many of them there are for each sequence
+  Division division{};      ///< family sm90; of one whose lengths are on the device, only the blocks, at most
+  int blocks_each = 0;      ///< family sm90: blocks for each sequence, where the lengths are on the device
   int units = 0;            ///< family sm90: of a sequence, where the host knows them, else blocks
   std::int64_t blocks = 0;  ///< of the grid
   std::int64_t slots = 0;   ///< of partial results in the workspace; 0: none is needed

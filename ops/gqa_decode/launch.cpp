@@ -203,6 +203,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.batch = arguments.batch;
   result.splits = split.splits;
   result.division = split.division;
+  result.blocks_each = split.blocks_each;
   result.span_log2 = log2_of(split.span);
   result.boxes = split.boxes;
   result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);

@@ -75,17 +75,14 @@ double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots)
   constexpr double kCounter = 0.7;    // its way to the L2 and back
   constexpr double kOthers = 0.5;     // until they know of the last block
   constexpr double kRoundTrip = 0.8;  // of loads
-  constexpr int kMostParts = 16;      // that one block reads
-  constexpr int kMostSlices = 32;
   const auto parts = static_cast<int>(slots / sequences);
   if (parts <= 1) return kBlock;
   const int rows = span * plan.heads_per_block;
   const int items = rows * plan.descriptor.head_dim / 4;
   const int at_once = 32 * plan.warps;
-  const bool is_one = parts <= kMostParts && items <= at_once;
-  const int slices = is_one ? 1 : std::min({parts, rows, kMostSlices});
+  const int slices = std::min(most_slices(parts, items, at_once), rows);
   const double loads = static_cast<double>(parts) * items / slices / at_once;  // of a thread
-  return kBlock + kCounter + (is_one ? 0 : kOthers) + std::max(1.0, loads / kMostParts) * kRoundTrip;
+  return kBlock + kCounter + (slices == 1 ? 0 : kOthers) + std::max(1.0, loads / kPartsOfStep) * kRoundTrip;
 }
 
 /// Columns of boxes, and the rows of each box.
@@ -196,7 +193,7 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
     split.units = split.division.parts > 0 ? split.division.parts : longest;
   } else {
     split.division.blocks = std::min(slots, count * longest);  // at most; the kernel knows more
-    split.division.quotient = split.division.blocks / count;
+    split.blocks_each = split.division.blocks / count;
     split.units = split.division.blocks;
   }
   split.blocks = split.division.blocks;

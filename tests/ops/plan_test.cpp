@@ -420,11 +420,14 @@ TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
   tests::expect_no_spills(kernels);
 }
 
+/// With and without registers that change hands; in turn, where a list has them beside sm_90a.
+constexpr const char* kLaterThanSm90[] = {"sm_100a", "sm_120", "sm_120a"};
+
 TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
   for (const GqaDecode& descriptor : tests::sm90_byte_descriptors()) {
     kernels.push_back({descriptor.text(), "sm_90a"});
-    kernels.push_back({descriptor.text(), kernels.size() % 4 == 1 ? "sm_100a" : "sm_120"});  // in turn
+    kernels.push_back({descriptor.text(), kLaterThanSm90[kernels.size() / 2 % std::size(kLaterThanSm90)]});
   }
   tests::expect_no_spills(kernels);
 }
@@ -441,11 +444,31 @@ TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
 
 TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
-  constexpr std::size_t kOfLater = 4;  // of a later architecture, without registers that change hands: every fourth
+  constexpr std::size_t kOfLater = 4;  // of a later architecture: every fourth
   for (const GqaDecode& descriptor : tests::sm90_gqa_descriptors()) {
-    if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_120"});
+    if (kernels.size() % (kOfLater + 1) == 0) {
+      const std::size_t turn = kernels.size() / (kOfLater + 1);
+      kernels.push_back({descriptor.text(), kLaterThanSm90[turn % std::size(kLaterThanSm90)]});
+    }
     kernels.push_back({descriptor.text(), "sm_90a"});
   }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  for (const int head_dim : {64, 128, 192}) {
+    for (const char* types : {"query=bf16,kv=bf16", "query=fp16,kv=fp16", "query=fp16,kv=bf16"}) {
+      for (const char* heads : {"heads_per_kv=17", "heads_per_kv=24,cache=paged", "heads_per_kv=32,window=true",
+                                "heads_per_kv=33", "heads_per_kv=48,alibi=true", "heads_per_kv=8,query_tokens=8"}) {
+        const GqaDecode descriptor =
+            gqa_decode::parse(fmt::format("gqa_decode:head_dim={},{},{}", head_dim, types, heads));
+        if (!gqa_decode::makes_products_by_heads(descriptor, codegen::find_architecture("sm_90a"))) continue;
+        kernels.push_back({descriptor.text(), "sm_90a"});
+      }
+    }
+  }
+  EXPECT_EQ(kernels.size(), 6 * (3 + 3 + 1));
   tests::expect_no_spills(kernels);
 }
 
