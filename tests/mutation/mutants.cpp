@@ -153,15 +153,14 @@ constexpr Mutant kMutants[] = {
      "if (!is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();", "", "without a fence.proxy.async",
      kNotRun},
     {"by_heads_values_not_waited_for", kByHeads, "batch=1,context=395", "kv_rows16_by_heads.cuh",
-     "    commit_products();\n    wait_products<0>();\n  }\n\n  template <class TileScales>",
-     "    commit_products();\n  }\n\n  template <class TileScales>", "wgmma.mma_async", kNotRun},
+     "    wait_products<0>();\n#pragma unroll", "#pragma unroll", "wgmma.mma_async", kNotRun},
     {"segments_do_not_meet", kBulk, kSegments, "merge_slices.cuh",
      "  sync_warps();  // the results are read, and stored\n", "", "is not ordered", "racecheck"},
 
     {"slice_not_released", kBulkHeads, kManyParts, "merge_slices.cuh", "atom.acq_rel.gpu.global.add.u64",
      "atom.relaxed.gpu.global.add.u64", "race in global memory", kNotRun},
     {"late_part_not_acquired", kBulk, "batch=5,context=1700,splits=3", "merge_slices.cuh",
-     "if (!waits && merged.own != SlicesToMerge::kNone) fence_gpu();", "", "race in global memory", kNotRun},
+     "if (is_late && merged.own != SlicesToMerge::kNone) fence_gpu();", "", "race in global memory", kNotRun},
 
     {"append_scales_beyond_the_end", "kv_append:kv=int8_split", "batch=2,tokens=7,ragged=1", "rows_contiguous.cuh",
      "position >= 0 && position < cache.max_length", "position >= 0", "are in no allocation", kNotRun},
