@@ -152,6 +152,7 @@ __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, cons
     if (quad == 0) results.stats[row_of_group] = make_float2(combined.reference, combined.sum);
   }
   if (groups == 1) return;
+  constexpr int kGroupsAtOnce = 4;
   sync_warps();
 #pragma unroll 1
   for (int item = thread; item < items; item += kThreads) {
@@ -159,11 +160,19 @@ __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, cons
     const int quad = item % kQuads;
     if (row >= heads.rows() || row % plan::kHeadsPerBlock >= heads_in(heads.head_group)) continue;
     Combined result = nothing();
-#pragma unroll 4
-    for (int group = 0; group < groups; ++group) {
-      const int at = (group << rows_log2) + item / kQuads;
-      const float2 stat[] = {load_shared2(shared_address(results.stats + at))};
-      const float4 value[] = {load_shared4(shared_address(results.outputs + at * kMergePitch + 4 * quad))};
+#pragma unroll 1
+    for (int first = 0; first < groups; first += kGroupsAtOnce) {
+      float2 stat[kGroupsAtOnce];
+      float4 value[kGroupsAtOnce];
+#pragma unroll
+      for (int i = 0; i < kGroupsAtOnce; ++i) {
+        stat[i] = make_float2(negative_infinity(), 0.f);
+        value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+        if (first + i >= groups) continue;
+        const int at = (first + i << rows_log2) + item / kQuads;
+        stat[i] = load_shared2(shared_address(results.stats + at));
+        value[i] = load_shared4(shared_address(results.outputs + at * kMergePitch + 4 * quad));
+      }
       add(result, stat, value);
     }
     finish_row(args, heads, row, quad, result);
