@@ -35,6 +35,11 @@ __device__ __forceinline__ void copy_async(uint32 dst, const void* src, bool val
   }
 }
 
+/// The same of a piece's first `size` bytes, of 16; the others become zeros.
+__device__ __forceinline__ void copy_async_first(uint32 dst, const void* src, int size) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(size) : "memory");
+}
+
 /// Closes the group of copies that this thread has started since the last one.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

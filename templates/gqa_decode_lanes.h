@@ -139,6 +139,17 @@ CUBIT_LANES int byte_channel(int lane, int step) { return 16 * step + 2 * (lane 
 /// Int4Rows: the first of the four channels of matrix `matrix` that a lane holds.
 CUBIT_LANES int int4_channel(int lane, int matrix) { return 32 * matrix + 4 * (lane / 4); }
 
+/// Int4Rows whose rows begin anywhere in 16 bytes: of those in which a row's words begin, so many words come before. A
+/// lane has the same word, or transposed the same half of a word, of each 16 bytes: of a matrix, which begins in some
+/// and ends in the next, this one.
+CUBIT_LANES int int4_word_between(int lane, int words_before) { return (lane + 4 - words_before) % 4; }
+CUBIT_LANES int int4_half_between(int lane, int words_before) { return (lane / 4 + 8 - 2 * words_before) % 8; }
+
+/// The same rows: as int4_channel.
+CUBIT_LANES int int4_channel_between(int lane, int matrix, int words_before) {
+  return 32 * matrix + 4 * int4_half_between(lane, words_before);
+}
+
 /// Floats from head to head where the warps' outputs are merged; what is added keeps the heads of a store in different
 /// banks.
 CUBIT_LANES int merge_pitch(int head_dim, bool heads_are_rows) { return head_dim + (heads_are_rows ? 8 : 4); }

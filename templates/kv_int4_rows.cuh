@@ -10,6 +10,11 @@
 // A stage's row:  | header, padded with zeros to 16 bytes | head_dim / 2 bytes of words |
 // A matrix of ldmatrix is 8 rows × 16 bytes = 32 channels; lane (r, c) gets word c of row r: channels 8c … 8c+7.
 //
+// Rows that are no multiple of 16 bytes may lie as they come (family sm90, kBefore): a row's words then begin anywhere in
+// 16 bytes, and so does its header, of one or two pairs. One matrix more is loaded. Of each two neighbours a lane takes
+// its word of the first if that is one of the row's, else of the second: it is the same for all rows of a warp, so that
+// a matrix has all its words, in an order that Q's lanes and the stored outputs follow.
+//
 // Scores:   per group  S += scale · (K words · Qᵀ),  and once per tile  S += headers · (0, group sum of Q) pairs
 // Outputs:  per group  Oᵀ += (V words)ᵀ · (P · scale)ᵀ,  and once per tile  shifts += headersᵀ · Pᵀ
 //
@@ -27,9 +32,10 @@
 
 namespace cubit {
 
-/// kQueryIsShared: as keys, see query_operands.cuh.
+/// kQueryIsShared: as keys, see query_operands.cuh. kBefore: rows are as in the cache, and so many bytes come before a
+/// warp's in the 16 in which they begin, the same number for all; null: they are padded and begin with those.
 template <class QueryElement, int kHeadDim, int kGroups, int kHeads, int kAlignment, int (*kAddress)(int, int),
-          bool kQueryIsShared = false>
+          bool kQueryIsShared = false, int (*kBefore)() = nullptr>
 struct Int4Rows : WithoutScales {
   static constexpr int kTileRows = lanes::kTileRows;
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
@@ -70,6 +76,12 @@ struct Int4Rows : WithoutScales {
   /// head tiles, and heads the M of the shift term; and that sums the weights.
   static constexpr bool kManyTiles = kHeadTiles > 1;
   static constexpr bool kSumsWeights = kManyTiles;
+
+  static constexpr bool kIsBetween = kBefore != nullptr;  ///< a row begins between multiples of 16 bytes
+  static_assert(!kIsBetween || (kHeadTiles == 1 && !kQueryIsShared && kHeaderBytes <= 8));
+  /// Of a group's products, so that few of them wait for one another where groups are few, and registers many.
+  static constexpr int kMostSums = kGroups == 1 ? 4 : kHeadDim < 256 ? 2 : 1;
+  static constexpr int kSums = !kIsBetween ? 1 : kMatricesPerGroup < kMostSums ? kMatricesPerGroup : kMostSums;
 
   struct Accumulator {
     // Block 2i + h holds channels 32i + 4r + 2h of matrix i (rows r), and those plus 16 times the next (rows r + 8).
@@ -119,7 +131,16 @@ struct Int4Rows : WithoutScales {
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       // Beyond the last head: the last one again, whose results are not stored.
       const int head = min(8 * tile + lane / 4, heads - 1);
-      const char* const row = settled(rows.row(head) + 16 * (lane % 4));
+      int word = lane % 4;
+      if constexpr (kIsBetween) word = word_of(lane);
+      const char* const row = settled(rows.row(head) + 16 * word);
+      // What is aligned better than it must be is read sooner.
+      if (kIsBetween && kAlignment < 16 && reinterpret_cast<uint64>(row) % 16 == 0) {
+#pragma unroll
+        for (int matrix = 0; matrix < kMatrices; ++matrix)
+          load_global<4, 16>(raw.words[tile][matrix], row + 64 * matrix);
+        continue;
+      }
 #pragma unroll
       for (int matrix = 0; matrix < kMatrices; ++matrix) {
         load_global<4, kAlignment>(raw.words[tile][matrix], row + 64 * matrix);
@@ -155,28 +176,33 @@ struct Int4Rows : WithoutScales {
     const int lane = lane_index();
     // What is left of a query operand is loaded once: with its factors, behind the others.
     constexpr bool kShiftsLast = Query::kIsShared;
+    uint32 words[kMatrices][2];
     if constexpr (kShiftsLast) {
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile)
         scores[tile][0] = scores[tile][1] = scores[tile][2] = scores[tile][3] = 0.f;
+    } else if constexpr (kIsBetween) {
+      uint32 headers[kHeaderChunks][2];
+      load_between<false>(headers, words, stage, lane);
+      shift_scores(query, headers, scores);
     } else {
       shift_scores(query, stage, scores);
     }
     uint32 pairs[2][kGroups];       // (scale, shift) of rows r and r + 8
     load_headers(pairs, stage, 0);  // access: loads of key scales
-    uint32 words[kMatrices][2];
-    if constexpr (!kShiftsLast) load_words<false>(words, stage, lane);
+    if constexpr (!kShiftsLast && !kIsBetween) load_words<false>(words, stage, lane);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      float products[kHeadTiles][4] = {};
+      float sums[kSums][kHeadTiles][4] = {};
 #pragma unroll
       for (int i = 0; i < kMatricesPerGroup; ++i) {
+        float(&products)[kHeadTiles][4] = sums[i % kSums];
         const int matrix = first_matrix(group) + i;
         if constexpr (kShiftsLast) {
           if (matrix % 2 == 0 && !is_begun(matrix, group)) load_two<false>(words, stage, lane, matrix);
         }
         uint32 mine = 0xffffffffu;
-        if (is_shared(matrix, group)) mine = lane % 4 / 2 == half_of(matrix, group) ? recomputed(-1) : 0u;
+        if (is_shared(matrix, group)) mine = word_of(lane) / 2 == half_of(matrix, group) ? recomputed(-1) : 0u;
         const uint32 low[2] = {words[matrix][0], upper_bytes(words[matrix][0])};
         const uint32 high[2] = {words[matrix][1], upper_bytes(words[matrix][1])};
 #pragma unroll
@@ -188,6 +214,15 @@ struct Int4Rows : WithoutScales {
             mma_m16n8k16<Half>(products[tile], low[step] & kEven, high[step] & kEven, low[step] & kOdd,
                                high[step] & kOdd, b[2 * step] & mine, b[2 * step + 1] & mine);
           }
+        }
+      }
+      float(&products)[kHeadTiles][4] = sums[0];
+#pragma unroll
+      for (int sum = 1; sum < kSums; ++sum) {
+#pragma unroll
+        for (int tile = 0; tile < kHeadTiles; ++tile) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) products[tile][i] += sums[sum][tile][i];
         }
       }
       // Where the shifts come last they are added as they are: what the packed words' products lack is made up for
@@ -218,10 +253,16 @@ struct Int4Rows : WithoutScales {
                                                     const ValueScales& scales, const float (&weights)[kHeadTiles][4]) {
     const int lane = lane_index();
     uint32 words[kMatrices][2];
-    load_words<true>(words, stage, lane);
+    uint32 headers[kHeaderChunks][2];
+    if constexpr (kIsBetween) {
+      load_between<true>(headers, words, stage, lane);
+    } else {
+      load_words<true>(words, stage, lane);
+      load_header_matrices<true>(headers, stage);
+    }
 
     uint32 rounded[kHeadTiles][2];
-    shift_outputs(output, softmax, stage, weights, rounded);
+    shift_outputs(output, softmax, headers, weights, rounded);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
       uint32 b[kHeadTiles][2];
@@ -241,7 +282,7 @@ struct Int4Rows : WithoutScales {
         uint32 y = words[matrix][1];
         if (is_shared(matrix, group)) {
           // Transposed, lane / 4 counts 4-channel units: the first 4 are one half, the last 4 the other.
-          const uint32 mine = (lane / 16 == half_of(matrix, group)) ? 0xffffffffu : 0u;
+          const uint32 mine = (half_word_of(lane) / 4 == half_of(matrix, group)) ? 0xffffffffu : 0u;
           x &= mine;
           y &= mine;
         }
@@ -317,7 +358,7 @@ struct Int4Rows : WithoutScales {
         float shifts[kMatrices];
 #pragma unroll
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
-          const int group = lanes::int4_channel(lane, matrix) / kGroupChannels;
+          const int group = channel_of(lane, matrix) / kGroupChannels;
           shifts[matrix] = shift_of(output, tile, i, group);
         }
         const int head = lanes::accumulator_head(lane, tile, i);
@@ -329,7 +370,7 @@ struct Int4Rows : WithoutScales {
           const float shift = shifts[matrix];
           const float4 four = make_float4(a[i] * even + shift, (a[i + 2] - a[i]) * odd + shift, b[i] * even + shift,
                                           (b[i + 2] - b[i]) * odd + shift);
-          const int at = head * pitch + lanes::int4_channel(lane, matrix);
+          const int at = head * pitch + channel_of(lane, matrix);
           store_shared(shared_address(dst) + 4 * at, four);  // access: stores of warps' outputs
         }
       }
@@ -338,6 +379,27 @@ struct Int4Rows : WithoutScales {
 
  private:
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
+
+  /// Words of 16 bytes that come before a warp's rows, and before their words; 0 where the header is padded.
+  static __device__ __forceinline__ int words_before_header() {
+    if constexpr (kIsBetween) return kBefore() / 4;
+    return 0;
+  }
+  static __device__ __forceinline__ int words_before() { return words_before_header() + kGroups; }
+
+  /// Of a matrix the word that a lane has of a row of keys, the half of a word of values and the channels of that.
+  static __device__ __forceinline__ int word_of(int lane) {
+    if constexpr (kIsBetween) return lanes::int4_word_between(lane, words_before());
+    return lane % 4;
+  }
+  static __device__ __forceinline__ int half_word_of(int lane) {
+    if constexpr (kIsBetween) return lanes::int4_half_between(lane, words_before());
+    return lane / 4;
+  }
+  static __device__ __forceinline__ int channel_of(int lane, int matrix) {
+    if constexpr (kIsBetween) return lanes::int4_channel_between(lane, matrix, words_before());
+    return lanes::int4_channel(lane, matrix);
+  }
 
   static constexpr __device__ int first_matrix(int group) { return group * kHalvesPerGroup / 2; }
   /// Whether one half of the matrix is another group's.
@@ -371,15 +433,16 @@ struct Int4Rows : WithoutScales {
   }
 
   /// The group sums, by tensor cores: row 2g + 1 of A selects the channels of group g, so the product is the B operand
-  /// of the shift term, as an accumulator.
+  /// of the shift term, as an accumulator. Where headers lie between, g counts the words before them as well.
   static __device__ __forceinline__ void sum_query(uint32 (&words)[kQueryWords]) {
     const int lane = lane_index();
+    const int first_pair = words_before_header();
     float rows[4] = {};
 #pragma unroll
     for (int matrix = 0; matrix < kMatrices; ++matrix) {
-      const int half = kGroupsShareMatrices ? 2 * matrix + lane % 4 / 2 : 2 * matrix;
+      const int half = kGroupsShareMatrices ? 2 * matrix + word_of(lane) / 2 : 2 * matrix;
       const int group = half / kHalvesPerGroup;
-      const bool mine = lane / 4 == (2 * group + 1) % 8;
+      const bool mine = lane / 4 == (2 * (first_pair + group) + 1) % 8;
       const uint32 even = mine ? 0x3c003c00u : 0u;  // ones
       const uint32 odd = mine ? 0x4c004c00u : 0u;   // sixteens
       // Groups from 4 on are rows 8 … 15.
@@ -446,6 +509,49 @@ struct Int4Rows : WithoutScales {
     }
   }
 
+  /// Where rows begin between: the words as load_words, and headers as a 16-bit matrix: of keys with zeros beside them,
+  /// of values, whose columns are rows of the product, with what else is there.
+  template <bool kTransposed>
+  static __device__ __forceinline__ void load_between(uint32 (&headers)[1][2], uint32 (&words)[kMatrices][2],
+                                                      uint32 stage, int lane) {
+    constexpr int kFirstRow = kTransposed ? kTileRows : 0;
+    constexpr int kAll = kMatrices + 1;
+    const int start = -4 * words_before_header();
+    uint32 all[kAll][2];
+#pragma unroll
+    for (int matrix = 0; matrix < kAll; matrix += 2) {
+      if (matrix + 1 < kAll) {
+        uint32 loaded[4];
+        const uint32 row = stage + address(lanes::int4_words(lane, matrix, start, kFirstRow));
+        if constexpr (kTransposed) {
+          load_matrices_transposed(loaded, row);  // access: ldmatrix.x4.trans of value rows
+        } else {
+          load_matrices(loaded, row);  // access: ldmatrix.x4 of key rows
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) all[matrix + i / 2][i % 2] = loaded[i];
+      } else {
+        const uint32 row = stage + address(lanes::int4_last_words(lane, matrix, start, kFirstRow));
+        if constexpr (kTransposed) {
+          load_matrices_transposed(all[matrix], row);  // access: ldmatrix.x2.trans of the last value rows
+        } else {
+          load_matrices(all[matrix], row);  // access: ldmatrix.x2 of the last key rows
+        }
+      }
+    }
+    const int word = kTransposed ? lane / 8 : lane % 4;
+    const bool is_first = word >= words_before();
+    // A mask, for of a condition the compiler made a branch.
+    const uint32 header = settled(word >= words_before_header() && !is_first ? 0xffffffffu : 0u);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      headers[0][half] = kTransposed ? all[0][half] : all[0][half] & header;
+#pragma unroll
+      for (int matrix = 0; matrix < kMatrices; ++matrix)
+        words[matrix][half] = is_first ? all[matrix][half] : all[matrix + 1][half];
+    }
+  }
+
   static __device__ __forceinline__ void load_headers(uint32 (&pairs)[2][kGroups], uint32 stage, int first_row) {
     const int lane = lane_index();
     constexpr int kPiece = kGroups < 4 ? kGroups : 4;
@@ -508,7 +614,7 @@ struct Int4Rows : WithoutScales {
       return group < 4 ? first : second;
     } else {
       // Rows below 8 are in elements 0 and 1, the others in 2 and 3.
-      const int source = (2 * group + 1) % 8 * 4 + column;
+      const int source = (2 * (words_before_header() + group) + 1) % 8 * 4 + column;
       const float first = __shfl_sync(kFullWarp, output.shifts[tile][0][i], source);
       const float second = kGroups > 4 ? __shfl_sync(kFullWarp, output.shifts[tile][0][i + 2], source) : 0.f;
       return group < 4 ? first : second;
@@ -543,6 +649,11 @@ struct Int4Rows : WithoutScales {
                                                       float (&scores)[kHeadTiles][4]) {
     uint32 headers[kHeaderChunks][2];
     load_header_matrices<false>(headers, stage);
+    shift_scores(query, headers, scores);
+  }
+
+  static __device__ __forceinline__ void shift_scores(const Query& query, const uint32 (&headers)[kHeaderChunks][2],
+                                                      float (&scores)[kHeadTiles][4]) {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll
@@ -557,11 +668,10 @@ struct Int4Rows : WithoutScales {
 
   /// `rounded`: the weights in fp16, of rows r and of rows r + 8; of several tiles, as operands.
   template <class Softmax>
-  static __device__ __forceinline__ void shift_outputs(Accumulator& output, Softmax& softmax, uint32 stage,
+  static __device__ __forceinline__ void shift_outputs(Accumulator& output, Softmax& softmax,
+                                                       uint32 (&headers)[kHeaderChunks][2],
                                                        const float (&weights)[kHeadTiles][4],
                                                        uint32 (&rounded)[kHeadTiles][2]) {
-    uint32 headers[kHeaderChunks][2];
-    load_header_matrices<true>(headers, stage);
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
 #pragma unroll

@@ -21,6 +21,13 @@
 // 32 where a row is no multiple of more). With rows of an odd number of parts a warp's rows are then in different
 // banks. Rows of an even number are cut, and the stage has the first parts of all rows, then all second ones.
 //
+// Rows of the cache that are no multiple of 16 bytes (int4_rows of one group or two, alignment=4 or 8) are not swizzled: a
+// stage has a row of plan::kWarpsAbreast warps for each of theirs, as few as make 16 bytes' multiple, and behind those of
+// the first such warps the rows of the next. Such a row is an odd number of 16 bytes, so that a warp's rows are in
+// different banks. A span has at most as many heads as there are warps abreast, which take tokens in turn where it has
+// fewer: a stage's rows lie in the order of the cache, and a box has those of the warps that are abreast. Pieces are of
+// plan::kPieceBytes, or of 16 where boxes would do but for a sequence's end.
+//
 // Shared memory: stage 0 { rows of keys, rows of values }, stage 1 …; from kResultsAt on the results of
 // gqa_decode_block.cuh; from kBarriersAt on two barriers per stage, `full` and `empty`, and two per place of a segment,
 // `told` and `heard`; from kScratchAt on BlockState.
@@ -101,6 +108,11 @@ using SegmentPlace = RingPlace<plan::kSegments>;
 
 constexpr uint32 kHalfStage = kStageBytes / 2;  // keys, or values
 
+/// Whether warps' rows are side by side because rows of the cache alone are no multiple of 16 bytes.
+constexpr bool kRowsAreShort = Keys::kRowBytes % 16 != 0;
+constexpr int kColumnsOfWarps = kRowWarps / plan::kWarpsAbreast;
+constexpr int kStageRows = kStageTokens * kColumnsOfWarps;
+
 /// Addresses in shared memory.
 struct Rings {
   uint32 base;
@@ -169,6 +181,10 @@ struct StageTokens {
 
 /// The token of a warp's row of a stage, of those that the stage has.
 __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
+  if constexpr (kColumnsOfWarps > 1) {
+    row += warp / plan::kWarpsAbreast * kStageTokens;
+    warp %= plan::kWarpsAbreast;
+  }
   return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
 }
 
@@ -205,6 +221,65 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
   }
 }
 
+/// The same of short rows, in pieces of as few bytes as the caller's alignment asks for: one row of a KV head behind the
+/// other, which is how the stage has them.
+__device__ __forceinline__ void copy_short_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                                  const StageTokens& tokens, uint32 dst) {
+  constexpr int kBytes = plan::kPieceBytes;
+  constexpr int kPieces = Keys::kRowBytes / kBytes;
+  const int heads = 1 << args.span_log2;
+  const int rows = max(kCopyThreads / kPieces & -heads, heads);  // at once, of whole tokens
+  const int token_step = rows >> args.span_log2;
+  const CacheRows keys = cache.keys(tokens.first);
+  const CacheRows values = cache.values(tokens.first);
+  const int64 key_step = static_cast<int64>(token_step) * keys.stride;
+  const int64 value_step = static_cast<int64>(token_step) * values.stride;
+  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
+#pragma unroll 1
+  for (int piece = thread; piece < rows * kPieces; piece += kCopyThreads) {
+    const int first = piece / kPieces;
+    const int byte = piece % kPieces * kBytes;
+    const int head = first & (heads - 1);
+    int token = first >> args.span_log2;
+    const char* key = keys.row(token) + head * args.key_head_stride + byte;
+    const char* value = values.row(token) + head * args.value_head_stride + byte;
+#pragma unroll 4
+    for (uint32 at = piece * kBytes; at < kHalfStage; at += rows * Keys::kRowBytes) {
+      copy_async<kBytes>(dst + at, key, tokens.has(token));                 // access: cp.async of rows
+      copy_async<kBytes>(dst + kHalfStage + at, value, tokens.has(token));  // access: cp.async of rows
+      token += token_step;
+      key += key_step;
+      value += value_step;
+    }
+  }
+}
+
+/// The same where boxes would do if the stage were full: rows of the stage, whose tokens follow one another in the cache,
+/// 16 bytes at a time, of which a piece has some of a token that is read and some of one that is not.
+__device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                                  const StageTokens& tokens, uint32 dst) {
+  constexpr int kRowBytes = plan::kWarpsAbreast * Keys::kRowBytes;
+  constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
+  const CacheRows keys = cache.keys(tokens.first);
+  const CacheRows values = cache.values(tokens.first);
+  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
+#pragma unroll 1
+  for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
+    const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
+#pragma unroll 2
+    for (int first = 0; first < kStageRows; first += kRows) {  // all lanes as often, or some were a row ahead
+      const int row = first + at.row;
+      if (row >= kStageRows) break;
+      const int token = row << args.row_step_log2;
+      const int bytes = max(0, tokens.count - token) * (Keys::kRowBytes << args.span_log2) - at.byte;
+      const int size = max(0, min(bytes, 16));
+      const uint32 place = dst + plan::kv_stage(row, at.byte);
+      copy_async_first(place, keys.row(token) + at.byte, size);                 // access: cp.async of rows
+      copy_async_first(place + kHalfStage, values.row(token) + at.byte, size);  // access: cp.async of rows
+    }
+  }
+}
+
 __device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
   const int whole = 1 << args.stage_tokens_log2;
   const int first = stage << args.stage_tokens_log2;
@@ -220,7 +295,14 @@ class Pieces {
   __device__ __forceinline__ void reach(const GqaDecodeArguments&, const Cache&, const Segment&, int) {}
   __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const Cache& cache, const Segment&, int,
                                        const StageTokens& tokens, uint32 dst) {
-    if (tokens.count > 0) copy_pieces(args, cache, tokens, dst);
+    if (tokens.count == 0) return;
+    if constexpr (!kRowsAreShort) {
+      copy_pieces(args, cache, tokens, dst);
+    } else if (args.boxes != 0 && !plan::Tokens::kIsWindow) {
+      copy_first_pieces(args, cache, tokens, dst);
+    } else {
+      copy_short_pieces(args, cache, tokens, dst);
+    }
   }
 };
 
@@ -311,7 +393,9 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   expect_bytes(full, 2 * kHalfStage);
   const int batch = segment.batch;
   const int span = first_kv_head(args, segment) >> args.span_log2;
-  const uint32 box_bytes = args.boxes == 1 ? kHalfStage : kHalfStage / kRowWarps << args.span_log2;
+  const uint32 box_bytes = kRowsAreShort     ? kHalfStage / kColumnsOfWarps
+                           : args.boxes == 1 ? kHalfStage
+                                             : kHalfStage / kRowWarps << args.span_log2;
   int row = stage * args.boxes * kStageTokens;
 #pragma unroll 1
   for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {
@@ -583,7 +667,7 @@ __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& ar
 
 /// Rows of a stage that the warp has, of those up to the length; zero or less: none.
 __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int length, int stage, int warp) {
-  const int tokens = length - (stage << args.stage_tokens_log2) - (warp >> args.span_log2 << args.warp_step_log2);
+  const int tokens = length - (stage << args.stage_tokens_log2) - token_of(args, 0, warp);
   return min((tokens + (1 << args.row_step_log2) - 1) >> args.row_step_log2, kStageTokens);
 }
 

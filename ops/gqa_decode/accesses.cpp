@@ -34,7 +34,8 @@ TileAccess copies(const RowFormat& format, const char* name, int copy_bytes, int
           }};
 }
 
-/// copy_pieces, where boxes do not do: as many rows at a time as the copying warps have threads for, of pages all.
+/// copy_pieces and copy_first_pieces, where boxes do not do: as many rows at a time as the copying warps have threads
+/// for, of pages all.
 TileAccess pieces(const Plan& plan) {
   const codegen::TileLayout& stage = plan.stage;
   const bool is_paged = plan.descriptor.cache == KvAddressing::paged;
@@ -53,6 +54,23 @@ TileAccess pieces(const Plan& plan) {
           }};
 }
 
+/// copy_short_pieces: neighbouring lanes copy neighbouring pieces, one row of a KV head behind the other, of one head at a
+/// time as many rows as the copying warps have threads for.
+TileAccess short_pieces(const Plan& plan) {
+  const int bytes = plan.copy_bytes;
+  const int pieces = plan.descriptor.row_bytes() / bytes;
+  const int step = plan.copy_warps * lanes::kWarpSize / pieces * pieces;
+  const int of_step = (step + lanes::kWarpSize - 1) / lanes::kWarpSize;
+  const int steps = (plan.stage.size() / bytes + step - 1) / step;
+  return {"cp.async of rows", AccessKind::store, bytes, steps * of_step,
+          [=, size = plan.stage.size(), row_bytes = plan.stage.row_bytes](int instance, int lane) -> MaybeByte {
+            const int piece = instance % of_step * lanes::kWarpSize + lane;
+            const int at = (instance / of_step * step + piece) * bytes;
+            if (piece >= step || at >= size) return std::nullopt;
+            return TileByte{at / row_bytes, at % row_bytes};
+          }};
+}
+
 /// place_in_own_row: each warp has its part of a stage's rows. The first's and the last's, for a plan is made at every
 /// request; the others meet the banks in the same way, as tests/ops proves for all.
 TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
@@ -63,6 +81,24 @@ TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
             if (!byte) return byte;
             byte->row %= lanes::kTileRows;  // values lie as keys do
             if (instance >= instances) byte->byte += last;
+            return byte;
+          }};
+}
+
+/// place_in_own_rows: the same of short rows, those of every warp that is abreast in the first and the last such warps.
+/// Matrices begin at the 16 bytes in which a warp's rows do.
+TileAccess of_outer_columns(const TileAccess& access, const Plan& plan) {
+  const int abreast = plan.warps_abreast();
+  const RowFormat format = plan.formats().key;
+  const int to_next = format.row_bytes() - (access.kind == AccessKind::ldmatrix ? format.header_bytes() : 0);
+  const int last = plan.stage.rows - 16 * plan.tiles_per_stage;
+  return {access.name, access.kind, access.bytes_per_lane, 2 * abreast * access.instances,
+          [=, at = access.at, instances = access.instances](int instance, int lane) -> MaybeByte {
+            MaybeByte byte = at(instance % instances, lane);
+            if (!byte) return byte;
+            const int warp = instance / instances;
+            byte->row = byte->row % lanes::kTileRows + (warp < abreast ? 0 : last);
+            byte->byte += warp % abreast * to_next;
             return byte;
           }};
 }
@@ -82,11 +118,9 @@ void add_byte_words(const RowFormat& format, const char* pairs, const char* last
                       }});
 }
 
-/// Two matrices of 32 channels at a time, and the last alone where their number is odd.
-void add_int4_words(const RowFormat& format, const char* pairs, const char* last, int first_row,
-                    std::vector<TileAccess>& accesses) {
-  const int start = padded_header_bytes(format);
-  const int matrices = format.head_dim / 32;
+/// Two matrices of 16 bytes at a time from byte `start` on, and the last alone where their number is odd.
+void add_int4_matrices(int matrices, int start, const char* pairs, const char* last, int first_row,
+                       std::vector<TileAccess>& accesses) {
   accesses.push_back({pairs, AccessKind::ldmatrix, 16, matrices / 2, [=](int instance, int lane) -> MaybeByte {
                         return byte_at(lanes::int4_words(lane, 2 * instance, start, first_row));
                       }});
@@ -95,6 +129,12 @@ void add_int4_words(const RowFormat& format, const char* pairs, const char* last
                         if (lane >= 16) return std::nullopt;
                         return byte_at(lanes::int4_last_words(lane, matrices - 1, start, first_row));
                       }});
+}
+
+/// Of 32 channels each.
+void add_int4_words(const RowFormat& format, const char* pairs, const char* last, int first_row,
+                    std::vector<TileAccess>& accesses) {
+  add_int4_matrices(format.head_dim / 32, padded_header_bytes(format), pairs, last, first_row, accesses);
 }
 
 /// ldmatrix.x2: 16 row addresses, from the first 16 lanes.
@@ -165,6 +205,17 @@ void add_values(const RowFormat& format, int head_tiles, std::vector<TileAccess>
   }
 }
 
+/// Int4Rows::load_between and load_headers: of short rows a matrix more than words have.
+void add_short_rows(const RowFormat& format, std::vector<TileAccess>& accesses) {
+  constexpr int kFirst = lanes::kTileRows;
+  const int matrices = format.head_dim / 32 + 1;
+  add_int4_matrices(matrices, 0, "ldmatrix.x4 of key rows", "ldmatrix.x2 of the last key rows", 0, accesses);
+  accesses.push_back(int4_headers(format, "loads of key scales", 0));
+  add_int4_matrices(matrices, 0, "ldmatrix.x4.trans of value rows", "ldmatrix.x2.trans of the last value rows", kFirst,
+                    accesses);
+  accesses.push_back(int4_headers(format, "loads of value scales", kFirst));
+}
+
 /// place_of_value: the rows of values in a layout of their own.
 TileAccess of_values_alone(const TileAccess& access) {
   return {access.name, access.kind, access.bytes_per_lane, access.instances,
@@ -192,6 +243,12 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   const int rows = formats.are_alike() ? 2 * lanes::kTileRows : lanes::kTileRows;
   std::vector<TileAccess> accesses;
   if (plan.heads_are_rows) return {pieces(plan)};  // tensor cores read the rest
+  if (plan.family == Family::sm90 && has_short_rows(plan.descriptor)) {
+    add_short_rows(formats.key, accesses);
+    for (TileAccess& access : accesses) access = of_outer_columns(access, plan);
+    accesses.insert(accesses.begin(), {short_pieces(plan), pieces(plan)});
+    return accesses;
+  }
   add_padding(formats.key, rows, accesses);
   add_keys(formats.key, accesses);
   if (formats.are_alike()) add_values(formats.value, plan.head_tiles(), accesses);
@@ -339,13 +396,18 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
   const int channels = values.kv == KvFormat::int4_rows ? 4 : values.has_scales() ? 2 : 1;
   const int steps = values.head_dim / (channels == 4 ? 32 : 16);
   const int elements = channels == 1 ? 4 : 2;
-  const TileAccess stores{"stores of warps' outputs", AccessKind::store, 4 * channels, tiles * elements * steps,
-                          [=](int instance, int lane) -> MaybeByte {
+  // Of short rows the warps that are abreast have the channels in another order each.
+  const bool is_short = plan.family == Family::sm90 && has_short_rows(plan.descriptor);
+  const int of_warp = tiles * elements * steps;
+  const TileAccess stores{"stores of warps' outputs", AccessKind::store, 4 * channels,
+                          (is_short ? plan.warps_abreast() : 1) * of_warp, [=](int instance, int lane) -> MaybeByte {
+                            const int words_before = (instance / of_warp + 1) * values.groups;
                             const int i = instance / steps % elements;
-                            const auto head = head_of(instance / steps / elements, i & 1, lane);
+                            const auto head = head_of(instance % of_warp / steps / elements, i & 1, lane);
                             if (!head) return std::nullopt;
                             const int step = instance % steps;
-                            const int channel = channels == 4   ? lanes::int4_channel(lane, step)
+                            const int channel = is_short        ? lanes::int4_channel_between(lane, step, words_before)
+                                                : channels == 4 ? lanes::int4_channel(lane, step)
                                                 : channels == 2 ? lanes::byte_channel(lane, step)
                                                                 : lanes::rows16_channel(lane, step, i);
                             return TileByte{*head, 4 * channel};

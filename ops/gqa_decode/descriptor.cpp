@@ -153,9 +153,16 @@ std::string why_not_all_fp16(const GqaDecode& descriptor) {
 }
 
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {
-  if (descriptor.alignment < 16) return "every pointer and stride must be a multiple of 16 bytes";
-  if (descriptor.row_bytes() % 16 == 0) return "";
-  return fmt::format("rows must be a multiple of 16 bytes, and these are {}", descriptor.row_bytes());
+  if (!has_short_rows(descriptor)) {
+    return descriptor.alignment < 16 ? "every pointer and stride must be a multiple of 16 bytes" : "";
+  }
+  const int row = descriptor.row_bytes();
+  if (descriptor.cache == KvAddressing::paged)
+    return fmt::format("rows of a paged cache must be a multiple of 16 bytes, and these are {}", row);
+  if (row % descriptor.alignment == 0) return "";
+  return fmt::format("rows of {} bytes follow one another only with alignment={}", row, row % 8 == 0 ? "8 or 4" : "4");
 }
+
+bool has_short_rows(const GqaDecode& descriptor) { return descriptor.row_bytes() % 16 != 0; }
 
 }  // namespace cubit::ops::gqa_decode

@@ -36,6 +36,9 @@ std::string modifications(const GqaDecode& descriptor);
 /// Why no bulk copy can move the descriptor's rows; empty if one can. PTX ISA, "cp.async.bulk": 16-byte units.
 std::string why_not_bulk_copies(const GqaDecode& descriptor);
 
+/// Whether rows of keys are no multiple of those units: then bulk copies move several together.
+bool has_short_rows(const GqaDecode& descriptor);
+
 /// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
 std::string why_not_all_fp16(const GqaDecode& descriptor);
 
@@ -72,7 +75,7 @@ struct Plan {
   int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
   int counted_registers = 0;  ///< that the loop keeps live, per thread
   /// Families sm75 and sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row
-  /// of every warp side by side; behind them are the values in the same way.
+  /// of every warp that is abreast side by side; behind them are the values in the same way.
   codegen::TileLayout stage;
   /// Family sm80, where values are stored otherwise than keys: 16 rows of values, behind the stage of 16 rows of keys.
   codegen::TileLayout value_stage;
@@ -82,6 +85,9 @@ struct Plan {
   /// Of the block, in one step of its warps.
   int chunk_tokens() const { return 16 * tiles_per_stage * row_warps(); }
   int row_warps() const { return warps / column_groups; }  ///< that have rows of their own
+  /// Family sm90: of those the ones whose rows lie side by side in a row of the stage, which is what boxes are made of:
+  /// all, or of short rows as few as make a multiple of 16 bytes.
+  int warps_abreast() const;
   int heads_per_warp() const { return heads_per_block / column_groups; }
   /// Of a ring's stage: in families sm75 and sm80 each warp has a ring, in family sm90 the block.
   int stage_bytes() const {

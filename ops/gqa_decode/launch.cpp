@@ -148,10 +148,21 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
 /// Whether a box has some of a stage's rows only; then it has one part of them where the stage's rows are in parts.
 bool has_short_boxes(const Plan& plan, const Split& split) { return split.box_rows < plan.stage.rows; }
 
-int part_bytes(const Plan& plan) { return 16 << plan.stage.swizzle.bits; }
+/// In which the swizzle is; of rows that have none, all of one.
+int part_bytes(const Plan& plan) {
+  return has_short_rows(plan.descriptor) ? plan.stage.row_bytes : 16 << plan.stage.swizzle.bits;
+}
 
 /// Of a row of a box.
-int count_parts(const Plan& plan, const Split& split) { return plan.stage.row_bytes / split.boxes / part_bytes(plan); }
+int count_parts(const Plan& plan, const Split& split) {
+  return has_short_rows(plan.descriptor) ? 1 : plan.stage.row_bytes / split.boxes / part_bytes(plan);
+}
+
+/// Warps that take the tokens of a KV head in turn, side by side in a row of the stage.
+int warps_in_turn(const Plan& plan, const Split& split) {
+  if (has_short_rows(plan.descriptor)) return plan.warps_abreast() / split.span;
+  return split.boxes > 1 ? 1 : plan.row_warps() / split.span;
+}
 
 void add_granules(GqaDecodeArguments& result, const Plan& plan, const Split& split) {
   result.granules_log2 = 0;
@@ -207,8 +218,8 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.span_log2 = log2_of(split.span);
   result.boxes = split.boxes;
   result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
-  result.row_step_log2 = split.boxes > 1 ? 0 : log2_of(plan.row_warps() / split.span);
-  result.warp_step_log2 = split.boxes > 1 ? log2_of(16 * plan.tiles_per_stage) : 0;
+  result.row_step_log2 = log2_of(warps_in_turn(plan, split));
+  result.warp_step_log2 = split.boxes > 1 && !has_short_rows(descriptor) ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divide_by(std::max(split.units, 1));
   result.key_scales = static_cast<const char*>(arguments.scales.key);
@@ -244,7 +255,7 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
   const bool is_paged = plan.descriptor.cache == KvAddressing::paged;
   const int part = part_bytes(plan);
   const int cache_bytes = plan.formats().key.element_bytes();
-  const int tokens_per_row = split.boxes > 1 ? 1 : plan.row_warps() / split.span;
+  const int tokens_per_row = warps_in_turn(plan, split);
   const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
   const auto size = [](int count) { return static_cast<std::uint64_t>(count); };
   const int parts = count_parts(plan, split);
@@ -272,7 +283,7 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
     std::swap(map.strides[0], map.strides[1]);
     std::swap(map.box[1], map.box[2]);
   }
-  map.swizzle = part == 16 ? runtime::TensorSwizzle::none : static_cast<runtime::TensorSwizzle>(part);
+  if (plan.stage.swizzle.bits > 0) map.swizzle = static_cast<runtime::TensorSwizzle>(part);
   return map;
 }
 

@@ -19,6 +19,7 @@ constexpr int kMostRegistersBesideCopies = 192;  // family sm75: some of the nex
 constexpr int kStagesBesideRegisters = 2;        // family sm75: one in use, one that registers are stored to
 constexpr int kFewestStages = 3;                 // one in use, one landed or landing, one on its way
 constexpr int kMostColumnGroups = 4;             // more would read shared memory more often than it has time for
+constexpr int kFewestWarps = 4;                  // family sm90, that attend: of stages of any size so many have room
 constexpr int kWarpgroup = 4;                    // warps that make products together
 constexpr int kRowsOfProducts = 64;              // of a warpgroup
 
@@ -108,6 +109,9 @@ bool keeps_offsets(int copies, int counted) {
   return (copies <= 20 && counted <= 192) || (copies <= 24 && counted <= 160);
 }
 
+/// As few as make a multiple of 16 bytes.
+int warps_of_short_rows(const Plan& plan) { return 16 / std::gcd(plan.descriptor.row_bytes(), 16); }
+
 /// As few blocks per KV head as registers allow, of as many heads each; with query operands in shared memory where that
 /// makes fewer, or in family sm90 with several warps for the same rows.
 void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
@@ -141,7 +145,9 @@ void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
   }
   int blocks = blocks_of(tiles_per_block);
   if (plan.family == Family::sm90) {
-    while (plan.column_groups < std::min(blocks, kMostColumnGroups)) plan.column_groups *= 2;
+    const int most_groups =
+        has_short_rows(plan.descriptor) ? kFewestWarps / warps_of_short_rows(plan) : kMostColumnGroups;
+    while (plan.column_groups < std::min(blocks, most_groups)) plan.column_groups *= 2;
     blocks = blocks_of(tiles_per_block * plan.column_groups);
   }
   const int each = blocks * plan.column_groups;
@@ -231,10 +237,14 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
 /// The swizzle that tensor maps have: chunks of 16 bytes change places within 128, 64 or 32 bytes, by the number of 128
 /// bytes that they are in. It sets eight rows in different banks where a row is an odd number of what it is within;
 /// where that is 128 and the number even, rows are cut into parts, as they are for products by heads. Copies within 64
-/// bytes take a tenth longer on an H200.
+/// bytes take a tenth longer on an H200. Short rows have none: those of the warps abreast are an odd number of 16 bytes.
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
   constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
+  if (has_short_rows(plan.descriptor)) {
+    const int abreast = plan.warps_abreast() * plan.descriptor.row_bytes();
+    return {rows * plan.row_warps() / plan.warps_abreast(), abreast, abreast, {}};
+  }
   const int row = plan.row_warps() * plan.descriptor.row_bytes();
   const int within = std::gcd(row, kWidest);
   const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
@@ -248,13 +258,14 @@ bool counts_rows(const Plan& plan) {
 }
 
 /// Of 8 warps that attend and 4 that copy a thread has at most 168 registers, more than copying needs and fewer than
-/// packed words of two tiles want.
+/// packed words of two tiles want. Copying short rows, in either kind of pieces, needs some more.
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   const bool is_plain = counts_rows(plan);
   const bool moves =
       architecture.register_transfer && plan.warps == 8 && (plan.descriptor.kv == KvFormat::int4_rows || !is_plain);
-  plan.copy_registers = !moves ? 0 : is_plain ? 72 : 88;
-  plan.attend_registers = !moves ? 0 : is_plain ? 216 : 208;
+  const bool copies_little = is_plain && !has_short_rows(plan.descriptor);
+  plan.copy_registers = !moves ? 0 : copies_little ? 72 : 88;
+  plan.attend_registers = !moves ? 0 : copies_little ? 216 : 208;
 }
 
 /// Products by heads of two warpgroups: the outputs and the query of a thread, beside what tokens and scores ask for. The
@@ -296,13 +307,15 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
 /// kBytesInFlight: with more on their way SMs get less equal shares of the memory, and the slowest ends the launch.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
+  const int fewest_row_warps = has_short_rows(plan.descriptor) ? warps_of_short_rows(plan) : 1;
   const int places = counts_rows(plan) ? 0 : 16;
   plan.counted_registers =
       std::min(count_registers(plan.descriptor, plan.head_tiles(), 0) + places, architecture.registers_per_thread);
   plan.blocks_per_sm = 1;
   plan.copy_warps = 4;
+  plan.copy_bytes = choose_copy_bytes(plan);
   for (const int fewest : {kFewestStages, kFewestBulkStages}) {
-    for (plan.warps = 8; plan.warps >= plan.column_groups; plan.warps /= 2) {
+    for (plan.warps = 8; plan.warps >= plan.column_groups * fewest_row_warps; plan.warps /= 2) {
       for (const int tiles : {2, 1}) {
         plan.tiles_per_stage = tiles;
         choose_registers(plan, architecture);
@@ -321,6 +334,8 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
 }
 
 }  // namespace
+
+int Plan::warps_abreast() const { return has_short_rows(descriptor) ? warps_of_short_rows(*this) : row_warps(); }
 
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats) {
   const auto has = [](const kv_cache::RowFormat& format) {

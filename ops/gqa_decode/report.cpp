@@ -123,6 +123,14 @@ std::vector<Decision> operand_decisions(const Plan& plan, const codegen::Archite
 
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
+  if (plan.family == Family::sm90 && has_short_rows(descriptor)) {
+    return {
+        "copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.row_bytes, 16 * plan.tiles_per_stage),
+        fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or KV heads; {} bytes per lane where "
+                    "they do not follow one another in the cache, at multiples of 16 bytes, and 16 at a sequence's "
+                    "end",
+                    plan.warps_abreast(), descriptor.row_bytes(), plan.copy_bytes)};
+  }
   if (plan.family == Family::sm90) {
     return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
             fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or of a few KV heads; 16 bytes per "
@@ -173,7 +181,7 @@ std::vector<Tile> stage_tiles(const Plan& plan) {
   }
   return {
       {fmt::format("stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
-                   plan.stage.rows, plan.row_warps()),
+                   plan.stage.rows, plan.warps_abreast()),
        plan.stage, stage_accesses(plan)}};
 }
 
@@ -224,6 +232,12 @@ Decision stage_decision(const Plan& plan) {
     return {"stage", value, "the simplest layout with the fewest wavefronts over the accesses below"};
   }
   const int part = 16 << stage.swizzle.bits;
+  if (has_short_rows(plan.descriptor)) {
+    return {
+        "stage", value,
+        fmt::format("in the order of the cache: rows of {} warps are an odd number of 16 bytes, and differ in banks",
+                    plan.warps_abreast())};
+  }
   if (stage.part_bytes == 0) {
     return {"stage", value,
             fmt::format("the swizzle of tensor maps; of an odd number of {} bytes, rows differ in it", part)};

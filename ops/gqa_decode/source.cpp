@@ -67,11 +67,15 @@ std::string format_type_by_heads(const kv_cache::RowFormat& format, std::string_
 /// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by
 /// `place`. `query`: of keys, whether query operands are in shared memory.
 std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
-                        bool query_is_shared = false) {
+                        bool query_is_shared = false, bool rows_begin_between = false) {
   const std::string_view query = query_is_shared ? ", true" : "";
   if (format.kv == KvFormat::int4_rows) {
-    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}>", channels, format.groups,
-                       place, query);
+    const std::string between =
+        rows_begin_between ? fmt::format(", false, cubit::bytes_before_own_rows<{}, kColumnGroups, kWarpsAbreast>",
+                                         format.header_bytes())
+                           : "";
+    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}{}>", channels, format.groups,
+                       place, query, between);
   }
   if (!format.has_scales()) {
     return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerWarp, {}{}>", device_type(format.element()), channels,
@@ -97,15 +101,20 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
     return;
   }
   header.layout("kv_stage", plan.stage);
+  const bool has_bulk_short_rows = plan.family == Family::sm90 && has_short_rows(plan.descriptor);
   // Where the bytes of a warp's rows are.
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {
     header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
-    place = "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups>";
+    place = has_short_rows(plan.descriptor)
+                ? "cubit::place_in_own_rows<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups, kWarpsAbreast, "
+                  "16 * kTilesPerStage>"
+                : "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups>";
   }
   header
-      .alias("Keys", plan.heads_are_rows ? format_type_by_heads(formats.key, place)
-                                         : format_type(formats.key, "kHeadDim", place, plan.query_is_shared))
+      .alias("Keys", plan.heads_are_rows
+                         ? format_type_by_heads(formats.key, place)
+                         : format_type(formats.key, "kHeadDim", place, plan.query_is_shared, has_bulk_short_rows))
       .alias("Values", "Keys");
   if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
 }
@@ -153,6 +162,8 @@ void add_constants_of_boxes(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kScratchAt", plan.scratch_at(plan.stages))
       .constant("kScratchBytes", plan.scratch_bytes())
       .constant("kCopyWarps", plan.copy_warps)
+      .constant("kWarpsAbreast", plan.warps_abreast())
+      .constant("kPieceBytes", plan.copy_bytes)
       .constant("kCopyRegisters", plan.copy_registers)
       .constant("kAttendRegisters", plan.attend_registers)
       .constant("kSegments", Plan::kSegments)

@@ -102,10 +102,31 @@ Boxes in_pages(const Plan& plan, int count, int rows_of_page) {
   return is_aligned && count * (plan.stage.rows / rows) <= kWindow ? Boxes{count, rows} : Boxes{};
 }
 
+/// Of short rows: columns of the warps that are abreast, whose rows follow one another in the cache, at multiples of 16
+/// bytes. A span has a head for each of those warps, or the tokens of fewer follow one another as well.
+Boxes find_boxes_of_short_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
+  const std::int64_t row = plan.descriptor.row_bytes();
+  const auto is_unit = [](std::int64_t bytes) { return bytes > 0 && bytes < kStrideLimit && bytes % 16 == 0; };
+  for (const void* const rows : {arguments.key, arguments.value}) {
+    if (reinterpret_cast<std::uintptr_t>(rows) % 16 != 0) return {};
+  }
+  for (const auto* strides : {&arguments.key_strides, &arguments.value_strides}) {
+    const auto& [sequence, token, head] = *strides;
+    const bool heads_follow = span == 1 || head == row;
+    const bool tokens_follow = token == span * row || (span == plan.warps_abreast() && is_unit(token));
+    const bool spans_are_units = arguments.kv_heads == span || is_unit(head * span);
+    const bool sequences_are_units = arguments.batch == 1 || is_unit(sequence);
+    if (!heads_follow || !tokens_follow || !spans_are_units || !sequences_are_units) return {};
+  }
+  if (arguments.max_length < plan.chunk_tokens() / span) return {};
+  return {plan.row_warps() / plan.warps_abreast(), 16 * plan.tiles_per_stage};
+}
+
 /// Family sm90: boxes that are the keys of a stage, as its values, where a block takes `span` KV heads. One column if
 /// the rows of all warps follow one another, else one per span if its rows do and are whole parts of the stage's; none:
 /// there are none. Of a page, whose rows are few, the latter are preferred: they are longer.
 Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
+  if (has_short_rows(plan.descriptor)) return find_boxes_of_short_rows(plan, arguments, span);
   const int element = plan.formats().key.element_bytes();
   const std::int64_t row = plan.descriptor.row_bytes() / element;
   // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.
@@ -145,7 +166,7 @@ int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, i
   const double stages = static_cast<double>(heads) * most_walked(plan, arguments) / plan.chunk_tokens() / slots;
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
-  for (int span = plan.row_warps(); span >= 1; span /= 2) {
+  for (int span = plan.warps_abreast(); span >= 1; span /= 2) {
     if (arguments.kv_heads % span != 0 || !can_count(plan, arguments, span)) continue;
     const double copies = std::max(stages, 1.0) * plan.stage_bytes() / kBytesPerMicrosecond *
                           (find_boxes(plan, arguments, span).count > 0 ? 1 : kPieces);
@@ -262,7 +283,7 @@ std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_argument
   for (const std::int32_t* lengths : {static_cast<const std::int32_t*>(nullptr), &kAny}) {
     cubit_gqa_decode_arguments either = arguments;
     either.lengths = lengths;
-    for (int span = 1; span <= plan.row_warps(); span *= 2) {
+    for (int span = 1; span <= plan.warps_abreast(); span *= 2) {
       if (arguments.kv_heads % span != 0 || !can_count(plan, either, span)) continue;
       most = std::max(most, even_shares(plan, either, span, device).partial_rows(plan));
     }

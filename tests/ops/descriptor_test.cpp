@@ -102,7 +102,13 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"gqa_decode:heads_per_kv=8x\": 8x is not a value of heads_per_kv; accepted: 1 to 64"},
         Refused{"gqa_decode:kv=int4_rows,cache=paged,family=sm90",
                 "descriptor \"gqa_decode:kv=int4_rows,cache=paged,family=sm90\": family=sm90 copies rows in bulk: rows "
-                "must be a multiple of 16 bytes, and these are 68; family=sm80, or leave family out"},
+                "of a paged cache must be a multiple of 16 bytes, and these are 68; family=sm80, or leave family out"},
+        Refused{"gqa_decode:kv=int4_rows,alignment=8,family=sm90",
+                "descriptor \"gqa_decode:kv=int4_rows,alignment=8,family=sm90\": family=sm90 copies rows in bulk: rows "
+                "of 68 bytes follow one another only with alignment=4; family=sm80, or leave family out"},
+        Refused{"gqa_decode:kv=int4_rows,groups=2,family=sm90",
+                "descriptor \"gqa_decode:kv=int4_rows,groups=2,family=sm90\": family=sm90 copies rows in bulk: rows "
+                "of 72 bytes follow one another only with alignment=8 or 4; family=sm80, or leave family out"},
         Refused{"gqa_decode:kv=fp8_e4m3,alignment=8,family=sm90",
                 "descriptor \"gqa_decode:kv=fp8_e4m3,alignment=8,family=sm90\": family=sm90 copies rows in bulk: every "
                 "pointer and stride must be a multiple of 16 bytes; family=sm80, or leave family out"},

@@ -113,6 +113,28 @@ double modelled_cost(const gqa_decode::Plan& plan, std::int64_t sequences, int m
   return static_cast<double>(waves * (share + 2)) + (splits > 1 ? splits * 0.5 * partial / chunk : 0);
 }
 
+// Four rows of 68 bytes together are 17 times 16.
+TEST(GqaLaunch, ShortRowsAreCopiedInBoxesOfFour) {
+  const auto plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90");
+  constexpr std::uint64_t kRow = 68;
+  for (const int kv_heads : {1, 2, 4, 8}) {
+    const auto arguments = tests::made_up_gqa_arguments({3, kv_heads, 8 * kv_heads, 128, kRow, 8192});
+    const Launch launch = gqa_decode::encode(plan, &arguments, address(0x10000), std::size_t{1} << 30, h200());
+    ASSERT_EQ(launch.maps.all().size(), 2u) << kv_heads;
+    for (const auto& [offset, map] : launch.maps.all()) {
+      EXPECT_EQ(runtime::broken_rule(map), "") << kv_heads;
+      EXPECT_EQ(map.swizzle, runtime::TensorSwizzle::none);
+      EXPECT_EQ(map.row_bytes(), 4 * kRow);
+      EXPECT_EQ(2 * 2 * map.box_bytes(), static_cast<std::uint64_t>(plan.stage_bytes()))
+          << "two for keys, two for values";
+      const std::uint64_t rows = map.sizes[2] * map.sizes[3] * map.sizes[4];
+      EXPECT_EQ(rows * 4, std::uint64_t{3} * kv_heads * 8192) << "every token's row is in the map";
+    }
+  }
+  const auto three = tests::made_up_gqa_arguments({3, 3, 24, 128, kRow, 8192});
+  EXPECT_TRUE(gqa_decode::encode(plan, &three, address(0x10000), std::size_t{1} << 30, h200()).maps.all().empty());
+}
+
 TEST(GqaLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
   const auto plan = plan_of(kInt4);
   for (const int sequences : {1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128, 200, 512}) {

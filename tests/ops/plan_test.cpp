@@ -210,6 +210,20 @@ TEST(GqaPlan, NoWarpsRowsMeetInABank) {
   }
 }
 
+// Short rows: all that lanes of the warps that are abreast touch lies in their rows, or in those of neighbours that make
+// the same 16 bytes; and none meet in a bank.
+TEST(GqaPlan, ShortRowsOfAWarpMeetInNoBank) {
+  for (const char* fields : {"", ",groups=2", ",head_dim=64", ",head_dim=96,groups=2", ",head_dim=192", ",head_dim=256",
+                             ",head_dim=256,groups=2,query_tokens=3"}) {
+    const std::string text = fmt::format("gqa_decode:heads_per_kv=4,kv=int4_rows,alignment=4,family=sm90{}", fields);
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    EXPECT_EQ(plan.warps_abreast() * plan.descriptor.row_bytes(), plan.stage.row_bytes) << text;
+    EXPECT_EQ(plan.stage.row_bytes / 16 % 2, 1) << text;
+    EXPECT_EQ(plan.stage.rows * plan.warps_abreast(), plan.chunk_tokens()) << text;
+    for (const auto& proof : plan.report.proofs) EXPECT_EQ(proof.degree, 1) << text << ": " << proof.access;
+  }
+}
+
 TEST(GqaPlan, GivesAReasonForEveryDecision) {
   for (const char* name : kArchitectures) {
     const auto plan = gqa_decode::make_plan(gqa_decode::parse("gqa_decode:heads_per_kv=8,family=sm80"),
@@ -335,6 +349,22 @@ TEST(GqaPlan, FamilySm90IsChosenWhereItWasFaster) {
   }
 }
 
+TEST(GqaPlan, FamilySm90IsChosenForRowsThatFollowOneAnother) {
+  const auto family_of = [](const char* text, const char* architecture) {
+    return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture)).family;
+  };
+  for (const char* text : {"gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
+                           "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2,alignment=8"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm90) << text;
+    EXPECT_EQ(family_of(text, "sm_100a"), Family::sm80) << text;
+  }
+  for (const char* text :
+       {"gqa_decode:kv=int4_rows", "gqa_decode:kv=int4_rows,cache=paged,alignment=4",
+        "gqa_decode:heads_per_kv=9,kv=int4_rows,alignment=4", "gqa_decode:kv=int4_rows,groups=4,alignment=4"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm80) << text;
+  }
+}
+
 TEST(GqaPlan, FamilySm90SaysWhoLoadsScales) {
   const auto& architecture = codegen::find_architecture("sm_90a");
   const auto decision = [&](const char* text) {
@@ -428,6 +458,15 @@ TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
   for (const GqaDecode& descriptor : tests::sm90_byte_descriptors()) {
     kernels.push_back({descriptor.text(), "sm_90a"});
     kernels.push_back({descriptor.text(), kLaterThanSm90[kernels.size() / 2 % std::size(kLaterThanSm90)]});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, FamilySm90TakesShortRowsWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  for (const GqaDecode& descriptor : tests::sm90_short_row_descriptors()) {
+    if (kernels.size() % 5 == 0) kernels.push_back({descriptor.text(), kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"});
+    kernels.push_back({descriptor.text(), "sm_90a"});
   }
   tests::expect_no_spills(kernels);
 }

@@ -193,6 +193,49 @@ TEST(GqaSplit, BoxesWhereRowsFollowOneAnother) {
   EXPECT_EQ(boxes(wide, eight_wide_heads(1, 10)), 0) << "no stage is full";
 }
 
+TEST(GqaSplit, ShortRowsThatFollowOneAnother) {
+  const Plan plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90");
+  constexpr std::int64_t kRow = 68;
+  const auto of_heads = [](int kv_heads) {
+    auto arguments = bounds(16, 8192);
+    arguments.kv_heads = kv_heads;
+    for (std::int64_t(*strides)[3] : {&arguments.key_strides, &arguments.value_strides}) {
+      (*strides)[0] = kRow * kv_heads * 8192;
+      (*strides)[1] = kRow * kv_heads;
+      (*strides)[2] = kRow;
+    }
+    return arguments;
+  };
+  const auto boxes = [&](const cubit_gqa_decode_arguments& arguments) {
+    return choose_split(plan, arguments, h200()).boxes;
+  };
+  for (const int kv_heads : {1, 2, 4, 8, 12}) EXPECT_EQ(boxes(of_heads(kv_heads)), 2) << kv_heads;
+  for (const int kv_heads : {3, 6})
+    EXPECT_EQ(boxes(of_heads(kv_heads)), 0) << kv_heads << ": tokens are between 16 bytes";
+  EXPECT_EQ(choose_split(plan, of_heads(8), h200()).span, 4) << "the warps that are abreast";
+  auto one = of_heads(1);
+  one.value_strides[1] = 80;
+  EXPECT_EQ(boxes(one), 0) << "tokens lie apart";
+  one = of_heads(1);
+  one.key = tests::address(0x1004);
+  EXPECT_EQ(boxes(one), 0) << "the first row is between 16 bytes";
+  one = of_heads(1);
+  one.value_strides[0] += 4;
+  EXPECT_EQ(boxes(one), 0) << "of a sequence the first row is";
+  one.batch = 1;
+  EXPECT_EQ(boxes(one), 2) << "there is no other";
+  auto apart = of_heads(4);
+  apart.key_strides[1] = 288;
+  EXPECT_EQ(boxes(apart), 2) << "rows of four heads are 16 bytes' multiple";
+  EXPECT_EQ(boxes([&] {
+              auto few = of_heads(1);
+              few.max_length = 255;
+              return few;
+            }()),
+            0)
+      << "no stage is full";
+}
+
 /// Rows [pages, page_size, KV heads, row], or [pages, KV heads, page_size, row].
 cubit_gqa_decode_arguments in_pages(int kv_heads, int row, int page_size, bool heads_outside) {
   auto arguments = bounds(16, 8192);

@@ -206,6 +206,24 @@ inline std::vector<GqaDecode> sm90_gqa_descriptors() {
   return {fitting.begin(), fitting.end()};
 }
 
+/// The same with rows that are no multiple of 16 bytes, which bulk copies move together.
+inline std::vector<GqaDecode> sm90_short_row_descriptors() {
+  std::set<GqaDecode> fitting;
+  for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
+    if (descriptor.head_dim == 80 || descriptor.head_dim == 112 || descriptor.head_dim == 160)
+      descriptor.head_dim = 192;
+    descriptor.kv = KvFormat::int4_rows;
+    descriptor.groups = descriptor.groups == 1 || descriptor.groups == 4 ? 1 : 2;
+    descriptor.scales = KvScales::head;
+    descriptor.scale_type = ScaleType::fp32;
+    descriptor.cache = KvAddressing::contiguous;
+    descriptor.alignment = descriptor.groups == 2 && descriptor.alignment > 4 ? 8 : 4;
+    descriptor.family = Family::sm90;
+    fitting.insert(descriptor);
+  }
+  return {fitting.begin(), fitting.end()};
+}
+
 /// The same for family sm75, with one format and with two, each once.
 inline std::vector<GqaDecode> sm75_gqa_descriptors() {
   std::set<GqaDecode> fitting;

@@ -1,0 +1,114 @@
+// gqa_decode over rows that are no multiple of 16 bytes in family sm90, on the CPU device: a run of bytes where all rows
+// follow one another, boxes where those of a few KV heads do, pieces elsewhere and at a sequence's end. Lengths 0, 1, and
+// one less and one more than stages; addresses and strides that are multiples of 4 or 8 only; keys that lie otherwise
+// than values. Skipped where there is no NVRTC.
+#include <cubit/gqa_decode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tests/gpu/gpu_case.hpp"
+#include "tests/support/cpu_engine.hpp"
+
+namespace cubit::tests {
+namespace {
+
+constexpr int kContext = 600;
+constexpr char kBetween = '\x7f';  // bytes that are no row's
+
+/// How a tensor of rows lies in memory, in bytes; 0: as dense ones do.
+struct Lie {
+  std::int64_t first = 0;     ///< from an address that is a multiple of 256
+  std::int64_t token = 0;     ///< from token to token
+  std::int64_t sequence = 0;  ///< more than its tokens take
+  bool heads_outside = false;
+};
+
+struct Variant {
+  const char* text;
+  int kv_heads;
+  Lie keys;
+  Lie values;
+};
+
+std::array<std::int64_t, 3> strides_of(const Lie& lie, std::int64_t row, std::int64_t kv_heads) {
+  const std::int64_t token = lie.token != 0 ? lie.token : lie.heads_outside ? row : row * kv_heads;
+  const std::int64_t head = lie.heads_outside ? token * kContext : row;
+  const std::int64_t sequence = (lie.heads_outside ? head * kv_heads : token * kContext) + lie.sequence;
+  return {sequence, token, head};
+}
+
+class ShortRows : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(ShortRows, LieAnywhere) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto& [text, kv_heads, keys, values] = GetParam();
+  std::vector<std::int32_t> lengths = {0, 1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 599, kContext};
+  const auto batch = static_cast<std::int64_t>(lengths.size());
+  const Problem random =
+      Problem::random(text, {{"batch", static_cast<double>(batch)}, {"context", kContext}, {"kv_heads", kv_heads}}, 7);
+  std::vector<cubit_tensor> inputs = random.inputs();
+  inputs.push_back({"lengths", "I32", 1, {batch}, lengths.data()});
+  const Problem problem(text, inputs, {{"lse", 1}});
+
+  const Device device("cpu:sm_90a");
+  device.watch(CUBIT_WATCH_MEMORY);
+  DeviceCase launched(device, problem);
+  auto arguments = *static_cast<const cubit_gqa_decode_arguments*>(launched.arguments());
+  std::vector<std::unique_ptr<GuardedBuffer>> caches;
+  for (const std::size_t which : {1, 2}) {
+    const Lie& lie = which == 1 ? keys : values;
+    const std::int64_t row = inputs[which].shape[3];
+    const auto [sequence, token, head] = strides_of(lie, row, kv_heads);
+    const std::int64_t last = (batch - 1) * sequence + (kContext - 1) * token + (kv_heads - 1) * head;
+    std::vector<char> host(static_cast<std::size_t>(lie.first + last + row), kBetween);
+    const auto* dense = static_cast<const char*>(inputs[which].data);
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t t = 0; t < kContext; ++t)
+        for (std::int64_t h = 0; h < kv_heads; ++h)
+          std::memcpy(&host[static_cast<std::size_t>(lie.first + b * sequence + t * token + h * head)],
+                      dense + ((b * kContext + t) * kv_heads + h) * row, static_cast<std::size_t>(row));
+    caches.push_back(std::make_unique<GuardedBuffer>(device, host.size(), 0));
+    device.upload(caches.back()->data(), host.data(), host.size());
+    (which == 1 ? arguments.key : arguments.value) = static_cast<char*>(caches.back()->data()) + lie.first;
+    std::int64_t* const strides = which == 1 ? arguments.key_strides : arguments.value_strides;
+    strides[0] = sequence;
+    strides[1] = token;
+    strides[2] = head;
+  }
+  launch_once(device, engine().get(text, "cpu:sm_90a"), &arguments);
+  const auto compared = launched.compare(problem);
+  EXPECT_LE(compared.error, compared.tolerance) << compared.worst;
+  launched.expect_guards_intact();
+  for (const auto& cache : caches) EXPECT_TRUE(cache->guards_intact());
+}
+
+constexpr const char* kOne = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90";
+constexpr const char* kTwo = "gqa_decode:heads_per_kv=3,kv=int4_rows,groups=2,alignment=8,family=sm90";
+
+INSTANTIATE_TEST_SUITE_P(
+    Caches, ShortRows,
+    ::testing::Values(
+        Variant{kOne, 1, {}, {}},                       // runs
+        Variant{kOne, 2, {}, {}},                       // of two heads
+        Variant{kOne, 4, {}, {}},                       // of all that are abreast
+        Variant{kOne, 3, {}, {}},                       // pieces
+        Variant{kOne, 8, {}, {}},                       // boxes
+        Variant{kOne, 3, {.heads_outside = true}, {}},  // runs, pieces: pieces
+        Variant{kOne, 4, {}, {.token = 288}},           // runs of keys, boxes of values
+        Variant{kOne, 5, {.heads_outside = true}, {.heads_outside = true}}, Variant{kOne, 1, {.first = 4}, {}},
+        Variant{kOne, 1, {}, {.first = 8}}, Variant{kOne, 1, {.sequence = 4}, {}},
+        Variant{kOne, 1, {.sequence = 16}, {.first = 16, .sequence = 32}},
+        Variant{kOne, 1, {.token = 80}, {.token = 80}},  // rows are padded
+        Variant{kTwo, 1, {}, {}}, Variant{kTwo, 2, {}, {}}, Variant{kTwo, 3, {}, {}}, Variant{kTwo, 8, {}, {}},
+        Variant{kTwo, 1, {.first = 8}, {}},
+        Variant{"gqa_decode:head_dim=64,kv=int4_rows,query=fp16,alignment=4,family=sm90", 4, {}, {}},
+        Variant{"gqa_decode:head_dim=96,heads_per_kv=5,kv=int4_rows,groups=2,alignment=8,family=sm90", 2, {}, {}},
+        Variant{"gqa_decode:head_dim=192,heads_per_kv=9,kv=int4_rows,alignment=4,family=sm90", 8, {}, {}},
+        Variant{"gqa_decode:head_dim=256,heads_per_kv=4,kv=int4_rows,groups=2,alignment=4,family=sm90", 4, {}, {}},
+        Variant{"gqa_decode:heads_per_kv=20,kv=int4_rows,groups=2,alignment=8,family=sm90", 1, {}, {}}));
+
+}  // namespace
+}  // namespace cubit::tests
