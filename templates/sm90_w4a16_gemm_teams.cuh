@@ -165,7 +165,8 @@ __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 wor
                                           int group, const Format::TeamPlaces& places,
                                           const uint32 (&b)[kGroupSteps][kRowTiles][4]) {
   GroupZeros zeros;
-  Format::load_zeros(zeros, factors + plan::kZerosAt + group * kZeroBytes + strip * (kZeroBytes / kBlockStrips), places);
+  Format::load_zeros(zeros, factors + plan::kZerosAt + group * kZeroBytes + strip * (kZeroBytes / kBlockStrips),
+                     places);
   RowSums products[kRowTiles] = {};
 #pragma unroll
   for (int step = 0; step < kGroupSteps; ++step) {
@@ -217,7 +218,8 @@ __device__ __forceinline__ void walk(const Piece& piece, Ring ring, Sums& sums) 
           Format::load_team_activations(b[i][t], activations_at, t, group * kGroupSteps + i);
       }
 #pragma unroll
-      for (int strip = 0; strip < kBlockStrips; ++strip) add_strip(sums[strip], words_at, factors, strip, group, places, b);
+      for (int strip = 0; strip < kBlockStrips; ++strip)
+        add_strip(sums[strip], words_at, factors, strip, group, places, b);
     }
     __syncwarp();
     if (elect_one()) arrive(ring.empty(place));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 
@@ -290,6 +291,16 @@ TEST(GemmLaunch, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
                                          .box = {128, 2},
                                          .swizzle = runtime::TensorSwizzle::none}))
       << "half a block's columns, the groups of a stage: " << maps[2].text();
+}
+
+TEST(GemmLaunch, FamilySm90OfFewColumnsHasScalesOfAllThatAreNeighbours) {
+  const auto arguments = arguments_of(16, 1024, 640);
+  const auto box_of = [&](const char* text, std::size_t map) { return maps_of(text, arguments).at(map).box; };
+  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 0), (std::array<std::uint32_t, 5>{32, 16}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 1), (std::array<std::uint32_t, 5>{64, 16}));
+  EXPECT_EQ(box_of("w4a16_gemm:group_size=32,tile_n=128", 2), (std::array<std::uint32_t, 5>{128, 4}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128,function=silu_gate", 2), (std::array<std::uint32_t, 5>{64, 1}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_n=64,function=silu_gate,family=sm90", 2), (std::array<std::uint32_t, 5>{32, 1}));
 }
 
 TEST(GemmLaunch, FamilySm90HasMapsOfWordsByN) {
