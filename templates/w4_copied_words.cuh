@@ -64,6 +64,46 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     return result;
   }
 
+  /// For a warp that picks pairs of activations itself, where rows of them begin as well; of even steps alone, because
+  /// registers are few.
+  struct TeamPlaces : Base::FactorPlaces {
+    uint32 words;
+    uint32 activations;
+  };
+
+  static __device__ __forceinline__ TeamPlaces team_places() {
+    TeamPlaces result;
+    static_cast<typename Base::FactorPlaces&>(result) = Base::factor_places(lane_index(), 0);
+    const gemm_lanes::Place word = gemm_lanes::copied_words_by_k(lane_index(), 0, 0, kSpread);
+    const gemm_lanes::Place activation = gemm_lanes::copied_activations_by_k(lane_index(), 0, 0, kSpread);
+    result.words = settled(kWordsAt(word.row, word.byte));
+    result.activations = settled(kActivationsAt(activation.row, activation.byte));
+    return result;
+  }
+
+  /// The words of a strip, from where those of strip 0 are in shared memory.
+  static __device__ __forceinline__ void load_team_words(Words<1>& words, uint32 lane_words, int strip, int step) {
+    const auto at = [](int s, int i) {
+      const gemm_lanes::Place place = gemm_lanes::copied_words_by_k(0, s, i, kSpread);
+      return kWordsAt(place.row, place.byte);
+    };
+    const uint32 own = step % 2 == 0 ? lane_words : lane_words ^ at(0, 1);
+    load_shared(words.of[0].words, own + at(strip, step - step % 2));  // access: loads of words
+  }
+
+  /// The B operands of 8 rows and a step's two products, from where those of the first rows are.
+  static __device__ __forceinline__ void load_team_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
+                                                               int step) {
+    const auto at = [](int t, int i) {
+      const gemm_lanes::Place place = gemm_lanes::copied_activations_by_k(0, t, i, kSpread);
+      return kActivationsAt(place.row, place.byte);
+    };
+    const uint32 own = step % 2 == 0 ? lane_activations : lane_activations ^ at(0, 1);
+    uint32 pairs[4];
+    load_shared(pairs, own + at(tile, step - step % 2));  // access: loads of activations
+    Base::pick_pairs(b, pairs);
+  }
+
   template <int kCount>
   static __device__ __forceinline__ void load_words(Words<kCount>& words, uint32 stage, const Places& places,
                                                     int first) {

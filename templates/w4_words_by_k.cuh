@@ -94,8 +94,12 @@ struct W4WordsByK {
     const gemm_lanes::Place at = gemm_lanes::activations_by_k(0, tile, step);
     uint32 pairs[4];
     load_shared(pairs, stage + places.activations + kActivationsAt(at.row, at.byte));  // access: loads of activations
-    b[0] = __byte_perm(pairs[0], pairs[2], 0x5410);                                    // 0 and 4
-    b[1] = __byte_perm(pairs[0], pairs[2], 0x7632);                                    // 1 and 5
+    pick_pairs(b, pairs);
+  }
+  /// Of 8 neighbouring k's.
+  static __device__ __forceinline__ void pick_pairs(uint32 (&b)[4], const uint32 (&pairs)[4]) {
+    b[0] = __byte_perm(pairs[0], pairs[2], 0x5410);  // 0 and 4
+    b[1] = __byte_perm(pairs[0], pairs[2], 0x7632);  // 1 and 5
     b[2] = __byte_perm(pairs[1], pairs[3], 0x5410);
     b[3] = __byte_perm(pairs[1], pairs[3], 0x7632);
   }

@@ -64,7 +64,7 @@ __device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int 
 
 /// A barrier of the warps that compute: a family may have others.
 __device__ __forceinline__ void sync_warps() {
-  asm volatile("bar.sync 1, %0;" ::"n"(plan::kWarps * kWarpSize) : "memory");
+  asm volatile("bar.sync 1, %0;" ::"n"(plan::kTeams * plan::kWarps * kWarpSize) : "memory");
 }
 
 /// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are
@@ -203,14 +203,14 @@ __device__ __forceinline__ void merge_teams(const W4a16GemmArguments& args, cons
   constexpr int kItems = kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);
   constexpr int kItemBytes = 2 * 16 * kWarpSize;
   const uint32 lane_at = shared + 16 * lane_index();
-  __syncthreads();  // nobody still reads a stage
+  sync_warps();  // nobody still reads a stage
 #pragma unroll
   for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
     const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
     store_shared(lane_at + warp_index() * kWarpSumsBytes + 16 * kWarpSize * i,
                  make_float4(sum[0], sum[1], sum[2], sum[3]));
   }
-  __syncthreads();  // all sums are there
+  sync_warps();  // all sums are there
 #pragma unroll 1
   for (int item = warp_index(); item < kItems; item += plan::kTeams) {
     RowSums total = {};

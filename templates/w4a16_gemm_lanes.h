@@ -61,6 +61,11 @@ CUBIT_LANES Place activations_by_k(int lane, int tile, int step) {
   return {8 * tile + lane / 4, 64 * step + 16 * (lane % 4)};
 }
 
+/// The same that meet words by copied_words_by_k.
+CUBIT_LANES Place copied_activations_by_k(int lane, int tile, int step, bool spread) {
+  return {8 * tile + lane / 4, 16 * copied_words_by_k(lane, 0, step, spread).row};
+}
+
 /// By n, ldmatrix.x4 of 8 rows: four times 8 k's.
 CUBIT_LANES Place activations_by_n(int lane, int tile, int step) {
   return {8 * tile + lane % 8, 64 * step + 16 * (lane / 8)};

@@ -39,14 +39,15 @@ TileAccess copies(const char* tensor, const Plan& plan, int rows, int row_bytes,
           }};
 }
 
-/// Rows of scales or zeros of 8 columns per lane: of 256 columns one by each warp, of fewer columns several by one.
+/// Rows of scales or zeros of 8 columns per lane: of 256 columns one by each warp, of fewer columns several by one, in
+/// family sm90 one after another.
 TileAccess row_copies(const char* tensor, const Plan& plan, int rows, int copy_bytes) {
   const int lanes = plan.descriptor.tile_n / 8;
-  const int at_once = 32 / lanes;
+  const int at_once = has_copied_teams(plan) ? 1 : 32 / lanes;
   return {copies_name(plan, tensor), AccessKind::store, copy_bytes, (rows + at_once - 1) / at_once,
           [=](int instance, int lane) -> MaybeByte {
             const int row = instance * at_once + lane / lanes;
-            if (row >= rows) return std::nullopt;
+            if (row >= rows || lane >= at_once * lanes) return std::nullopt;
             return TileByte{row, copy_bytes * (lane % lanes)};
           }};
 }
@@ -81,6 +82,13 @@ std::vector<TileAccess> accesses_of_boxes(const Plan& plan) {
 /// Likewise; the tensor cores are no lanes.
 std::vector<TileAccess> accesses_of_rows(const Plan& plan) {
   if (is_by_n(plan) || reads_bytes(plan)) return {};
+  if (has_copied_teams(plan)) {
+    const int tiles = plan.descriptor.tile_m / 8;
+    const bool spread = spreads_words(plan.descriptor);
+    return {{"loads of activations", AccessKind::load, 16, kSteps * tiles, [=](int instance, int lane) -> MaybeByte {
+               return byte_at(gemm_lanes::copied_activations_by_k(lane, instance % tiles, instance / tiles, spread));
+             }}};
+  }
   constexpr int kPieces = gemm_lanes::kActivationBytes / 16;
   const int tile_m = plan.descriptor.tile_m;
   const int warps = std::max(1, 2 * tile_m / 32);

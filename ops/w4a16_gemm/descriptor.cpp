@@ -27,10 +27,10 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
           &Descriptor::tile_m, {8, 16, 32, 64}),
-      number_field<Descriptor>({"tile_n", "256, 64, 32", "256",
-                                "columns of the weights that a block computes; with 64 or 32 it has all of k, which "
-                                "its warps share, so that blocks merge nothing"},
-                               &Descriptor::tile_n, {256, 64, 32}),
+      number_field<Descriptor>({"tile_n", "256, 128, 64, 32", "256",
+                                "columns of the weights that a block computes; with fewer than 256 it has all of k, "
+                                "which its warps share, so that blocks merge nothing"},
+                               &Descriptor::tile_n, {256, 128, 64, 32}),
       word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
                                     "whether g_idx names the group of each input feature; several times slower"},
                                    &Descriptor::activation_order, no_or_yes),
@@ -63,7 +63,7 @@ std::vector<Field<W4a16Gemm>> make_fields() {
   };
 }
 
-/// Blocks of 64 or 32 columns.
+/// Blocks of 128, 64 or 32 columns.
 void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
   const auto refuse = [&](const char* why, const char* accepted) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
@@ -76,8 +76,14 @@ void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
            "leave tile_n or batch_invariant out");
   if (descriptor.is_gated() && descriptor.tile_n == 32)
     refuse("a strip of 32 columns has no room for gates and what they are for", "ask for tile_n=64");
-  if (descriptor.family != Family::automatic && descriptor.family != Family::sm80)
-    refuse("family sm80 alone has such blocks", "ask for family=sm80, or leave family out");
+  if (descriptor.family == Family::sm75)
+    refuse("families sm80 and sm90 alone have such blocks", "ask for family=sm80, or leave family out");
+  if (descriptor.tile_n == 128 && descriptor.family == Family::sm80)
+    refuse("family sm90 alone has such blocks", "ask for family=sm90, or leave family out");
+  if (descriptor.tile_n != 128 && descriptor.family != Family::sm90) return;
+  std::string why = why_not_boxes(descriptor);
+  if (why.empty()) why = why_not_boxes_of_few_columns(descriptor);
+  if (!why.empty()) refuse(("family sm90: " + why).c_str(), "ask for tile_n=64 or 256 and leave family out");
 }
 
 }  // namespace
@@ -131,6 +137,12 @@ std::string why_not_boxes(const W4a16Gemm& descriptor) {
   if (descriptor.batch_invariant) return "batch_invariant=1 wants the same order of k in every tile";
   if (descriptor.bits != 4) return "there is no kernel of weights of 8 bits yet";
   if (descriptor.alignment != 16) return "tensor maps want rows that are multiples of 16 bytes, not alignment=4";
+  return "";
+}
+
+std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor) {
+  if (descriptor.format == W4Format::awq) return "its few columns of awq are less than a box";
+  if (descriptor.tile_n == 32) return "it copies so few columns more slowly than it multiplies them";
   return "";
 }
 

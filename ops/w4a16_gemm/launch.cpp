@@ -108,7 +108,7 @@ W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.n = arguments.n;
   result.k = arguments.k;
   result.stages = split.stages;
-  result.splits = plan.teams > 1 ? plan.teams : split.splits;
+  result.splits = plan.teams > 1 && !has_copied_teams(plan) ? plan.teams : split.splits;
   result.part_stages = split.stages / result.splits;
   result.row_tiles = static_cast<int>(split.row_tiles);
   result.paired = split.paired ? 1 : 0;
@@ -121,7 +121,7 @@ W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments
 }
 
 /// Words [k / 8, n] or by n [k, n / 8], activations [m, k], scales [groups, n]: boxes of a strip's columns, by n
-/// and of scales of half a block's, and of 64 k's.
+/// and of scales of half a block's, of few columns scales of all that are neighbours, and of 64 k's.
 void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const auto map_of = [](const void* base, int element_bytes, std::int64_t columns, std::int64_t rows,
@@ -142,6 +142,7 @@ void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
   const std::int64_t n = arguments.n;
   const std::int64_t k = arguments.k;
   const bool by_n = descriptor.format == W4Format::awq;
+  const int scale_columns = has_copied_teams(plan) ? output_columns(descriptor, descriptor.tile_n) : kHalfColumns;
   launch.maps.add(kMapsAt, by_n ? map_of(arguments.qweight, 4, n / 8, k, n / 2, kHalfColumns / 8, gemm_lanes::kStageK,
                                          TensorSwizzle::span64)
                                 : map_of(arguments.qweight, 4, n, k / 8, 4 * n, gemm_lanes::kStripColumns,
@@ -151,7 +152,7 @@ void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
   launch.maps.add(kMapsAt + kMapBytes, map_of(arguments.activations, 2, k, arguments.m, row_bytes, 64,
                                               descriptor.tile_m, TensorSwizzle::span128));
   launch.maps.add(kMapsAt + 2 * kMapBytes, map_of(arguments.scales, 2, n, groups_of(descriptor, arguments.k), 2 * n,
-                                                  kHalfColumns, stage_groups(descriptor), TensorSwizzle::none));
+                                                  scale_columns, stage_groups(descriptor), TensorSwizzle::none));
 }
 
 }  // namespace

@@ -13,14 +13,16 @@ namespace cubit::ops::w4a16_gemm {
 namespace {
 
 constexpr int kMostStages = 6;
-constexpr int kFewestStages = 3;      // one in use, one landed or landing, one on its way; 2 where no more have room
-constexpr int kMostMergedTiles = 4;   // of four parts 32 loads: what the loop's registers hold once it is over
-constexpr int kRegion = 128;          // regions of shared memory begin at bank 0
+constexpr int kFewestStages = 3;     // one in use, one landed or landing, one on its way; 2 where no more have room
+constexpr int kMostMergedTiles = 4;  // of four parts 32 loads: what the loop's registers hold once it is over
+constexpr int kRegion = 128;         // regions of shared memory begin at bank 0
+constexpr int kMostTeams = 8;
 constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by tensor maps and found again by wgmma
 
 int align_region(int bytes) { return (bytes + kRegion - 1) / kRegion * kRegion; }
 
-std::string why_not_sm80(const W4a16Gemm&, const codegen::Architecture& architecture) {
+std::string why_not_sm80(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  if (descriptor.tile_n == 128) return "its blocks have 256, 64 or 32 columns, not 128";
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
   if (!architecture.ldmatrix) return "it needs ldmatrix";
   if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16})) return "it needs mma.sync m16n8k16";
@@ -34,9 +36,9 @@ std::string why_not_few_columns(const W4a16Gemm& descriptor) {
 }
 
 std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  if (std::string why = why_not_few_columns(descriptor); !why.empty()) return why;
   if (!architecture.wgmma) return "it needs wgmma, which sm_90a alone has";
-  return why_not_boxes(descriptor);
+  if (std::string why = why_not_boxes(descriptor); !why.empty()) return why;
+  return descriptor.tile_n < gemm_lanes::kBlockColumns ? why_not_boxes_of_few_columns(descriptor) : "";
 }
 
 std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
@@ -103,7 +105,7 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
   if (plan.report.family.empty()) {
     throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
                   fmt::format("no kernel family runs there ({})", reasons),
-                  "accepted: sm_80 and later; sm_75 with element=fp16 and without tile_n");
+                  "accepted: sm_80 and later, tile_n=128 on sm_90a; sm_75 with element=fp16 and without tile_n");
   }
   for (Rejection& rejection : plan.report.rejections)
     if (rejection.why.empty()) rejection.why = why_another(plan);
@@ -194,10 +196,28 @@ void choose_boxes(Plan& plan) {
   plan.merged_tiles = std::min(kMostMergedTiles, descriptor.tile_m / 8);
 }
 
+/// Blocks of few columns in the same boxes.
+void choose_boxes_of_teams(Plan& plan) {
+  const W4a16Gemm& descriptor = plan.descriptor;
+  choose_boxes(plan);
+  plan.warps = 1;
+  plan.teams = kMostTeams;
+  plan.copy_registers = 24;
+  plan.multiply_registers = 240;
+  plan.merged_tiles = 1;
+  const int columns = descriptor.tile_n;
+  const int half = descriptor.is_gated() ? columns : 2 * columns;  // bytes of neighbours
+  plan.words.row_bytes = 4 * columns;
+  plan.scales = {plan.scales.rows, 2 * columns, half, {}, half};
+  if (stores_zeros(descriptor)) plan.zeros = {plan.zeros.rows, columns / 2, columns / 2, {}};
+}
+
 /// As many as fit: a block has a multiprocessor to itself.
 void choose_ring(Plan& plan, const codegen::Architecture& architecture) {
-  constexpr int kMostRingStages = 12;
-  for (int stages = kFewestStages - 1; stages <= kMostRingStages; ++stages) {
+  // Of few columns a team and a copying warp have each their places in it.
+  const int most = plan.teams > 1 ? 24 : 12;
+  const int fewest = plan.teams > 1 ? plan.teams : kFewestStages - 1;
+  for (int stages = fewest; stages <= most; stages += plan.teams > 1 ? plan.copy_warps : 1) {
     if (plan.bytes_for(stages) > architecture.shared_memory_per_block) break;
     plan.stages = stages;
     plan.shared_memory = plan.bytes_for(stages);
@@ -223,7 +243,6 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fe
 
 /// Blocks of few columns: as many teams as fit with two stages each, up to 8, and then as many stages as fit.
 void choose_teams(Plan& plan, const codegen::Architecture& architecture) {
-  constexpr int kMostTeams = 8;
   for (plan.teams = kMostTeams; plan.teams > 1; plan.teams /= 2)
     if (plan.bytes_for(kFewestStages - 1) <= architecture.shared_memory_per_block) break;
   for (int stages = kFewestStages - 1; stages <= kMostStages; ++stages) {
@@ -258,6 +277,10 @@ NumberFormat number_format(const Plan& plan) {
   return {"w4_words_by_k.cuh", "W4WordsByK"};
 }
 
+std::string_view kernel_of(const Plan& plan) {
+  return has_copied_teams(plan) ? "sm90_w4a16_gemm_teams.cuh" : facts_of(plan.family).kernel;
+}
+
 std::string_view function_type(GemmFunction function) {
   switch (function) {
     case GemmFunction::none:
@@ -282,8 +305,10 @@ int stage_groups(const W4a16Gemm& descriptor) {
 }
 
 bool has_pairs(const Plan& plan) {
-  return plan.family == Family::sm90 && !plan.descriptor.is_gated() && plan.descriptor.tile_m >= 16;
+  return plan.family == Family::sm90 && plan.teams == 1 && !plan.descriptor.is_gated() && plan.descriptor.tile_m >= 16;
 }
+
+bool has_copied_teams(const Plan& plan) { return plan.family == Family::sm90 && plan.teams > 1; }
 
 bool reads_bytes(const Plan& plan) {
   return plan.family == Family::sm90 && plan.descriptor.format != W4Format::awq && plan.descriptor.tile_m > 32;
@@ -297,17 +322,22 @@ int Plan::strips() const { return descriptor.tile_n / gemm_lanes::kStripColumns;
 
 int Plan::activations_at() const { return align_region(words.size()); }
 
-int Plan::scales_at() const { return align_region(activations_at() + activations.size()); }
+int Plan::scales_at() const {
+  return has_copied_teams(*this) ? 0 : align_region(activations_at() + activations.size());
+}
 
 int Plan::zeros_at() const { return align_region(scales_at() + scales.size()); }
 
+int Plan::factor_bytes() const { return has_copied_teams(*this) ? align_region(zeros_at() + zeros.size()) : 0; }
+
 int Plan::stage_bytes() const {
+  if (has_copied_teams(*this)) return activations_at() + activations.size();
   if (family == Family::sm90) return (zeros_at() + zeros.size() + kSwizzleRegion - 1) / kSwizzleRegion * kSwizzleRegion;
   if (!stages_factors(descriptor)) return scales_at();
   return stores_zeros(descriptor) ? align_region(zeros_at() + zeros.size()) : zeros_at();
 }
 
-int Plan::barriers_at(int stage_count) const { return stage_count * stage_bytes(); }
+int Plan::barriers_at(int stage_count) const { return stage_count * (stage_bytes() + factor_bytes()); }
 
 int Plan::ups_at(int stage_count) const {
   return align_region(barriers_at(stage_count) + gemm_lanes::kStageBarrierBytes * stage_count);
@@ -316,7 +346,7 @@ int Plan::ups_at(int stage_count) const {
 int Plan::bytes_for(int stage_count) const {
   if (family == Family::sm90) {
     const int ups = gemm_lanes::kBlockColumns / 2 * descriptor.tile_m * static_cast<int>(sizeof(float));
-    return ups_at(stage_count) + (descriptor.is_gated() ? ups : 0);
+    return ups_at(stage_count) + (descriptor.is_gated() && teams == 1 ? ups : 0);
   }
   return teams * ring_bytes(stage_count);
 }
@@ -334,14 +364,14 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
   if (plan.family == Family::sm90) {
-    choose_boxes(plan);
+    descriptor.tile_n < gemm_lanes::kBlockColumns ? choose_boxes_of_teams(plan) : choose_boxes(plan);
     choose_ring(plan, architecture);
   } else {
     choose_tiles(plan);
   }
   if (plan.family == Family::sm75) {
     choose_blocks(plan, architecture);
-  } else if (descriptor.tile_n < gemm_lanes::kBlockColumns) {
+  } else if (plan.family == Family::sm80 && descriptor.tile_n < gemm_lanes::kBlockColumns) {
     choose_teams(plan, architecture);
   } else if (plan.family == Family::sm80) {
     // Stages of bytes are twice as large: rather a second block than a third stage.
@@ -362,7 +392,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const bool is_90 = plan.family == Family::sm90;
   const bool is_75 = plan.family == Family::sm75;
   header.include(format.header).include("gemm_epilogue.cuh").include("types.cuh");
-  header.include(plan.teams > 1               ? "parts_of_teams.cuh"
+  const bool has_own_rings = plan.teams > 1 && !is_90;
+  header.include(has_own_rings                ? "parts_of_teams.cuh"
                  : descriptor.batch_invariant ? "parts_in_turn.cuh"
                                               : "split_k.cuh");
   if (!is_90) header.include(is_75 ? "stage_copies_registers.cuh" : "stage_copies_async.cuh");
@@ -385,6 +416,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kStageBytes", plan.stage_bytes())
       .layout("word_stage", plan.words)
       .layout("activation_stage", plan.activations);
+  if (has_copied_teams(plan))
+    header.constant("kFactorsAt", plan.stages * plan.stage_bytes()).constant("kFactorBytes", plan.factor_bytes());
   if (is_90) {
     header.constant("kBarriersAt", plan.barriers_at(plan.stages))
         .constant("kUpsAt", plan.ups_at(plan.stages))
@@ -401,11 +434,11 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
                                    format.type, format.has_spread ? ", kSpreadWords" : ""))
       .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
                                      descriptor.is_gated(), descriptor.bias, descriptor.residual))
-      .alias("Work", plan.teams > 1               ? "cubit::WorkOfTeams"
+      .alias("Work", has_own_rings                ? "cubit::WorkOfTeams"
                      : descriptor.batch_invariant ? "cubit::WorkInTurn"
                                                   : "cubit::Work");
   return codegen::assemble(
-      descriptor.text(), templates::find(facts_of(plan.family).kernel), header.text(), architecture, "w4a16_gemm",
+      descriptor.text(), templates::find(kernel_of(plan)), header.text(), architecture, "w4a16_gemm",
       {.threads = plan.threads(),
        .dynamic_shared_memory = plan.shared_memory,
        .cluster_blocks = has_pairs(plan) ? 2 : 1,

@@ -21,7 +21,7 @@ bool is_sm90(const Plan& plan) { return plan.family == Family::sm90; }
 bool is_sm75(const Plan& plan) { return plan.family == Family::sm75; }
 
 Decision tile_decision(const Plan& plan) {
-  if (is_sm90(plan)) {
+  if (is_sm90(plan) && plan.teams == 1) {
     return {
         "tile", fmt::format("{} columns x {} rows", plan.descriptor.tile_n, plan.descriptor.tile_m),
         "weights are the A operand of wgmma, from registers, and all rows its B operand, where the copy has left them"};
@@ -81,7 +81,7 @@ Decision order_decision(const Plan& plan) {
     return {"word order", "a lane takes one byte of each word, a pair of neighbours along k",
             "activations then stay as they are: with so many rows to put in order the other way takes longer"};
   }
-  if (is_sm90(plan) && descriptor.format != W4Format::awq) {
+  if (is_sm90(plan) && plan.teams == 1 && descriptor.format != W4Format::awq) {
     return {"word order", "three warps put activations in pairs (j, j + 4)",
             "so a word of 8 k's is an operand after two instructions per pair, and nobody waits for it: stages ahead"};
   }
@@ -98,6 +98,12 @@ Decision order_decision(const Plan& plan) {
 }
 
 Decision warp_decision(const Plan& plan) {
+  if (has_copied_teams(plan)) {
+    return {"warps", fmt::format("{} that multiply, {} that copy", plan.teams, plan.copy_warps),
+            fmt::format("the former each with all rows and columns of the block, which pick activations once for all "
+                        "columns, and every {}th stage; all stages are in one ring",
+                        plan.teams)};
+  }
   if (is_sm90(plan)) {
     return {"warps", fmt::format("{} that multiply, {} that copy", plan.warps, plan.copy_warps),
             fmt::format("four multiply 128 columns together, in two tiles that take turns; one copies, three put "
@@ -133,7 +139,10 @@ Decision held_decision(const Plan& plan) {
 Decision stages_decision(const Plan& plan) {
   if (is_sm90(plan)) {
     return {"stages", std::to_string(plan.stages),
-            fmt::format("of {} bytes: as many as shared memory holds, up to 12", plan.stage_bytes())};
+            plan.teams > 1 ? fmt::format("of {} bytes: as many as shared memory holds, up to 24, each copying warp as "
+                                         "many as the others",
+                                         plan.stage_bytes() + plan.factor_bytes())
+                           : fmt::format("of {} bytes: as many as shared memory holds, up to 12", plan.stage_bytes())};
   }
   if (is_sm75(plan)) {
     return {"stages", std::to_string(plan.stages),
@@ -193,18 +202,22 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     if (!stores_zeros(plan.descriptor)) return;
     add(prefix + "zeros", base + plan.zeros_at() - plan.scales_at(), plan.zeros.size());
   };
-  for (int team = 0; team < plan.teams; ++team) {
+  const int rings = is_sm90(plan) ? 1 : plan.teams;
+  for (int team = 0; team < rings; ++team) {
     const int ring = team * plan.ring_bytes(plan.stages);
-    const std::string owner = plan.teams > 1 ? fmt::format("team {}: ", team) : "";
+    const std::string owner = rings > 1 ? fmt::format("team {}: ", team) : "";
     for (int i = 0; i < plan.stages; ++i) {
       const int base = ring + i * plan.stage_bytes();
       const std::string stage = fmt::format("{}stage {}: ", owner, i);
       add(stage + "words", base, plan.words.size());
       add(stage + "activations", base + plan.activations_at(), plan.activations.size());
+      if (has_copied_teams(plan)) continue;
       if (is_sm90(plan) || stages_factors(plan.descriptor)) add_factors(stage, base + plan.scales_at());
     }
     if (!is_sm90(plan) && whole) add_factors(owner, ring + plan.stages * plan.stage_bytes());
   }
+  for (int i = 0; has_copied_teams(plan) && i < plan.stages; ++i)
+    add_factors(fmt::format("stage {}: ", i), plan.stages * plan.stage_bytes() + i * plan.factor_bytes());
   if (is_sm90(plan)) {
     add("barriers", plan.barriers_at(plan.stages), gemm_lanes::kStageBarrierBytes * plan.stages);
     if (plan.ups_at(plan.stages) < plan.shared_memory)
@@ -218,7 +231,7 @@ void add_fragments(Plan& plan, const codegen::Architecture& architecture) {
   std::vector<const char*> names = {"mma.m16n8k16 A, 16-bit", "mma.m16n8k16 B, 16-bit", "mma.m16n8k16 C, 32-bit"};
   if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16}))
     names = {"mma.m16n8k8 A, 16-bit", "mma.m16n8k8 B, 16-bit", "mma.m16n8k8 C, 32-bit"};
-  if (is_sm90(plan)) names = {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"};
+  if (is_sm90(plan) && plan.teams == 1) names = {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"};
   if (by_n && !is_sm90(plan)) names.push_back("ldmatrix.x4");
   if (by_n) names.push_back("ldmatrix.x4.trans");
   for (const char* name : names) plan.report.fragments.emplace_back(codegen::find_fragment(name).name);

@@ -23,15 +23,16 @@ const std::vector<Field<W4a16Gemm>>& fields();
 /// Throws Failure(invalid_argument) with the rule that `text` breaks.
 W4a16Gemm parse(std::string_view text);
 
-std::string why_not_boxes(const W4a16Gemm& descriptor);     ///< the rule that keeps family sm90 from it, or nothing
-std::string why_not_all_fp16(const W4a16Gemm& descriptor);  ///< likewise family sm75
-bool stages_factors(const W4a16Gemm& descriptor);           ///< scales and zeros travel with the words of their k's
-bool stores_zeros(const W4a16Gemm& descriptor);             ///< else every zero is zero_offset
-int zero_offset(const W4a16Gemm& descriptor);               ///< what a stored zero is less than the zero that is meant
-int word_weights(const W4a16Gemm& descriptor);              ///< that a word of qweight, or of qzeros, holds
-int groups_of(const W4a16Gemm& descriptor, int k);          ///< of all of k
-bool spreads_words(const W4a16Gemm& descriptor);  ///< family sm90: a step's k's are of 64, which groups of 32 forbid
-int stage_groups(const W4a16Gemm& descriptor);    ///< whose scales a stage holds, or all stages together
+std::string why_not_boxes(const W4a16Gemm& descriptor);  ///< the rule that keeps family sm90 from it, or nothing
+std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor);  ///< likewise, where tile_n is less than 256
+std::string why_not_all_fp16(const W4a16Gemm& descriptor);              ///< likewise family sm75
+bool stages_factors(const W4a16Gemm& descriptor);   ///< scales and zeros travel with the words of their k's
+bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
+int zero_offset(const W4a16Gemm& descriptor);       ///< what a stored zero is less than the zero that is meant
+int word_weights(const W4a16Gemm& descriptor);      ///< that a word of qweight, or of qzeros, holds
+int groups_of(const W4a16Gemm& descriptor, int k);  ///< of all of k
+bool spreads_words(const W4a16Gemm& descriptor);    ///< family sm90: a step's k's are of 64, which groups of 32 forbid
+int stage_groups(const W4a16Gemm& descriptor);      ///< whose scales a stage holds, or all stages together
 int output_columns(const W4a16Gemm& descriptor, int n);
 
 /// Everything that is decided before a size is known. A stage is 128 k's of 256 columns and tile_m rows.
@@ -39,7 +40,7 @@ struct Plan {
   W4a16Gemm descriptor;
   Family family = Family::sm80;
   int warps = 4;               ///< that multiply, each other columns
-  int teams = 1;               ///< of such warps, each with a part of k and a ring of its own
+  int teams = 1;               ///< of such warps, each with a part of k; in family sm80 and a ring of its own
   int copy_warps = 0;          ///< family sm90: that copy, and put activations in order
   int copy_registers = 0;      ///< per thread once they have given them
   int multiply_registers = 0;  ///< likewise of the others, which have taken them
@@ -60,9 +61,10 @@ struct Plan {
   int strips() const;         ///< of 32 columns
   int block_columns() const;  ///< of the output
   int activations_at() const;
-  int scales_at() const;  ///< in a stage; of one group that is all of k, behind the stages
+  int scales_at() const;  ///< in a stage, or where they are behind the stages, from a stage's on
   int zeros_at() const;
   int stage_bytes() const;
+  int factor_bytes() const;                ///< family sm90 with teams: of a stage's groups, which are behind the stages
   int barriers_at(int stage_count) const;  ///< family sm90: behind the stages
   int ups_at(int stage_count) const;       ///< family sm90: sums of a gated block's second columns, behind the barriers
   int ring_bytes(int stage_count) const;   ///< of a team's stages, and the factors behind them
@@ -70,7 +72,8 @@ struct Plan {
   int counters_per_tile() const;  ///< where splits share it: one for the warps that have the same columns and rows
 };
 
-bool has_pairs(const Plan& plan);    ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
+bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm90_w4a16_gemm_teams.cuh
+bool has_pairs(const Plan& plan);         ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
 bool reads_bytes(const Plan& plan);  ///< family sm90: words by k are read byte by byte, and activations stay in order
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.

@@ -35,6 +35,8 @@ constexpr const char* kSegments = "batch=200,context=300";  // several of them p
 constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
 constexpr const char* kTeamGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32";
 constexpr const char* kTeamGemmSizes = "m=3,n=64,k=4096";
+constexpr const char* kCopiedTeams = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm90";
+constexpr const char* kCopiedTeamsSizes = "m=3,n=64,k=8192";
 constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
@@ -122,9 +124,14 @@ constexpr Mutant kMutants[] = {
      "for (int i = 1; i < kWordCopies; ++i) words_held_.store", "nobody has written", kNotRun},
     {"healthy_team_gemm", kTeamGemm, kTeamGemmSizes, "", "", "", "", kNotRun},
     {"team_gemm_stage_still_read", kTeamGemm, kTeamGemmSizes, "w4a16_gemm_block.cuh",
-     "__syncthreads();  // nobody still reads a stage", "", "race in shared memory", kNotRun},
+     "sync_warps();  // nobody still reads a stage", "", "race in shared memory", kNotRun},
     {"team_gemm_sums_not_waited_for", kTeamGemm, kTeamGemmSizes, "w4a16_gemm_block.cuh",
-     "__syncthreads();  // all sums are there", "", "nobody has written", kNotRun},
+     "sync_warps();  // all sums are there", "", "nobody has written", kNotRun},
+    {"healthy_copied_teams", kCopiedTeams, kCopiedTeamsSizes, "", "", "", "", kNotRun},
+    {"copied_teams_do_not_wait_for_copies", kCopiedTeams, kCopiedTeamsSizes, "sm90_w4a16_gemm_teams.cuh",
+     "wait_barrier(ring.full(place), place.parity());", "", "memory", kNotRun},
+    {"copied_teams_stage_still_read", kCopiedTeams, kCopiedTeamsSizes, "sm90_w4a16_gemm_teams.cuh",
+     "wait_barrier(ring.empty(place), place.parity() ^ 1);  // the first time round at once", "", "memory", kNotRun},
     {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 
@@ -172,6 +173,27 @@ TEST(GemmLaunch, TeamsShareAllOfKInABlock) {
   EXPECT_EQ(plan_of("w4a16_gemm:bits=8,tile_n=64").teams, 8);
 }
 
+// Family sm90: the same of 128 columns, whose teams take the stages of a block in turn; four warps copy.
+TEST(GemmLaunch, TeamsOfFamilySm90HaveARingTogether) {
+  const auto plan = plan_of("w4a16_gemm:tile_n=128");
+  EXPECT_EQ(plan.family, Family::sm90);
+  EXPECT_EQ(plan.teams, 8);
+  EXPECT_EQ(plan.stages % plan.copy_warps, 0);
+  auto arguments = arguments_of(20, 520, 8192 + 128);
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u);
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200());
+  EXPECT_EQ(launch.shape.grid[0], 2u) << "tiles of 16 rows";
+  EXPECT_EQ(launch.shape.grid[1], 5u) << "of 128 columns";
+  EXPECT_EQ(launch.shape.grid[2], 1u);
+  EXPECT_EQ(launch.shape.threads, 12u * 32);
+  W4a16GemmArguments parameters;
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.stages, 65);
+  EXPECT_EQ(parameters.splits, 1);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64").family, Family::sm80) << "faster there";
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64,family=sm90").teams, 8);
+}
+
 /// How the parts of k follow: for batch_invariant=1 from n and k alone, whatever m, tile and device.
 TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
   runtime::DeviceFacts small = h200();
@@ -269,6 +291,16 @@ TEST(GemmLaunch, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
                                          .box = {128, 2},
                                          .swizzle = runtime::TensorSwizzle::none}))
       << "half a block's columns, the groups of a stage: " << maps[2].text();
+}
+
+TEST(GemmLaunch, FamilySm90OfFewColumnsHasScalesOfAllThatAreNeighbours) {
+  const auto arguments = arguments_of(16, 1024, 640);
+  const auto box_of = [&](const char* text, std::size_t map) { return maps_of(text, arguments).at(map).box; };
+  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 0), (std::array<std::uint32_t, 5>{32, 16}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 1), (std::array<std::uint32_t, 5>{64, 16}));
+  EXPECT_EQ(box_of("w4a16_gemm:group_size=32,tile_n=128", 2), (std::array<std::uint32_t, 5>{128, 4}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128,function=silu_gate", 2), (std::array<std::uint32_t, 5>{64, 1}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_n=64,function=silu_gate,family=sm90", 2), (std::array<std::uint32_t, 5>{32, 1}));
 }
 
 TEST(GemmLaunch, FamilySm90HasMapsOfWordsByN) {

@@ -24,13 +24,15 @@ w4a16_gemm::Plan plan_of(std::string_view text, const char* architecture = "sm_9
   return w4a16_gemm::make_plan(w4a16_gemm::parse(text), codegen::find_architecture(architecture));
 }
 
-/// None where the architecture has not the family that the descriptor names, or on sm_75 none that multiplies its type.
+/// None where the architecture has not the family that the descriptor names, or on sm_75 none that multiplies its type,
+/// or not the one that has blocks of 128 columns.
 std::optional<w4a16_gemm::Plan> plan_if_any(const W4a16Gemm& descriptor, const char* architecture) {
   try {
     return w4a16_gemm::make_plan(descriptor, codegen::find_architecture(architecture));
   } catch (const Failure& failure) {
     const bool is_lacking =
-        std::string_view(architecture) == "sm_75" && (descriptor.element == Element::bf16 || descriptor.tile_n < 256);
+        descriptor.tile_n == 128 ||
+        (std::string_view(architecture) == "sm_75" && (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
     if (failure.status() != Status::unsupported || (descriptor.family == Family::automatic && !is_lacking)) throw;
     return std::nullopt;
   }
@@ -51,7 +53,8 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues;    // tiles, formats by k and awq, element types
   const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);      // of nibbles, and of bytes
   const unsigned of_few_columns = of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64, and 32 not gated
-  EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns)
+  const unsigned of_boxes = 3 * 4 * 2 * 2 * epilogues * 3;  // 64 of sm90, 128 of it and of auto
+  EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes)
       << "auto and sm80, sm75, sm90, and blocks of few columns";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
@@ -107,8 +110,20 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "descriptor \"w4a16_gemm:tile_n=32,function=silu_gate\": tile_n=32: a strip of 32 columns has no room for "
             "gates and what they are for; ask for tile_n=64");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=64,family=sm75"),
-            "descriptor \"w4a16_gemm:tile_n=64,family=sm75\": tile_n=64: family sm80 alone has such blocks; ask for "
-            "family=sm80, or leave family out");
+            "descriptor \"w4a16_gemm:tile_n=64,family=sm75\": tile_n=64: families sm80 and sm90 alone have such "
+            "blocks; ask for family=sm80, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_n=128,family=sm80"),
+            "descriptor \"w4a16_gemm:tile_n=128,family=sm80\": tile_n=128: family sm90 alone has such blocks; ask for "
+            "family=sm90, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=128"),
+            "descriptor \"w4a16_gemm:format=awq,tile_n=128\": tile_n=128: family sm90: its few columns of awq are less "
+            "than a box; ask for tile_n=64 or 256 and leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:bits=8,tile_n=64,family=sm90"),
+            "descriptor \"w4a16_gemm:bits=8,tile_n=64,family=sm90\": tile_n=64: family sm90: there is no kernel of "
+            "weights of 8 bits yet; ask for tile_n=64 or 256 and leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_n=32,family=sm90"),
+            "descriptor \"w4a16_gemm:tile_n=32,family=sm90\": tile_n=32: family sm90: it copies so few columns more "
+            "slowly than it multiplies them; ask for tile_n=64 or 256 and leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
@@ -126,18 +141,20 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       const w4a16_gemm::Plan& plan = *planned;
       const bool zeros = descriptor.format != W4Format::symmetric;
       const bool is_90 = plan.family == Family::sm90;
-      // Of family sm90 tensor maps make the copies but those of zeros, and somebody puts activations in order or nobody
-      // does.
+      // Of family sm90 tensor maps make the copies but those of zeros; somebody puts activations in order or nobody
+      // does, and teams load them.
       const bool puts_in_order = is_90 && descriptor.format != W4Format::awq && descriptor.tile_m <= 32;
-      const std::size_t of_90 = 2 + (zeros ? 2 : 0) + (puts_in_order ? 2 : 0);
+      const std::size_t of_90 = 2 + (zeros ? 2 : 0) + (plan.teams > 1 ? 1 : puts_in_order ? 2 : 0);
       EXPECT_EQ(plan.report.proofs.size(), is_90                         ? of_90
                                            : descriptor.activation_order ? 4u
                                            : zeros                       ? 8u
                                                                          : 6u)
           << descriptor.text();
       for (const auto& proof : plan.report.proofs) {
-        const bool is_of_small_groups =
-            puts_in_order && descriptor.group_size == 32 && proof.access == "loads of words";
+        // Of words, and a team's of the activations that meet them.
+        const bool is_of_places_by_k =
+            proof.access == "loads of words" || (plan.teams > 1 && proof.access == "loads of activations");
+        const bool is_of_small_groups = puts_in_order && descriptor.group_size == 32 && is_of_places_by_k;
         EXPECT_EQ(proof.degree, is_of_small_groups ? 2 : 1) << descriptor.text() << proof.access;
       }
       EXPECT_GE(plan.stages, plan.family == Family::sm75 ? 1 : 2);
@@ -205,8 +222,8 @@ TEST(GemmPlan, RefusesAnArchitectureWithoutItsInstructions) {
   EXPECT_EQ(refusal_of("w4a16_gemm:element=bf16", "sm_75"),
             "w4a16_gemm:element=bf16 for sm_75: no kernel family runs there (sm80_w4a16_gemm: it needs cp.async, which "
             "sm_80 brought; sm90_w4a16_gemm: it needs wgmma, which sm_90a alone has; sm75_w4a16_gemm: it multiplies "
-            "fp16 alone, as the tensor cores of sm_75 do); accepted: sm_80 and later; sm_75 with element=fp16 and "
-            "without tile_n");
+            "fp16 alone, as the tensor cores of sm_75 do); accepted: sm_80 and later, tile_n=128 on sm_90a; sm_75 "
+            "with element=fp16 and without tile_n");
   EXPECT_EQ(
       refusal_of("w4a16_gemm:family=sm80", "sm_75"),
       "w4a16_gemm:family=sm80 for sm_75: family=sm80: it needs cp.async, which sm_80 brought; accepted: sm_80 and "
@@ -340,6 +357,26 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
     expect_same_distances(plan.words, w4a16_gemm::word_accesses(plan)[0], descriptor.bits == 8 ? 4 : 2);
     // A team's 32 lanes copy two rows at a time.
     expect_same_distances(plan.activations, w4a16_gemm::activation_accesses(plan)[0], plan.teams > 1 ? 4 : 1);
+  }
+}
+
+// Teams of family sm90 have a lane's first addresses alone: those of odd steps are these with bits flipped, all others
+// at constant distances.
+TEST(GemmLanes, OddStepsOfCopiedTeamsAreEvenOnesWithBitsFlipped) {
+  for (const char* text : {"w4a16_gemm:tile_n=128", "w4a16_gemm:group_size=32,tile_n=64,family=sm90"}) {
+    const auto plan = plan_of(text);
+    const auto expect_so = [&](const codegen::TileLayout& layout, const codegen::TileAccess& access, int in_step) {
+      const auto address = [&](int instance, int lane) { return layout.address(access.at(instance, lane).value()); };
+      const int flipped = address(in_step, 0) ^ address(0, 0);
+      for (int i = 0; i < access.instances; ++i) {
+        const bool is_odd = i / in_step % 2 != 0;
+        const int distance = address(i - (is_odd ? in_step : 0), 0) - address(0, 0);
+        for (int lane = 0; lane < 32; ++lane)
+          EXPECT_EQ(address(i, lane), (is_odd ? address(0, lane) ^ flipped : address(0, lane)) + distance) << text;
+      }
+    };
+    expect_so(plan.words, w4a16_gemm::word_accesses(plan).at(0), plan.strips());
+    expect_so(plan.activations, w4a16_gemm::activation_accesses(plan).at(0), plan.descriptor.tile_m / 8);
   }
 }
 

@@ -1,0 +1,256 @@
+// Weight-only 4-bit matrix multiplication, on the words of a checkpoint as they are.
+// Family sm90, blocks of few columns (tile_n): copies of boxes by tensor maps (TMA), transaction barriers, mma.sync.
+//
+// What is computed, and how: as in sm80_w4a16_gemm.cuh, where a block has few columns and all of k. Its warps are teams of
+// one, as there: each has all rows and columns of the block. What differs:
+//
+// - Four more warps do nothing but copy: boxes of words, activations and scales, zeros 4 bytes per lane. All stages are
+//   in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w stages w, w + kCopyWarps, …: one
+//   alone would take longer for a stage than eight teams. What is outside a tensor arrives as zeros.
+// - A team picks the pairs of activations of a group once, for all of its strips of columns; of these one after another
+//   has its products, so that only sums take registers of all strips.
+//
+// Shared memory: stages { words: boxes of 32 columns | activations: of the first 64 k's, of the second }, on kFactorsAt
+// of each stage { scales | zeros }, on kBarriersAt the barriers of the stages, `full` and `empty`. After the last stage:
+// the sums of the teams.
+//
+// Who waits for whom: a copying warp until the team of the stage that was there has arrived at `empty`; a stage's team
+// for the same, and until the copies have arrived at `full`. A parity tells one phase from the next, not from the one
+// after that, so nobody may be two phases ahead. A place of the ring has one copying warp, which is never ahead of
+// itself, and all stages of a team have one: before the team's last stage it has copied what was in the place before,
+// for which it has seen that what was there before that was used.
+//
+// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
+//
+// Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue as in family sm80.
+//
+// PTX ISA: "cp.async.bulk.tensor", "mbarrier", and those of sm80_w4a16_gemm.cuh.
+#include "plan.cuh"
+
+#include "bulk_copies.cuh"
+#include "copies.cuh"
+#include "mma.cuh"
+#include "overlap.cuh"
+#include "split_k.cuh"
+#include "types.cuh"
+#include "w4_values.cuh"
+#include "w4a16_gemm_arguments.h"
+#include "w4a16_gemm_block.cuh"
+#include "w4a16_gemm_lanes.h"
+
+namespace cubit {
+
+constexpr bool kWholeK = plan::kGroup == 0;  // one group, whose scales and zeros every stage has
+constexpr int kStageGroups = kWholeK ? 1 : gemm_lanes::kStageK / plan::kGroup;
+constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
+constexpr int kHalves = plan::Epilogue::kGated ? 2 : 1;  // of the columns, which are neighbours
+constexpr int kHalfColumns = plan::kTileN / kHalves;
+constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
+constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
+constexpr uint32 kWordBytes = gemm_lanes::kStageK * plan::kTileN / 2;
+constexpr uint32 kBoxBytes = kWordBytes / kBlockStrips;
+constexpr int kZeroBytes = plan::kTileN / 2;  // of a group
+static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0 &&
+              plan::kTeams % plan::kCopyWarps == 0);  // see "Who waits for whom"
+
+/// The maps' dimensions: [rows of words][words], [m][k], [groups][n]; the last is contiguous.
+struct Arguments : W4a16GemmArguments {
+  TensorMap word_map;
+  TensorMap activation_map;
+  TensorMap scale_map;
+};
+
+/// A place in the ring, some stages further on each time; in one register.
+struct StagePlace {
+  int number;  // of two rounds
+
+  __device__ __forceinline__ uint32 parity() const { return number >= plan::kStages ? 1 : 0; }
+  __device__ __forceinline__ int index() const { return number - (number >= plan::kStages ? plan::kStages : 0); }
+  template <int kCount>
+  __device__ __forceinline__ void advance() {
+    number += kCount;
+    if (number >= 2 * plan::kStages) number -= 2 * plan::kStages;
+  }
+};
+
+/// Addresses in shared memory.
+struct Ring {
+  uint32 base;
+
+  __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index() * plan::kStageBytes; }
+  /// Scales, and on kZerosAt zeros.
+  __device__ __forceinline__ uint32 factors(StagePlace place) const {
+    return base + plan::kFactorsAt + place.index() * plan::kFactorBytes;
+  }
+  __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index()); }
+  __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index()) + 8; }
+
+  /// By the first threads of the block, one each.
+  __device__ __forceinline__ void init_barriers() const {
+    constexpr int kArrivals = plan::kStoredZeros ? 1 + kWarpSize : 1;
+    const int index = static_cast<int>(threadIdx.x);
+    if (index >= plan::kStages) return;
+    init_barrier(barrier(index), kArrivals);
+    init_barrier(barrier(index) + 8, 1);
+    fence_barrier_init();
+  }
+
+ private:
+  __device__ __forceinline__ uint32 barrier(int stage) const {
+    return base + plan::kBarriersAt + gemm_lanes::kStageBarrierBytes * stage;
+  }
+};
+
+/// By one thread: words, activations and scales of a stage of k.
+__device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& piece, int stage, uint32 dst,
+                                           uint32 factors, uint32 full) {
+  expect_bytes(full, kWordBytes + 2 * kHalfActivations + kStageGroups * kHalves * kHalfScales);
+  const int first = piece.column_tile * kHalfColumns;
+  // Gated, the second half is of other columns.
+  const auto column_of = [&](int half) { return first + half * (args.n / 2); };
+#pragma unroll
+  for (int i = 0; i < kBlockStrips; ++i) {
+    constexpr int kHalfStrips = kBlockStrips / kHalves;
+    const int column = column_of(i / kHalfStrips) + i % kHalfStrips * gemm_lanes::kStripColumns;
+    copy_box(dst + i * kBoxBytes, args.word_map, column, stage * Format::kWordRows, full);
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    copy_box(dst + plan::kActivationsAt + half * kHalfActivations, args.activation_map,
+             stage * gemm_lanes::kStageK + 64 * half, piece.row_tile * plan::kTileM, full);
+  }
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    copy_box(factors + half * kStageGroups * kHalfScales, args.scale_map, column_of(half),
+             kWholeK ? 0 : stage * kStageGroups, full);
+  }
+}
+
+/// By all lanes of the copying warp: the zeros of a stage's groups, a word of 8 columns each.
+__device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& piece, int stage, uint32 dst) {
+  constexpr int kLanes = plan::kTileN / 8;
+  if (lane_index() >= kLanes) return;
+  const int column = weight_column(args, piece.column_tile, 8 * lane_index());
+#pragma unroll
+  for (int i = 0; i < kStageGroups; ++i) {
+    const int group = kWholeK ? 0 : stage * kStageGroups + i;
+    const bool valid = column >= 0 && (kWholeK || group * plan::kGroup < args.k);
+    const int64 word = valid ? (group * static_cast<int64>(args.n) + column) / 8 : 0;
+    const char* const src = static_cast<const char*>(args.qzeros) + 4 * word;
+    copy_async<4>(dst + i * kZeroBytes + 4 * lane_index(), src, valid);  // access: cp.async of zeros
+  }
+}
+
+/// The warps that copy, a stage each in turn: of small stages one would not be fast enough.
+__device__ __forceinline__ void copy_stages(const Arguments& args, const Piece& piece, Ring ring) {
+  const int warp = warp_index() - plan::kTeams;
+  StagePlace place{warp};
+#pragma unroll 1
+  for (int stage = piece.first + warp; stage < piece.last; stage += plan::kCopyWarps) {
+    const uint32 full = ring.full(place);
+    wait_barrier(ring.empty(place), place.parity() ^ 1);  // the first time round at once
+    if (elect_one()) copy_boxes(args, piece, stage, ring.stage(place), ring.factors(place), full);
+    if constexpr (plan::kStoredZeros) {
+      copy_zeros(args, piece, stage, ring.factors(place) + plan::kZerosAt);
+      arrive_after_copies(full);
+    }
+    __syncwarp();
+    place.advance<plan::kCopyWarps>();
+  }
+  wait_copies<0>();
+}
+
+/// sums += those of a strip's products with a group.
+__device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 words_at, uint32 factors, int strip,
+                                          int group, const Format::TeamPlaces& places,
+                                          const uint32 (&b)[kGroupSteps][kRowTiles][4]) {
+  GroupZeros zeros;
+  Format::load_zeros(zeros, factors + plan::kZerosAt + group * kZeroBytes + strip * (kZeroBytes / kBlockStrips),
+                     places);
+  RowSums products[kRowTiles] = {};
+#pragma unroll
+  for (int step = 0; step < kGroupSteps; ++step) {
+    Format::Words<1> words;
+    Format::load_team_words(words, words_at, strip, group * kGroupSteps + step);
+#pragma unroll
+    for (int item = 0; item < 4; ++item) {  // of two products and tiles
+      const int product = item / 2;
+      const int tile = item % 2;
+      uint32 a[4];
+      words.operand(a, product, tile, zeros);
+#pragma unroll
+      for (int t = 0; t < kRowTiles; ++t) {
+        const uint32(&pairs)[4] = b[step][t];
+        mma_m16n8k16<Element>(products[t][tile], a[0], a[1], a[2], a[3], pairs[2 * product], pairs[2 * product + 1]);
+      }
+    }
+  }
+  constexpr int kHalfStrips = kBlockStrips / kHalves;
+  const uint32 scales_at = strip / kHalfStrips * kStageGroups * kHalfScales + group * kHalfScales +
+                           strip % kHalfStrips * (2 * gemm_lanes::kStripColumns);
+  GroupScales scales;
+  Format::load_scales(scales, factors + scales_at, places);
+#pragma unroll
+  for (int t = 0; t < kRowTiles; ++t) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sums[t][i / 4][i % 4] += scales.of[i / 2] * products[t][i / 4][i % 4];
+  }
+}
+
+/// A team's stages of a piece.
+__device__ __forceinline__ void walk(const Piece& piece, Ring ring, Sums& sums) {
+  const auto places = Format::team_places();
+  StagePlace place{warp_index()};
+#pragma unroll 1
+  for (int left = piece.last - piece.first - warp_index(); left > 0; left -= plan::kTeams) {
+    wait_barrier(ring.empty(place), place.parity() ^ 1);  // of the stage that was there before
+    wait_barrier(ring.full(place), place.parity());
+    const uint32 words_at = settled(ring.stage(place) + places.words);
+    const uint32 activations_at = ring.stage(place) + plan::kActivationsAt + places.activations;
+    const uint32 factors = settled(ring.factors(place));
+#pragma unroll
+    for (int group = 0; group < kStageGroups; ++group) {
+      uint32 b[kGroupSteps][kRowTiles][4];
+#pragma unroll
+      for (int i = 0; i < kGroupSteps; ++i) {
+#pragma unroll
+        for (int t = 0; t < kRowTiles; ++t)
+          Format::load_team_activations(b[i][t], activations_at, t, group * kGroupSteps + i);
+      }
+#pragma unroll
+      for (int strip = 0; strip < kBlockStrips; ++strip)
+        add_strip(sums[strip], words_at, factors, strip, group, places, b);
+    }
+    __syncwarp();
+    if (elect_one()) arrive(ring.empty(place));
+    place.advance<plan::kTeams>();
+  }
+}
+
+}  // namespace cubit
+
+extern "C" __global__ void __launch_bounds__((plan::kTeams + plan::kCopyWarps) * 32, plan::kBlocksPerSm)
+    w4a16_gemm(const __grid_constant__ cubit::Arguments args) {
+  using namespace cubit;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const Ring ring{shared_address(shared)};
+  allow_next_kernel();
+  if (threadIdx.x == 0) {
+    prefetch_map(args.word_map);
+    prefetch_map(args.activation_map);
+    prefetch_map(args.scale_map);
+  }
+  ring.init_barriers();
+  wait_for_previous_kernel();
+  __syncthreads();
+  const Piece piece = part_of_block(args);
+  if (warp_index() >= plan::kTeams) {
+    give_registers<plan::kCopyRegisters>();
+    copy_stages(args, piece, ring);
+    return;
+  }
+  take_registers<plan::kMultiplyRegisters>();
+  Sums sums = {};
+  walk(piece, ring, sums);
+  merge_teams(args, piece, ring.base, sums);
+}
