@@ -12,6 +12,7 @@
 #include "mma.cuh"
 #include "online_softmax.cuh"
 #include "query_operands.cuh"
+#include "query_rows16.cuh"
 #include "query_scale.cuh"
 #include "types.cuh"
 
@@ -27,12 +28,10 @@ struct Rows16 : WithoutScales {
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr int kHeaderBytes = 0;
   static constexpr int kRowBytes = 2 * kHeadDim;
-  // An fp16 query has more bits than bf16 holds: it becomes a sum of two bf16 terms.
-  static constexpr int kTerms = kSameType<Element, Bfloat16> && kSameType<QueryElement, Half> ? 2 : 1;
+  using RawQuery = QueryForRows16<QueryElement, Element, kHeadTiles, kSteps>;
+  static constexpr int kTerms = RawQuery::kTerms;
   // Weights in bf16 alone would cost 2^-9 each; the rest that rounding leaves is a second term.
   static constexpr int kWeightTerms = kSameType<Element, Bfloat16> ? 2 : 1;
-  // Only fp16 operands need a scale: bf16 has the exponents of float.
-  static constexpr bool kScaled = kSameType<Element, Half>;
 
   // Words of a lane's query operands: of each term two for each step, then two factors, which are floats.
   static constexpr int kTermWords = padded_query_words(2 * kSteps);
@@ -55,29 +54,10 @@ struct Rows16 : WithoutScales {
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
   static __device__ __forceinline__ void clear_padding(uint32, int) {}
 
-  /// The B operands of a head in its lanes r.
-  struct RawQuery {
-    uint32 words[kHeadTiles][kSteps][2];
-  };
-
   /// `rows`: of the block's `heads` heads, at most kHeads.
   template <class Rows>
   static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
-    const int lane = lane_index();
-#pragma unroll
-    for (int tile = 0; tile < kHeadTiles; ++tile) {
-      const int head = 8 * tile + lane / 4;
-      const char* const row = settled(rows.row(head) + 4 * (lane % 4));
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          uint32 word[1] = {0};
-          if (head < heads) load_global<1, 4>(word, row + 32 * step + 16 * half);
-          raw.words[tile][step][half] = word[0];
-        }
-      }
-    }
+    raw.fetch(rows, heads);
   }
 
   /// `factor` is the softmax scale in base 2.
@@ -85,21 +65,16 @@ struct Rows16 : WithoutScales {
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       uint32 words[kQueryWords] = {};
-      float peak = 0.f;
+      const int exponent = raw.exponent(tile);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const uint32 word = raw.words[tile][step][half];
-          peak = maximum(peak, maximum(fabsf(Pair<QueryElement>::low(word)), fabsf(Pair<QueryElement>::high(word))));
+          uint32 terms[kTerms];
+          RawQuery::pack(terms, raw.words[tile][step][half], power_of_two(exponent));
+#pragma unroll
+          for (int term = 0; term < kTerms; ++term) words[term * kTermWords + 2 * step + half] = terms[term];
         }
-      }
-      const int exponent = kScaled ? query_exponent(peak_of_head(peak)) : 0;
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          pack_query(words, 2 * step + half, raw.words[tile][step][half], power_of_two(exponent));
       }
       float factors[2];
       spread_to_score_lanes(factors, factor * power_of_two(-exponent));
@@ -226,22 +201,6 @@ struct Rows16 : WithoutScales {
 
  private:
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
-
-  /// Word `at` of each term.
-  static __device__ __forceinline__ void pack_query(uint32 (&words)[kQueryWords], int at, uint32 raw, float scale) {
-    if constexpr (kSameType<Element, Bfloat16> && kSameType<QueryElement, Bfloat16>) {
-      words[at] = raw;
-    } else {
-      const float low = Pair<QueryElement>::low(raw) * scale;
-      const float high = Pair<QueryElement>::high(raw) * scale;
-      const uint32 first = Pair<Element>::pack(low, high);
-      words[at] = first;
-      if constexpr (kTerms == 2) {
-        words[kTermWords + at] =
-            Pair<Element>::pack(low - Pair<Element>::low(first), high - Pair<Element>::high(first));
-      }
-    }
-  }
 };
 
 }  // namespace cubit

@@ -11,7 +11,7 @@
 #include "gqa_decode_lanes.h"
 #include "kv_scales.cuh"
 #include "online_softmax.cuh"
-#include "query_scale.cuh"
+#include "query_rows16.cuh"
 #include "score_layout.cuh"
 #include "types.cuh"
 #include "wgmma.cuh"
@@ -28,10 +28,10 @@ struct Rows16ByHeads : WithoutScales {
   using Layout = HeadsByTokens<kTokens / 8, kHeadsOfLane>;
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr int kParts = kRowBytes / 128;
-  // Of query and weights as in kv_rows16.cuh.
-  static constexpr int kTerms = kSameType<Element, Bfloat16> && kSameType<QueryElement, Half> ? 2 : 1;
+  using RawQuery = QueryForRows16<QueryElement, Element, kHeadsOfLane, kSteps>;
+  static constexpr int kTerms = RawQuery::kTerms;
+  // As in kv_rows16.cuh.
   static constexpr int kWeightTerms = kSameType<Element, Bfloat16> ? 2 : 1;
-  static constexpr bool kScaled = kSameType<Element, Half>;
 
   struct Query {
     uint32 words[kTerms][kSteps][4];
@@ -47,29 +47,10 @@ struct Rows16ByHeads : WithoutScales {
     static constexpr float peak = 0.f;
   };
 
-  /// The A operands of a lane's heads: [step][head][channels 0-7 or 8-15].
-  struct RawQuery {
-    uint32 words[kSteps][kHeadsOfLane][2];
-  };
-
   /// `rows`: of the warp's `heads` heads, at most kHeads.
   template <class Rows>
   static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
-    const int lane = lane_index();
-#pragma unroll
-    for (int i = 0; i < kHeadsOfLane; ++i) {
-      const int head = lanes::row_head(lane, i);
-      const char* const row = settled(rows.row(head) + 4 * (lane % 4));
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          uint32 word[1] = {0};
-          if (head < heads) load_global<1, 4>(word, row + 32 * step + 16 * half);
-          raw.words[step][i][half] = word[0];
-        }
-      }
-    }
+    raw.fetch(rows, heads);
   }
 
   /// `factor` is the softmax scale in base 2.
@@ -77,22 +58,17 @@ struct Rows16ByHeads : WithoutScales {
     if constexpr (kHeadsOfLane == 1) clear_second_heads(query);
 #pragma unroll
     for (int i = 0; i < kHeadsOfLane; ++i) {
-      float peak = 0.f;
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const uint32 word = raw.words[step][i][half];
-          peak = maximum(peak, maximum(fabsf(Pair<QueryElement>::low(word)), fabsf(Pair<QueryElement>::high(word))));
-        }
-      }
-      const int exponent = kScaled ? query_exponent(peak_of_head(peak)) : 0;
+      const int exponent = raw.exponent(i);
       query.factors[i] = factor * power_of_two(-exponent);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-          pack_query(query, step, 2 * half + i, raw.words[step][i][half], power_of_two(exponent));
+        for (int half = 0; half < 2; ++half) {
+          uint32 terms[kTerms];
+          RawQuery::pack(terms, raw.words[i][step][half], power_of_two(exponent));
+#pragma unroll
+          for (int term = 0; term < kTerms; ++term) query.words[term][step][2 * half + i] = terms[term];
+        }
       }
     }
   }
@@ -201,22 +177,6 @@ struct Rows16ByHeads : WithoutScales {
     for (int term = 0; term < kTerms; ++term) {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) query.words[term][step][1] = query.words[term][step][3] = 0;
-    }
-  }
-
-  /// Word `at` of a step's operand, of each term.
-  static __device__ __forceinline__ void pack_query(Query& query, int step, int at, uint32 raw, float scale) {
-    if constexpr (kSameType<Element, Bfloat16> && kSameType<QueryElement, Bfloat16>) {
-      query.words[0][step][at] = raw;
-    } else {
-      const float low = Pair<QueryElement>::low(raw) * scale;
-      const float high = Pair<QueryElement>::high(raw) * scale;
-      const uint32 first = Pair<Element>::pack(low, high);
-      query.words[0][step][at] = first;
-      if constexpr (kTerms == 2) {
-        query.words[1][step][at] =
-            Pair<Element>::pack(low - Pair<Element>::low(first), high - Pair<Element>::high(first));
-      }
     }
   }
 };
