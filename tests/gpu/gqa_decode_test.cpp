@@ -75,10 +75,17 @@ class GqaDecodeGpu : public GpuTest {
   }
 };
 
-TEST_F(GqaDecodeGpu, EveryPairOfFieldValues) {
+/// In parts, which processes beside one another can run.
+constexpr std::size_t kPairParts = 4;
+class GqaDecodePairsGpu : public GqaDecodeGpu, public ::testing::WithParamInterface<std::size_t> {};
+
+TEST_P(GqaDecodePairsGpu, EveryPairOfFieldValues) {
+  std::vector<std::string> all;
+  for (const GqaDecode& descriptor : pairwise_gqa_descriptors(true)) all.push_back(descriptor.text());
+  all = of_every_family(all);
   std::vector<std::string> texts;
-  for (const GqaDecode& descriptor : pairwise_gqa_descriptors(true)) texts.push_back(descriptor.text());
-  texts = of_every_family(texts);
+  for (std::size_t i = GetParam(); i < all.size(); i += kPairParts) texts.push_back(all[i]);
+  ASSERT_FALSE(texts.empty());
   engine().prepare(texts, std::vector<Device>{device()});
   for (const std::string& text : texts) {
     expect_good(text, {{"batch", 3}, {"context", 333}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}});
@@ -96,6 +103,8 @@ TEST_F(GqaDecodeGpu, EveryPairOfFieldValues) {
   RecordProperty("kernels", static_cast<int>(texts.size()));
   std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, GqaDecodePairsGpu, ::testing::Range(std::size_t{0}, kPairParts));
 
 TEST_F(GqaDecodeGpu, ValuesStoredOtherwiseThanKeys) {
   std::vector<std::string> texts;
