@@ -11,7 +11,8 @@
 //   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
 //   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
 //   next that has its head the tokens behind them. Of a paged cache a box has rows of one page, and all copying warps start
-//   some: see PageWindow. Elsewhere, and for the last tokens of a sequence, the warps copy 16 bytes per lane at a time.
+//   some: see PageWindow. Elsewhere, and for the last tokens of a sequence, the warps copy pieces: 16 bytes per lane at a
+//   time, of short rows (below) fewer.
 // - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
 //   across segments: while the results of one are merged, stages of the next arrive.
 //
@@ -267,9 +268,9 @@ __device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args
   for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
     const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
 #pragma unroll 2
-    for (int first = 0; first < kStageRows; first += kRows) {  // all lanes as often, or some were a row ahead
+    for (int first = 0; first < kStageRows; first += kRows) {  // counted by `first`: lanes stay in the same rows
       const int row = first + at.row;
-      if (row >= kStageRows) break;
+      if (row >= kStageRows) break;  // of the last of them
       const int token = row << args.row_step_log2;
       const int bytes = max(0, tokens.count - token) * (Keys::kRowBytes << args.span_log2) - at.byte;
       const int size = max(0, min(bytes, 16));
@@ -387,7 +388,7 @@ class Pieces<PagedCache> {
 };
 
 /// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all
-/// warps.
+/// warps; of short rows those of the warps that are abreast.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
                                            uint32 full) {
   expect_bytes(full, 2 * kHalfStage);

@@ -54,8 +54,9 @@ TileAccess pieces(const Plan& plan) {
           }};
 }
 
-/// copy_short_pieces: neighbouring lanes copy neighbouring pieces, one row of a KV head behind the other, of one head at a
-/// time as many rows as the copying warps have threads for.
+/// copy_short_pieces: neighbouring lanes copy neighbouring pieces, one row of a KV head behind the other, as many rows at
+/// a time as the copying warps have threads for. As for a span of one head: of several heads a step is whole tokens, so
+/// shorter where rows at a time are no multiple of the heads, and lanes are neighbours all the same.
 TileAccess short_pieces(const Plan& plan) {
   const int bytes = plan.copy_bytes;
   const int pieces = plan.descriptor.row_bytes() / bytes;

@@ -245,9 +245,10 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   return result;
 }
 
-/// A row of one box has the rows of all warps, of several boxes those of a span. They are cut into parts in which the
-/// swizzle is; where the stage has first the first parts of all rows, so has the box. Of a paged cache rows are a
-/// page's, and pages are as many as there are addresses for: a table may name any.
+/// A row of one box has the rows of all warps, of several boxes those of a span; short rows' boxes always have those of
+/// the warps that are abreast. They are cut into parts in which the swizzle is; where the stage has first the first parts
+/// of all rows, so has the box. Of a paged cache rows are a page's, and pages are as many as there are addresses for: a
+/// table may name any.
 runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
                           const std::int64_t (&strides)[3]) {
   constexpr int kElement = 8;
