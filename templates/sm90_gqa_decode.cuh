@@ -11,7 +11,8 @@
 //   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
 //   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
 //   next that has its head the tokens behind them. Of a paged cache a box has rows of one page, and all copying warps start
-//   some: see PageWindow. Elsewhere, and for the last tokens of a sequence, the warps copy 16 bytes per lane at a time.
+//   some: see PageWindow. Elsewhere, and for the last tokens of a sequence, the warps copy pieces: 16 bytes per lane at a
+//   time, of short rows (below) fewer. See bulk_pieces.cuh.
 // - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
 //   across segments: while the results of one are merged, stages of the next arrive.
 //
@@ -56,6 +57,8 @@
 #include "plan.cuh"
 
 #include "bulk_copies.cuh"
+#include "bulk_pieces.cuh"
+#include "bulk_stage.cuh"
 #include "copies.cuh"
 #include "even_share.cuh"
 #include "gqa_decode_arguments.h"
@@ -69,7 +72,6 @@
 namespace cubit {
 
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
-constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
 /// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans,
 /// batch or pages.
@@ -106,13 +108,6 @@ static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 using StagePlace = RingPlace<plan::kStages>;
 using SegmentPlace = RingPlace<plan::kSegments>;
 
-constexpr uint32 kHalfStage = kStageBytes / 2;  // keys, or values
-
-/// Whether warps' rows are side by side because rows of the cache alone are no multiple of 16 bytes.
-constexpr bool kRowsAreShort = Keys::kRowBytes % 16 != 0;
-constexpr int kColumnsOfWarps = kRowWarps / plan::kWarpsAbreast;
-constexpr int kStageRows = kStageTokens * kColumnsOfWarps;
-
 /// Addresses in shared memory.
 struct Rings {
   uint32 base;
@@ -137,16 +132,8 @@ struct Rings {
   __device__ __forceinline__ uint32 barrier(int pair) const { return base + plan::kBarriersAt + 16 * pair; }
 };
 
-__device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, const Segment& segment) {
-  return segment.head / plan::kHeadGroups << args.span_log2;
-}
-__device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
-
 /// Whether a row counts like any other that a sequence has: then rows of a warp are counted, not tokens.
 constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
-
-/// Whether they are walked over one after the other, from the first to the last.
-constexpr bool kInOrder = !plan::Score::kRises && !plan::Tokens::kIsWindow;
 
 /// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last
 /// first.
@@ -156,238 +143,8 @@ __device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Se
   return index;
 }
 
-/// Tokens of a stage that are read.
-struct StageTokens {
-  int first;  // of the sequence's
-  int count;  // that the stage has below the sequence's length
-  plan::Tokens tokens;
-
-  /// Whether token `index` of the stage is.
-  __device__ __forceinline__ bool has(int index) const {
-    if constexpr (plan::Tokens::kIsWindow) return index < count && tokens.has(first + index);
-    return index < count;
-  }
-  /// It, or if it is not read another that is: if the first is not, then all that are read come behind those that are
-  /// not.
-  __device__ __forceinline__ int readable(int index) const {
-    if constexpr (plan::Tokens::kIsWindow) return has(index) ? index : tokens.has(first) ? 0 : count - 1;
-    return min(index, count - 1);
-  }
-  __device__ __forceinline__ bool are_all(int of_stage) const {
-    if constexpr (plan::Tokens::kIsWindow) return tokens.has_all(first, of_stage);
-    return count == of_stage;
-  }
-};
-
-/// The token of a warp's row of a stage, of those that the stage has.
-__device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
-  if constexpr (kColumnsOfWarps > 1) {
-    row += warp / plan::kWarpsAbreast * kStageTokens;
-    warp %= plan::kWarpsAbreast;
-  }
-  return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
-}
-
-/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is not read. A lane has the same bytes of
-/// every so many rows, so that from one to the next it adds constants.
-__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
-                                            const StageTokens& tokens, uint32 dst) {
-  constexpr int kRowBytes = kRowWarps * Keys::kRowBytes;
-  constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
-  const CacheRows keys = cache.keys(tokens.first);
-  const CacheRows values = cache.values(tokens.first);
-  const int token_step = kRows << args.row_step_log2;
-  const int64 key_step = static_cast<int64>(token_step) * keys.stride;
-  const int64 value_step = static_cast<int64>(token_step) * values.stride;
-  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
-#pragma unroll 1
-  for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
-    const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
-    const int warp = at.byte / Keys::kRowBytes;
-    const int byte = at.byte % Keys::kRowBytes;
-    const int head = warp & ((1 << args.span_log2) - 1);
-    int token = token_of(args, at.row, warp);
-    const char* key = keys.row(token) + head * args.key_head_stride + byte;
-    const char* value = values.row(token) + head * args.value_head_stride + byte;
-#pragma unroll 4
-    for (int row = at.row; row < kStageTokens; row += kRows) {
-      const uint32 place = dst + plan::kv_stage(row, at.byte);
-      copy_async<16>(place, key, tokens.has(token));                 // access: cp.async of rows
-      copy_async<16>(place + kHalfStage, value, tokens.has(token));  // access: cp.async of rows
-      token += token_step;
-      key += key_step;
-      value += value_step;
-    }
-  }
-}
-
-/// The same of short rows, in pieces of as few bytes as the caller's alignment asks for: one row of a KV head behind the
-/// other, which is how the stage has them.
-__device__ __forceinline__ void copy_short_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
-                                                  const StageTokens& tokens, uint32 dst) {
-  constexpr int kBytes = plan::kPieceBytes;
-  constexpr int kPieces = Keys::kRowBytes / kBytes;
-  const int heads = 1 << args.span_log2;
-  const int rows = max(kCopyThreads / kPieces & -heads, heads);  // at once, of whole tokens
-  const int token_step = rows >> args.span_log2;
-  const CacheRows keys = cache.keys(tokens.first);
-  const CacheRows values = cache.values(tokens.first);
-  const int64 key_step = static_cast<int64>(token_step) * keys.stride;
-  const int64 value_step = static_cast<int64>(token_step) * values.stride;
-  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
-#pragma unroll 1
-  for (int piece = thread; piece < rows * kPieces; piece += kCopyThreads) {
-    const int first = piece / kPieces;
-    const int byte = piece % kPieces * kBytes;
-    const int head = first & (heads - 1);
-    int token = first >> args.span_log2;
-    const char* key = keys.row(token) + head * args.key_head_stride + byte;
-    const char* value = values.row(token) + head * args.value_head_stride + byte;
-#pragma unroll 4
-    for (uint32 at = piece * kBytes; at < kHalfStage; at += rows * Keys::kRowBytes) {
-      copy_async<kBytes>(dst + at, key, tokens.has(token));                 // access: cp.async of rows
-      copy_async<kBytes>(dst + kHalfStage + at, value, tokens.has(token));  // access: cp.async of rows
-      token += token_step;
-      key += key_step;
-      value += value_step;
-    }
-  }
-}
-
-/// The same where boxes would do if the stage were full: rows of the stage, whose tokens follow one another in the cache,
-/// 16 bytes at a time, of which a piece has some of a token that is read and some of one that is not.
-__device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
-                                                  const StageTokens& tokens, uint32 dst) {
-  constexpr int kRowBytes = plan::kWarpsAbreast * Keys::kRowBytes;
-  constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
-  const CacheRows keys = cache.keys(tokens.first);
-  const CacheRows values = cache.values(tokens.first);
-  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
-#pragma unroll 1
-  for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
-    const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
-#pragma unroll 2
-    for (int first = 0; first < kStageRows; first += kRows) {  // all lanes as often, or some were a row ahead
-      const int row = first + at.row;
-      if (row >= kStageRows) break;
-      const int token = row << args.row_step_log2;
-      const int bytes = max(0, tokens.count - token) * (Keys::kRowBytes << args.span_log2) - at.byte;
-      const int size = max(0, min(bytes, 16));
-      const uint32 place = dst + plan::kv_stage(row, at.byte);
-      copy_async_first(place, keys.row(token) + at.byte, size);                 // access: cp.async of rows
-      copy_async_first(place + kHalfStage, values.row(token) + at.byte, size);  // access: cp.async of rows
-    }
-  }
-}
-
-__device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
-  const int whole = 1 << args.stage_tokens_log2;
-  const int first = stage << args.stage_tokens_log2;
-  const int length = segment.length;
-  return {first, max(0, min(length - first, whole)),
-          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
-}
-
-/// A segment's stages that are not copied in boxes.
-template <class Cache>
-class Pieces {
- public:
-  __device__ __forceinline__ void reach(const GqaDecodeArguments&, const Cache&, const Segment&, int) {}
-  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const Cache& cache, const Segment&, int,
-                                       const StageTokens& tokens, uint32 dst) {
-    if (tokens.count == 0) return;
-    if constexpr (!kRowsAreShort) {
-      copy_pieces(args, cache, tokens, dst);
-    } else if (args.boxes != 0 && !plan::Tokens::kIsWindow) {
-      copy_first_pieces(args, cache, tokens, dst);
-    } else {
-      copy_short_pieces(args, cache, tokens, dst);
-    }
-  }
-};
-
-/// Of a paged cache: a lane has the pages of its next pieces, which are looked up while those before are copied.
-template <>
-class Pieces<PagedCache> {
- public:
-  /// Once for each such stage, in order: its first pages, where the stage before has not looked them up.
-  __device__ __forceinline__ void reach(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
-                                        int stage) {
-    if ((kInOrder && args.boxes == 0 && stage != segment.first) || segment.length == 0) return;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) pages_[i] = look_up(args, cache, segment, stage, piece_of(0, i));
-  }
-
-  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
-                                       int stage, const StageTokens& tokens, uint32 dst) {
-    if (tokens.count == 0) return;
-#pragma unroll 1
-    for (int group = 0; group < kGroups; ++group) {
-      const bool is_last = group + 1 == kGroups;
-      uint32 pages[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        pages[i] = pages_[i];
-        if (is_last && !kInOrder) continue;
-        pages_[i] = look_up(args, cache, segment, is_last ? stage + 1 : stage, piece_of(is_last ? 0 : group + 1, i));
-      }
-      __syncwarp();  // or the assembler moves look-ups behind copies and waits for them at once
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int piece = piece_of(group, i);
-        const uint32 page = pages[i];
-        if (!kIsWhole && piece >= kPieces) continue;
-        const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
-        const int warp = at.byte / Keys::kRowBytes;
-        const int byte = at.byte % Keys::kRowBytes;
-        const int token = token_of(args, at.row, warp);
-        const int64 row = cache.row_of_page(tokens.first + token);
-        const int head = first_kv_head(args, segment) + (warp & ((1 << args.span_log2) - 1));
-        // Not by the cache's pointers: there are no registers for them.
-        const char* const key = static_cast<const char*>(args.key) + page * args.key_batch_stride +
-                                row * args.key_token_stride + head * args.key_head_stride + byte;
-        const char* const value = static_cast<const char*>(args.value) + page * args.value_batch_stride +
-                                  row * args.value_token_stride + head * args.value_head_stride + byte;
-        const uint32 at_stage = dst + plan::kv_stage(at.row, at.byte);
-        copy_async<16>(at_stage, key, tokens.has(token));                 // access: cp.async of rows
-        copy_async<16>(at_stage + kHalfStage, value, tokens.has(token));  // access: cp.async of rows
-      }
-    }
-  }
-
- private:
-  static constexpr int kPieces = kHalfStage / 16;
-  static constexpr int kOfLane = (kPieces + kCopyThreads - 1) / kCopyThreads;
-  static constexpr int kMost = !kInOrder ? 2 : plan::kCopyRegisters > 0 ? 4 : 8;  // with more the compiler spilled
-  static constexpr int kGroups = (kOfLane + kMost - 1) / kMost;
-  static constexpr int kAtOnce = (kOfLane + kGroups - 1) / kGroups;
-  static constexpr bool kIsWhole = kGroups * kAtOnce * kCopyThreads == kPieces;
-
-  /// Settled, or the compiler keeps rows and bytes of all pieces.
-  static __device__ __forceinline__ int piece_of(int group, int i) {
-    const uint32 first = group * kAtOnce * kCopyThreads + threadIdx.x - plan::kWarps * kWarpSize;
-    const int piece = static_cast<int>(settled(first)) + i * kCopyThreads;
-    __builtin_assume(piece >= 0 && piece < kGroups * kAtOnce * kCopyThreads);
-    return piece;
-  }
-  /// Of another token for one that is not read.
-  static __device__ __forceinline__ uint32 look_up(const GqaDecodeArguments& args, const PagedCache& cache,
-                                                   const Segment& segment, int stage, int piece) {
-    const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
-    const uint32 index = token_of(args, at.row, at.byte / Keys::kRowBytes);
-    if constexpr (plan::Tokens::kIsWindow) {
-      const StageTokens tokens = tokens_in(args, segment, stage);
-      return cache.page_of(tokens.first + tokens.readable(static_cast<int>(index)));
-    }
-    const uint32 token = (static_cast<uint32>(stage) << args.stage_tokens_log2) + index;
-    return cache.page_of(static_cast<int>(min(token, static_cast<uint32>(segment.length) - 1)));
-  }
-
-  uint32 pages_[kAtOnce] = {};
-};
-
 /// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all
-/// warps.
+/// warps; of short rows those of the warps that are abreast.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
                                            uint32 full) {
   expect_bytes(full, 2 * kHalfStage);

@@ -54,8 +54,9 @@ TileAccess pieces(const Plan& plan) {
           }};
 }
 
-/// copy_short_pieces: neighbouring lanes copy neighbouring pieces, one row of a KV head behind the other, of one head at a
-/// time as many rows as the copying warps have threads for.
+/// copy_short_pieces: neighbouring lanes copy neighbouring pieces, one row of a KV head behind the other, as many rows at
+/// a time as the copying warps have threads for. As for a span of one head: of several heads a step is whole tokens, so
+/// shorter where rows at a time are no multiple of the heads, and lanes are neighbours all the same.
 TileAccess short_pieces(const Plan& plan) {
   const int bytes = plan.copy_bytes;
   const int pieces = plan.descriptor.row_bytes() / bytes;
@@ -243,7 +244,7 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   const int rows = formats.are_alike() ? 2 * lanes::kTileRows : lanes::kTileRows;
   std::vector<TileAccess> accesses;
   if (plan.heads_are_rows) return {pieces(plan)};  // tensor cores read the rest
-  if (plan.family == Family::sm90 && has_short_rows(plan.descriptor)) {
+  if (plan.copies_short_rows()) {
     add_short_rows(formats.key, accesses);
     for (TileAccess& access : accesses) access = of_outer_columns(access, plan);
     accesses.insert(accesses.begin(), {short_pieces(plan), pieces(plan)});
@@ -397,21 +398,22 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
   const int steps = values.head_dim / (channels == 4 ? 32 : 16);
   const int elements = channels == 1 ? 4 : 2;
   // Of short rows the warps that are abreast have the channels in another order each.
-  const bool is_short = plan.family == Family::sm90 && has_short_rows(plan.descriptor);
+  const bool copies_short_rows = plan.copies_short_rows();
   const int of_warp = tiles * elements * steps;
-  const TileAccess stores{"stores of warps' outputs", AccessKind::store, 4 * channels,
-                          (is_short ? plan.warps_abreast() : 1) * of_warp, [=](int instance, int lane) -> MaybeByte {
-                            const int words_before = (instance / of_warp + 1) * values.groups;
-                            const int i = instance / steps % elements;
-                            const auto head = head_of(instance % of_warp / steps / elements, i & 1, lane);
-                            if (!head) return std::nullopt;
-                            const int step = instance % steps;
-                            const int channel = is_short        ? lanes::int4_channel_between(lane, step, words_before)
-                                                : channels == 4 ? lanes::int4_channel(lane, step)
-                                                : channels == 2 ? lanes::byte_channel(lane, step)
-                                                                : lanes::rows16_channel(lane, step, i);
-                            return TileByte{*head, 4 * channel};
-                          }};
+  const TileAccess stores{
+      "stores of warps' outputs", AccessKind::store, 4 * channels,
+      (copies_short_rows ? plan.warps_abreast() : 1) * of_warp, [=](int instance, int lane) -> MaybeByte {
+        const int words_before = (instance / of_warp + 1) * values.groups;
+        const int i = instance / steps % elements;
+        const auto head = head_of(instance % of_warp / steps / elements, i & 1, lane);
+        if (!head) return std::nullopt;
+        const int step = instance % steps;
+        const int channel = copies_short_rows ? lanes::int4_channel_between(lane, step, words_before)
+                            : channels == 4   ? lanes::int4_channel(lane, step)
+                            : channels == 2   ? lanes::byte_channel(lane, step)
+                                              : lanes::rows16_channel(lane, step, i);
+        return TileByte{*head, 4 * channel};
+      }};
   // Rows16ByHeads::store: two neighbouring channels of a head.
   const int eights = values.head_dim / 8;
   const TileAccess row_stores{"stores of warps' outputs", AccessKind::store, 8, tiles * eights,

@@ -145,8 +145,7 @@ void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
   }
   int blocks = blocks_of(tiles_per_block);
   if (plan.family == Family::sm90) {
-    const int most_groups =
-        has_short_rows(plan.descriptor) ? kFewestWarps / warps_of_short_rows(plan) : kMostColumnGroups;
+    const int most_groups = plan.copies_short_rows() ? kFewestWarps / warps_of_short_rows(plan) : kMostColumnGroups;
     while (plan.column_groups < std::min(blocks, most_groups)) plan.column_groups *= 2;
     blocks = blocks_of(tiles_per_block * plan.column_groups);
   }
@@ -241,7 +240,7 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
   constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
-  if (has_short_rows(plan.descriptor)) {
+  if (plan.copies_short_rows()) {
     const int abreast = plan.warps_abreast() * plan.descriptor.row_bytes();
     return {rows * plan.row_warps() / plan.warps_abreast(), abreast, abreast, {}};
   }
@@ -263,7 +262,7 @@ void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   const bool is_plain = counts_rows(plan);
   const bool moves =
       architecture.register_transfer && plan.warps == 8 && (plan.descriptor.kv == KvFormat::int4_rows || !is_plain);
-  const bool copies_little = is_plain && !has_short_rows(plan.descriptor);
+  const bool copies_little = is_plain && !plan.copies_short_rows();
   plan.copy_registers = !moves ? 0 : copies_little ? 72 : 88;
   plan.attend_registers = !moves ? 0 : copies_little ? 216 : 208;
 }
@@ -307,7 +306,7 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
 /// kBytesInFlight: with more on their way SMs get less equal shares of the memory, and the slowest ends the launch.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
-  const int fewest_row_warps = has_short_rows(plan.descriptor) ? warps_of_short_rows(plan) : 1;
+  const int fewest_row_warps = plan.copies_short_rows() ? warps_of_short_rows(plan) : 1;
   const int places = counts_rows(plan) ? 0 : 16;
   plan.counted_registers =
       std::min(count_registers(plan.descriptor, plan.head_tiles(), 0) + places, architecture.registers_per_thread);
@@ -335,7 +334,7 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
 
 }  // namespace
 
-int Plan::warps_abreast() const { return has_short_rows(descriptor) ? warps_of_short_rows(*this) : row_warps(); }
+int Plan::warps_abreast() const { return copies_short_rows() ? warps_of_short_rows(*this) : row_warps(); }
 
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats) {
   const auto has = [](const kv_cache::RowFormat& format) {

@@ -49,10 +49,18 @@ Decision head_group_decision(const Plan& plan) {
                         : plan.column_groups == 1 ? ""
                                                   : fmt::format(", {} of a warp", plan.heads_per_warp()))};
   }
+  const std::string why =
+      plan.copies_short_rows()
+          ? fmt::format("{} warps need rows of their own to make a multiple of 16 bytes of {}, and {}",
+                        plan.warps_abreast(), plan.descriptor.row_bytes(),
+                        plan.column_groups == 1
+                            ? "none share rows: one holds 8 heads"
+                            : fmt::format("no more than {} share rows, of 8 heads each", plan.column_groups))
+          : fmt::format("registers hold no more heads at head_dim={}", plan.descriptor.head_dim);
   return {"head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
-          fmt::format("registers hold no more heads at head_dim={}; every group's block reads the cache, at best all "
-                      "but one from the L2, which {} times the bytes cross",
-                      plan.descriptor.head_dim, plan.head_groups)};
+          fmt::format("{}; every group's block reads the cache, at best all but one from the L2, which {} times the "
+                      "bytes cross",
+                      why, plan.head_groups)};
 }
 
 Decision shared_query_decision(const Plan& plan) {
@@ -123,13 +131,13 @@ std::vector<Decision> operand_decisions(const Plan& plan, const codegen::Archite
 
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
-  if (plan.family == Family::sm90 && has_short_rows(descriptor)) {
+  if (plan.copies_short_rows()) {
     return {
         "copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.row_bytes, 16 * plan.tiles_per_stage),
-        fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or KV heads; {} bytes per lane where "
-                    "they do not follow one another in the cache, at multiples of 16 bytes, and 16 at a sequence's "
-                    "end",
-                    plan.warps_abreast(), descriptor.row_bytes(), plan.copy_bytes)};
+        fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or KV heads; {} bytes per lane where a "
+                    "launch finds no boxes, and {} where a sequence{} ends within a stage",
+                    plan.warps_abreast(), descriptor.row_bytes(), plan.copy_bytes, descriptor.window ? "as many" : "16",
+                    descriptor.window ? " or its window" : "")};
   }
   if (plan.family == Family::sm90) {
     return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
@@ -147,6 +155,15 @@ Decision copy_decision(const Plan& plan) {
       formats.are_alike() ? row(formats.key) : fmt::format("{}, of values {}", row(formats.key), row(formats.value));
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {}", descriptor.alignment, rows)};
+}
+
+/// Family sm90, of short rows: what a caller can do for the copies.
+Decision boxes_decision(const Plan& plan) {
+  return {
+      "boxes at launch", "if addresses and strides of batch entries are multiples of 16 bytes",
+      fmt::format("and rows follow one another: with one KV head allocate multiples of {} tokens. Nor are there boxes "
+                  "where max_length is less than a stage, {} tokens of one KV head; copies of {} bytes are slower",
+                  plan.warps_abreast(), plan.chunk_tokens(), plan.copy_bytes)};
 }
 
 /// Family sm75.
@@ -227,12 +244,12 @@ Decision stage_decision(const Plan& plan) {
   }
   const std::string value =
       fmt::format("{} bytes, {} rows of keys and of values, {} from row to row, {}", plan.stage_bytes(),
-                  16 * plan.tiles_per_stage, stage.pitch, swizzle_text(stage.swizzle));
+                  plan.family == Family::sm90 ? stage.rows : stage.rows / 2, stage.pitch, swizzle_text(stage.swizzle));
   if (plan.family != Family::sm90) {
     return {"stage", value, "the simplest layout with the fewest wavefronts over the accesses below"};
   }
   const int part = 16 << stage.swizzle.bits;
-  if (has_short_rows(plan.descriptor)) {
+  if (plan.copies_short_rows()) {
     return {
         "stage", value,
         fmt::format("in the order of the cache: rows of {} warps are an odd number of 16 bytes, and differ in banks",
@@ -415,6 +432,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const std::vector<Decision> operands = operand_decisions(plan, architecture);
   report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
   if (plan.query_is_shared) report.decisions.push_back(shared_query_decision(plan));
+  if (plan.copies_short_rows()) report.decisions.push_back(boxes_decision(plan));
   if (plan.family == Family::sm90 && reads_row_scales(plan)) {
     report.decisions.push_back({"scales", "loaded into registers a stage ahead, by the warps that attend",
                                 "a tensor of their own has other strides than rows, and no part in their boxes"});

@@ -126,7 +126,7 @@ Boxes find_boxes_of_short_rows(const Plan& plan, const cubit_gqa_decode_argument
 /// the rows of all warps follow one another, else one per span if its rows do and are whole parts of the stage's; none:
 /// there are none. Of a page, whose rows are few, the latter are preferred: they are longer.
 Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  if (has_short_rows(plan.descriptor)) return find_boxes_of_short_rows(plan, arguments, span);
+  if (plan.copies_short_rows()) return find_boxes_of_short_rows(plan, arguments, span);
   const int element = plan.formats().key.element_bytes();
   const std::int64_t row = plan.descriptor.row_bytes() / element;
   // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.

@@ -25,6 +25,7 @@ constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,gr
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
 constexpr const char* kShortRows = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90";
+constexpr const char* kShortWindow = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90,window=true";
 constexpr const char* kBulkColumns = "gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90";
 constexpr const char* kByHeads = "gqa_decode:heads_per_kv=20,family=sm90";
 constexpr const char* kBulkHeads = "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,family=sm90";
@@ -143,7 +144,7 @@ constexpr Mutant kMutants[] = {
     {"bulk_too_few_bytes", kBulk, kSplit, "sm90_gqa_decode.cuh",
      "expect_bytes(full, 2 * kHalfStage);\n  const int batch",
      "expect_bytes(full, 2 * kHalfStage - 16);\n  const int batch", "bytes", kHangs},
-    {"bulk_missing_zeros", kBulk, "batch=1,context=395", "sm90_gqa_decode.cuh",
+    {"bulk_missing_zeros", kBulk, "batch=1,context=395", "bulk_pieces.cuh",
      "copy_async<16>(place, key, tokens.has(token));", "if (tokens.has(token)) copy_async<16>(place, key);",
      "nobody has written", kGlobalOnly},
     {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
@@ -157,14 +158,19 @@ constexpr Mutant kMutants[] = {
     {"bulk_columns_of_no_rows", kBulkColumns, "batch=1,context=395", "warp_rows.cuh", "warp_index() / kSharers",
      "warp_index()", "nobody has written", kNotRun},
     {"healthy_short_rows", kShortRows, "batch=2,context=395,kv_heads=3", "", "", "", "", kNotRun},
-    {"short_rows_missing_zeros", kShortRows, "batch=1,context=395", "sm90_gqa_decode.cuh",
+    {"short_rows_missing_zeros", kShortRows, "batch=1,context=395", "bulk_pieces.cuh",
      "copy_async_first(place, keys.row(token) + at.byte, size);",
      "if (size > 0) copy_async_first(place, keys.row(token) + at.byte, size);", "nobody has written", kNotRun},
-    {"short_rows_beyond_the_end", kShortRows, "batch=1,context=395", "sm90_gqa_decode.cuh",
+    {"short_rows_beyond_the_end", kShortRows, "batch=1,context=395", "bulk_pieces.cuh",
      "const int size = max(0, min(bytes, 16));", "const int size = 16;", "are in no allocation", kNotRun},
-    {"short_pieces_missing_zeros", kShortRows, "batch=1,context=395,kv_heads=3", "sm90_gqa_decode.cuh",
+    {"short_pieces_missing_zeros", kShortRows, "batch=1,context=395,kv_heads=3", "bulk_pieces.cuh",
      "copy_async<kBytes>(dst + at, key, tokens.has(token));",
      "if (tokens.has(token)) copy_async<kBytes>(dst + at, key);", "nobody has written", kNotRun},
+    {"healthy_short_window", kShortWindow, "batch=1,context=395,kv_heads=3,window=37,kept_tokens=3", "", "", "", "",
+     kNotRun},
+    {"short_pieces_before_the_window", kShortWindow, "batch=1,context=395,kv_heads=3,window=37,kept_tokens=3",
+     "bulk_pieces.cuh", "copy_async<kBytes>(dst + at, key, tokens.has(token));",
+     "copy_async<kBytes>(dst + at, key, token < tokens.count);", "nobody has written", kNotRun},
     {"healthy_by_heads", kByHeads, "batch=2,context=395,ragged=1", "", "", "", "", kNotRun},
     {"by_heads_pieces_not_settled", kByHeads, "batch=1,context=395", "sm90_gqa_decode.cuh",
      "if (!is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();", "", "without a fence.proxy.async",
@@ -286,17 +292,39 @@ std::shared_ptr<runtime::Kernel> prepared(runtime::Engine& engine, runtime::Devi
   return kernel;
 }
 
+int number_in(const ops::Numbers& numbers, const std::string& name) {
+  const auto at = numbers.find(name);
+  return at == numbers.end() ? 0 : static_cast<int>(at->second);
+}
+
+/// Of a cache those rows stay unwritten that a window of one sequence hides.
+void upload(runtime::Device& device, void* to, const ops::Tensor& tensor, const ops::Numbers& sizes) {
+  const bool is_cache = std::string_view(tensor.name) == "key" || std::string_view(tensor.name) == "value";
+  if (!is_cache || number_in(sizes, "window") == 0 || number_in(sizes, "batch") != 1) {
+    device.copy_to_device(to, tensor.data, tensor.bytes(), nullptr);
+    return;
+  }
+  const auto tokens = static_cast<std::size_t>(number_in(sizes, "context"));
+  const std::size_t row = tensor.bytes() / tokens;
+  const std::size_t kept = row * static_cast<std::size_t>(number_in(sizes, "kept_tokens"));
+  const std::size_t first = tensor.bytes() - row * static_cast<std::size_t>(number_in(sizes, "window"));
+  const auto* from = static_cast<const char*>(tensor.data);
+  if (kept > 0) device.copy_to_device(to, from, kept, nullptr);
+  device.copy_to_device(static_cast<char*>(to) + first, from + first, tensor.bytes() - first, nullptr);
+}
+
 void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device& device) {
   const ops::Operator& op = ops::find_operator(mutant.kernel);
   const std::string descriptor = op.canonical(mutant.kernel);
   const auto specialisation = op.specialise(descriptor, *device.facts().architecture);
-  const auto problem = op.random(descriptor, numbers_of(mutant.sizes), 1);
+  const ops::Numbers sizes = numbers_of(mutant.sizes);
+  const auto problem = op.random(descriptor, sizes, 1);
   Memories memories;
   std::vector<void*> addresses;
   for (const ops::Tensor& tensor : problem->inputs()) {
     memories.push_back(std::make_unique<Memory>(device, tensor.bytes()));
     addresses.push_back(memories.back()->data());
-    device.copy_to_device(addresses.back(), tensor.data, tensor.bytes(), nullptr);
+    upload(device, addresses.back(), tensor, sizes);
   }
   for (const ops::Tensor& tensor : problem->outputs()) {
     memories.push_back(std::make_unique<Memory>(device, tensor.bytes()));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <set>
@@ -26,6 +27,13 @@ constexpr const char* kArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "
 std::string reason_of(const gqa_decode::Plan& plan, std::string_view decision) {
   for (const Decision& one : plan.report.decisions) {
     if (one.name == decision) return one.why;
+  }
+  return "";
+}
+
+std::string value_of(const gqa_decode::Plan& plan, std::string_view decision) {
+  for (const Decision& one : plan.report.decisions) {
+    if (one.name == decision) return one.value;
   }
   return "";
 }
@@ -221,6 +229,38 @@ TEST(GqaPlan, ShortRowsOfAWarpMeetInNoBank) {
     EXPECT_EQ(plan.stage.row_bytes / 16 % 2, 1) << text;
     EXPECT_EQ(plan.stage.rows * plan.warps_abreast(), plan.chunk_tokens()) << text;
     for (const auto& proof : plan.report.proofs) EXPECT_EQ(proof.degree, 1) << text << ": " << proof.access;
+  }
+}
+
+// What explain says of a stage of family sm90 makes its bytes: keys, and as much again of values.
+TEST(GqaPlan, SaysHowManyRowsAStageHas) {
+  for (const char* fields : {"kv=int4_rows,alignment=4", "kv=int4_rows,groups=2,alignment=8", "kv=int4_rows,groups=4",
+                             "kv=bf16", "kv=fp8_e4m3", "heads_per_kv=20"}) {
+    const std::string text = fmt::format("gqa_decode:family=sm90,{}", fields);
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    const std::string said = value_of(plan, "stage");
+    int bytes = 0;
+    int rows = 0;
+    int pitch = 0;
+    ASSERT_EQ(
+        std::sscanf(said.c_str(), "%d bytes, %d rows of keys and of values, %d from row to row", &bytes, &rows, &pitch),
+        3)
+        << text << ": " << said;
+    int parts = 1;
+    if (const auto at = said.find(", in "); at != std::string::npos) parts = std::stoi(said.substr(at + 5));
+    EXPECT_EQ(bytes, plan.stage_bytes()) << text;
+    EXPECT_EQ(2 * rows * pitch * parts, bytes) << text << ": " << said;
+  }
+}
+
+// Heads that one block does not take: of short rows not for want of registers.
+TEST(GqaPlan, SaysWhyShortRowsHaveHeadGroups) {
+  for (const auto& [fields, needs_warps] :
+       {std::pair{"heads_per_kv=16,alignment=4", true}, {"heads_per_kv=64,groups=4", false}}) {
+    const std::string text = fmt::format("gqa_decode:kv=int4_rows,family=sm90,{}", fields);
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    ASSERT_GT(plan.head_groups, 1) << text;
+    EXPECT_EQ(reason_of(plan, "head_groups").find("registers hold no more") == std::string::npos, needs_warps) << text;
   }
 }
 

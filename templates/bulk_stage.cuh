@@ -1,0 +1,67 @@
+// What a stage of family sm90 has: rows of the cache for each warp that attends, keys and as many values, of which tokens
+// and KV heads. How they lie: see sm90_gqa_decode.cuh. Those that copy it and those that attend to it ask the same here.
+#pragma once
+
+#include "even_share.cuh"
+#include "gqa_decode_arguments.h"
+#include "gqa_decode_block.cuh"
+#include "types.cuh"
+
+namespace cubit {
+
+constexpr uint32 kHalfStage = kStageBytes / 2;  // keys, or values
+
+/// Whether warps' rows are side by side because rows of the cache alone are no multiple of 16 bytes.
+constexpr bool kRowsAreShort = Keys::kRowBytes % 16 != 0;
+constexpr int kColumnsOfWarps = kRowWarps / plan::kWarpsAbreast;
+constexpr int kStageRows = kStageTokens * kColumnsOfWarps;
+
+/// Whether stages are walked over one after the other, from the first to the last.
+constexpr bool kInOrder = !plan::Score::kRises && !plan::Tokens::kIsWindow;
+
+__device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, const Segment& segment) {
+  return segment.head / plan::kHeadGroups << args.span_log2;
+}
+__device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
+
+/// Tokens of a stage that are read.
+struct StageTokens {
+  int first;  // of the sequence's
+  int count;  // that the stage has below the sequence's length
+  plan::Tokens tokens;
+
+  /// Whether token `index` of the stage is.
+  __device__ __forceinline__ bool has(int index) const {
+    if constexpr (plan::Tokens::kIsWindow) return index < count && tokens.has(first + index);
+    return index < count;
+  }
+  /// It, or if it is not read another that is: if the first is not, then all that are read come behind those that are
+  /// not.
+  __device__ __forceinline__ int readable(int index) const {
+    if constexpr (plan::Tokens::kIsWindow) return has(index) ? index : tokens.has(first) ? 0 : count - 1;
+    return min(index, count - 1);
+  }
+  __device__ __forceinline__ bool are_all(int of_stage) const {
+    if constexpr (plan::Tokens::kIsWindow) return tokens.has_all(first, of_stage);
+    return count == of_stage;
+  }
+};
+
+/// The token of a warp's row of a stage, of those that the stage has.
+__device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
+  if constexpr (kColumnsOfWarps > 1) {
+    row += warp / plan::kWarpsAbreast * kStageTokens;
+    warp %= plan::kWarpsAbreast;
+  }
+  return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
+}
+
+__device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
+  const int whole = 1 << args.stage_tokens_log2;
+  const int first = stage << args.stage_tokens_log2;
+  const int length = segment.length;
+  return {first, max(0, min(length - first, whole)),
+          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
+}
+
+}  // namespace cubit
