@@ -1,5 +1,6 @@
 // Weight-only 4-bit matrix multiplication, on the words of a checkpoint as they are.
-// Family sm90, blocks of few columns (tile_n): copies of boxes by tensor maps (TMA), transaction barriers, mma.sync.
+// Family sm90, blocks of few columns (tile_n): copies of boxes by tensor maps (TMA), transaction barriers, setmaxnreg,
+// mma.sync; sm_90a.
 //
 // What is computed, and how: as in sm80_w4a16_gemm.cuh, where a block has few columns and all of k. Its warps are teams of
 // one, as there: each has all rows and columns of the block. What differs:
@@ -18,13 +19,14 @@
 // for the same, and until the copies have arrived at `full`. A parity tells one phase from the next, not from the one
 // after that, so nobody may be two phases ahead. A place of the ring has one copying warp, which is never ahead of
 // itself, and all stages of a team have one: before the team's last stage it has copied what was in the place before,
-// for which it has seen that what was there before that was used.
+// for which it has seen that what was there before that was used. (Where kStages is no multiple of kTeams; else a place has the same
+// team each time.)
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
 // Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue as in family sm80.
 //
-// PTX ISA: "cp.async.bulk.tensor", "mbarrier", and those of sm80_w4a16_gemm.cuh.
+// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "setmaxnreg", and those of sm80_w4a16_gemm.cuh.
 #include "plan.cuh"
 
 #include "bulk_copies.cuh"
@@ -51,7 +53,8 @@ constexpr uint32 kWordBytes = gemm_lanes::kStageK * plan::kTileN / 2;
 constexpr uint32 kBoxBytes = kWordBytes / kBlockStrips;
 constexpr int kZeroBytes = plan::kTileN / 2;  // of a group
 static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0 &&
-              plan::kTeams % plan::kCopyWarps == 0);  // see "Who waits for whom"
+              plan::kTeams % plan::kCopyWarps == 0);                   // see "Who waits for whom"
+static_assert(kHalves == 1 || kStageGroups * kHalfScales % 128 == 0);  // where a box may begin
 
 /// The maps' dimensions: [rows of words][words], [m][k], [groups][n]; the last is contiguous.
 struct Arguments : W4a16GemmArguments {

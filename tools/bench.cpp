@@ -111,8 +111,10 @@ bool measure_case(Json& one, Run& run) {
     return true;
   } catch (const Error& error) {
     one["skipped"] = error.what();
-    // A descriptor may rule out a decomposition, as batch_invariant does stream-K.
-    return one.contains("decomposition") && error.code() == CUBIT_INVALID_ARGUMENT;
+    // A case may name what this architecture has not, and a descriptor rule out a decomposition, as batch_invariant does
+    // stream-K.
+    return error.code() == CUBIT_UNSUPPORTED ||
+           (one.contains("decomposition") && error.code() == CUBIT_INVALID_ARGUMENT);
   } catch (const std::bad_alloc&) {
     one["skipped"] = "it needs more memory than this machine has";
   }

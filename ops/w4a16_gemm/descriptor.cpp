@@ -76,14 +76,15 @@ void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
            "leave tile_n or batch_invariant out");
   if (descriptor.is_gated() && descriptor.tile_n == 32)
     refuse("a strip of 32 columns has no room for gates and what they are for", "ask for tile_n=64");
-  if (descriptor.family == Family::sm75)
-    refuse("families sm80 and sm90 alone have such blocks", "ask for family=sm80, or leave family out");
+  if (descriptor.family == Family::sm75) refuse("families sm80 and sm90 alone have such blocks", "leave family out");
   if (descriptor.tile_n == 128 && descriptor.family == Family::sm80)
     refuse("family sm90 alone has such blocks", "ask for family=sm90, or leave family out");
   if (descriptor.tile_n != 128 && descriptor.family != Family::sm90) return;
   std::string why = why_not_boxes(descriptor);
   if (why.empty()) why = why_not_boxes_of_few_columns(descriptor);
-  if (!why.empty()) refuse(("family sm90: " + why).c_str(), "ask for tile_n=64 or 256 and leave family out");
+  if (!why.empty())
+    refuse(("family sm90: " + why).c_str(),
+           descriptor.tile_n == 128 ? "ask for tile_n=64 or 256 and leave family out" : "leave family out");
 }
 
 }  // namespace
@@ -141,8 +142,10 @@ std::string why_not_boxes(const W4a16Gemm& descriptor) {
 }
 
 std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor) {
-  if (descriptor.format == W4Format::awq) return "its few columns of awq are less than a box";
+  if (descriptor.format == W4Format::awq) return "there is no kernel of few columns of awq";
   if (descriptor.tile_n == 32) return "it copies so few columns more slowly than it multiplies them";
+  // A group's scales of 32 columns are 64 bytes, and a box begins at a multiple of 128.
+  if (descriptor.tile_n == 64 && descriptor.is_gated()) return "32 gates, and what they are for, are too few for boxes";
   return "";
 }
 

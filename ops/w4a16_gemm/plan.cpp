@@ -36,6 +36,8 @@ std::string why_not_few_columns(const W4a16Gemm& descriptor) {
 }
 
 std::string why_not_sm90(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  if (!architecture.wgmma && descriptor.tile_n < gemm_lanes::kBlockColumns)
+    return "its blocks of few columns are written for sm_90a";
   if (!architecture.wgmma) return "it needs wgmma, which sm_90a alone has";
   if (std::string why = why_not_boxes(descriptor); !why.empty()) return why;
   return descriptor.tile_n < gemm_lanes::kBlockColumns ? why_not_boxes_of_few_columns(descriptor) : "";
@@ -76,7 +78,7 @@ bool is_sm90_faster(const W4a16Gemm& descriptor, const codegen::Architecture& ar
 /// Why a family that fits was not chosen.
 std::string_view why_another(const Plan& plan) {
   if (plan.descriptor.family != Family::automatic) return "the descriptor names another";
-  return plan.family == Family::sm90 ? "family sm90 is faster there" : "family sm80 is faster there";
+  return plan.family == Family::sm90 ? "family sm90 is faster there" : "family sm80 is faster there with most sizes";
 }
 
 /// Sets the family and the rejections; throws if every family is rejected.

@@ -53,7 +53,7 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues;    // tiles, formats by k and awq, element types
   const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);      // of nibbles, and of bytes
   const unsigned of_few_columns = of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64, and 32 not gated
-  const unsigned of_boxes = 3 * 4 * 2 * 2 * epilogues * 3;  // 64 of sm90, 128 of it and of auto
+  const unsigned of_boxes = 3 * 4 * 2 * 2 * (epilogues * 5 / 6 + 2 * epilogues);  // 64 not gated; 128, of auto too
   EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes)
       << "auto and sm80, sm75, sm90, and blocks of few columns";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
@@ -111,19 +111,23 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "gates and what they are for; ask for tile_n=64");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=64,family=sm75"),
             "descriptor \"w4a16_gemm:tile_n=64,family=sm75\": tile_n=64: families sm80 and sm90 alone have such "
-            "blocks; ask for family=sm80, or leave family out");
+            "blocks; leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=128,family=sm80"),
             "descriptor \"w4a16_gemm:tile_n=128,family=sm80\": tile_n=128: family sm90 alone has such blocks; ask for "
             "family=sm90, or leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=128"),
-            "descriptor \"w4a16_gemm:format=awq,tile_n=128\": tile_n=128: family sm90: its few columns of awq are less "
-            "than a box; ask for tile_n=64 or 256 and leave family out");
+            "descriptor \"w4a16_gemm:format=awq,tile_n=128\": tile_n=128: family sm90: there is no kernel of few "
+            "columns of awq; ask for tile_n=64 or 256 and leave family out");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:tile_n=64,function=silu_gate,family=sm90"),
+      "descriptor \"w4a16_gemm:tile_n=64,function=silu_gate,family=sm90\": tile_n=64: family sm90: 32 gates, and what "
+      "they are for, are too few for boxes; leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:bits=8,tile_n=64,family=sm90"),
             "descriptor \"w4a16_gemm:bits=8,tile_n=64,family=sm90\": tile_n=64: family sm90: there is no kernel of "
-            "weights of 8 bits yet; ask for tile_n=64 or 256 and leave family out");
+            "weights of 8 bits yet; leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=32,family=sm90"),
             "descriptor \"w4a16_gemm:tile_n=32,family=sm90\": tile_n=32: family sm90: it copies so few columns more "
-            "slowly than it multiplies them; ask for tile_n=64 or 256 and leave family out");
+            "slowly than it multiplies them; leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),

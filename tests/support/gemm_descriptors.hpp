@@ -40,7 +40,8 @@ inline bool is_legal_gemm(const Combination& c) {
   if (descriptor.tile_n < 256) {
     if (descriptor.family == Family::sm75 || descriptor.tile_m > 16 || descriptor.batch_invariant) return false;
     if (descriptor.is_gated() && descriptor.tile_n == 32) return false;
-    const bool has_boxes = !awq && descriptor.bits == 4 && !descriptor.activation_order && descriptor.tile_n != 32;
+    const bool has_boxes = !awq && descriptor.bits == 4 && !descriptor.activation_order && descriptor.tile_n != 32 &&
+                           !(descriptor.tile_n == 64 && descriptor.is_gated());
     if (descriptor.tile_n == 128 && (!has_boxes || descriptor.family == Family::sm80)) return false;
     if (descriptor.family == Family::sm90 && !has_boxes) return false;
   }
