@@ -206,7 +206,7 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
   const auto count = static_cast<int>(sequences);
   if (arguments.splits > 0) {
     const int units = count * arguments.splits;
-    const int blocks = std::min(slots, units);
+    const int blocks = fewest_blocks(units, (units + slots - 1) / slots);
     split.division = {arguments.splits, blocks, units / blocks, units % blocks};
     split.units = arguments.splits;
   } else if (arguments.lengths == nullptr) {

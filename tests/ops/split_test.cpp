@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 #include <vector>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
@@ -51,6 +52,19 @@ TEST(EvenShare, WholeSequencesWhereTheyFillTheDevice) {
   }
   EXPECT_EQ(divide({32, 32 * 32, 32}, kProcessors, 1, 0).parts, 4);
   EXPECT_EQ(divide({8, 8 * 32, 32}, kProcessors, 1, 0).parts, 16);
+}
+
+TEST(EvenShare, NoMoreBlocksThanMakeAsManyRounds) {
+  for (const auto& [sequences, blocks] : {std::pair{512, 128}, {256, 128}, {264, 132}, {528, 132}, {130, 130}}) {
+    const Division division = divide({sequences, sequences * 32, 32}, kProcessors, 1, 0);
+    ASSERT_EQ(division.parts, 1);
+    EXPECT_EQ(division.blocks, blocks) << sequences;
+  }
+  const Division uneven = divide({520, 520 * 32, 32}, kProcessors, 1, 0);
+  ASSERT_EQ(uneven.parts, 1);
+  EXPECT_EQ(uneven.quotient + (uneven.remainder > 0 ? 1 : 0), 4) << "no round more";
+  const Split asked = split_of(bounds(512, 8192, 1));
+  EXPECT_EQ(asked.blocks, 128) << "of parts that the caller asks for as well";
 }
 
 TEST(EvenShare, StagesWhereSequencesDoNotDivideOrDiffer) {
@@ -296,7 +310,8 @@ TEST(GqaSplit, WhatIsAskedForIsDone) {
       arguments.lengths = of;
       const Split split = split_of(arguments);
       EXPECT_EQ(split.division.parts, splits);
-      EXPECT_EQ(split.blocks, std::min(kProcessors, 4 * splits));
+      const int rounds = (4 * splits + kProcessors - 1) / kProcessors;
+      EXPECT_EQ(split.blocks, (4 * splits + rounds - 1) / rounds);
     }
   }
   EXPECT_EQ(choose_split(plan_of(kSm80), bounds(4, 8192, 5), h200()).splits, 5);
