@@ -76,7 +76,7 @@ class GqaDecodeGpu : public GpuTest {
 };
 
 /// In parts, which processes beside one another can run.
-constexpr std::size_t kPairParts = 4;
+constexpr std::size_t kPairParts = 12;
 class GqaDecodePairsGpu : public GqaDecodeGpu, public ::testing::WithParamInterface<std::size_t> {};
 
 TEST_P(GqaDecodePairsGpu, EveryPairOfFieldValues) {
