@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Times the peers of gqa_decode on the cases of `cubit bench gqa_decode`, and cubit itself in the same run.
+"""Times an operator's peers on the cases of `cubit bench`, and cubit itself in the same run.
 
-  bench/peers/measure.py path/to/cubit --output results.json [--only TEXT] [--without-cubit]
+  bench/peers/measure.py path/to/cubit --output results.json [--operator w4a16_gemm] [--only TEXT] [--without-cubit]
 
 CUDA-graph replays of at least 8 launches over copies of the inputs that exceed the L2 cache, the median of 15; beside each
 the time of a plain copy that moves the same number of bytes. Needs torch; other peers where they are installed. The JSON
@@ -17,7 +17,7 @@ import tempfile
 from types import SimpleNamespace
 
 import results
-from peers import PEERS, Unsupported
+from peers import Unsupported, peers_of
 
 
 def time_launches(torch, launches, count):
@@ -56,6 +56,10 @@ def make_cache(torch, case):
 
 
 def make_tensors(torch, case, lengths):
+    if isinstance(case, results.GemmCase):
+        activations = torch.randn(case.m, case.k, dtype=torch.float16, device="cuda")
+        return SimpleNamespace(activations=activations,
+                               weights=torch.randn(case.n, case.k, dtype=torch.float16, device="cuda"))
     query = torch.randn(case.batch, case.query_heads(), results.HEAD_DIM, dtype=torch.bfloat16, device="cuda")
     return SimpleNamespace(query=query, key=make_cache(torch, case), value=make_cache(torch, case), lengths=lengths)
 
@@ -76,12 +80,11 @@ def measure_case(torch, case, facts):
     """One entry per peer."""
     lengths = results.lengths_of(case, random.Random(1).random)
     bytes_read = case.bytes_read(lengths)
-    stored = 2 * case.batch * case.context * case.kv_heads * case.row_bytes()
-    copies = results.copies_for(bytes_read, stored, facts["l2_bytes"], facts["memory_bytes"])
+    copies = results.copies_for(bytes_read, case.stored_bytes(), facts["l2_bytes"], facts["memory_bytes"])
     tensors = [make_tensors(torch, case, lengths) for _ in range(copies)]
     floor = copy_floor(torch, bytes_read, copies)
     entries = []
-    for name, prepare in PEERS.items():
+    for name, prepare in peers_of(case).items():
         try:
             variants = zip(*(prepare(torch, case, each) for each in tensors))
             microseconds = min(time_launches(torch, launches, results.launches_for(copies)) for launches in variants)
@@ -101,10 +104,10 @@ def facts_of(torch):
             "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
 
 
-def cubit_entries(program, only):
+def cubit_entries(program, operator, only):
     """cubit's own, as its program writes them. Its exit code does not matter: a failed case is an entry."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        command = [program, "bench", "gqa_decode", "--json", file.name] + (["--only", only] if only else [])
+        command = [program, "bench", operator, "--json", file.name] + (["--only", only] if only else [])
         subprocess.run(command, stdout=subprocess.DEVNULL)
         text = open(file.name, encoding="utf-8").read()
     return json.loads(text) if text else []
@@ -114,6 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the program cubit")
     parser.add_argument("--output", required=True, help="the JSON file to write")
+    parser.add_argument("--operator", default="gqa_decode", choices=["gqa_decode", "w4a16_gemm"])
     parser.add_argument("--only", default="", help="cases whose group, name or descriptor contains this")
     parser.add_argument("--without-cubit", action="store_true", help="time the peers alone")
     options = parser.parse_args()
@@ -124,8 +128,8 @@ def main():
     if not torch.cuda.is_available():
         sys.exit("measure.py: torch sees no GPU; nothing was timed")
     facts = facts_of(torch)
-    entries = [] if options.without_cubit else cubit_entries(options.program, options.only)
-    for case in results.cases_of(options.program):
+    entries = [] if options.without_cubit else cubit_entries(options.program, options.operator, options.only)
+    for case in results.cases_of(options.program, options.operator):
         if not any(options.only in text for text in (case.group, case.name, case.descriptor)):
             continue
         entries += measure_case(torch, case, facts)

@@ -1,4 +1,4 @@
-"""What needs no GPU of comparing gqa_decode with its peers: the cases, the statistics, the entries, the table.
+"""What needs no GPU of comparing operators with their peers: the cases, the statistics, the entries, the table.
 
 An entry is what `cubit bench --json` writes, with a field "peer"; one that was not measured has "skipped", which says why.
 """
@@ -18,7 +18,7 @@ ROW_BYTES = {"bf16": lambda groups: 2 * HEAD_DIM, "fp16": lambda groups: 2 * HEA
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the operator's benchmark. Sizes as `cubit operators gqa_decode --json` gives them."""
+    """One row of gqa_decode's benchmark. Sizes as `cubit operators gqa_decode --json` gives them."""
 
     group: str
     name: str
@@ -42,8 +42,32 @@ class Case:
         query = 2 * self.batch * self.query_heads() * HEAD_DIM
         return 2 * sum(lengths) * self.kv_heads * self.row_bytes() + query + (4 * self.batch if self.ragged else 0)
 
+    def stored_bytes(self) -> int:
+        return 2 * self.batch * self.context * self.kv_heads * self.row_bytes()
+
     def operations(self, lengths) -> float:
         return 4.0 * sum(lengths) * self.query_heads() * HEAD_DIM
+
+
+@dataclass(frozen=True)
+class GemmCase:
+    """One row of w4a16_gemm's benchmark, as a peer multiplies it: activations [m, k] and weights [n, k] of 16 bits."""
+
+    group: str
+    name: str
+    descriptor: str
+    m: int
+    n: int
+    k: int
+
+    def bytes_read(self, _lengths) -> int:
+        return 2 * self.k * (self.m + self.n)
+
+    def stored_bytes(self) -> int:
+        return self.bytes_read([])
+
+    def operations(self, _lengths) -> float:
+        return 2.0 * self.m * self.n * self.k
 
 
 def case_of(row: dict) -> Case:
@@ -62,15 +86,29 @@ def has_peers(descriptor: str) -> bool:
     return not any(field in descriptor for field in others)
 
 
-def cases_of(program: str) -> list:
-    """The program's own cases, so that no second list of them exists: contiguous, of a peer's formats, plain scores."""
-    text = subprocess.run([program, "operators", "gqa_decode", "--json"], check=True, capture_output=True, text=True)
+def gemm_cases_of(rows) -> list:
+    """Each shape once: to a peer without packed words all formats and tiles are the same."""
+    first = {}
+    for row in rows:
+        sizes = tuple(int(row["sizes"][name]) for name in ("m", "n", "k"))
+        first.setdefault(sizes, GemmCase(row["group"], row["name"], row["descriptor"], *sizes))
+    return list(first.values())
+
+
+def cases_of(program: str, operator: str = "gqa_decode") -> list:
+    """The program's own cases, so that no second list of them exists; of gqa_decode contiguous ones, of a peer's formats,
+    plain scores."""
+    text = subprocess.run([program, "operators", operator, "--json"], check=True, capture_output=True, text=True)
     rows = json.loads(text.stdout)[0]["bench"]
+    if operator == "w4a16_gemm":
+        return gemm_cases_of(rows)
     return [case_of(row) for row in rows if has_peers(row["descriptor"])]
 
 
 def lengths_of(case: Case, uniform) -> list:
     """As cubit makes them: log-uniform in 1 … context, one empty and one full. `uniform` gives numbers in [0, 1)."""
+    if isinstance(case, GemmCase):
+        return []
     if not case.ragged:
         return [case.context] * case.batch
     lengths = [int(case.context ** uniform()) for _ in range(case.batch)]

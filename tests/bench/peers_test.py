@@ -9,6 +9,7 @@ import sys
 import types
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(sys.argv[1])
 PROGRAM = sys.argv[2] if len(sys.argv) > 2 else None
@@ -20,6 +21,7 @@ import results  # noqa: E402
 ROW = {"group": "g", "name": "B=2", "descriptor": "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
        "sizes": {"batch": 2.0, "context": 16.0, "kv_heads": 3.0}}
 BF16 = dict(ROW, descriptor="gqa_decode", sizes={"batch": 2, "context": 16})
+GEMM = {"group": "g", "name": "M=3", "descriptor": "w4a16_gemm", "sizes": {"m": 3.0, "n": 64.0, "k": 32.0}}
 RAGGED = dict(ROW, sizes={"batch": 4, "context": 1024, "kv_heads": 1, "ragged": 1})
 FACTS = {"device": "a GPU", "l2_bytes": 1000, "memory_bytes": 10**9}
 
@@ -45,6 +47,18 @@ class Cases(unittest.TestCase):
         lengths = results.lengths_of(results.case_of(RAGGED), itertools.cycle([0.0, 0.5, 0.25, 0.999]).__next__)
         self.assertEqual(lengths, [1, 0, 1024, int(1024**0.999)])
         self.assertEqual(results.lengths_of(results.case_of(ROW), None), [16, 16])
+
+    def test_a_shape_of_a_gemm_is_one_case_in_whatever_tiles(self):
+        others = dict(GEMM, descriptor="w4a16_gemm:format=awq"), dict(GEMM, sizes={"m": 4, "n": 64, "k": 32})
+        cases = results.gemm_cases_of([GEMM, *others])
+        self.assertEqual([(case.m, case.n, case.k) for case in cases], [(3, 64, 32), (4, 64, 32)])
+        self.assertEqual((cases[0].bytes_read([]), cases[0].operations([])), (2 * 32 * (3 + 64), 2 * 3 * 64 * 32))
+
+    @unittest.skipUnless(PROGRAM, "without the program")
+    def test_the_programs_own_table_of_gemms_is_understood(self):
+        cases = results.cases_of(PROGRAM, "w4a16_gemm")
+        self.assertEqual(len(cases), len({(case.m, case.n, case.k) for case in cases}))
+        self.assertIn((128, 8192, 8192), {(case.m, case.n, case.k) for case in cases})
 
     @unittest.skipUnless(PROGRAM, "without the program")
     def test_the_programs_own_table_is_understood(self):
@@ -138,6 +152,13 @@ class Measuring(unittest.TestCase):
         self.assertEqual([entry.get("skipped") for entry in entries],
                          ["not installed", "it takes no lengths", "failed: CUDA error", None])
         self.assertEqual((entries[3]["microseconds"], entries[3]["floor_microseconds"]), (7.0, 5.0))
+
+    def test_a_gemm_has_peers_of_its_own(self):
+        case = results.gemm_cases_of([GEMM])[0]
+        self.assertNotIn("good", peers.peers_of(case))
+        with mock.patch.dict(peers.GEMM_PEERS, {"good": lambda torch, case, tensors: [lambda: 7.0]}, clear=True):
+            entry, = measure.measure_case(None, case, FACTS)
+        self.assertEqual((entry["peer"], entry["microseconds"], entry["bytes"]), ("good", 7.0, case.bytes_read([])))
 
     def test_every_peer_refuses_what_it_cannot_do_before_it_needs_a_gpu(self):
         peers.PEERS.update(self.saved[3])
