@@ -163,7 +163,7 @@ TileAccess int4_headers(const RowFormat& format, const char* name, int first_row
           }};
 }
 
-/// Int4Rows::clear_padding, of so many rows; nothing where headers need none.
+/// Int4RowsLoads::clear_padding, of so many rows; nothing where headers need none.
 void add_padding(const RowFormat& format, int rows, std::vector<TileAccess>& accesses) {
   const int header = format.header_bytes();
   const int padding_words = (padded_header_bytes(format) - header) / 4;
@@ -206,14 +206,14 @@ void add_values(const RowFormat& format, int head_tiles, std::vector<TileAccess>
   }
 }
 
-/// Int4Rows::load_between and load_headers: of short rows a matrix more than words have.
+/// Int4RowsAlignment::load and load_headers: of short rows a matrix more than words have.
 void add_short_rows(const RowFormat& format, std::vector<TileAccess>& accesses) {
   constexpr int kFirst = lanes::kTileRows;
   const int matrices = format.head_dim / 32 + 1;
-  add_int4_matrices(matrices, 0, "ldmatrix.x4 of key rows", "ldmatrix.x2 of the last key rows", 0, accesses);
+  add_int4_matrices(matrices, 0, "ldmatrix.x4 of key words", "ldmatrix.x2 of the last key words", 0, accesses);
   accesses.push_back(int4_headers(format, "loads of key scales", 0));
-  add_int4_matrices(matrices, 0, "ldmatrix.x4.trans of value rows", "ldmatrix.x2.trans of the last value rows", kFirst,
-                    accesses);
+  add_int4_matrices(matrices, 0, "ldmatrix.x4.trans of value words", "ldmatrix.x2.trans of the last value words",
+                    kFirst, accesses);
   accesses.push_back(int4_headers(format, "loads of value scales", kFirst));
 }
 
