@@ -218,9 +218,9 @@ TEST(GqaPlan, NoWarpsRowsMeetInABank) {
   }
 }
 
-// Short rows: all that lanes of the warps that are abreast touch lies in their rows, or in those of neighbours that make
-// the same 16 bytes; and none meet in a bank.
-TEST(GqaPlan, ShortRowsOfAWarpMeetInNoBank) {
+// Unaligned rows: all that lanes of the warps that are abreast touch lies in their rows, or in those of neighbours that
+// make the same 16 bytes; and none meet in a bank.
+TEST(GqaPlan, UnalignedRowsOfAWarpMeetInNoBank) {
   for (const char* fields : {"", ",groups=2", ",head_dim=64", ",head_dim=96,groups=2", ",head_dim=192", ",head_dim=256",
                              ",head_dim=256,groups=2,query_tokens=3"}) {
     const std::string text = fmt::format("gqa_decode:heads_per_kv=4,kv=int4_rows,alignment=4,family=sm90{}", fields);
@@ -253,8 +253,8 @@ TEST(GqaPlan, SaysHowManyRowsAStageHas) {
   }
 }
 
-// Heads that one block does not take: of short rows not for want of registers.
-TEST(GqaPlan, SaysWhyShortRowsHaveHeadGroups) {
+// Heads that one block does not take: of unaligned rows not for want of registers.
+TEST(GqaPlan, SaysWhyUnalignedRowsHaveHeadGroups) {
   for (const auto& [fields, needs_warps] :
        {std::pair{"heads_per_kv=16,alignment=4", true}, {"heads_per_kv=64,groups=4", false}}) {
     const std::string text = fmt::format("gqa_decode:kv=int4_rows,family=sm90,{}", fields);
@@ -502,9 +502,9 @@ TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
   tests::expect_no_spills(kernels);
 }
 
-TEST(GqaPlan, FamilySm90TakesShortRowsWithoutSpills) {
+TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
-  for (const GqaDecode& descriptor : tests::sm90_short_row_descriptors()) {
+  for (const GqaDecode& descriptor : tests::sm90_unaligned_row_descriptors()) {
     if (kernels.size() % 5 == 0) kernels.push_back({descriptor.text(), kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"});
     kernels.push_back({descriptor.text(), "sm_90a"});
   }
