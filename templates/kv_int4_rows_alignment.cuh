@@ -1,9 +1,9 @@
 // int4_rows: where the rows of a stage begin, at a multiple of 16 bytes or between two, and so which channels a lane has.
 //
-// Unaligned rows, no multiple of 16 bytes, may lie as they come (family sm90, kBefore): a row's words then begin anywhere in
-// 16 bytes, and so does its header, of one or two pairs. One matrix more is loaded. Of each two neighbours a lane takes
-// its word of the first if that is one of the row's, else of the second: it is the same for all rows of a warp, so that
-// a matrix has all its words, in an order that Q's lanes and the stored outputs follow.
+// Unaligned rows, no multiple of 16 bytes, may lie as they come (family sm90, kBefore): a row's words then begin
+// anywhere in 16 bytes, and so does its header, of one or two pairs. One matrix more is loaded. Of each two neighbours
+// a lane takes its word of the first if that is one of the row's, else of the second: it is the same for all rows of a
+// warp, so that a matrix has all its words, in an order that Q's lanes and the stored outputs follow.
 //
 // Interface:
 //   kIsAligned

@@ -249,6 +249,10 @@ codegen::TileLayout layout_of_boxes(const Plan& plan) {
   const int row = plan.row_warps() * plan.descriptor.row_bytes();
   const int within = std::gcd(row, kWidest);
   const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
+  if (plan.heads_are_rows && within != kWidest) {
+    throw Failure(Status::internal, plan.descriptor.text(),
+                  fmt::format("rows of {} bytes are no operands of wgmma, which reads parts of {}", row, kWidest));
+  }
   if (!plan.heads_are_rows && row / within % 2 == 1) return {rows, row, row, swizzle};
   return {rows, row, within, swizzle, within};
 }
