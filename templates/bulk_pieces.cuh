@@ -1,7 +1,7 @@
 // Family sm90: copies of a stage in pieces, by all lanes of the copying warps (cp.async), where boxes of tensor maps do
 // not do: rows of a span that do not follow one another in the cache, tokens of which some are not read, pages of few
-// rows. What is not read arrives as zeros. Pieces are of 16 bytes; of short rows, which begin between multiples of that,
-// of as many as the caller's alignment allows, but for the end of a sequence that is copied in boxes otherwise.
+// rows. What is not read arrives as zeros. Pieces are of 16 bytes; of unaligned rows, which begin between multiples of
+// that, of as many as the caller's alignment allows, but for the end of a sequence that is copied in boxes otherwise.
 //
 // PTX ISA: "cp.async".
 #pragma once
@@ -49,10 +49,10 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
   }
 }
 
-/// The same of short rows, in pieces of as few bytes as the caller's alignment asks for: one row of a KV head behind the
-/// other, which is how the stage has them.
-__device__ __forceinline__ void copy_short_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
-                                                  const StageTokens& tokens, uint32 dst) {
+/// The same of unaligned rows, in pieces of as few bytes as the caller's alignment asks for: one row of a KV head
+/// behind the other, which is how the stage has them.
+__device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                                      const StageTokens& tokens, uint32 dst) {
   constexpr int kBytes = plan::kPieceBytes;
   constexpr int kPieces = Keys::kRowBytes / kBytes;
   const int heads = 1 << args.span_log2;
@@ -116,12 +116,12 @@ class Pieces {
   __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const Cache& cache, const Segment&, int,
                                        const StageTokens& tokens, uint32 dst) {
     if (tokens.count == 0) return;
-    if constexpr (!kRowsAreShort) {
+    if constexpr (!kRowsAreUnaligned) {
       copy_pieces(args, cache, tokens, dst);
     } else if (args.boxes != 0 && !plan::Tokens::kIsWindow) {
       copy_first_pieces(args, cache, tokens, dst);
     } else {
-      copy_short_pieces(args, cache, tokens, dst);
+      copy_unaligned_pieces(args, cache, tokens, dst);
     }
   }
 };

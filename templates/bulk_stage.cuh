@@ -12,7 +12,7 @@ namespace cubit {
 constexpr uint32 kHalfStage = kStageBytes / 2;  // keys, or values
 
 /// Whether warps' rows are side by side because rows of the cache alone are no multiple of 16 bytes.
-constexpr bool kRowsAreShort = Keys::kRowBytes % 16 != 0;
+constexpr bool kRowsAreUnaligned = Keys::kRowBytes % 16 != 0;
 constexpr int kColumnsOfWarps = kRowWarps / plan::kWarpsAbreast;
 constexpr int kStageRows = kStageTokens * kColumnsOfWarps;
 

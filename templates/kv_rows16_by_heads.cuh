@@ -28,6 +28,7 @@ struct Rows16ByHeads : WithoutScales {
   using Layout = HeadsByTokens<kTokens / 8, kHeadsOfLane>;
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr int kParts = kRowBytes / 128;
+  static_assert(kRowBytes % 128 == 0);
   using RawQuery = QueryForRows16<QueryElement, Element, kHeadsOfLane, kSteps>;
   static constexpr int kTerms = RawQuery::kTerms;
   // As in kv_rows16.cuh.

@@ -214,9 +214,10 @@ __device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, con
   return owners.count > 1 && thread_index() == 0 ? Arrivals(args, owners).arrive(is_late) : 0;
 }
 
-/// Merges the parts of all blocks, a slice by each of the last to arrive. `before`: what store_part has returned.
-/// `is_late`: as it was told. A block that merges at once may wait for others; one that merges late has told them by a
-/// release alone and acquires here. The warps that attend meet before this and behind.
+/// Merges the parts of all blocks, a slice by each of the last to arrive. `before` and `is_late`: what store_part has
+/// returned for this part, and what it was called with. A block that merges at once may wait for others; one that merges
+/// late does not, and has arrived with a release alone, so it acquires here. The warps that attend meet before this and
+/// behind.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, const StoredPart& part, uint64 before,
                                             const WarpResults& results, bool is_late,

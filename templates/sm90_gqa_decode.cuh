@@ -12,7 +12,7 @@
 //   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
 //   next that has its head the tokens behind them. Of a paged cache a box has rows of one page, and all copying warps start
 //   some: see PageWindow. Elsewhere, and for the last tokens of a sequence, the warps copy pieces: 16 bytes per lane at a
-//   time, of short rows (below) fewer. See bulk_pieces.cuh.
+//   time, of unaligned rows (below) fewer. See bulk_pieces.cuh.
 // - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
 //   across segments: while the results of one are merged, stages of the next arrive.
 //
@@ -22,12 +22,12 @@
 // 32 where a row is no multiple of more). With rows of an odd number of parts a warp's rows are then in different
 // banks. Rows of an even number are cut, and the stage has the first parts of all rows, then all second ones.
 //
-// Rows of the cache that are no multiple of 16 bytes (int4_rows of one group or two, alignment=4 or 8) are not swizzled: a
-// stage has a row of plan::kWarpsAbreast warps for each of theirs, as few as make 16 bytes' multiple, and behind those of
-// the first such warps the rows of the next. Such a row is an odd number of 16 bytes, so that a warp's rows are in
-// different banks. A span has at most as many heads as there are warps abreast, which take tokens in turn where it has
-// fewer: a stage's rows lie in the order of the cache, and a box has those of the warps that are abreast. Pieces are of
-// plan::kPieceBytes, or of 16 where boxes would do but for a sequence's end.
+// Unaligned rows, which are no multiple of 16 bytes (int4_rows of one group or two, alignment=4 or 8), are not
+// swizzled: a stage has a row of plan::kWarpsAbreast warps for each of theirs, as few as make 16 bytes' multiple, and
+// behind those of the first such warps the rows of the next. Such a row is an odd number of 16 bytes, so that a warp's
+// rows are in different banks. A span has at most as many heads as there are warps abreast, which take tokens in turn
+// where it has fewer: a stage's rows lie in the order of the cache, and a box has those of the warps that are abreast.
+// Pieces are of plan::kPieceBytes, or of 16 where boxes would do but for a sequence's end.
 //
 // Shared memory: stage 0 { rows of keys, rows of values }, stage 1 …; from kResultsAt on the results of
 // gqa_decode_block.cuh; from kBarriersAt on two barriers per stage, `full` and `empty`, and two per place of a segment,
@@ -144,13 +144,13 @@ __device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Se
 }
 
 /// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all
-/// warps; of short rows those of the warps that are abreast.
+/// warps; of unaligned rows those of the warps that are abreast.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
                                            uint32 full) {
   expect_bytes(full, 2 * kHalfStage);
   const int batch = segment.batch;
   const int span = first_kv_head(args, segment) >> args.span_log2;
-  const uint32 box_bytes = kRowsAreShort     ? kHalfStage / kColumnsOfWarps
+  const uint32 box_bytes = kRowsAreUnaligned ? kHalfStage / kColumnsOfWarps
                            : args.boxes == 1 ? kHalfStage
                                              : kHalfStage / kRowWarps << args.span_log2;
   int row = stage * args.boxes * kStageTokens;

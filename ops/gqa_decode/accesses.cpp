@@ -54,10 +54,10 @@ TileAccess pieces(const Plan& plan) {
           }};
 }
 
-/// copy_short_pieces: neighbouring lanes copy neighbouring pieces, one row of a KV head behind the other, as many rows at
-/// a time as the copying warps have threads for. As for a span of one head: of several heads a step is whole tokens, so
-/// shorter where rows at a time are no multiple of the heads, and lanes are neighbours all the same.
-TileAccess short_pieces(const Plan& plan) {
+/// copy_unaligned_pieces: neighbouring lanes copy neighbouring pieces, one row of a KV head behind the other, as many
+/// rows at a time as the copying warps have threads for. As for a span of one head: of several heads a step is whole
+/// tokens, so shorter where rows at a time are no multiple of the heads, and lanes are neighbours all the same.
+TileAccess unaligned_pieces(const Plan& plan) {
   const int bytes = plan.copy_bytes;
   const int pieces = plan.descriptor.row_bytes() / bytes;
   const int step = plan.copy_warps * lanes::kWarpSize / pieces * pieces;
@@ -86,8 +86,8 @@ TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
           }};
 }
 
-/// place_in_own_rows: the same of short rows, those of every warp that is abreast in the first and the last such warps.
-/// Matrices begin at the 16 bytes in which a warp's rows do.
+/// place_in_own_rows: the same of unaligned rows, those of every warp that is abreast in the first and the last such
+/// warps. Matrices begin at the 16 bytes in which a warp's rows do.
 TileAccess of_outer_columns(const TileAccess& access, const Plan& plan) {
   const int abreast = plan.warps_abreast();
   const RowFormat format = plan.formats().key;
@@ -163,7 +163,7 @@ TileAccess int4_headers(const RowFormat& format, const char* name, int first_row
           }};
 }
 
-/// Int4Rows::clear_padding, of so many rows; nothing where headers need none.
+/// Int4RowsLoads::clear_padding, of so many rows; nothing where headers need none.
 void add_padding(const RowFormat& format, int rows, std::vector<TileAccess>& accesses) {
   const int header = format.header_bytes();
   const int padding_words = (padded_header_bytes(format) - header) / 4;
@@ -206,14 +206,14 @@ void add_values(const RowFormat& format, int head_tiles, std::vector<TileAccess>
   }
 }
 
-/// Int4Rows::load_between and load_headers: of short rows a matrix more than words have.
-void add_short_rows(const RowFormat& format, std::vector<TileAccess>& accesses) {
+/// Int4RowsAlignment::load and load_headers: of unaligned rows a matrix more than words have.
+void add_unaligned_rows(const RowFormat& format, std::vector<TileAccess>& accesses) {
   constexpr int kFirst = lanes::kTileRows;
   const int matrices = format.head_dim / 32 + 1;
-  add_int4_matrices(matrices, 0, "ldmatrix.x4 of key rows", "ldmatrix.x2 of the last key rows", 0, accesses);
+  add_int4_matrices(matrices, 0, "ldmatrix.x4 of key words", "ldmatrix.x2 of the last key words", 0, accesses);
   accesses.push_back(int4_headers(format, "loads of key scales", 0));
-  add_int4_matrices(matrices, 0, "ldmatrix.x4.trans of value rows", "ldmatrix.x2.trans of the last value rows", kFirst,
-                    accesses);
+  add_int4_matrices(matrices, 0, "ldmatrix.x4.trans of value words", "ldmatrix.x2.trans of the last value words",
+                    kFirst, accesses);
   accesses.push_back(int4_headers(format, "loads of value scales", kFirst));
 }
 
@@ -244,10 +244,10 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   const int rows = formats.are_alike() ? 2 * lanes::kTileRows : lanes::kTileRows;
   std::vector<TileAccess> accesses;
   if (plan.heads_are_rows) return {pieces(plan)};  // tensor cores read the rest
-  if (plan.copies_short_rows()) {
-    add_short_rows(formats.key, accesses);
+  if (plan.copies_unaligned_rows()) {
+    add_unaligned_rows(formats.key, accesses);
     for (TileAccess& access : accesses) access = of_outer_columns(access, plan);
-    accesses.insert(accesses.begin(), {short_pieces(plan), pieces(plan)});
+    accesses.insert(accesses.begin(), {unaligned_pieces(plan), pieces(plan)});
     return accesses;
   }
   add_padding(formats.key, rows, accesses);
@@ -397,21 +397,21 @@ std::vector<Tile> merge_tiles(const Plan& plan) {
   const int channels = values.kv == KvFormat::int4_rows ? 4 : values.has_scales() ? 2 : 1;
   const int steps = values.head_dim / (channels == 4 ? 32 : 16);
   const int elements = channels == 1 ? 4 : 2;
-  // Of short rows the warps that are abreast have the channels in another order each.
-  const bool copies_short_rows = plan.copies_short_rows();
+  // Of unaligned rows the warps that are abreast have the channels in another order each.
+  const bool copies_unaligned_rows = plan.copies_unaligned_rows();
   const int of_warp = tiles * elements * steps;
   const TileAccess stores{
       "stores of warps' outputs", AccessKind::store, 4 * channels,
-      (copies_short_rows ? plan.warps_abreast() : 1) * of_warp, [=](int instance, int lane) -> MaybeByte {
+      (copies_unaligned_rows ? plan.warps_abreast() : 1) * of_warp, [=](int instance, int lane) -> MaybeByte {
         const int words_before = (instance / of_warp + 1) * values.groups;
         const int i = instance / steps % elements;
         const auto head = head_of(instance % of_warp / steps / elements, i & 1, lane);
         if (!head) return std::nullopt;
         const int step = instance % steps;
-        const int channel = copies_short_rows ? lanes::int4_channel_between(lane, step, words_before)
-                            : channels == 4   ? lanes::int4_channel(lane, step)
-                            : channels == 2   ? lanes::byte_channel(lane, step)
-                                              : lanes::rows16_channel(lane, step, i);
+        const int channel = copies_unaligned_rows ? lanes::int4_channel_between(lane, step, words_before)
+                            : channels == 4       ? lanes::int4_channel(lane, step)
+                            : channels == 2       ? lanes::byte_channel(lane, step)
+                                                  : lanes::rows16_channel(lane, step, i);
         return TileByte{*head, 4 * channel};
       }};
   // Rows16ByHeads::store: two neighbouring channels of a head.

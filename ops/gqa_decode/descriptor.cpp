@@ -153,7 +153,7 @@ std::string why_not_all_fp16(const GqaDecode& descriptor) {
 }
 
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {
-  if (!has_short_rows(descriptor)) {
+  if (!has_unaligned_rows(descriptor)) {
     return descriptor.alignment < 16 ? "every pointer and stride must be a multiple of 16 bytes" : "";
   }
   const int row = descriptor.row_bytes();
@@ -163,6 +163,6 @@ std::string why_not_bulk_copies(const GqaDecode& descriptor) {
   return fmt::format("rows of {} bytes follow one another only with alignment={}", row, row % 8 == 0 ? "8 or 4" : "4");
 }
 
-bool has_short_rows(const GqaDecode& descriptor) { return descriptor.row_bytes() % 16 != 0; }
+bool has_unaligned_rows(const GqaDecode& descriptor) { return descriptor.row_bytes() % 16 != 0; }
 
 }  // namespace cubit::ops::gqa_decode

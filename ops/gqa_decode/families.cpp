@@ -45,8 +45,8 @@ constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", "sm80_gqa
 /// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, two of several tokens over bytes,
 /// four of 16-bit caches, whose rows are operands as they are, any number where warpgroups make the products.
 /// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes
-/// otherwise than with 128 channels and one scale for a row or for all. Of short rows plain scores of one token and 128
-/// channels were timed; that the rest is faster as well is taken from rows of 4 groups.
+/// otherwise than with 128 channels and one scale for a row or for all. Of unaligned rows plain scores of one token and
+/// 128 channels were timed; that the rest is faster as well is taken from rows of 4 groups.
 bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
   if (has_scales(descriptor.kv) && (descriptor.head_dim != 128 || descriptor.groups > 1)) return false;

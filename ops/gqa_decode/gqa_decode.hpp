@@ -37,8 +37,8 @@ std::string modifications(const GqaDecode& descriptor);
 std::string why_not_bulk_copies(const GqaDecode& descriptor);
 
 /// Whether rows of keys are no multiple of those units: then bulk copies move several together. What a plan does about it:
-/// Plan::copies_short_rows().
-bool has_short_rows(const GqaDecode& descriptor);
+/// Plan::copies_unaligned_rows().
+bool has_unaligned_rows(const GqaDecode& descriptor);
 
 /// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
 std::string why_not_all_fp16(const GqaDecode& descriptor);
@@ -87,9 +87,9 @@ struct Plan {
   int chunk_tokens() const { return 16 * tiles_per_stage * row_warps(); }
   int row_warps() const { return warps / column_groups; }  ///< that have rows of their own
   /// Family sm90, of rows that are no multiple of 16 bytes: those of several warps are copied together.
-  bool copies_short_rows() const { return family == Family::sm90 && has_short_rows(descriptor); }
+  bool copies_unaligned_rows() const { return family == Family::sm90 && has_unaligned_rows(descriptor); }
   /// Family sm90: of those the ones whose rows lie side by side in a row of the stage, which is what boxes are made of:
-  /// all, or of short rows as few as make a multiple of 16 bytes.
+  /// all, or of unaligned rows as few as make a multiple of 16 bytes.
   int warps_abreast() const;
   int heads_per_warp() const { return heads_per_block / column_groups; }
   /// Of a ring's stage: in families sm75 and sm80 each warp has a ring, in family sm90 the block.

@@ -150,17 +150,17 @@ bool has_short_boxes(const Plan& plan, const Split& split) { return split.box_ro
 
 /// In which the swizzle is; of rows that have none, all of one.
 int part_bytes(const Plan& plan) {
-  return plan.copies_short_rows() ? plan.stage.row_bytes : 16 << plan.stage.swizzle.bits;
+  return plan.copies_unaligned_rows() ? plan.stage.row_bytes : 16 << plan.stage.swizzle.bits;
 }
 
 /// Of a row of a box.
 int count_parts(const Plan& plan, const Split& split) {
-  return plan.copies_short_rows() ? 1 : plan.stage.row_bytes / split.boxes / part_bytes(plan);
+  return plan.copies_unaligned_rows() ? 1 : plan.stage.row_bytes / split.boxes / part_bytes(plan);
 }
 
 /// Warps that take the tokens of a KV head in turn, side by side in a row of the stage.
 int warps_in_turn(const Plan& plan, const Split& split) {
-  if (plan.copies_short_rows()) return plan.warps_abreast() / split.span;
+  if (plan.copies_unaligned_rows()) return plan.warps_abreast() / split.span;
   return split.boxes > 1 ? 1 : plan.row_warps() / split.span;
 }
 
@@ -219,7 +219,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.boxes = split.boxes;
   result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
   result.row_step_log2 = log2_of(warps_in_turn(plan, split));
-  result.warp_step_log2 = split.boxes > 1 && !plan.copies_short_rows() ? log2_of(16 * plan.tiles_per_stage) : 0;
+  result.warp_step_log2 = split.boxes > 1 && !plan.copies_unaligned_rows() ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divide_by(std::max(split.units, 1));
   result.key_scales = static_cast<const char*>(arguments.scales.key);
@@ -245,10 +245,10 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   return result;
 }
 
-/// A row of one box has the rows of all warps, of several boxes those of a span; short rows' boxes always have those of
-/// the warps that are abreast. They are cut into parts in which the swizzle is; where the stage has first the first parts
-/// of all rows, so has the box. Of a paged cache rows are a page's, and pages are as many as there are addresses for: a
-/// table may name any.
+/// A row of one box has the rows of all warps, of several boxes those of a span; unaligned rows' boxes always have
+/// those of the warps that are abreast. They are cut into parts in which the swizzle is; where the stage has first the
+/// first parts of all rows, so has the box. Of a paged cache rows are a page's, and pages are as many as there are
+/// addresses for: a table may name any.
 runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
                           const std::int64_t (&strides)[3]) {
   constexpr int kElement = 8;

@@ -110,7 +110,7 @@ bool keeps_offsets(int copies, int counted) {
 }
 
 /// As few as make a multiple of 16 bytes.
-int warps_of_short_rows(const Plan& plan) { return 16 / std::gcd(plan.descriptor.row_bytes(), 16); }
+int warps_of_unaligned_rows(const Plan& plan) { return 16 / std::gcd(plan.descriptor.row_bytes(), 16); }
 
 /// As few blocks per KV head as registers allow, of as many heads each; with query operands in shared memory where that
 /// makes fewer, or in family sm90 with several warps for the same rows.
@@ -145,7 +145,8 @@ void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
   }
   int blocks = blocks_of(tiles_per_block);
   if (plan.family == Family::sm90) {
-    const int most_groups = plan.copies_short_rows() ? kFewestWarps / warps_of_short_rows(plan) : kMostColumnGroups;
+    const int most_groups =
+        plan.copies_unaligned_rows() ? kFewestWarps / warps_of_unaligned_rows(plan) : kMostColumnGroups;
     while (plan.column_groups < std::min(blocks, most_groups)) plan.column_groups *= 2;
     blocks = blocks_of(tiles_per_block * plan.column_groups);
   }
@@ -236,17 +237,22 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
 /// The swizzle that tensor maps have: chunks of 16 bytes change places within 128, 64 or 32 bytes, by the number of 128
 /// bytes that they are in. It sets eight rows in different banks where a row is an odd number of what it is within;
 /// where that is 128 and the number even, rows are cut into parts, as they are for products by heads. Copies within 64
-/// bytes take a tenth longer on an H200. Short rows have none: those of the warps abreast are an odd number of 16 bytes.
+/// bytes take a tenth longer on an H200. Unaligned rows have none: those of the warps abreast are an odd number of 16
+/// bytes.
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
   constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
-  if (plan.copies_short_rows()) {
+  if (plan.copies_unaligned_rows()) {
     const int abreast = plan.warps_abreast() * plan.descriptor.row_bytes();
     return {rows * plan.row_warps() / plan.warps_abreast(), abreast, abreast, {}};
   }
   const int row = plan.row_warps() * plan.descriptor.row_bytes();
   const int within = std::gcd(row, kWidest);
   const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
+  if (plan.heads_are_rows && within != kWidest) {
+    throw Failure(Status::internal, plan.descriptor.text(),
+                  fmt::format("rows of {} bytes are no operands of wgmma, which reads parts of {}", row, kWidest));
+  }
   if (!plan.heads_are_rows && row / within % 2 == 1) return {rows, row, row, swizzle};
   return {rows, row, within, swizzle, within};
 }
@@ -257,12 +263,12 @@ bool counts_rows(const Plan& plan) {
 }
 
 /// Of 8 warps that attend and 4 that copy a thread has at most 168 registers, more than copying needs and fewer than
-/// packed words of two tiles want. Copying short rows, in either kind of pieces, needs some more.
+/// packed words of two tiles want. Copying unaligned rows, in either kind of pieces, needs some more.
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   const bool is_plain = counts_rows(plan);
   const bool moves =
       architecture.register_transfer && plan.warps == 8 && (plan.descriptor.kv == KvFormat::int4_rows || !is_plain);
-  const bool copies_little = is_plain && !plan.copies_short_rows();
+  const bool copies_little = is_plain && !plan.copies_unaligned_rows();
   plan.copy_registers = !moves ? 0 : copies_little ? 72 : 88;
   plan.attend_registers = !moves ? 0 : copies_little ? 216 : 208;
 }
@@ -306,7 +312,7 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
 /// kBytesInFlight: with more on their way SMs get less equal shares of the memory, and the slowest ends the launch.
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
-  const int fewest_row_warps = plan.copies_short_rows() ? warps_of_short_rows(plan) : 1;
+  const int fewest_row_warps = plan.copies_unaligned_rows() ? warps_of_unaligned_rows(plan) : 1;
   const int places = counts_rows(plan) ? 0 : 16;
   plan.counted_registers =
       std::min(count_registers(plan.descriptor, plan.head_tiles(), 0) + places, architecture.registers_per_thread);
@@ -334,7 +340,7 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
 
 }  // namespace
 
-int Plan::warps_abreast() const { return copies_short_rows() ? warps_of_short_rows(*this) : row_warps(); }
+int Plan::warps_abreast() const { return copies_unaligned_rows() ? warps_of_unaligned_rows(*this) : row_warps(); }
 
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats) {
   const auto has = [](const kv_cache::RowFormat& format) {

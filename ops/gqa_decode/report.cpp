@@ -50,7 +50,7 @@ Decision head_group_decision(const Plan& plan) {
                                                   : fmt::format(", {} of a warp", plan.heads_per_warp()))};
   }
   const std::string why =
-      plan.copies_short_rows()
+      plan.copies_unaligned_rows()
           ? fmt::format("{} warps need rows of their own to make a multiple of 16 bytes of {}, and {}",
                         plan.warps_abreast(), plan.descriptor.row_bytes(),
                         plan.column_groups == 1
@@ -131,7 +131,7 @@ std::vector<Decision> operand_decisions(const Plan& plan, const codegen::Archite
 
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
-  if (plan.copies_short_rows()) {
+  if (plan.copies_unaligned_rows()) {
     return {
         "copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.row_bytes, 16 * plan.tiles_per_stage),
         fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or KV heads; {} bytes per lane where a "
@@ -157,7 +157,7 @@ Decision copy_decision(const Plan& plan) {
           fmt::format("alignment={} and {}", descriptor.alignment, rows)};
 }
 
-/// Family sm90, of short rows: what a caller can do for the copies.
+/// Family sm90, of unaligned rows: what a caller can do for the copies.
 Decision boxes_decision(const Plan& plan) {
   return {
       "boxes at launch", "if addresses and strides of batch entries are multiples of 16 bytes",
@@ -249,7 +249,7 @@ Decision stage_decision(const Plan& plan) {
     return {"stage", value, "the simplest layout with the fewest wavefronts over the accesses below"};
   }
   const int part = 16 << stage.swizzle.bits;
-  if (plan.copies_short_rows()) {
+  if (plan.copies_unaligned_rows()) {
     return {
         "stage", value,
         fmt::format("in the order of the cache: rows of {} warps are an odd number of 16 bytes, and differ in banks",
@@ -432,7 +432,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const std::vector<Decision> operands = operand_decisions(plan, architecture);
   report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
   if (plan.query_is_shared) report.decisions.push_back(shared_query_decision(plan));
-  if (plan.copies_short_rows()) report.decisions.push_back(boxes_decision(plan));
+  if (plan.copies_unaligned_rows()) report.decisions.push_back(boxes_decision(plan));
   if (plan.family == Family::sm90 && reads_row_scales(plan)) {
     report.decisions.push_back({"scales", "loaded into registers a stage ahead, by the warps that attend",
                                 "a tensor of their own has other strides than rows, and no part in their boxes"});

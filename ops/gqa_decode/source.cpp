@@ -105,15 +105,15 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   std::string_view place = "kv_stage";
   if (plan.family == Family::sm90) {
     header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
-    place = plan.copies_short_rows()
+    place = plan.copies_unaligned_rows()
                 ? "cubit::place_in_own_rows<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups, kWarpsAbreast, "
                   "16 * kTilesPerStage>"
                 : "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups>";
   }
   header
-      .alias("Keys", plan.heads_are_rows
-                         ? format_type_by_heads(formats.key, place)
-                         : format_type(formats.key, "kHeadDim", place, plan.query_is_shared, plan.copies_short_rows()))
+      .alias("Keys", plan.heads_are_rows ? format_type_by_heads(formats.key, place)
+                                         : format_type(formats.key, "kHeadDim", place, plan.query_is_shared,
+                                                       plan.copies_unaligned_rows()))
       .alias("Values", "Keys");
   if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
 }

@@ -102,9 +102,9 @@ Boxes in_pages(const Plan& plan, int count, int rows_of_page) {
   return is_aligned && count * (plan.stage.rows / rows) <= kWindow ? Boxes{count, rows} : Boxes{};
 }
 
-/// Of short rows: columns of the warps that are abreast, whose rows follow one another in the cache, at multiples of 16
-/// bytes. A span has a head for each of those warps, or the tokens of fewer follow one another as well.
-Boxes find_boxes_of_short_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
+/// Of unaligned rows: columns of the warps that are abreast, whose rows follow one another in the cache, at multiples
+/// of 16 bytes. A span has a head for each of those warps, or the tokens of fewer follow one another as well.
+Boxes find_boxes_of_unaligned_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
   const std::int64_t row = plan.descriptor.row_bytes();
   const auto is_unit = [](std::int64_t bytes) { return bytes > 0 && bytes < kStrideLimit && bytes % 16 == 0; };
   for (const void* const rows : {arguments.key, arguments.value}) {
@@ -126,7 +126,7 @@ Boxes find_boxes_of_short_rows(const Plan& plan, const cubit_gqa_decode_argument
 /// the rows of all warps follow one another, else one per span if its rows do and are whole parts of the stage's; none:
 /// there are none. Of a page, whose rows are few, the latter are preferred: they are longer.
 Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  if (plan.copies_short_rows()) return find_boxes_of_short_rows(plan, arguments, span);
+  if (plan.copies_unaligned_rows()) return find_boxes_of_unaligned_rows(plan, arguments, span);
   const int element = plan.formats().key.element_bytes();
   const std::int64_t row = plan.descriptor.row_bytes() / element;
   // Of a tensor map, which wants 0 as little as what it cannot hold; of one entry there is none.

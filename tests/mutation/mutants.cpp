@@ -24,8 +24,8 @@ constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,gr
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
-constexpr const char* kShortRows = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90";
-constexpr const char* kShortWindow = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90,window=true";
+constexpr const char* kUnalignedRows = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90";
+constexpr const char* kUnalignedWindow = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90,window=true";
 constexpr const char* kBulkColumns = "gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90";
 constexpr const char* kByHeads = "gqa_decode:heads_per_kv=20,family=sm90";
 constexpr const char* kBulkHeads = "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,family=sm90";
@@ -157,18 +157,18 @@ constexpr Mutant kMutants[] = {
     {"healthy_bulk_columns", kBulkColumns, "batch=1,context=395", "", "", "", "", kNotRun},
     {"bulk_columns_of_no_rows", kBulkColumns, "batch=1,context=395", "warp_rows.cuh", "warp_index() / kSharers",
      "warp_index()", "nobody has written", kNotRun},
-    {"healthy_short_rows", kShortRows, "batch=2,context=395,kv_heads=3", "", "", "", "", kNotRun},
-    {"short_rows_missing_zeros", kShortRows, "batch=1,context=395", "bulk_pieces.cuh",
+    {"healthy_unaligned_rows", kUnalignedRows, "batch=2,context=395,kv_heads=3", "", "", "", "", kNotRun},
+    {"unaligned_rows_missing_zeros", kUnalignedRows, "batch=1,context=395", "bulk_pieces.cuh",
      "copy_async_first(place, keys.row(token) + at.byte, size);",
      "if (size > 0) copy_async_first(place, keys.row(token) + at.byte, size);", "nobody has written", kNotRun},
-    {"short_rows_beyond_the_end", kShortRows, "batch=1,context=395", "bulk_pieces.cuh",
+    {"unaligned_rows_beyond_the_end", kUnalignedRows, "batch=1,context=395", "bulk_pieces.cuh",
      "const int size = max(0, min(bytes, 16));", "const int size = 16;", "are in no allocation", kNotRun},
-    {"short_pieces_missing_zeros", kShortRows, "batch=1,context=395,kv_heads=3", "bulk_pieces.cuh",
+    {"unaligned_pieces_missing_zeros", kUnalignedRows, "batch=1,context=395,kv_heads=3", "bulk_pieces.cuh",
      "copy_async<kBytes>(dst + at, key, tokens.has(token));",
      "if (tokens.has(token)) copy_async<kBytes>(dst + at, key);", "nobody has written", kNotRun},
-    {"healthy_short_window", kShortWindow, "batch=1,context=395,kv_heads=3,window=37,kept_tokens=3", "", "", "", "",
-     kNotRun},
-    {"short_pieces_before_the_window", kShortWindow, "batch=1,context=395,kv_heads=3,window=37,kept_tokens=3",
+    {"healthy_unaligned_window", kUnalignedWindow, "batch=1,context=395,kv_heads=3,window=37,kept_tokens=3", "", "", "",
+     "", kNotRun},
+    {"unaligned_pieces_before_the_window", kUnalignedWindow, "batch=1,context=395,kv_heads=3,window=37,kept_tokens=3",
      "bulk_pieces.cuh", "copy_async<kBytes>(dst + at, key, tokens.has(token));",
      "copy_async<kBytes>(dst + at, key, token < tokens.count);", "nobody has written", kNotRun},
     {"healthy_by_heads", kByHeads, "batch=2,context=395,ragged=1", "", "", "", "", kNotRun},

@@ -114,7 +114,7 @@ double modelled_cost(const gqa_decode::Plan& plan, std::int64_t sequences, int m
 }
 
 // Four rows of 68 bytes together are 17 times 16.
-TEST(GqaLaunch, ShortRowsAreCopiedInBoxesOfFour) {
+TEST(GqaLaunch, UnalignedRowsAreCopiedInBoxesOfFour) {
   const auto plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90");
   constexpr std::uint64_t kRow = 68;
   for (const int kv_heads : {1, 2, 4, 8}) {

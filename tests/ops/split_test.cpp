@@ -207,7 +207,7 @@ TEST(GqaSplit, BoxesWhereRowsFollowOneAnother) {
   EXPECT_EQ(boxes(wide, eight_wide_heads(1, 10)), 0) << "no stage is full";
 }
 
-TEST(GqaSplit, ShortRowsThatFollowOneAnother) {
+TEST(GqaSplit, UnalignedRowsThatFollowOneAnother) {
   const Plan plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90");
   constexpr std::int64_t kRow = 68;
   const auto of_heads = [](int kv_heads) {

@@ -207,7 +207,7 @@ inline std::vector<GqaDecode> sm90_gqa_descriptors() {
 }
 
 /// The same with rows that are no multiple of 16 bytes, which bulk copies move together.
-inline std::vector<GqaDecode> sm90_short_row_descriptors() {
+inline std::vector<GqaDecode> sm90_unaligned_row_descriptors() {
   std::set<GqaDecode> fitting;
   for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
     if (descriptor.head_dim == 80 || descriptor.head_dim == 112 || descriptor.head_dim == 160)

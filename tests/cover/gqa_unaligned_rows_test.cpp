@@ -1,8 +1,8 @@
-// gqa_decode over rows that are no multiple of 16 bytes in family sm90, on the CPU device: boxes where all rows, or those
-// of a few KV heads, follow one another at multiples of 16 bytes; pieces elsewhere, and at a sequence's end. Lengths 0, 1,
-// and one less and one more than stages; addresses and strides that are multiples of 4 or 8 only; keys that lie otherwise
-// than values; windows, scores and query tokens; one batch entry, and such as share one cache. Skipped where there is no
-// NVRTC.
+// gqa_decode over rows that are no multiple of 16 bytes in family sm90, on the CPU device: boxes where all rows, or
+// those of a few KV heads, follow one another at multiples of 16 bytes; pieces elsewhere, and at a sequence's end.
+// Lengths 0, 1, and one less and one more than stages; addresses and strides that are multiples of 4 or 8 only; keys
+// that lie otherwise than values; windows, scores and query tokens; one batch entry, and such as share one cache.
+// Skipped where there is no NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -64,9 +64,9 @@ std::vector<char> shared_by_all(const cubit_tensor& rows) {
   return all;
 }
 
-class ShortRows : public ::testing::TestWithParam<Variant> {};
+class UnalignedRows : public ::testing::TestWithParam<Variant> {};
 
-TEST_P(ShortRows, LieAnywhere) {
+TEST_P(UnalignedRows, LieAnywhere) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   const auto& [text, kv_heads, keys, values, numbers, given_lengths, query] = GetParam();
   std::vector<std::int32_t> lengths = given_lengths;
@@ -127,7 +127,7 @@ constexpr const char* kOne = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4
 constexpr const char* kTwo = "gqa_decode:heads_per_kv=3,kv=int4_rows,groups=2,alignment=8,family=sm90";
 
 INSTANTIATE_TEST_SUITE_P(
-    Caches, ShortRows,
+    Caches, UnalignedRows,
     ::testing::Values(
         Variant{kOne, 1, {}, {}},                       // boxes: four tokens abreast
         Variant{kOne, 2, {}, {}},                       // of two heads and two tokens
@@ -156,7 +156,7 @@ constexpr const char* kTokensInWindow =
 const std::vector<std::int32_t> kFew = {0, 1, 3, 65, 255, 257, 511, kContext};
 
 INSTANTIATE_TEST_SUITE_P(
-    Scores, ShortRows,
+    Scores, UnalignedRows,
     ::testing::Values(
         Variant{kWindow, 1, {}, {}, {{"window", 70}, {"kept_tokens", 3}}},
         Variant{kWindow, 4, {}, {}, {{"window", 130}, {"kept_tokens", 65}}},       // whole stages between
@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{kTokensInWindow, 1, {.first = 8}, {}, {{"window", 2}, {"kept_tokens", 511}}, kFew}));
 
 INSTANTIATE_TEST_SUITE_P(
-    Launches, ShortRows,
+    Launches, UnalignedRows,
     ::testing::Values(
         Variant{kOne, 1, {.is_shared = true}, {.is_shared = true}, {}, {kContext}},  // one entry has no stride
         Variant{kOne, 4, {.is_shared = true}, {.is_shared = true}, {}, kFew},        // boxes want one

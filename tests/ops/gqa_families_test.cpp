@@ -1,0 +1,93 @@
+// Kernel families of gqa_decode: which one is chosen for a descriptor and an architecture, and why the others are not.
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "tests/support/gqa_plans.hpp"
+
+namespace cubit::ops {
+namespace {
+
+TEST(GqaPlan, OneFormatOnlyIsWhyFamilySm90RefusesTwo) {
+  const auto plan =
+      gqa_decode::make_plan(gqa_decode::parse("gqa_decode:value=int4_rows"), codegen::find_architecture("sm_90a"));
+  ASSERT_EQ(plan.report.rejections.size(), 2u);
+  EXPECT_EQ(plan.report.rejections[0].family, "sm90_gqa_decode");
+  EXPECT_EQ(plan.report.rejections[0].why, "its keys and values have one format and one head_dim");
+  EXPECT_EQ(plan.report.rejections[1].why, "the query is bf16");
+}
+
+TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
+  try {
+    find_operator("gqa_decode").specialise("gqa_decode", codegen::find_architecture("sm_75"));
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::unsupported);
+    EXPECT_STREQ(failure.what(),
+                 "gqa_decode for sm_75: no kernel family runs there (sm80_gqa_decode: it needs cp.async, which sm_80 "
+                 "brought; sm90_gqa_decode: it needs cp.async.bulk.tensor, which sm_90 brought; sm75_gqa_decode: the "
+                 "query is bf16); accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache without "
+                 "bf16");
+  }
+}
+
+TEST(GqaPlan, FamilySm75RunsEverywhereAndIsChosenWhereNoOtherDoes) {
+  const GqaDecode fp16{.kv = KvFormat::fp16, .query = Element::fp16, .output = Element::fp16};
+  GqaDecode named = fp16;
+  named.family = Family::sm75;
+  for (const codegen::Architecture& architecture : codegen::architectures()) {
+    EXPECT_EQ(gqa_decode::make_plan(named, architecture).report.family, "sm75_gqa_decode") << architecture.name;
+    EXPECT_EQ(gqa_decode::make_plan(fp16, architecture).family == Family::sm75, architecture.name == "sm_75")
+        << architecture.name;
+  }
+}
+
+/// Bytes: what was timed, docs/performance/gqa_decode.md.
+TEST(GqaPlan, FamilySm90IsChosenWhereItWasFaster) {
+  const auto family_of = [](const char* text, const char* architecture) {
+    return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture)).family;
+  };
+  for (const char* text :
+       {"gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "gqa_decode:kv=int8_split,scales=token,scale_type=fp16",
+        "gqa_decode:kv=fp8_e5m2,scales=tensor", "gqa_decode:heads_per_kv=4,kv=int8_split,cache=paged"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm90) << text;
+    EXPECT_EQ(family_of(text, "sm_100a"), Family::sm80) << text;
+  }
+  for (const char* text : {"gqa_decode:heads_per_kv=9,kv=fp8_e4m3", "gqa_decode:head_dim=256,kv=int8_split",
+                           "gqa_decode:kv=int8_split,groups=2,scales=group", "gqa_decode:kv=fp8_e4m3,alignment=8"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm80) << text;
+  }
+}
+
+TEST(GqaPlan, FamilySm90IsChosenForRowsThatFollowOneAnother) {
+  const auto family_of = [](const char* text, const char* architecture) {
+    return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture)).family;
+  };
+  for (const char* text : {"gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
+                           "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2,alignment=8"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm90) << text;
+    EXPECT_EQ(family_of(text, "sm_100a"), Family::sm80) << text;
+  }
+  for (const char* text :
+       {"gqa_decode:kv=int4_rows", "gqa_decode:kv=int4_rows,cache=paged,alignment=4",
+        "gqa_decode:heads_per_kv=9,kv=int4_rows,alignment=4", "gqa_decode:kv=int4_rows,groups=4,alignment=4"}) {
+    EXPECT_EQ(family_of(text, "sm_90a"), Family::sm80) << text;
+  }
+}
+
+TEST(GqaPlan, SaysWhyOtherFamiliesWereNotChosen) {
+  for (const char* name : tests::kGqaArchitectures) {
+    const auto plan = gqa_decode::make_plan(GqaDecode{}, codegen::find_architecture(name));
+    EXPECT_EQ(plan.report.family, name == std::string_view("sm_90a") ? "sm90_gqa_decode" : "sm80_gqa_decode");
+    ASSERT_EQ(plan.report.rejections.size(), 2u);
+    for (const Rejection& rejection : plan.report.rejections) {
+      EXPECT_NE(rejection.family, plan.report.family);
+      EXPECT_FALSE(rejection.why.empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cubit::ops

@@ -1,0 +1,100 @@
+// Every kernel of gqa_decode compiles for the architectures that it claims, and spills nothing. Skipped where there is no
+// NVRTC.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "tests/support/compiled.hpp"
+#include "tests/support/gqa_descriptors.hpp"
+#include "tests/support/gqa_plans.hpp"
+
+namespace cubit::ops {
+namespace {
+
+TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  for (const char* architecture : tests::kGqaArchitectures) {
+    for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false))
+      kernels.push_back({descriptor.text(), architecture});
+    for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"}) kernels.push_back({blocks, architecture});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  const std::vector<GqaDecode> descriptors = tests::mixed_gqa_descriptors(false);
+  for (std::size_t i = 0; i < descriptors.size(); ++i) {
+    kernels.push_back({descriptors[i].text(), "sm_80"});
+    // The others in turn.
+    kernels.push_back({descriptors[i].text(), tests::kGqaArchitectures[1 + i % (std::size(tests::kGqaArchitectures) - 1)]});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+/// With and without registers that change hands; in turn, where a list has them beside sm_90a.
+constexpr const char* kLaterThanSm90[] = {"sm_100a", "sm_120", "sm_120a"};
+
+TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  for (const GqaDecode& descriptor : tests::sm90_byte_descriptors()) {
+    kernels.push_back({descriptor.text(), "sm_90a"});
+    kernels.push_back({descriptor.text(), kLaterThanSm90[kernels.size() / 2 % std::size(kLaterThanSm90)]});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  for (const GqaDecode& descriptor : tests::sm90_unaligned_row_descriptors()) {
+    if (kernels.size() % 5 == 0) kernels.push_back({descriptor.text(), kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"});
+    kernels.push_back({descriptor.text(), "sm_90a"});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  constexpr std::size_t kOfLater = 6;  // a later architecture has more registers for the same loop: every sixth
+  for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors()) {
+    if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_90a"});
+    kernels.push_back({descriptor.text(), "sm_75"});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  constexpr std::size_t kOfLater = 4;  // of a later architecture: every fourth
+  for (const GqaDecode& descriptor : tests::sm90_gqa_descriptors()) {
+    if (kernels.size() % (kOfLater + 1) == 0) {
+      const std::size_t turn = kernels.size() / (kOfLater + 1);
+      kernels.push_back({descriptor.text(), kLaterThanSm90[turn % std::size(kLaterThanSm90)]});
+    }
+    kernels.push_back({descriptor.text(), "sm_90a"});
+  }
+  tests::expect_no_spills(kernels);
+}
+
+TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  for (const int head_dim : {64, 128, 192}) {
+    for (const char* types : {"query=bf16,kv=bf16", "query=fp16,kv=fp16", "query=fp16,kv=bf16"}) {
+      for (const char* heads : {"heads_per_kv=17", "heads_per_kv=24,cache=paged", "heads_per_kv=32,window=true",
+                                "heads_per_kv=33", "heads_per_kv=48,alibi=true", "heads_per_kv=8,query_tokens=8"}) {
+        const GqaDecode descriptor =
+            gqa_decode::parse(fmt::format("gqa_decode:head_dim={},{},{}", head_dim, types, heads));
+        if (!gqa_decode::makes_products_by_heads(descriptor, codegen::find_architecture("sm_90a"))) continue;
+        kernels.push_back({descriptor.text(), "sm_90a"});
+      }
+    }
+  }
+  EXPECT_EQ(kernels.size(), 6 * (3 + 3 + 1));
+  tests::expect_no_spills(kernels);
+}
+
+}  // namespace
+}  // namespace cubit::ops

@@ -1,0 +1,193 @@
+// Stages of gqa_decode: which layout they have, that it is the best there is, and how often its accesses meet in a bank.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <set>
+#include <span>
+
+#include "codegen/tile_layout.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "tests/support/gqa_descriptors.hpp"
+#include "tests/support/gqa_plans.hpp"
+
+namespace cubit::ops {
+namespace {
+
+TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
+  for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
+    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    EXPECT_GE(plan.report.proofs.size(), 6u);
+    for (const auto& proof : plan.report.proofs) {
+      // A narrow copy of headers takes one piece of many rows, which start at every fourth bank.
+      const bool narrow_header =
+          proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.formats().key.header_bytes() > 0;
+      // Eight lanes take 16 bytes each of heads whose channels are no multiple of as many.
+      const bool meets_next_head = proof.access == "loads of warps' outputs" && descriptor.head_dim % 32 != 0;
+      EXPECT_LE(proof.degree, narrow_header     ? 16 / plan.copy_bytes
+                              : meets_next_head ? 2
+                                                : 1)
+          << descriptor.text() << ": " << proof.access;
+      if (narrow_header) {
+        EXPECT_LE(proof.wavefronts, proof.ideal + 3 * plan.formats().key.header_bytes() / 4) << descriptor.text();
+      }
+      if (proof.degree > 1) {
+        EXPECT_NE(tests::reason_of(plan, "bank conflicts"), "") << descriptor.text();
+      }
+    }
+  }
+}
+
+/// The search stated plainly: every layout in the order of preference, each proved whole.
+codegen::TileLayout exhaustive_search(int rows, int row_bytes, std::span<const codegen::TileAccess> accesses) {
+  constexpr int kUnit = 16;
+  std::vector<codegen::TileLayout> groups[4];  // plain, swizzled, padded, both
+  for (int pitch = row_bytes; pitch < row_bytes + 128; pitch += kUnit) {
+    const codegen::TileLayout plain{.rows = rows, .row_bytes = row_bytes, .pitch = pitch, .swizzle = {}};
+    const bool padded = pitch > row_bytes;
+    groups[padded ? 2 : 0].push_back(plain);
+    for (int bits = 1; bits <= 3; ++bits) {
+      for (int shift = 4 + bits; 1 << shift <= rows * pitch - 1; ++shift) {
+        groups[padded ? 3 : 1].push_back(plain);
+        groups[padded ? 3 : 1].back().swizzle = {.bits = bits, .base = 4, .shift_from = shift};
+      }
+    }
+  }
+  codegen::TileLayout best;
+  int fewest = std::numeric_limits<int>::max();
+  for (auto& group : groups) {
+    std::stable_sort(group.begin(), group.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    for (const codegen::TileLayout& layout : group) {
+      int wavefronts = 0;
+      for (const auto& proof : codegen::prove(layout, accesses)) wavefronts += proof.wavefronts;
+      if (wavefronts >= fewest) continue;
+      fewest = wavefronts;
+      best = layout;
+    }
+  }
+  return best;
+}
+
+TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
+  std::map<std::string, codegen::TileLayout> known;  // heads and element types do not matter to a stage
+  for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
+    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    const auto accesses = gqa_decode::stage_accesses(plan);
+    const kv_cache::RowFormat format = plan.formats().key;
+    const std::string key = fmt::format("{} {} {} {}", format.element_bytes(), format.header_bytes(),
+                                        gqa_decode::stage_row_bytes(format), plan.copy_bytes);
+    if (!known.contains(key)) {
+      known[key] = exhaustive_search(32, gqa_decode::stage_row_bytes(format), accesses);
+    }
+    EXPECT_EQ(plan.stage, known[key]) << descriptor.text();
+  }
+  EXPECT_GE(known.size(), 15u);
+}
+
+/// Each of the two tiles of a stage is laid out as an exhaustive search would, one behind the other.
+TEST(GqaPlan, TwoFormatsHaveALayoutEach) {
+  std::map<std::string, codegen::TileLayout> known;
+  for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
+    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    for (const std::size_t which : {0, 1}) {
+      const kv_cache::RowFormat format = plan.formats()[which];
+      const std::string key = fmt::format("{} {} {} {} {}", which, format.element_bytes(), format.header_bytes(),
+                                          gqa_decode::stage_row_bytes(format), plan.copy_bytes);
+      const auto accesses = which == 0 ? gqa_decode::stage_accesses(plan) : gqa_decode::value_stage_accesses(plan);
+      if (!known.contains(key)) known[key] = exhaustive_search(16, gqa_decode::stage_row_bytes(format), accesses);
+      EXPECT_EQ(which == 0 ? plan.stage : plan.value_stage, known[key]) << descriptor.text();
+    }
+    EXPECT_EQ(plan.report.family, "sm80_gqa_decode");
+    EXPECT_EQ(plan.stage_bytes(), plan.stage.size() + plan.value_stage.size());
+    EXPECT_EQ(plan.stage.size() % 16, 0) << "values begin where a copy and a matrix row may";
+    EXPECT_NE(tests::reason_of(plan, "operands of keys"), "");
+    EXPECT_NE(tests::reason_of(plan, "operands of values"), "");
+    std::set<std::string> accesses;
+    for (const auto& proof : plan.report.proofs) {
+      EXPECT_TRUE(accesses.insert(proof.access).second) << descriptor.text() << ": two proofs of " << proof.access;
+      if (proof.degree > 1) {
+        EXPECT_NE(tests::reason_of(plan, "bank conflicts"), "") << descriptor.text();
+      }
+    }
+  }
+}
+
+// A plan of family sm90 proves the accesses of its first and last warp; here are those of all.
+TEST(GqaPlan, NoWarpsRowsMeetInABank) {
+  for (const char* text :
+       {"gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "gqa_decode:family=sm90",
+        "gqa_decode:kv=int4_rows,groups=8,family=sm90", "gqa_decode:head_dim=64,kv=int4_rows,groups=4,family=sm90",
+        "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,family=sm90", "gqa_decode:head_dim=96,kv=int8_split,family=sm90"}) {
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    auto accesses = gqa_decode::stage_accesses(plan);
+    accesses.erase(accesses.begin());  // copies have no warp's place
+    for (int warp = 0; warp < plan.warps; ++warp) {
+      for (codegen::TileAccess access : accesses) {
+        access.instances /= 2;  // the first warp's
+        access.at = [first = access.at, by = warp * plan.descriptor.row_bytes()](int instance, int lane) {
+          auto byte = first(instance, lane);
+          if (byte) byte->byte += by;
+          return byte;
+        };
+        EXPECT_EQ(codegen::prove(plan.stage, access).degree, 1) << text << ", warp " << warp << ": " << access.name;
+      }
+    }
+  }
+}
+
+// Unaligned rows: all that lanes of the warps that are abreast touch lies in their rows, or in those of neighbours that
+// make the same 16 bytes; and none meet in a bank.
+TEST(GqaPlan, UnalignedRowsOfAWarpMeetInNoBank) {
+  for (const char* fields : {"", ",groups=2", ",head_dim=64", ",head_dim=96,groups=2", ",head_dim=192", ",head_dim=256",
+                             ",head_dim=256,groups=2,query_tokens=3"}) {
+    const std::string text = fmt::format("gqa_decode:heads_per_kv=4,kv=int4_rows,alignment=4,family=sm90{}", fields);
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    EXPECT_EQ(plan.warps_abreast() * plan.descriptor.row_bytes(), plan.stage.row_bytes) << text;
+    EXPECT_EQ(plan.stage.row_bytes / 16 % 2, 1) << text;
+    EXPECT_EQ(plan.stage.rows * plan.warps_abreast(), plan.chunk_tokens()) << text;
+    for (const auto& proof : plan.report.proofs) EXPECT_EQ(proof.degree, 1) << text << ": " << proof.access;
+  }
+}
+
+// What explain says of a stage of family sm90 makes its bytes: keys, and as much again of values.
+TEST(GqaPlan, SaysHowManyRowsAStageHas) {
+  for (const char* fields : {"kv=int4_rows,alignment=4", "kv=int4_rows,groups=2,alignment=8", "kv=int4_rows,groups=4",
+                             "kv=bf16", "kv=fp8_e4m3", "heads_per_kv=20"}) {
+    const std::string text = fmt::format("gqa_decode:family=sm90,{}", fields);
+    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    const std::string said = tests::value_of(plan, "stage");
+    int bytes = 0;
+    int rows = 0;
+    int pitch = 0;
+    ASSERT_EQ(
+        std::sscanf(said.c_str(), "%d bytes, %d rows of keys and of values, %d from row to row", &bytes, &rows, &pitch),
+        3)
+        << text << ": " << said;
+    int parts = 1;
+    if (const auto at = said.find(", in "); at != std::string::npos) parts = std::stoi(said.substr(at + 5));
+    EXPECT_EQ(bytes, plan.stage_bytes()) << text;
+    EXPECT_EQ(2 * rows * pitch * parts, bytes) << text << ": " << said;
+  }
+}
+
+// Tensor cores read rows of 128 bytes with the swizzle of the tensor maps that wrote them: wgmma.cuh.
+TEST(GqaPlan, ProductsByHeadsHaveRowsInPartsOf128Bytes) {
+  const auto& architecture = codegen::find_architecture("sm_90a");
+  std::set<int> head_dims;
+  for (const GqaDecode& descriptor : tests::all_gqa_descriptors()) {
+    if (descriptor.family == Family::sm80 || !gqa_decode::makes_products_by_heads(descriptor, architecture)) continue;
+    const auto plan = gqa_decode::make_plan(descriptor, architecture);
+    if (!plan.heads_are_rows) continue;
+    head_dims.insert(descriptor.head_dim);
+    EXPECT_EQ(plan.stage.part_bytes, 128) << descriptor.text();
+    EXPECT_EQ(plan.stage.pitch, 128) << descriptor.text();
+    EXPECT_EQ(plan.stage.swizzle, (codegen::Swizzle{.bits = 3, .base = 4, .shift_from = 7})) << descriptor.text();
+  }
+  EXPECT_EQ(head_dims, (std::set{64, 128, 192}));
+}
+
+}  // namespace
+}  // namespace cubit::ops

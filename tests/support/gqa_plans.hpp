@@ -1,0 +1,29 @@
+// What tests of gqa_decode's plans ask of them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ops/gqa_decode/gqa_decode.hpp"
+
+namespace cubit::tests {
+
+constexpr const char* kGqaArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+
+/// An empty one where the plan has no such decision.
+inline ops::Decision decision_of(const ops::gqa_decode::Plan& plan, std::string_view name) {
+  for (const ops::Decision& one : plan.report.decisions) {
+    if (one.name == name) return one;
+  }
+  return {};
+}
+
+inline std::string reason_of(const ops::gqa_decode::Plan& plan, std::string_view decision) {
+  return decision_of(plan, decision).why;
+}
+
+inline std::string value_of(const ops::gqa_decode::Plan& plan, std::string_view decision) {
+  return decision_of(plan, decision).value;
+}
+
+}  // namespace cubit::tests
