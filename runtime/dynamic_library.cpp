@@ -16,6 +16,7 @@ std::optional<DynamicLibrary> DynamicLibrary::open(const std::string& path, std:
   if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return DynamicLibrary(handle);
   const char* reason = dlerror();
   why = reason == nullptr ? "the loader gave no reason" : reason;
+  if (why.starts_with(path + ": ")) why.erase(0, path.size() + 2);  // whoever reports it names the file
   return std::nullopt;
 }
 

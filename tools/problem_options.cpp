@@ -81,7 +81,8 @@ Problem ProblemOptions::make() const {
   }
   if (weights && !input) throw BadInput("--weights", "the activations are not in a checkpoint", "give them by --input");
   if (!input && !random) {
-    throw BadInput("no data", "a case needs tensors", "give --input case.safetensors or --random batch=2,...");
+    throw BadInput("no data", "a case needs tensors",
+                   "give --input case.safetensors or --random NAME=NUMBER,...; cubit operators lists the names");
   }
   const Numbers launch_numbers = join_numbers();
   return input ? problem_from_files(text, *this, launch_numbers) : random_problem(text, *random, launch_numbers);

@@ -183,16 +183,23 @@ int run_without_device(const RunOptions& options, const std::string& trouble, Co
   return wants_a_launch ? kExitWorkFailed : exit_code;
 }
 
+std::optional<OutputFile> open_output(const RunOptions& options) {
+  if (!options.output) return std::nullopt;
+  for (const auto& input : {options.problem.input, options.problem.weights})
+    if (input) require_another_file(*options.output, *input);
+  return std::optional<OutputFile>(std::in_place, *options.output);
+}
+
 int run(const RunOptions& options, Context& context) {
   if (options.problem.architectures) parse_architectures(*options.problem.architectures);
   context.require_cache_folder();
-  const Problem problem = options.problem.make();
-  std::optional<OutputFile> file;
-  if (options.output) file.emplace(*options.output);
   if (options.bench && (options.check_memory || options.counters || options.problem.device == "cpu")) {
     throw BadInput("--bench", "the CPU device, which --device cpu, --check-memory and --counters mean, is not timed",
                    "leave one of them out");
   }
+  canonical(options.problem.descriptor);                  // a mistake in it is reported before one in a file
+  std::optional<OutputFile> file = open_output(options);  // before data is made, which may take minutes
+  const Problem problem = options.problem.make();
   ChosenDevice chosen = choose_device(options.problem);
   if (!chosen.device && !options.bench) {
     const std::string trouble = std::exchange(chosen, choose_cpu_device(options.problem)).trouble;

@@ -58,6 +58,9 @@ class SafetensorsFile {
   std::vector<TensorView> tensors_;
 };
 
+/// Throws BadInput where both name one file.
+void require_another_file(const std::string& output, const std::string& input);
+
 /// A file to be written, all or nothing: made under a temporary name beside its destination as soon as the object is,
 /// so that a folder that cannot be written shows before the work begins; renamed by commit, else removed.
 class OutputFile {

@@ -68,6 +68,7 @@ void read_range(int descriptor, std::span<std::byte> file, std::size_t begin, st
 /// Where the bytes shall go: through a symbolic link, but never over a device or a folder.
 std::string destination(const std::string& path) {
   namespace fs = std::filesystem;
+  if (path.empty()) throw BadInput("the name of an output", "is empty", "give the name of a file to write");
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
@@ -111,6 +112,12 @@ SafetensorsFile::SafetensorsFile(const std::string& path, const std::function<bo
     const auto begin = static_cast<std::size_t>(tensor.data.data() - file.data());
     read_range(opened.descriptor, file, begin, begin + tensor.data.size(), path);
   }
+}
+
+void require_another_file(const std::string& output, const std::string& input) {
+  std::error_code error;  // of a file that is not there yet
+  if (!std::filesystem::equivalent(output, input, error)) return;
+  throw BadInput("--output " + output, "is the input, which it would replace", "give the name of another file");
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {

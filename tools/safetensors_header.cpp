@@ -16,6 +16,9 @@
 namespace cubit::tools {
 namespace {
 
+/// Those of which cubit::type_bytes knows how long they are.
+constexpr const char* kTypes = "BOOL, U8, I8, F8_E4M3, F8_E5M2, F16, BF16, I16, U16, F32, I32, U32, F64, I64, U64";
+
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(const std::string& label) : label_(label) {}
@@ -61,7 +64,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (state_ != State::tensor || key_ != "dtype") return misplaced("a string");
-    if (type_bytes(text) == 0) fail_tensor(fmt::format("dtype {} is not known", quote(text)));
+    if (type_bytes(text) == 0)
+      fail_tensor(fmt::format("dtype {} is not known", quote(text)), fmt::format("accepted: {}", kTypes));
     entry().type = text;
     return true;
   }
@@ -158,8 +162,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     fail_tensor(fmt::format("{} cannot be {}", key_, what));
   }
 
-  [[noreturn]] void fail_tensor(const std::string& rule) const {
-    fail(fmt::format("tensor {}: {}", quote(entries_.back().name), rule));
+  [[noreturn]] void fail_tensor(const std::string& rule, const std::string& remedy = kWholeWanted) const {
+    throw BadInput(label_, fmt::format("tensor {}: {}", quote(entries_.back().name), rule), remedy);
   }
   [[noreturn]] void fail(const std::string& rule) const { throw BadInput(label_, rule, kWholeWanted); }
 

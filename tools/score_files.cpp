@@ -46,8 +46,12 @@ std::string ScoreFiles::resolve(const std::string& descriptor) const {
     if (at == 0 || (descriptor[at - 1] != ':' && descriptor[at - 1] != ',')) continue;
     const std::size_t first = at + kField.size();
     const std::size_t end = std::min(descriptor.find(',', first), descriptor.size());
-    const auto field = fields_.find(descriptor.substr(first, end - first));
+    const std::string name = descriptor.substr(first, end - first);
+    const auto field = fields_.find(name);
     if (field != fields_.end()) return descriptor.substr(0, first) + field->second + descriptor.substr(end);
+    if (name.find('@') == std::string::npos && name != "none" && !name.empty()) {
+      throw BadInput("score=" + name, "no --score gives the code of this name", "give it: --score " + name + "=FILE");
+    }
   }
   return descriptor;
 }

@@ -14,6 +14,7 @@ class ScoreFiles {
   explicit ScoreFiles(const std::vector<std::string>& given);
 
   /// The descriptor with name@hash for a name that was given: "…,score=tanh" -> "…,score=tanh@0123456789abcdef".
+  /// Throws BadInput for a name that was not.
   std::string resolve(const std::string& descriptor) const;
 
  private:

@@ -30,7 +30,8 @@ TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
   for (std::size_t i = 0; i < descriptors.size(); ++i) {
     kernels.push_back({descriptors[i].text(), "sm_80"});
     // The others in turn.
-    kernels.push_back({descriptors[i].text(), tests::kGqaArchitectures[1 + i % (std::size(tests::kGqaArchitectures) - 1)]});
+    kernels.push_back(
+        {descriptors[i].text(), tests::kGqaArchitectures[1 + i % (std::size(tests::kGqaArchitectures) - 1)]});
   }
   tests::expect_no_spills(kernels);
 }

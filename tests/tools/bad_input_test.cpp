@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tests/tools/program.hpp"
 #include "tools/safetensors.hpp"
@@ -67,7 +68,7 @@ std::vector<Mistake> usage_mistakes() {
       {"ScoreNameIsNone", {"compile", "gqa_decode", "--score", "a b=/dev/null"}, {"a b", "identifier"}},
       {"ScoreThatIsNotGiven",
        {"compile", "gqa_decode:score=tanh", "--arch", "sm_80"},
-       {"tanh is not a value of score", "name@hash"}},
+       {"score=tanh", "no --score gives the code", "--score tanh=FILE"}},
       {"ScoreThatNobodyAdded",
        {"explain", "gqa_decode:score=tanh@0123456789abcdef", "--arch", "sm_80"},
        {"tanh@0123456789abcdef", "--score"}},
@@ -150,6 +151,16 @@ std::vector<Mistake> descriptor_mistakes() {
       {"OutputIsADevice",
        {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--output", "/dev/null"},
        {"/dev/null", "not a regular file"}},
+      {"OutputHasNoName",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--output", ""},
+       {"the name of an output: is empty", "give the name of a file to write"}},
+      // Data may take minutes to make, and comes last.
+      {"OutputIsReportedBeforeSizes",
+       {"run", "gqa_decode", "--random", "weight=3", "--output", "/nonexistent/out"},
+       {"/nonexistent/out", "cannot be written"}},
+      {"DescriptorIsReportedBeforeTheOutput",
+       {"run", "gqa_decode:speed=9", "--random", "batch=1", "--output", "/nonexistent/out"},
+       {"no field speed"}},
   };
 }
 
@@ -198,6 +209,17 @@ std::vector<Zeros> int4_case() {
 TEST(BadCase, TheCaseThatTheOthersChangeIsAccepted) {
   const Result result = run_file(kInt4, file_of(int4_case()));
   EXPECT_NE(result.exit_code, 2) << result.err;
+}
+
+TEST(BadCase, OutputThatIsTheInput) {
+  const Program program;
+  const std::string path = program.folder().write("case.safetensors", file_of(int4_case()));
+  const std::string link = path + ".link";
+  std::filesystem::create_symlink(path, link);
+  for (const std::string& output : {path, link}) {
+    expect_one_sentence(program.run({"run", kInt4, "--input", path, "--output", output}),
+                        {"--output", output, "is the input", "another file"});
+  }
 }
 
 TEST(BadCase, RowSizeThatDoesNotMatch) {
