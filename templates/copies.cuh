@@ -96,7 +96,15 @@ __device__ __forceinline__ void load_shared(uint32 (&dst)[kWords], uint32 addres
   }
 }
 
-/// The same of four floats.
+/// Four words, from shared memory each time: ptxas makes one of two equal loads that are not volatile.
+__device__ __forceinline__ void load_shared_again(uint32 (&dst)[4], uint32 address) {
+  asm volatile("ld.volatile.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(dst[0]), "=r"(dst[1]), "=r"(dst[2]), "=r"(dst[3])
+               : "r"(address)
+               : "memory");
+}
+
+/// Four floats.
 __device__ __forceinline__ void load_shared(float (&dst)[4], uint32 address) {
   asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
                : "=f"(dst[0]), "=f"(dst[1]), "=f"(dst[2]), "=f"(dst[3])

@@ -80,11 +80,11 @@ struct Ring {
   }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
 
-  /// By the first threads of the block, one each.
+  /// By a thread of each warp, a stage's: lanes that made one each would take turns at it.
   __device__ __forceinline__ void init_barriers() const {
     constexpr int kArrivals = plan::kStoredZeros ? 1 + kWarpSize : 1;
-    const int index = static_cast<int>(threadIdx.x);
-    if (index >= plan::kStages) return;
+    const int index = warp_index();
+    if (index >= plan::kStages || !elect_one()) return;
     init_barrier(barrier(index), kArrivals);
     init_barrier(barrier(index) + 8, plan::kWarps);
     init_barrier(barrier(index) + 16, kPairWarps);

@@ -5,22 +5,27 @@
 // What is computed, and how: as in sm80_w4a16_gemm.cuh, where a block has few columns and all of k. Its warps are teams of
 // one, as there: each has all rows and columns of the block. What differs:
 //
-// - Four more warps do nothing but copy: boxes of words, activations and scales, zeros 4 bytes per lane. All stages are
-//   in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w stages w, w + kCopyWarps, …: one
-//   alone would take longer for a stage than eight teams. What is outside a tensor arrives as zeros.
+// - Four more warps, or one or two of the four, do nothing but copy: boxes of words, activations and scales, zeros 4 bytes
+//   per lane. All stages are in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w stages w,
+//   w + kCopyWarps, …: one alone would take longer for a stage of few columns than eight teams. What is outside a
+//   tensor arrives as zeros.
 // - A team picks the pairs of activations of a group once, for all of its strips of columns; of these one after another
 //   has its products, so that only sums take registers of all strips.
 //
 // Shared memory: stages { words: boxes of 32 columns | activations: of the first 64 k's, of the second }, on kFactorsAt
-// of each stage { scales | zeros }, on kBarriersAt the barriers of the stages, `full` and `empty`. After the last stage:
-// the sums of the teams.
+// of each stage { scales | zeros }, on kBarriersAt the barriers of the stages, `full` and `empty`; on kUpsAt, or where
+// that does not fit after the last stage where the first ones were, the sums of the teams.
 //
 // Who waits for whom: a copying warp until the team of the stage that was there has arrived at `empty`; a stage's team
-// for the same, and until the copies have arrived at `full`. A parity tells one phase from the next, not from the one
-// after that, so nobody may be two phases ahead. A place of the ring has one copying warp, which is never ahead of
+// until the copies have arrived at `full`. A parity tells one phase from the next, not from the one after that, so
+// nobody may be two phases ahead. Where kStages is a multiple of kTeams a place has the same team each time, and that
+// is enough. Else a team waits for `empty` as well: a place of the ring has one copying warp, which is never ahead of
 // itself, and all stages of a team have one: before the team's last stage it has copied what was in the place before,
-// for which it has seen that what was there before that was used. (Where kStages is no multiple of kTeams; else a place has the same
-// team each time.)
+// for which it has seen that what was there before that was used.
+//
+// How fast a block may copy: if all fill their rings as fast as they can, their first stages come later, and some blocks
+// get ahead of others. So a copying warp asks once more for what it has waited for, kRests times, which takes time and
+// nothing else. See docs/performance/w4a16_gemm.md.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -51,9 +56,14 @@ constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
 constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * plan::kTileN / 2;
 constexpr uint32 kBoxBytes = kWordBytes / kBlockStrips;
-constexpr int kZeroBytes = plan::kTileN / 2;  // of a group
-static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0 &&
-              plan::kTeams % plan::kCopyWarps == 0);                   // see "Who waits for whom"
+constexpr int kZeroBytes = plan::kTileN / 2;              // of a group
+constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;  // a whole warpgroup copies or is idle: it gives registers
+// Steps of 32 k's whose pairs of activations a team has in registers for all strips: sums of seven strips and of 16 rows
+// leave room for two.
+constexpr int kHeldSteps = plan::kTileN * plan::kTileM > 2048 && kGroupSteps > 2 ? 2 : kGroupSteps;
+constexpr bool kSameTeams = plan::kStages % plan::kTeams == 0;  // in a place of the ring
+static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0);
+static_assert(kSameTeams || plan::kTeams % plan::kCopyWarps == 0);     // see "Who waits for whom"
 static_assert(kHalves == 1 || kStageGroups * kHalfScales % 128 == 0);  // where a box may begin
 
 /// The maps' dimensions: [rows of words][words], [m][k], [groups][n]; the last is contiguous.
@@ -88,14 +98,10 @@ struct Ring {
   __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index()); }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index()) + 8; }
 
-  /// By the first threads of the block, one each.
-  __device__ __forceinline__ void init_barriers() const {
-    constexpr int kArrivals = plan::kStoredZeros ? 1 + kWarpSize : 1;
-    const int index = static_cast<int>(threadIdx.x);
-    if (index >= plan::kStages) return;
-    init_barrier(barrier(index), kArrivals);
-    init_barrier(barrier(index) + 8, 1);
-    fence_barrier_init();
+  /// By one thread.
+  __device__ __forceinline__ void init_barriers(StagePlace place) const {
+    init_barrier(full(place), plan::kStoredZeros ? 1 + kWarpSize : 1);
+    init_barrier(empty(place), 1);
   }
 
  private:
@@ -129,44 +135,97 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& p
   }
 }
 
-/// By all lanes of the copying warp: the zeros of a stage's groups, a word of 8 columns each.
-__device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& piece, int stage, uint32 dst) {
-  constexpr int kLanes = plan::kTileN / 8;
-  if (lane_index() >= kLanes) return;
-  const int column = weight_column(args, piece.column_tile, 8 * lane_index());
+/// The zeros of a copying warp's stages, one after another: a lane takes a word of 8 columns of each group.
+class ZeroCopies {
+ public:
+  __device__ __forceinline__ ZeroCopies(const Arguments& args, const Piece& piece, int stage) {
+    is_lane_ = lane_index() < plan::kTileN / 8;
+    const int column = is_lane_ ? weight_column(args, piece.column_tile, 8 * lane_index()) : -1;
+    exists_ = column >= 0;
+    row_bytes_ = args.n / 2;
+    const int first = kWholeK ? 0 : stage * kStageGroups;
+    groups_left_ = args.k / (kWholeK ? 1 : plan::kGroup) - first;
+    src_ = static_cast<const char*>(args.qzeros) + first * row_bytes_ + max(0, column) / 2;
+  }
+
+  /// The next stage's.
+  __device__ __forceinline__ void copy(uint32 dst) {
+    if (is_lane_) {
 #pragma unroll
-  for (int i = 0; i < kStageGroups; ++i) {
-    const int group = kWholeK ? 0 : stage * kStageGroups + i;
-    const bool valid = column >= 0 && (kWholeK || group * plan::kGroup < args.k);
-    const int64 word = valid ? (group * static_cast<int64>(args.n) + column) / 8 : 0;
-    const char* const src = static_cast<const char*>(args.qzeros) + 4 * word;
-    copy_async<4>(dst + i * kZeroBytes + 4 * lane_index(), src, valid);  // access: cp.async of zeros
+      for (int i = 0; i < kStageGroups; ++i) {
+        const uint32 own = dst + i * kZeroBytes + 4 * lane_index();
+        const bool valid = exists_ && (kStageGroups == 1 || i < groups_left_);
+        copy_async<4>(own, src_ + i * row_bytes_, valid);  // access: cp.async of zeros
+      }
+    }
+    if constexpr (kWholeK) return;
+    src_ += plan::kCopyWarps * kStageGroups * row_bytes_;
+    groups_left_ -= plan::kCopyWarps * kStageGroups;
+  }
+
+ private:
+  const char* src_;  // of the next stage, the lane's
+  int64 row_bytes_;  // of a group
+  int groups_left_;  // from the next stage on
+  bool is_lane_;
+  bool exists_;
+};
+
+/// The teams know of the barriers that copying warps have made, which need not wait for the teams.
+__device__ __forceinline__ void tell_of_barriers() { asm volatile("bar.arrive 2, %0;" ::"n"(kThreads) : "memory"); }
+__device__ __forceinline__ void wait_for_barriers() { asm volatile("bar.sync 2, %0;" ::"n"(kThreads) : "memory"); }
+
+/// A stage of k, by all lanes of a copying warp. kMakesBarriers: those of its place first.
+template <bool kMakesBarriers>
+__device__ __forceinline__ void copy_stage(const Arguments& args, const Piece& piece, int stage, Ring ring,
+                                           StagePlace place, ZeroCopies& zeros) {
+  const uint32 full = ring.full(place);
+  if (elect_one()) {
+    if constexpr (kMakesBarriers) ring.init_barriers(place);
+    copy_boxes(args, piece, stage, ring.stage(place), ring.factors(place), full);
+  }
+  __syncwarp();
+  if constexpr (plan::kStoredZeros) {
+    zeros.copy(ring.factors(place) + plan::kZerosAt);
+    arrive_after_copies(full);
   }
 }
 
-/// The warps that copy, a stage each in turn: of small stages one would not be fast enough.
+/// The warps that copy, a stage each in turn: of small stages one would not be fast enough. Each makes the barriers of
+/// its places, one lane all of them, because lanes that made one each would take turns at it; the first stage is on its
+/// way before the others' are made, and before the teams know of any.
 __device__ __forceinline__ void copy_stages(const Arguments& args, const Piece& piece, Ring ring) {
   const int warp = warp_index() - plan::kTeams;
+  if (warp >= plan::kCopyWarps) {
+    tell_of_barriers();
+    return;
+  }
   StagePlace place{warp};
+  int stage = piece.first + warp;
+  ZeroCopies zeros(args, piece, stage);
+  if (stage < piece.last) copy_stage<true>(args, piece, stage, ring, place, zeros);
+  if (elect_one()) {
+#pragma unroll
+    for (int i = plan::kCopyWarps; i < plan::kStages; i += plan::kCopyWarps) ring.init_barriers(StagePlace{warp + i});
+  }
+  __syncwarp();
+  tell_of_barriers();
 #pragma unroll 1
-  for (int stage = piece.first + warp; stage < piece.last; stage += plan::kCopyWarps) {
-    const uint32 full = ring.full(place);
-    wait_barrier(ring.empty(place), place.parity() ^ 1);  // the first time round at once
-    if (elect_one()) copy_boxes(args, piece, stage, ring.stage(place), ring.factors(place), full);
-    if constexpr (plan::kStoredZeros) {
-      copy_zeros(args, piece, stage, ring.factors(place) + plan::kZerosAt);
-      arrive_after_copies(full);
-    }
-    __syncwarp();
+  for (stage += plan::kCopyWarps; stage < piece.last; stage += plan::kCopyWarps) {
     place.advance<plan::kCopyWarps>();
+#pragma unroll 1
+    for (int i = 0; i <= plan::kRests; ++i) {
+      wait_barrier(ring.empty(place), place.parity() ^ 1);  // the first time round at once
+    }
+    copy_stage<false>(args, piece, stage, ring, place, zeros);
   }
   wait_copies<0>();
 }
 
 /// sums += those of a strip's products with a group.
 __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 words_at, uint32 factors, int strip,
-                                          int group, const Format::TeamPlaces& places,
-                                          const uint32 (&b)[kGroupSteps][kRowTiles][4]) {
+                                          int group, const Format::TeamPlaces& places, uint32 activations_at,
+                                          const uint32 (&held)[kHeldSteps][kRowTiles][4]) {
   GroupZeros zeros;
   Format::load_zeros(zeros, factors + plan::kZerosAt + group * kZeroBytes + strip * (kZeroBytes / kBlockStrips),
                      places);
@@ -175,6 +234,12 @@ __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 wor
   for (int step = 0; step < kGroupSteps; ++step) {
     Format::Words<1> words;
     Format::load_team_words(words, words_at, strip, group * kGroupSteps + step);
+    uint32 again[kRowTiles][4];
+    if (step >= kHeldSteps) {
+#pragma unroll
+      for (int t = 0; t < kRowTiles; ++t)
+        Format::load_team_activations<true>(again[t], activations_at, t, group * kGroupSteps + step);
+    }
 #pragma unroll
     for (int item = 0; item < 4; ++item) {  // of two products and tiles
       const int product = item / 2;
@@ -183,8 +248,8 @@ __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 wor
       words.operand(a, product, tile, zeros);
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t) {
-        const uint32(&pairs)[4] = b[step][t];
-        mma_m16n8k16<Element>(products[t][tile], a[0], a[1], a[2], a[3], pairs[2 * product], pairs[2 * product + 1]);
+        const auto pairs = [&](int i) { return step < kHeldSteps ? held[step % kHeldSteps][t][i] : again[t][i]; };
+        mma_m16n8k16<Element>(products[t][tile], a[0], a[1], a[2], a[3], pairs(2 * product), pairs(2 * product + 1));
       }
     }
   }
@@ -206,23 +271,23 @@ __device__ __forceinline__ void walk(const Piece& piece, Ring ring, Sums& sums) 
   StagePlace place{warp_index()};
 #pragma unroll 1
   for (int left = piece.last - piece.first - warp_index(); left > 0; left -= plan::kTeams) {
-    wait_barrier(ring.empty(place), place.parity() ^ 1);  // of the stage that was there before
+    if constexpr (!kSameTeams) wait_barrier(ring.empty(place), place.parity() ^ 1);  // of the stage that was there
     wait_barrier(ring.full(place), place.parity());
     const uint32 words_at = settled(ring.stage(place) + places.words);
     const uint32 activations_at = ring.stage(place) + plan::kActivationsAt + places.activations;
     const uint32 factors = settled(ring.factors(place));
 #pragma unroll
     for (int group = 0; group < kStageGroups; ++group) {
-      uint32 b[kGroupSteps][kRowTiles][4];
+      uint32 b[kHeldSteps][kRowTiles][4];
 #pragma unroll
-      for (int i = 0; i < kGroupSteps; ++i) {
+      for (int i = 0; i < kHeldSteps; ++i) {
 #pragma unroll
         for (int t = 0; t < kRowTiles; ++t)
-          Format::load_team_activations(b[i][t], activations_at, t, group * kGroupSteps + i);
+          Format::load_team_activations<false>(b[i][t], activations_at, t, group * kGroupSteps + i);
       }
 #pragma unroll
       for (int strip = 0; strip < kBlockStrips; ++strip)
-        add_strip(sums[strip], words_at, factors, strip, group, places, b);
+        add_strip(sums[strip], words_at, factors, strip, group, places, activations_at, b);
     }
     __syncwarp();
     if (elect_one()) arrive(ring.empty(place));
@@ -232,28 +297,22 @@ __device__ __forceinline__ void walk(const Piece& piece, Ring ring, Sums& sums) 
 
 }  // namespace cubit
 
-extern "C" __global__ void __launch_bounds__((plan::kTeams + plan::kCopyWarps) * 32, plan::kBlocksPerSm)
+extern "C" __global__ void __launch_bounds__(cubit::kThreads, plan::kBlocksPerSm)
     w4a16_gemm(const __grid_constant__ cubit::Arguments args) {
   using namespace cubit;
   extern __shared__ __align__(1024) unsigned char shared[];
   const Ring ring{shared_address(shared)};
   allow_next_kernel();
-  if (threadIdx.x == 0) {
-    prefetch_map(args.word_map);
-    prefetch_map(args.activation_map);
-    prefetch_map(args.scale_map);
-  }
-  ring.init_barriers();
   wait_for_previous_kernel();
-  __syncthreads();
   const Piece piece = part_of_block(args);
   if (warp_index() >= plan::kTeams) {
     give_registers<plan::kCopyRegisters>();
     copy_stages(args, piece, ring);
     return;
   }
+  wait_for_barriers();
   take_registers<plan::kMultiplyRegisters>();
   Sums sums = {};
   walk(piece, ring, sums);
-  merge_teams(args, piece, ring.base, sums);
+  merge_teams<plan::kSumsApart>(args, piece, ring.base + (plan::kSumsApart ? plan::kUpsAt : 0), sums);
 }

@@ -91,7 +91,9 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     load_shared(words.of[0].words, own + at(strip, step - step % 2));  // access: loads of words
   }
 
-  /// The B operands of 8 rows and a step's two products, from where those of the first rows are.
+  /// The B operands of 8 rows and a step's two products, from where those of the first rows are. kAgain: the compiler
+  /// must not keep them in registers instead, where they have been loaded before.
+  template <bool kAgain>
   static __device__ __forceinline__ void load_team_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
                                                                int step) {
     const auto at = [](int t, int i) {
@@ -99,8 +101,13 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
       return kActivationsAt(place.row, place.byte);
     };
     const uint32 own = step % 2 == 0 ? lane_activations : lane_activations ^ at(0, 1);
+    const uint32 address = own + at(tile, step - step % 2);
     uint32 pairs[4];
-    load_shared(pairs, own + at(tile, step - step % 2));  // access: loads of activations
+    if constexpr (kAgain) {
+      load_shared_again(pairs, address);  // access: loads of activations
+    } else {
+      load_shared(pairs, address);  // access: loads of activations
+    }
     Base::pick_pairs(b, pairs);
   }
 

@@ -197,13 +197,14 @@ __device__ __forceinline__ void add_teams(RowSums& sums, uint32 src) {
   }
 }
 
-/// Adds the sums of a block's teams, where their stages were, and stores the output.
+/// Adds the sums of a block's teams, which meet on `shared`, and stores the output. kApart: no stage was there.
+template <bool kApart>
 __device__ __forceinline__ void merge_teams(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
                                             const Sums& sums) {
   constexpr int kItems = kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);
   constexpr int kItemBytes = 2 * 16 * kWarpSize;
   const uint32 lane_at = shared + 16 * lane_index();
-  sync_warps();  // nobody still reads a stage
+  if constexpr (!kApart) sync_warps();  // nobody still reads a stage
 #pragma unroll
   for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
     const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
@@ -226,7 +227,7 @@ template <class BlockWork>
 __device__ __forceinline__ void end_piece(const W4a16GemmArguments& args, const BlockWork& work, const Piece& piece,
                                           uint32 shared, Sums& sums) {
   if constexpr (kHasTeams) {
-    merge_teams(args, piece, shared, sums);
+    merge_teams<false>(args, piece, shared, sums);
     return;
   }
   bool is_whole = piece.parts == 1;

@@ -13,15 +13,14 @@ struct Shape {
   double share;  ///< of the read floor at least, likewise
   double rows_32;
   double rows_64;
-  int tile_n = 256;     ///< for up to 8 rows what was measured to be fastest
-  int tile_n_16 = 256;  ///< for 16 rows
-  Family family_16 = Family::automatic;
+  int tile_n = 256;    ///< for up to 16 rows what was measured to be fastest
+  int sm90_from = 17;  ///< likewise, rows from which family sm90 is
 };
-constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65, 0, 0, 32, 32},
-                             {8192, 8192, 11.2, 0.82, 14, 18, 64, 64},
-                             {28672, 8192, 31.5, 0.90, 38, 50},
-                             {8192, 28672, 31.5, 0.90, 0, 0, 64, 64, Family::sm90},
-                             {16384, 16384, 35, 0.91, 0, 0, 256, 128}};
+constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65, 0, 0, 32, 8},
+                             {8192, 8192, 11.2, 0.82, 14, 18, 64, 1},
+                             {28672, 8192, 31.5, 0.90, 38, 50, 224, 1},
+                             {8192, 28672, 31.5, 0.90, 0, 0, 64, 1},
+                             {16384, 16384, 35, 0.91, 0, 0, 128, 1}};
 
 /// The smallest tile that holds the rows: see the plan's decision tile_m.
 int tile_for(int m) {
@@ -34,8 +33,8 @@ BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape,
   descriptor.tile_m = tile_for(m);
   // Of awq a row of few columns is 32 bytes: slower, as measured.
   const bool takes_few = !descriptor.batch_invariant && descriptor.format != W4Format::awq;
-  if (m <= 16 && takes_few) descriptor.tile_n = m <= 8 ? shape.tile_n : shape.tile_n_16;
-  if (m == 16 && takes_few) descriptor.family = shape.family_16;
+  if (m <= 16 && takes_few) descriptor.tile_n = shape.tile_n;
+  if (m <= 16 && takes_few && m >= shape.sm90_from && descriptor.bits == 4) descriptor.family = Family::sm90;
   const double target = m <= 16 ? shape.few : m == 32 ? shape.rows_32 : m == 64 ? shape.rows_64 : 0;
   return {std::move(group),
           fmt::format("N={} K={} M={}", shape.n, shape.k, m),
@@ -47,8 +46,8 @@ BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape,
 
 /// In blocks of 256 columns, which share k in any way, where the other case has fewer.
 BenchCase make_wide_case(std::string group, Shape shape, int m) {
-  shape.tile_n = shape.tile_n_16 = 256;
-  shape.family_16 = Family::automatic;
+  shape.tile_n = 256;
+  shape.sm90_from = 17;
   BenchCase one = make_case(std::move(group), {}, shape, m);
   one.target_microseconds = one.target_share = 0;
   return one;

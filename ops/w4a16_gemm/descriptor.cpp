@@ -27,10 +27,10 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
           &Descriptor::tile_m, {8, 16, 32, 64}),
-      number_field<Descriptor>({"tile_n", "256, 128, 64, 32", "256",
+      number_field<Descriptor>({"tile_n", "256, 224, 128, 64, 32", "256",
                                 "columns of the weights that a block computes; with fewer than 256 it has all of k, "
                                 "which its warps share, so that blocks merge nothing"},
-                               &Descriptor::tile_n, {256, 128, 64, 32}),
+                               &Descriptor::tile_n, {256, 224, 128, 64, 32}),
       word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
                                     "whether g_idx names the group of each input feature; several times slower"},
                                    &Descriptor::activation_order, no_or_yes),
@@ -63,7 +63,7 @@ std::vector<Field<W4a16Gemm>> make_fields() {
   };
 }
 
-/// Blocks of 128, 64 or 32 columns.
+/// Blocks of 224, 128, 64 or 32 columns.
 void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
   const auto refuse = [&](const char* why, const char* accepted) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
@@ -77,14 +77,15 @@ void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
   if (descriptor.is_gated() && descriptor.tile_n == 32)
     refuse("a strip of 32 columns has no room for gates and what they are for", "ask for tile_n=64");
   if (descriptor.family == Family::sm75) refuse("families sm80 and sm90 alone have such blocks", "leave family out");
-  if (descriptor.tile_n == 128 && descriptor.family == Family::sm80)
+  const bool is_sm90_alone = descriptor.tile_n == 128 || descriptor.tile_n == 224;
+  if (is_sm90_alone && descriptor.family == Family::sm80)
     refuse("family sm90 alone has such blocks", "ask for family=sm90, or leave family out");
-  if (descriptor.tile_n != 128 && descriptor.family != Family::sm90) return;
+  if (!is_sm90_alone && descriptor.family != Family::sm90) return;
   std::string why = why_not_boxes(descriptor);
   if (why.empty()) why = why_not_boxes_of_few_columns(descriptor);
   if (!why.empty())
     refuse(("family sm90: " + why).c_str(),
-           descriptor.tile_n == 128 ? "ask for tile_n=64 or 256 and leave family out" : "leave family out");
+           is_sm90_alone ? "ask for tile_n=64 or 256 and leave family out" : "leave family out");
 }
 
 }  // namespace
@@ -143,7 +144,12 @@ std::string why_not_boxes(const W4a16Gemm& descriptor) {
 
 std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor) {
   if (descriptor.format == W4Format::awq) return "there is no kernel of few columns of awq";
-  if (descriptor.tile_n == 32) return "it copies so few columns more slowly than it multiplies them";
+  if (descriptor.tile_n == 224 && descriptor.is_gated()) return "half of 224 columns is no number of strips of 32";
+  // In others ptxas finds some registers too few.
+  const bool fits_16_rows = descriptor.element == Element::fp16 && stores_zeros(descriptor) &&
+                            (descriptor.group_size == 128 || descriptor.group_size == 0);
+  if (descriptor.tile_n == 224 && descriptor.tile_m == 16 && !fits_16_rows)
+    return "16 rows of 224 columns fit a warp's registers in fp16 with stored zeros in groups of 128 or all alone";
   // A group's scales of 32 columns are 64 bytes, and a box begins at a multiple of 128.
   if (descriptor.tile_n == 64 && descriptor.is_gated()) return "32 gates, and what they are for, are too few for boxes";
   return "";

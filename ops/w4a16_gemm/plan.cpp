@@ -17,12 +17,15 @@ constexpr int kFewestStages = 3;     // one in use, one landed or landing, one o
 constexpr int kMostMergedTiles = 4;  // of four parts 32 loads: what the loop's registers hold once it is over
 constexpr int kRegion = 128;         // regions of shared memory begin at bank 0
 constexpr int kMostTeams = 8;
+constexpr int kMostTeamRingBytes = 154 * 1024;  // family sm90, few columns: see choose_ring_of_teams
+constexpr int kCopyRests = 4;                   // likewise, see copy_rests
 constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by tensor maps and found again by wgmma
 
 int align_region(int bytes) { return (bytes + kRegion - 1) / kRegion * kRegion; }
 
 std::string why_not_sm80(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  if (descriptor.tile_n == 128) return "its blocks have 256, 64 or 32 columns, not 128";
+  if (descriptor.tile_n == 128 || descriptor.tile_n == 224)
+    return fmt::format("its blocks have 256, 64 or 32 columns, not {}", descriptor.tile_n);
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
   if (!architecture.ldmatrix) return "it needs ldmatrix";
   if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16})) return "it needs mma.sync m16n8k16";
@@ -105,9 +108,10 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
                   fmt::format("accepted: {}, or leave family out", facts.accepted));
   }
   if (plan.report.family.empty()) {
-    throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-                  fmt::format("no kernel family runs there ({})", reasons),
-                  "accepted: sm_80 and later, tile_n=128 on sm_90a; sm_75 with element=fp16 and without tile_n");
+    throw Failure(
+        Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
+        fmt::format("no kernel family runs there ({})", reasons),
+        "accepted: sm_80 and later, tile_n=128 and 224 on sm_90a; sm_75 with element=fp16 and without tile_n");
   }
   for (Rejection& rejection : plan.report.rejections)
     if (rejection.why.empty()) rejection.why = why_another(plan);
@@ -198,6 +202,13 @@ void choose_boxes(Plan& plan) {
   plan.merged_tiles = std::min(kMostMergedTiles, descriptor.tile_m / 8);
 }
 
+/// Of a warp between two stages, see sm90_w4a16_gemm_teams.cuh: as measured, without zeros. To copy those of a group
+/// takes as long as two rests.
+int copy_rests(const W4a16Gemm& descriptor) {
+  if (descriptor.tile_n != 64 || descriptor.tile_m > 8) return 0;
+  return stores_zeros(descriptor) ? std::max(0, kCopyRests - 2 * stage_groups(descriptor)) : kCopyRests;
+}
+
 /// Blocks of few columns in the same boxes.
 void choose_boxes_of_teams(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
@@ -208,22 +219,37 @@ void choose_boxes_of_teams(Plan& plan) {
   plan.multiply_registers = 240;
   plan.merged_tiles = 1;
   const int columns = descriptor.tile_n;
+  // As measured: the fewer the warps that copy, the more stages arrive in order, as long as they are fast enough.
+  if (columns == 128) plan.copy_warps = 2;
+  if (columns == 224) plan.copy_warps = descriptor.tile_m > 8 ? 2 : 1;
+  plan.copy_rests = copy_rests(descriptor);
   const int half = descriptor.is_gated() ? columns : 2 * columns;  // bytes of neighbours
   plan.words.row_bytes = 4 * columns;
   plan.scales = {plan.scales.rows, 2 * columns, half, {}, half};
   if (stores_zeros(descriptor)) plan.zeros = {plan.zeros.rows, columns / 2, columns / 2, {}};
 }
 
-/// As many as fit: a block has a multiprocessor to itself.
+/// As many stages as fit: a block has a multiprocessor to itself.
 void choose_ring(Plan& plan, const codegen::Architecture& architecture) {
-  // Of few columns a team and a copying warp have each their places in it.
-  const int most = plan.teams > 1 ? 24 : 12;
-  const int fewest = plan.teams > 1 ? plan.teams : kFewestStages - 1;
-  for (int stages = fewest; stages <= most; stages += plan.teams > 1 ? plan.copy_warps : 1) {
+  for (int stages = kFewestStages - 1; stages <= 12; ++stages) {
     if (plan.bytes_for(stages) > architecture.shared_memory_per_block) break;
     plan.stages = stages;
     plan.shared_memory = plan.bytes_for(stages);
   }
+}
+
+/// Of few columns not as many as fit: more than the memory's latency wants only keep it from other blocks, unless a team
+/// takes longer for a stage than its copies.
+void choose_ring_of_teams(Plan& plan, const codegen::Architecture& architecture) {
+  const bool is_slow = plan.descriptor.tile_n == 224 && plan.descriptor.tile_m > 8;
+  const int most_bytes = is_slow ? architecture.shared_memory_per_block : kMostTeamRingBytes;
+  for (int stages = plan.teams; stages <= 24; stages += 4) {
+    if (plan.bytes_for(stages) > most_bytes) break;
+    plan.stages = stages;
+  }
+  if (plan.stages == 0) return;
+  plan.has_sums_apart = plan.bytes_for(plan.stages) + plan.team_sum_bytes() <= architecture.shared_memory_per_block;
+  plan.shared_memory = plan.bytes_for(plan.stages);
 }
 
 /// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where
@@ -348,6 +374,7 @@ int Plan::ups_at(int stage_count) const {
 int Plan::bytes_for(int stage_count) const {
   if (family == Family::sm90) {
     const int ups = gemm_lanes::kBlockColumns / 2 * descriptor.tile_m * static_cast<int>(sizeof(float));
+    if (has_sums_apart) return ups_at(stage_count) + team_sum_bytes();
     return ups_at(stage_count) + (descriptor.is_gated() && teams == 1 ? ups : 0);
   }
   return teams * ring_bytes(stage_count);
@@ -359,6 +386,10 @@ int Plan::ring_bytes(int stage_count) const {
   return align_region(stage_count * stage_bytes() + factors);
 }
 
+int Plan::team_sum_bytes() const {
+  return teams * descriptor.tile_n * descriptor.tile_m * static_cast<int>(sizeof(float));
+}
+
 int Plan::counters_per_tile() const { return descriptor.is_gated() ? std::max(1, warps / 2) : warps; }
 
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
@@ -366,8 +397,13 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
   if (plan.family == Family::sm90) {
-    descriptor.tile_n < gemm_lanes::kBlockColumns ? choose_boxes_of_teams(plan) : choose_boxes(plan);
-    choose_ring(plan, architecture);
+    if (descriptor.tile_n < gemm_lanes::kBlockColumns) {
+      choose_boxes_of_teams(plan);
+      choose_ring_of_teams(plan, architecture);
+    } else {
+      choose_boxes(plan);
+      choose_ring(plan, architecture);
+    }
   } else {
     choose_tiles(plan);
   }
@@ -418,8 +454,12 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kStageBytes", plan.stage_bytes())
       .layout("word_stage", plan.words)
       .layout("activation_stage", plan.activations);
-  if (has_copied_teams(plan))
-    header.constant("kFactorsAt", plan.stages * plan.stage_bytes()).constant("kFactorBytes", plan.factor_bytes());
+  if (has_copied_teams(plan)) {
+    header.constant("kFactorsAt", plan.stages * plan.stage_bytes())
+        .constant("kFactorBytes", plan.factor_bytes())
+        .flag("kSumsApart", plan.has_sums_apart)
+        .constant("kRests", plan.copy_rests);
+  }
   if (is_90) {
     header.constant("kBarriersAt", plan.barriers_at(plan.stages))
         .constant("kUpsAt", plan.ups_at(plan.stages))

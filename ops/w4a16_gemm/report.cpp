@@ -139,8 +139,8 @@ Decision held_decision(const Plan& plan) {
 Decision stages_decision(const Plan& plan) {
   if (is_sm90(plan)) {
     return {"stages", std::to_string(plan.stages),
-            plan.teams > 1 ? fmt::format("of {} bytes: as many as shared memory holds, up to 24, each copying warp as "
-                                         "many as the others",
+            plan.teams > 1 ? fmt::format("of {} bytes, each copying warp as many as the others: more than the memory's "
+                                         "latency wants keep it from other blocks",
                                          plan.stage_bytes() + plan.factor_bytes())
                            : fmt::format("of {} bytes: as many as shared memory holds, up to 12", plan.stage_bytes())};
   }
@@ -221,7 +221,8 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   if (is_sm90(plan)) {
     add("barriers", plan.barriers_at(plan.stages), gemm_lanes::kStageBarrierBytes * plan.stages);
     if (plan.ups_at(plan.stages) < plan.shared_memory)
-      add("sums of the second columns", plan.ups_at(plan.stages), plan.shared_memory - plan.ups_at(plan.stages));
+      add(plan.teams > 1 ? "sums of the teams" : "sums of the second columns", plan.ups_at(plan.stages),
+          plan.shared_memory - plan.ups_at(plan.stages));
   }
   return map;
 }

@@ -39,11 +39,13 @@ int output_columns(const W4a16Gemm& descriptor, int n);
 struct Plan {
   W4a16Gemm descriptor;
   Family family = Family::sm80;
-  int warps = 4;               ///< that multiply, each other columns
-  int teams = 1;               ///< of such warps, each with a part of k; in family sm80 and a ring of its own
-  int copy_warps = 0;          ///< family sm90: that copy, and put activations in order
-  int copy_registers = 0;      ///< per thread once they have given them
-  int multiply_registers = 0;  ///< likewise of the others, which have taken them
+  int warps = 4;                ///< that multiply, each other columns
+  int teams = 1;                ///< of such warps, each with a part of k; in family sm80 and a ring of its own
+  int copy_warps = 0;           ///< family sm90: that copy, and put activations in order; of four, others are idle
+  int copy_rests = 0;           ///< family sm90 with teams: between two stages of a warp that copies
+  bool has_sums_apart = false;  ///< likewise: sums of teams are where no stage was
+  int copy_registers = 0;       ///< per thread once they have given them
+  int multiply_registers = 0;   ///< likewise of the others, which have taken them
   int stages = 0;
   int blocks_per_sm = 0;
   int merged_tiles = 1;  ///< sums of 8 rows and 32 columns whose parts of k are loaded together when they are merged
@@ -57,7 +59,7 @@ struct Plan {
   int shared_memory = 0;
   PlanReport report;
 
-  int threads() const { return 32 * (teams * warps + copy_warps); }
+  int threads() const { return 32 * (teams * warps + (copy_warps > 0 ? 4 : 0)); }
   int strips() const;         ///< of 32 columns
   int block_columns() const;  ///< of the output
   int activations_at() const;
@@ -69,6 +71,7 @@ struct Plan {
   int ups_at(int stage_count) const;       ///< family sm90: sums of a gated block's second columns, behind the barriers
   int ring_bytes(int stage_count) const;   ///< of a team's stages, and the factors behind them
   int bytes_for(int stage_count) const;    ///< shared memory
+  int team_sum_bytes() const;              ///< of all teams
   int counters_per_tile() const;  ///< where splits share it: one for the warps that have the same columns and rows
 };
 

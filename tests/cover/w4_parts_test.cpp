@@ -74,6 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "w4a16_gemm:tile_n=64,group_size=32,function=silu_gate",
                       "w4a16_gemm:format=awq,group_size=all,tile_n=32,alignment=4",
                       "w4a16_gemm:bits=8,group_size=32,element=bf16,tile_n=64", "w4a16_gemm:group_size=32,tile_n=128",
+                      "w4a16_gemm:group_size=all,tile_n=224", "w4a16_gemm:tile_m=8,group_size=32,tile_n=224",
+                      "w4a16_gemm:group_size=32,element=bf16,tile_n=32,family=sm90",
                       "w4a16_gemm:format=symmetric,group_size=all,tile_m=8,tile_n=128",
                       "w4a16_gemm:group_size=32,tile_n=128,function=silu_gate",
                       "w4a16_gemm:group_size=all,tile_n=128,function=silu_gate",

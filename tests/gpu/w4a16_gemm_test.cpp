@@ -92,9 +92,10 @@ const std::vector<std::string> kFormats = {"w4a16_gemm",
 /// Those whose blocks have all of k take no decomposition.
 std::vector<std::string> with_few_columns() {
   std::vector<std::string> texts = kFormats;
-  for (const char* text : {"w4a16_gemm:tile_m=8,tile_n=64", "w4a16_gemm:element=bf16,tile_n=32",
-                           "w4a16_gemm:format=awq,group_size=32,tile_n=64", "w4a16_gemm:tile_n=128",
-                           "w4a16_gemm:group_size=32,element=bf16,tile_n=64,family=sm90"})
+  for (const char* text :
+       {"w4a16_gemm:tile_m=8,tile_n=64", "w4a16_gemm:element=bf16,tile_n=32",
+        "w4a16_gemm:format=awq,group_size=32,tile_n=64", "w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224",
+        "w4a16_gemm:tile_m=8,tile_n=32,family=sm90", "w4a16_gemm:group_size=32,element=bf16,tile_n=64,family=sm90"})
     texts.emplace_back(text);
   return texts;
 }

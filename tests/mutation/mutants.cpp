@@ -38,6 +38,8 @@ constexpr const char* kTeamGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32";
 constexpr const char* kTeamGemmSizes = "m=3,n=64,k=4096";
 constexpr const char* kCopiedTeams = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm90";
 constexpr const char* kCopiedTeamsSizes = "m=3,n=64,k=8192";
+constexpr const char* kWideTeams = "w4a16_gemm:tile_m=8,tile_n=128,group_size=32";  // a place has different teams
+constexpr const char* kWideTeamsSizes = "m=3,n=128,k=8192";
 constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
@@ -133,6 +135,11 @@ constexpr Mutant kMutants[] = {
      "wait_barrier(ring.full(place), place.parity());", "", "memory", kNotRun},
     {"copied_teams_stage_still_read", kCopiedTeams, kCopiedTeamsSizes, "sm90_w4a16_gemm_teams.cuh",
      "wait_barrier(ring.empty(place), place.parity() ^ 1);  // the first time round at once", "", "memory", kNotRun},
+    {"copied_teams_use_barriers_too_early", kCopiedTeams, kCopiedTeamsSizes, "sm90_w4a16_gemm_teams.cuh",
+     "  wait_for_barriers();\n", "", "mbarrier", kNotRun},
+    {"healthy_wide_teams", kWideTeams, kWideTeamsSizes, "", "", "", "", kNotRun},
+    {"wide_teams_take_the_stage_before", kWideTeams, kWideTeamsSizes, "sm90_w4a16_gemm_teams.cuh",
+     "if constexpr (!kSameTeams) wait_barrier(ring.empty(place), place.parity() ^ 1);", "", "memory", kNotRun},
     {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
 

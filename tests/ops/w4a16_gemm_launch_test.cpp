@@ -192,6 +192,10 @@ TEST(GemmLaunch, TeamsOfFamilySm90HaveARingTogether) {
   EXPECT_EQ(parameters.splits, 1);
   EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64").family, Family::sm80) << "faster there";
   EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64,family=sm90").teams, 8);
+  const auto wide = plan_of("w4a16_gemm:tile_m=8,tile_n=224");
+  EXPECT_EQ(wide.copy_warps, 1) << "a stage has twice as many words";
+  EXPECT_EQ(wide.threads(), 12 * 32) << "the others of its warpgroup are idle";
+  EXPECT_EQ(wide.stages % wide.teams, 0) << "the room for one more is left to other blocks";
 }
 
 /// How the parts of k follow: for batch_invariant=1 from n and k alone, whatever m, tile and device.

@@ -31,7 +31,7 @@ std::optional<w4a16_gemm::Plan> plan_if_any(const W4a16Gemm& descriptor, const c
     return w4a16_gemm::make_plan(descriptor, codegen::find_architecture(architecture));
   } catch (const Failure& failure) {
     const bool is_lacking =
-        descriptor.tile_n == 128 ||
+        descriptor.tile_n == 128 || descriptor.tile_n == 224 ||
         (std::string_view(architecture) == "sm_75" && (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
     if (failure.status() != Status::unsupported || (descriptor.family == Family::automatic && !is_lacking)) throw;
     return std::nullopt;
@@ -53,7 +53,9 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues;    // tiles, formats by k and awq, element types
   const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);      // of nibbles, and of bytes
   const unsigned of_few_columns = of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64, and 32 not gated
-  const unsigned of_boxes = 3 * 4 * 2 * 2 * (epilogues * 5 / 6 + 2 * epilogues);  // 64 not gated; 128, of auto too
+  // 64 and 32 not gated; 128, and not gated 224, of auto too, the latter with 16 rows in one type, two formats and groups.
+  const unsigned of_boxes =
+      3 * 4 * 2 * 2 * (2 * epilogues * 5 / 6 + 2 * epilogues) + (3 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
   EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes)
       << "auto and sm80, sm75, sm90, and blocks of few columns";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
@@ -125,9 +127,16 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:bits=8,tile_n=64,family=sm90"),
             "descriptor \"w4a16_gemm:bits=8,tile_n=64,family=sm90\": tile_n=64: family sm90: there is no kernel of "
             "weights of 8 bits yet; leave family out");
-  EXPECT_EQ(sentence("w4a16_gemm:tile_n=32,family=sm90"),
-            "descriptor \"w4a16_gemm:tile_n=32,family=sm90\": tile_n=32: family sm90: it copies so few columns more "
-            "slowly than it multiplies them; leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_n=224,family=sm80"),
+            "descriptor \"w4a16_gemm:tile_n=224,family=sm80\": tile_n=224: family sm90 alone has such blocks; ask for "
+            "family=sm90, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:element=bf16,tile_n=224"),
+            "descriptor \"w4a16_gemm:element=bf16,tile_n=224\": tile_n=224: family sm90: 16 rows of 224 columns fit a "
+            "warp's registers in fp16 with stored zeros in groups of 128 or all alone; ask for tile_n=64 or 256 and "
+            "leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_n=224,function=silu_gate"),
+            "descriptor \"w4a16_gemm:tile_n=224,function=silu_gate\": tile_n=224: family sm90: half of 224 columns is "
+            "no number of strips of 32; ask for tile_n=64 or 256 and leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
@@ -226,8 +235,8 @@ TEST(GemmPlan, RefusesAnArchitectureWithoutItsInstructions) {
   EXPECT_EQ(refusal_of("w4a16_gemm:element=bf16", "sm_75"),
             "w4a16_gemm:element=bf16 for sm_75: no kernel family runs there (sm80_w4a16_gemm: it needs cp.async, which "
             "sm_80 brought; sm90_w4a16_gemm: it needs wgmma, which sm_90a alone has; sm75_w4a16_gemm: it multiplies "
-            "fp16 alone, as the tensor cores of sm_75 do); accepted: sm_80 and later, tile_n=128 on sm_90a; sm_75 "
-            "with element=fp16 and without tile_n");
+            "fp16 alone, as the tensor cores of sm_75 do); accepted: sm_80 and later, tile_n=128 and 224 on sm_90a; "
+            "sm_75 with element=fp16 and without tile_n");
   EXPECT_EQ(
       refusal_of("w4a16_gemm:family=sm80", "sm_75"),
       "w4a16_gemm:family=sm80 for sm_75: family=sm80: it needs cp.async, which sm_80 brought; accepted: sm_80 and "
@@ -367,7 +376,8 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
 // Teams of family sm90 have a lane's first addresses alone: those of odd steps are these with bits flipped, all others
 // at constant distances.
 TEST(GemmLanes, OddStepsOfCopiedTeamsAreEvenOnesWithBitsFlipped) {
-  for (const char* text : {"w4a16_gemm:tile_n=128", "w4a16_gemm:group_size=32,tile_n=64,family=sm90"}) {
+  for (const char* text :
+       {"w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224", "w4a16_gemm:group_size=32,tile_n=64,family=sm90"}) {
     const auto plan = plan_of(text);
     const auto expect_so = [&](const codegen::TileLayout& layout, const codegen::TileAccess& access, int in_step) {
       const auto address = [&](int instance, int lane) { return layout.address(access.at(instance, lane).value()); };

@@ -13,7 +13,7 @@ namespace cubit::tests {
 inline W4a16Gemm gemm_descriptor(const Combination& c) {
   static constexpr int kGroups[] = {32, 64, 128, 0};
   static constexpr int kTiles[] = {8, 16, 32, 64};
-  static constexpr int kColumns[] = {256, 64, 32, 128};
+  static constexpr int kColumns[] = {256, 64, 32, 128, 224};
   static constexpr Family kFamilies[] = {Family::automatic, Family::sm75, Family::sm80, Family::sm90};
   return {.format = static_cast<W4Format>(c[0]),
           .bits = c[10] == 0 ? 4 : 8,
@@ -29,7 +29,7 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .batch_invariant = c[9] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4, 4};
+inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4, 5};
 
 inline bool is_legal_gemm(const Combination& c) {
   const W4a16Gemm descriptor = gemm_descriptor(c);
@@ -40,9 +40,13 @@ inline bool is_legal_gemm(const Combination& c) {
   if (descriptor.tile_n < 256) {
     if (descriptor.family == Family::sm75 || descriptor.tile_m > 16 || descriptor.batch_invariant) return false;
     if (descriptor.is_gated() && descriptor.tile_n == 32) return false;
-    const bool has_boxes = !awq && descriptor.bits == 4 && !descriptor.activation_order && descriptor.tile_n != 32 &&
-                           !(descriptor.tile_n == 64 && descriptor.is_gated());
-    if (descriptor.tile_n == 128 && (!has_boxes || descriptor.family == Family::sm80)) return false;
+    const bool has_boxes = !awq && descriptor.bits == 4 && !descriptor.activation_order &&
+                           (descriptor.tile_n == 128 || !descriptor.is_gated());
+    const bool is_sm90_alone = descriptor.tile_n == 128 || descriptor.tile_n == 224;
+    const bool is_one_with_room = descriptor.element == Element::fp16 && descriptor.format != W4Format::symmetric &&
+                                  (descriptor.group_size == 128 || descriptor.group_size == 0);
+    if (descriptor.tile_n == 224 && descriptor.tile_m == 16 && !is_one_with_room) return false;
+    if (is_sm90_alone && (!has_boxes || descriptor.family == Family::sm80)) return false;
     if (descriptor.family == Family::sm90 && !has_boxes) return false;
   }
   if (descriptor.family == Family::sm75 && descriptor.element != Element::fp16) return false;
