@@ -31,5 +31,6 @@ function(cubit_test name)
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE cubit_flags cubit_fmt ${TEST_LINKS} GTest::gtest_main GTest::gmock)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${TEST_LABEL}")
+  # Values of parameters would be part of the names, and some are bytes of structs, which no two runs have alike.
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${TEST_LABEL}")
 endfunction()

@@ -171,14 +171,7 @@ struct Rows16 : WithoutScales {
   static __device__ __forceinline__ void load_value_scales(ValueScales&, uint32, const TileScales&) {}
 
   static __device__ __forceinline__ void rescale(Accumulator& output, const float (&factors)[kHeadTiles][2]) {
-#pragma unroll
-    for (int tile = 0; tile < kHeadTiles; ++tile) {
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) output.blocks[tile][step][i] *= factors[tile][i & 1];
-      }
-    }
+    rescale_columns(output.blocks, factors);
   }
 
   /// dst[head * pitch + channel] for heads below kHeads.

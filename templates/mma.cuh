@@ -39,6 +39,21 @@ __device__ __forceinline__ void mma_m16n8k16(float (&c)[4], uint32 a0, uint32 a1
 #endif
 }
 
+/// Columns of accumulators of m16n8, kBlocks for each of kTiles tiles of 8 columns, times factors of columns 2c and
+/// 2c + 1.
+template <int kTiles, int kBlocks>
+__device__ __forceinline__ void rescale_columns(float (&blocks)[kTiles][kBlocks][4],
+                                                const float (&factors)[kTiles][2]) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) blocks[tile][block][i] *= factors[tile][i & 1];
+    }
+  }
+}
+
 /// Transposes an 8 × 8 matrix of 16-bit values held as one register per lane: (row r, columns 2c, 2c+1) in and out.
 __device__ __forceinline__ uint32 transpose_8x8(uint32 pair) {
   uint32 result;

@@ -4,7 +4,7 @@
 // Tokens that are walked over, in tiles of 16:
 //
 //   sequence   | kept | | nobody sees these        |   | window |
-//              0      kept_end                first_tile        length
+//              0      kept_end        kept_end + skipped        length
 //   walked     | kept | | window |
 //
 // Interface: see tokens_all.cuh.

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <new>
@@ -153,6 +154,7 @@ int run_command(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the shell's limit is a failed write, as on a full disk
   try {
     return run_command(argc, argv);
   } catch (...) {  // only memory for the sentence itself can be missing here

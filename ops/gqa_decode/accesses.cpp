@@ -229,10 +229,6 @@ TileAccess of_values_alone(const TileAccess& access) {
 
 const char* copies_of(const Plan& plan) { return plan.family == Family::sm75 ? "stores of rows" : "cp.async of rows"; }
 
-int merge_pitch(const Plan& plan) { return 4 * lanes::merge_pitch(plan.formats().value.head_dim, plan.heads_are_rows); }
-
-constexpr int kArrivedWord = 16;  // of last_block or merge_parts, before what is merged
-
 }  // namespace
 
 int stage_row_bytes(const kv_cache::RowFormat& format) {
@@ -309,10 +305,6 @@ int slot_period(const Plan& plan) {
   return copies;
 }
 
-int merge_bytes(const Plan& plan) {
-  return plan.row_warps() * plan.heads_per_block * (merge_pitch(plan) + 8) + kArrivedWord;
-}
-
 int Plan::flush_stages() const { return std::max(1, 48 * 1024 / stage_bytes()); }
 
 int Plan::gap_stages() const { return std::max(1, 120 * 1024 / stage_bytes()); }
@@ -324,14 +316,6 @@ int Plan::results_at(int stage_count) const {
 int Plan::barriers_at(int stage_count) const {
   const int end = std::max(ring_bytes(stage_count) + query_bytes(), results_at(stage_count) + merge_bytes(*this));
   return (end + 15) / 16 * 16;
-}
-
-int Plan::parts_at_once() const {
-  const bool rows_of_whole_warps = formats().value.head_dim / 4 % lanes::kWarpSize == 0;
-  if (family != Family::sm80 || !rows_of_whole_warps) return 0;
-  const int room = ring_bytes(stages) - kArrivedWord - 8 * threads();
-  return std::min<int>(lanes::kWarpSize,
-                       static_cast<int>(std::bit_floor(static_cast<unsigned>(room / (16 * threads())))));
 }
 
 /// The formats' kQueryWords, which are a multiple of 4.
@@ -357,100 +341,6 @@ std::vector<Tile> query_tiles(const Plan& plan) {
            {pieces, kPiece, kPiece, {}},
            {{"stores of queries", AccessKind::store, 16, pieces, at},
             {"loads of queries", AccessKind::load, 16, pieces, at}}}};
-}
-
-std::vector<Tile> part_tiles(const Plan& plan) {
-  const int parts = plan.parts_at_once();
-  if (parts == 0) return {};
-  const int warps = plan.warps;
-  const auto of_thread = [warps](int instance, int lane) -> MaybeByte {
-    return TileByte{instance / warps, 16 * (instance % warps * lanes::kWarpSize + lane)};
-  };
-  const auto of_lane = [](int warp, int lane) -> MaybeByte { return TileByte{warp, 8 * lane}; };
-  const auto of_part = [warps](int instance, int) -> MaybeByte {
-    return TileByte{instance % warps, 8 * (instance / warps)};
-  };
-  const int pitch = 16 * plan.threads();
-  return {{"other blocks' outputs",
-           {parts, pitch, pitch, {}},
-           {{"cp.async of parts", AccessKind::store, 16, parts * warps, of_thread},
-            {"loads of parts", AccessKind::load, 16, parts * warps, of_thread}}},
-          {"other blocks' weights",
-           {warps, 8 * lanes::kWarpSize, 8 * lanes::kWarpSize, {}},
-           {{"stores of parts' weights", AccessKind::store, 8, warps, of_lane},
-            {"loads of parts' weights", AccessKind::load, 8, parts * warps, of_part}}}};
-}
-
-std::vector<Tile> merge_tiles(const Plan& plan) {
-  const RowFormat values = plan.formats().value;
-  const int warps = plan.row_warps();
-  const int heads = plan.heads_per_block;
-  const int tiles = plan.head_tiles();
-  const int quads = values.head_dim / 4;
-  const codegen::TileLayout outputs{warps * heads, 4 * values.head_dim, merge_pitch(plan), {}};
-  // Of a block's first warp: others that have the same rows store behind it, in the same way.
-  const auto head_of = [heads = plan.heads_per_warp(), are_rows = plan.heads_are_rows](int tile, int i, int lane) {
-    const int head = are_rows ? lanes::row_head(lane, i) : lanes::accumulator_head(lane, tile, i);
-    return head < heads ? std::optional<int>(head) : std::nullopt;
-  };
-  // Rows16::store: one float per lane; RowsOfBytes::store two neighbouring channels, Int4Rows::store four.
-  const int channels = values.kv == KvFormat::int4_rows ? 4 : values.has_scales() ? 2 : 1;
-  const int steps = values.head_dim / (channels == 4 ? 32 : 16);
-  const int elements = channels == 1 ? 4 : 2;
-  // Of unaligned rows the warps that are abreast have the channels in another order each.
-  const bool copies_unaligned_rows = plan.copies_unaligned_rows();
-  const int of_warp = tiles * elements * steps;
-  const TileAccess stores{
-      "stores of warps' outputs", AccessKind::store, 4 * channels,
-      (copies_unaligned_rows ? plan.warps_abreast() : 1) * of_warp, [=](int instance, int lane) -> MaybeByte {
-        const int words_before = (instance / of_warp + 1) * values.groups;
-        const int i = instance / steps % elements;
-        const auto head = head_of(instance % of_warp / steps / elements, i & 1, lane);
-        if (!head) return std::nullopt;
-        const int step = instance % steps;
-        const int channel = copies_unaligned_rows ? lanes::int4_channel_between(lane, step, words_before)
-                            : channels == 4       ? lanes::int4_channel(lane, step)
-                            : channels == 2       ? lanes::byte_channel(lane, step)
-                                                  : lanes::rows16_channel(lane, step, i);
-        return TileByte{*head, 4 * channel};
-      }};
-  // Rows16ByHeads::store: two neighbouring channels of a head.
-  const int eights = values.head_dim / 8;
-  const TileAccess row_stores{"stores of warps' outputs", AccessKind::store, 8, tiles * eights,
-                              [=](int instance, int lane) -> MaybeByte {
-                                const auto head = head_of(0, instance / eights, lane);
-                                if (!head) return std::nullopt;
-                                return TileByte{*head, 4 * lanes::row_channel(lane, instance % eights)};
-                              }};
-  const int items = heads * quads;
-  const int instances = (items + 31) / 32;
-  // Of the last head group there may be fewer: then the loads of all groups' blocks, one after the other.
-  const int last_heads = plan.heads() - (plan.head_groups - 1) * heads;
-  const int groups = last_heads == heads ? 1 : plan.head_groups;
-  const TileAccess loads{"loads of warps' outputs", AccessKind::load, 16, groups * instances,
-                         [=](int instance, int lane) -> MaybeByte {
-                           const int item = 32 * (instance % instances) + lane;
-                           const bool is_last = instance / instances == groups - 1;
-                           if (item >= (is_last ? last_heads * quads : items)) return std::nullopt;
-                           return TileByte{item / quads, 16 * (item % quads)};
-                         }};
-  const codegen::TileLayout stats{warps * heads, 8, 8, {}};
-  const bool are_rows = plan.heads_are_rows;
-  const TileAccess stat_stores{"stores of warps' sums", AccessKind::store, 8, are_rows ? 2 : 2 * tiles,
-                               [=](int instance, int lane) -> MaybeByte {
-                                 const bool is_first = are_rows ? lane % 4 == 0 : lane < 4;
-                                 const auto head = is_first ? head_of(instance / 2, instance % 2, lane) : std::nullopt;
-                                 if (!head) return std::nullopt;
-                                 return TileByte{*head, 0};
-                               }};
-  const TileAccess stat_loads{"loads of warps' sums", AccessKind::load, 8, (items + 31) / 32,
-                              [=](int instance, int lane) -> MaybeByte {
-                                const int item = 32 * instance + lane;
-                                if (item >= items) return std::nullopt;
-                                return TileByte{item / quads, 0};
-                              }};
-  return {{"warps' outputs", outputs, {plan.heads_are_rows ? row_stores : stores, loads}},
-          {"warps' sums", stats, {stat_stores, stat_loads}}};
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -178,29 +178,19 @@ void add_granules(GqaDecodeArguments& result, const Plan& plan, const Split& spl
   result.box_bytes = static_cast<unsigned>(plan.stage.size() / (result.box_parts << result.granules_log2));
 }
 
-GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
-  const GqaDecode& descriptor = plan.descriptor;
-  const kv_cache::CacheFormats formats = plan.formats();
+/// Addresses, and strides in bytes.
+void add_tensors(GqaDecodeArguments& result, const kv_cache::CacheFormats& formats, const Arguments& arguments) {
   const int key_bytes = formats.key.element_bytes();
   const int value_bytes = formats.value.element_bytes();
-  GqaDecodeArguments result;
   result.query = arguments.query;
   result.key = arguments.key;
   result.value = arguments.value;
   result.lengths = arguments.lengths;
   result.output = arguments.output;
   result.lse = arguments.lse;
-  result.counters = nullptr;
-  result.partial = nullptr;
-  result.partial_stats = nullptr;
-  if (split.slots > 0) {
-    result.counters = reinterpret_cast<unsigned*>(workspace);
-    result.partial_stats = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
-    result.partial =
-        reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes + stats_bytes(split.partial_rows(plan)));
-  }
   result.query_batch_stride = 2 * arguments.query_strides[0];
   result.query_head_stride = 2 * arguments.query_strides[1];
+  result.query_token_stride = 2 * arguments.query_token_stride;
   result.key_batch_stride = key_bytes * arguments.key_strides[0];
   result.key_token_stride = static_cast<int>(key_bytes * arguments.key_strides[1]);
   result.key_head_stride = key_bytes * arguments.key_strides[2];
@@ -209,6 +199,31 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.value_head_stride = value_bytes * arguments.value_strides[2];
   result.output_batch_stride = 2 * arguments.output_strides[0];
   result.output_head_stride = 2 * arguments.output_strides[1];
+  result.output_token_stride = 2 * arguments.output_token_stride;
+  result.key_scales = static_cast<const char*>(arguments.scales.key);
+  result.value_scales = static_cast<const char*>(arguments.scales.value);
+  kv_cache::copy_scale_strides(formats.key, result.key_scale_strides, arguments.scales.key_strides);
+  kv_cache::copy_scale_strides(formats.value, result.value_scale_strides, arguments.scales.value_strides);
+  result.page_table = arguments.page_table;
+  result.page_table_stride = arguments.page_table_stride;
+  result.page_size = divide_by(std::max(arguments.page_size, 1));
+  result.mask = arguments.mask;
+  result.mask_stride = arguments.mask_stride;
+}
+
+/// Null where no block has parts.
+void add_workspace(GqaDecodeArguments& result, const Plan& plan, const Split& split, char* workspace) {
+  result.counters = nullptr;
+  result.partial = nullptr;
+  result.partial_stats = nullptr;
+  if (split.slots == 0) return;
+  result.counters = reinterpret_cast<unsigned*>(workspace);
+  result.partial_stats = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
+  result.partial = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes + stats_bytes(split.partial_rows(plan)));
+}
+
+/// Who takes what.
+void add_split(GqaDecodeArguments& result, const Plan& plan, const Arguments& arguments, const Split& split) {
   result.kv_heads = arguments.kv_heads;
   result.max_length = arguments.max_length;
   result.batch = arguments.batch;
@@ -222,18 +237,9 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.warp_step_log2 = split.boxes > 1 && !plan.copies_unaligned_rows() ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divide_by(std::max(split.units, 1));
-  result.key_scales = static_cast<const char*>(arguments.scales.key);
-  result.value_scales = static_cast<const char*>(arguments.scales.value);
-  kv_cache::copy_scale_strides(formats.key, result.key_scale_strides, arguments.scales.key_strides);
-  kv_cache::copy_scale_strides(formats.value, result.value_scale_strides, arguments.scales.value_strides);
-  result.page_table = arguments.page_table;
-  result.page_table_stride = arguments.page_table_stride;
-  result.page_size = divide_by(std::max(arguments.page_size, 1));
-  add_granules(result, plan, split);
-  result.query_token_stride = 2 * arguments.query_token_stride;
-  result.output_token_stride = 2 * arguments.output_token_stride;
-  result.mask = arguments.mask;
-  result.mask_stride = arguments.mask_stride;
+}
+
+void add_scores(GqaDecodeArguments& result, const GqaDecode& descriptor, const Arguments& arguments) {
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
   result.alibi_slopes = arguments.alibi_slopes;
   result.sinks = arguments.sinks;
@@ -242,6 +248,15 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.soft_cap_inverse = descriptor.soft_cap ? 1 / result.soft_cap_log2 : 0;
   result.window = std::min(arguments.window, std::max(arguments.max_length, 1));
   result.kept_tokens = std::min(arguments.kept_tokens, arguments.max_length);
+}
+
+GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
+  GqaDecodeArguments result;
+  add_tensors(result, plan.formats(), arguments);
+  add_workspace(result, plan, split, workspace);
+  add_split(result, plan, arguments, split);
+  add_granules(result, plan, split);
+  add_scores(result, plan.descriptor, arguments);
   return result;
 }
 

@@ -156,7 +156,7 @@ void settle_formats(Descriptor& descriptor, std::string_view text) {
   validate_formats(formats, descriptor.text());
 }
 
-/// One row, as formats.md has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where
+/// One row, as KvFormat has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where
 /// the row makes them, else read.
 void quantise_row(const RowFormat& format, const float* src, char* dst, char* scales = nullptr);
 /// One row of values, each exact.

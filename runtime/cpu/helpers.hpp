@@ -45,7 +45,7 @@ void multiply_matrices(Warp& warp, Mask mask, const Site& site);
 inline constexpr int kWarpgroupDepth = 16;  ///< k of 16-bit factors
 enum WarpgroupOption : int { kDescriptorA = 1, kTransposeA = 2, kTransposeB = 4, kNegateA = 8, kNegateB = 16 };
 /// Eight columns from `kind` on, of `count`. Sources: four registers or a descriptor of A, kDescriptorOfB,
-/// kFirstAccumulator …, kScaleD. `form`: WarpgroupOptions; `from`: format of A and B; `to`: the architecture.
+/// kFirstAccumulator …, kScaleD. `form`: of WarpgroupOption; `from`: format of A and B; `to`: the architecture.
 /// Table: where each lane's values of A and of the accumulators lie, row-major.
 void multiply_warpgroup(Warp& warp, Mask mask, const Site& site);
 inline constexpr int kDescriptorOfB = 4;

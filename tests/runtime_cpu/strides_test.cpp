@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kGap = 0xff;  // NaN in every float type
 
-/// A tensor whose rows lie apart: row r of `row_bytes` bytes begins at offset_of(r).
+/// A tensor whose rows lie apart: row r of `row_bytes` bytes begins at offsets[r].
 struct Spread {
   std::vector<std::size_t> offsets;
   std::size_t row_bytes = 0;

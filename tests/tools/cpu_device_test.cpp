@@ -134,6 +134,16 @@ TEST_F(OnTheCpu, ExplainMeasuresEveryProof) {
   EXPECT_FALSE(program_.run({"explain", kSmall, "--arch", "sm_80", "--json"}).json().contains("measured"));
 }
 
+/// Also those accesses that only the end of a sequence has: boxes copy the rest.
+TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfFamilySm90) {
+  for (const char* text : {"gqa_decode", "gqa_decode:cache=paged", "gqa_decode:kv=int4_rows,alignment=4,family=sm90"}) {
+    const Result result = program_.run({"explain", text, "--arch", "sm_90a", "--measure", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << text << ": " << result.err;
+    EXPECT_EQ(result.json().at("family"), "sm90_gqa_decode");
+    for (const auto& row : result.json().at("measured")) EXPECT_EQ(row.at("agrees"), true) << text << ": " << row;
+  }
+}
+
 /// The plan is shown, with the reason why nothing was counted.
 TEST_F(OnTheCpu, ExplainSaysWhyItCouldNotMeasure) {
   const std::string command = "CUBIT_COMPILE=never \"$0\" \"$@\"";

@@ -47,6 +47,14 @@ TEST(Streams, MessagesNeverLandInAFile) {
   }
 }
 
+TEST(Streams, AFileSizeLimitIsAFailureAndLeavesNoPartialEntry) {
+  const Program program;
+  const std::string limited = "ulimit -f 2; " + command("");
+  const Result result = program.run_in_shell(limited, {"compile", "stream_read", "--arch", "sm_80"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_EQ(program.run({"cache", "list", "--json"}).json().at("entries").size(), 0u);
+}
+
 TEST(Streams, AFullStandardOutputIsAFailure) {
   const std::vector<std::vector<std::string>> commands = {{"operators"}, {"--help"}, {"run", "--help"}, {"--version"}};
   for (const auto& arguments : commands) {
