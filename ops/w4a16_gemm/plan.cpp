@@ -18,7 +18,7 @@ constexpr int kMostMergedTiles = 4;  // of four parts 32 loads: what the loop's 
 constexpr int kRegion = 128;         // regions of shared memory begin at bank 0
 constexpr int kMostTeams = 8;
 constexpr int kMostTeamRingBytes = 154 * 1024;  // family sm90, few columns: see choose_ring_of_teams
-constexpr int kCopyRests = 4;                   // likewise, see copy_rests
+constexpr int kCopyRests = 3;                   // likewise, see copy_rests
 constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by tensor maps and found again by wgmma
 
 int align_region(int bytes) { return (bytes + kRegion - 1) / kRegion * kRegion; }
