@@ -71,7 +71,7 @@ bool LaunchNumbers::set(const GqaDecode& descriptor, std::string_view name, doub
   if (name == "softmax_scale") {
     softmax_scale = value;
   } else if (name == "lse") {
-    with_lse = value != 0;
+    with_lse = whole_number(name, value, 0, 1) != 0;
   } else if (name == "splits") {
     whole(splits);
   } else if (name == "soft_cap" && descriptor.soft_cap) {
