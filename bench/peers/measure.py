@@ -17,7 +17,7 @@ import tempfile
 from types import SimpleNamespace
 
 import results
-from peers import Unsupported, peers_of
+from peers import PEERS, Unsupported
 
 
 def time_launches(torch, launches, count):
@@ -55,13 +55,17 @@ def make_cache(torch, case):
     return rows
 
 
-def make_tensors(torch, case, lengths):
-    if isinstance(case, results.GemmCase):
-        activations = torch.randn(case.m, case.k, dtype=torch.float16, device="cuda")
-        return SimpleNamespace(activations=activations,
-                               weights=torch.randn(case.n, case.k, dtype=torch.float16, device="cuda"))
+def gemm_tensors(torch, case, _lengths):
+    activations, weights = (torch.randn(rows, case.k, dtype=torch.float16, device="cuda") for rows in (case.m, case.n))
+    return SimpleNamespace(activations=activations, weights=weights)
+
+
+def attention_tensors(torch, case, lengths):
     query = torch.randn(case.batch, case.query_heads(), results.HEAD_DIM, dtype=torch.bfloat16, device="cuda")
     return SimpleNamespace(query=query, key=make_cache(torch, case), value=make_cache(torch, case), lengths=lengths)
+
+
+TENSORS = {"gqa_decode": attention_tensors, "w4a16_gemm": gemm_tensors}
 
 
 def copy_floor(torch, bytes_read, copies):
@@ -78,13 +82,13 @@ def first_line(error):
 
 def measure_case(torch, case, facts):
     """One entry per peer."""
-    lengths = results.lengths_of(case, random.Random(1).random)
+    lengths = case.lengths(random.Random(1).random)
     bytes_read = case.bytes_read(lengths)
     copies = results.copies_for(bytes_read, case.stored_bytes(), facts["l2_bytes"], facts["memory_bytes"])
-    tensors = [make_tensors(torch, case, lengths) for _ in range(copies)]
+    tensors = [TENSORS[case.operator](torch, case, lengths) for _ in range(copies)]
     floor = copy_floor(torch, bytes_read, copies)
     entries = []
-    for name, prepare in peers_of(case).items():
+    for name, prepare in PEERS[case.operator].items():
         try:
             variants = zip(*(prepare(torch, case, each) for each in tensors))
             microseconds = min(time_launches(torch, launches, results.launches_for(copies)) for launches in variants)
@@ -117,7 +121,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the program cubit")
     parser.add_argument("--output", required=True, help="the JSON file to write")
-    parser.add_argument("--operator", default="gqa_decode", choices=["gqa_decode", "w4a16_gemm"])
+    parser.add_argument("--operator", default="gqa_decode", choices=results.CASES)
     parser.add_argument("--only", default="", help="cases whose group, name or descriptor contains this")
     parser.add_argument("--without-cubit", action="store_true", help="time the peers alone")
     options = parser.parse_args()

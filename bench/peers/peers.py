@@ -1,13 +1,14 @@
 """The peers, each behind one interface: prepare(torch, case, tensors) gives a function that launches once.
 
 `tensors` of attention: query [batch, query heads, 128] bf16; key, value [batch, context, kv_heads, row] as the case's
-format stores them; lengths, a list. Of a GEMM: activations [m, k] and weights [n, k], fp16. A peer that cannot do a case raises Unsupported; one that is not installed raises ImportError.
+format stores them; lengths, a list. Of a GEMM: activations [m, k] and weights [n, k], fp16. A peer that cannot do a case
+raises Unsupported; one that is not installed raises ImportError.
 A peer with a choice of splits gives several functions; the fastest counts.
 """
 
 import math
 
-from results import HEAD_DIM, GemmCase
+from results import HEAD_DIM
 
 SPLITS = (1, 2, 4, 8, 16, 32, 64)
 PAGE = 16
@@ -105,17 +106,11 @@ def fbgemm(torch, case, tensors):
     return [launcher(splits) for splits in SPLITS]
 
 
-PEERS = {"torch SDPA, cuDNN": sdpa_cudnn, "torch SDPA, flash": sdpa_flash, "FlashInfer": flashinfer,
-         "xFormers, Triton split-K": xformers, "FBGEMM": fbgemm}
-
-
 def cublas(torch, _case, tensors):
     output = torch.empty(len(tensors.activations), len(tensors.weights), dtype=torch.float16, device="cuda")
     return [lambda: torch.matmul(tensors.activations, tensors.weights.t(), out=output)]
 
 
-GEMM_PEERS = {"torch matmul, fp16 (cuBLAS)": cublas}
-
-
-def peers_of(case):
-    return GEMM_PEERS if isinstance(case, GemmCase) else PEERS
+PEERS = {"gqa_decode": {"torch SDPA, cuDNN": sdpa_cudnn, "torch SDPA, flash": sdpa_flash, "FlashInfer": flashinfer,
+                        "xFormers, Triton split-K": xformers, "FBGEMM": fbgemm},
+         "w4a16_gemm": {"torch matmul, fp16 (cuBLAS)": cublas}}

@@ -30,6 +30,15 @@ class Case:
     context: int
     kv_heads: int
     ragged: bool
+    operator = "gqa_decode"
+
+    def lengths(self, uniform) -> list:
+        """As cubit makes them: log-uniform in 1 … context, one empty and one full. `uniform` gives numbers in [0, 1)."""
+        if not self.ragged:
+            return [self.context] * self.batch
+        lengths = [int(self.context ** uniform()) for _ in range(self.batch)]
+        lengths[1:3] = [0, self.context][: len(lengths[1:3])]
+        return lengths
 
     def row_bytes(self) -> int:
         return ROW_BYTES[self.kv](self.groups)
@@ -59,6 +68,10 @@ class GemmCase:
     m: int
     n: int
     k: int
+    operator = "w4a16_gemm"
+
+    def lengths(self, _uniform) -> list:
+        return []
 
     def bytes_read(self, _lengths) -> int:
         return 2 * self.k * (self.m + self.n)
@@ -86,7 +99,12 @@ def has_peers(descriptor: str) -> bool:
     return not any(field in descriptor for field in others)
 
 
-def gemm_cases_of(rows) -> list:
+def attention_cases(rows) -> list:
+    """Contiguous caches of a peer's formats, plain scores."""
+    return [case_of(row) for row in rows if has_peers(row["descriptor"])]
+
+
+def gemm_cases(rows) -> list:
     """Each shape once: to a peer without packed words all formats and tiles are the same."""
     first = {}
     for row in rows:
@@ -95,25 +113,13 @@ def gemm_cases_of(rows) -> list:
     return list(first.values())
 
 
-def cases_of(program: str, operator: str = "gqa_decode") -> list:
-    """The program's own cases, so that no second list of them exists; of gqa_decode contiguous ones, of a peer's formats,
-    plain scores."""
+CASES = {"gqa_decode": attention_cases, "w4a16_gemm": gemm_cases}
+
+
+def cases_of(program: str, operator: str) -> list:
+    """The program's own cases, so that no second list of them exists."""
     text = subprocess.run([program, "operators", operator, "--json"], check=True, capture_output=True, text=True)
-    rows = json.loads(text.stdout)[0]["bench"]
-    if operator == "w4a16_gemm":
-        return gemm_cases_of(rows)
-    return [case_of(row) for row in rows if has_peers(row["descriptor"])]
-
-
-def lengths_of(case: Case, uniform) -> list:
-    """As cubit makes them: log-uniform in 1 … context, one empty and one full. `uniform` gives numbers in [0, 1)."""
-    if isinstance(case, GemmCase):
-        return []
-    if not case.ragged:
-        return [case.context] * case.batch
-    lengths = [int(case.context ** uniform()) for _ in range(case.batch)]
-    lengths[1:3] = [0, case.context][: len(lengths[1:3])]
-    return lengths
+    return CASES[operator](json.loads(text.stdout)[0]["bench"])
 
 
 def median(values):

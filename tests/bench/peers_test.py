@@ -44,13 +44,13 @@ class Cases(unittest.TestCase):
             results.case_of(dict(ROW, descriptor="gqa_decode:head_dim=64"))
 
     def test_ragged_lengths_have_an_empty_and_a_full_sequence(self):
-        lengths = results.lengths_of(results.case_of(RAGGED), itertools.cycle([0.0, 0.5, 0.25, 0.999]).__next__)
+        lengths = results.case_of(RAGGED).lengths(itertools.cycle([0.0, 0.5, 0.25, 0.999]).__next__)
         self.assertEqual(lengths, [1, 0, 1024, int(1024**0.999)])
-        self.assertEqual(results.lengths_of(results.case_of(ROW), None), [16, 16])
+        self.assertEqual(results.case_of(ROW).lengths(None), [16, 16])
 
     def test_a_shape_of_a_gemm_is_one_case_in_whatever_tiles(self):
         others = dict(GEMM, descriptor="w4a16_gemm:format=awq"), dict(GEMM, sizes={"m": 4, "n": 64, "k": 32})
-        cases = results.gemm_cases_of([GEMM, *others])
+        cases = results.gemm_cases([GEMM, *others])
         self.assertEqual([(case.m, case.n, case.k) for case in cases], [(3, 64, 32), (4, 64, 32)])
         self.assertEqual((cases[0].bytes_read([]), cases[0].operations([])), (2 * 32 * (3 + 64), 2 * 3 * 64 * 32))
 
@@ -62,7 +62,7 @@ class Cases(unittest.TestCase):
 
     @unittest.skipUnless(PROGRAM, "without the program")
     def test_the_programs_own_table_is_understood(self):
-        cases = results.cases_of(PROGRAM)
+        cases = results.cases_of(PROGRAM, "gqa_decode")
         self.assertEqual(len(cases), len({(case.group, case.name, case.descriptor) for case in cases}))
         self.assertTrue(any(case.ragged for case in cases))
         self.assertEqual({case.kv for case in cases}, {"bf16", "int4_rows"})
@@ -125,16 +125,16 @@ class Measuring(unittest.TestCase):
     """measure_case with a clock that always says 7 and tensors that are names."""
 
     def setUp(self):
-        self.saved = (measure.time_launches, measure.make_tensors, measure.copy_floor, dict(peers.PEERS))
-        measure.time_launches = lambda torch, launches, count: launches[0]()
-        measure.make_tensors = lambda torch, case, lengths: types.SimpleNamespace(lengths=lengths)
-        measure.copy_floor = lambda torch, bytes_read, copies: 5.0
-        peers.PEERS.clear()
-
-    def tearDown(self):
-        measure.time_launches, measure.make_tensors, measure.copy_floor, known = self.saved
-        peers.PEERS.clear()
-        peers.PEERS.update(known)
+        self.known = peers.PEERS["gqa_decode"]
+        self.of_attention = {}
+        for patch in (
+                mock.patch.object(measure, "time_launches", lambda torch, launches, count: launches[0]()),
+                mock.patch.object(measure, "copy_floor", lambda torch, bytes_read, copies: 5.0),
+                mock.patch.dict(measure.TENSORS, dict.fromkeys(
+                    measure.TENSORS, lambda torch, case, lengths: types.SimpleNamespace(lengths=lengths))),
+                mock.patch.dict(peers.PEERS, {"gqa_decode": self.of_attention})):
+            patch.start()
+            self.addCleanup(patch.stop)
 
     def test_the_fastest_variant_counts_and_nothing_that_fails_stops_the_rest(self):
         def absent(torch, case, tensors):
@@ -146,23 +146,21 @@ class Measuring(unittest.TestCase):
         def broken(torch, case, tensors):
             raise RuntimeError("CUDA error\nand more")
 
-        peers.PEERS.update({"absent": absent, "unable": unable, "broken": broken,
-                            "good": lambda torch, case, tensors: [lambda: 9.0, lambda: 7.0, lambda: 8.0]})
+        self.of_attention.update({"absent": absent, "unable": unable, "broken": broken,
+                                  "good": lambda torch, case, tensors: [lambda: 9.0, lambda: 7.0, lambda: 8.0]})
         entries = measure.measure_case(None, results.case_of(ROW), FACTS)
         self.assertEqual([entry.get("skipped") for entry in entries],
                          ["not installed", "it takes no lengths", "failed: CUDA error", None])
         self.assertEqual((entries[3]["microseconds"], entries[3]["floor_microseconds"]), (7.0, 5.0))
 
     def test_a_gemm_has_peers_of_its_own(self):
-        case = results.gemm_cases_of([GEMM])[0]
-        self.assertNotIn("good", peers.peers_of(case))
-        with mock.patch.dict(peers.GEMM_PEERS, {"good": lambda torch, case, tensors: [lambda: 7.0]}, clear=True):
+        case = results.gemm_cases([GEMM])[0]
+        with mock.patch.dict(peers.PEERS["w4a16_gemm"], {"good": lambda torch, case, tensors: [lambda: 7.0]}, clear=True):
             entry, = measure.measure_case(None, case, FACTS)
         self.assertEqual((entry["peer"], entry["microseconds"], entry["bytes"]), ("good", 7.0, case.bytes_read([])))
 
     def test_every_peer_refuses_what_it_cannot_do_before_it_needs_a_gpu(self):
-        peers.PEERS.update(self.saved[3])
-        for name, prepare in peers.PEERS.items():
+        for name, prepare in self.known.items():
             with self.subTest(name), self.assertRaises((ImportError, peers.Unsupported)):
                 prepare(None, results.case_of(RAGGED), types.SimpleNamespace(lengths=[1, 0, 2, 3]))
 
