@@ -1,5 +1,6 @@
 // What a stage of family sm90 has: rows of the cache for each warp that attends, keys and as many values, of which tokens
-// and KV heads. How they lie: see sm90_gqa_decode.cuh. Those that copy it and those that attend to it ask the same here.
+// and KV heads; and which stages a segment has. How rows lie: see sm90_gqa_decode.cuh. Those that copy a stage and those
+// that attend to it ask the same here.
 #pragma once
 
 #include "even_share.cuh"
@@ -23,6 +24,24 @@ __device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, con
   return segment.head / plan::kHeadGroups << args.span_log2;
 }
 __device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
+
+/// Of a sequence, where the plan has a window.
+__device__ __forceinline__ WalkedStages walked_stages(const GqaDecodeArguments& args, int length) {
+  return stages_of_window(length, plan::Queries::query_position(length, 0), args.window, args.kept_tokens,
+                          args.stage_tokens_log2);
+}
+__device__ __forceinline__ int count_stages(const GqaDecodeArguments& args, int length) {
+  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, length).count;
+  return stages_of(length, args.stage_tokens_log2);
+}
+
+/// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last
+/// first.
+__device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Segment& segment, int index) {
+  if constexpr (plan::Score::kRises) index = segment.first + segment.last - 1 - index;
+  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, segment.length).stage(index);
+  return index;
+}
 
 /// Tokens of a stage that are read.
 struct StageTokens {

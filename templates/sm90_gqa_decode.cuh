@@ -11,7 +11,7 @@
 //   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
 //   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
 //   next that has its head the tokens behind them. Of a paged cache a box has rows of one page, and all copying warps start
-//   some: see PageWindow. Elsewhere, and for the last tokens of a sequence, the warps copy pieces: 16 bytes per lane at a
+//   some. See bulk_boxes.cuh. Elsewhere, and for the last tokens of a sequence, the warps copy pieces: 16 bytes per lane at a
 //   time, of unaligned rows (below) fewer. See bulk_pieces.cuh.
 // - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
 //   across segments: while the results of one are merged, stages of the next arrive.
@@ -56,6 +56,7 @@
 // PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", and those of sm80_gqa_decode.cuh.
 #include "plan.cuh"
 
+#include "bulk_boxes.cuh"
 #include "bulk_copies.cuh"
 #include "bulk_pieces.cuh"
 #include "bulk_stage.cuh"
@@ -72,23 +73,6 @@
 namespace cubit {
 
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
-
-/// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans,
-/// batch or pages.
-struct Arguments : GqaDecodeArguments {
-  TensorMap keys;
-  TensorMap values;
-};
-
-/// Of a sequence, where the plan has a window.
-__device__ __forceinline__ WalkedStages walked_stages(const GqaDecodeArguments& args, int length) {
-  return stages_of_window(length, plan::Queries::query_position(length, 0), args.window, args.kept_tokens,
-                          args.stage_tokens_log2);
-}
-__device__ __forceinline__ int count_stages(const GqaDecodeArguments& args, int length) {
-  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, length).count;
-  return stages_of(length, args.stage_tokens_log2);
-}
 
 using Walk = Walker<plan::kFlushStages, plan::kGapStages, count_stages>;
 
@@ -135,38 +119,6 @@ struct Rings {
 /// Whether a row counts like any other that a sequence has: then rows of a warp are counted, not tokens.
 constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
 
-/// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last
-/// first.
-__device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Segment& segment, int index) {
-  if constexpr (plan::Score::kRises) index = segment.first + segment.last - 1 - index;
-  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, segment.length).stage(index);
-  return index;
-}
-
-/// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all
-/// warps; of unaligned rows those of the warps that are abreast.
-__device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
-                                           uint32 full) {
-  expect_bytes(full, 2 * kHalfStage);
-  const int batch = segment.batch;
-  const int span = first_kv_head(args, segment) >> args.span_log2;
-  const uint32 box_bytes = kRowsAreUnaligned ? kHalfStage / kColumnsOfWarps
-                           : args.boxes == 1 ? kHalfStage
-                                             : kHalfStage / kRowWarps << args.span_log2;
-  int row = stage * args.boxes * kStageTokens;
-#pragma unroll 1
-  for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {
-    const int y = plan::kRowsInParts ? row : 0;
-    const int z = plan::kRowsInParts ? 0 : row;
-    copy_box(dst + at, args.keys, y, z, span, batch, full);
-    copy_box(dst + kHalfStage + at, args.values, y, z, span, batch, full);
-  }
-}
-
-__device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, const StageTokens& tokens) {
-  return args.boxes != 0 && tokens.are_all(1 << args.stage_tokens_log2);
-}
-
 /// The first of the threads that copy, which makes the barriers and starts the copies of boxes.
 __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan::kWarps * kWarpSize; }
 
@@ -180,83 +132,6 @@ __device__ __forceinline__ bool begin_copies(const Arguments& args, const Segmen
   copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
   return true;
 }
-
-/// Of a paged cache: the boxes that the copying warps start. The rows of a stage are granules, each of one page; a
-/// granule is a box, or one of each of its rows' parts. Lane l of every copying warp has the page of granule l of a
-/// window of 32, which is whole stages, and of the window behind it, so that pages are looked up long before they are
-/// copied. Half of the warps copy keys, half of them values; of those one has the even granules.
-class PageWindow {
- public:
-  explicit __device__ __forceinline__ PageWindow(const Arguments& args) : args_(args) {}
-
-  /// As soon as the segment is known.
-  __device__ __forceinline__ void begin(const Segment& segment) {
-    if (args_.boxes == 0 || segment.batch < 0) return;
-    window_ = window_of(stage_of(args_, segment, segment.first));
-    now_ = look_up(segment, window_);
-    next_ = look_up(segment, window_ + kStep);
-  }
-  /// Once for each of its stages that are copied in boxes, in their order.
-  __device__ __forceinline__ void reach(const Segment& segment, int stage) {
-    if constexpr (kInOrder) {
-      const int granule = stage << args_.granules_log2;
-      if (stage == segment.first || (granule & (kGranules - 1)) != 0) return;
-      now_ = next_;
-      next_ = look_up(segment, (granule >> kGranulesLog2) + 1);
-    } else {
-      const int window = window_of(stage);
-      if (window == window_) return;
-      now_ = window == window_ + kStep ? next_ : look_up(segment, window);
-      next_ = look_up(segment, window + kStep);
-      window_ = window;
-    }
-  }
-
-  /// The boxes of this thread.
-  __device__ __forceinline__ void copy(const Segment& segment, int stage, uint32 dst, uint32 full) const {
-    const int lane = lane_index();
-    const int warp = warp_index() - plan::kWarps;
-    const int granule = lane & ((1 << args_.granules_log2) - 1);
-    if (granule + (stage << args_.granules_log2 & (kGranules - 1)) != lane || (granule & 1) != warp >> 1) return;
-    const bool is_value = (warp & 1) != 0;
-    const TensorMap& map = is_value ? args_.values : args_.keys;
-    const int span = first_kv_head(args_, segment) >> args_.span_log2;
-    const uint32 token = token_of_granule((stage << args_.granules_log2) + granule);
-    const uint32 in_page = token - quotient(token, args_.page_size) * args_.page_size.divisor;
-    const int row = static_cast<int>(in_page >> args_.row_step_log2);
-    const int column = granule >> args_.column_granules_log2;
-    const int in_column = granule & ((1 << args_.column_granules_log2) - 1);
-    const uint32 part_bytes = args_.box_bytes << args_.column_granules_log2;
-    uint32 at = dst + (is_value ? kHalfStage : 0) + column * args_.box_parts * part_bytes + in_column * args_.box_bytes;
-#pragma unroll 1
-    for (int part = 0; part < args_.box_parts; ++part, at += part_bytes) {
-      copy_box(at, map, plan::kRowsInParts ? row : part, plan::kRowsInParts ? part : row, span, now_, full);
-    }
-  }
-
- private:
-  static constexpr int kGranulesLog2 = 5;
-  static constexpr int kGranules = 1 << kGranulesLog2;
-  static_assert(plan::kCopyWarps == 4);
-
-  static constexpr int kStep = plan::Score::kRises ? -1 : 1;
-
-  __device__ __forceinline__ int window_of(int stage) const { return stage << args_.granules_log2 >> kGranulesLog2; }
-  /// The first of its tokens.
-  __device__ __forceinline__ uint32 token_of_granule(int granule) const {
-    return granule << (args_.stage_tokens_log2 - args_.granules_log2);
-  }
-  __device__ __forceinline__ int look_up(const Segment& segment, int window) const {
-    const uint32 token = token_of_granule(window * kGranules + lane_index());
-    if (token >= static_cast<uint32>(segment.length)) return 0;
-    return args_.page_table[segment.batch * args_.page_table_stride + quotient(token, args_.page_size)];
-  }
-
-  const Arguments& args_;
-  int window_ = 0;
-  int now_ = 0;  // pages
-  int next_ = 0;
-};
 
 /// The copying warps, from the block's first segment on; has_begun: begin_copies has been called, and was true.
 __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor, Segment segment,
