@@ -12,7 +12,7 @@
 // - A team picks the pairs of activations of a group once, for all of its strips of columns; of these one after another
 //   has its products, so that only sums take registers of all strips.
 //
-// Shared memory: stages { words: boxes of 32 columns | activations: of the first 64 k's, of the second }, on kFactorsAt
+// Shared memory: stages { words: boxes of 32 columns, by n of all neighbours | activations: of the first 64 k's, of the second }, on kFactorsAt
 // of each stage { scales | zeros }, on kBarriersAt the barriers of the stages, `full` and `empty`; on kUpsAt, or where
 // that does not fit after the last stage where the first ones were, the sums of the teams.
 //
@@ -55,7 +55,9 @@ constexpr int kHalfColumns = plan::kTileN / kHalves;
 constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
 constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * plan::kTileN / 2;
-constexpr uint32 kBoxBytes = kWordBytes / kBlockStrips;
+// Of words: by k of a strip, by n, where a strip's row is 16 bytes, of all columns that are neighbours.
+constexpr int kBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes::kStripColumns;
+constexpr int kBoxes = plan::kTileN / kBoxColumns;
 constexpr int kZeroBytes = plan::kTileN / 2;              // of a group
 constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;  // a whole warpgroup copies or is idle: it gives registers
 // Steps of 32 k's whose pairs of activations a team has in registers for all strips: sums of seven strips and of 16 rows
@@ -118,10 +120,11 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& p
   // Gated, the second half is of other columns.
   const auto column_of = [&](int half) { return first + half * (args.n / 2); };
 #pragma unroll
-  for (int i = 0; i < kBlockStrips; ++i) {
-    constexpr int kHalfStrips = kBlockStrips / kHalves;
-    const int column = column_of(i / kHalfStrips) + i % kHalfStrips * gemm_lanes::kStripColumns;
-    copy_box(dst + i * kBoxBytes, args.word_map, column, stage * Format::kWordRows, full);
+  for (int i = 0; i < kBoxes; ++i) {
+    constexpr int kColumnsPerWord = 8 / Format::kWordK;
+    constexpr int kHalfBoxes = kBoxes / kHalves;
+    const int column = column_of(i / kHalfBoxes) + i % kHalfBoxes * kBoxColumns;
+    copy_box(dst + i * (kWordBytes / kBoxes), args.word_map, column / kColumnsPerWord, stage * Format::kWordRows, full);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

@@ -7,7 +7,7 @@
 // % 2) + c) + 2p + 4h. By n (w4_words_by_n.cuh) k's are in order.
 //
 // Interface of such a format: kWordRows, kWordK, load_zeros, load_scales, arrange as there, places(strip), and
-//   kBoxColumns, kBoxes            columns of one box of words, boxes of a stage
+//   kBoxColumns                    columns of one box of words; of few columns: see sm90_w4a16_gemm_teams.cuh
 //   kPairsActivations              by pair_activations(tile, row, byte): 64 k's of a row, in place
 //   Words<kSteps>, load_words(words, stage, places, first)    kSteps times 32 k's, both tiles
 //   operand(a, words, step, tile, zeros)                      of 16 k's
@@ -157,6 +157,46 @@ struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZ
   static constexpr bool kPairsActivations = false;
 
   static __device__ __forceinline__ Places places(int strip) { return Base::weight_places(strip); }
+
+  /// Where the words of the first strip begin, and the first rows of activations; of even steps alone.
+  struct TeamPlaces : Base::FactorPlaces {
+    uint32 words;
+    uint32 activations;
+  };
+
+  static __device__ __forceinline__ TeamPlaces team_places() {
+    TeamPlaces result;
+    static_cast<typename Base::FactorPlaces&>(result) = Base::factor_places(lane_index(), 0);
+    const gemm_lanes::Place word = gemm_lanes::words_by_n(lane_index(), 0, 0);
+    const gemm_lanes::Place activation = gemm_lanes::activations_by_n(lane_index(), 0, 0);
+    result.words = settled(kWordsAt(word.row, word.byte));
+    result.activations = settled(kActivationsAt(activation.row, activation.byte));
+    return result;
+  }
+
+  /// The words of a strip, from where those of strip 0 are in shared memory. A strip is a chunk of 16 bytes of a row:
+  /// where chunks are swizzled its number within a part is xor'ed, not added.
+  static __device__ __forceinline__ void load_team_words(Words<1>& words, uint32 lane_words, int strip, int step) {
+    constexpr bool kIsSwizzled = kWordsAt(7, 0) != 7 * kWordsAt(1, 0);
+    constexpr int kChunks = kIsSwizzled ? 0x30 : 0;
+    const gemm_lanes::Place place = gemm_lanes::words_by_n(0, strip, step);
+    const int at = kWordsAt(place.row, place.byte);
+    const uint32 row = (lane_words ^ (at & kChunks)) + (at & ~kChunks);
+    load_matrices_transposed(words.of[0].matrices, row);  // access: ldmatrix.x4.trans of words
+  }
+
+  /// The B operands of 8 rows and a step's two products, from where those of the first rows are; each time from shared
+  /// memory.
+  template <bool>
+  static __device__ __forceinline__ void load_team_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
+                                                               int step) {
+    const auto at = [](int t, int i) {
+      const gemm_lanes::Place place = gemm_lanes::activations_by_n(0, t, i);
+      return kActivationsAt(place.row, place.byte);
+    };
+    const uint32 own = step % 2 == 0 ? lane_activations : lane_activations ^ at(0, 1);
+    load_matrices(b, own + at(tile, step - step % 2));  // access: ldmatrix.x4 of activations
+  }
 
   template <int kCount>
   static __device__ __forceinline__ void load_words(Words<kCount>& words, uint32 stage, const Places& places,

@@ -63,6 +63,13 @@ TileAccess ldmatrix_of_words(int strips) {
           }};
 }
 
+TileAccess ldmatrix_of_activations(int tiles) {
+  return {"ldmatrix.x4 of activations", AccessKind::ldmatrix, 16, kSteps * tiles,
+          [=](int instance, int lane) -> MaybeByte {
+            return byte_at(gemm_lanes::activations_by_n(lane, instance % tiles, instance / tiles));
+          }};
+}
+
 /// Family sm90, whose copies are those of tensor maps.
 std::vector<TileAccess> accesses_of_boxes(const Plan& plan) {
   const int strips = plan.strips();
@@ -81,9 +88,10 @@ std::vector<TileAccess> accesses_of_boxes(const Plan& plan) {
 
 /// Likewise; the tensor cores are no lanes.
 std::vector<TileAccess> accesses_of_rows(const Plan& plan) {
+  const int tiles = plan.descriptor.tile_m / 8;
+  if (is_by_n(plan) && has_copied_teams(plan)) return {ldmatrix_of_activations(tiles)};
   if (is_by_n(plan) || reads_bytes(plan)) return {};
   if (has_copied_teams(plan)) {
-    const int tiles = plan.descriptor.tile_m / 8;
     const bool spread = spreads_words(plan.descriptor);
     return {{"loads of activations", AccessKind::load, 16, kSteps * tiles, [=](int instance, int lane) -> MaybeByte {
                return byte_at(gemm_lanes::copied_activations_by_k(lane, instance % tiles, instance / tiles, spread));
@@ -129,11 +137,7 @@ std::vector<TileAccess> activation_accesses(const Plan& plan) {
   const int tiles = plan.descriptor.tile_m / 8;
   TileAccess stores = copies("activations", plan, plan.descriptor.tile_m, gemm_lanes::kActivationBytes, 16);
   if (is_by_n(plan)) {
-    return {stores,
-            {"ldmatrix.x4 of activations", AccessKind::ldmatrix, 16, kSteps * tiles,
-             [=](int instance, int lane) -> MaybeByte {
-               return byte_at(gemm_lanes::activations_by_n(lane, instance % tiles, instance / tiles));
-             }}};
+    return {stores, ldmatrix_of_activations(tiles)};
   }
   return {stores,
           {"loads of activations", AccessKind::load, 16, kSteps * tiles, [=](int instance, int lane) -> MaybeByte {

@@ -143,13 +143,15 @@ std::string why_not_boxes(const W4a16Gemm& descriptor) {
 }
 
 std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor) {
-  if (descriptor.format == W4Format::awq) return "there is no kernel of few columns of awq";
+  if (descriptor.format == W4Format::awq && descriptor.tile_n == 32)
+    return "a row of 32 columns of awq is 16 bytes, too short for boxes";
   if (descriptor.tile_n == 224 && descriptor.is_gated()) return "half of 224 columns is no number of strips of 32";
   // In others ptxas finds some registers too few.
   const bool fits_16_rows = descriptor.element == Element::fp16 && stores_zeros(descriptor) &&
+                            descriptor.format != W4Format::awq &&
                             (descriptor.group_size == 128 || descriptor.group_size == 0);
   if (descriptor.tile_n == 224 && descriptor.tile_m == 16 && !fits_16_rows)
-    return "16 rows of 224 columns fit a warp's registers in fp16 with stored zeros in groups of 128 or all alone";
+    return "16 rows of 224 columns fit a warp's registers in fp16 of gptq and gptq_v2 in groups of 128 or all alone";
   // A group's scales of 32 columns are 64 bytes, and a box begins at a multiple of 128.
   if (descriptor.tile_n == 64 && descriptor.is_gated()) return "32 gates, and what they are for, are too few for boxes";
   return "";

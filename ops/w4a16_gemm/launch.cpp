@@ -120,8 +120,17 @@ W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   return result;
 }
 
+/// How a box of words of so many bytes per row is swizzled: see box_layout.
+runtime::TensorSwizzle word_swizzle(int row_bytes) {
+  using runtime::TensorSwizzle;
+  return row_bytes == 128  ? TensorSwizzle::span128
+         : row_bytes == 64 ? TensorSwizzle::span64
+         : row_bytes == 32 ? TensorSwizzle::span32
+                           : TensorSwizzle::none;
+}
+
 /// Words [k / 8, n] or by n [k, n / 8], activations [m, k], scales [groups, n]: boxes of a strip's columns, by n
-/// and of scales of half a block's, of few columns scales of all that are neighbours, and of 64 k's.
+/// and of scales of half a block's, of few columns those of all that are neighbours, and of 64 k's.
 void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const auto map_of = [](const void* base, int element_bytes, std::int64_t columns, std::int64_t rows,
@@ -136,23 +145,26 @@ void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
     map.swizzle = swizzle;
     return map;
   };
-  constexpr int kHalfColumns = gemm_lanes::kBlockColumns / 2;
   constexpr int kMapBytes = sizeof(runtime::EncodedTensorMap);
   using runtime::TensorSwizzle;
   const std::int64_t n = arguments.n;
   const std::int64_t k = arguments.k;
   const bool by_n = descriptor.format == W4Format::awq;
-  const int scale_columns = has_copied_teams(plan) ? output_columns(descriptor, descriptor.tile_n) : kHalfColumns;
-  launch.maps.add(kMapsAt, by_n ? map_of(arguments.qweight, 4, n / 8, k, n / 2, kHalfColumns / 8, gemm_lanes::kStageK,
-                                         TensorSwizzle::span64)
-                                : map_of(arguments.qweight, 4, n, k / 8, 4 * n, gemm_lanes::kStripColumns,
-                                         gemm_lanes::kStageK / 8, TensorSwizzle::span128));
+  const int neighbours =
+      has_copied_teams(plan) ? output_columns(descriptor, descriptor.tile_n) : gemm_lanes::kBlockColumns / 2;
+  runtime::TensorMap words = by_n ? map_of(arguments.qweight, 4, n / 8, k, n / 2, neighbours / 8, gemm_lanes::kStageK,
+                                           word_swizzle(neighbours / 2))
+                                  : map_of(arguments.qweight, 4, n, k / 8, 4 * n, gemm_lanes::kStripColumns,
+                                           gemm_lanes::kStageK / 8, TensorSwizzle::span128);
+  // By n a block's part of a row is less than a line, and its neighbours want the rest at about the same time.
+  if (by_n && has_copied_teams(plan)) words.l2_bytes = 128;
+  launch.maps.add(kMapsAt, words);
   // Of one row there is no stride; a map wants one.
   const std::int64_t row_bytes = arguments.m == 1 ? (2 * k + 15) / 16 * 16 : 2 * arguments.activation_stride;
   launch.maps.add(kMapsAt + kMapBytes, map_of(arguments.activations, 2, k, arguments.m, row_bytes, 64,
                                               descriptor.tile_m, TensorSwizzle::span128));
   launch.maps.add(kMapsAt + 2 * kMapBytes, map_of(arguments.scales, 2, n, groups_of(descriptor, arguments.k), 2 * n,
-                                                  scale_columns, stage_groups(descriptor), TensorSwizzle::none));
+                                                  neighbours, stage_groups(descriptor), TensorSwizzle::none));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.hpp"
 #include "codegen/plan_header.hpp"
@@ -72,9 +73,9 @@ const FamilyFacts& facts_of(Family family) {
 }
 
 /// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64,
-/// and mma.sync does.
+/// and mma.sync does; in blocks of few columns both families have mma.sync, and sm90 the faster copies.
 bool is_sm90_faster(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  return descriptor.tile_m >= 32 && descriptor.tile_n == gemm_lanes::kBlockColumns &&
+  return (descriptor.tile_m >= 32 || descriptor.tile_n < gemm_lanes::kBlockColumns) &&
          why_not_sm90(descriptor, architecture).empty();
 }
 
@@ -179,7 +180,15 @@ void choose_tiles(Plan& plan) {
   if (stores_zeros(descriptor)) plan.zeros = {groups, zero_bytes, zero_bytes, {}};
 }
 
-/// Boxes as their copies leave them, one behind the other.
+/// Boxes of `part` bytes of each row as their copies leave them, one behind the other: chunks of 16 bytes swizzled where
+/// a part is 32, 64 or 128 bytes, see word_swizzle.
+codegen::TileLayout box_layout(int rows, int row_bytes, int part) {
+  int bits = 0;
+  for (const int chunks : {2, 4, 8})
+    if (part == 16 * chunks) bits = std::countr_zero(static_cast<unsigned>(chunks));
+  return {rows, row_bytes, part, bits > 0 ? codegen::Swizzle{bits, 4, 7} : codegen::Swizzle{}, part};
+}
+
 void choose_boxes(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   plan.warps = gemm_lanes::kStrips;
@@ -187,16 +196,11 @@ void choose_boxes(Plan& plan) {
   plan.copy_registers = 72;
   plan.multiply_registers = 216;
   const bool by_n = descriptor.format == W4Format::awq;
-  const auto in_parts = [](int rows, int row_bytes, int part, codegen::Swizzle swizzle) {
-    return codegen::TileLayout{rows, row_bytes, part, swizzle, part};
-  };
-  constexpr codegen::Swizzle kWithin64{2, 4, 7};
-  constexpr codegen::Swizzle kWithin128{3, 4, 7};
-  plan.words = by_n ? in_parts(gemm_lanes::kStageK, gemm_lanes::kBlockColumns / 2, 64, kWithin64)
-                    : in_parts(gemm_lanes::kStageK / 8, 4 * gemm_lanes::kBlockColumns, 128, kWithin128);
-  plan.activations = in_parts(descriptor.tile_m, gemm_lanes::kActivationBytes, 128, kWithin128);
+  plan.words = by_n ? box_layout(gemm_lanes::kStageK, gemm_lanes::kBlockColumns / 2, 64)
+                    : box_layout(gemm_lanes::kStageK / 8, 4 * gemm_lanes::kBlockColumns, 128);
+  plan.activations = box_layout(descriptor.tile_m, gemm_lanes::kActivationBytes, 128);
   const int groups = stage_groups(descriptor);
-  plan.scales = in_parts(groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes / 2, {});
+  plan.scales = box_layout(groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes / 2);
   if (stores_zeros(descriptor)) plan.zeros = {groups, gemm_lanes::kZeroBytes, gemm_lanes::kZeroBytes, {}};
   plan.blocks_per_sm = 1;
   plan.merged_tiles = std::min(kMostMergedTiles, descriptor.tile_m / 8);
@@ -223,9 +227,13 @@ void choose_boxes_of_teams(Plan& plan) {
   if (columns == 128) plan.copy_warps = 2;
   if (columns == 224) plan.copy_warps = descriptor.tile_m > 8 ? 2 : 1;
   plan.copy_rests = copy_rests(descriptor);
-  const int half = descriptor.is_gated() ? columns : 2 * columns;  // bytes of neighbours
-  plan.words.row_bytes = 4 * columns;
-  plan.scales = {plan.scales.rows, 2 * columns, half, {}, half};
+  const int neighbours = output_columns(descriptor, columns);
+  if (descriptor.format == W4Format::awq) {
+    plan.words = box_layout(gemm_lanes::kStageK, columns / 2, neighbours / 2);
+  } else {
+    plan.words.row_bytes = 4 * columns;
+  }
+  plan.scales = {plan.scales.rows, 2 * columns, 2 * neighbours, {}, 2 * neighbours};
   if (stores_zeros(descriptor)) plan.zeros = {plan.zeros.rows, columns / 2, columns / 2, {}};
 }
 
