@@ -317,5 +317,5 @@ extern "C" __global__ void __launch_bounds__(cubit::kThreads, plan::kBlocksPerSm
   take_registers<plan::kMultiplyRegisters>();
   Sums sums = {};
   walk(piece, ring, sums);
-  merge_teams<plan::kSumsApart>(args, piece, ring.base + (plan::kSumsApart ? plan::kUpsAt : 0), sums);
+  merge_teams<plan::kSumsApart, true>(args, piece, ring.base + (plan::kSumsApart ? plan::kUpsAt : 0), sums);
 }

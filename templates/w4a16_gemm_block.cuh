@@ -197,12 +197,48 @@ __device__ __forceinline__ void add_teams(RowSums& sums, uint32 src) {
   }
 }
 
+constexpr int kTeamItems =
+    kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);  // 8 rows of a strip of the output
+constexpr int kItemBytes = 2 * 16 * kWarpSize;                   // sums of 8 rows of a strip
+
+/// Stores a block's sums of one item, gated those of its ups as well; true in the last of the warps that have the same
+/// item of other parts of k, and the sums are then those of all parts.
+__device__ __forceinline__ bool merge_item(const W4a16GemmArguments& args, const Piece& piece, int item, RowSums& sums,
+                                           RowSums& ups) {
+  constexpr int kAtOnce = 8;
+  const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
+  char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kWarpSumsBytes + item * kItemBytes +
+                      16 * lane_index();
+  char* const ups_of_parts = parts + kTeamItems * kItemBytes;
+  const int64 own = static_cast<int64>(piece.part) * kWarpSumsBytes;
+  const int row = piece.row_tile * plan::kTileM + 8 * (item % kRowTiles) + 2 * (lane_index() % 4);
+  const auto has_rows = [&](int) { return row < args.m; };
+  const auto store = [&](char* dst, const RowSums& from) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float4 value = make_float4(from[i][0], from[i][1], from[i][2], from[i][3]);
+      if (has_rows(i)) *reinterpret_cast<float4*>(dst + 16 * kWarpSize * i) = value;
+    }
+  };
+  const auto load = [&](RowSums& to, const char* src) {
+    RowSums merged[1] = {};
+    add_parts<kAtOnce, kWarpSumsBytes>(merged, src, piece.parts, has_rows);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) to[i / 4][i % 4] = merged[0][i / 4][i % 4];
+  };
+  store(parts + own, sums);
+  if constexpr (plan::Epilogue::kGated) store(ups_of_parts + own, ups);
+  if (!last_warp(args.counters + tile * kTeamItems + item, piece.parts)) return false;
+  load(sums, parts);
+  if constexpr (plan::Epilogue::kGated) load(ups, ups_of_parts);
+  return true;
+}
+
 /// Adds the sums of a block's teams, which meet on `shared`, and stores the output. kApart: no stage was there.
-template <bool kApart>
+/// kHasParts: of a piece that is not all of k the last block to arrive does.
+template <bool kApart, bool kHasParts>
 __device__ __forceinline__ void merge_teams(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
                                             const Sums& sums) {
-  constexpr int kItems = kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);
-  constexpr int kItemBytes = 2 * 16 * kWarpSize;
   const uint32 lane_at = shared + 16 * lane_index();
   if constexpr (!kApart) sync_warps();  // nobody still reads a stage
 #pragma unroll
@@ -213,11 +249,14 @@ __device__ __forceinline__ void merge_teams(const W4a16GemmArguments& args, cons
   }
   sync_warps();  // all sums are there
 #pragma unroll 1
-  for (int item = warp_index(); item < kItems; item += plan::kTeams) {
+  for (int item = warp_index(); item < kTeamItems; item += plan::kTeams) {
     RowSums total = {};
     RowSums ups = {};
     add_teams(total, lane_at + item * kItemBytes);
-    if constexpr (plan::Epilogue::kGated) add_teams(ups, lane_at + (kItems + item) * kItemBytes);
+    if constexpr (plan::Epilogue::kGated) add_teams(ups, lane_at + (kTeamItems + item) * kItemBytes);
+    if constexpr (kHasParts) {
+      if (piece.parts > 1 && !merge_item(args, piece, item, total, ups)) continue;
+    }
     store_rows(args, piece, item / kRowTiles, item % kRowTiles, total, ups);
   }
 }
@@ -227,7 +266,7 @@ template <class BlockWork>
 __device__ __forceinline__ void end_piece(const W4a16GemmArguments& args, const BlockWork& work, const Piece& piece,
                                           uint32 shared, Sums& sums) {
   if constexpr (kHasTeams) {
-    merge_teams<false>(args, piece, shared, sums);
+    merge_teams<false, false>(args, piece, shared, sums);
     return;
   }
   bool is_whole = piece.parts == 1;

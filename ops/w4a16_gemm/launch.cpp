@@ -25,7 +25,7 @@ constexpr std::size_t kMapsAt = (sizeof(W4a16GemmArguments) + 63) / 64 * 64;
 
 std::size_t workspace_for(const Plan& plan, const Split& split) {
   if (split.splits == 1) return 0;
-  const std::size_t tile_bytes = sizeof(float) * gemm_lanes::kBlockColumns * plan.descriptor.tile_m;
+  const std::size_t tile_bytes = sizeof(float) * plan.descriptor.tile_n * plan.descriptor.tile_m;
   const auto tiles = static_cast<std::size_t>(split.turns > 0 ? split.turns : split.tiles() * split.splits);
   return kWorkspaceCounterBytes + workspace_part(tiles * tile_bytes);
 }

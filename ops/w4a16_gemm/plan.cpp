@@ -398,7 +398,10 @@ int Plan::team_sum_bytes() const {
   return teams * descriptor.tile_n * descriptor.tile_m * static_cast<int>(sizeof(float));
 }
 
-int Plan::counters_per_tile() const { return descriptor.is_gated() ? std::max(1, warps / 2) : warps; }
+int Plan::counters_per_tile() const {
+  if (has_copied_teams(*this)) return output_columns(descriptor, strips()) * descriptor.tile_m / 8;
+  return descriptor.is_gated() ? std::max(1, warps / 2) : warps;
+}
 
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   Plan plan;

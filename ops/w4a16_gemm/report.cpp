@@ -177,6 +177,11 @@ Decision merge_decision(const Plan& plan) {
 Decision decomposition_decision(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   if (plan.teams > 1) {
+    if (has_copied_teams(plan)) {
+      return {"decomposition", "chosen at launch, from m, n, k and the device alone",
+              "all of k in a block, but for tiles that leave multiprocessors idle: blocks share k, and their sums are "
+              "added in order"};
+    }
     return {"decomposition", "all of k in a block",
             "as tile_n asks: no sums travel through the L2, but every block reads all activations of its rows"};
   }

@@ -56,6 +56,35 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
   return best;
 }
 
+/// Blocks of few columns, which are alone on a multiprocessor: parts of k only where tiles leave some of these idle, and
+/// where that saves more than merging costs.
+int choose_splits_of_teams(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
+  constexpr int kMostParts = 16;
+  constexpr double kMergeStages = 8;  // of 64 columns
+  if (tiles * plan.counters_per_tile() > kWorkspaceCounters) return 1;
+  const std::int64_t most = std::min<std::int64_t>({device.multiprocessors / tiles, stages, kMostParts});
+  int best = 1;
+  double best_cost = stages;
+  for (int splits = 2; splits <= most; ++splits) {
+    const double merge = (kMergeStages + splits) * 64 / plan.descriptor.tile_n;
+    const double cost = (stages + splits - 1) / splits + merge;
+    if (cost >= best_cost) continue;
+    best = splits;
+    best_cost = cost;
+  }
+  return best;
+}
+
+/// Of family sm80 a block of few columns has all of k, of sm90 a part of one tile's.
+void check_decomposition_of_teams(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments) {
+  const bool is_sm90 = has_copied_teams(plan);
+  if (plan.teams == 1 || arguments.decomposition <= (is_sm90 ? CUBIT_W4A16_SPLIT_K : CUBIT_W4A16_DATA_PARALLEL)) return;
+  throw Failure(Status::invalid_argument,
+                fmt::format("decomposition = {} of {}", arguments.decomposition, plan.descriptor.text()),
+                is_sm90 ? "a block of few columns has one tile" : "a block of few columns has all of k",
+                fmt::format("accepted: {}, or a descriptor without tile_n", is_sm90 ? "0, 1 or 2" : "0 or 1"));
+}
+
 bool can_share(const Plan& plan, const Split& split) {
   return split.tiles() * plan.counters_per_tile() <= kWorkspaceCounters &&
          split.tiles() * split.stages < std::numeric_limits<int>::max();
@@ -150,17 +179,14 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
                    arguments.splits);
   require_argument(arguments.splits == 0 || arguments.decomposition == CUBIT_W4A16_SPLIT_K, "splits",
                    "it goes with decomposition 2 (split-K) only", arguments.splits);
-  if (plan.teams > 1 && arguments.decomposition > CUBIT_W4A16_DATA_PARALLEL) {
-    throw Failure(Status::invalid_argument,
-                  fmt::format("decomposition = {} of {}", arguments.decomposition, plan.descriptor.text()),
-                  "a block of few columns has all of k", "accepted: 0 or 1, or a descriptor without tile_n");
-  }
+  check_decomposition_of_teams(plan, arguments);
   Split split;
   const int columns = output_columns(plan.descriptor, arguments.n);
   split.row_tiles = (std::int64_t{arguments.m} + plan.descriptor.tile_m - 1) / plan.descriptor.tile_m;
   split.column_tiles = (columns + plan.block_columns() - 1) / plan.block_columns();
   split.stages = (arguments.k + gemm_lanes::kStageK - 1) / gemm_lanes::kStageK;
-  if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || plan.teams > 1) return split;
+  const bool has_all_of_k = plan.teams > 1 && !has_copied_teams(plan);
+  if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || has_all_of_k) return split;
   if (plan.descriptor.batch_invariant) {
     choose_invariant(plan, arguments, split, device);
     return split;
@@ -178,8 +204,9 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
     set_shares(split, std::int64_t{device.multiprocessors} * plan.blocks_per_sm);
     return split;
   }
-  split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
-                                      : choose_splits(plan, split.tiles(), split.stages, device);
+  split.splits = arguments.splits > 0     ? std::min(arguments.splits, split.stages)
+                 : has_copied_teams(plan) ? choose_splits_of_teams(plan, split.tiles(), split.stages, device)
+                                          : choose_splits(plan, split.tiles(), split.stages, device);
   if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > kWorkspaceCounters) {
     throw Failure(
         Status::invalid_argument,
@@ -188,6 +215,7 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
                     kWorkspaceCounters),
         fmt::format("accepted: splits = 0 or 1, or at most {} tiles", kWorkspaceCounters / plan.counters_per_tile()));
   }
+  if (plan.teams > 1) return split;
   if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) choose_shares(plan, split, device);
   split.paired = can_pair(plan, split);
   return split;
