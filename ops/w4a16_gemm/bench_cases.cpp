@@ -13,28 +13,27 @@ struct Shape {
   double share;  ///< of the read floor at least, likewise
   double rows_32;
   double rows_64;
-  int tile_n = 256;    ///< for up to 16 rows what was measured to be fastest
-  int sm90_from = 17;  ///< likewise, rows from which family sm90 is
+  int tile_n = 256;      ///< for up to 16 rows what was measured to be fastest
+  int most_tile_m = 64;  ///< likewise, of more rows: with few columns smaller tiles make for fewer parts of k
 };
-constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65, 0, 0, 32, 8},
-                             {8192, 8192, 11.2, 0.82, 14, 18, 64, 1},
-                             {28672, 8192, 31.5, 0.90, 38, 50, 224, 1},
-                             {8192, 28672, 31.5, 0.90, 0, 0, 64, 1},
-                             {16384, 16384, 35, 0.91, 0, 0, 128, 1}};
+constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65, 0, 0, 32, 32},
+                             {8192, 8192, 11.2, 0.82, 14, 18, 64},
+                             {28672, 8192, 31.5, 0.90, 38, 50, 224},
+                             {8192, 28672, 31.5, 0.90, 0, 0, 64},
+                             {16384, 16384, 35, 0.91, 0, 0, 128}};
+/// Of keys' or values' projections, whose tiles are few.
+constexpr Shape kNarrow = {1024, 8192, 0, 0, 0, 0, 64};
 
-/// The smallest tile that holds the rows: see the plan's decision tile_m.
-int tile_for(int m) {
+/// The smallest tile up to `most` that holds the rows: see the plan's decision tile_m.
+int tile_for(int m, int most) {
   int tile = 8;
-  while (tile < m && tile < 64) tile *= 2;
+  while (tile < m && tile < most) tile *= 2;
   return tile;
 }
 
 BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape, int m) {
-  descriptor.tile_m = tile_for(m);
-  // Of awq a row of few columns is 32 bytes: slower, as measured.
-  const bool takes_few = !descriptor.batch_invariant && descriptor.format != W4Format::awq;
-  if (m <= 16 && takes_few) descriptor.tile_n = shape.tile_n;
-  if (m <= 16 && takes_few && m >= shape.sm90_from && descriptor.bits == 4) descriptor.family = Family::sm90;
+  descriptor.tile_m = tile_for(m, descriptor.batch_invariant ? 64 : shape.most_tile_m);
+  if (m <= 16 && !descriptor.batch_invariant) descriptor.tile_n = shape.tile_n;
   const double target = m <= 16 ? shape.few : m == 32 ? shape.rows_32 : m == 64 ? shape.rows_64 : 0;
   return {std::move(group),
           fmt::format("N={} K={} M={}", shape.n, shape.k, m),
@@ -47,7 +46,6 @@ BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape,
 /// In blocks of 256 columns, which share k in any way, where the other case has fewer.
 BenchCase make_wide_case(std::string group, Shape shape, int m) {
   shape.tile_n = 256;
-  shape.sm90_from = 17;
   BenchCase one = make_case(std::move(group), {}, shape, m);
   one.target_microseconds = one.target_share = 0;
   return one;
@@ -66,6 +64,8 @@ std::vector<BenchCase> bench_cases() {
       cases.push_back(make_wide_case("the same in blocks of 256 columns", shape, m));
     }
   }
+  for (const int m : {1, 16}) cases.push_back(make_case("few columns", {}, kNarrow, m));
+  for (const int m : {1, 16}) cases.push_back(make_wide_case("few columns, in blocks of 256", kNarrow, m));
   const auto add_variant = [&](const char* group, const W4a16Gemm& descriptor) {
     for (const int m : {1, 16}) {
       BenchCase one = make_case(group, descriptor, kShapes[1], m);

@@ -19,7 +19,6 @@ constexpr int kMostMergedTiles = 4;  // of four parts 32 loads: what the loop's 
 constexpr int kRegion = 128;         // regions of shared memory begin at bank 0
 constexpr int kMostTeams = 8;
 constexpr int kMostTeamRingBytes = 154 * 1024;  // family sm90, few columns: see choose_ring_of_teams
-constexpr int kCopyRests = 3;                   // likewise, see copy_rests
 constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by tensor maps and found again by wgmma
 
 int align_region(int bytes) { return (bytes + kRegion - 1) / kRegion * kRegion; }
@@ -206,11 +205,24 @@ void choose_boxes(Plan& plan) {
   plan.merged_tiles = std::min(kMostMergedTiles, descriptor.tile_m / 8);
 }
 
-/// Of a warp between two stages, see sm90_w4a16_gemm_teams.cuh: as measured, without zeros. To copy those of a group
-/// takes as long as two rests.
+/// Of a warp between two stages, see sm90_w4a16_gemm_teams.cuh: as measured. To copy the zeros of a group takes as long
+/// as two rests.
 int copy_rests(const W4a16Gemm& descriptor) {
-  if (descriptor.tile_n != 64 || descriptor.tile_m > 8) return 0;
-  return stores_zeros(descriptor) ? std::max(0, kCopyRests - 2 * stage_groups(descriptor)) : kCopyRests;
+  struct Rests {
+    int columns;
+    int rows_8, rows_16;            // without zeros
+    int by_n_rows_8, by_n_rows_16;  // short rows want more
+  };
+  constexpr Rests kMeasured[] = {{64, 3, 0, 6, 5}, {128, 3, 0, 4, 0}};
+  const bool by_n = descriptor.format == W4Format::awq;
+  for (const Rests& rests : kMeasured) {
+    if (rests.columns != descriptor.tile_n) continue;
+    const int of_8 = by_n ? rests.by_n_rows_8 : rests.rows_8;
+    const int of_16 = by_n ? rests.by_n_rows_16 : rests.rows_16;
+    const int without_zeros = descriptor.tile_m > 8 ? of_16 : of_8;
+    return stores_zeros(descriptor) ? std::max(0, without_zeros - 2 * stage_groups(descriptor)) : without_zeros;
+  }
+  return 0;
 }
 
 /// Blocks of few columns in the same boxes.

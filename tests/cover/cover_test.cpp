@@ -41,7 +41,7 @@ constexpr std::size_t kMostKernels = 640;  ///< of the pairwise cover
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 
 /// Columns and k's that are multiples of as little as the descriptor allows; rows in two tiles, k in two splits.
-std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, double pattern) {
+std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, double pattern, bool splits_k) {
   const auto has = [&](const char* text) { return descriptor.find(text) != std::string::npos; };
   const bool is_aligned = has("format=awq") && !has("alignment=4");
   const double columns = (is_aligned ? 32 : 8) * (has("silu_gate") ? 2 : 1);
@@ -49,19 +49,19 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double tile_m = has("tile_m=8") ? 8 : has("tile_m=32") ? 32 : has("tile_m=64") ? 64 : 16;
   // Without even shares: tiles that fill the device, whose parts are computed one after another.
   const bool takes_turns = has("batch_invariant=1");
-  const bool has_all_of_k = has("tile_n=");  // in a block
+  const bool has_few_columns = has("tile_n=");  // no even shares
   const double full_tiles = !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
-           {"decomposition", has_all_of_k ? 0 : 2},
-           {"splits", has_all_of_k ? 0 : 2}},
+           {"decomposition", splits_k ? 2 : 0},
+           {"splits", splits_k ? 2 : 0}},
           {{"m", full_tiles * tile_m + 1},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
-           {"decomposition", takes_turns || has_all_of_k ? 0 : 3}},
+           {"decomposition", takes_turns || has_few_columns ? 0 : 3}},
           {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}}};
 }
 
@@ -121,7 +121,7 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     }
     return cases;
   }
-  if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern);
+  if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern, deals_shares);
   if (operator_of(descriptor) == "w4_quantize") {
     // Blocks, warps and steps that are not full.
     return {{{"n", 88}, {"k", 384}, {"pattern", pattern}},
@@ -160,11 +160,12 @@ struct Item {
   std::string architecture;
   Json plan;
 
-  /// Whether blocks take even shares of all sequences.
+  /// Whether blocks take even shares of all sequences; of w4a16_gemm, whether they can share k.
   bool deals_shares() const {
     for (const Json& decision : plan.at("decisions")) {
       if (decision.at("name") == "split_kv")
         return decision.at("value").get<std::string>().starts_with("an even share");
+      if (decision.at("name") == "decomposition") return decision.at("value") != "all of k in a block";
     }
     return false;
   }
@@ -284,8 +285,7 @@ void expect_good(const Item& item) {
   for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.deals_shares()))
     is_split = run_case(device, kernel, item, numbers) || is_split;
   const std::string name = operator_of(item.descriptor);
-  const bool has_all_of_k = has(item.descriptor, "tile_n=");  // in a block
-  EXPECT_EQ(is_split, name == "gqa_decode" || (name == "w4a16_gemm" && !has_all_of_k));
+  EXPECT_EQ(is_split, name == "gqa_decode" || (name == "w4a16_gemm" && item.deals_shares()));
   expect_proofs_hold(item, device);
 }
 

@@ -34,12 +34,13 @@ constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
 
 constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
-constexpr const char* kTeamGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32";
+constexpr const char* kTeamGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80";
 constexpr const char* kTeamGemmSizes = "m=3,n=64,k=4096";
-constexpr const char* kCopiedTeams = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm90";
-constexpr const char* kCopiedTeamsSizes = "m=3,n=64,k=8192";
+constexpr const char* kCopiedTeams = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32";
+constexpr const char* kCopiedTeamsSizes = "m=3,n=64,k=8192,decomposition=1";
 constexpr const char* kWideTeams = "w4a16_gemm:tile_m=8,tile_n=128,group_size=32";  // a place has different teams
-constexpr const char* kWideTeamsSizes = "m=3,n=128,k=8192";
+constexpr const char* kWideTeamsSizes = "m=3,n=128,k=8192,decomposition=1";
+constexpr const char* kTeamPartsSizes = "m=3,n=128,k=2048,decomposition=2,splits=2";
 constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
@@ -140,6 +141,9 @@ constexpr Mutant kMutants[] = {
     {"healthy_wide_teams", kWideTeams, kWideTeamsSizes, "", "", "", "", kNotRun},
     {"wide_teams_take_the_stage_before", kWideTeams, kWideTeamsSizes, "sm90_w4a16_gemm_teams.cuh",
      "if constexpr (!kSameTeams) wait_barrier(ring.empty(place), place.parity() ^ 1);", "", "memory", kNotRun},
+    {"healthy_team_parts", kWideTeams, kTeamPartsSizes, "", "", "", "", kNotRun},
+    {"team_parts_released_to_the_block_only", kWideTeams, kTeamPartsSizes, "split_k.cuh",
+     "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
     {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
 

@@ -156,7 +156,7 @@ TEST(GemmLaunch, AnEvenNumberOfPartsIsPaired) {
 
 // A block of 64 columns has all of k, its eight teams an eighth each: no splits, and no workspace.
 TEST(GemmLaunch, TeamsShareAllOfKInABlock) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=8,tile_n=64");
+  const auto plan = plan_of("w4a16_gemm:tile_m=8,tile_n=64,family=sm80");
   EXPECT_EQ(plan.teams, 8);
   auto arguments = arguments_of(20, 520, 8192 + 128);
   EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u);
@@ -180,6 +180,7 @@ TEST(GemmLaunch, TeamsOfFamilySm90HaveARingTogether) {
   EXPECT_EQ(plan.teams, 8);
   EXPECT_EQ(plan.stages % plan.copy_warps, 0);
   auto arguments = arguments_of(20, 520, 8192 + 128);
+  arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
   EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u);
   const Launch launch = w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200());
   EXPECT_EQ(launch.shape.grid[0], 2u) << "tiles of 16 rows";
@@ -190,12 +191,40 @@ TEST(GemmLaunch, TeamsOfFamilySm90HaveARingTogether) {
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.stages, 65);
   EXPECT_EQ(parameters.splits, 1);
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64").family, Family::sm80) << "faster there";
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64,family=sm90").teams, 8);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64").family, Family::sm90) << "faster there";
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64").teams, 8);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64,bits=8").family, Family::sm80) << "the only one";
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64", "sm_120").family, Family::sm80);
   const auto wide = plan_of("w4a16_gemm:tile_m=8,tile_n=224");
   EXPECT_EQ(wide.copy_warps, 1) << "a stage has twice as many words";
   EXPECT_EQ(wide.threads(), 12 * 32) << "the others of its warpgroup are idle";
   EXPECT_EQ(wide.stages % wide.teams, 0) << "the room for one more is left to other blocks";
+}
+
+// Blocks of few columns have a multiprocessor each. Where tiles leave some idle they share k, as far as that saves more
+// than merging costs; each has 8 rows of a strip as an item, with a counter.
+TEST(GemmLaunch, TeamsOfFamilySm90ShareKWhereTilesAreFew) {
+  const auto plan = plan_of("w4a16_gemm:tile_n=64");
+  const auto splits_of = [&](int m, int n, int k) {
+    return w4a16_gemm::choose_split(plan, arguments_of(m, n, k), h200()).splits;
+  };
+  EXPECT_EQ(splits_of(16, 8192, 8192), 1) << "128 tiles";
+  EXPECT_EQ(splits_of(16, 4096, 4096), 2) << "64 tiles";
+  EXPECT_EQ(splits_of(16, 4096, 2048), 1) << "which takes 4.1 us, and in two parts 4.6";
+  EXPECT_EQ(splits_of(16, 1024, 8192), 8) << "16 tiles";
+  EXPECT_EQ(splits_of(32, 1024, 8192), 4) << "32 tiles";
+  EXPECT_EQ(splits_of(16, 64, 128 * 1024), 16) << "as many as have been tried";
+  EXPECT_EQ(splits_of(16, 64, 128), 1);
+  auto arguments = arguments_of(16, 1024, 8192);
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 16u * 8 * 64 * 16 * sizeof(float));
+  EXPECT_EQ(plan.counters_per_tile(), 2 * 2);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=128,function=silu_gate").counters_per_tile(), 2 * 2) << "with their ups";
+  const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+  EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{1, 16, 8}));
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 3;
+  EXPECT_EQ(w4a16_gemm::choose_split(plan, arguments, h200()).splits, 3) << "as asked for";
 }
 
 /// How the parts of k follow: for batch_invariant=1 from n and k alone, whatever m, tile and device.
@@ -306,6 +335,23 @@ TEST(GemmLaunch, FamilySm90OfFewColumnsHasScalesOfAllThatAreNeighbours) {
   EXPECT_EQ(box_of("w4a16_gemm:tile_n=128,function=silu_gate", 2), (std::array<std::uint32_t, 5>{64, 1}));
 }
 
+// By n a block's rows are short: one box has them all, swizzled as far as it is wide, and a line of the second-level
+// cache has those of several blocks.
+TEST(GemmLaunch, FamilySm90OfFewColumnsHasWordsByNInOneBox) {
+  const auto arguments = arguments_of(8, 1024, 640);
+  const auto expect_words = [&](const char* text, std::uint32_t words, runtime::TensorSwizzle swizzle) {
+    const auto map = maps_of(text, arguments).at(0);
+    EXPECT_EQ(map.box, (std::array<std::uint32_t, 5>{words, 128})) << text;
+    EXPECT_EQ(map.swizzle, swizzle) << text;
+    EXPECT_EQ(map.l2_bytes, 128) << text;
+  };
+  using runtime::TensorSwizzle;
+  expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=64", 8, TensorSwizzle::span32);
+  expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=128", 16, TensorSwizzle::span64);
+  expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=224", 28, TensorSwizzle::none);
+  expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=128,function=silu_gate", 8, TensorSwizzle::span32);
+}
+
 TEST(GemmLaunch, FamilySm90HasMapsOfWordsByN) {
   const auto maps = maps_of("w4a16_gemm:format=awq,tile_m=64", arguments_of(64, 512, 384));
   ASSERT_EQ(maps.size(), 3u);
@@ -405,9 +451,14 @@ INSTANTIATE_TEST_SUITE_P(
             "decomposition = 3 of w4a16_gemm:batch_invariant=1: even shares of all tiles, and with them the order "
             "of k, depend on the number of rows; accepted: 0, 1 or 2",
             [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
-        BadArgument{"w4a16_gemm:tile_n=64",
-                    "decomposition = 2 of w4a16_gemm:tile_n=64: a block of few columns has all of k; accepted: 0 or 1",
+        BadArgument{"w4a16_gemm:tile_n=64,family=sm80",
+                    "decomposition = 2 of w4a16_gemm:tile_n=64,family=sm80: a block of few columns has all of k; "
+                    "accepted: 0 or 1, or a descriptor without tile_n",
                     [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K; }},
+        BadArgument{"w4a16_gemm:tile_n=64",
+                    "decomposition = 3 of w4a16_gemm:tile_n=64: a block of few columns has one tile; accepted: 0, 1 or "
+                    "2, or a descriptor without tile_n",
+                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
         BadArgument{"w4a16_gemm:tile_n=32",
                     "n = 2097152: with tile_n=32 it must be at most 2097120, of which each 32 columns are a block",
                     [](Arguments& a) { a.n = 1 << 21; }},

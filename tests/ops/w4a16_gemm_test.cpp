@@ -54,8 +54,10 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);      // of nibbles, and of bytes
   const unsigned of_few_columns = of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64, and 32 not gated
   // 64 and 32 not gated; 128, and not gated 224, of auto too, the latter with 16 rows in one type, two formats and groups.
-  const unsigned of_boxes =
-      3 * 4 * 2 * 2 * (2 * epilogues * 5 / 6 + 2 * epilogues) + (3 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
+  // Of awq no 32.
+  const unsigned of_boxes = 3 * 4 * 2 * 2 * (2 * epilogues * 5 / 6 + 2 * epilogues) +
+                            4 * 2 * 2 * (epilogues * 5 / 6 + 2 * epilogues) +
+                            (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
   EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes)
       << "auto and sm80, sm75, sm90, and blocks of few columns";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
@@ -117,9 +119,13 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=128,family=sm80"),
             "descriptor \"w4a16_gemm:tile_n=128,family=sm80\": tile_n=128: family sm90 alone has such blocks; ask for "
             "family=sm90, or leave family out");
-  EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=128"),
-            "descriptor \"w4a16_gemm:format=awq,tile_n=128\": tile_n=128: family sm90: there is no kernel of few "
-            "columns of awq; ask for tile_n=64 or 256 and leave family out");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:format=awq,tile_n=32,family=sm90"),
+      "descriptor \"w4a16_gemm:format=awq,tile_n=32,family=sm90\": tile_n=32: family sm90: a row of 32 columns of "
+      "awq is 16 bytes, too short for boxes; leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=128,alignment=4"),
+            "descriptor \"w4a16_gemm:format=awq,tile_n=128,alignment=4\": tile_n=128: family sm90: tensor maps want "
+            "rows that are multiples of 16 bytes, not alignment=4; ask for tile_n=64 or 256 and leave family out");
   EXPECT_EQ(
       sentence("w4a16_gemm:tile_n=64,function=silu_gate,family=sm90"),
       "descriptor \"w4a16_gemm:tile_n=64,function=silu_gate,family=sm90\": tile_n=64: family sm90: 32 gates, and what "
@@ -132,8 +138,10 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "family=sm90, or leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:element=bf16,tile_n=224"),
             "descriptor \"w4a16_gemm:element=bf16,tile_n=224\": tile_n=224: family sm90: 16 rows of 224 columns fit a "
-            "warp's registers in fp16 with stored zeros in groups of 128 or all alone; ask for tile_n=64 or 256 and "
+            "warp's registers in fp16 of gptq and gptq_v2 in groups of 128 or all alone; ask for tile_n=64 or 256 and "
             "leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=224").substr(0, 79),
+            "descriptor \"w4a16_gemm:format=awq,tile_n=224\": tile_n=224: family sm90: 16 rows");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=224,function=silu_gate"),
             "descriptor \"w4a16_gemm:tile_n=224,function=silu_gate\": tile_n=224: family sm90: half of 224 columns is "
             "no number of strips of 32; ask for tile_n=64 or 256 and leave family out");
@@ -376,8 +384,7 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
 // Teams of family sm90 have a lane's first addresses alone: those of odd steps are these with bits flipped, all others
 // at constant distances.
 TEST(GemmLanes, OddStepsOfCopiedTeamsAreEvenOnesWithBitsFlipped) {
-  for (const char* text :
-       {"w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224", "w4a16_gemm:group_size=32,tile_n=64,family=sm90"}) {
+  for (const char* text : {"w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224", "w4a16_gemm:group_size=32,tile_n=64"}) {
     const auto plan = plan_of(text);
     const auto expect_so = [&](const codegen::TileLayout& layout, const codegen::TileAccess& access, int in_step) {
       const auto address = [&](int instance, int lane) { return layout.address(access.at(instance, lane).value()); };
@@ -391,6 +398,24 @@ TEST(GemmLanes, OddStepsOfCopiedTeamsAreEvenOnesWithBitsFlipped) {
     };
     expect_so(plan.words, w4a16_gemm::word_accesses(plan).at(0), plan.strips());
     expect_so(plan.activations, w4a16_gemm::activation_accesses(plan).at(0), plan.descriptor.tile_m / 8);
+  }
+}
+
+// By n a strip is a chunk of a row: where chunks are swizzled its number is xor'ed, else it is a constant distance.
+TEST(GemmLanes, StripsOfCopiedTeamsByNAreTheFirstOneWithBitsFlipped) {
+  for (const char* text :
+       {"w4a16_gemm:format=awq,tile_n=64", "w4a16_gemm:format=awq,tile_n=128",
+        "w4a16_gemm:format=awq,tile_m=8,tile_n=224", "w4a16_gemm:format=awq,tile_n=128,function=silu_gate"}) {
+    const auto plan = plan_of(text);
+    const auto access = w4a16_gemm::word_accesses(plan).at(0);
+    const int chunks = plan.words.swizzle.bits > 0 ? 0x30 : 0;
+    const auto address = [&](int instance, int lane) { return plan.words.address(access.at(instance, lane).value()); };
+    for (int i = 0; i < access.instances; ++i) {
+      const int at = address(i, 0);
+      for (int lane = 0; lane < 32; ++lane)
+        EXPECT_EQ(address(i, lane), (address(0, lane) ^ (at & chunks)) + (at & ~chunks)) << text;
+    }
+    EXPECT_EQ(w4a16_gemm::activation_accesses(plan).size(), 1u) << "which boxes store and ldmatrix reads";
   }
 }
 

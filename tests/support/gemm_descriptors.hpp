@@ -40,11 +40,13 @@ inline bool is_legal_gemm(const Combination& c) {
   if (descriptor.tile_n < 256) {
     if (descriptor.family == Family::sm75 || descriptor.tile_m > 16 || descriptor.batch_invariant) return false;
     if (descriptor.is_gated() && descriptor.tile_n == 32) return false;
-    const bool has_boxes = !awq && descriptor.bits == 4 && !descriptor.activation_order &&
-                           (descriptor.tile_n == 128 || !descriptor.is_gated());
+    const bool is_row_too_short = awq && descriptor.tile_n == 32;
+    const bool has_boxes = !is_row_too_short && descriptor.alignment == 16 && descriptor.bits == 4 &&
+                           !descriptor.activation_order && (descriptor.tile_n == 128 || !descriptor.is_gated());
     const bool is_sm90_alone = descriptor.tile_n == 128 || descriptor.tile_n == 224;
-    const bool is_one_with_room = descriptor.element == Element::fp16 && descriptor.format != W4Format::symmetric &&
-                                  (descriptor.group_size == 128 || descriptor.group_size == 0);
+    const bool is_gptq = descriptor.format == W4Format::gptq || descriptor.format == W4Format::gptq_v2;
+    const bool is_one_with_room =
+        descriptor.element == Element::fp16 && is_gptq && (descriptor.group_size == 128 || descriptor.group_size == 0);
     if (descriptor.tile_n == 224 && descriptor.tile_m == 16 && !is_one_with_room) return false;
     if (is_sm90_alone && (!has_boxes || descriptor.family == Family::sm80)) return false;
     if (descriptor.family == Family::sm90 && !has_boxes) return false;
