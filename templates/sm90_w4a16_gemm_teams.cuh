@@ -2,19 +2,20 @@
 // Family sm90, blocks of few columns (tile_n): copies of boxes by tensor maps (TMA), transaction barriers, setmaxnreg,
 // mma.sync; sm_90a.
 //
-// What is computed, and how: as in sm80_w4a16_gemm.cuh, where a block has few columns and all of k. Its warps are teams of
-// one, as there: each has all rows and columns of the block. What differs:
+// What is computed, and how: as in sm80_w4a16_gemm.cuh, where a block has few columns. Its warps are teams of one, as
+// there: each has all rows and columns of the block. What differs:
 //
-// - Four more warps, or one or two of the four, do nothing but copy: boxes of words, activations and scales, zeros 4 bytes
-//   per lane. All stages are in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w stages w,
+// - A block has all of k, or where tiles are few a part: see merge_item.
+// - Four more warps, or one or two of the four, do nothing but copy: boxes of words, activations and scales, zeros 4
+//   bytes per lane. All stages are in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w stages w,
 //   w + kCopyWarps, …: one alone would take longer for a stage of few columns than eight teams. What is outside a
 //   tensor arrives as zeros.
 // - A team picks the pairs of activations of a group once, for all of its strips of columns; of these one after another
 //   has its products, so that only sums take registers of all strips.
 //
-// Shared memory: stages { words: boxes of 32 columns, by n of all neighbours | activations: of the first 64 k's, of the second }, on kFactorsAt
-// of each stage { scales | zeros }, on kBarriersAt the barriers of the stages, `full` and `empty`; on kUpsAt, or where
-// that does not fit after the last stage where the first ones were, the sums of the teams.
+// Shared memory: stages { words: boxes of 32 columns, by n of all that are neighbours | activations: of the first 64 k's,
+// of the second }, on kFactorsAt of each stage { scales | zeros }, on kBarriersAt the barriers of the stages, `full` and
+// `empty`; on kUpsAt, or where that does not fit after the last stage where the first ones were, the sums of the teams.
 //
 // Who waits for whom: a copying warp until the team of the stage that was there has arrived at `empty`; a stage's team
 // until the copies have arrived at `full`. A parity tells one phase from the next, not from the one after that, so
@@ -56,8 +57,8 @@ constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
 constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * plan::kTileN / 2;
 // Of words: by k of a strip, by n, where a strip's row is 16 bytes, of all columns that are neighbours.
-constexpr int kBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes::kStripColumns;
-constexpr int kBoxes = plan::kTileN / kBoxColumns;
+constexpr int kTeamBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes::kStripColumns;
+constexpr int kBoxes = plan::kTileN / kTeamBoxColumns;
 constexpr int kZeroBytes = plan::kTileN / 2;              // of a group
 constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;  // a whole warpgroup copies or is idle: it gives registers
 // Steps of 32 k's whose pairs of activations a team has in registers for all strips: sums of seven strips and of 16 rows
@@ -123,7 +124,7 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& p
   for (int i = 0; i < kBoxes; ++i) {
     constexpr int kColumnsPerWord = 8 / Format::kWordK;
     constexpr int kHalfBoxes = kBoxes / kHalves;
-    const int column = column_of(i / kHalfBoxes) + i % kHalfBoxes * kBoxColumns;
+    const int column = column_of(i / kHalfBoxes) + i % kHalfBoxes * kTeamBoxColumns;
     copy_box(dst + i * (kWordBytes / kBoxes), args.word_map, column / kColumnsPerWord, stage * Format::kWordRows, full);
   }
 #pragma unroll

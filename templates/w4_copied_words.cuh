@@ -7,10 +7,14 @@
 // % 2) + c) + 2p + 4h. By n (w4_words_by_n.cuh) k's are in order.
 //
 // Interface of such a format: kWordRows, kWordK, load_zeros, load_scales, arrange as there, places(strip), and
-//   kBoxColumns                    columns of one box of words; of few columns: see sm90_w4a16_gemm_teams.cuh
+//   kBoxColumns                    columns of one box of words, where a block has 256
 //   kPairsActivations              by pair_activations(tile, row, byte): 64 k's of a row, in place
 //   Words<kSteps>, load_words(words, stage, places, first)    kSteps times 32 k's, both tiles
 //   operand(a, words, step, tile, zeros)                      of 16 k's
+// and where a warp has all columns of a block of few, and takes activations as they have been copied:
+//   TeamPlaces, team_places()      where a lane's words of the first strip and activations of the first rows begin
+//   load_team_words(words, lane's words, strip, step)
+//   load_team_activations<kAgain>(b, lane's activations, tile, step)   kAgain: not from registers
 #pragma once
 
 #include "copies.cuh"
@@ -177,17 +181,18 @@ struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZ
   /// The words of a strip, from where those of strip 0 are in shared memory. A strip is a chunk of 16 bytes of a row:
   /// where chunks are swizzled its number within a part is xor'ed, not added.
   static __device__ __forceinline__ void load_team_words(Words<1>& words, uint32 lane_words, int strip, int step) {
-    constexpr bool kIsSwizzled = kWordsAt(7, 0) != 7 * kWordsAt(1, 0);
-    constexpr int kChunks = kIsSwizzled ? 0x30 : 0;
+    constexpr bool kIsSwizzled = kWordsAt(7, 0) != 7 * kWordsAt(1, 0);  // row 7 has every bit that is xor'ed
+    constexpr int kChunks = kIsSwizzled ? 0x30 : 0;                     // of parts of up to 64 bytes
+    static_assert(!kIsSwizzled || kWordsAt(1, 0) <= 64);
     const gemm_lanes::Place place = gemm_lanes::words_by_n(0, strip, step);
     const int at = kWordsAt(place.row, place.byte);
     const uint32 row = (lane_words ^ (at & kChunks)) + (at & ~kChunks);
     load_matrices_transposed(words.of[0].matrices, row);  // access: ldmatrix.x4.trans of words
   }
 
-  /// The B operands of 8 rows and a step's two products, from where those of the first rows are; each time from shared
-  /// memory.
-  template <bool>
+  /// The B operands of 8 rows and a step's two products, from where those of the first rows are: always loaded again,
+  /// for the compiler repeats an ldmatrix and makes no two of them one.
+  template <bool /*kAgain*/>
   static __device__ __forceinline__ void load_team_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
                                                                int step) {
     const auto at = [](int t, int i) {

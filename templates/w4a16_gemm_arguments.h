@@ -13,8 +13,8 @@ struct W4a16GemmArguments {
   const void* residual;     // [m, columns of the output]; likewise
   void* output;
   unsigned*
-      counters;    // per block of columns and rows one for each warp, gated for each two; zero before and after; unused
-                   // without splits
+      counters;    // per block of columns and rows one for each warp, gated for each two, of family sm90's teams for
+                   // each 8 rows of a strip; zero before and after; unused without splits
   float* partial;  // [blocks of columns][blocks of rows][splits][accumulators of a block]
   long long activation_stride;
   long long residual_stride;

@@ -7,7 +7,7 @@
 //
 // Parts of k: every warp stores its accumulators; of the warps that have the same columns and rows the last at their
 // counter adds all in order of their part, so the result does not depend on who was last, and sets the counter back to
-// zero. Of teams, whose parts are in one block: see merge_teams.
+// zero. Of teams, whose parts meet in their block first: see merge_teams and merge_item.
 #pragma once
 
 #include "plan.cuh"
@@ -203,8 +203,8 @@ constexpr int kItemBytes = 2 * 16 * kWarpSize;                   // sums of 8 ro
 
 /// Stores a block's sums of one item, gated those of its ups as well; true in the last of the warps that have the same
 /// item of other parts of k, and the sums are then those of all parts.
-__device__ __forceinline__ bool merge_item(const W4a16GemmArguments& args, const Piece& piece, int item, RowSums& sums,
-                                           RowSums& ups) {
+__device__ __forceinline__ bool merge_item(const W4a16GemmArguments& args, const Piece& piece, int item,
+                                           RowSums (&sums)[1], RowSums (&ups)[1]) {
   constexpr int kAtOnce = 8;
   const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
   char* const parts = reinterpret_cast<char*>(args.partial) + tile * args.splits * kWarpSumsBytes + item * kItemBytes +
@@ -220,14 +220,13 @@ __device__ __forceinline__ bool merge_item(const W4a16GemmArguments& args, const
       if (has_rows(i)) *reinterpret_cast<float4*>(dst + 16 * kWarpSize * i) = value;
     }
   };
-  const auto load = [&](RowSums& to, const char* src) {
-    RowSums merged[1] = {};
-    add_parts<kAtOnce, kWarpSumsBytes>(merged, src, piece.parts, has_rows);
+  const auto load = [&](RowSums(&to)[1], const char* src) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) to[i / 4][i % 4] = merged[0][i / 4][i % 4];
+    for (int i = 0; i < 8; ++i) to[0][i / 4][i % 4] = 0.f;
+    add_parts<kAtOnce, kWarpSumsBytes>(to, src, piece.parts, has_rows);
   };
-  store(parts + own, sums);
-  if constexpr (plan::Epilogue::kGated) store(ups_of_parts + own, ups);
+  store(parts + own, sums[0]);
+  if constexpr (plan::Epilogue::kGated) store(ups_of_parts + own, ups[0]);
   if (!last_warp(args.counters + tile * kTeamItems + item, piece.parts)) return false;
   load(sums, parts);
   if constexpr (plan::Epilogue::kGated) load(ups, ups_of_parts);
@@ -250,14 +249,14 @@ __device__ __forceinline__ void merge_teams(const W4a16GemmArguments& args, cons
   sync_warps();  // all sums are there
 #pragma unroll 1
   for (int item = warp_index(); item < kTeamItems; item += plan::kTeams) {
-    RowSums total = {};
-    RowSums ups = {};
-    add_teams(total, lane_at + item * kItemBytes);
-    if constexpr (plan::Epilogue::kGated) add_teams(ups, lane_at + (kTeamItems + item) * kItemBytes);
+    RowSums total[1] = {};
+    RowSums ups[1] = {};
+    add_teams(total[0], lane_at + item * kItemBytes);
+    if constexpr (plan::Epilogue::kGated) add_teams(ups[0], lane_at + (kTeamItems + item) * kItemBytes);
     if constexpr (kHasParts) {
       if (piece.parts > 1 && !merge_item(args, piece, item, total, ups)) continue;
     }
-    store_rows(args, piece, item / kRowTiles, item % kRowTiles, total, ups);
+    store_rows(args, piece, item / kRowTiles, item % kRowTiles, total[0], ups[0]);
   }
 }
 

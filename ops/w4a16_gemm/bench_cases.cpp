@@ -32,7 +32,7 @@ int tile_for(int m, int most) {
 }
 
 BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape, int m) {
-  descriptor.tile_m = tile_for(m, descriptor.batch_invariant ? 64 : shape.most_tile_m);
+  descriptor.tile_m = tile_for(m, descriptor.batch_invariant ? 64 : shape.most_tile_m);  // whose parts are as they are
   if (m <= 16 && !descriptor.batch_invariant) descriptor.tile_n = shape.tile_n;
   const double target = m <= 16 ? shape.few : m == 32 ? shape.rows_32 : m == 64 ? shape.rows_64 : 0;
   return {std::move(group),
@@ -64,8 +64,8 @@ std::vector<BenchCase> bench_cases() {
       cases.push_back(make_wide_case("the same in blocks of 256 columns", shape, m));
     }
   }
-  for (const int m : {1, 16}) cases.push_back(make_case("few columns", {}, kNarrow, m));
-  for (const int m : {1, 16}) cases.push_back(make_wide_case("few columns, in blocks of 256", kNarrow, m));
+  for (const int m : {1, 16}) cases.push_back(make_case("1024 columns", {}, kNarrow, m));
+  for (const int m : {1, 16}) cases.push_back(make_wide_case("1024 columns in blocks of 256", kNarrow, m));
   const auto add_variant = [&](const char* group, const W4a16Gemm& descriptor) {
     for (const int m : {1, 16}) {
       BenchCase one = make_case(group, descriptor, kShapes[1], m);

@@ -27,10 +27,12 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
           &Descriptor::tile_m, {8, 16, 32, 64}),
-      number_field<Descriptor>({"tile_n", "256, 224, 128, 64, 32", "256",
-                                "columns of the weights that a block computes; with fewer than 256 it has all of k, "
-                                "which its warps share, so that blocks merge nothing"},
-                               &Descriptor::tile_n, {256, 224, 128, 64, 32}),
+      number_field<Descriptor>(
+          {"tile_n", "256, 224, 128, 64, 32", "256",
+           "columns of the weights that a block computes; fewer than 256 are for up to 16 rows: its "
+           "warps share k, so that blocks merge nothing. Fastest is what makes one block for "
+           "each multiprocessor, or nearly; see docs/performance/w4a16_gemm.md"},
+          &Descriptor::tile_n, {256, 224, 128, 64, 32}),
       word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
                                     "whether g_idx names the group of each input feature; several times slower"},
                                    &Descriptor::activation_order, no_or_yes),
@@ -84,8 +86,9 @@ void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
   std::string why = why_not_boxes(descriptor);
   if (why.empty()) why = why_not_boxes_of_few_columns(descriptor);
   if (!why.empty())
-    refuse(("family sm90: " + why).c_str(),
-           is_sm90_alone ? "ask for tile_n=64 or 256 and leave family out" : "leave family out");
+    refuse(
+        ("family sm90: " + why).c_str(),
+        is_sm90_alone ? "ask for a smaller tile_n or tile_m, or tile_n=256, and leave family out" : "leave family out");
 }
 
 }  // namespace
@@ -144,14 +147,14 @@ std::string why_not_boxes(const W4a16Gemm& descriptor) {
 
 std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor) {
   if (descriptor.format == W4Format::awq && descriptor.tile_n == 32)
-    return "a row of 32 columns of awq is 16 bytes, too short for boxes";
+    return "a row of 32 columns of awq is 16 bytes, half of what the second-level cache gives at once";
   if (descriptor.tile_n == 224 && descriptor.is_gated()) return "half of 224 columns is no number of strips of 32";
   // In others ptxas finds some registers too few.
   const bool fits_16_rows = descriptor.element == Element::fp16 && stores_zeros(descriptor) &&
                             descriptor.format != W4Format::awq &&
                             (descriptor.group_size == 128 || descriptor.group_size == 0);
   if (descriptor.tile_n == 224 && descriptor.tile_m == 16 && !fits_16_rows)
-    return "16 rows of 224 columns fit a warp's registers in fp16 of gptq and gptq_v2 in groups of 128 or all alone";
+    return "16 rows of 224 columns fit a warp's registers in fp16 of gptq and gptq_v2 with group_size=128 or all only";
   // A group's scales of 32 columns are 64 bytes, and a box begins at a multiple of 128.
   if (descriptor.tile_n == 64 && descriptor.is_gated()) return "32 gates, and what they are for, are too few for boxes";
   return "";

@@ -120,13 +120,12 @@ W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   return result;
 }
 
-/// How a box of words of so many bytes per row is swizzled: see box_layout.
-runtime::TensorSwizzle word_swizzle(int row_bytes) {
+/// How the map swizzles the boxes of a layout: by chunks of 16 bytes within 16, 32, 64 or 128.
+runtime::TensorSwizzle swizzle_of(const codegen::TileLayout& layout) {
   using runtime::TensorSwizzle;
-  return row_bytes == 128  ? TensorSwizzle::span128
-         : row_bytes == 64 ? TensorSwizzle::span64
-         : row_bytes == 32 ? TensorSwizzle::span32
-                           : TensorSwizzle::none;
+  constexpr TensorSwizzle kOfBits[] = {TensorSwizzle::none, TensorSwizzle::span32, TensorSwizzle::span64,
+                                       TensorSwizzle::span128};
+  return kOfBits[layout.swizzle.bits];
 }
 
 /// Words [k / 8, n] or by n [k, n / 8], activations [m, k], scales [groups, n]: boxes of a strip's columns, by n
@@ -146,25 +145,25 @@ void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
     return map;
   };
   constexpr int kMapBytes = sizeof(runtime::EncodedTensorMap);
-  using runtime::TensorSwizzle;
   const std::int64_t n = arguments.n;
   const std::int64_t k = arguments.k;
   const bool by_n = descriptor.format == W4Format::awq;
   const int neighbours =
       has_copied_teams(plan) ? output_columns(descriptor, descriptor.tile_n) : gemm_lanes::kBlockColumns / 2;
-  runtime::TensorMap words = by_n ? map_of(arguments.qweight, 4, n / 8, k, n / 2, neighbours / 8, gemm_lanes::kStageK,
-                                           word_swizzle(neighbours / 2))
-                                  : map_of(arguments.qweight, 4, n, k / 8, 4 * n, gemm_lanes::kStripColumns,
-                                           gemm_lanes::kStageK / 8, TensorSwizzle::span128);
+  const int word_columns = by_n ? neighbours / 8 : gemm_lanes::kStripColumns;
+  runtime::TensorMap words =
+      by_n ? map_of(arguments.qweight, 4, n / 8, k, n / 2, word_columns, gemm_lanes::kStageK, swizzle_of(plan.words))
+           : map_of(arguments.qweight, 4, n, k / 8, 4 * n, word_columns, gemm_lanes::kStageK / 8,
+                    swizzle_of(plan.words));
   // By n a block's part of a row is less than a line, and its neighbours want the rest at about the same time.
   if (by_n && has_copied_teams(plan)) words.l2_bytes = 128;
   launch.maps.add(kMapsAt, words);
   // Of one row there is no stride; a map wants one.
   const std::int64_t row_bytes = arguments.m == 1 ? (2 * k + 15) / 16 * 16 : 2 * arguments.activation_stride;
   launch.maps.add(kMapsAt + kMapBytes, map_of(arguments.activations, 2, k, arguments.m, row_bytes, 64,
-                                              descriptor.tile_m, TensorSwizzle::span128));
+                                              descriptor.tile_m, swizzle_of(plan.activations)));
   launch.maps.add(kMapsAt + 2 * kMapBytes, map_of(arguments.scales, 2, n, groups_of(descriptor, arguments.k), 2 * n,
-                                                  neighbours, stage_groups(descriptor), TensorSwizzle::none));
+                                                  neighbours, stage_groups(descriptor), swizzle_of(plan.scales)));
 }
 
 }  // namespace
@@ -207,10 +206,13 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
   if (plan.family == Family::sm90) {
+    const bool is_sm90_alone = plan.descriptor.tile_n == 128 || plan.descriptor.tile_n == 224;
     require_argument(
         arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
-        "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any stride: "
-        "family=sm80)",
+        is_sm90_alone ? "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any "
+                        "stride: tile_n=64 or 256 with family=sm80)"
+                      : "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any "
+                        "stride: family=sm80)",
         arguments.activation_stride);
   }
   require_workspace(workspace, given, workspace_for(plan, split));

@@ -179,15 +179,17 @@ void choose_tiles(Plan& plan) {
   if (stores_zeros(descriptor)) plan.zeros = {groups, zero_bytes, zero_bytes, {}};
 }
 
-/// Boxes of `part` bytes of each row as their copies leave them, one behind the other: chunks of 16 bytes swizzled where
-/// a part is 32, 64 or 128 bytes, see word_swizzle.
+/// Boxes of `part` bytes of each row as their copies leave them, one behind the other. Where a part is 32, 64 or 128
+/// bytes, tensor maps can swizzle its chunks of 16.
 codegen::TileLayout box_layout(int rows, int row_bytes, int part) {
-  int bits = 0;
-  for (const int chunks : {2, 4, 8})
-    if (part == 16 * chunks) bits = std::countr_zero(static_cast<unsigned>(chunks));
-  return {rows, row_bytes, part, bits > 0 ? codegen::Swizzle{bits, 4, 7} : codegen::Swizzle{}, part};
+  const bool is_swizzled = part == 32 || part == 64 || part == 128;
+  const int bits = is_swizzled ? std::countr_zero(static_cast<unsigned>(part / 16)) : 0;
+  return {rows, row_bytes, part, {bits, 4, 7}, part};
 }
 
+codegen::TileLayout plain_box_layout(int rows, int row_bytes, int part) { return {rows, row_bytes, part, {}, part}; }
+
+/// Tiles of blocks of 256 columns.
 void choose_boxes(Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   plan.warps = gemm_lanes::kStrips;
@@ -199,28 +201,30 @@ void choose_boxes(Plan& plan) {
                     : box_layout(gemm_lanes::kStageK / 8, 4 * gemm_lanes::kBlockColumns, 128);
   plan.activations = box_layout(descriptor.tile_m, gemm_lanes::kActivationBytes, 128);
   const int groups = stage_groups(descriptor);
-  plan.scales = box_layout(groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes / 2);
+  plan.scales = plain_box_layout(groups, gemm_lanes::kScaleBytes, gemm_lanes::kScaleBytes / 2);
   if (stores_zeros(descriptor)) plan.zeros = {groups, gemm_lanes::kZeroBytes, gemm_lanes::kZeroBytes, {}};
   plan.blocks_per_sm = 1;
   plan.merged_tiles = std::min(kMostMergedTiles, descriptor.tile_m / 8);
 }
 
-/// Of a warp between two stages, see sm90_w4a16_gemm_teams.cuh: as measured. To copy the zeros of a group takes as long
-/// as two rests.
+/// Of a warp between two stages, see sm90_w4a16_gemm_teams.cuh: as measured with zeros in groups of 128, whose copy takes as
+/// long as two rests. By n, whose rows are short, more.
 int copy_rests(const W4a16Gemm& descriptor) {
+  constexpr int kOfZeros = 2;
   struct Rests {
     int columns;
-    int rows_8, rows_16;            // without zeros
-    int by_n_rows_8, by_n_rows_16;  // short rows want more
+    int rows_8, rows_16;
+    int by_n_rows_8, by_n_rows_16;
   };
-  constexpr Rests kMeasured[] = {{64, 3, 0, 6, 5}, {128, 3, 0, 4, 0}};
+  constexpr Rests kMeasured[] = {{64, 1, 0, 4, 3}, {128, 1, 0, 2, 0}};
   const bool by_n = descriptor.format == W4Format::awq;
+  const int copied_groups = stores_zeros(descriptor) ? stage_groups(descriptor) : 0;
   for (const Rests& rests : kMeasured) {
     if (rests.columns != descriptor.tile_n) continue;
     const int of_8 = by_n ? rests.by_n_rows_8 : rests.rows_8;
     const int of_16 = by_n ? rests.by_n_rows_16 : rests.rows_16;
-    const int without_zeros = descriptor.tile_m > 8 ? of_16 : of_8;
-    return stores_zeros(descriptor) ? std::max(0, without_zeros - 2 * stage_groups(descriptor)) : without_zeros;
+    const int measured = descriptor.tile_m > 8 ? of_16 : of_8;
+    return measured > 0 ? std::max(0, measured + kOfZeros * (1 - copied_groups)) : 0;
   }
   return 0;
 }
@@ -245,7 +249,7 @@ void choose_boxes_of_teams(Plan& plan) {
   } else {
     plan.words.row_bytes = 4 * columns;
   }
-  plan.scales = {plan.scales.rows, 2 * columns, 2 * neighbours, {}, 2 * neighbours};
+  plan.scales = plain_box_layout(plan.scales.rows, 2 * columns, 2 * neighbours);
   if (stores_zeros(descriptor)) plan.zeros = {plan.zeros.rows, columns / 2, columns / 2, {}};
 }
 

@@ -168,7 +168,11 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
 }
 
 Decision merge_decision(const Plan& plan) {
-  if (plan.teams > 1) return {"merge of parts", fmt::format("of {} teams", plan.teams), "once, in shared memory"};
+  if (plan.teams > 1) {
+    return {"merge of parts", fmt::format("of {} teams", plan.teams),
+            has_copied_teams(plan) ? "once, in shared memory; where blocks share k, then theirs through the L2"
+                                   : "once, in shared memory"};
+  }
   return {"merge of parts", fmt::format("{} x 8 rows of 32 columns at once", plan.merged_tiles),
           fmt::format("of up to {} parts: as many loads in flight as the registers of the loop hold once it is over",
                       plan.merged_tiles > 2 ? "four" : "eight")};
@@ -238,7 +242,7 @@ void add_fragments(Plan& plan, const codegen::Architecture& architecture) {
   if (!architecture.has_mma({16, 8, 16, codegen::MmaType::fp16}))
     names = {"mma.m16n8k8 A, 16-bit", "mma.m16n8k8 B, 16-bit", "mma.m16n8k8 C, 32-bit"};
   if (is_sm90(plan) && plan.teams == 1) names = {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"};
-  if (by_n && !is_sm90(plan)) names.push_back("ldmatrix.x4");
+  if (by_n && (!is_sm90(plan) || has_copied_teams(plan))) names.push_back("ldmatrix.x4");
   if (by_n) names.push_back("ldmatrix.x4.trans");
   for (const char* name : names) plan.report.fragments.emplace_back(codegen::find_fragment(name).name);
 }
@@ -253,8 +257,10 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   if (has_factors) add_tile(report, {"scales", plan.scales, scale_accesses(plan)});
   if (has_factors && stores_zeros(plan.descriptor)) add_tile(report, {"zeros", plan.zeros, zero_accesses(plan)});
   report.memory = memory_map(plan);
-  const char* const searched = is_sm90(plan) ? "as the boxes of a tensor map are, swizzled within their rows"
-                                             : "the simplest layout with the fewest wavefronts over the accesses below";
+  const char* const searched = !is_sm90(plan) ? "the simplest layout with the fewest wavefronts over the accesses below"
+                               : plan.words.swizzle.bits > 0
+                                   ? "as the boxes of a tensor map are, swizzled within their rows"
+                                   : "as the boxes of a tensor map are; rows are an odd number of 16 bytes";
   report.decisions = {tile_decision(plan),
                       tile_m_decision(plan),
                       operand_decision(plan.descriptor),

@@ -63,7 +63,6 @@ int choose_splits_of_teams(const Plan& plan, std::int64_t tiles, int stages, con
   // Of 64 columns: 0.9 us, and 0.08 for each part, where a stage takes 0.12.
   constexpr double kMergeStages = 7.6;
   constexpr double kMergePartStages = 0.65;
-  if (tiles * plan.counters_per_tile() > kWorkspaceCounters) return 1;
   const std::int64_t most = std::min<std::int64_t>({device.multiprocessors / tiles, stages, kMostParts});
   int best = 1;
   double best_cost = stages;
@@ -83,7 +82,8 @@ void check_decomposition_of_teams(const Plan& plan, const cubit_w4a16_gemm_argum
   if (plan.teams == 1 || arguments.decomposition <= (is_sm90 ? CUBIT_W4A16_SPLIT_K : CUBIT_W4A16_DATA_PARALLEL)) return;
   throw Failure(Status::invalid_argument,
                 fmt::format("decomposition = {} of {}", arguments.decomposition, plan.descriptor.text()),
-                is_sm90 ? "a block of few columns has one tile" : "a block of few columns has all of k",
+                is_sm90 ? "of family sm90 a block of few columns has one tile"
+                        : "of family sm80 a block of few columns has all of k",
                 fmt::format("accepted: {}, or a descriptor without tile_n", is_sm90 ? "0, 1 or 2" : "0 or 1"));
 }
 

@@ -72,7 +72,7 @@ struct Plan {
   int ring_bytes(int stage_count) const;   ///< of a team's stages, and the factors behind them
   int bytes_for(int stage_count) const;    ///< shared memory
   int team_sum_bytes() const;              ///< of all teams
-  int counters_per_tile() const;  ///< where splits share it: one for the warps that have the same columns and rows
+  int counters_per_tile() const;  ///< where splits share it: one for the warps that add up the same columns and rows
 };
 
 bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm90_w4a16_gemm_teams.cuh

@@ -41,7 +41,7 @@ constexpr std::size_t kMostKernels = 640;  ///< of the pairwise cover
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 
 /// Columns and k's that are multiples of as little as the descriptor allows; rows in two tiles, k in two splits.
-std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, double pattern, bool splits_k) {
+std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, double pattern, bool can_share_k) {
   const auto has = [&](const char* text) { return descriptor.find(text) != std::string::npos; };
   const bool is_aligned = has("format=awq") && !has("alignment=4");
   const double columns = (is_aligned ? 32 : 8) * (has("silu_gate") ? 2 : 1);
@@ -55,8 +55,8 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
-           {"decomposition", splits_k ? 2 : 0},
-           {"splits", splits_k ? 2 : 0}},
+           {"decomposition", can_share_k ? 2 : 0},
+           {"splits", can_share_k ? 2 : 0}},
           {{"m", full_tiles * tile_m + 1},
            {"n", 256 + columns},
            {"k", 256 + group},
@@ -87,7 +87,8 @@ void add_roles(std::vector<Problem::Numbers>& cases, const std::string& descript
 /// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and where the
 /// family deals out even shares also several segments per block. Tokens and bytes are multiples of nothing that a
 /// kernel has tiles of.
-std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index, bool deals_shares) {
+std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index, bool deals_shares,
+                                       bool can_share_k) {
   const auto pattern = static_cast<double>(index % 6);
   static const Problem::Numbers kRagged = {{"batch", 3},  {"context", 487}, {"kv_heads", 2},
                                            {"ragged", 1}, {"lse", 1},       {"splits", 3}};
@@ -121,7 +122,7 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     }
     return cases;
   }
-  if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern, deals_shares);
+  if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern, can_share_k);
   if (operator_of(descriptor) == "w4_quantize") {
     // Blocks, warps and steps that are not full.
     return {{{"n", 88}, {"k", 384}, {"pattern", pattern}},
@@ -160,14 +161,17 @@ struct Item {
   std::string architecture;
   Json plan;
 
-  /// Whether blocks take even shares of all sequences; of w4a16_gemm, whether they can share k.
-  bool deals_shares() const {
-    for (const Json& decision : plan.at("decisions")) {
-      if (decision.at("name") == "split_kv")
-        return decision.at("value").get<std::string>().starts_with("an even share");
-      if (decision.at("name") == "decomposition") return decision.at("value") != "all of k in a block";
-    }
-    return false;
+  /// Of gqa_decode: whether blocks take even shares of all sequences.
+  bool deals_shares() const { return decided("split_kv").starts_with("an even share"); }
+  /// Of w4a16_gemm: whether blocks can share k.
+  bool can_share_k() const { return decided("decomposition") != "all of k in a block"; }
+
+ private:
+  /// Empty where the plan has no such decision.
+  std::string decided(std::string_view name) const {
+    for (const Json& decision : plan.at("decisions"))
+      if (decision.at("name") == name) return decision.at("value");
+    return "";
   }
 };
 
@@ -282,10 +286,10 @@ void expect_good(const Item& item) {
   device.watch(CUBIT_WATCH_MEMORY | CUBIT_WATCH_COUNTERS);
   const Kernel kernel = engine().get(item.descriptor, "cpu:" + item.architecture);
   bool is_split = false;
-  for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.deals_shares()))
+  for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.deals_shares(), item.can_share_k()))
     is_split = run_case(device, kernel, item, numbers) || is_split;
   const std::string name = operator_of(item.descriptor);
-  EXPECT_EQ(is_split, name == "gqa_decode" || (name == "w4a16_gemm" && item.deals_shares()));
+  EXPECT_EQ(is_split, name == "gqa_decode" || (name == "w4a16_gemm" && item.can_share_k()));
   expect_proofs_hold(item, device);
 }
 

@@ -122,10 +122,11 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(
       sentence("w4a16_gemm:format=awq,tile_n=32,family=sm90"),
       "descriptor \"w4a16_gemm:format=awq,tile_n=32,family=sm90\": tile_n=32: family sm90: a row of 32 columns of "
-      "awq is 16 bytes, too short for boxes; leave family out");
+      "awq is 16 bytes, half of what the second-level cache gives at once; leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=128,alignment=4"),
             "descriptor \"w4a16_gemm:format=awq,tile_n=128,alignment=4\": tile_n=128: family sm90: tensor maps want "
-            "rows that are multiples of 16 bytes, not alignment=4; ask for tile_n=64 or 256 and leave family out");
+            "rows that are multiples of 16 bytes, not alignment=4; ask for a smaller tile_n or tile_m, or tile_n=256, "
+            "and leave family out");
   EXPECT_EQ(
       sentence("w4a16_gemm:tile_n=64,function=silu_gate,family=sm90"),
       "descriptor \"w4a16_gemm:tile_n=64,function=silu_gate,family=sm90\": tile_n=64: family sm90: 32 gates, and what "
@@ -138,13 +139,13 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "family=sm90, or leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:element=bf16,tile_n=224"),
             "descriptor \"w4a16_gemm:element=bf16,tile_n=224\": tile_n=224: family sm90: 16 rows of 224 columns fit a "
-            "warp's registers in fp16 of gptq and gptq_v2 in groups of 128 or all alone; ask for tile_n=64 or 256 and "
-            "leave family out");
+            "warp's registers in fp16 of gptq and gptq_v2 with group_size=128 or all only; ask for a smaller "
+            "tile_n or tile_m, or tile_n=256, and leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=224").substr(0, 79),
             "descriptor \"w4a16_gemm:format=awq,tile_n=224\": tile_n=224: family sm90: 16 rows");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=224,function=silu_gate"),
             "descriptor \"w4a16_gemm:tile_n=224,function=silu_gate\": tile_n=224: family sm90: half of 224 columns is "
-            "no number of strips of 32; ask for tile_n=64 or 256 and leave family out");
+            "no number of strips of 32; ask for a smaller tile_n or tile_m, or tile_n=256, and leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),

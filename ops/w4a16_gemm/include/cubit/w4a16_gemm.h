@@ -24,26 +24,27 @@ extern "C" {
 typedef enum cubit_w4a16_decomposition {
   CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=1 from n and k */
   CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace */
-  CUBIT_W4A16_SPLIT_K = 2,       /* blocks share k; the last one adds their sums in order */
+  CUBIT_W4A16_SPLIT_K = 2, /* blocks share k; the last one adds their sums in order. Refused where a block of tile_n
+                              below 256 is family sm80's, which has all of k */
   CUBIT_W4A16_STREAM_K = 3 /* as many blocks as the device holds share all of the work evenly; likewise. Refused for
-                                    batch_invariant=1 */
+                              batch_invariant=1, and for tile_n below 256 */
 } cubit_w4a16_decomposition;
 
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
  * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other
  * tensors are dense. */
 typedef struct cubit_w4a16_gemm_arguments {
-  size_t size;             /* sizeof(cubit_w4a16_gemm_arguments) */
-  const void* activations; /* [m, k] */
-  const void* qweight;     /* int32 words of the format, for k x n weights */
-  const void* qzeros;      /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric */
-  const void* scales;      /* fp16 [k / group size, n] */
-  const int32_t* g_idx;    /* [k] group of each k, clamped, for activation_order=1; else not used */
-  const void* bias;        /* [n] where the descriptor has one, else NULL */
-  const void* residual;    /* as output where the descriptor has one, else NULL; may be the output */
-  void* output;            /* [m, n]; with function=silu_gate [m, n / 2] */
-  int64_t
-      activation_stride; /* at least 0; family sm90 (the default of tile_m 32 and 64 on sm_90a): more, unless m is 1 */
+  size_t size;               /* sizeof(cubit_w4a16_gemm_arguments) */
+  const void* activations;   /* [m, k] */
+  const void* qweight;       /* int32 words of the format, for k x n weights */
+  const void* qzeros;        /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric */
+  const void* scales;        /* fp16 [k / group size, n] */
+  const int32_t* g_idx;      /* [k] group of each k, clamped, for activation_order=1; else not used */
+  const void* bias;          /* [n] where the descriptor has one, else NULL */
+  const void* residual;      /* as output where the descriptor has one, else NULL; may be the output */
+  void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */
+  int64_t activation_stride; /* at least 0; family sm90 (on sm_90a the default of tile_m 32 and 64, and of tile_n below
+                            256): more, unless m is 1 */
   int64_t residual_stride;
   int64_t output_stride;
   int32_t m;             /* rows of activations, at most 2147483583; 0: nothing is launched */
