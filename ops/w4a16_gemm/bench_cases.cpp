@@ -13,10 +13,16 @@ struct Shape {
   double share;  ///< of the read floor at least, likewise
   double rows_32;
   double rows_64;
-  int tile_n = 256;      ///< for up to 16 rows what was measured to be fastest
-  int most_tile_m = 64;  ///< likewise, of more rows: with few columns smaller tiles make for fewer parts of k
+  /// What was measured to be fastest: for up to 16 rows, and for 32 and 64, whose blocks have 16 rows where these are
+  /// below 256; and the largest tile of rows, because smaller ones make for fewer parts of k.
+  int tile_n = 256;
+  int tile_n_of_32 = 256;
+  int tile_n_of_64 = 256;
+  int most_tile_m = 64;
+
+  int tile_n_of(int m) const { return m <= 16 ? tile_n : m == 32 ? tile_n_of_32 : m == 64 ? tile_n_of_64 : 256; }
 };
-constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65, 0, 0, 32, 32},
+constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65, 0, 0, 32, 64, 128, 32},
                              {8192, 8192, 11.2, 0.82, 14, 18, 64},
                              {28672, 8192, 31.5, 0.90, 38, 50, 224},
                              {8192, 28672, 31.5, 0.90, 0, 0, 64},
@@ -32,8 +38,10 @@ int tile_for(int m, int most) {
 }
 
 BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape, int m) {
-  descriptor.tile_m = tile_for(m, descriptor.batch_invariant ? 64 : shape.most_tile_m);  // whose parts are as they are
-  if (m <= 16 && !descriptor.batch_invariant) descriptor.tile_n = shape.tile_n;
+  if (!descriptor.batch_invariant) descriptor.tile_n = shape.tile_n_of(m);
+  const bool has_few_columns = descriptor.tile_n < 256;
+  // The parts of batch_invariant are as they are.
+  descriptor.tile_m = tile_for(m, has_few_columns ? 16 : descriptor.batch_invariant ? 64 : shape.most_tile_m);
   const double target = m <= 16 ? shape.few : m == 32 ? shape.rows_32 : m == 64 ? shape.rows_64 : 0;
   return {std::move(group),
           fmt::format("N={} K={} M={}", shape.n, shape.k, m),
