@@ -5,7 +5,7 @@
 // What is computed, and how: as in sm80_w4a16_gemm.cuh, where a block has few columns. Its warps are teams of one, as
 // there: each has all rows and columns of the block. What differs:
 //
-// - A block has all of k, or where tiles are few a part: see merge_item.
+// - A block has all of k, or where tiles are few and the plan says so (plan::kSharesK) a part: see merge_item.
 // - Four more warps, or one or two of the four, do nothing but copy: boxes of words, activations and scales, zeros 4
 //   bytes per lane. All stages are in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w stages w,
 //   w + kCopyWarps, …: one alone would take longer for a stage of few columns than eight teams. What is outside a
@@ -318,5 +318,5 @@ extern "C" __global__ void __launch_bounds__(cubit::kThreads, plan::kBlocksPerSm
   take_registers<plan::kMultiplyRegisters>();
   Sums sums = {};
   walk(piece, ring, sums);
-  merge_teams<plan::kSumsApart, true>(args, piece, ring.base + (plan::kSumsApart ? plan::kUpsAt : 0), sums);
+  merge_teams<plan::kSumsApart, plan::kSharesK>(args, piece, ring.base + (plan::kSumsApart ? plan::kUpsAt : 0), sums);
 }

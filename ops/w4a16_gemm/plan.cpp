@@ -360,6 +360,8 @@ bool has_pairs(const Plan& plan) {
   return plan.family == Family::sm90 && plan.teams == 1 && !plan.descriptor.is_gated() && plan.descriptor.tile_m >= 16;
 }
 
+bool shares_k(const Plan& plan) { return plan.teams == 1 || (has_copied_teams(plan) && plan.descriptor.tile_n < 224); }
+
 bool has_copied_teams(const Plan& plan) { return plan.family == Family::sm90 && plan.teams > 1; }
 
 bool reads_bytes(const Plan& plan) {
@@ -485,6 +487,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.constant("kFactorsAt", plan.stages * plan.stage_bytes())
         .constant("kFactorBytes", plan.factor_bytes())
         .flag("kSumsApart", plan.has_sums_apart)
+        .flag("kSharesK", shares_k(plan))
         .constant("kRests", plan.copy_rests);
   }
   if (is_90) {

@@ -170,8 +170,8 @@ Decision block_decision(const Plan& plan, const codegen::Architecture& architect
 Decision merge_decision(const Plan& plan) {
   if (plan.teams > 1) {
     return {"merge of parts", fmt::format("of {} teams", plan.teams),
-            has_copied_teams(plan) ? "once, in shared memory; where blocks share k, then theirs through the L2"
-                                   : "once, in shared memory"};
+            shares_k(plan) ? "once, in shared memory; where blocks share k, then theirs through the L2"
+                           : "once, in shared memory"};
   }
   return {"merge of parts", fmt::format("{} x 8 rows of 32 columns at once", plan.merged_tiles),
           fmt::format("of up to {} parts: as many loads in flight as the registers of the loop hold once it is over",
@@ -181,7 +181,7 @@ Decision merge_decision(const Plan& plan) {
 Decision decomposition_decision(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   if (plan.teams > 1) {
-    if (has_copied_teams(plan)) {
+    if (shares_k(plan)) {
       return {"decomposition", "chosen at launch, from m, n, k and the device alone",
               "all of k in a block, but for tiles that leave multiprocessors idle: blocks share k, and their sums are "
               "added in order"};

@@ -76,15 +76,16 @@ int choose_splits_of_teams(const Plan& plan, std::int64_t tiles, int stages, con
   return best;
 }
 
-/// Of family sm80 a block of few columns has all of k, of sm90 a part of one tile's.
+/// Blocks of few columns have one tile, and all of its k or a part.
 void check_decomposition_of_teams(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments) {
-  const bool is_sm90 = has_copied_teams(plan);
-  if (plan.teams == 1 || arguments.decomposition <= (is_sm90 ? CUBIT_W4A16_SPLIT_K : CUBIT_W4A16_DATA_PARALLEL)) return;
+  const bool shares = shares_k(plan);
+  if (plan.teams == 1 || arguments.decomposition <= (shares ? CUBIT_W4A16_SPLIT_K : CUBIT_W4A16_DATA_PARALLEL)) return;
+  const std::string has =
+      fmt::format("of family {} a block of {} columns has", family_name(plan.family), plan.descriptor.tile_n);
   throw Failure(Status::invalid_argument,
                 fmt::format("decomposition = {} of {}", arguments.decomposition, plan.descriptor.text()),
-                is_sm90 ? "of family sm90 a block of few columns has one tile"
-                        : "of family sm80 a block of few columns has all of k",
-                fmt::format("accepted: {}, or a descriptor without tile_n", is_sm90 ? "0, 1 or 2" : "0 or 1"));
+                has + (shares ? " one tile" : " all of k"),
+                fmt::format("accepted: {}, or a descriptor without tile_n", shares ? "0, 1 or 2" : "0 or 1"));
 }
 
 bool can_share(const Plan& plan, const Split& split) {
@@ -187,8 +188,7 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
   split.row_tiles = (std::int64_t{arguments.m} + plan.descriptor.tile_m - 1) / plan.descriptor.tile_m;
   split.column_tiles = (columns + plan.block_columns() - 1) / plan.block_columns();
   split.stages = (arguments.k + gemm_lanes::kStageK - 1) / gemm_lanes::kStageK;
-  const bool has_all_of_k = plan.teams > 1 && !has_copied_teams(plan);
-  if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || has_all_of_k) return split;
+  if (split.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || !shares_k(plan)) return split;
   if (plan.descriptor.batch_invariant) {
     choose_invariant(plan, arguments, split, device);
     return split;

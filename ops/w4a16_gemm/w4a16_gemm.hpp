@@ -76,7 +76,10 @@ struct Plan {
 };
 
 bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm90_w4a16_gemm_teams.cuh
-bool has_pairs(const Plan& plan);         ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
+/// Whether several blocks can have parts of k of the same columns. Of few columns only in family sm90, up to 128 of them:
+/// who asks for 224 has many, and code that is jumped over costs 0.2 us.
+bool shares_k(const Plan& plan);
+bool has_pairs(const Plan& plan);    ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
 bool reads_bytes(const Plan& plan);  ///< family sm90: words by k are read byte by byte, and activations stay in order
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.

@@ -219,7 +219,7 @@ TEST(GemmLaunch, TeamsOfFamilySm90ShareKWhereTilesAreFew) {
   EXPECT_EQ(w4a16_gemm::choose_split(wider, arguments_of(16, 4096, 2048), h200()).splits, 4)
       << "whose stages take twice as long, and merges as long";
   const auto widest = plan_of("w4a16_gemm:tile_m=8,tile_n=224");
-  EXPECT_EQ(w4a16_gemm::choose_split(widest, arguments_of(8, 28672, 8192), h200()).splits, 1) << "128 tiles";
+  EXPECT_EQ(w4a16_gemm::choose_split(widest, arguments_of(8, 448, 8192), h200()).splits, 1) << "which never do";
   auto arguments = arguments_of(16, 1024, 8192);
   const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
   EXPECT_EQ(bytes, kWorkspaceCounterBytes + 16u * 8 * 64 * 16 * sizeof(float));
@@ -456,15 +456,18 @@ INSTANTIATE_TEST_SUITE_P(
             "decomposition = 3 of w4a16_gemm:batch_invariant=1: even shares of all tiles, and with them the order "
             "of k, depend on the number of rows; accepted: 0, 1 or 2",
             [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
-        BadArgument{"w4a16_gemm:tile_n=64,family=sm80",
-                    "decomposition = 2 of w4a16_gemm:tile_n=64,family=sm80: of family sm80 a block of few columns has "
-                    "all of k; "
-                    "accepted: 0 or 1, or a descriptor without tile_n",
-                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K; }},
+        BadArgument{
+            "w4a16_gemm:tile_n=64,family=sm80",
+            "decomposition = 2 of w4a16_gemm:tile_n=64,family=sm80: of family sm80 a block of 64 columns has all "
+            "of k; accepted: 0 or 1, or a descriptor without tile_n",
+            [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K; }},
         BadArgument{"w4a16_gemm:tile_n=64",
-                    "decomposition = 3 of w4a16_gemm:tile_n=64: of family sm90 a block of few columns has one tile; "
+                    "decomposition = 3 of w4a16_gemm:tile_n=64: of family sm90 a block of 64 columns has one tile; "
                     "accepted: 0, 1 or 2, or a descriptor without tile_n",
                     [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
+        BadArgument{"w4a16_gemm:tile_m=8,tile_n=224",
+                    "of family sm90 a block of 224 columns has all of k; accepted: 0 or 1",
+                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K; }},
         BadArgument{"w4a16_gemm:tile_n=64", "multiple of 8 from 8 on (any stride: family=sm80)",
                     [](Arguments& a) { a.activation_stride = 0; }},
         BadArgument{"w4a16_gemm:tile_n=128", "multiple of 8 from 8 on (any stride: tile_n=64 or 256 with family=sm80)",

@@ -24,8 +24,8 @@ extern "C" {
 typedef enum cubit_w4a16_decomposition {
   CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=1 from n and k */
   CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace */
-  CUBIT_W4A16_SPLIT_K = 2, /* blocks share k; the last one adds their sums in order. Refused where a block of tile_n
-                              below 256 is family sm80's, which has all of k */
+  CUBIT_W4A16_SPLIT_K = 2, /* blocks share k; the last one adds their sums in order. Refused for tile_n=224, and for
+                              64 and 32 in family sm80, where a block has all of k */
   CUBIT_W4A16_STREAM_K = 3 /* as many blocks as the device holds share all of the work evenly; likewise. Refused for
                               batch_invariant=1, and for tile_n below 256 */
 } cubit_w4a16_decomposition;
