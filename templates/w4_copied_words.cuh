@@ -26,6 +26,22 @@
 
 namespace cubit {
 
+/// For a warp that has all strips of a block and takes activations itself: where a lane's words of the first strip begin,
+/// and the first rows of activations; of even steps alone, because registers are few.
+template <class Base>
+struct TeamPlaces : Base::FactorPlaces {
+  uint32 words;
+  uint32 activations;
+
+  static __device__ __forceinline__ TeamPlaces of(uint32 words, uint32 activations) {
+    TeamPlaces result;
+    static_cast<typename Base::FactorPlaces&>(result) = Base::factor_places(lane_index(), 0);
+    result.words = settled(words);
+    result.activations = settled(activations);
+    return result;
+  }
+};
+
 /// The words of some steps of 32 k's, of a format that has its operands one by one.
 template <class Base, int kCount>
 struct StepWords {
@@ -68,21 +84,11 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     return result;
   }
 
-  /// For a warp that picks pairs of activations itself, where rows of them begin as well; of even steps alone, because
-  /// registers are few.
-  struct TeamPlaces : Base::FactorPlaces {
-    uint32 words;
-    uint32 activations;
-  };
-
+  using TeamPlaces = cubit::TeamPlaces<Base>;
   static __device__ __forceinline__ TeamPlaces team_places() {
-    TeamPlaces result;
-    static_cast<typename Base::FactorPlaces&>(result) = Base::factor_places(lane_index(), 0);
     const gemm_lanes::Place word = gemm_lanes::copied_words_by_k(lane_index(), 0, 0, kSpread);
     const gemm_lanes::Place activation = gemm_lanes::copied_activations_by_k(lane_index(), 0, 0, kSpread);
-    result.words = settled(kWordsAt(word.row, word.byte));
-    result.activations = settled(kActivationsAt(activation.row, activation.byte));
-    return result;
+    return TeamPlaces::of(kWordsAt(word.row, word.byte), kActivationsAt(activation.row, activation.byte));
   }
 
   /// The words of a strip, from where those of strip 0 are in shared memory.
@@ -162,20 +168,11 @@ struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZ
 
   static __device__ __forceinline__ Places places(int strip) { return Base::weight_places(strip); }
 
-  /// Where the words of the first strip begin, and the first rows of activations; of even steps alone.
-  struct TeamPlaces : Base::FactorPlaces {
-    uint32 words;
-    uint32 activations;
-  };
-
+  using TeamPlaces = cubit::TeamPlaces<Base>;
   static __device__ __forceinline__ TeamPlaces team_places() {
-    TeamPlaces result;
-    static_cast<typename Base::FactorPlaces&>(result) = Base::factor_places(lane_index(), 0);
     const gemm_lanes::Place word = gemm_lanes::words_by_n(lane_index(), 0, 0);
     const gemm_lanes::Place activation = gemm_lanes::activations_by_n(lane_index(), 0, 0);
-    result.words = settled(kWordsAt(word.row, word.byte));
-    result.activations = settled(kActivationsAt(activation.row, activation.byte));
-    return result;
+    return TeamPlaces::of(kWordsAt(word.row, word.byte), kActivationsAt(activation.row, activation.byte));
   }
 
   /// The words of a strip, from where those of strip 0 are in shared memory. A strip is a chunk of 16 bytes of a row:

@@ -206,14 +206,10 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
   if (plan.family == Family::sm90) {
-    const bool is_sm90_alone = plan.descriptor.tile_n == 128 || plan.descriptor.tile_n == 224;
-    require_argument(
-        arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
-        is_sm90_alone ? "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any "
-                        "stride: tile_n=64 or 256 with family=sm80)"
-                      : "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any "
-                        "stride: family=sm80)",
-        arguments.activation_stride);
+    require_argument(arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
+                     "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any "
+                     "stride: family=sm80, with tile_n=256, 64 or 32)",
+                     arguments.activation_stride);
   }
   require_workspace(workspace, given, workspace_for(plan, split));
   const W4a16GemmArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace));
