@@ -35,13 +35,10 @@ Json operator_json(const ops::Operator& op) {
   Json decompositions = Json::array();
   for (const ops::Decomposition& one : op.decompositions())
     decompositions.push_back({{"name", one.name}, {"numbers", one.numbers}});
-  return {{"name", op.name()},
-          {"summary", op.summary()},
-          {"fields", std::move(fields)},
-          {"tensors", op.tensors_help()},
-          {"random", op.random_help()},
-          {"bench", std::move(bench)},
-          {"decompositions", std::move(decompositions)}};
+  return {{"name", op.name()},           {"summary", op.summary()},
+          {"fields", std::move(fields)}, {"tensors", op.tensors_help()},
+          {"random", op.random_help()},  {"suggest", op.suggest_help()},
+          {"bench", std::move(bench)},   {"decompositions", std::move(decompositions)}};
 }
 
 Json architecture_json(const codegen::Architecture& row) {
@@ -186,6 +183,24 @@ cubit_status cubit_descriptor_canonical(const char* descriptor, const char** tex
     require(descriptor, "cubit_descriptor_canonical: descriptor");
     require(text, "cubit_descriptor_canonical: text");
     *text = thread_text(ops::find_operator(descriptor).canonical(descriptor));
+  });
+}
+
+cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, size_t size_count,
+                           const char* architecture, int multiprocessors, const char** text) {
+  return guarded([&] {
+    require(descriptor, "cubit_suggest: descriptor");
+    require(architecture, "cubit_suggest: architecture");
+    require(text, "cubit_suggest: text");
+    if (multiprocessors < 1) {
+      throw Failure(Status::invalid_argument, fmt::format("multiprocessors = {}", multiprocessors),
+                    "a device has at least one", "cubit_devices has the number; an H200 has 132");
+    }
+    runtime::DeviceFacts device;
+    device.architecture = &codegen::find_architecture(architecture);
+    device.multiprocessors = multiprocessors;
+    const auto numbers = numbers_of(sizes, size_count, "cubit_suggest: sizes");
+    *text = thread_text(ops::find_operator(descriptor).suggest(descriptor, numbers, device));
   });
 }
 

@@ -50,18 +50,6 @@ std::vector<ops::Tensor> tensors_of(const cubit_tensor* tensors, std::size_t cou
   return result;
 }
 
-ops::Numbers numbers_of(const cubit_number* numbers, std::size_t count, const char* parameter) {
-  if (count != 0) require(numbers, parameter);
-  ops::Numbers result;
-  for (const cubit_number& number : std::span(numbers, count)) {
-    require(number.name, "cubit_number: name");
-    if (!result.emplace(number.name, number.value).second) {
-      throw Failure(Status::invalid_argument, fmt::format("\"{}\"", number.name), "it is given twice", "give it once");
-    }
-  }
-  return result;
-}
-
 void give_tensor(const std::vector<ops::Tensor>& tensors, std::size_t index, cubit_tensor* result,
                  const char* parameter) {
   require(result, parameter);
@@ -84,6 +72,19 @@ void check_count(std::size_t count, std::size_t wanted, const char* what) {
 }
 
 }  // namespace
+
+ops::Numbers numbers_of(const cubit_number* numbers, std::size_t count, const char* parameter) {
+  if (count != 0) require(numbers, parameter);
+  ops::Numbers result;
+  for (const cubit_number& number : std::span(numbers, count)) {
+    require(number.name, "cubit_number: name");
+    if (!result.emplace(number.name, number.value).second) {
+      throw Failure(Status::invalid_argument, fmt::format("\"{}\"", number.name), "it is given twice", "give it once");
+    }
+  }
+  return result;
+}
+
 }  // namespace cubit::capi
 
 using namespace cubit;

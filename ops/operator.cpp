@@ -26,6 +26,11 @@ int type_bytes(std::string_view type) {
                 "accepted: U8, I8, BOOL, F8_E4M3, F8_E5M2, F16, BF16, I16, U16, F32, I32, U32, F64, I64, U64");
 }
 
+std::string Operator::suggest(std::string_view text, const Numbers& /*sizes*/,
+                              const runtime::DeviceFacts& /*device*/) const {
+  return canonical(text);
+}
+
 void add_tile(PlanReport& report, Tile tile) {
   for (auto& proof : codegen::prove(tile.layout, tile.accesses)) report.proofs.push_back(std::move(proof));
   report.tiles.push_back(std::move(tile));

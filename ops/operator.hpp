@@ -171,8 +171,9 @@ class Operator {
   virtual std::string_view name() const = 0;
   virtual std::string_view summary() const = 0;
   virtual std::vector<FieldHelp> fields() const = 0;
-  virtual std::string tensors_help() const = 0;  ///< one line per input and output
-  virtual std::string random_help() const = 0;   ///< what `random` accepts
+  virtual std::string tensors_help() const = 0;            ///< one line per input and output
+  virtual std::string random_help() const = 0;             ///< what `random` accepts
+  virtual std::string suggest_help() const { return ""; }  ///< what `suggest` chooses, and by which sizes
   /// What `cubit bench` measures where it is given the operator alone. A descriptor may be one of a later version.
   virtual std::vector<BenchCase> bench_cases() const { return {}; }
   /// What `cubit bench --decomposition all` compares; the first is what the others are compared with.
@@ -180,6 +181,10 @@ class Operator {
 
   /// `text` is the whole descriptor, "name:field=value,…"; all throw Failure(invalid_argument) or (unsupported).
   virtual std::string canonical(std::string_view text) const = 0;
+  /// The canonical text for launches of these sizes on `device`, by its architecture and multiprocessors: fields that
+  /// decide how fast a kernel is, and not what it computes, as they should be fastest. Throws for sizes that
+  /// suggest_help() does not name.
+  virtual std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const;
   virtual std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                            const codegen::Architecture& architecture) const = 0;
   /// Takes over copies of `inputs`; checks names, types and shapes against the descriptor. `numbers`: launch scalars.

@@ -80,6 +80,7 @@ void add_options(CLI::App& app, Context& context) {
   cubit::tools::add_run(app, context);
   cubit::tools::add_bench(app, context);
   cubit::tools::add_explain(app, context);
+  cubit::tools::add_suggest(app, context);
   cubit::tools::add_cache(app, context);
   cubit::tools::add_convert(app, context);
   cubit::tools::add_devices(app, context);

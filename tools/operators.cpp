@@ -36,6 +36,7 @@ void print_operator(const nlohmann::json& entry) {
   fmt::print("{}: {}\n\n", text("name"), text("summary"));
   fmt::print("{}\n\n", indented(format_table({{"field"}, {"default"}, {"accepts"}, {"meaning"}}, rows)));
   fmt::print("  Tensors:\n{}\n\n  --random:\n{}\n\n", indented(text("tensors")), indented(text("random")));
+  if (!text("suggest").empty()) fmt::print("  cubit suggest chooses:\n{}\n\n", indented(text("suggest")));
 }
 
 int list_operators(const std::string& name, bool json) {
@@ -55,7 +56,7 @@ int list_operators(const std::string& name, bool json) {
 }  // namespace
 
 void add_operators(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("operators", "Lists operators: their fields, tensors and sizes for --random.");
+  CLI::App* command = app.add_subcommand("operators", "Lists operators: their fields, tensors and sizes.");
   auto name = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   command->add_option("OPERATOR", *name, "Only this one");

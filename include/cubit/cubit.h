@@ -67,7 +67,7 @@ CUBIT_API int cubit_version(void);
 
 /* ---- what there is (JSON text, owned by the library until this thread's next string result) -------------------- */
 
-/* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random, bench: [{group, name, descriptor, sizes,
+/* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random, suggest, bench: [{group, name, descriptor, sizes,
  * target_microseconds, target_share}], decompositions: [{name, numbers}]}]. `decompositions`: ways to share a launch's work,
  * and the launch arguments that ask for each. `bench`: the operator's benchmark; sizes are those of made-up data, targets null
  * where there is none, microseconds of an NVIDIA H200 and shares of the read floor in the same run. */
@@ -83,6 +83,19 @@ CUBIT_API cubit_status cubit_devices(const char** json);
 
 /* The canonical text of a descriptor: fields in order, defaults left out. */
 CUBIT_API cubit_status cubit_descriptor_canonical(const char* descriptor, const char** text);
+
+typedef struct cubit_number {
+  const char* name; /* "softmax_scale", "batch" */
+  double value;
+} cubit_number;
+
+/* The canonical text of a descriptor for launches of known sizes on a device of `architecture` with so many
+ * `multiprocessors`, as cubit_devices lists them: fields that decide how fast a kernel is, and not what it computes, are
+ * as they should be fastest by what was measured on an H200. Which ones, and by which sizes, is what the operator's
+ * `suggest` in cubit_operators says; "" there: none, and the text is the canonical one. Needs neither compiler nor
+ * device. CUBIT_INVALID_ARGUMENT for a size that is not known, missing or not legal. */
+CUBIT_API cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, size_t size_count,
+                                     const char* architecture, int multiprocessors, const char** text);
 
 /* Adds a user's score modification to this process, for descriptors with a field `score`: its text, of up to 64 KiB, defines
  *
@@ -311,11 +324,6 @@ typedef struct cubit_tensor {
   void* data; /* dense, row-major, host memory; of an output what it holds before a launch that changes it in part, or
                  NULL */
 } cubit_tensor;
-
-typedef struct cubit_number {
-  const char* name; /* "softmax_scale", "batch" */
-  double value;
-} cubit_number;
 
 /* Copies the inputs and checks names, types and shapes against the descriptor. `inputs` and `numbers` may be NULL if
  * their counts are 0. */

@@ -399,6 +399,14 @@ class Problem {
   std::unique_ptr<cubit_problem, Release> handle_;
 };
 
+/// The descriptor as it should be fastest for launches of these sizes; see cubit_suggest.
+inline std::string suggest(const std::string& descriptor, const Problem::Numbers& sizes,
+                           const std::string& architecture, int multiprocessors) {
+  std::vector<cubit_number> c;
+  for (const auto& [name, value] : sizes) c.push_back({name.c_str(), value});
+  return detail::text(cubit_suggest, descriptor.c_str(), c.data(), c.size(), architecture.c_str(), multiprocessors);
+}
+
 /// Bytes of one element of a tensor type as safetensors spells it; 0 for a type cubit does not know.
 inline std::size_t type_bytes(std::string_view type) {
   if (type == "U8" || type == "I8" || type == "BOOL" || type == "F8_E4M3" || type == "F8_E5M2") return 1;

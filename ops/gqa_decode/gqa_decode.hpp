@@ -194,6 +194,9 @@ struct Split {
   std::int64_t partial_rows(const Plan& plan) const { return slots * span * plan.heads_per_block; }  ///< one per head
 };
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
+/// The descriptor with the family that launches of these sizes over a dense cache want, where it leaves that open. Throws
+/// Failure(invalid_argument) for a size of another name or out of range.
+GqaDecode suggest(const GqaDecode& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device);
 /// Partial results of a launch within these bounds, whatever the strides, with lengths or without.
 std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
                                const runtime::DeviceFacts& device);

@@ -60,6 +60,12 @@ class GqaDecodeOperator final : public Operator {
            "(where cache=paged), soft_cap (default 30, where soft_cap=true), window and kept_tokens (default 128 and "
            "0, where window=true), splits";
   }
+  std::string suggest_help() const override {
+    return "family, where it is auto, by kv_heads (default 1) and, where cache=paged, page_size (default 16)";
+  }
+  std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const override {
+    return gqa_decode::suggest(gqa_decode::parse(text), sizes, device).text();
+  }
   std::vector<BenchCase> bench_cases() const override { return gqa_decode::bench_cases(); }
   std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,

@@ -9,39 +9,28 @@ namespace {
 struct Shape {
   int n;
   int k;
-  double few;    ///< microseconds at most, for 1, 8 and 16 rows
-  double share;  ///< of the read floor at least, likewise
-  double rows_32;
-  double rows_64;
-  /// What was measured to be fastest: for up to 16 rows, and for 32 and 64, whose blocks have 16 rows where these are
-  /// below 256; and the largest tile of rows, because smaller ones make for fewer parts of k.
-  int tile_n = 256;
-  int tile_n_of_32 = 256;
-  int tile_n_of_64 = 256;
-  int most_tile_m = 64;
-
-  int tile_n_of(int m) const { return m <= 16 ? tile_n : m == 32 ? tile_n_of_32 : m == 64 ? tile_n_of_64 : 256; }
+  double few = 0;    ///< microseconds at most, for 1, 8 and 16 rows
+  double share = 0;  ///< of the read floor at least, likewise
+  double rows_32 = 0;
+  double rows_64 = 0;
 };
-constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65, 0, 0, 32, 64, 128, 32},
-                             {8192, 8192, 11.2, 0.82, 14, 18, 64},
-                             {28672, 8192, 31.5, 0.90, 38, 50, 224},
-                             {8192, 28672, 31.5, 0.90, 0, 0, 64},
-                             {16384, 16384, 35, 0.91, 0, 0, 128}};
+constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65},
+                             {8192, 8192, 11.2, 0.82, 14, 18},
+                             {28672, 8192, 31.5, 0.90, 38, 50},
+                             {8192, 28672, 31.5, 0.90},
+                             {16384, 16384, 35, 0.91}};
 /// Of keys' or values' projections, whose tiles are few.
-constexpr Shape kNarrow = {1024, 8192, 0, 0, 0, 0, 64};
+constexpr Shape kNarrow = {1024, 8192};
 
-/// The smallest tile up to `most` that holds the rows: see the plan's decision tile_m.
-int tile_for(int m, int most) {
-  int tile = 8;
-  while (tile < m && tile < most) tile *= 2;
-  return tile;
+/// What the targets are of.
+runtime::DeviceFacts h200() {
+  runtime::DeviceFacts device;
+  device.architecture = &codegen::find_architecture("sm_90a");
+  device.multiprocessors = 132;
+  return device;
 }
 
-BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape, int m) {
-  if (!descriptor.batch_invariant) descriptor.tile_n = shape.tile_n_of(m);
-  const bool has_few_columns = descriptor.tile_n < 256;
-  // The parts of batch_invariant are as they are.
-  descriptor.tile_m = tile_for(m, has_few_columns ? 16 : descriptor.batch_invariant ? 64 : shape.most_tile_m);
+BenchCase make_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
   const double target = m <= 16 ? shape.few : m == 32 ? shape.rows_32 : m == 64 ? shape.rows_64 : 0;
   return {std::move(group),
           fmt::format("N={} K={} M={}", shape.n, shape.k, m),
@@ -51,10 +40,20 @@ BenchCase make_case(std::string group, W4a16Gemm descriptor, const Shape& shape,
           m <= 16 ? shape.share : 0};
 }
 
-/// In blocks of 256 columns, which share k in any way, where the other case has fewer.
-BenchCase make_wide_case(std::string group, Shape shape, int m) {
-  shape.tile_n = 256;
-  BenchCase one = make_case(std::move(group), {}, shape, m);
+/// With the tiles that a caller is advised to take.
+BenchCase make_suggested_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
+  return make_case(std::move(group), with_fastest_tiles(descriptor, m, shape.n, shape.k, h200()), shape, m);
+}
+
+/// The smallest tile that holds the rows, of 256 columns, which share k in any way: where no advice is asked for, or
+/// where what another choice costs is of interest.
+BenchCase make_wide_case(std::string group, W4a16Gemm descriptor, const Shape& shape, int m) {
+  while (descriptor.tile_m < m && descriptor.tile_m < 64) descriptor.tile_m *= 2;
+  if (m <= 8) descriptor.tile_m = 8;
+  return make_case(std::move(group), descriptor, shape, m);
+}
+
+BenchCase without_target(BenchCase one) {
   one.target_microseconds = one.target_share = 0;
   return one;
 }
@@ -63,23 +62,16 @@ BenchCase make_wide_case(std::string group, Shape shape, int m) {
 
 std::vector<BenchCase> bench_cases() {
   std::vector<BenchCase> cases;
-  for (const Shape& shape : kShapes) {
-    for (const int m : {1, 8, 16, 32, 64, 128}) cases.push_back(make_case("gptq, groups of 128, fp16", {}, shape, m));
-  }
-  for (const Shape& shape : kShapes) {
-    for (const int m : {1, 8, 16}) {
-      if (make_case({}, {}, shape, m).descriptor == make_wide_case({}, shape, m).descriptor) continue;
-      cases.push_back(make_wide_case("the same in blocks of 256 columns", shape, m));
-    }
-  }
-  for (const int m : {1, 16}) cases.push_back(make_case("1024 columns", {}, kNarrow, m));
-  for (const int m : {1, 16}) cases.push_back(make_wide_case("1024 columns in blocks of 256", kNarrow, m));
+  for (const Shape& shape : kShapes)
+    for (const int m : {1, 8, 16, 32, 64, 128})
+      cases.push_back(make_suggested_case("gptq, groups of 128, fp16", {}, shape, m));
+  for (const Shape& shape : kShapes)
+    for (const int m : {1, 8, 16})
+      cases.push_back(without_target(make_wide_case("the same in blocks of 256 columns", {}, shape, m)));
+  for (const int m : {1, 16}) cases.push_back(make_suggested_case("1024 columns", {}, kNarrow, m));
+  for (const int m : {1, 16}) cases.push_back(make_wide_case("1024 columns in blocks of 256", {}, kNarrow, m));
   const auto add_variant = [&](const char* group, const W4a16Gemm& descriptor) {
-    for (const int m : {1, 16}) {
-      BenchCase one = make_case(group, descriptor, kShapes[1], m);
-      one.target_microseconds = one.target_share = 0;
-      cases.push_back(std::move(one));
-    }
+    for (const int m : {1, 16}) cases.push_back(without_target(make_suggested_case(group, descriptor, kShapes[1], m)));
   };
   // gptq once more: a card that has become warm is slower than the first cases were.
   add_variant("other formats and types", {});
@@ -90,13 +82,9 @@ std::vector<BenchCase> bench_cases() {
   add_variant("other formats and types", {.group_size = 32});
   add_variant("weights of 8 bits", {.bits = 8});
   add_variant("weights of 8 bits", {.bits = 8, .element = Element::bf16});
-  for (const Shape& shape : {kShapes[0], kShapes[1], kShapes[2]}) {
-    for (const int m : {1, 16, 64}) {
-      BenchCase one = make_case("batch invariant", {.batch_invariant = true}, shape, m);
-      one.target_microseconds = one.target_share = 0;
-      cases.push_back(std::move(one));
-    }
-  }
+  for (const Shape& shape : {kShapes[0], kShapes[1], kShapes[2]})
+    for (const int m : {1, 16, 64})
+      cases.push_back(without_target(make_wide_case("batch invariant", {.batch_invariant = true}, shape, m)));
   return cases;
 }
 

@@ -30,9 +30,8 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       number_field<Descriptor>(
           {"tile_n", "256, 224, 128, 64, 32", "256",
            "columns of the weights that a block computes; fewer than 256 go with tile_m=8 and 16: its warps share k, "
-           "and "
-           "blocks only where these are few. Fastest is what makes one block for each multiprocessor, or nearly; see "
-           "docs/performance/w4a16_gemm.md"},
+           "and blocks only where these are few. Fastest is, mostly, what makes nearly one block for each "
+           "multiprocessor: ask cubit suggest"},
           &Descriptor::tile_n, {256, 224, 128, 64, 32}),
       word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
                                     "whether g_idx names the group of each input feature; several times slower"},

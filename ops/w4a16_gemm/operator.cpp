@@ -51,6 +51,10 @@ class W4a16GemmOperator final : public Operator {
     return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales, "
            "3 extreme zeros, 4 outlier features, 5 activations of one sign), decomposition, splits";
   }
+  std::string suggest_help() const override { return "tile_m and tile_n, whatever they are, by m, n, k"; }
+  std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const override {
+    return w4a16_gemm::suggest(w4a16_gemm::parse(text), sizes, device).text();
+  }
   std::vector<BenchCase> bench_cases() const override { return w4a16_gemm::bench_cases(); }
   std::vector<Decomposition> decompositions() const override {
     return {{"data_parallel", {{"decomposition", CUBIT_W4A16_DATA_PARALLEL}}},

@@ -382,6 +382,12 @@ int Plan::counters_per_tile() const {
 }
 
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  Plan plan = make_plan_without_report(descriptor, architecture);
+  write_report(plan, architecture);
+  return plan;
+}
+
+Plan make_plan_without_report(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   Plan plan;
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
@@ -408,7 +414,6 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
   if (plan.stages == 0) {
     throw Failure(Status::internal, descriptor.text(), fmt::format("no stage count fits {}", architecture.name));
   }
-  write_report(plan, architecture);
   return plan;
 }
 

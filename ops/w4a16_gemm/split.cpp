@@ -1,4 +1,4 @@
-// How a launch's tiles and stages are dealt out to blocks: from sizes and the device alone.
+// How a launch's tiles and stages are dealt out to blocks: from sizes and the device alone, by the model of model.cpp.
 #include <cubit/w4a16_gemm.h>
 #include <fmt/format.h>
 
@@ -15,23 +15,6 @@ namespace cubit::ops::w4a16_gemm {
 namespace {
 
 constexpr int kMostSplits = 256;
-
-/// What every wave of blocks costs: its first loads and its last products.
-constexpr double kFixedStages = 6;
-
-/// Stages that a multiprocessor's blocks take together, in the time of one where eight warps or more share it: four
-/// alone take a fifth longer.
-double stages_together(const Plan& plan, std::int64_t stages, std::int64_t blocks) {
-  constexpr double kFourWarpsAlone = 1.22;
-  return static_cast<double>(stages * blocks) * (blocks * plan.warps <= 4 ? kFourWarpsAlone : 1);
-}
-
-/// A warp that is last reads the sums of its tile of every part.
-double merge_stages(const Plan& plan, int parts) {
-  return parts > 1 ? parts * (0.2 + plan.descriptor.tile_m / 80.0) : 0;
-}
-
-int most_parts(int stages, std::int64_t share) { return static_cast<int>((stages + share - 1) / share) + 1; }
 
 /// Of a number of blocks per multiprocessor the best splits are either as many as fit, or fewer where merging would
 /// cost more than they save; a handful of candidates, because every launch asks.
@@ -56,22 +39,17 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
   return best;
 }
 
-/// Blocks of few columns, which are alone on a multiprocessor: parts of k only where tiles leave some of these idle, and
-/// where that saves more than merging costs.
-int choose_splits_of_teams(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
+/// Blocks of few columns: parts of k only where tiles leave multiprocessors idle, and where that saves more than merging
+/// costs.
+int choose_splits_of_teams(const Plan& plan, Split split, const runtime::DeviceFacts& device) {
   constexpr int kMostParts = 16;
-  // Of 64 columns: 0.9 us, and 0.08 for each part, where a stage takes 0.12.
-  constexpr double kMergeStages = 7.6;
-  constexpr double kMergePartStages = 0.65;
-  const auto most = std::min<std::int64_t>({device.multiprocessors / tiles, stages, kMostParts});
+  const auto most = std::min<std::int64_t>({device.multiprocessors / split.tiles(), split.stages, kMostParts});
   int best = 1;
-  double best_cost = stages;
-  for (int splits = 2; splits <= most; ++splits) {
-    const double merge = (kMergeStages + kMergePartStages * splits) * 64 / plan.descriptor.tile_n;
-    const int longest = (stages + splits - 1) / splits;
-    const double cost = longest + merge;
+  double best_cost = modelled_microseconds(plan, split, device);
+  for (split.splits = 2; split.splits <= most; ++split.splits) {
+    const double cost = modelled_microseconds(plan, split, device);
     if (cost >= best_cost) continue;
-    best = splits;
+    best = split.splits;
     best_cost = cost;
   }
   return best;
@@ -151,30 +129,6 @@ void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& argume
 
 }  // namespace
 
-// Fitted to sweeps on an H200.
-double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
-                       const runtime::DeviceFacts& device) {
-  const std::int64_t blocks = tiles * splits;
-  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const std::int64_t waves = (blocks + resident - 1) / resident;
-  const std::int64_t sharing =
-      std::min<std::int64_t>(plan.blocks_per_sm, (blocks + device.multiprocessors - 1) / device.multiprocessors);
-  const int share = (stages + splits - 1) / splits;
-  return static_cast<double>(waves) * (stages_together(plan, share, sharing) + kFixedStages) +
-         merge_stages(plan, splits);
-}
-
-double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
-                                 const runtime::DeviceFacts& device) {
-  // Begins with an empty ring: the longer, the shorter a stage. Family sm90 has one block per multiprocessor, so that
-  // nothing else runs while a piece ends.
-  const double second_piece = plan.family == Family::sm90 ? 13 : 72.0 / plan.descriptor.tile_m;
-  const std::int64_t share = (tiles * stages + blocks - 1) / blocks;
-  const std::int64_t sharing = (blocks + device.multiprocessors - 1) / device.multiprocessors;
-  return stages_together(plan, share, sharing) + kFixedStages + second_piece +
-         merge_stages(plan, most_parts(stages, tiles * stages / blocks));
-}
-
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) {
   require_argument(arguments.decomposition >= CUBIT_W4A16_AUTOMATIC && arguments.decomposition <= CUBIT_W4A16_STREAM_K,
                    "decomposition", "it must be 0 (automatic), 1 (data-parallel), 2 (split-K) or 3 (stream-K)",
@@ -208,7 +162,7 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
     return split;
   }
   split.splits = arguments.splits > 0     ? std::min(arguments.splits, split.stages)
-                 : has_copied_teams(plan) ? choose_splits_of_teams(plan, split.tiles(), split.stages, device)
+                 : has_copied_teams(plan) ? choose_splits_of_teams(plan, split, device)
                                           : choose_splits(plan, split.tiles(), split.stages, device);
   if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > kWorkspaceCounters) {
     throw Failure(

@@ -84,6 +84,8 @@ bool reads_bytes(const Plan& plan);  ///< family sm90: words by k are read byte 
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
+/// The same but for what explains it, which takes most of the time.
+Plan make_plan_without_report(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture);
 
 /// What a plan wants on its way into an SM: twice latency times bandwidth of the fastest part measured (see
@@ -113,11 +115,23 @@ struct Split {
   std::int64_t tiles() const { return row_tiles * column_tiles; }
 };
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device);
-/// The time of a launch by the model that choose_split minimises, in stages of one block.
+
+/// The time of a launch in blocks of 256 columns, in stages of one block; with `blocks` even shares.
 double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
                        const runtime::DeviceFacts& device);
 double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
                                  const runtime::DeviceFacts& device);
+/// The time of any launch.
+double modelled_microseconds(const Plan& plan, const Split& split, const runtime::DeviceFacts& device);
+/// Of a tile's `stages`, at most, where blocks have `share` stages each.
+int most_parts(int stages, std::int64_t share);
+
+/// The descriptor with the tile_m and tile_n whose launches of `m` rows take least by the model, whatever it says of
+/// them. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no tile has a kernel.
+W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k,
+                             const runtime::DeviceFacts& device);
+/// The same by sizes with these names. Throws Failure(invalid_argument) if one is missing, or another is there.
+W4a16Gemm suggest(const W4a16Gemm& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device);
 
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,

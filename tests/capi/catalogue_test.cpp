@@ -19,7 +19,7 @@ TEST(Catalogue, OperatorsExplainTheirFields) {
   const json list = json::parse(cubit::operators());
   ASSERT_GE(list.size(), 2U);
   for (const json& op : list) {
-    expect_fields(op, {"name", "summary", "fields", "tensors", "random", "bench"});
+    expect_fields(op, {"name", "summary", "fields", "tensors", "random", "suggest", "bench"});
     for (const json& field : op["fields"]) expect_fields(field, {"name", "accepts", "default", "meaning"});
   }
 }
@@ -44,6 +44,21 @@ TEST(Catalogue, DevicesOrTheReasonWhyThereAreNone) {
 TEST(Catalogue, CanonicalTextLeavesDefaultsOut) {
   EXPECT_EQ(cubit::canonical("stream_read:blocks_per_sm=4"), "stream_read");
   EXPECT_EQ(cubit::canonical("stream_read:blocks_per_sm=2"), "stream_read:blocks_per_sm=2");
+}
+
+TEST(Catalogue, SuggestionsAreDescriptors) {
+  const cubit::Problem::Numbers sizes = {{"m", 16}, {"n", 8192}, {"k", 8192}};
+  EXPECT_EQ(cubit::suggest("w4a16_gemm:tile_m=64", sizes, "sm_90a", 132), "w4a16_gemm:tile_n=64");
+  EXPECT_EQ(cubit::suggest("stream_read:blocks_per_sm=4", {}, "sm_80", 108), "stream_read");
+  for (const int multiprocessors : {0, -1}) {
+    try {
+      cubit::suggest("w4a16_gemm", sizes, "sm_90a", multiprocessors);
+      ADD_FAILURE() << "accepted";
+    } catch (const cubit::Error& error) {
+      EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
+      EXPECT_THAT(error.what(), HasSubstr("a device has at least one"));
+    }
+  }
 }
 
 TEST(Catalogue, ExplainTellsThePlan) {

@@ -33,7 +33,8 @@ bool has_device(const Program& program) { return !program.run({"devices", "--jso
 TEST(Help, EverySubcommandTeachesByExample) {
   const Program program;
   EXPECT_THAT(program.run({"--help"}).out, AllOf(HasSubstr("operator:field=value"), HasSubstr("Exit codes")));
-  for (const char* name : {"compile", "run", "bench", "explain", "cache", "convert", "devices", "operators"}) {
+  for (const char* name :
+       {"compile", "run", "bench", "explain", "suggest", "cache", "convert", "devices", "operators"}) {
     const Result result = program.run({name, "--help"});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_THAT(result.out, AllOf(HasSubstr("Examples:"), HasSubstr(std::string("cubit ") + name))) << name;
@@ -54,6 +55,16 @@ TEST(Operators, ListsFieldsTensorsAndSizes) {
   const auto one = program.run({"operators", "gqa_decode", "--json"}).json();
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].at("name"), "gqa_decode");
+}
+
+TEST(Suggest, PrintsADescriptorThatOtherCommandsTake) {
+  const Program program;
+  const Result result = program.run({"suggest", "w4a16_gemm:format=awq", "--sizes", "m=16,n=8192,k=8192", "--arch",
+                                     "sm_90a", "--multiprocessors", "132"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "w4a16_gemm:format=awq,tile_n=64\n");
+  EXPECT_THAT(program.run({"operators", "w4a16_gemm"}).out, HasSubstr("cubit suggest chooses:"));
+  EXPECT_EQ(program.run({"operators", "merge"}).out.find("cubit suggest"), std::string::npos);
 }
 
 TEST(Devices, ListsThemOrSaysWhyThereAreNone) {

@@ -1,0 +1,191 @@
+// Suggestions: the tiles and families that were measured to be fastest come out again, whatever else a descriptor asks for
+// stays, and sizes that are missing, unknown or illegal are refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "tests/support/launches.hpp"
+#include "tests/support/refusals.hpp"
+
+namespace cubit::ops {
+namespace {
+
+using ::testing::HasSubstr;
+using tests::h200;
+using tests::made_up_device;
+
+std::string suggested(const char* text, const Numbers& sizes, const runtime::DeviceFacts& device = h200()) {
+  return find_operator(text).suggest(text, sizes, device);
+}
+
+std::string suggested_gemm(const char* text, int m, int n, int k) {
+  return suggested(text, {{"m", m}, {"n", n}, {"k", k}});
+}
+
+/// docs/performance/w4a16_gemm.md, where each of these is the fastest of all that were measured.
+TEST(SuggestedTiles, AreThoseThatWereMeasuredToBeFastest) {
+  struct Cell {
+    int n, k;
+    std::array<const char*, 6> of_rows;  ///< 1, 8, 16, 32, 64, 128
+  };
+  const Cell cells[] = {
+      {4096, 4096, {"tile_m=8,tile_n=32", "tile_m=8,tile_n=32", "tile_n=32", "tile_n=64", "tile_n=128", "tile_m=32"}},
+      {8192, 8192, {"tile_m=8,tile_n=64", "tile_m=8,tile_n=64", "tile_n=64", "tile_m=32", "tile_m=64", "tile_m=64"}},
+      {28672, 8192, {"tile_m=8,tile_n=224", "tile_m=8,tile_n=224", "tile_n=224", "tile_m=32", "tile_m=64", "tile_m=64"}},
+      {8192, 28672, {"tile_m=8,tile_n=64", "tile_m=8,tile_n=64", "tile_n=64", "tile_m=32", "tile_m=64", "tile_m=64"}},
+      {16384, 16384, {"tile_m=8,tile_n=128", "tile_m=8,tile_n=128", "tile_n=128", "tile_m=32", "tile_m=64", "tile_m=64"}}};
+  constexpr int kRows[] = {1, 8, 16, 32, 64, 128};
+  for (const Cell& cell : cells)
+    for (std::size_t i = 0; i < std::size(kRows); ++i)
+      EXPECT_EQ(suggested_gemm("w4a16_gemm", kRows[i], cell.n, cell.k), std::string("w4a16_gemm:") + cell.of_rows[i])
+          << cell.n << " x " << cell.k << ", " << kRows[i] << " rows";
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 8192, 8192), "w4a16_gemm:format=awq,tile_m=8,tile_n=64");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 28672, 8192), "w4a16_gemm:format=awq,tile_m=8");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 16, 4096, 4096), "w4a16_gemm:format=awq,tile_n=64");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:family=sm80", 16, 28672, 8192), "w4a16_gemm:family=sm80");
+}
+
+/// The model that choices are by, beside times of the same page.
+TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
+  struct Measured {
+    const char* text;
+    int m, n, k, splits;
+    double microseconds;
+  };
+  const Measured all[] = {{"w4a16_gemm:tile_m=8,tile_n=32", 1, 4096, 4096, 0, 4.96},
+                          {"w4a16_gemm:tile_n=32", 16, 4096, 4096, 0, 5.29},
+                          {"w4a16_gemm:tile_m=8,tile_n=64", 1, 8192, 8192, 0, 11.23},
+                          {"w4a16_gemm:tile_n=64", 16, 8192, 8192, 0, 12.24},
+                          {"w4a16_gemm:tile_m=8,tile_n=64", 1, 8192, 28672, 0, 30.25},
+                          {"w4a16_gemm:tile_n=64", 16, 8192, 28672, 0, 34.66},
+                          {"w4a16_gemm:tile_m=8,tile_n=224", 1, 28672, 8192, 0, 31.51},
+                          {"w4a16_gemm:tile_n=224", 16, 28672, 8192, 0, 35.36},
+                          {"w4a16_gemm:tile_m=8,tile_n=128", 1, 16384, 16384, 0, 34.41},
+                          {"w4a16_gemm:tile_n=128", 16, 16384, 16384, 0, 37.42},
+                          {"w4a16_gemm:tile_n=64", 32, 4096, 4096, 0, 6.88},
+                          {"w4a16_gemm:tile_n=128", 64, 4096, 4096, 0, 10.73},
+                          {"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 8192, 1, 9.7},
+                          {"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 8192, 8, 4.7},
+                          {"w4a16_gemm:tile_n=64", 16, 2048, 8192, 2, 7.8},
+                          {"w4a16_gemm:tile_m=8", 1, 4096, 4096, 0, 6.3},
+                          {"w4a16_gemm:tile_m=8", 1, 8192, 8192, 0, 12.9},
+                          {"w4a16_gemm", 16, 8192, 8192, 0, 16.3},
+                          {"w4a16_gemm", 16, 28672, 8192, 0, 40.1},
+                          {"w4a16_gemm:tile_m=8", 1, 1024, 8192, 0, 7.3},
+                          {"w4a16_gemm:tile_m=32", 32, 8192, 8192, 0, 17.4},
+                          {"w4a16_gemm:tile_m=32", 32, 28672, 8192, 0, 44.3},
+                          {"w4a16_gemm:tile_m=64", 64, 8192, 8192, 0, 23.85},
+                          {"w4a16_gemm:tile_m=64", 128, 8192, 28672, 0, 114.5}};
+  constexpr double kTolerance = 0.11;
+  for (const Measured& one : all) {
+    const auto plan = w4a16_gemm::make_plan(w4a16_gemm::parse(one.text), *h200().architecture);
+    cubit_w4a16_gemm_arguments sizes{};
+    sizes.m = one.m;
+    sizes.n = one.n;
+    sizes.k = one.k;
+    if (one.splits > 0) {
+      sizes.decomposition = CUBIT_W4A16_SPLIT_K;
+      sizes.splits = one.splits;
+    }
+    const double time = w4a16_gemm::modelled_microseconds(plan, choose_split(plan, sizes, h200()), h200());
+    EXPECT_NEAR(time, one.microseconds, kTolerance * one.microseconds)
+        << one.text << " " << one.m << " " << one.n << " " << one.k << " " << one.splits;
+  }
+}
+
+TEST(SuggestedTiles, LeaveTheRestAloneAndAreLegalEverywhere) {
+  for (const char* text : {"w4a16_gemm", "w4a16_gemm:format=awq,alignment=4", "w4a16_gemm:bits=8,element=bf16",
+                           "w4a16_gemm:group_size=all,function=silu_gate", "w4a16_gemm:batch_invariant=1",
+                           "w4a16_gemm:activation_order=1,residual=1", "w4a16_gemm:family=sm75"}) {
+    for (const char* architecture : {"sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120"}) {
+      const bool is_of_sm75 = std::string_view(text).ends_with("family=sm75");
+      if (std::string_view(architecture) == "sm_75" && std::string_view(text).find("bf16") != std::string_view::npos)
+        continue;
+      for (const int m : {0, 1, 5, 16, 17, 100, 5000}) {
+        for (const int n : {16, 1040, 5120, 151936}) {
+          const auto device = made_up_device(architecture, 108);
+          const W4a16Gemm given = w4a16_gemm::parse(text);
+          const W4a16Gemm chosen = w4a16_gemm::parse(suggested(text, {{"m", m}, {"n", n}, {"k", 1024}}, device));
+          W4a16Gemm expected = given;
+          expected.tile_m = chosen.tile_m;
+          expected.tile_n = chosen.tile_n;
+          EXPECT_EQ(chosen, expected);
+          EXPECT_NO_THROW(w4a16_gemm::make_plan(chosen, *device.architecture)) << chosen.text() << architecture;
+          EXPECT_NO_THROW(w4a16_gemm::check_sizes(chosen, m, n, 1024));
+          EXPECT_TRUE(!is_of_sm75 || chosen.tile_n == 256);
+        }
+      }
+    }
+  }
+}
+
+TEST(SuggestedTiles, DoNotDependOnThoseThatAreGiven) {
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:tile_m=64", 1, 8192, 8192), "w4a16_gemm:tile_m=8,tile_n=64");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:tile_n=224", 64, 8192, 8192), "w4a16_gemm:tile_m=64");
+}
+
+TEST(SuggestedTiles, FollowTheNumberOfMultiprocessors) {
+  const Numbers sizes = {{"m", 1}, {"n", 4096}, {"k", 4096}};
+  EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 132)), "w4a16_gemm:tile_m=8,tile_n=32");
+  EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 64)), "w4a16_gemm:tile_m=8,tile_n=64");
+}
+
+TEST(SuggestedTiles, NeedTheSizesAndNoOthers) {
+  tests::expect_refused([] { suggested("w4a16_gemm", {{"m", 1}, {"n", 4096}}); },
+                        "no size k: which tiles of w4a16_gemm are fastest depends on it; give m, n and k");
+  tests::expect_refused(
+      [] {
+        suggested("w4a16_gemm", {{"m", 1}, {"n", 4096}, {"k", 128}, {"batch", 2}});
+      },
+      "size batch: which tiles of w4a16_gemm are fastest does not depend on it; accepted: m, n, k");
+  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4100, 128); }, "n = 4100: it must be a multiple of 8");
+  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4096, 100); }, "not a multiple of group_size=128");
+  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", -1, 4096, 128); }, "m = -1");
+}
+
+TEST(SuggestedTiles, AreRefusedWhereThereIsNoKernelAtAll) {
+  try {
+    suggested("w4a16_gemm:element=bf16", {{"m", 1}, {"n", 64}, {"k", 128}}, made_up_device("sm_75", 40));
+    ADD_FAILURE() << "accepted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.status(), Status::unsupported);
+    EXPECT_THAT(failure.what(), HasSubstr("no kernel family runs there"));
+  }
+}
+
+TEST(SuggestedFamily, IsSm80WhereSm90WouldCopyInt4RowsInPieces) {
+  const char* const pages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged";
+  const std::string sm80_pages = std::string(pages) + ",family=sm80";
+  for (const int page_size : {1, 2, 4}) EXPECT_EQ(suggested(pages, {{"page_size", page_size}}), sm80_pages);
+  for (const int page_size : {8, 16, 64, 256}) EXPECT_EQ(suggested(pages, {{"page_size", page_size}}), pages);
+  EXPECT_EQ(suggested(pages, {}), pages);
+  const char* const unaligned = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4";
+  const std::string sm80_unaligned = std::string(unaligned) + ",family=sm80";
+  for (const int heads : {1, 2, 4, 8}) EXPECT_EQ(suggested(unaligned, {{"kv_heads", heads}}), unaligned);
+  for (const int heads : {3, 5, 6, 7}) EXPECT_EQ(suggested(unaligned, {{"kv_heads", heads}}), sm80_unaligned);
+}
+
+TEST(SuggestedFamily, StaysWhereItIsNamedOrNothingIsKnown) {
+  for (const char* text : {"gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90",
+                           "gqa_decode:heads_per_kv=8,cache=paged", "gqa_decode:kv=fp8_e4m3,cache=paged"})
+    EXPECT_EQ(suggested(text, {{"page_size", 1}}), text);
+  EXPECT_EQ(suggested("gqa_decode:kv=int4_rows,groups=4,cache=paged", {{"page_size", 1}}, made_up_device("sm_80", 108)),
+            "gqa_decode:kv=int4_rows,groups=4,cache=paged");
+}
+
+TEST(SuggestedFamily, RefusesOtherSizes) {
+  tests::expect_refused([] { suggested("gqa_decode", {{"page_size", 16}}); }, 
+                        "size page_size: which family of gqa_decode is fastest does not depend on it; accepted: kv_heads");
+  tests::expect_refused_with([] { suggested("gqa_decode:cache=paged", {{"page_size", 257}}); }, "page_size = 257");
+}
+
+TEST(Suggestions, AreTheCanonicalTextWhereThereIsNothingToChoose) {
+  EXPECT_EQ(suggested("merge:head_dim=128", {{"batch", 2}}), "merge");
+  for (const Operator* op : operators())
+    EXPECT_TRUE(!op->suggest_help().empty() || op->suggest(op->name(), {}, h200()) == op->name()) << op->name();
+}
+
+}  // namespace
+}  // namespace cubit::ops
