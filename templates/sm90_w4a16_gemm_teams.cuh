@@ -63,7 +63,7 @@ constexpr int kZeroBytes = plan::kTileN / 2;              // of a group
 constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;  // a whole warpgroup copies or is idle: it gives registers
 // Steps of 32 k's whose pairs of activations a team has in registers for all strips: sums of seven strips and of 16 rows
 // leave room for two.
-constexpr int kHeldSteps = plan::kTileN * plan::kTileM > 2048 && kGroupSteps > 2 ? 2 : kGroupSteps;
+constexpr int kHeldSteps = plan::kTileN * plan::kTileM > 160 * 16 && kGroupSteps > 2 ? 2 : kGroupSteps;
 constexpr bool kSameTeams = plan::kStages % plan::kTeams == 0;  // in a place of the ring
 static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0);
 static_assert(kSameTeams || plan::kTeams % plan::kCopyWarps == 0);     // see "Who waits for whom"

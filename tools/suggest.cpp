@@ -71,9 +71,8 @@ void add_suggest(CLI::App& app, Context& context) {
   command->add_option("--arch", options->architecture, "The architecture (default: this machine's device's)");
   command->add_option("--multiprocessors", options->multiprocessors, "Of that device, as cubit devices lists them");
   command->footer(kExamples);
-  command->final_callback([options, &context] {
-    context.action = [options, &context] { return print_suggestion(*options, context); };
-  });
+  command->final_callback(
+      [options, &context] { context.action = [options, &context] { return print_suggestion(*options, context); }; });
 }
 
 }  // namespace cubit::tools

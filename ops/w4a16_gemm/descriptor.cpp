@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/w4a16_gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {
@@ -28,11 +29,11 @@ std::vector<Field<W4a16Gemm>> make_fields() {
           {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
           &Descriptor::tile_m, {8, 16, 32, 64}),
       number_field<Descriptor>(
-          {"tile_n", "256, 224, 128, 64, 32", "256",
+          {"tile_n", "256, 224, 160, 128, 96, 64, 32", "256",
            "columns of the weights that a block computes; fewer than 256 go with tile_m=8 and 16: its warps share k, "
            "and blocks only where these are few. Fastest is, mostly, what makes nearly one block for each "
            "multiprocessor: ask cubit suggest"},
-          &Descriptor::tile_n, {256, 224, 128, 64, 32}),
+          &Descriptor::tile_n, {256, 224, 160, 128, 96, 64, 32}),
       word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
                                     "whether g_idx names the group of each input feature; several times slower"},
                                    &Descriptor::activation_order, no_or_yes),
@@ -65,7 +66,7 @@ std::vector<Field<W4a16Gemm>> make_fields() {
   };
 }
 
-/// Blocks of 224, 128, 64 or 32 columns.
+/// Blocks of fewer than 256 columns.
 void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
   const auto refuse = [&](const char* why, const char* accepted) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
@@ -79,7 +80,7 @@ void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
   if (descriptor.is_gated() && descriptor.tile_n == 32)
     refuse("a strip of 32 columns has no room for gates and what they are for", "ask for tile_n=64");
   if (descriptor.family == Family::sm75) refuse("families sm80 and sm90 alone have such blocks", "leave family out");
-  const bool is_sm90_alone = descriptor.tile_n == 128 || descriptor.tile_n == 224;
+  const bool is_sm90_alone = is_of_sm90_alone(descriptor.tile_n);
   if (is_sm90_alone && descriptor.family == Family::sm80)
     refuse("family sm90 alone has such blocks", "ask for family=sm90, or leave family out");
   if (!is_sm90_alone && descriptor.family != Family::sm90) return;
@@ -148,7 +149,9 @@ std::string why_not_boxes(const W4a16Gemm& descriptor) {
 std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor) {
   if (descriptor.format == W4Format::awq && descriptor.tile_n == 32)
     return "a row of 32 columns of awq is 16 bytes, half of what the second-level cache gives at once";
-  if (descriptor.tile_n == 224 && descriptor.is_gated()) return "half of 224 columns is no number of strips of 32";
+  const int strips = descriptor.tile_n / 32;
+  if (descriptor.is_gated() && strips > 1 && strips % 2 != 0)
+    return fmt::format("half of {} columns is no number of strips of 32", descriptor.tile_n);
   // In others ptxas finds some registers too few.
   const bool fits_16_rows = descriptor.element == Element::fp16 && stores_zeros(descriptor) &&
                             descriptor.format != W4Format::awq &&
@@ -163,6 +166,8 @@ std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor) {
 std::string why_not_all_fp16(const W4a16Gemm& descriptor) {
   return descriptor.element == Element::fp16 ? "" : "it multiplies fp16 alone, as the tensor cores of sm_75 do";
 }
+
+bool is_of_sm90_alone(int tile_n) { return tile_n > 64 && tile_n < gemm_lanes::kBlockColumns; }
 
 bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }
 

@@ -50,8 +50,8 @@ double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::
                             ? modelled_stages_of_shares(plan, split.tiles(), split.stages, split.blocks, device)
                             : modelled_stages(plan, split.tiles(), split.stages, split.splits, device);
   const double megabytes = static_cast<double>(split.column_tiles * split.stages) * stage_megabytes(plan);
-  const double time = std::max(stages * stage_time(plan) * plan.descriptor.bits / 4,
-                               kLaunch + megabytes / kMegabytesPerMicrosecond);
+  const double time =
+      std::max(stages * stage_time(plan) * plan.descriptor.bits / 4, kLaunch + megabytes / kMegabytesPerMicrosecond);
   return plan.descriptor.format == W4Format::awq ? 1.03 * time : time;
 }
 

@@ -22,7 +22,7 @@ constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by
 int align_region(int bytes) { return (bytes + kRegion - 1) / kRegion * kRegion; }
 
 std::string why_not_sm80(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  if (descriptor.tile_n == 128 || descriptor.tile_n == 224)
+  if (is_of_sm90_alone(descriptor.tile_n))
     return fmt::format("its blocks have 256, 64 or 32 columns, not {}", descriptor.tile_n);
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
   if (!architecture.ldmatrix) return "it needs ldmatrix";
@@ -104,10 +104,9 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture) {
                   fmt::format("accepted: {}, or leave family out", facts.accepted));
   }
   if (plan.report.family.empty()) {
-    throw Failure(
-        Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-        fmt::format("no kernel family runs there ({})", reasons),
-        "accepted: sm_80 and later, tile_n=128 and 224 on sm_90a; sm_75 with element=fp16 and without tile_n");
+    throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
+                  fmt::format("no kernel family runs there ({})", reasons),
+                  "accepted: sm_80 and later, tile_n=96 to 224 on sm_90a; sm_75 with element=fp16 and without tile_n");
   }
   for (Rejection& rejection : plan.report.rejections)
     if (rejection.why.empty()) rejection.why = why_another(plan);
@@ -236,7 +235,7 @@ void choose_boxes_of_teams(Plan& plan) {
   plan.merged_tiles = 1;
   const int columns = descriptor.tile_n;
   // As measured: the fewer the warps that copy, the more stages arrive in order, as long as they are fast enough.
-  if (columns == 128) plan.copy_warps = 2;
+  if (columns > 64) plan.copy_warps = 2;
   if (columns == 224) plan.copy_warps = descriptor.tile_m > 8 ? 2 : 1;
   plan.copy_rests = copy_rests(descriptor);
   const int neighbours = output_columns(descriptor, columns);

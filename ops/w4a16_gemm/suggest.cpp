@@ -13,7 +13,7 @@ namespace cubit::ops::w4a16_gemm {
 namespace {
 
 constexpr int kRows[] = {8, 16, 32, 64};
-constexpr int kColumns[] = {256, 224, 128, 64, 32};
+constexpr int kColumns[] = {256, 224, 160, 128, 96, 64, 32};
 
 /// Nothing where a rule forbids these tiles, or the architecture has no kernel of them.
 std::optional<Plan> find_plan(const W4a16Gemm& candidate, const cubit_w4a16_gemm_arguments& sizes,

@@ -26,6 +26,7 @@ W4a16Gemm parse(std::string_view text);
 std::string why_not_boxes(const W4a16Gemm& descriptor);  ///< the rule that keeps family sm90 from it, or nothing
 std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor);  ///< likewise, where tile_n is less than 256
 std::string why_not_all_fp16(const W4a16Gemm& descriptor);              ///< likewise family sm75
+bool is_of_sm90_alone(int tile_n);                  ///< blocks of so many columns are written for family sm90 alone
 bool stages_factors(const W4a16Gemm& descriptor);   ///< scales and zeros travel with the words of their k's
 bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
 int zero_offset(const W4a16Gemm& descriptor);       ///< what a stored zero is less than the zero that is meant
@@ -76,7 +77,7 @@ struct Plan {
 };
 
 bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm90_w4a16_gemm_teams.cuh
-/// Whether several blocks can have parts of k of the same columns. Of few columns only in family sm90, up to 128 of them:
+/// Whether several blocks can have parts of k of the same columns. Of few columns only in family sm90, up to 160 of them:
 /// who asks for 224 has many, and code that is jumped over costs 0.2 us.
 bool shares_k(const Plan& plan);
 bool has_pairs(const Plan& plan);    ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh

@@ -20,12 +20,13 @@ int number_behind(const std::string& json, std::initializer_list<std::string_vie
 
 class W4a16GemmGpu : public GpuTest {
  protected:
-  /// Whether the device has the family that the descriptor names, if any, or that has blocks of 128 columns.
+  /// Whether the device has the family that the descriptor names, if any, or that has blocks of its columns.
   bool has_family(const W4a16Gemm& descriptor) const {
     try {
       explain(descriptor.text(), architecture());
     } catch (const Error& error) {
-      const bool has_any = descriptor.family == Family::automatic && descriptor.tile_n != 128;
+      const bool has_any =
+          descriptor.family == Family::automatic && (descriptor.tile_n <= 64 || descriptor.tile_n == 256);
       if (error.code() != CUBIT_UNSUPPORTED || has_any) throw;
       return false;
     }
@@ -97,6 +98,7 @@ std::vector<std::string> with_few_columns() {
         "w4a16_gemm:format=awq,group_size=32,tile_n=64", "w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224",
         "w4a16_gemm:tile_m=8,tile_n=32", "w4a16_gemm:group_size=32,element=bf16,tile_n=64",
         "w4a16_gemm:format=awq,tile_m=8,tile_n=128", "w4a16_gemm:format=awq,tile_m=8,tile_n=224",
+        "w4a16_gemm:tile_n=96", "w4a16_gemm:format=awq,element=bf16,tile_n=160", "w4a16_gemm:tile_m=8,tile_n=160",
         "w4a16_gemm:tile_m=8,tile_n=64,family=sm80", "w4a16_gemm:tile_n=128,function=silu_gate"})
     texts.emplace_back(text);
   return texts;

@@ -33,9 +33,13 @@ TEST(SuggestedTiles, AreThoseThatWereMeasuredToBeFastest) {
   const Cell cells[] = {
       {4096, 4096, {"tile_m=8,tile_n=32", "tile_m=8,tile_n=32", "tile_n=32", "tile_n=64", "tile_n=128", "tile_m=32"}},
       {8192, 8192, {"tile_m=8,tile_n=64", "tile_m=8,tile_n=64", "tile_n=64", "tile_m=32", "tile_m=64", "tile_m=64"}},
-      {28672, 8192, {"tile_m=8,tile_n=224", "tile_m=8,tile_n=224", "tile_n=224", "tile_m=32", "tile_m=64", "tile_m=64"}},
+      {28672,
+       8192,
+       {"tile_m=8,tile_n=224", "tile_m=8,tile_n=224", "tile_n=224", "tile_m=32", "tile_m=64", "tile_m=64"}},
       {8192, 28672, {"tile_m=8,tile_n=64", "tile_m=8,tile_n=64", "tile_n=64", "tile_m=32", "tile_m=64", "tile_m=64"}},
-      {16384, 16384, {"tile_m=8,tile_n=128", "tile_m=8,tile_n=128", "tile_n=128", "tile_m=32", "tile_m=64", "tile_m=64"}}};
+      {16384,
+       16384,
+       {"tile_m=8,tile_n=128", "tile_m=8,tile_n=128", "tile_n=128", "tile_m=32", "tile_m=64", "tile_m=64"}}};
   constexpr int kRows[] = {1, 8, 16, 32, 64, 128};
   for (const Cell& cell : cells)
     for (std::size_t i = 0; i < std::size(kRows); ++i)
@@ -133,14 +137,18 @@ TEST(SuggestedTiles, FollowTheNumberOfMultiprocessors) {
 }
 
 TEST(SuggestedTiles, NeedTheSizesAndNoOthers) {
-  tests::expect_refused([] { suggested("w4a16_gemm", {{"m", 1}, {"n", 4096}}); },
-                        "no size k: which tiles of w4a16_gemm are fastest depends on it; give m, n and k");
+  tests::expect_refused(
+      [] {
+        suggested("w4a16_gemm", {{"m", 1}, {"n", 4096}});
+      },
+      "no size k: which tiles of w4a16_gemm are fastest depends on it; give m, n and k");
   tests::expect_refused(
       [] {
         suggested("w4a16_gemm", {{"m", 1}, {"n", 4096}, {"k", 128}, {"batch", 2}});
       },
       "size batch: which tiles of w4a16_gemm are fastest does not depend on it; accepted: m, n, k");
-  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4100, 128); }, "n = 4100: it must be a multiple of 8");
+  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4100, 128); },
+                             "n = 4100: it must be a multiple of 8");
   tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4096, 100); }, "not a multiple of group_size=128");
   tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", -1, 4096, 128); }, "m = -1");
 }
@@ -176,8 +184,11 @@ TEST(SuggestedFamily, StaysWhereItIsNamedOrNothingIsKnown) {
 }
 
 TEST(SuggestedFamily, RefusesOtherSizes) {
-  tests::expect_refused([] { suggested("gqa_decode", {{"page_size", 16}}); }, 
-                        "size page_size: which family of gqa_decode is fastest does not depend on it; accepted: kv_heads");
+  tests::expect_refused(
+      [] {
+        suggested("gqa_decode", {{"page_size", 16}});
+      },
+      "size page_size: which family of gqa_decode is fastest does not depend on it; accepted: kv_heads");
   tests::expect_refused_with([] { suggested("gqa_decode:cache=paged", {{"page_size", 257}}); }, "page_size = 257");
 }
 

@@ -354,6 +354,7 @@ TEST(GemmLaunch, FamilySm90OfFewColumnsHasWordsByNInOneBox) {
   expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=64", 8, TensorSwizzle::span32);
   expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=128", 16, TensorSwizzle::span64);
   expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=224", 28, TensorSwizzle::none);
+  expect_words("w4a16_gemm:format=awq,tile_n=96", 12, TensorSwizzle::none);
   expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=128,function=silu_gate", 8, TensorSwizzle::span32);
 }
 

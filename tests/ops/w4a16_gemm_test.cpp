@@ -25,13 +25,13 @@ w4a16_gemm::Plan plan_of(std::string_view text, const char* architecture = "sm_9
 }
 
 /// None where the architecture has not the family that the descriptor names, or on sm_75 none that multiplies its type,
-/// or not the one that has blocks of 128 columns.
+/// or not the one that has blocks of 96 to 224 columns.
 std::optional<w4a16_gemm::Plan> plan_if_any(const W4a16Gemm& descriptor, const char* architecture) {
   try {
     return w4a16_gemm::make_plan(descriptor, codegen::find_architecture(architecture));
   } catch (const Failure& failure) {
     const bool is_lacking =
-        descriptor.tile_n == 128 || descriptor.tile_n == 224 ||
+        (descriptor.tile_n > 64 && descriptor.tile_n < 256) ||
         (std::string_view(architecture) == "sm_75" && (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
     if (failure.status() != Status::unsupported || (descriptor.family == Family::automatic && !is_lacking)) throw;
     return std::nullopt;
@@ -53,11 +53,11 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues;    // tiles, formats by k and awq, element types
   const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);      // of nibbles, and of bytes
   const unsigned of_few_columns = of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64, and 32 not gated
-  // 64 and 32 not gated; 128, and not gated 224, of auto too, the latter with 16 rows in one type, two formats and groups.
-  // Of awq no 32.
+  // 64 and 32 not gated; 128, and not gated 96, 160 and 224, of auto too, the last with 16 rows in one type, two formats and
+  // groups. Of awq no 32.
   const unsigned of_boxes = 3 * 4 * 2 * 2 * (2 * epilogues * 5 / 6 + 2 * epilogues) +
                             4 * 2 * 2 * (epilogues * 5 / 6 + 2 * epilogues) +
-                            (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
+                            2 * 4 * 4 * 2 * 2 * 2 * (epilogues * 5 / 6) + (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
   EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes)
       << "auto and sm80, sm75, sm90, and blocks of few columns";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
@@ -146,6 +146,12 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=224,function=silu_gate"),
             "descriptor \"w4a16_gemm:tile_n=224,function=silu_gate\": tile_n=224: family sm90: half of 224 columns is "
             "no number of strips of 32; ask for a smaller tile_n or tile_m, or tile_n=256, and leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_n=96,function=silu_gate"),
+            "descriptor \"w4a16_gemm:tile_n=96,function=silu_gate\": tile_n=96: family sm90: half of 96 columns is "
+            "no number of strips of 32; ask for a smaller tile_n or tile_m, or tile_n=256, and leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_n=192"),
+            "descriptor \"w4a16_gemm:tile_n=192\": 192 is not a value of tile_n; accepted: 256, 224, 160, 128, 96, 64, "
+            "32");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
@@ -244,7 +250,7 @@ TEST(GemmPlan, RefusesAnArchitectureWithoutItsInstructions) {
   EXPECT_EQ(refusal_of("w4a16_gemm:element=bf16", "sm_75"),
             "w4a16_gemm:element=bf16 for sm_75: no kernel family runs there (sm80_w4a16_gemm: it needs cp.async, which "
             "sm_80 brought; sm90_w4a16_gemm: it needs wgmma, which sm_90a alone has; sm75_w4a16_gemm: it multiplies "
-            "fp16 alone, as the tensor cores of sm_75 do); accepted: sm_80 and later, tile_n=128 and 224 on sm_90a; "
+            "fp16 alone, as the tensor cores of sm_75 do); accepted: sm_80 and later, tile_n=96 to 224 on sm_90a; "
             "sm_75 with element=fp16 and without tile_n");
   EXPECT_EQ(
       refusal_of("w4a16_gemm:family=sm80", "sm_75"),
@@ -385,7 +391,8 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
 // Teams of family sm90 have a lane's first addresses alone: those of odd steps are these with bits flipped, all others
 // at constant distances.
 TEST(GemmLanes, OddStepsOfCopiedTeamsAreEvenOnesWithBitsFlipped) {
-  for (const char* text : {"w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224", "w4a16_gemm:group_size=32,tile_n=64"}) {
+  for (const char* text : {"w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224", "w4a16_gemm:tile_n=160",
+                           "w4a16_gemm:tile_n=96", "w4a16_gemm:group_size=32,tile_n=64"}) {
     const auto plan = plan_of(text);
     const auto expect_so = [&](const codegen::TileLayout& layout, const codegen::TileAccess& access, int in_step) {
       const auto address = [&](int instance, int lane) { return layout.address(access.at(instance, lane).value()); };
@@ -404,9 +411,9 @@ TEST(GemmLanes, OddStepsOfCopiedTeamsAreEvenOnesWithBitsFlipped) {
 
 // By n a strip is a chunk of a row: where chunks are swizzled its number is xor'ed, else it is a constant distance.
 TEST(GemmLanes, StripsOfCopiedTeamsByNAreTheFirstOneWithBitsFlipped) {
-  for (const char* text :
-       {"w4a16_gemm:format=awq,tile_n=64", "w4a16_gemm:format=awq,tile_n=128",
-        "w4a16_gemm:format=awq,tile_m=8,tile_n=224", "w4a16_gemm:format=awq,tile_n=128,function=silu_gate"}) {
+  for (const char* text : {"w4a16_gemm:format=awq,tile_n=64", "w4a16_gemm:format=awq,tile_n=128",
+                           "w4a16_gemm:format=awq,tile_m=8,tile_n=224", "w4a16_gemm:format=awq,tile_n=96",
+                           "w4a16_gemm:format=awq,tile_n=160", "w4a16_gemm:format=awq,tile_n=128,function=silu_gate"}) {
     const auto plan = plan_of(text);
     const auto access = w4a16_gemm::word_accesses(plan).at(0);
     const int chunks = plan.words.swizzle.bits > 0 ? 0x30 : 0;

@@ -13,7 +13,7 @@ namespace cubit::tests {
 inline W4a16Gemm gemm_descriptor(const Combination& c) {
   static constexpr int kGroups[] = {32, 64, 128, 0};
   static constexpr int kTiles[] = {8, 16, 32, 64};
-  static constexpr int kColumns[] = {256, 64, 32, 128, 224};
+  static constexpr int kColumns[] = {256, 64, 32, 128, 224, 96, 160};
   static constexpr Family kFamilies[] = {Family::automatic, Family::sm75, Family::sm80, Family::sm90};
   return {.format = static_cast<W4Format>(c[0]),
           .bits = c[10] == 0 ? 4 : 8,
@@ -29,7 +29,7 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .batch_invariant = c[9] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4, 5};
+inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4, 7};
 
 inline bool is_legal_gemm(const Combination& c) {
   const W4a16Gemm descriptor = gemm_descriptor(c);
@@ -43,7 +43,7 @@ inline bool is_legal_gemm(const Combination& c) {
     const bool is_row_too_short = awq && descriptor.tile_n == 32;
     const bool has_boxes = !is_row_too_short && descriptor.alignment == 16 && descriptor.bits == 4 &&
                            !descriptor.activation_order && (descriptor.tile_n == 128 || !descriptor.is_gated());
-    const bool is_sm90_alone = descriptor.tile_n == 128 || descriptor.tile_n == 224;
+    const bool is_sm90_alone = descriptor.tile_n > 64;
     const bool is_gptq = descriptor.format == W4Format::gptq || descriptor.format == W4Format::gptq_v2;
     const bool is_one_with_room =
         descriptor.element == Element::fp16 && is_gptq && (descriptor.group_size == 128 || descriptor.group_size == 0);

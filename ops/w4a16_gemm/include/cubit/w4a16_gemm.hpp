@@ -37,7 +37,8 @@ struct W4a16Gemm {
   int group_size = 128;             ///< k's that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
   Element element = Element::fp16;  ///< of activations, bias, residual and output
   int tile_m = 16;  ///< rows that a block computes: 8, 16, 32 or, of 4 bits, 64; any m is computed with each
-  /// Columns of the weights that a block computes: 256, or with at most 16 rows 64 or 32, or on sm_90a 224 or 128.
+  /// Columns of the weights that a block computes: 256, or with at most 16 rows 64 or 32, or on sm_90a 224, 160, 128
+  /// or 96.
   int tile_n = 256;
   bool activation_order = false;  ///< g_idx names the group of each k; not of awq, and not where one group is all of k
   GemmFunction function = GemmFunction::none;
