@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "codegen/plan_header.hpp"
 #include "ops/argument_checks.hpp"
+#include "ops/host_tensors.hpp"
 #include "ops/random.hpp"
 #include "templates/embedded.hpp"
 
@@ -78,11 +79,11 @@ std::vector<char> random_stream_buffer(std::string_view name, const Numbers& siz
   constexpr std::size_t kBlock = 1 << 20;
   std::size_t bytes = kBlock;
   for (const auto& [size, value] : sizes) {
-    if (size != "bytes" || !(value >= 16 && value <= 64.0 * (1ULL << 30))) {
-      throw Failure(Status::invalid_argument, fmt::format("{} = {}", size, value),
-                    fmt::format("it is not a size of {}", name), "accepted: bytes from 16 to 64 GiB, a multiple of 16");
+    if (size != "bytes") {
+      throw Failure(Status::invalid_argument, fmt::format("size {}", size), fmt::format("{} has no such size", name),
+                    "accepted: bytes");
     }
-    bytes = static_cast<std::size_t>(value);
+    bytes = static_cast<std::size_t>(whole_number(size, value, 16, 64.0 * (1ULL << 30)));
   }
   require_whole_pieces(bytes);
   Random random(seed);

@@ -1,6 +1,7 @@
 // What stream_read and stream_copy share: both go once over a buffer in pieces of 16 bytes, with so many blocks per SM.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,5 +35,44 @@ std::vector<char> take_stream_buffer(std::string_view name, std::span<const Tens
 std::vector<char> random_stream_buffer(std::string_view name, const Numbers& sizes, std::uint64_t seed);
 /// A problem's: one input, one output.
 void require_stream_tensors(std::string_view name, std::size_t given);
+
+/// What each says of itself.
+struct StreamTexts {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view tensors;  ///< see Operator::tensors_help
+};
+
+/// `OfDescriptor`: a Specialisation, made from a StreamDescriptor and an architecture. `OfBytes`: a Problem, from the source.
+template <class OfDescriptor, class OfBytes>
+class StreamOperator final : public Operator {
+ public:
+  explicit StreamOperator(const StreamTexts& texts) : texts_(texts) {}
+
+  std::string_view name() const override { return texts_.name; }
+  std::string_view summary() const override { return texts_.summary; }
+  std::vector<FieldHelp> fields() const override { return {stream_fields()[0].help}; }
+  std::string tensors_help() const override { return std::string(texts_.tensors); }
+  std::string random_help() const override { return "bytes (a multiple of 16)"; }
+  std::string canonical(std::string_view text) const override {
+    return stream_text(texts_.name, parse_fields(text, stream_fields()));
+  }
+  std::shared_ptr<const Specialisation> specialise(std::string_view text,
+                                                   const codegen::Architecture& architecture) const override {
+    return std::make_shared<OfDescriptor>(parse_fields(text, stream_fields()), architecture);
+  }
+  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
+                                   const Numbers& numbers) const override {
+    parse_fields(text, stream_fields());
+    return std::make_unique<OfBytes>(take_stream_buffer(texts_.name, inputs, numbers));
+  }
+  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
+    parse_fields(text, stream_fields());
+    return std::make_unique<OfBytes>(random_stream_buffer(texts_.name, sizes, seed));
+  }
+
+ private:
+  StreamTexts texts_;
+};
 
 }  // namespace cubit::ops

@@ -79,37 +79,12 @@ class StreamCopyProblem final : public Problem {
   std::vector<Tensor> outputs_;
 };
 
-class StreamCopyOperator final : public Operator {
- public:
-  std::string_view name() const override { return kName; }
-  std::string_view summary() const override {
-    return "a plain copy of a buffer: the floor of kernels that write as they read";
-  }
-  std::vector<FieldHelp> fields() const override { return {stream_fields()[0].help}; }
-  std::string tensors_help() const override { return "source [bytes] U8, a multiple of 16\ndestination [bytes] U8"; }
-  std::string random_help() const override { return "bytes (a multiple of 16)"; }
-  std::string canonical(std::string_view text) const override {
-    return stream_text(kName, parse_fields(text, stream_fields()));
-  }
-  std::shared_ptr<const Specialisation> specialise(std::string_view text,
-                                                   const codegen::Architecture& architecture) const override {
-    return std::make_shared<StreamCopySpecialisation>(parse_fields(text, stream_fields()), architecture);
-  }
-  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                   const Numbers& numbers) const override {
-    parse_fields(text, stream_fields());
-    return std::make_unique<StreamCopyProblem>(take_stream_buffer(kName, inputs, numbers));
-  }
-  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    parse_fields(text, stream_fields());
-    return std::make_unique<StreamCopyProblem>(random_stream_buffer(kName, sizes, seed));
-  }
-};
-
 }  // namespace
 
 const Operator& stream_copy_operator() {
-  static const StreamCopyOperator instance;
+  static const StreamOperator<StreamCopySpecialisation, StreamCopyProblem> instance(
+      {kName, "a plain copy of a buffer: the floor of kernels that write as they read",
+       "source [bytes] U8, a multiple of 16\ndestination [bytes] U8"});
   return instance;
 }
 

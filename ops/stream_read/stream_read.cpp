@@ -92,40 +92,12 @@ class StreamReadProblem final : public Problem {
   std::vector<Tensor> outputs_;
 };
 
-class StreamReadOperator final : public Operator {
- public:
-  std::string_view name() const override { return kName; }
-  std::string_view summary() const override {
-    return "a plain read of a buffer: the floor that benchmarks compare with";
-  }
-  std::vector<FieldHelp> fields() const override { return {stream_fields()[0].help}; }
-  std::string tensors_help() const override {
-    return "source [bytes] U8, a multiple of 16\nchecksums [4096] U32: their exclusive or is that of the source's "
-           "words";
-  }
-  std::string random_help() const override { return "bytes (a multiple of 16)"; }
-  std::string canonical(std::string_view text) const override {
-    return stream_text(kName, parse_fields(text, stream_fields()));
-  }
-  std::shared_ptr<const Specialisation> specialise(std::string_view text,
-                                                   const codegen::Architecture& architecture) const override {
-    return std::make_shared<StreamReadSpecialisation>(parse_fields(text, stream_fields()), architecture);
-  }
-  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                   const Numbers& numbers) const override {
-    parse_fields(text, stream_fields());
-    return std::make_unique<StreamReadProblem>(take_stream_buffer(kName, inputs, numbers));
-  }
-  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    parse_fields(text, stream_fields());
-    return std::make_unique<StreamReadProblem>(random_stream_buffer(kName, sizes, seed));
-  }
-};
-
 }  // namespace
 
 const Operator& stream_read_operator() {
-  static const StreamReadOperator instance;
+  static const StreamOperator<StreamReadSpecialisation, StreamReadProblem> instance(
+      {kName, "a plain read of a buffer: the floor that benchmarks compare with",
+       "source [bytes] U8, a multiple of 16\nchecksums [4096] U32: their exclusive or is that of the source's words"});
   return instance;
 }
 
