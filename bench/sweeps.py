@@ -5,10 +5,14 @@ import subprocess
 import sys
 
 
+def numbers(sizes):
+    """As the command line takes them."""
+    return ",".join(f"{name}={value}" for name, value in sizes.items())
+
+
 def measure(program, descriptor, sizes):
     """The benchmark's JSON object, or None where descriptor or launch are refused."""
-    numbers = ",".join(f"{name}={value}" for name, value in sizes.items())
-    done = subprocess.run([program, "run", descriptor, "--random", numbers, "--bench", "--json"],
+    done = subprocess.run([program, "run", descriptor, "--random", numbers(sizes), "--bench", "--json"],
                           capture_output=True, text=True)
     if done.returncode == 2:
         return None

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kHelp =
     R"(Prints the descriptor with those fields chosen that decide how fast a kernel is for launches of known sizes, and
-not what it computes. cubit operators says which fields those are, and by which sizes.)";
+not what it computes, by what was measured on an H200. cubit operators says which fields those are, and by which sizes.)";
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -24,7 +24,7 @@ Examples:
 
 struct SuggestOptions {
   std::string descriptor;
-  std::string sizes;
+  std::optional<std::string> sizes;
   std::optional<std::string> architecture;
   std::optional<int> multiprocessors;
 };
@@ -56,8 +56,8 @@ Target choose_target(const SuggestOptions& options) {
 int print_suggestion(const SuggestOptions& options, const Context& context) {
   require_descriptor_length(options.descriptor, "");
   const Target target = choose_target(options);
-  fmt::print("{}\n", suggest(context.resolved(options.descriptor), parse_numbers(options.sizes, "--sizes"),
-                             target.architecture, target.multiprocessors));
+  const Numbers sizes = options.sizes ? parse_numbers(*options.sizes, "--sizes") : Numbers{};
+  fmt::print("{}\n", suggest(context.resolved(options.descriptor), sizes, target.architecture, target.multiprocessors));
   return kExitGood;
 }
 
@@ -67,7 +67,7 @@ void add_suggest(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("suggest", kHelp);
   auto options = std::make_shared<SuggestOptions>();
   command->add_option("DESCRIPTOR", options->descriptor, "operator:field=value,...")->required();
-  command->add_option("--sizes", options->sizes, "Those of the launches: m=16,n=8192,k=8192")->required();
+  command->add_option("--sizes", options->sizes, "Those of the launches: m=16,n=8192,k=8192");
   command->add_option("--arch", options->architecture, "The architecture (default: this machine's device's)");
   command->add_option("--multiprocessors", options->multiprocessors, "Of that device, as cubit devices lists them");
   command->footer(kExamples);

@@ -54,6 +54,12 @@ std::string text(Function function, Arguments... arguments) {
   return result;
 }
 
+inline std::vector<cubit_number> c_numbers(const std::vector<std::pair<std::string, double>>& numbers) {
+  std::vector<cubit_number> c;
+  for (const auto& [name, value] : numbers) c.push_back({name.c_str(), value});
+  return c;
+}
+
 }  // namespace detail
 
 /// JSON texts; see cubit.h for their fields.
@@ -326,13 +332,13 @@ class Problem {
   using Numbers = std::vector<std::pair<std::string, double>>;
 
   Problem(const std::string& descriptor, std::span<const cubit_tensor> inputs, const Numbers& numbers = {}) {
-    const auto c = c_numbers(numbers);
+    const auto c = detail::c_numbers(numbers);
     cubit_problem* problem = nullptr;
     detail::check(cubit_problem_create(descriptor.c_str(), inputs.data(), inputs.size(), c.data(), c.size(), &problem));
     handle_.reset(problem);
   }
   static Problem random(const std::string& descriptor, const Numbers& sizes, std::uint64_t seed) {
-    const auto c = c_numbers(sizes);
+    const auto c = detail::c_numbers(sizes);
     cubit_problem* problem = nullptr;
     detail::check(cubit_problem_random(descriptor.c_str(), c.data(), c.size(), seed, &problem));
     return Problem(problem);
@@ -378,11 +384,6 @@ class Problem {
     void operator()(cubit_problem* problem) const { cubit_problem_release(problem); }
   };
   explicit Problem(cubit_problem* handle) : handle_(handle) {}
-  static std::vector<cubit_number> c_numbers(const Numbers& numbers) {
-    std::vector<cubit_number> c;
-    for (const auto& [name, value] : numbers) c.push_back({name.c_str(), value});
-    return c;
-  }
   template <class Get>
   std::vector<cubit_tensor> tensors(std::size_t count, Get get) const {
     std::vector<cubit_tensor> result(count);
@@ -402,8 +403,7 @@ class Problem {
 /// The descriptor as it should be fastest for launches of these sizes; see cubit_suggest.
 inline std::string suggest(const std::string& descriptor, const Problem::Numbers& sizes,
                            const std::string& architecture, int multiprocessors) {
-  std::vector<cubit_number> c;
-  for (const auto& [name, value] : sizes) c.push_back({name.c_str(), value});
+  const auto c = detail::c_numbers(sizes);
   return detail::text(cubit_suggest, descriptor.c_str(), c.data(), c.size(), architecture.c_str(), multiprocessors);
 }
 

@@ -13,8 +13,8 @@ namespace {
 cubit_gqa_decode_arguments dense_launch(const GqaDecode& descriptor, const Numbers& sizes) {
   const bool is_paged = descriptor.cache == KvAddressing::paged;
   cubit_gqa_decode_arguments launch{};
-  launch.batch = 64;
-  launch.max_length = 8192;
+  launch.batch = 64;         // any number but one, which has no stride
+  launch.max_length = 8192;  // longer than any stage, which boxes fill
   launch.kv_heads = 1;
   launch.page_size = is_paged ? 16 : 0;
   for (const auto& [name, value] : sizes) {
@@ -44,8 +44,8 @@ cubit_gqa_decode_arguments dense_launch(const GqaDecode& descriptor, const Numbe
 GqaDecode suggest(const GqaDecode& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device) {
   const cubit_gqa_decode_arguments launch = dense_launch(descriptor, sizes);
   const Plan plan = make_plan(descriptor, *device.architecture);
-  // docs/performance/gqa_decode.md: unaligned rows of 3 KV heads, and pages of 1 to 4 tokens. Of 16-bit rows and of bytes
-  // family sm90 is as fast in pieces; of aligned rows without pages nobody knows.
+  // docs/performance/gqa_decode.md: unaligned rows of 3 KV heads, and pages of 1 and 4 tokens. Of 16-bit rows family sm90
+  // is as fast in pieces; of bytes, and of aligned rows without pages, nobody knows.
   const bool was_measured = plan.copies_unaligned_rows() || descriptor.cache == KvAddressing::paged;
   const bool is_open = descriptor.family == Family::automatic && plan.family == Family::sm90;
   if (!is_open || descriptor.kv != KvFormat::int4_rows || !was_measured) return descriptor;

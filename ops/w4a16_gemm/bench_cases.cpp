@@ -22,14 +22,6 @@ constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65},
 /// Of keys' or values' projections, whose tiles are few.
 constexpr Shape kNarrow = {1024, 8192};
 
-/// What the targets are of.
-runtime::DeviceFacts h200() {
-  runtime::DeviceFacts device;
-  device.architecture = &codegen::find_architecture("sm_90a");
-  device.multiprocessors = 132;
-  return device;
-}
-
 BenchCase make_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
   const double target = m <= 16 ? shape.few : m == 32 ? shape.rows_32 : m == 64 ? shape.rows_64 : 0;
   return {std::move(group),
@@ -68,7 +60,8 @@ std::vector<BenchCase> bench_cases() {
   for (const Shape& shape : kShapes)
     for (const int m : {1, 8, 16})
       cases.push_back(without_target(make_wide_case("the same in blocks of 256 columns", {}, shape, m)));
-  for (const int m : {1, 16}) cases.push_back(make_suggested_case("1024 columns", {}, kNarrow, m));
+  for (const int m : {1, 16})
+    cases.push_back(make_case("1024 columns", {.tile_m = m <= 8 ? 8 : 16, .tile_n = 64}, kNarrow, m));
   for (const int m : {1, 16}) cases.push_back(make_wide_case("1024 columns in blocks of 256", {}, kNarrow, m));
   const auto add_variant = [&](const char* group, const W4a16Gemm& descriptor) {
     for (const int m : {1, 16}) cases.push_back(without_target(make_suggested_case(group, descriptor, kShapes[1], m)));

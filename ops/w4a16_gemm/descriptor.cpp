@@ -27,13 +27,13 @@ std::vector<Field<W4a16Gemm>> make_fields() {
                                       &Descriptor::element, {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
       number_field<Descriptor>(
           {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
-          &Descriptor::tile_m, {8, 16, 32, 64}),
+          &Descriptor::tile_m, {kTileRows.begin(), kTileRows.end()}),
       number_field<Descriptor>(
           {"tile_n", "256, 224, 160, 128, 96, 64, 32", "256",
            "columns of the weights that a block computes; fewer than 256 go with tile_m=8 and 16: its warps share k, "
            "and blocks only where these are few. Fastest is, mostly, what makes nearly one block for each "
            "multiprocessor: ask cubit suggest"},
-          &Descriptor::tile_n, {256, 224, 160, 128, 96, 64, 32}),
+          &Descriptor::tile_n, {kTileColumns.begin(), kTileColumns.end()}),
       word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
                                     "whether g_idx names the group of each input feature; several times slower"},
                                    &Descriptor::activation_order, no_or_yes),
@@ -107,6 +107,11 @@ W4a16Gemm parse(std::string_view text) {
                     "the field alignment applies to format=awq only", "leave alignment out or ask for format=awq");
     }
   }
+  check_rules(descriptor, text);
+  return descriptor;
+}
+
+void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
   if (descriptor.activation_order && (descriptor.format == W4Format::awq || descriptor.group_size == 0)) {
     throw Failure(
         Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
@@ -135,7 +140,6 @@ W4a16Gemm parse(std::string_view text) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm90: " + why,
                   "ask for family=sm80, or leave family out");
   }
-  return descriptor;
 }
 
 std::string why_not_boxes(const W4a16Gemm& descriptor) {

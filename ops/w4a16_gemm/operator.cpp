@@ -51,7 +51,10 @@ class W4a16GemmOperator final : public Operator {
     return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales, "
            "3 extreme zeros, 4 outlier features, 5 activations of one sign), decomposition, splits";
   }
-  std::string suggest_help() const override { return "tile_m and tile_n, whatever they are, by m, n, k"; }
+  std::string suggest_help() const override {
+    return "tile_m and tile_n, by m, n, k and a model of an H200; with batch_invariant=1, activation_order=1 or family "
+           "sm75, which nobody has timed, the smallest tile_m that holds the rows";
+  }
   std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const override {
     return w4a16_gemm::suggest(w4a16_gemm::parse(text), sizes, device).text();
   }

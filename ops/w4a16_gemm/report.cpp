@@ -36,8 +36,9 @@ Decision tile_decision(const Plan& plan) {
 
 Decision tile_m_decision(const Plan& plan) {
   return {"tile_m", std::to_string(plan.descriptor.tile_m),
-          "as the descriptor asks: registers and the loop depend on it, so it is no launch argument. Best is the "
-          "smallest that holds the rows, up to 64; more rows are more blocks, which find most weights in the L2"};
+          "as the descriptor asks: registers and the loop depend on it, so it is no launch argument. Best is mostly "
+          "the smallest that holds the rows, up to 64 (ask cubit suggest); more rows are more blocks, which find most "
+          "weights in the L2"};
 }
 
 Decision operand_decision(const W4a16Gemm& descriptor) {

@@ -105,9 +105,7 @@ void choose_shares(const Plan& plan, Split& split, const runtime::DeviceFacts& d
 int choose_invariant_splits(std::int64_t column_tiles, int stages) {
   Plan few_rows;
   few_rows.blocks_per_sm = 3;
-  runtime::DeviceFacts h200;
-  h200.multiprocessors = 132;
-  return choose_splits(few_rows, column_tiles, stages, h200);
+  return choose_splits(few_rows, column_tiles, stages, h200());
 }
 
 /// The parts of k follow from n and k alone; who adds them does not change the sum. Where tiles alone fill the device,

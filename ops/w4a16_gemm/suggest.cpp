@@ -12,19 +12,30 @@
 namespace cubit::ops::w4a16_gemm {
 namespace {
 
-constexpr int kRows[] = {8, 16, 32, 64};
-constexpr int kColumns[] = {256, 224, 160, 128, 96, 64, 32};
+/// Nobody has timed which tiles are fastest for others.
+bool is_modelled(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  const bool is_sm75 = descriptor.family == Family::sm75 || !architecture.cp_async;
+  return !descriptor.batch_invariant && !descriptor.activation_order && !is_sm75;
+}
 
 /// Nothing where a rule forbids these tiles, or the architecture has no kernel of them.
 std::optional<Plan> find_plan(const W4a16Gemm& candidate, const cubit_w4a16_gemm_arguments& sizes,
                               const codegen::Architecture& architecture) {
   try {
+    check_rules(candidate, candidate.text());
     check_sizes(candidate, sizes.m, sizes.n, sizes.k);
-    return make_plan_without_report(parse(candidate.text()), architecture);
+    return make_plan_without_report(candidate, architecture);
   } catch (const Failure& failure) {
     if (failure.status() == Status::internal) throw;
     return std::nullopt;
   }
+}
+
+/// Of rows, up to the largest that there is of its bits.
+W4a16Gemm with_smallest_tile(W4a16Gemm descriptor, int m) {
+  const int most = descriptor.bits == 8 ? 32 : 64;
+  for (descriptor.tile_m = 8; descriptor.tile_m < m && descriptor.tile_m < most;) descriptor.tile_m *= 2;
+  return descriptor;
 }
 
 std::int64_t size_of(const Numbers& sizes, const char* name) {
@@ -44,7 +55,10 @@ W4a16Gemm suggest(const W4a16Gemm& descriptor, const Numbers& sizes, const runti
     throw Failure(Status::invalid_argument, fmt::format("size {}", name),
                   "which tiles of w4a16_gemm are fastest does not depend on it", "accepted: m, n, k");
   }
-  return with_fastest_tiles(descriptor, size_of(sizes, "m"), size_of(sizes, "n"), size_of(sizes, "k"), device);
+  const std::int64_t m = size_of(sizes, "m");
+  const std::int64_t n = size_of(sizes, "n");
+  const std::int64_t k = size_of(sizes, "k");
+  return with_fastest_tiles(descriptor, m, n, k, device);
 }
 
 W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -58,10 +72,11 @@ W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::i
   sizes.m = static_cast<std::int32_t>(std::max<std::int64_t>(1, m));
   sizes.n = static_cast<std::int32_t>(n);
   sizes.k = static_cast<std::int32_t>(k);
+  if (!is_modelled(descriptor, *device.architecture)) return with_smallest_tile(standard, sizes.m);
   W4a16Gemm best = standard;
   double best_time = 0;
-  for (const int rows : kRows) {
-    for (const int columns : kColumns) {
+  for (const int rows : kTileRows) {
+    for (const int columns : kTileColumns) {
       W4a16Gemm candidate = standard;
       candidate.tile_m = rows;
       candidate.tile_n = columns;

@@ -3,6 +3,7 @@
 
 #include <cubit/w4a16_gemm.hpp>
 
+#include <array>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,11 @@ const std::vector<Field<W4a16Gemm>>& fields();
 
 /// Throws Failure(invalid_argument) with the rule that `text` breaks.
 W4a16Gemm parse(std::string_view text);
+/// The rules between fields, of a descriptor that was asked for as `text`. Throws as parse does.
+void check_rules(const W4a16Gemm& descriptor, std::string_view text);
+
+inline constexpr std::array kTileRows = {8, 16, 32, 64};
+inline constexpr std::array kTileColumns = {256, 224, 160, 128, 96, 64, 32};
 
 std::string why_not_boxes(const W4a16Gemm& descriptor);  ///< the rule that keeps family sm90 from it, or nothing
 std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor);  ///< likewise, where tile_n is less than 256
@@ -117,6 +123,8 @@ struct Split {
 };
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device);
 
+/// What the model was fitted to: its architecture and multiprocessors.
+runtime::DeviceFacts h200();
 /// The time of a launch in blocks of 256 columns, in stages of one block; with `blocks` even shares.
 double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
                        const runtime::DeviceFacts& device);
@@ -127,8 +135,9 @@ double modelled_microseconds(const Plan& plan, const Split& split, const runtime
 /// Of a tile's `stages`, at most, where blocks have `share` stages each.
 int most_parts(int stages, std::int64_t share);
 
-/// The descriptor with the tile_m and tile_n whose launches of `m` rows take least by the model, whatever it says of
-/// them. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no tile has a kernel.
+/// The descriptor with the tile_m and tile_n whose launches of `m` rows (0 is as 1) take least by the model; those that it
+/// has do not count. Where the model knows nothing (see is_modelled) the smallest tile of rows that holds them, of 256
+/// columns. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no tile has a kernel.
 W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k,
                              const runtime::DeviceFacts& device);
 /// The same by sizes with these names. Throws Failure(invalid_argument) if one is missing, or another is there.

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -47,56 +52,83 @@ TEST(SuggestedTiles, AreThoseThatWereMeasuredToBeFastest) {
           << cell.n << " x " << cell.k << ", " << kRows[i] << " rows";
   EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 8192, 8192), "w4a16_gemm:format=awq,tile_m=8,tile_n=64");
   EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 28672, 8192), "w4a16_gemm:format=awq,tile_m=8");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 4096, 4096), "w4a16_gemm:format=awq,tile_m=8,tile_n=64");
   EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 16, 4096, 4096), "w4a16_gemm:format=awq,tile_n=64");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 8192, 28672), "w4a16_gemm:format=awq,tile_m=8,tile_n=128");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 16384, 16384), "w4a16_gemm:format=awq,tile_m=8,tile_n=128");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:family=sm80", 1, 16384, 16384), "w4a16_gemm:tile_m=8,family=sm80");
   EXPECT_EQ(suggested_gemm("w4a16_gemm:family=sm80", 16, 28672, 8192), "w4a16_gemm:family=sm80");
 }
 
-/// The model that choices are by, beside times of the same page.
+double modelled(const std::string& text, const cubit_w4a16_gemm_arguments& sizes) {
+  const auto plan = w4a16_gemm::make_plan(w4a16_gemm::parse(text), *h200().architecture);
+  return w4a16_gemm::modelled_microseconds(plan, w4a16_gemm::choose_split(plan, sizes, h200()), h200());
+}
+
+/// The model that choices are by, beside the benchmark's own table: far off nowhere, and near where it was fitted, which
+/// is fp16 in groups of 128 without batch invariance.
 TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
+  constexpr double kMostMissed = 0.15;
+  constexpr double kUsuallyMissed = 0.08;
+  std::ifstream file(CUBIT_RESULTS "/w4a16_gemm_h200.json");
+  int fitted = 0;
+  int near = 0;
+  for (const auto& one : nlohmann::json::parse(file)) {
+    cubit_w4a16_gemm_arguments sizes{};
+    sizes.m = one.at("sizes").at("m").get<std::int32_t>();
+    sizes.n = one.at("sizes").at("n").get<std::int32_t>();
+    sizes.k = one.at("sizes").at("k").get<std::int32_t>();
+    const auto text = one.at("descriptor").get<std::string>();
+    const auto measured = one.at("microseconds").get<double>();
+    const double missed = std::fabs(modelled(text, sizes) / measured - 1);
+    EXPECT_LT(missed, kMostMissed) << one.at("name") << " " << text;
+    const W4a16Gemm descriptor = w4a16_gemm::parse(text);
+    if (descriptor.element != Element::fp16 || descriptor.group_size != 128 || descriptor.batch_invariant) continue;
+    ++fitted;
+    near += missed < kUsuallyMissed ? 1 : 0;
+  }
+  EXPECT_GE(fitted, 50);
+  EXPECT_GE(near, fitted - 2);
+}
+
+TEST(SuggestedTiles, PartsOfKAreTimedToo) {
   struct Measured {
     const char* text;
     int m, n, k, splits;
     double microseconds;
   };
-  const Measured all[] = {{"w4a16_gemm:tile_m=8,tile_n=32", 1, 4096, 4096, 0, 4.96},
-                          {"w4a16_gemm:tile_n=32", 16, 4096, 4096, 0, 5.29},
-                          {"w4a16_gemm:tile_m=8,tile_n=64", 1, 8192, 8192, 0, 11.23},
-                          {"w4a16_gemm:tile_n=64", 16, 8192, 8192, 0, 12.24},
-                          {"w4a16_gemm:tile_m=8,tile_n=64", 1, 8192, 28672, 0, 30.25},
-                          {"w4a16_gemm:tile_n=64", 16, 8192, 28672, 0, 34.66},
-                          {"w4a16_gemm:tile_m=8,tile_n=224", 1, 28672, 8192, 0, 31.51},
-                          {"w4a16_gemm:tile_n=224", 16, 28672, 8192, 0, 35.36},
-                          {"w4a16_gemm:tile_m=8,tile_n=128", 1, 16384, 16384, 0, 34.41},
-                          {"w4a16_gemm:tile_n=128", 16, 16384, 16384, 0, 37.42},
-                          {"w4a16_gemm:tile_n=64", 32, 4096, 4096, 0, 6.88},
-                          {"w4a16_gemm:tile_n=128", 64, 4096, 4096, 0, 10.73},
-                          {"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 8192, 1, 9.7},
-                          {"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 8192, 8, 4.7},
-                          {"w4a16_gemm:tile_n=64", 16, 2048, 8192, 2, 7.8},
-                          {"w4a16_gemm:tile_m=8", 1, 4096, 4096, 0, 6.3},
-                          {"w4a16_gemm:tile_m=8", 1, 8192, 8192, 0, 12.9},
-                          {"w4a16_gemm", 16, 8192, 8192, 0, 16.3},
-                          {"w4a16_gemm", 16, 28672, 8192, 0, 40.1},
-                          {"w4a16_gemm:tile_m=8", 1, 1024, 8192, 0, 7.3},
-                          {"w4a16_gemm:tile_m=32", 32, 8192, 8192, 0, 17.4},
-                          {"w4a16_gemm:tile_m=32", 32, 28672, 8192, 0, 44.3},
-                          {"w4a16_gemm:tile_m=64", 64, 8192, 8192, 0, 23.85},
-                          {"w4a16_gemm:tile_m=64", 128, 8192, 28672, 0, 114.5}};
-  constexpr double kTolerance = 0.11;
-  for (const Measured& one : all) {
-    const auto plan = w4a16_gemm::make_plan(w4a16_gemm::parse(one.text), *h200().architecture);
+  constexpr Measured kAll[] = {{"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 8192, 1, 9.7},
+                               {"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 8192, 2, 7.0},
+                               {"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 4096, 4, 4.2},
+                               {"w4a16_gemm:tile_n=64", 16, 2048, 8192, 1, 10.7},
+                               {"w4a16_gemm:tile_n=64", 16, 2048, 8192, 2, 7.8},
+                               {"w4a16_gemm:tile_n=64", 16, 4096, 4096, 2, 6.4},
+                               {"w4a16_gemm:tile_n=128", 16, 8192, 8192, 2, 13.9}};
+  for (const Measured& one : kAll) {
     cubit_w4a16_gemm_arguments sizes{};
     sizes.m = one.m;
     sizes.n = one.n;
     sizes.k = one.k;
-    if (one.splits > 0) {
-      sizes.decomposition = CUBIT_W4A16_SPLIT_K;
-      sizes.splits = one.splits;
-    }
-    const double time = w4a16_gemm::modelled_microseconds(plan, choose_split(plan, sizes, h200()), h200());
-    EXPECT_NEAR(time, one.microseconds, kTolerance * one.microseconds)
-        << one.text << " " << one.m << " " << one.n << " " << one.k << " " << one.splits;
+    sizes.decomposition = CUBIT_W4A16_SPLIT_K;
+    sizes.splits = one.splits;
+    EXPECT_NEAR(modelled(one.text, sizes), one.microseconds, 0.07 * one.microseconds) << one.text << " " << one.splits;
   }
+}
+
+/// Where the model knows nothing.
+TEST(SuggestedTiles, AreTheSmallestThatHoldTheRowsWhereNobodyHasTimedThem) {
+  for (const char* field : {"batch_invariant=1", "activation_order=1", "family=sm75"}) {
+    const std::string text = std::string("w4a16_gemm:") + field;
+    const auto with = [&](const char* tile) { return "w4a16_gemm:" + std::string(tile) + field; };
+    EXPECT_EQ(suggested_gemm(text.c_str(), 3, 8192, 8192), with("tile_m=8,"));
+    EXPECT_EQ(suggested_gemm(text.c_str(), 9, 8192, 8192), with(""));
+    EXPECT_EQ(suggested_gemm(text.c_str(), 17, 8192, 8192), with("tile_m=32,"));
+    EXPECT_EQ(suggested_gemm(text.c_str(), 1000, 8192, 8192), with("tile_m=64,"));
+  }
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:bits=8,batch_invariant=1", 1000, 8192, 8192),
+            "w4a16_gemm:bits=8,tile_m=32,batch_invariant=1");
+  EXPECT_EQ(suggested("w4a16_gemm", {{"m", 64}, {"n", 1024}, {"k", 1024}}, made_up_device("sm_75", 40)),
+            "w4a16_gemm:tile_m=64");
 }
 
 TEST(SuggestedTiles, LeaveTheRestAloneAndAreLegalEverywhere) {

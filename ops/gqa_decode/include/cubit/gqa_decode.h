@@ -63,7 +63,7 @@ typedef struct cubit_gqa_decode_arguments {
                               * must be there: their numbers are not checked */
   int64_t page_table_stride; /* cache=paged: from sequence to sequence */
   int32_t page_size;         /* cache=paged: tokens of a page, 1 to 256; else 0. Of int4_rows on sm_90
-                              * family=sm80 is faster where it is below 8 */
+                              * family=sm80 is faster where it is small: see cubit_suggest */
   cubit_kv_scales
       scales; /* of int8_split, fp8_e4m3 and fp8_e5m2 caches: see <cubit/kv_cache.h>; only read. A scale that is
                            * an infinity or NaN, and such a byte, gives anything */
