@@ -10,15 +10,23 @@ def numbers(sizes):
     return ",".join(f"{name}={value}" for name, value in sizes.items())
 
 
+def run(program, *arguments):
+    """What the program prints, or None after what it says of a failure; descriptors and launches that it refuses are none."""
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True)
+    except OSError as error:
+        sys.exit(f"{program}: {error.strerror}")
+    if done.returncode == 0:
+        return done.stdout
+    if done.returncode != 2:
+        print(f"{' '.join(arguments)}: {done.stderr.strip()}", file=sys.stderr)
+    return None
+
+
 def measure(program, descriptor, sizes):
-    """The benchmark's JSON object, or None where descriptor or launch are refused."""
-    done = subprocess.run([program, "run", descriptor, "--random", numbers(sizes), "--bench", "--json"],
-                          capture_output=True, text=True)
-    if done.returncode == 2:
-        return None
-    if done.returncode != 0:
-        sys.exit(done.stderr)
-    return json.loads(done.stdout)["bench"]
+    """The benchmark's JSON object, or None."""
+    printed = run(program, "run", descriptor, "--random", numbers(sizes), "--bench", "--json")
+    return None if printed is None else json.loads(printed)["bench"]
 
 
 def report(label, choice, result):
@@ -28,5 +36,7 @@ def report(label, choice, result):
 
 def write(rows):
     """All rows as JSON."""
+    if not rows:
+        sys.exit("nothing was measured: every descriptor or launch was refused, or failed")
     json.dump(rows, sys.stdout, indent=1)
     print()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Which tiles: every tile_m and tile_n that w4a16_gemm may have, beside what `cubit suggest` says.
 
-bench/tile_sweep.py PROGRAM [DESCRIPTOR [N K]] > sweep.json
+bench/tile_sweep.py PROGRAM [DESCRIPTOR] [--shape N K] > sweep.json
 Needs a GPU; up to 14 measurements per cell, of about a second each. Prints a table to standard error, and what the suggestion
 loses against the best of each cell. The choice is that of ops/w4a16_gemm/suggest.cpp, by the constants of model.cpp, which
-this is for. N and K: one layer instead of those of SHAPES.
+this is for. The descriptor has neither tile. --shape: one layer instead of those of SHAPES.
 """
 
-import subprocess
+import argparse
 import sys
 
 import sweeps
@@ -20,12 +20,11 @@ TILES = [(m, n) for m in (8, 16, 32, 64) for n in (256, 224, 160, 128, 96, 64, 3
 
 
 def suggest(program, descriptor, sizes):
-    """Its tile_m and tile_n."""
-    done = subprocess.run([program, "suggest", descriptor, "--sizes", sweeps.numbers(sizes)], capture_output=True,
-                          text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr)
-    fields = dict(field.split("=") for field in done.stdout.strip().partition(":")[2].split(",") if field)
+    """Its tile_m and tile_n, or None where the sizes are refused."""
+    printed = sweeps.run(program, "suggest", descriptor, "--sizes", sweeps.numbers(sizes))
+    if printed is None:
+        return None
+    fields = dict(field.split("=") for field in printed.strip().partition(":")[2].split(",") if field)
     return int(fields.get("tile_m", 16)), int(fields.get("tile_n", 256))
 
 
@@ -39,14 +38,13 @@ def is_worth_it(rows, tile_m):
 
 
 def main():
-    arguments = sys.argv[1:]
-    if len(arguments) not in (1, 2, 4):
-        sys.exit(__doc__)
-    program = arguments[0]
-    descriptor = arguments[1] if len(arguments) > 1 else "w4a16_gemm"
-    shapes = [tuple(map(int, arguments[2:]))] if len(arguments) == 4 else SHAPES
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", metavar="PROGRAM")
+    parser.add_argument("descriptor", metavar="DESCRIPTOR", nargs="?", default="w4a16_gemm")
+    parser.add_argument("--shape", metavar=("N", "K"), nargs=2, type=int)
+    options = parser.parse_args()
     rows = []
-    for n, k in shapes:
+    for n, k in [options.shape] if options.shape else SHAPES:
         for m in ROWS:
             sizes = {"m": m, "n": n, "k": k}
             label = f"{n} x {k} M={m:<3}"
@@ -54,17 +52,17 @@ def main():
             for tile_m, tile_n in TILES:
                 if not is_worth_it(m, tile_m):
                     continue
-                result = sweeps.measure(program, with_tiles(descriptor, tile_m, tile_n), sizes)
+                result = sweeps.measure(options.program, with_tiles(options.descriptor, tile_m, tile_n), sizes)
                 if result is None:
                     continue
                 times[tile_m, tile_n] = result["microseconds"]
                 rows.append({**sizes, "tile_m": tile_m, "tile_n": tile_n, "measured": result})
                 sweeps.report(label, f"{tile_m} x {tile_n}", result)
-            best = min(times, key=times.get)
-            suggested = suggest(program, descriptor, sizes)
-            loss = f"{times[suggested] / times[best] - 1:+.1%}" if suggested in times else "not timed"
-            print(f"{label} suggested {suggested[0]} x {suggested[1]}: {loss} beside {best[0]} x {best[1]}",
-                  file=sys.stderr)
+            suggested = suggest(options.program, options.descriptor, sizes)
+            if suggested in times:
+                best = min(times, key=times.get)
+                print(f"{label} suggested {suggested[0]} x {suggested[1]}: {times[suggested] / times[best] - 1:+.1%} "
+                      f"beside {best[0]} x {best[1]}", file=sys.stderr)
     sweeps.write(rows)
 
 

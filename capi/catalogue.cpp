@@ -192,9 +192,11 @@ cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, si
     require(descriptor, "cubit_suggest: descriptor");
     require(architecture, "cubit_suggest: architecture");
     require(text, "cubit_suggest: text");
-    if (multiprocessors < 1) {
+    constexpr int kMostMultiprocessors = 1 << 16;
+    if (multiprocessors < 1 || multiprocessors > kMostMultiprocessors) {
       throw Failure(Status::invalid_argument, fmt::format("multiprocessors = {}", multiprocessors),
-                    "a device has at least one", "cubit_devices has the number; an H200 has 132");
+                    fmt::format("a device has 1 to {}", kMostMultiprocessors),
+                    "cubit_devices has the number; an H200 has 132");
     }
     runtime::DeviceFacts device;
     device.architecture = &codegen::find_architecture(architecture);

@@ -26,9 +26,12 @@ int type_bytes(std::string_view type) {
                 "accepted: U8, I8, BOOL, F8_E4M3, F8_E5M2, F16, BF16, I16, U16, F32, I32, U32, F64, I64, U64");
 }
 
-std::string Operator::suggest(std::string_view text, const Numbers& /*sizes*/,
+std::string Operator::suggest(std::string_view text, const Numbers& sizes,
                               const runtime::DeviceFacts& /*device*/) const {
-  return canonical(text);
+  std::string same = canonical(text);
+  if (sizes.empty()) return same;
+  throw Failure(Status::invalid_argument, fmt::format("size {}", sizes.begin()->first),
+                fmt::format("no field of {} is chosen by sizes", name()), "give none");
 }
 
 void add_tile(PlanReport& report, Tile tile) {

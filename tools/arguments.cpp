@@ -27,7 +27,8 @@ std::string_view trimmed(std::string_view text) {
 double parse_number(std::string_view text, const std::string& given) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) throw BadInput(given, "the number overflows");
+  if (error == std::errc::result_out_of_range)
+    throw BadInput(given, "the number is too large or too small for 64 bits");
   if (error != std::errc{} || end != text.data() + text.size()) {
     throw BadInput(given, quote(text) + " is not a number");
   }

@@ -53,7 +53,7 @@ Problem random_problem(const std::string& descriptor, const std::string& text, c
 Numbers ProblemOptions::join_numbers() const {
   std::string all;
   for (const std::string& part : numbers) all += (all.empty() ? "" : ",") + part;
-  return all.empty() ? Numbers{} : parse_numbers(all, "--set");
+  return numbers.empty() ? Numbers{} : parse_numbers(all, "--set");
 }
 
 void ProblemOptions::add_to(CLI::App& command) {

@@ -19,7 +19,7 @@ Examples:
   cubit suggest w4a16_gemm --sizes m=16,n=8192,k=8192
       for this machine's device
   cubit suggest w4a16_gemm:format=awq --sizes m=1,n=5120,k=13824 --arch sm_90a --multiprocessors 132
-  cubit suggest gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged --sizes page_size=1 --arch sm_90 --multiprocessors 132
+  cubit suggest gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged --sizes page_size=1 --arch sm_90a --multiprocessors 132
   cubit bench $(cubit suggest w4a16_gemm --sizes m=16,n=5120,k=5120) --random m=16,n=5120,k=5120)";
 
 struct SuggestOptions {

@@ -46,20 +46,7 @@ void require_stride(const char* name, std::int64_t stride) {
 }
 
 void check_words(const W4a16Gemm& descriptor, const Arguments& arguments) {
-  const std::int64_t row_bytes = arguments.n / 2;
-  if (descriptor.format == W4Format::awq && row_bytes % descriptor.alignment != 0) {
-    throw Failure(Status::invalid_argument, fmt::format("n = {}", arguments.n),
-                  fmt::format("rows of qweight are {} bytes apart, not a multiple of alignment={}", row_bytes,
-                              descriptor.alignment),
-                  "ask for alignment=4 in the descriptor");
-  }
-  // Gated, a block's second columns begin n / 2 after its first.
-  if (descriptor.format == W4Format::awq && descriptor.is_gated() && row_bytes / 2 % descriptor.alignment != 0) {
-    throw Failure(Status::invalid_argument, fmt::format("n = {}", arguments.n),
-                  fmt::format("the second half of a row of qweight begins at byte {}, not a multiple of alignment={}",
-                              row_bytes / 2, descriptor.alignment),
-                  "ask for alignment=4 in the descriptor");
-  }
+  check_rows_of_words(descriptor, arguments.n);
   require_pointer(arguments.qweight != nullptr, "qweight");
   require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
   if (!stores_zeros(descriptor)) return;
@@ -187,6 +174,27 @@ void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, st
     throw Failure(Status::invalid_argument, fmt::format("k = {}", k),
                   fmt::format("it is not a multiple of group_size={}", descriptor.group_size),
                   fmt::format("accepted: multiples of {}", descriptor.group_size));
+  }
+}
+
+void check_rows_of_words(const W4a16Gemm& descriptor, std::int64_t n) {
+  if (descriptor.format != W4Format::awq) return;
+  const char* const remedy = descriptor.family == Family::sm90 || is_of_sm90_alone(descriptor.tile_n)
+                                 ? "ask for alignment=4 and tile_n=256, 64 or 32, and leave family out"
+                                 : "ask for alignment=4 in the descriptor";
+  const std::int64_t row_bytes = n / 2;
+  if (row_bytes % descriptor.alignment != 0) {
+    throw Failure(Status::invalid_argument, fmt::format("n = {}", n),
+                  fmt::format("rows of qweight are {} bytes apart, not a multiple of alignment={}", row_bytes,
+                              descriptor.alignment),
+                  remedy);
+  }
+  // Gated, a block's second columns begin n / 2 after its first.
+  if (descriptor.is_gated() && row_bytes / 2 % descriptor.alignment != 0) {
+    throw Failure(Status::invalid_argument, fmt::format("n = {}", n),
+                  fmt::format("the second half of a row of qweight begins at byte {}, not a multiple of alignment={}",
+                              row_bytes / 2, descriptor.alignment),
+                  remedy);
   }
 }
 

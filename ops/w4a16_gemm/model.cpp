@@ -115,7 +115,8 @@ double time_of_teams(const Plan& plan, const Split& split, const runtime::Device
   const double merge_part = plan.descriptor.tile_m > 8 ? 0.195 : 0.09;
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
   const std::int64_t rounds = (split.tiles() * split.splits + resident - 1) / resident;
-  const auto stages = static_cast<double>((split.stages + split.splits - 1) / split.splits);
+  const int share = (split.stages + split.splits - 1) / split.splits;
+  const double stages = share;
   const auto rings = static_cast<double>(std::min(split.column_tiles * split.splits, resident));
   const double ring_megabytes = rings * std::min(kRingMegabytes, stages * stage_megabytes(plan));
   const double merge = split.splits > 1 ? kMerge + merge_part * split.splits : 0;

@@ -43,6 +43,7 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
 /// costs.
 int choose_splits_of_teams(const Plan& plan, Split split, const runtime::DeviceFacts& device) {
   constexpr int kMostParts = 16;
+  if (split.tiles() * plan.counters_per_tile() > kWorkspaceCounters) return 1;
   const auto most = std::min<std::int64_t>({device.multiprocessors / split.tiles(), split.stages, kMostParts});
   int best = 1;
   double best_cost = modelled_microseconds(plan, split, device);

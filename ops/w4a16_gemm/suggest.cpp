@@ -39,12 +39,13 @@ W4a16Gemm with_smallest_tile(W4a16Gemm descriptor, int m) {
 }
 
 std::int64_t size_of(const Numbers& sizes, const char* name) {
+  constexpr double kMost = 0x1p53;
   const auto found = sizes.find(name);
   if (found == sizes.end()) {
     throw Failure(Status::invalid_argument, fmt::format("no size {}", name),
                   "which tiles of w4a16_gemm are fastest depends on it", "give m, n and k");
   }
-  return whole_number(name, found->second, 0, 1 << 30);
+  return whole_number(name, found->second, -kMost, kMost);  // which check_sizes says more of
 }
 
 }  // namespace
@@ -67,6 +68,7 @@ W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::i
   standard.tile_m = W4a16Gemm{}.tile_m;
   standard.tile_n = W4a16Gemm{}.tile_n;
   check_sizes(standard, m, n, k);
+  check_rows_of_words(standard, n);
   make_plan_without_report(standard, *device.architecture);  // throws where the architecture has no kernel at all
   cubit_w4a16_gemm_arguments sizes{};
   sizes.m = static_cast<std::int32_t>(std::max<std::int64_t>(1, m));

@@ -149,6 +149,8 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
 
 /// Sizes that the descriptor rules out; throws Failure(invalid_argument). Of launches and of problems.
 void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k);
+/// Of launches alone: columns whose rows of words are not aligned as the descriptor says. Throws likewise.
+void check_rows_of_words(const W4a16Gemm& descriptor, std::int64_t n);
 
 /// The table of docs/performance/w4a16_gemm.md.
 std::vector<BenchCase> bench_cases();

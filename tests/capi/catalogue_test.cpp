@@ -50,13 +50,13 @@ TEST(Catalogue, SuggestionsAreDescriptors) {
   const cubit::Problem::Numbers sizes = {{"m", 16}, {"n", 8192}, {"k", 8192}};
   EXPECT_EQ(cubit::suggest("w4a16_gemm:tile_m=64", sizes, "sm_90a", 132), "w4a16_gemm:tile_n=64");
   EXPECT_EQ(cubit::suggest("stream_read:blocks_per_sm=4", {}, "sm_80", 108), "stream_read");
-  for (const int multiprocessors : {0, -1}) {
+  for (const int multiprocessors : {0, -1, 1 << 30}) {
     try {
       cubit::suggest("w4a16_gemm", sizes, "sm_90a", multiprocessors);
       ADD_FAILURE() << "accepted";
     } catch (const cubit::Error& error) {
       EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
-      EXPECT_THAT(error.what(), HasSubstr("a device has at least one"));
+      EXPECT_THAT(error.what(), HasSubstr("a device has 1 to 65536"));
     }
   }
 }

@@ -166,6 +166,8 @@ TEST(SuggestedTiles, FollowTheNumberOfMultiprocessors) {
   const Numbers sizes = {{"m", 1}, {"n", 4096}, {"k", 4096}};
   EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 132)), "w4a16_gemm:tile_m=8,tile_n=32");
   EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 64)), "w4a16_gemm:tile_m=8,tile_n=64");
+  // More tiles than there are counters for parts.
+  EXPECT_NO_THROW(suggested("w4a16_gemm", {{"m", 1}, {"n", 65536}, {"k", 8192}}, made_up_device("sm_90a", 3000)));
 }
 
 TEST(SuggestedTiles, NeedTheSizesAndNoOthers) {
@@ -182,7 +184,17 @@ TEST(SuggestedTiles, NeedTheSizesAndNoOthers) {
   tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4100, 128); },
                              "n = 4100: it must be a multiple of 8");
   tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4096, 100); }, "not a multiple of group_size=128");
-  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", -1, 4096, 128); }, "m = -1");
+  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", -1, 4096, 128); }, "m = -1: it must be from 0");
+  tests::expect_refused_with(
+      [] {
+        suggested("w4a16_gemm", {{"m", 1}, {"n", 2e9}, {"k", 128}});
+      },
+      "n = 2000000000: it must be a multiple of 8 from 8 to 16776960");
+  tests::expect_refused(
+      [] { suggested_gemm("w4a16_gemm:format=awq", 1, 40, 128); },
+      "n = 40: rows of qweight are 20 bytes apart, not a multiple of alignment=16; ask for alignment=4 "
+      "in the descriptor");
+  EXPECT_EQ(suggested("w4a16_gemm", {{"m", 2147483583}, {"n", 64}, {"k", 128}}), "w4a16_gemm:tile_m=64");
 }
 
 TEST(SuggestedTiles, AreRefusedWhereThereIsNoKernelAtAll) {
@@ -225,7 +237,12 @@ TEST(SuggestedFamily, RefusesOtherSizes) {
 }
 
 TEST(Suggestions, AreTheCanonicalTextWhereThereIsNothingToChoose) {
-  EXPECT_EQ(suggested("merge:head_dim=128", {{"batch", 2}}), "merge");
+  EXPECT_EQ(suggested("merge:head_dim=128", {}), "merge");
+  tests::expect_refused(
+      [] {
+        suggested("merge", {{"rows", 2}});
+      },
+      "size rows: no field of merge is chosen by sizes; give none");
   for (const Operator* op : operators())
     EXPECT_TRUE(!op->suggest_help().empty() || op->suggest(op->name(), {}, h200()) == op->name()) << op->name();
 }

@@ -154,18 +154,44 @@ TEST(GemmReference, ZerosOfGptqGoUpToOneMoreThanIsStored) {
   EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::symmetric, .bits = 8, .group_size = 0}, bytes, 3, 7), -128);
 }
 
+/// What every kernel should come near.
+std::vector<std::uint16_t> rounded_product(const Case& one, const W4a16Gemm& descriptor) {
+  std::vector<std::uint16_t> output;
+  for (int m = 0; m < kM; ++m) {
+    for (int n = 0; n < kN; ++n) {
+      double sum = 0;
+      for (int k = 0; k < kK; ++k)
+        sum += to_double(descriptor.element, one.activations[m * kK + k]) * one.plain.weight(descriptor, k, n);
+      output.push_back(from_float(descriptor.element, static_cast<float>(sum)));
+    }
+  }
+  return output;
+}
+
+/// Outputs of some 2^-24, the smallest numbers of fp16: the rounded product is right, however far off that is.
+TEST(GemmProblem, SubnormalOutputsMayBeRoundedAndNoMore) {
+  const W4a16Gemm descriptor{.group_size = kGroup};
+  Case one(descriptor);
+  for (std::uint16_t& x : one.activations) x &= 0x8001;  // 0 or 2^-24, of either sign
+  for (auto& row : one.plain.scale)
+    for (std::uint16_t& scale : row) scale = from_float(Element::fp16, 0x1p-5f);
+  std::vector<std::uint16_t> output = rounded_product(one, descriptor);
+  const auto problem = one.problem();
+  const void* address = output.data();
+  const auto good = problem->compare({&address, 1});
+  EXPECT_LE(good.error, good.tolerance);
+  std::uint16_t& wrong = output[kN + 3];
+  wrong ^= 2;  // two steps away
+  EXPECT_GT(problem->compare({&address, 1}).error, good.tolerance);
+  wrong = 0x7fff;  // NaN
+  const double nan_error = problem->compare({&address, 1}).error;
+  EXPECT_FALSE(nan_error <= good.tolerance);
+}
+
 TEST(GemmProblem, AcceptsTheRoundedProductAndFindsOneWrongValue) {
   for (const W4a16Gemm& descriptor : formats()) {
     const Case one(descriptor);
-    std::vector<std::uint16_t> output;
-    for (int m = 0; m < kM; ++m) {
-      for (int n = 0; n < kN; ++n) {
-        double sum = 0;
-        for (int k = 0; k < kK; ++k)
-          sum += to_double(descriptor.element, one.activations[m * kK + k]) * one.plain.weight(descriptor, k, n);
-        output.push_back(from_float(descriptor.element, static_cast<float>(sum)));
-      }
-    }
+    std::vector<std::uint16_t> output = rounded_product(one, descriptor);
     const auto problem = one.problem();
     const void* address = output.data();
     const auto good = problem->compare({&address, 1});

@@ -47,7 +47,7 @@ TEST(Arguments, WhatIsNotANumberIsRefused) {
   EXPECT_EQ(message("batch="), "--set \"batch=\": \"\" is not a number");
   EXPECT_EQ(message("batch=two"), "--set \"batch=two\": \"two\" is not a number");
   EXPECT_EQ(message("batch=2x"), "--set \"batch=2x\": \"2x\" is not a number");
-  EXPECT_EQ(message("batch=1e999"), "--set \"batch=1e999\": the number overflows");
+  EXPECT_EQ(message("batch=1e999"), "--set \"batch=1e999\": the number is too large or too small for 64 bits");
   EXPECT_EQ(message("batch=1,batch=1"), "--set \"batch=1\": is given twice");
 }
 

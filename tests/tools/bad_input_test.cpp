@@ -105,7 +105,7 @@ std::vector<Mistake> usage_mistakes() {
        {"run", "w4a16_gemm", "--random", "m=1", "--weights", "m", "--layer", "x"},
        {"--weights: the activations are not in a checkpoint", "--input"}},
       {"RandomIsNoNumber", {"run", "gqa_decode", "--random", "batch=two"}, {"\"two\" is not a number"}},
-      {"RandomOverflows", {"run", "gqa_decode", "--random", "batch=1e999"}, {"the number overflows"}},
+      {"RandomOverflows", {"run", "gqa_decode", "--random", "batch=1e999"}, {"the number is too large or too small"}},
       {"SetWithoutValue", {"run", "gqa_decode", "--random", "batch=1", "--set", "x"}, {"--set \"x\"", "name=number"}},
       {"CacheWithoutVerb", {"cache"}, {"subcommand", "cubit cache --help"}},
       {"UnknownCacheVerb", {"cache", "nosuch"}, {"nosuch: is not a subcommand of cubit cache", "cubit cache --help"}},
