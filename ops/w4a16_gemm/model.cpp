@@ -1,5 +1,5 @@
 // How long a launch takes, by what an H200 has shown: docs/performance/w4a16_gemm.md, "Which tiles". Choices of parts of k
-// (split.cpp) and of tiles (suggest.cpp) are by it. It was fitted to gptq and awq in groups of 128, fp16; of other devices
+// (split.cpp) and of tiles (suggest.cpp) are by it. It was fitted to gptq and awq in groups of 128, fp16, on sixteen shapes; of other devices
 // nothing but the number of multiprocessors is known.
 #include <algorithm>
 
@@ -50,8 +50,9 @@ int parts_of_shares(std::int64_t tiles, int stages, int blocks) { return most_pa
 /// In microseconds.
 struct WideTimes {
   double stage;
-  double merge;       ///< of any number of parts
-  double merge_part;  ///< for each
+  double merge;              ///< of any number of parts
+  double merge_part;         ///< for each
+  double unpaired_part = 0;  ///< more, where pairs of blocks do not add them first
 };
 WideTimes wide_times(const Plan& plan) {
   const bool is_sm90 = plan.family == Family::sm90;
@@ -61,9 +62,9 @@ WideTimes wide_times(const Plan& plan) {
     case 16:
       return {0.57, 0, 0.35};
     case 32:
-      return is_sm90 ? WideTimes{0.633, 0.8, 0.4} : WideTimes{0.88, 0, 0.44};
+      return is_sm90 ? WideTimes{0.633, 0.8, 0.4, 0.3} : WideTimes{0.88, 0, 0.44};
     default:
-      return is_sm90 ? WideTimes{0.95, 2.0, 0.1} : WideTimes{1.6, 0, 0.15};
+      return is_sm90 ? WideTimes{0.95, 2.0, 0.1, 0.3} : WideTimes{1.6, 0, 0.15};
   }
 }
 
@@ -73,7 +74,7 @@ double stage_megabytes(const Plan& plan) {
 
 /// Of blocks of 256 columns.
 double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
-  constexpr double kLaunch = 4.7;                   // microseconds beside the copies of words, with a merge
+  constexpr double kLaunch = 4.9;                   // microseconds beside the copies of words, with a merge
   constexpr double kMegabytesPerMicrosecond = 4.2;  // of words
   constexpr double kAwq = 1.03;                     // as long as the others
   const bool has_shares = split.blocks > 0;
@@ -81,7 +82,8 @@ double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::
                                    : walked_stages(plan, split.tiles(), split.stages, split.splits, device);
   const int parts = has_shares ? parts_of_shares(split.tiles(), split.stages, split.blocks) : split.splits;
   const WideTimes times = wide_times(plan);
-  const double merge = parts > 1 ? times.merge + times.merge_part * parts : 0;
+  const double merge_part = times.merge_part + (split.paired ? 0 : times.unpaired_part);
+  const double merge = parts > 1 ? times.merge + merge_part * parts : 0;
   const double megabytes = static_cast<double>(split.column_tiles * split.stages) * stage_megabytes(plan);
   const double time =
       std::max(stages * times.stage * plan.descriptor.bits / 4 + merge, kLaunch + megabytes / kMegabytesPerMicrosecond);
@@ -95,13 +97,36 @@ double awq_factor(const Plan& plan) {
   return columns == 128 ? 1.05 : 1.13;
 }
 
+/// Blocks of few columns of family sm90, in microseconds.
+struct TeamTimes {
+  int columns;
+  double stage_8;  ///< a stage, of 8 rows
+  double stage_16;
+  double merge_8;  ///< of any number of parts
+  double merge_16;
+};
+/// With 160 columns and 16 rows a block has more sums to merge than warps, and no place for them beside its stages.
+constexpr TeamTimes kTeamTimes[] = {{32, 0.073, 0.080, 0.88, 0.88}, {64, 0.122, 0.134, 0.88, 0.88},
+                                    {96, 0.180, 0.208, 0.88, 0.88}, {128, 0.243, 0.260, 0.88, 0.88},
+                                    {160, 0.312, 0.370, 2.0, 3.8},  {224, 0.435, 0.497, 0, 0}};
+
+TeamTimes team_times(const Plan& plan) {
+  for (const TeamTimes& times : kTeamTimes)
+    if (times.columns == plan.descriptor.tile_n) return times;
+  return kTeamTimes[0];
+}
+
 /// A stage of blocks of few columns, in microseconds. Family sm80 copies by the warps that multiply, with 16 rows as many
 /// activations as 64 columns have words.
 double stage_time_of_teams(const Plan& plan) {
-  const double columns = plan.descriptor.tile_n * plan.descriptor.bits / 4.0;  // as many bytes
-  const bool is_sm90 = plan.family == Family::sm90;
-  double time = (is_sm90 ? 0.0019 : 0.002) * columns;
-  if (plan.descriptor.tile_m > 8) time = is_sm90 ? 0.008 + 0.00197 * columns : 0.043 + 0.0018 * columns;
+  const bool is_16_rows = plan.descriptor.tile_m > 8;
+  double time = 0;
+  if (plan.family == Family::sm90) {
+    time = is_16_rows ? team_times(plan).stage_16 : team_times(plan).stage_8;
+  } else {
+    const double columns = plan.descriptor.tile_n * plan.descriptor.bits / 4.0;  // as many bytes
+    time = is_16_rows ? 0.043 + 0.0018 * columns : 0.002 * columns;
+  }
   return plan.descriptor.format == W4Format::awq ? awq_factor(plan) * time : time;
 }
 
@@ -111,15 +136,16 @@ double time_of_teams(const Plan& plan, const Split& split, const runtime::Device
   constexpr double kRingMegabytes = 0.1;            // of words: of rings of 50 to 110 KB, which make no difference
   constexpr double kMegabytesPerMicrosecond = 7.0;  // of all rings, which are asked for at once
   constexpr double kNextRound = 2;                  // microseconds
-  constexpr double kMerge = 0.88;                   // microseconds of any number of parts
-  const double merge_part = plan.descriptor.tile_m > 8 ? 0.195 : 0.09;
+  const bool is_16_rows = plan.descriptor.tile_m > 8;
+  const double merge_part = is_16_rows ? 0.195 : 0.09;
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
   const std::int64_t rounds = (split.tiles() * split.splits + resident - 1) / resident;
   const int share = (split.stages + split.splits - 1) / split.splits;
   const double stages = share;
   const auto rings = static_cast<double>(std::min(split.column_tiles * split.splits, resident));
   const double ring_megabytes = rings * std::min(kRingMegabytes, stages * stage_megabytes(plan));
-  const double merge = split.splits > 1 ? kMerge + merge_part * split.splits : 0;
+  const double all_parts = is_16_rows ? team_times(plan).merge_16 : team_times(plan).merge_8;
+  const double merge = split.splits > 1 ? all_parts + merge_part * split.splits : 0;
   return kLaunch + ring_megabytes / kMegabytesPerMicrosecond + static_cast<double>(rounds - 1) * kNextRound +
          static_cast<double>(rounds) * stages * stage_time_of_teams(plan) + merge;
 }

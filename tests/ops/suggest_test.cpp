@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -63,6 +64,25 @@ TEST(SuggestedTiles, AreThoseThatWereMeasuredToBeFastest) {
 double modelled(const std::string& text, const cubit_w4a16_gemm_arguments& sizes) {
   const auto plan = w4a16_gemm::make_plan(w4a16_gemm::parse(text), *h200().architecture);
   return w4a16_gemm::modelled_microseconds(plan, w4a16_gemm::choose_split(plan, sizes, h200()), h200());
+}
+
+/// Every tile of eleven layers that models have, as an H200 took them (bench/tile_sweep.py).
+TEST(SuggestedTiles, LoseLittleAgainstTheBestOfASweep) {
+  constexpr double kMostLost = 0.03;
+  std::ifstream file(CUBIT_RESULTS "/w4a16_gemm_tiles_h200.json");
+  std::map<std::array<int, 3>, std::map<std::string, double>> cells;
+  for (const auto& one : nlohmann::json::parse(file)) {
+    const std::array<int, 3> sizes = {one.at("m"), one.at("n"), one.at("k")};
+    cells[sizes][one.at("measured").at("descriptor")] = one.at("measured").at("microseconds");
+  }
+  EXPECT_EQ(cells.size(), 44u);
+  for (const auto& [sizes, times] : cells) {
+    const std::string text = suggested_gemm("w4a16_gemm", sizes[0], sizes[1], sizes[2]);
+    ASSERT_TRUE(times.contains(text)) << text;
+    for (const auto& [other, time] : times)
+      EXPECT_LE(times.at(text), (1 + kMostLost) * time)
+          << sizes[0] << " rows of " << sizes[1] << " x " << sizes[2] << ": " << text << " and not " << other;
+  }
 }
 
 /// The model that choices are by, beside the benchmark's own table: far off nowhere, and near where it was fitted, which
