@@ -35,8 +35,7 @@ def report(label, choice, result):
 
 
 def write(rows):
-    """All rows as JSON."""
+    """All rows as JSON, a line each."""
     if not rows:
         sys.exit("nothing was measured: every descriptor or launch was refused, or failed")
-    json.dump(rows, sys.stdout, indent=1)
-    print()
+    print("[" + ",\n".join(json.dumps(row) for row in rows) + "]")
