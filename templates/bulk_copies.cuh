@@ -114,5 +114,7 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int x
 
 /// This thread's accesses to shared memory so far come before copies that are started after this.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+/// The same of all memory.
+__device__ __forceinline__ void fence_async_proxy_everywhere() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 }  // namespace cubit

@@ -201,6 +201,13 @@ __device__ __forceinline__ void store_global(void* dst, uint32 first, uint32 sec
   }
 }
 
+/// 16 bytes of global memory, aligned to that.
+__device__ __forceinline__ void store_global(void* dst, const uint32 (&words)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(dst), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+               "r"(words[3])
+               : "memory");
+}
+
 /// Loads of partial results that other blocks have stored: past the L1 cache, which is not coherent.
 __device__ __forceinline__ float4 load_partial4(const char* src) {
   float4 value;

@@ -6,7 +6,8 @@
 //
 // - One more warp does nothing but copy: boxes of words, activations and scales, zeros 4 bytes per lane. What is
 //   outside a tensor arrives as zeros, so the other warps never ask what exists. Three more put pairs of activations,
-//   where they lie, into the order that words want, if they want one: w4_copied_words.cuh, w4_bytes_by_k.cuh.
+//   where they lie, into the order that words want, if they want one: w4_copied_words.cuh. With many rows that is for a
+//   block's first stages only; of the others all blocks together have done it, in the workspace: reordered_activations.cuh.
 // - Four warps multiply together: 128 columns, two tiles of 64, in each of which a warp has 16 of its strip's 32
 //   columns. Weights are the A operand, from registers; all rows of activations the B operand, from shared memory.
 // - The two tiles take turns: while the tensor cores multiply some steps of one, the warp makes operands of the
@@ -16,7 +17,8 @@
 // the second | zeros }, on kBarriersAt three barriers per stage, `arrived`, `empty` and `full`; gated, on kUpsAt the sums
 // of the second 128 columns.
 //
-// Who waits for whom: the copying warp until the others have arrived at a stage's `empty`; those that put activations
+// Who waits for whom: the copying warp until the others have arrived at a stage's `empty`, and once until all of a
+// launch's activations are in order, if they are put in order together; those that put activations
 // in order until the copies have at `arrived`; those that multiply until these have at `full` (where nobody puts
 // anything in order that is `arrived`). A stage is empty when all its products are complete, at its end. Nobody is a
 // round ahead: the next `arrived` wants `empty`, and that wants `full`, for which every warp that puts in order must
@@ -35,6 +37,7 @@
 #include "copies.cuh"
 #include "overlap.cuh"
 #include "parts_of_pairs.cuh"
+#include "reordered_activations.cuh"
 #include "split_k.cuh"
 #include "types.cuh"
 #include "w4_values.cuh"
@@ -57,15 +60,19 @@ constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
 constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2;
 constexpr int kPairWarps = plan::kCopyWarps - 1;
+constexpr int kPairedHere = 2;  // where the launch puts activations in order: a block's first stages, for which it does
+static_assert(kPairedHere <= plan::kStages);
 constexpr int kBoxes = gemm_lanes::kBlockColumns / Format::kBoxColumns;
 
 /// The maps' dimensions: [rows of words, or k by n][words], [m][k], [groups][n]; the last is contiguous.
-struct Arguments : W4a16GemmArguments {
+struct BoxArguments : W4a16GemmArguments {
   TensorMap word_map;
   TensorMap activation_map;
   TensorMap scale_map;
 };
+struct Arguments : BoxArguments, ReorderedMap<plan::kReorders> {};
 
+using Reordered = ReorderedActivations<Format, plan::kReorders>;
 using StagePlace = RingPlace<plan::kStages>;
 
 /// Addresses in shared memory.
@@ -104,9 +111,9 @@ __device__ __forceinline__ Piece first_piece(const Arguments& args, plan::Work& 
   return work.first();
 }
 
-/// By one thread: words, activations and scales of a stage of k.
-__device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& piece, int stage, uint32 dst,
-                                           uint32 arrived) {
+/// By one thread: words and scales of a stage of k, of whose copies this is the first.
+__device__ __forceinline__ void copy_weights(const Arguments& args, const Piece& piece, int stage, uint32 dst,
+                                             uint32 arrived) {
   constexpr int kColumnsPerWord = 8 / Format::kWordK;
   expect_bytes(arrived, kWordBytes + 2 * kHalfActivations + 2 * kStageGroups * kHalfScales);
   const int tile = piece.column_tile * gemm_lanes::kBlockColumns;
@@ -122,10 +129,18 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& p
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    copy_box(dst + plan::kActivationsAt + half * kHalfActivations, args.activation_map,
-             stage * gemm_lanes::kStageK + 64 * half, piece.row_tile * plan::kTileM, arrived);
     copy_box(dst + plan::kScalesAt + half * kStageGroups * kHalfScales, args.scale_map, column_of(half),
              kWholeK ? 0 : stage * kStageGroups, arrived);
+  }
+}
+
+/// By one thread. `map`: of activations as they are, or in order.
+__device__ __forceinline__ void copy_activations(const TensorMap& map, const Piece& piece, int stage, uint32 dst,
+                                                 uint32 arrived) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    copy_box(dst + plan::kActivationsAt + half * kHalfActivations, map, stage * gemm_lanes::kStageK + 64 * half,
+             piece.row_tile * plan::kTileM, arrived);
   }
 }
 
@@ -144,8 +159,11 @@ __device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& p
 
 /// The warp that copies.
 __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
+  Reordered reordered(args);
+  reordered.take_own();
   plan::Work work(args);
   Piece piece = first_piece(args, work);
+  int paired_here = kPairedHere;  // stages to come
   StagePlace place;
 #pragma unroll 1
   do {
@@ -153,15 +171,22 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
     for (int stage = piece.first; stage < piece.last; ++stage) {
       const uint32 arrived = ring.arrived(place);
       wait_barrier(ring.empty(place), place.parity ^ 1);  // the first time round at once
-      if (elect_one()) copy_boxes(args, piece, stage, ring.stage(place), arrived);
+      if (elect_one()) copy_weights(args, piece, stage, ring.stage(place), arrived);
       if constexpr (plan::kStoredZeros) {
         copy_zeros(args, piece, stage, ring.stage(place) + plan::kZerosAt);
         arrive_after_copies(arrived);
+      }
+      if (plan::kReorders && --paired_here < 0) {
+        reordered.wait();
+        if (elect_one()) copy_activations(args.in_order(args.activation_map), piece, stage, ring.stage(place), arrived);
+      } else if (elect_one()) {
+        copy_activations(args.activation_map, piece, stage, ring.stage(place), arrived);
       }
       __syncwarp();
       place.advance();
     }
   } while (work.next(piece));
+  reordered.leave();
   wait_copies<0>();
 }
 
@@ -172,14 +197,16 @@ __device__ __forceinline__ void pair_stages(const Arguments& args, Ring ring) {
     constexpr int kItems = 2 * plan::kTileM;
     plan::Work work(args);
     Piece piece = first_piece(args, work);
+    int paired_here = kPairedHere;  // stages to come
     StagePlace place;
 #pragma unroll 1
     do {
 #pragma unroll 1
       for (int stage = piece.first; stage < piece.last; ++stage) {
         wait_barrier(ring.arrived(place), place.parity);
+        const int items = !plan::kReorders || --paired_here >= 0 ? kItems : 0;  // the others are in order
 #pragma unroll 1
-        for (int item = static_cast<int>(thread_index()) - (plan::kWarps + 1) * kWarpSize; item < kItems;
+        for (int item = static_cast<int>(thread_index()) - (plan::kWarps + 1) * kWarpSize; item < items;
              item += kPairWarps * kWarpSize) {
           CopiedWords::pair_activations(ring.stage(place) + plan::kActivationsAt, item % plan::kTileM,
                                         item / plan::kTileM * 128);
@@ -285,6 +312,7 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
     prefetch_map(args.word_map);
     prefetch_map(args.activation_map);
     prefetch_map(args.scale_map);
+    if (plan::kReorders) prefetch_map(args.in_order(args.activation_map));
   }
   ring.init_barriers();
   wait_for_previous_kernel();
@@ -302,6 +330,7 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
   StagePlace place;
   plan::Work work(args);
   Piece piece = first_piece(args, work);
+  Reordered(args).reorder_own();
 #pragma unroll 1
   do {
     Sums sums = {};

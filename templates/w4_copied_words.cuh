@@ -1,5 +1,5 @@
 // Number formats of 4-bit weights for family sm90, where the tensor cores read the other operand from shared memory:
-// somebody must put the activations' pairs into the order that words want.
+// somebody must put the activations' pairs into the order that words want, in each block or once per launch.
 //
 // By k (w4_words_by_k.cuh) lane (r, c) takes the words of rows 2c and 2c + 1 of eight: the one in an even step of 32
 // k's, the other in the next. So position 2c + h of product p of step s is k = 8 (2c + s % 2) + 2p + 4h of the 64 k's
@@ -9,6 +9,7 @@
 // Interface of such a format: kWordRows, kWordK, load_zeros, load_scales, arrange as there, places(strip), and
 //   kBoxColumns                    columns of one box of words, where a block has 256
 //   kPairsActivations              by pair_activations(tile, row, byte): 64 k's of a row, in place
+//   piece_of_lane, order_chunk     the same in registers, of eight lanes
 //   Words<kSteps>, load_words(words, stage, places, first)    kSteps times 32 k's, both tiles
 //   operand(a, words, step, tile, zeros)                      of 16 k's
 // and where a warp has all columns of a block of few, and takes activations as they have been copied:
@@ -133,6 +134,11 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     }
   }
 
+  /// Which of the eight pieces of 8 k's in 64 a lane (·, c) takes in an even and in an odd step.
+  static constexpr __device__ __forceinline__ int piece(int c, int odd) { return kSpread ? 2 * c + odd : 4 * odd + c; }
+  /// For the pairs of two words of a piece, in order.
+  static constexpr uint32 kSelectors[2] = {0x5410, 0x7632};
+
   /// 64 k's of a row of activations, from `byte` on, to where the products find them. `tile`: of activations, in shared
   /// memory.
   static __device__ __forceinline__ void pair_activations(uint32 tile, int row, int byte) {
@@ -143,14 +149,37 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
 #pragma unroll
     for (int i = 0; i < 8; ++i) {  // of step i / 4, pairs i % 4 and i % 4 + 4 of each lane's piece
       const int word = i % 4 / 2;
-      const uint32 selector = i % 2 == 0 ? 0x5410 : 0x7632;
       uint32 pairs[4];
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        const uint32(&piece)[4] = pieces[kSpread ? 2 * c + i / 4 : 4 * (i / 4) + c];
-        pairs[c] = __byte_perm(piece[word], piece[word + 2], selector);
+        const uint32(&from)[4] = pieces[piece(c, i / 4)];
+        pairs[c] = __byte_perm(from[word], from[word + 2], kSelectors[i % 2]);
       }
       store_shared(tile + kActivationsAt(row, byte + 16 * i), pairs);  // access: stores of activations
+    }
+  }
+
+  /// Eight lanes have a chunk: lane l first the 8 k's of this piece, then 16 bytes from 16 l on.
+  static __device__ __forceinline__ int piece_of_lane(int lane) { return piece(lane % 4, lane / 4 % 2); }
+  /// What is in order there, from the lane's piece. By all lanes of the warp.
+  static __device__ __forceinline__ void order_chunk(uint32 (&pairs)[4], const uint32 (&own)[4]) {
+    Base::pick_pairs(pairs, own);  // pair i is wanted by lane i of the piece's four
+#pragma unroll
+    for (int bit = 1; bit <= 2; bit *= 2) {
+      // Bits, not a condition, of which the compiler makes two ways with a shuffle each.
+      const uint32 is_upper = settled((lane_index() & bit) != 0 ? ~0u : 0u);
+      const auto select = [&](uint32 of_upper, uint32 of_lower) {
+        return (of_upper & is_upper) | (of_lower & ~is_upper);
+      };
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if ((i & bit) != 0) continue;
+        const uint32 low = pairs[i];
+        const uint32 high = pairs[i | bit];
+        const uint32 taken = __shfl_xor_sync(kFullWarp, select(low, high), bit);
+        pairs[i] = select(taken, low);
+        pairs[i | bit] = select(high, taken);
+      }
     }
   }
 };

@@ -34,6 +34,13 @@ struct W4a16GemmArguments {
   // Turns (batch invariance): of this many tiles block b has b, b + gridDim.x, …, each with all its parts; 0: blocks
   // share tiles.
   long long turn_tiles;
+  // Family sm90, activations that are put in order once, see reordered_activations.cuh.
+  void* reordered;         // [m, k rounded up to 64]
+  unsigned* slice_states;  // [slices + 2], zero before and after
+  long long reordered_stride;
+  int slices;
+  int slice_chunks;   // of each, rounded down
+  int larger_slices;  // the first ones, which have one more
 };
 
 }  // namespace cubit

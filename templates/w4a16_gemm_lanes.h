@@ -45,9 +45,6 @@ CUBIT_LANES Place copied_words_by_k(int lane, int strip, int step, bool spread) 
   return {spread ? step / 2 * 8 + 2 * (lane % 4) + step % 2 : 4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By k, operands in order: a row of 8 k's of four neighbouring columns, which the lanes of a row read together.
-CUBIT_LANES Place shared_words_by_k(int lane, int strip, int row) { return {row, 128 * strip + 16 * (lane / 4)}; }
-
 /// The same of bytes: in two halves, 4 k's of each of four neighbouring columns.
 CUBIT_LANES Place byte_words_by_k(int lane, int strip, int step, int half) {
   return {8 * step + 2 * (lane % 4) + half, 128 * strip + 16 * (lane / 4)};

@@ -74,12 +74,6 @@ TileAccess ldmatrix_of_activations(int tiles) {
 std::vector<TileAccess> accesses_of_boxes(const Plan& plan) {
   const int strips = plan.strips();
   if (is_by_n(plan)) return {ldmatrix_of_words(strips)};
-  if (reads_bytes(plan)) {
-    return {
-        {"loads of words", AccessKind::load, 16, plan.words.rows * strips, [=](int instance, int lane) -> MaybeByte {
-           return byte_at(gemm_lanes::shared_words_by_k(lane, instance % strips, instance / strips));
-         }}};
-  }
   const bool spread = spreads_words(plan.descriptor);
   return {{"loads of words", AccessKind::load, 16, kSteps * strips, [=](int instance, int lane) -> MaybeByte {
              return byte_at(gemm_lanes::copied_words_by_k(lane, instance % strips, instance / strips, spread));
@@ -90,7 +84,7 @@ std::vector<TileAccess> accesses_of_boxes(const Plan& plan) {
 std::vector<TileAccess> accesses_of_rows(const Plan& plan) {
   const int tiles = plan.descriptor.tile_m / 8;
   if (is_by_n(plan) && has_copied_teams(plan)) return {ldmatrix_of_activations(tiles)};
-  if (is_by_n(plan) || reads_bytes(plan)) return {};
+  if (is_by_n(plan)) return {};
   if (has_copied_teams(plan)) {
     const bool spread = spreads_words(plan.descriptor);
     return {{"loads of activations", AccessKind::load, 16, kSteps * tiles, [=](int instance, int lane) -> MaybeByte {

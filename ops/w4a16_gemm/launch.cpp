@@ -23,11 +23,40 @@ constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 64;  // row
 
 constexpr std::size_t kMapsAt = (sizeof(W4a16GemmArguments) + 63) / 64 * 64;
 
-std::size_t workspace_for(const Plan& plan, const Split& split) {
+/// Of the sums of parts of k.
+std::size_t partial_bytes(const Plan& plan, const Split& split) {
   if (split.splits == 1) return 0;
   const std::size_t tile_bytes = sizeof(float) * plan.descriptor.tile_n * plan.descriptor.tile_m;
   const auto tiles = static_cast<std::size_t>(split.turns > 0 ? split.turns : split.tiles() * split.splits);
-  return kWorkspaceCounterBytes + workspace_part(tiles * tile_bytes);
+  return workspace_part(tiles * tile_bytes);
+}
+
+/// Of a row of activations that are put in order: whole chunks of 64 k's.
+constexpr int kChunkK = 64;
+int chunks_of(int k) { return (k + kChunkK - 1) / kChunkK; }
+std::int64_t reordered_row_bytes(int k) { return std::int64_t{2} * kChunkK * chunks_of(k); }
+
+/// Counters, sums of parts, activations in order.
+std::size_t workspace_for(const Plan& plan, const Split& split, const Arguments& arguments) {
+  const bool reorders = reorders_activations(plan) && arguments.m > 0;
+  if (split.splits == 1 && !reorders) return 0;
+  const std::int64_t reordered = reorders ? arguments.m * reordered_row_bytes(arguments.k) : 0;
+  return kWorkspaceCounterBytes + partial_bytes(plan, split) + workspace_part(static_cast<std::size_t>(reordered));
+}
+
+/// Slices of activations: one for each block that there is room for at once.
+void add_slices(W4a16GemmArguments& result, const Plan& plan, const Arguments& arguments, const Split& split,
+                const runtime::DeviceFacts& device, char* workspace) {
+  constexpr std::int64_t kMostSlices = kReorderCounters - 2;
+  const std::int64_t blocks = split.blocks > 0 ? split.blocks : split.tiles() * split.splits;
+  const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
+  const int chunks = chunks_of(arguments.k);
+  result.slices = static_cast<int>(std::min({kMostSlices, blocks, resident, std::int64_t{chunks}}));
+  result.slice_chunks = chunks / result.slices;
+  result.larger_slices = chunks % result.slices;
+  result.slice_states = reinterpret_cast<unsigned*>(workspace) + merge_counters(plan);
+  result.reordered = workspace + kWorkspaceCounterBytes + partial_bytes(plan, split);
+  result.reordered_stride = reordered_row_bytes(arguments.k);
 }
 
 /// Of the launch arguments, which are in 16 bytes whatever the descriptor says.
@@ -74,7 +103,8 @@ void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_stride("residual_stride", arguments.residual_stride);
 }
 
-W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace) {
+W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split,
+                                    const runtime::DeviceFacts& device, char* workspace) {
   W4a16GemmArguments result{};
   result.activations = arguments.activations;
   result.qweight = arguments.qweight;
@@ -100,6 +130,7 @@ W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.row_tiles = static_cast<int>(split.row_tiles);
   result.paired = split.paired ? 1 : 0;
   if (split.turns > 0) result.turn_tiles = split.tiles();
+  if (reorders_activations(plan)) add_slices(result, plan, arguments, split, device, workspace);
   if (split.blocks == 0) return result;
   const std::int64_t total = split.tiles() * split.stages;
   result.share = static_cast<int>(total / split.blocks);
@@ -117,7 +148,7 @@ runtime::TensorSwizzle swizzle_of(const codegen::TileLayout& layout) {
 
 /// Words [k / 8, n] or by n [k, n / 8], activations [m, k], scales [groups, n]: boxes of a strip's columns, by n
 /// and of scales of half a block's, of few columns those of all that are neighbours, and of 64 k's.
-void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
+void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments, const W4a16GemmArguments& parameters) {
   const W4a16Gemm& descriptor = plan.descriptor;
   const auto map_of = [](const void* base, int element_bytes, std::int64_t columns, std::int64_t rows,
                          std::int64_t row_bytes, int box_columns, int box_rows, runtime::TensorSwizzle swizzle) {
@@ -147,10 +178,15 @@ void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments) {
   launch.maps.add(kMapsAt, words);
   // Of one row there is no stride; a map wants one.
   const std::int64_t row_bytes = arguments.m == 1 ? (2 * k + 15) / 16 * 16 : 2 * arguments.activation_stride;
-  launch.maps.add(kMapsAt + kMapBytes, map_of(arguments.activations, 2, k, arguments.m, row_bytes, 64,
-                                              descriptor.tile_m, swizzle_of(plan.activations)));
+  const runtime::TensorSwizzle swizzle = swizzle_of(plan.activations);
+  launch.maps.add(kMapsAt + kMapBytes,
+                  map_of(arguments.activations, 2, k, arguments.m, row_bytes, kChunkK, descriptor.tile_m, swizzle));
   launch.maps.add(kMapsAt + 2 * kMapBytes, map_of(arguments.scales, 2, n, groups_of(descriptor, arguments.k), 2 * n,
                                                   neighbours, stage_groups(descriptor), swizzle_of(plan.scales)));
+  if (!reorders_activations(plan)) return;
+  const std::int64_t ordered_bytes = parameters.reordered_stride;
+  launch.maps.add(kMapsAt + 3 * kMapBytes, map_of(parameters.reordered, 2, ordered_bytes / 2, arguments.m,
+                                                  ordered_bytes, kChunkK, descriptor.tile_m, swizzle));
 }
 
 }  // namespace
@@ -201,7 +237,7 @@ void check_rows_of_words(const W4a16Gemm& descriptor, std::int64_t n) {
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_w4a16_gemm_arguments");
   check_sizes(plan.descriptor, arguments.m, arguments.n, arguments.k);
-  return workspace_for(plan, choose_split(plan, arguments, device));
+  return workspace_for(plan, choose_split(plan, arguments, device), arguments);
 }
 
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
@@ -219,8 +255,8 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
                      "stride: family=sm80, with tile_n=256, 64 or 32)",
                      arguments.activation_stride);
   }
-  require_workspace(workspace, given, workspace_for(plan, split));
-  const W4a16GemmArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace));
+  require_workspace(workspace, given, workspace_for(plan, split, arguments));
+  const W4a16GemmArguments parameters = kernel_arguments(plan, arguments, split, device, static_cast<char*>(workspace));
   // Blocks of the same columns are neighbours: they read the same weights at about the same time.
   launch.shape.grid = {static_cast<unsigned>(split.row_tiles), static_cast<unsigned>(split.column_tiles),
                        static_cast<unsigned>(split.splits)};
@@ -233,12 +269,13 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   if (split.turns > 0) launch.shape.grid = {static_cast<unsigned>(split.turns), 1, 1};
   launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
-  static_assert(kMapsAt + 3 * sizeof(runtime::EncodedTensorMap) <= sizeof launch.parameters);
+  static_assert(kMapsAt + 4 * sizeof(runtime::EncodedTensorMap) <= sizeof launch.parameters);
   const bool has_maps = plan.family == Family::sm90;
-  launch.parameter_bytes = has_maps ? kMapsAt + 3 * sizeof(runtime::EncodedTensorMap) : sizeof parameters;
+  launch.parameter_bytes =
+      has_maps ? kMapsAt + (reorders_activations(plan) ? 4 : 3) * sizeof(runtime::EncodedTensorMap) : sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
   launch.spread_blocks(plan.blocks_per_sm, device);
-  if (has_maps) add_maps(launch, plan, arguments);
+  if (has_maps) add_maps(launch, plan, arguments, parameters);
   return launch;
 }
 

@@ -78,9 +78,10 @@ Decision zero_decision(const Plan& plan) {
 
 Decision order_decision(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
-  if (reads_bytes(plan)) {
-    return {"word order", "a lane takes one byte of each word, a pair of neighbours along k",
-            "activations then stay as they are: with so many rows to put in order the other way takes longer"};
+  if (reorders_activations(plan)) {
+    return {"word order", "all blocks put activations in pairs (j, j + 4), once per launch, in the workspace",
+            "so a word of 8 k's is an operand after two instructions per pair; with so many rows it costs more that "
+            "every block does it for itself"};
   }
   if (is_sm90(plan) && plan.teams == 1 && descriptor.format != W4Format::awq) {
     return {"word order", "three warps put activations in pairs (j, j + 4)",

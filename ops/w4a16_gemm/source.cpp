@@ -16,7 +16,6 @@ struct NumberFormat {
 };
 NumberFormat number_format(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
-  if (reads_bytes(plan)) return {"w4_bytes_by_k.cuh", "W4BytesByK"};
   if (plan.family == Family::sm90)
     return {"w4_copied_words.cuh", descriptor.format == W4Format::awq ? "W4CopiedWordsByN" : "W4CopiedWordsByK", true};
   if (descriptor.bits == 8) return {"w8_words_by_k.cuh", "W8WordsByK"};
@@ -91,6 +90,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
     header.constant("kBarriersAt", plan.barriers_at(plan.stages))
         .constant("kUpsAt", plan.ups_at(plan.stages))
         .flag("kSpreadWords", spreads_words(descriptor))
+        .flag("kReorders", reorders_activations(plan))
         .constant("kCopyWarps", plan.copy_warps)
         .constant("kCopyRegisters", plan.copy_registers)
         .constant("kMultiplyRegisters", plan.multiply_registers);

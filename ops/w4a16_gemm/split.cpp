@@ -21,7 +21,7 @@ constexpr int kMostSplits = 256;
 int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
   constexpr int kMostWaves = 4;
   const int most = std::min(stages, kMostSplits);
-  if (tiles * plan.counters_per_tile() > kWorkspaceCounters || most <= 1) return 1;
+  if (tiles * plan.counters_per_tile() > merge_counters(plan) || most <= 1) return 1;
   int best = 1;
   double best_cost = modelled_stages(plan, tiles, stages, 1, device);
   const auto consider = [&](int splits) {
@@ -43,7 +43,7 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
 /// costs.
 int choose_splits_of_teams(const Plan& plan, Split split, const runtime::DeviceFacts& device) {
   constexpr int kMostParts = 16;
-  if (split.tiles() * plan.counters_per_tile() > kWorkspaceCounters) return 1;
+  if (split.tiles() * plan.counters_per_tile() > merge_counters(plan)) return 1;
   const auto most = std::min<std::int64_t>({device.multiprocessors / split.tiles(), split.stages, kMostParts});
   int best = 1;
   double best_cost = modelled_microseconds(plan, split, device);
@@ -69,7 +69,7 @@ void check_decomposition_of_teams(const Plan& plan, const cubit_w4a16_gemm_argum
 }
 
 bool can_share(const Plan& plan, const Split& split) {
-  return split.tiles() * plan.counters_per_tile() <= kWorkspaceCounters &&
+  return split.tiles() * plan.counters_per_tile() <= merge_counters(plan) &&
          split.tiles() * split.stages < std::numeric_limits<int>::max();
 }
 
@@ -77,7 +77,7 @@ bool can_share(const Plan& plan, const Split& split) {
 bool can_pair(const Plan& plan, const Split& split) {
   constexpr std::int64_t kMostRowTiles = 65535;
   return has_pairs(plan) && split.blocks == 0 && split.splits % 2 == 0 && split.row_tiles <= kMostRowTiles &&
-         split.tiles() * 2 * plan.counters_per_tile() <= kWorkspaceCounters;
+         split.tiles() * 2 * plan.counters_per_tile() <= merge_counters(plan);
 }
 
 void set_shares(Split& split, std::int64_t blocks) {
@@ -121,7 +121,7 @@ void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& argume
   split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
                                       : choose_invariant_splits(split.column_tiles, split.stages);
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const bool has_counters = split.tiles() * plan.counters_per_tile() <= kWorkspaceCounters;
+  const bool has_counters = split.tiles() * plan.counters_per_tile() <= merge_counters(plan);
   if (split.splits == 1 || (split.tiles() < resident && has_counters)) return;
   split.turns = static_cast<int>(std::min(split.tiles(), resident));
 }
@@ -153,9 +153,9 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
                     fmt::format("decomposition = 3 of {} tiles of rows and columns, {} stages of k each", split.tiles(),
                                 split.stages),
                     fmt::format("a tile needs {} of the workspace's {} counters, and all stages are counted in 31 bits",
-                                plan.counters_per_tile(), kWorkspaceCounters),
+                                plan.counters_per_tile(), merge_counters(plan)),
                     fmt::format("accepted: at most {} tiles of together below 2^31 stages, or another decomposition",
-                                kWorkspaceCounters / plan.counters_per_tile()));
+                                merge_counters(plan) / plan.counters_per_tile()));
     }
     set_shares(split, std::int64_t{device.multiprocessors} * plan.blocks_per_sm);
     return split;
@@ -163,13 +163,13 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
   split.splits = arguments.splits > 0     ? std::min(arguments.splits, split.stages)
                  : has_copied_teams(plan) ? choose_splits_of_teams(plan, split, device)
                                           : choose_splits(plan, split.tiles(), split.stages, device);
-  if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > kWorkspaceCounters) {
+  if (split.splits > 1 && split.tiles() * plan.counters_per_tile() > merge_counters(plan)) {
     throw Failure(
         Status::invalid_argument,
         fmt::format("splits = {} of {} tiles of rows and columns", split.splits, split.tiles()),
         fmt::format("a tile of more than one split needs {} of the workspace's {} counters", plan.counters_per_tile(),
-                    kWorkspaceCounters),
-        fmt::format("accepted: splits = 0 or 1, or at most {} tiles", kWorkspaceCounters / plan.counters_per_tile()));
+                    merge_counters(plan)),
+        fmt::format("accepted: splits = 0 or 1, or at most {} tiles", merge_counters(plan) / plan.counters_per_tile()));
   }
   if (plan.teams > 1) return split;
   if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) choose_shares(plan, split, device);

@@ -199,6 +199,43 @@ TEST_F(W4a16GemmGpu, EvenSharesComputeTheReference) {
   }
 }
 
+// Blocks put activations in order together: many more than the device holds at once, and those of two launches at a time,
+// which begin where the other's have ended.
+TEST_F(W4a16GemmGpu, ActivationsArePutInOrderWhateverBlocksAreThere) {
+  const std::string text = "w4a16_gemm:tile_m=64";
+  expect_good(text, {{"m", 130}, {"n", 65536}, {"k", 1024}, {"decomposition", 1}});
+  expect_good(text, {{"m", 1000}, {"n", 8192}, {"k", 640}});
+
+  constexpr int kLaunches = 50;
+  const Problem problem = Problem::random(text, {{"m", 128}, {"n", 16384}, {"k", 2048}}, 3);
+  const Kernel made = kernel(text);
+  DeviceCase first(device(), problem);
+  DeviceCase second(device(), problem);
+  const std::size_t bytes = made.workspace(first.arguments(), &device());
+  const GuardedBuffer first_workspace(device(), bytes, 0);
+  const GuardedBuffer second_workspace(device(), bytes, 0);
+  const cubit_stream stream = device().create_stream();
+  const cubit_stream other = device().create_stream();
+  const auto launch_on = [&](cubit_stream on, const DeviceCase& launched, const GuardedBuffer& workspace) {
+    made.launch(launched.arguments(), {.device = &device(),
+                                       .stream = on,
+                                       .workspace = bytes == 0 ? nullptr : workspace.data(),
+                                       .workspace_bytes = bytes});
+  };
+  for (int i = 0; i < kLaunches; ++i) {
+    launch_on(stream, first, first_workspace);
+    launch_on(other, second, second_workspace);
+  }
+  device().synchronise(stream);
+  device().synchronise(other);
+  expect_counters_zero(first_workspace);
+  expect_counters_zero(second_workspace);
+  EXPECT_TRUE(first.compare(problem).good());
+  EXPECT_TRUE(second.compare(problem).good());
+  device().destroy_stream(stream);
+  device().destroy_stream(other);
+}
+
 TEST_F(W4a16GemmGpu, CapturedLaunchesAreReplayed) {
   const std::string text = "w4a16_gemm:function=silu_gate";
   const Problem problem = Problem::random(text, {{"m", 4}, {"n", 1024}, {"k", 4096}}, 6);

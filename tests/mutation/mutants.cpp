@@ -45,6 +45,8 @@ constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
 constexpr const char* kWgmmaSizes = "m=9,n=256,k=2048,decomposition=1";
+constexpr const char* kReorders = "w4a16_gemm:tile_m=64";
+constexpr const char* kReordersSizes = "m=9,n=512,k=1024,decomposition=1";
 constexpr const char* kPairSizes = "m=9,n=256,k=2048,decomposition=2,splits=2";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
 
@@ -120,6 +122,20 @@ constexpr Mutant kMutants[] = {
      "sync_cluster();  // nobody still reads a stage", "", "race in shared memory", kNotRun},
     {"pairs_sums_not_waited_for", kWgmma, kPairSizes, "parts_of_pairs.cuh", "sync_cluster();  // all sums are there",
      "", "in shared memory", kNotRun},
+    {"healthy_reordered", kReorders, kReordersSizes, "", "", "", "", kNotRun},
+    {"reordered_slice_not_released", kReorders, kReordersSizes, "reordered_activations.cuh",
+     "red.release.gpu.global.add.u32", "red.relaxed.gpu.global.add.u32", "after the write by block 0", kNotRun},
+    {"reordered_slices_not_acquired", kReorders, kReordersSizes, "reordered_activations.cuh",
+     "ld.acquire.gpu.global.u32", "ld.relaxed.gpu.global.u32", "after the write by block 0", kNotRun},
+    {"reordered_missing_proxy_fence", kReorders, kReordersSizes, "reordered_activations.cuh",
+     "    fence_async_proxy_everywhere();", "", "without a fence.proxy.async", kNotRun},
+    {"reordered_slice_taken_twice", kReorders, kReordersSizes, "reordered_activations.cuh", "return before == 0;",
+     "return true;", "race in global memory", kNotRun},
+    {"reordered_own_slice_not_waited_for", kReorders, kReordersSizes, "reordered_activations.cuh",
+     "asm volatile(\"bar.sync 3, %0;\" ::\"n\"(kThreads + kWarpSize) : \"memory\");", "", "nobody has written",
+     kNotRun},
+    {"reordered_not_waited_for", kReorders, kReordersSizes, "reordered_activations.cuh", "while (!all_done())",
+     "while (false)", "nobody has written", kNotRun},
     {"healthy_held_gemm", kHeldGemm, kHeldGemmSizes, "", "", "", "", kNotRun},
     {"held_gemm_stage_still_read", kHeldGemm, kHeldGemmSizes, "sm80_w4a16_gemm.cuh",
      "__syncthreads();  // nobody still reads the stage", "", "race in shared memory", kNotRun},

@@ -109,7 +109,8 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
   EXPECT_EQ(chosen.blocks, 132) << "224 tiles would be two waves of which the second is not full";
   arguments.decomposition = CUBIT_W4A16_STREAM_K;
   const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
-  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 224u * 2 * 256 * 64 * sizeof(float)) << "a tile is in two parts at most";
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + 224u * 2 * 256 * 64 * sizeof(float) + 128u * 8192 * 2)
+      << "a tile is in two parts at most; and activations in order";
   const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
   EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{132, 1, 1}));
   W4a16GemmArguments parameters;
@@ -120,7 +121,63 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
 
   arguments = arguments_of(1, 256, 128);
   arguments.decomposition = CUBIT_W4A16_STREAM_K;
-  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u) << "one stage is one block's";
+  EXPECT_EQ(w4a16_gemm::choose_split(plan, arguments, h200()).splits, 1) << "one stage is one block's";
+}
+
+// Family sm90 puts activations of many rows in order in the workspace, behind the parts of k: a slice of chunks of 64 k's
+// for each block that there is room for at once. Awq's words need no order.
+TEST(GemmLaunch, ActivationsOfManyRowsArePutInOrderInTheWorkspace) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=64,group_size=all", "sm_90a");
+  auto arguments = arguments_of(130, 1040, 1032);
+  arguments.activation_stride = 1100 / 8 * 8;
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 4;
+  constexpr std::size_t kParts = sizeof(float) * 3 * 5 * 4 * 256 * 64;
+  constexpr std::size_t kRowBytes = 17 * 128;
+  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + kParts + (130 * kRowBytes + 255) / 256 * 256);
+  auto* const base = static_cast<char*>(address(0x100000));
+  W4a16GemmArguments parameters;
+  const auto encode = [&](const runtime::DeviceFacts& device) {
+    const Launch launch = w4a16_gemm::encode(plan, &arguments, base, bytes, device);
+    std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+    return launch;
+  };
+  const Launch launch = encode(h200());
+  EXPECT_EQ(static_cast<char*>(parameters.reordered), base + kWorkspaceCounterBytes + kParts);
+  EXPECT_EQ(parameters.reordered_stride, static_cast<std::int64_t>(kRowBytes));
+  EXPECT_EQ(parameters.slices, 17) << "chunks are fewer than blocks";
+  EXPECT_EQ(parameters.slice_chunks, 1);
+  EXPECT_EQ(parameters.larger_slices, 0);
+  EXPECT_LE(reinterpret_cast<char*>(parameters.slice_states + parameters.slices + 2), base + kWorkspaceCounterBytes);
+  EXPECT_GE(parameters.slice_states, parameters.counters + 3 * 5 * 2 * plan.counters_per_tile()) << "those of merges";
+  ASSERT_EQ(launch.maps.all().size(), 4u);
+  const runtime::TensorMap map = launch.maps.all()[3].map;
+  EXPECT_EQ(map.base, reinterpret_cast<std::uintptr_t>(parameters.reordered));
+  EXPECT_EQ(map.sizes[0], 17u * 64);
+  EXPECT_EQ(map.sizes[1], 130u);
+  EXPECT_EQ(map.strides[0], kRowBytes);
+
+  auto small = h200();
+  small.multiprocessors = 7;
+  encode(small);
+  EXPECT_EQ(parameters.slices, 7) << "blocks beyond these have not begun";
+  EXPECT_EQ(parameters.slice_chunks, 2);
+  EXPECT_EQ(parameters.larger_slices, 3);
+  small.multiprocessors = 1000;
+  arguments.k = 1 << 20;
+  arguments.activation_stride = 1 << 20;
+  arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
+  arguments.splits = 0;
+  arguments.n = 1 << 20;
+  const std::size_t most = w4a16_gemm::workspace_bytes(plan, &arguments, small);
+  const Launch large = w4a16_gemm::encode(plan, &arguments, base, most, small);
+  std::memcpy(&parameters, large.parameters.data(), sizeof parameters);
+  EXPECT_EQ(parameters.slices, 254) << "a counter for each, and two more";
+
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan_of("w4a16_gemm:tile_m=64,format=awq", "sm_90a"), &arguments, h200()), 0u);
+  arguments.m = 0;
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u);
 }
 
 // Family sm90 adds an even number of parts in clusters of two, which are neighbours along x.

@@ -171,7 +171,7 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       const bool is_90 = plan.family == Family::sm90;
       // Of family sm90 tensor maps make the copies but those of zeros; somebody puts activations in order or nobody
       // does, and teams load them.
-      const bool puts_in_order = is_90 && descriptor.format != W4Format::awq && descriptor.tile_m <= 32;
+      const bool puts_in_order = is_90 && descriptor.format != W4Format::awq;
       const std::size_t of_90 = 2 + (zeros ? 2 : 0) + (plan.teams > 1 ? 1 : puts_in_order ? 2 : 0);
       EXPECT_EQ(plan.report.proofs.size(), is_90                         ? of_90
                                            : descriptor.activation_order ? 4u
