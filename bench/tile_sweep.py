@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Which tiles: every tile_m and tile_n that w4a16_gemm may have, beside what `cubit suggest` says.
 
-bench/tile_sweep.py PROGRAM [DESCRIPTOR] [--shape N K] > sweep.json
+bench/tile_sweep.py PROGRAM [DESCRIPTOR] [--shape N K] [--rows M ...] > sweep.json
 Needs a GPU; up to 14 measurements per cell, of about a second each. Prints a table to standard error, and what the suggestion
 loses against the best of each cell. The choice is that of ops/w4a16_gemm/suggest.cpp, by the constants of model.cpp, which
-this is for. The descriptor has neither tile. --shape: one layer instead of those of SHAPES.
+this is for. The descriptor has neither tile. --shape: one layer instead of those of SHAPES; --rows likewise.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 
 import sweeps
 
-ROWS = [1, 16, 32, 64]
+ROWS = [1, 16, 32, 64, 128]
 # Layers of models of 7 to 70 billion weights: projections of queries, of gates and ups, of downs.
 SHAPES = [(5120, 5120), (6144, 4096), (10240, 8192), (11008, 4096), (14336, 4096), (18944, 3584), (13824, 5120),
           (4096, 11008), (3584, 18944), (5120, 13824), (1024, 8192)]
@@ -33,8 +33,8 @@ def with_tiles(descriptor, tile_m, tile_n):
 
 
 def is_worth_it(rows, tile_m):
-    """Tiles of 8 rows only up to 16 rows, and none of twice the rows or more."""
-    return tile_m < 2 * max(rows, 8) and (tile_m >= 16 or rows <= 16)
+    """Tiles of 8 rows only up to 16 rows, and none of less than an eighth or of twice the rows or more."""
+    return rows / 8 <= tile_m < 2 * max(rows, 8) and (tile_m >= 16 or rows <= 16)
 
 
 def main():
@@ -42,10 +42,11 @@ def main():
     parser.add_argument("program", metavar="PROGRAM")
     parser.add_argument("descriptor", metavar="DESCRIPTOR", nargs="?", default="w4a16_gemm")
     parser.add_argument("--shape", metavar=("N", "K"), nargs=2, type=int)
+    parser.add_argument("--rows", metavar="M", nargs="+", type=int, default=ROWS)
     options = parser.parse_args()
     rows = []
     for n, k in [options.shape] if options.shape else SHAPES:
-        for m in ROWS:
+        for m in options.rows:
             sizes = {"m": m, "n": n, "k": k}
             label = f"{n} x {k} M={m:<3}"
             times = {}

@@ -19,8 +19,40 @@ double stages_together(const Plan& plan, std::int64_t stages, std::int64_t block
   return static_cast<double>(stages * blocks) * (blocks * plan.warps <= 4 ? kFourWarpsAlone : 1);
 }
 
+/// Of blocks of 256 columns, in microseconds.
+struct WideTimes {
+  double stage;
+  double merge;              ///< of any number of parts
+  double merge_part;         ///< for each
+  double unpaired_part = 0;  ///< more, where pairs of blocks do not add them first
+  double merge_pair = 0;     ///< of two parts that are a pair, which do not go through the L2
+};
+WideTimes wide_times(const Plan& plan) {
+  const bool is_sm90 = plan.family == Family::sm90;
+  switch (plan.descriptor.tile_m) {
+    case 8:
+      return {0.45, 0, 0.17};
+    case 16:
+      return {0.57, 0, 0.35};
+    case 32:
+      return is_sm90 ? WideTimes{0.633, 0.8, 0.4, 0.3, 1.6} : WideTimes{0.88, 0, 0.44};
+    default:
+      return is_sm90 ? WideTimes{0.846, 3.7, 0.1, 0.3, 1.2} : WideTimes{1.6, 0, 0.15};
+  }
+}
+
+double merge_time(const WideTimes& times, int parts, bool paired) {
+  if (parts <= 1) return 0;
+  if (paired && parts == 2 && times.merge_pair > 0) return times.merge_pair;
+  return times.merge + (times.merge_part + (paired ? 0 : times.unpaired_part)) * parts;
+}
+
 /// A warp that is last reads the sums of its tile of every part.
-double merge_stages(const Plan& plan, int parts) {
+double merge_stages(const Plan& plan, int parts, bool paired) {
+  if (has_pairs(plan) && plan.descriptor.tile_m > 32) {
+    const WideTimes times = wide_times(plan);
+    return merge_time(times, parts, paired) / times.stage;
+  }
   return parts > 1 ? parts * (0.2 + plan.descriptor.tile_m / 80.0) : 0;
 }
 
@@ -47,27 +79,6 @@ double walked_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages,
 
 int parts_of_shares(std::int64_t tiles, int stages, int blocks) { return most_parts(stages, tiles * stages / blocks); }
 
-/// In microseconds.
-struct WideTimes {
-  double stage;
-  double merge;              ///< of any number of parts
-  double merge_part;         ///< for each
-  double unpaired_part = 0;  ///< more, where pairs of blocks do not add them first
-};
-WideTimes wide_times(const Plan& plan) {
-  const bool is_sm90 = plan.family == Family::sm90;
-  switch (plan.descriptor.tile_m) {
-    case 8:
-      return {0.45, 0, 0.17};
-    case 16:
-      return {0.57, 0, 0.35};
-    case 32:
-      return is_sm90 ? WideTimes{0.633, 0.8, 0.4, 0.3} : WideTimes{0.88, 0, 0.44};
-    default:
-      return is_sm90 ? WideTimes{0.95, 2.0, 0.1, 0.3} : WideTimes{1.6, 0, 0.15};
-  }
-}
-
 double stage_megabytes(const Plan& plan) {
   return 1e-6 * gemm_lanes::kStageK * plan.descriptor.tile_n * plan.descriptor.bits / 8;
 }
@@ -76,18 +87,19 @@ double stage_megabytes(const Plan& plan) {
 double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
   constexpr double kLaunch = 4.9;                   // microseconds beside the copies of words, with a merge
   constexpr double kMegabytesPerMicrosecond = 4.2;  // of words
-  constexpr double kAwq = 1.03;                     // as long as the others
+  constexpr double kAwq = 1.03;                     // as long as the others,
+  constexpr double kAwqOfManyRows = 0.95;           // whose activations are put in order
   const bool has_shares = split.blocks > 0;
   const double stages = has_shares ? walked_stages_of_shares(plan, split.tiles(), split.stages, split.blocks, device)
                                    : walked_stages(plan, split.tiles(), split.stages, split.splits, device);
   const int parts = has_shares ? parts_of_shares(split.tiles(), split.stages, split.blocks) : split.splits;
   const WideTimes times = wide_times(plan);
-  const double merge_part = times.merge_part + (split.paired ? 0 : times.unpaired_part);
-  const double merge = parts > 1 ? times.merge + merge_part * parts : 0;
+  const double merge = merge_time(times, parts, split.paired);
   const double megabytes = static_cast<double>(split.column_tiles * split.stages) * stage_megabytes(plan);
   const double time =
       std::max(stages * times.stage * plan.descriptor.bits / 4 + merge, kLaunch + megabytes / kMegabytesPerMicrosecond);
-  return plan.descriptor.format == W4Format::awq ? kAwq * time : time;
+  if (plan.descriptor.format != W4Format::awq) return time;
+  return (plan.family == Family::sm90 && plan.descriptor.tile_m > 32 ? kAwqOfManyRows : kAwq) * time;
 }
 
 /// awq, whose rows of words are short, beside the others.
@@ -163,13 +175,13 @@ int most_parts(int stages, std::int64_t share) { return static_cast<int>((stages
 
 double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int splits,
                        const runtime::DeviceFacts& device) {
-  return walked_stages(plan, tiles, stages, splits, device) + merge_stages(plan, splits);
+  return walked_stages(plan, tiles, stages, splits, device) + merge_stages(plan, splits, splits % 2 == 0);
 }
 
 double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
                                  const runtime::DeviceFacts& device) {
   return walked_stages_of_shares(plan, tiles, stages, blocks, device) +
-         merge_stages(plan, parts_of_shares(tiles, stages, blocks));
+         merge_stages(plan, parts_of_shares(tiles, stages, blocks), false);
 }
 
 double modelled_microseconds(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {

@@ -34,6 +34,7 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
   for (int blocks = 1; blocks <= kMostWaves * plan.blocks_per_sm; ++blocks) {
     const auto fit = static_cast<int>(std::clamp<std::int64_t>(device.multiprocessors * blocks / tiles, 1, most));
     consider(fit);
+    if (has_pairs(plan) && fit > 2) consider(fit / 2 * 2);
     if (fit == most) break;
   }
   return best;
