@@ -72,12 +72,6 @@ __device__ __forceinline__ void narrow(uint32 (&dst)[4], const float (&values)[k
   for (int i = 0; i < 4; ++i) dst[i] = Pair<Element>::pack(values[2 * i], values[2 * i + 1]);
 }
 
-__device__ __forceinline__ void store_global(void* dst, const uint32 (&words)[4]) {
-  asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(dst), "r"(words[0]), "r"(words[1]), "r"(words[2]),
-               "r"(words[3])
-               : "memory");
-}
-
 __device__ __forceinline__ void store_global(void* dst, uint32 word) {
   asm volatile("st.global.b32 [%0], %1;" ::"l"(dst), "r"(word) : "memory");
 }

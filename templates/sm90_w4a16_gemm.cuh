@@ -17,12 +17,14 @@
 // the second | zeros }, on kBarriersAt three barriers per stage, `arrived`, `empty` and `full`; gated, on kUpsAt the sums
 // of the second 128 columns.
 //
-// Who waits for whom: the copying warp until the others have arrived at a stage's `empty`, and once until all of a
-// launch's activations are in order, if they are put in order together; those that put activations
+// Who waits for whom: the copying warp until the others have arrived at a stage's `empty`; those that put activations
 // in order until the copies have at `arrived`; those that multiply until these have at `full` (where nobody puts
 // anything in order that is `arrived`). A stage is empty when all its products are complete, at its end. Nobody is a
 // round ahead: the next `arrived` wants `empty`, and that wants `full`, for which every warp that puts in order must
 // arrive.
+//
+// Where all blocks put activations in order together: those that multiply wait until the copying warp has started its
+// first stages' copies, it until they have stored the block's slice, and then until all slices are done.
 //
 // Parts of k: see w4a16_gemm_block.cuh; of an even number of them, not gated, parts_of_pairs.cuh.
 //
@@ -60,17 +62,32 @@ constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
 constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2;
 constexpr int kPairWarps = plan::kCopyWarps - 1;
-constexpr int kPairedHere = 2;  // where the launch puts activations in order: a block's first stages, for which it does
-static_assert(kPairedHere <= plan::kStages);
 constexpr int kBoxes = gemm_lanes::kBlockColumns / Format::kBoxColumns;
 
-/// The maps' dimensions: [rows of words, or k by n][words], [m][k], [groups][n]; the last is contiguous.
+/// The maps' dimensions: [rows of words, or k by n][words], [m][k], [groups][n], and of activations in order [m][whole
+/// chunks of k]; the last is contiguous.
 struct BoxArguments : W4a16GemmArguments {
   TensorMap word_map;
   TensorMap activation_map;
   TensorMap scale_map;
 };
 struct Arguments : BoxArguments, ReorderedMap<plan::kReorders> {};
+
+/// Counts down the stages of a block whose activations it puts in order itself: where all blocks put them in order together
+/// the first few, else all.
+struct OwnStages {
+  static constexpr int kCount = 2;
+  // The warp that copies waits for no stage to be empty before it has told those that multiply whose slice it is.
+  static_assert(kCount < plan::kStages);
+  int left = kCount;
+
+  __device__ __forceinline__ bool take() {
+    if (!plan::kReorders) return true;
+    const bool is_own = left > 0;
+    left -= is_own ? 1 : 0;
+    return is_own;
+  }
+};
 
 using Reordered = ReorderedActivations<Format, plan::kReorders>;
 using StagePlace = RingPlace<plan::kStages>;
@@ -111,7 +128,7 @@ __device__ __forceinline__ Piece first_piece(const Arguments& args, plan::Work& 
   return work.first();
 }
 
-/// By one thread: words and scales of a stage of k, of whose copies this is the first.
+/// By one thread, the first of a stage's copies: how many bytes all of them are, words and scales.
 __device__ __forceinline__ void copy_weights(const Arguments& args, const Piece& piece, int stage, uint32 dst,
                                              uint32 arrived) {
   constexpr int kColumnsPerWord = 8 / Format::kWordK;
@@ -163,7 +180,7 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
   reordered.take_own();
   plan::Work work(args);
   Piece piece = first_piece(args, work);
-  int paired_here = kPairedHere;  // stages to come
+  OwnStages own_stages;
   StagePlace place;
 #pragma unroll 1
   do {
@@ -176,11 +193,11 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
         copy_zeros(args, piece, stage, ring.stage(place) + plan::kZerosAt);
         arrive_after_copies(arrived);
       }
-      if (plan::kReorders && --paired_here < 0) {
+      if (own_stages.take()) {
+        if (elect_one()) copy_activations(args.activation_map, piece, stage, ring.stage(place), arrived);
+      } else {
         reordered.wait();
         if (elect_one()) copy_activations(args.in_order(args.activation_map), piece, stage, ring.stage(place), arrived);
-      } else if (elect_one()) {
-        copy_activations(args.activation_map, piece, stage, ring.stage(place), arrived);
       }
       __syncwarp();
       place.advance();
@@ -197,14 +214,14 @@ __device__ __forceinline__ void pair_stages(const Arguments& args, Ring ring) {
     constexpr int kItems = 2 * plan::kTileM;
     plan::Work work(args);
     Piece piece = first_piece(args, work);
-    int paired_here = kPairedHere;  // stages to come
+    OwnStages own_stages;
     StagePlace place;
 #pragma unroll 1
     do {
 #pragma unroll 1
       for (int stage = piece.first; stage < piece.last; ++stage) {
         wait_barrier(ring.arrived(place), place.parity);
-        const int items = !plan::kReorders || --paired_here >= 0 ? kItems : 0;  // the others are in order
+        const int items = own_stages.take() ? kItems : 0;  // the others are in order
 #pragma unroll 1
         for (int item = static_cast<int>(thread_index()) - (plan::kWarps + 1) * kWarpSize; item < items;
              item += kPairWarps * kWarpSize) {

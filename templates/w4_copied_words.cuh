@@ -43,7 +43,7 @@ struct TeamPlaces : Base::FactorPlaces {
   }
 };
 
-/// The words of some steps of 32 k's, of a format that has its operands one by one.
+/// The words of some steps of 32 k's.
 template <class Base, int kCount>
 struct StepWords {
   typename Base::Weights of[kCount];
@@ -136,8 +136,6 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
 
   /// Which of the eight pieces of 8 k's in 64 a lane (·, c) takes in an even and in an odd step.
   static constexpr __device__ __forceinline__ int piece(int c, int odd) { return kSpread ? 2 * c + odd : 4 * odd + c; }
-  /// For the pairs of two words of a piece, in order.
-  static constexpr uint32 kSelectors[2] = {0x5410, 0x7632};
 
   /// 64 k's of a row of activations, from `byte` on, to where the products find them. `tile`: of activations, in shared
   /// memory.
@@ -147,21 +145,23 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     for (int i = 0; i < 8; ++i)
       load_shared(pieces[i], tile + kActivationsAt(row, byte + 16 * i));  // access: loads of activations
 #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const uint32 words[4] = {pieces[i][0], pieces[i][1], pieces[i][2], pieces[i][3]};
+      Base::pick_pairs(pieces[i], words);
+    }
+#pragma unroll
     for (int i = 0; i < 8; ++i) {  // of step i / 4, pairs i % 4 and i % 4 + 4 of each lane's piece
-      const int word = i % 4 / 2;
       uint32 pairs[4];
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const uint32(&from)[4] = pieces[piece(c, i / 4)];
-        pairs[c] = __byte_perm(from[word], from[word + 2], kSelectors[i % 2]);
-      }
+      for (int c = 0; c < 4; ++c) pairs[c] = pieces[piece(c, i / 4)][i % 4];
       store_shared(tile + kActivationsAt(row, byte + 16 * i), pairs);  // access: stores of activations
     }
   }
 
   /// Eight lanes have a chunk: lane l first the 8 k's of this piece, then 16 bytes from 16 l on.
   static __device__ __forceinline__ int piece_of_lane(int lane) { return piece(lane % 4, lane / 4 % 2); }
-  /// What is in order there, from the lane's piece. By all lanes of the warp.
+  /// Those 16 bytes of the chunk in order, from the lane's piece: 4 x 4 pairs, transposed among four lanes. By all lanes
+  /// of the warp.
   static __device__ __forceinline__ void order_chunk(uint32 (&pairs)[4], const uint32 (&own)[4]) {
     Base::pick_pairs(pairs, own);  // pair i is wanted by lane i of the piece's four
 #pragma unroll

@@ -15,6 +15,7 @@
 namespace cubit::gemm_lanes {
 
 inline constexpr int kStageK = 128;        ///< of a stage
+inline constexpr int kChunkK = 64;         ///< of activations, in which they are put in order
 inline constexpr int kStepK = 32;          ///< of a step, which is two products of the tensor cores
 inline constexpr int kBlockColumns = 256;  ///< of the weights
 inline constexpr int kStripColumns = 32;   ///< of a strip
@@ -45,7 +46,7 @@ CUBIT_LANES Place copied_words_by_k(int lane, int strip, int step, bool spread) 
   return {spread ? step / 2 * 8 + 2 * (lane % 4) + step % 2 : 4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
-/// The same of bytes: in two halves, 4 k's of each of four neighbouring columns.
+/// By k, weights of 8 bits: in two halves, 4 k's of each of four neighbouring columns.
 CUBIT_LANES Place byte_words_by_k(int lane, int strip, int step, int half) {
   return {8 * step + 2 * (lane % 4) + half, 128 * strip + 16 * (lane / 4)};
 }

@@ -31,10 +31,10 @@ std::size_t partial_bytes(const Plan& plan, const Split& split) {
   return workspace_part(tiles * tile_bytes);
 }
 
-/// Of a row of activations that are put in order: whole chunks of 64 k's.
-constexpr int kChunkK = 64;
-int chunks_of(int k) { return (k + kChunkK - 1) / kChunkK; }
-std::int64_t reordered_row_bytes(int k) { return std::int64_t{2} * kChunkK * chunks_of(k); }
+int chunks_of(int k) { return (k + gemm_lanes::kChunkK - 1) / gemm_lanes::kChunkK; }
+
+/// Of activations that are put in order: whole chunks.
+std::int64_t reordered_row_bytes(int k) { return std::int64_t{2} * gemm_lanes::kChunkK * chunks_of(k); }
 
 /// Counters, sums of parts, activations in order.
 std::size_t workspace_for(const Plan& plan, const Split& split, const Arguments& arguments) {
@@ -44,16 +44,17 @@ std::size_t workspace_for(const Plan& plan, const Split& split, const Arguments&
   return kWorkspaceCounterBytes + partial_bytes(plan, split) + workspace_part(static_cast<std::size_t>(reordered));
 }
 
-/// Slices of activations: one for each block that there is room for at once.
+/// Slices of activations: at most one for each block that there is room for at once, for each chunk, and for each counter.
 void add_slices(W4a16GemmArguments& result, const Plan& plan, const Arguments& arguments, const Split& split,
                 const runtime::DeviceFacts& device, char* workspace) {
   constexpr std::int64_t kMostSlices = kReorderCounters - 2;
   const std::int64_t blocks = split.blocks > 0 ? split.blocks : split.tiles() * split.splits;
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
-  const int chunks = chunks_of(arguments.k);
-  result.slices = static_cast<int>(std::min({kMostSlices, blocks, resident, std::int64_t{chunks}}));
-  result.slice_chunks = chunks / result.slices;
-  result.larger_slices = chunks % result.slices;
+  const std::int64_t chunks = chunks_of(arguments.k) * split.row_tiles;  // as many as fit a workspace, less than 2^31
+  const std::int64_t slices = std::min({kMostSlices, blocks, resident, chunks});
+  result.slices = static_cast<int>(slices);
+  result.slice_chunks = static_cast<int>(chunks / slices);
+  result.larger_slices = static_cast<int>(chunks % slices);
   result.slice_states = reinterpret_cast<unsigned*>(workspace) + merge_counters(plan);
   result.reordered = workspace + kWorkspaceCounterBytes + partial_bytes(plan, split);
   result.reordered_stride = reordered_row_bytes(arguments.k);
@@ -179,14 +180,14 @@ void add_maps(Launch& launch, const Plan& plan, const Arguments& arguments, cons
   // Of one row there is no stride; a map wants one.
   const std::int64_t row_bytes = arguments.m == 1 ? (2 * k + 15) / 16 * 16 : 2 * arguments.activation_stride;
   const runtime::TensorSwizzle swizzle = swizzle_of(plan.activations);
-  launch.maps.add(kMapsAt + kMapBytes,
-                  map_of(arguments.activations, 2, k, arguments.m, row_bytes, kChunkK, descriptor.tile_m, swizzle));
+  launch.maps.add(kMapsAt + kMapBytes, map_of(arguments.activations, 2, k, arguments.m, row_bytes, gemm_lanes::kChunkK,
+                                              descriptor.tile_m, swizzle));
   launch.maps.add(kMapsAt + 2 * kMapBytes, map_of(arguments.scales, 2, n, groups_of(descriptor, arguments.k), 2 * n,
                                                   neighbours, stage_groups(descriptor), swizzle_of(plan.scales)));
   if (!reorders_activations(plan)) return;
   const std::int64_t ordered_bytes = parameters.reordered_stride;
   launch.maps.add(kMapsAt + 3 * kMapBytes, map_of(parameters.reordered, 2, ordered_bytes / 2, arguments.m,
-                                                  ordered_bytes, kChunkK, descriptor.tile_m, swizzle));
+                                                  ordered_bytes, gemm_lanes::kChunkK, descriptor.tile_m, swizzle));
 }
 
 }  // namespace
@@ -270,12 +271,12 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
   static_assert(kMapsAt + 4 * sizeof(runtime::EncodedTensorMap) <= sizeof launch.parameters);
-  const bool has_maps = plan.family == Family::sm90;
-  launch.parameter_bytes =
-      has_maps ? kMapsAt + (reorders_activations(plan) ? 4 : 3) * sizeof(runtime::EncodedTensorMap) : sizeof parameters;
+  launch.parameter_bytes = sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
   launch.spread_blocks(plan.blocks_per_sm, device);
-  if (has_maps) add_maps(launch, plan, arguments, parameters);
+  if (plan.family != Family::sm90) return launch;
+  add_maps(launch, plan, arguments, parameters);
+  launch.parameter_bytes = kMapsAt + launch.maps.all().size() * sizeof(runtime::EncodedTensorMap);
   return launch;
 }
 

@@ -47,9 +47,10 @@ double merge_time(const WideTimes& times, int parts, bool paired) {
   return times.merge + (times.merge_part + (paired ? 0 : times.unpaired_part)) * parts;
 }
 
-/// A warp that is last reads the sums of its tile of every part.
+/// In stages. Of many rows in pairs as measured; of others, whose parts were swept, a warp that is last reads the sums of its
+/// tile of every part.
 double merge_stages(const Plan& plan, int parts, bool paired) {
-  if (has_pairs(plan) && plan.descriptor.tile_m > 32) {
+  if (has_pairs(plan) && has_many_rows(plan)) {
     const WideTimes times = wide_times(plan);
     return merge_time(times, parts, paired) / times.stage;
   }
@@ -87,8 +88,8 @@ double stage_megabytes(const Plan& plan) {
 double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
   constexpr double kLaunch = 4.9;                   // microseconds beside the copies of words, with a merge
   constexpr double kMegabytesPerMicrosecond = 4.2;  // of words
-  constexpr double kAwq = 1.03;                     // as long as the others,
-  constexpr double kAwqOfManyRows = 0.95;           // whose activations are put in order
+  constexpr double kAwq = 1.03;                     // times the time of the others
+  constexpr double kAwqOfManyRows = 0.95;           // likewise, where the others' activations are put in order
   const bool has_shares = split.blocks > 0;
   const double stages = has_shares ? walked_stages_of_shares(plan, split.tiles(), split.stages, split.blocks, device)
                                    : walked_stages(plan, split.tiles(), split.stages, split.splits, device);
@@ -99,7 +100,7 @@ double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::
   const double time =
       std::max(stages * times.stage * plan.descriptor.bits / 4 + merge, kLaunch + megabytes / kMegabytesPerMicrosecond);
   if (plan.descriptor.format != W4Format::awq) return time;
-  return (plan.family == Family::sm90 && plan.descriptor.tile_m > 32 ? kAwqOfManyRows : kAwq) * time;
+  return (has_many_rows(plan) ? kAwqOfManyRows : kAwq) * time;
 }
 
 /// awq, whose rows of words are short, beside the others.

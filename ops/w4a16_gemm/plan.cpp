@@ -5,7 +5,6 @@
 #include <bit>
 
 #include "base/error.hpp"
-#include "ops/argument_checks.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/w4a16_gemm_lanes.h"
 
@@ -324,14 +323,9 @@ bool shares_k(const Plan& plan) { return plan.teams == 1 || (has_copied_teams(pl
 
 bool has_copied_teams(const Plan& plan) { return plan.family == Family::sm90 && plan.teams > 1; }
 
-bool reorders_activations(const Plan& plan) {
-  return plan.family == Family::sm90 && plan.teams == 1 && plan.descriptor.format != W4Format::awq &&
-         plan.descriptor.tile_m > 32;
-}
+bool has_many_rows(const Plan& plan) { return plan.family == Family::sm90 && plan.descriptor.tile_m > 32; }
 
-std::int64_t merge_counters(const Plan& plan) {
-  return kWorkspaceCounters - (reorders_activations(plan) ? kReorderCounters : 0);
-}
+bool reorders_activations(const Plan& plan) { return has_many_rows(plan) && plan.descriptor.format != W4Format::awq; }
 
 bool spreads_words(const W4a16Gemm& descriptor) { return descriptor.group_size != 32; }
 

@@ -79,9 +79,11 @@ Decision zero_decision(const Plan& plan) {
 Decision order_decision(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   if (reorders_activations(plan)) {
-    return {"word order", "all blocks put activations in pairs (j, j + 4), once per launch, in the workspace",
-            "so a word of 8 k's is an operand after two instructions per pair; with so many rows it costs more that "
-            "every block does it for itself"};
+    return {"word order",
+            "all blocks put activations in pairs (j, j + 4) once per launch, in the workspace; of its first stages a "
+            "block does so itself",
+            "so a word of 8 k's is an operand after two instructions per pair; with so many rows it would cost more if "
+            "every block did so for all stages"};
   }
   if (is_sm90(plan) && plan.teams == 1 && descriptor.format != W4Format::awq) {
     return {"word order", "three warps put activations in pairs (j, j + 4)",

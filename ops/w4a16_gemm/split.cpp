@@ -34,7 +34,7 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
   for (int blocks = 1; blocks <= kMostWaves * plan.blocks_per_sm; ++blocks) {
     const auto fit = static_cast<int>(std::clamp<std::int64_t>(device.multiprocessors * blocks / tiles, 1, most));
     consider(fit);
-    if (has_pairs(plan) && fit > 2) consider(fit / 2 * 2);
+    if (has_pairs(plan) && fit > 2) consider(fit / 2 * 2);  // which pairs of blocks add up first
     if (fit == most) break;
   }
   return best;
@@ -129,6 +129,10 @@ void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& argume
 
 }  // namespace
 
+std::int64_t merge_counters(const Plan& plan) {
+  return kWorkspaceCounters - (reorders_activations(plan) ? kReorderCounters : 0);
+}
+
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) {
   require_argument(arguments.decomposition >= CUBIT_W4A16_AUTOMATIC && arguments.decomposition <= CUBIT_W4A16_STREAM_K,
                    "decomposition", "it must be 0 (automatic), 1 (data-parallel), 2 (split-K) or 3 (stream-K)",
@@ -150,13 +154,15 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
   }
   if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
     if (!can_share(plan, split)) {
-      throw Failure(Status::invalid_argument,
-                    fmt::format("decomposition = 3 of {} tiles of rows and columns, {} stages of k each", split.tiles(),
-                                split.stages),
-                    fmt::format("a tile needs {} of the workspace's {} counters, and all stages are counted in 31 bits",
-                                plan.counters_per_tile(), merge_counters(plan)),
-                    fmt::format("accepted: at most {} tiles of together below 2^31 stages, or another decomposition",
-                                merge_counters(plan) / plan.counters_per_tile()));
+      throw Failure(
+          Status::invalid_argument,
+          fmt::format("decomposition = 3 of {} tiles of rows and columns, {} stages of k each", split.tiles(),
+                      split.stages),
+          fmt::format(
+              "a tile needs {} of the workspace's {} counters for merges, and all stages are counted in 31 bits",
+              plan.counters_per_tile(), merge_counters(plan)),
+          fmt::format("accepted: at most {} tiles of together below 2^31 stages, or another decomposition",
+                      merge_counters(plan) / plan.counters_per_tile()));
     }
     set_shares(split, std::int64_t{device.multiprocessors} * plan.blocks_per_sm);
     return split;
@@ -168,8 +174,8 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
     throw Failure(
         Status::invalid_argument,
         fmt::format("splits = {} of {} tiles of rows and columns", split.splits, split.tiles()),
-        fmt::format("a tile of more than one split needs {} of the workspace's {} counters", plan.counters_per_tile(),
-                    merge_counters(plan)),
+        fmt::format("a tile of more than one split needs {} of the workspace's {} counters for merges",
+                    plan.counters_per_tile(), merge_counters(plan)),
         fmt::format("accepted: splits = 0 or 1, or at most {} tiles", merge_counters(plan) / plan.counters_per_tile()));
   }
   if (plan.teams > 1) return split;

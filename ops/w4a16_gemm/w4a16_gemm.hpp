@@ -86,11 +86,13 @@ bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm9
 /// Whether several blocks can have parts of k of the same columns. Of few columns only in family sm90, up to 160 of them:
 /// who asks for 224 has many, and code that is jumped over costs 0.2 us.
 bool shares_k(const Plan& plan);
-bool has_pairs(const Plan& plan);  ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
-/// Family sm90, words by k, many rows: blocks put activations in order in the workspace before they multiply, see
+bool has_pairs(const Plan& plan);      ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
+bool has_many_rows(const Plan& plan);  ///< family sm90, 64 rows: as many products as instructions beside them
+/// Family sm90, many rows of words by k: all blocks together put activations in order, in the workspace, see
 /// reordered_activations.cuh.
 bool reorders_activations(const Plan& plan);
-/// Of the workspace's counters the last ones are those of such slices, of which there are fewer; the others are for merges.
+/// The last of the workspace's counters, where activations are reordered: one for each slice, and two. The others are for
+/// merges.
 inline constexpr std::int64_t kReorderCounters = 256;
 std::int64_t merge_counters(const Plan& plan);
 

@@ -3,6 +3,7 @@
 // have all of k, in parts that are longer than a ring of stages. Skipped where there is no NVRTC.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,8 @@ TEST_P(W4Parts, ManyBecomeOneProductWithTheSameBitsEveryTime) {
     };
     const auto once = launch();
     EXPECT_EQ(launch(), once) << "the counters were not zero again, or the order of parts changed";
+    const auto left = workspace.download();
+    EXPECT_EQ(std::count(left.begin(), left.begin() + CUBIT_WORKSPACE_ZEROED_BYTES, 0), CUBIT_WORKSPACE_ZEROED_BYTES);
     on_device.expect_guards_intact();
     EXPECT_TRUE(workspace.guards_intact());
     const auto result = on_device.compare(problem);

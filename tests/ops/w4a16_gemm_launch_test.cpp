@@ -129,7 +129,7 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
 TEST(GemmLaunch, ActivationsOfManyRowsArePutInOrderInTheWorkspace) {
   const auto plan = plan_of("w4a16_gemm:tile_m=64,group_size=all", "sm_90a");
   auto arguments = arguments_of(130, 1040, 1032);
-  arguments.activation_stride = 1100 / 8 * 8;
+  arguments.activation_stride = 1096;
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 4;
   constexpr std::size_t kParts = sizeof(float) * 3 * 5 * 4 * 256 * 64;
@@ -146,38 +146,62 @@ TEST(GemmLaunch, ActivationsOfManyRowsArePutInOrderInTheWorkspace) {
   const Launch launch = encode(h200());
   EXPECT_EQ(static_cast<char*>(parameters.reordered), base + kWorkspaceCounterBytes + kParts);
   EXPECT_EQ(parameters.reordered_stride, static_cast<std::int64_t>(kRowBytes));
-  EXPECT_EQ(parameters.slices, 17) << "chunks are fewer than blocks";
+  EXPECT_EQ(parameters.slices, 51) << "chunks of 17 times 64 k's and 3 times 64 rows are fewer than blocks";
   EXPECT_EQ(parameters.slice_chunks, 1);
   EXPECT_EQ(parameters.larger_slices, 0);
   EXPECT_LE(reinterpret_cast<char*>(parameters.slice_states + parameters.slices + 2), base + kWorkspaceCounterBytes);
-  EXPECT_GE(parameters.slice_states, parameters.counters + 3 * 5 * 2 * plan.counters_per_tile()) << "those of merges";
   ASSERT_EQ(launch.maps.all().size(), 4u);
   const runtime::TensorMap map = launch.maps.all()[3].map;
   EXPECT_EQ(map.base, reinterpret_cast<std::uintptr_t>(parameters.reordered));
   EXPECT_EQ(map.sizes[0], 17u * 64);
   EXPECT_EQ(map.sizes[1], 130u);
   EXPECT_EQ(map.strides[0], kRowBytes);
+}
 
-  auto small = h200();
-  small.multiprocessors = 7;
-  encode(small);
-  EXPECT_EQ(parameters.slices, 7) << "blocks beyond these have not begun";
-  EXPECT_EQ(parameters.slice_chunks, 2);
-  EXPECT_EQ(parameters.larger_slices, 3);
-  small.multiprocessors = 1000;
-  arguments.k = 1 << 20;
-  arguments.activation_stride = 1 << 20;
+// At most one for each block that there is room for at once, and for each counter but two.
+TEST(GemmLaunch, SlicesOfActivationsAreNoMoreThanBlocksAtOnce) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=64", "sm_90a");
+  const auto slices_of = [&](int multiprocessors, int n, int k) {
+    auto arguments = arguments_of(130, n, k);
+    arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
+    auto device = h200();
+    device.multiprocessors = multiprocessors;
+    const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, device);
+    const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, device);
+    W4a16GemmArguments parameters;
+    std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+    EXPECT_EQ(parameters.slices * parameters.slice_chunks + parameters.larger_slices, 3 * k / 64) << "all chunks";
+    return parameters.slices;
+  };
+  EXPECT_EQ(slices_of(132, 1 << 16, 1024), 48) << "chunks";
+  EXPECT_EQ(slices_of(132, 1024, 8192), 12) << "blocks";
+  EXPECT_EQ(slices_of(7, 1 << 16, 8192), 7) << "those beyond have not begun";
+  EXPECT_EQ(slices_of(1000, 1 << 20, 1 << 20), 254) << "a counter for each, and two more";
+}
+
+// The last 256 counters are those of slices.
+TEST(GemmLaunch, MergesLeaveTheCountersOfSlicesAlone) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=64", "sm_90a");
+  const auto split_of = [&](int tiles, int decomposition, int splits) {
+    auto arguments = arguments_of(64, 256 * tiles, 1024);
+    arguments.decomposition = decomposition;
+    arguments.splits = splits;
+    return w4a16_gemm::choose_split(plan, arguments, h200());
+  };
+  EXPECT_EQ(split_of(480, CUBIT_W4A16_SPLIT_K, 3).splits, 3);
+  EXPECT_THROW(split_of(481, CUBIT_W4A16_SPLIT_K, 3), Failure);
+  EXPECT_GT(split_of(480, CUBIT_W4A16_STREAM_K, 0).blocks, 0);
+  EXPECT_THROW(split_of(481, CUBIT_W4A16_STREAM_K, 0), Failure);
+  EXPECT_TRUE(split_of(240, CUBIT_W4A16_SPLIT_K, 2).paired);
+  EXPECT_FALSE(split_of(241, CUBIT_W4A16_SPLIT_K, 2).paired) << "pairs have twice as many";
+}
+
+TEST(GemmLaunch, NoActivationsAreReorderedOfNoRowsOrForAwq) {
+  auto arguments = arguments_of(130, 1024, 1024);
   arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
-  arguments.splits = 0;
-  arguments.n = 1 << 20;
-  const std::size_t most = w4a16_gemm::workspace_bytes(plan, &arguments, small);
-  const Launch large = w4a16_gemm::encode(plan, &arguments, base, most, small);
-  std::memcpy(&parameters, large.parameters.data(), sizeof parameters);
-  EXPECT_EQ(parameters.slices, 254) << "a counter for each, and two more";
-
   EXPECT_EQ(w4a16_gemm::workspace_bytes(plan_of("w4a16_gemm:tile_m=64,format=awq", "sm_90a"), &arguments, h200()), 0u);
   arguments.m = 0;
-  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan, &arguments, h200()), 0u);
+  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan_of("w4a16_gemm:tile_m=64", "sm_90a"), &arguments, h200()), 0u);
 }
 
 // Family sm90 adds an even number of parts in clusters of two, which are neighbours along x.

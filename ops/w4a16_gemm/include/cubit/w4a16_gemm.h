@@ -23,17 +23,19 @@ extern "C" {
  * `splits`) its own. */
 typedef enum cubit_w4a16_decomposition {
   CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=1 from n and k */
-  CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace but for activations, see below */
+  CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace but for reordered activations */
   CUBIT_W4A16_SPLIT_K = 2, /* blocks share k; the last one adds their sums in order. Refused for tile_n=224, and for
                               64 and 32 in family sm80, where a block has all of k */
   CUBIT_W4A16_STREAM_K = 3 /* as many blocks as the device holds share all of the work evenly; likewise. Refused for
                               batch_invariant=1, and for tile_n below 256 */
 } cubit_w4a16_decomposition;
 
-/* A workspace holds sums of parts of k; and for tile_m=64 in family sm90 (the default on sm_90a), but for format=awq, all
- * activations once more: m times k, rounded up to a multiple of 64, times 2 bytes.
- *
- * Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
+/* What a workspace holds behind its counters, which must be zero before its first use, and serve one launch at a time, or a
+ * launch may never end: sums of parts of k; and for tile_m=64 in family sm90 (the default on sm_90a,
+ * but for batch_invariant=1), unless format=awq, the activations once more in another order: m rows of k elements, rounded
+ * up to a multiple of 64, of 2 bytes. */
+
+/* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
  * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other
  * tensors are dense. */
 typedef struct cubit_w4a16_gemm_arguments {
