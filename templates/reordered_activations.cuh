@@ -1,15 +1,15 @@
-// Activations in the order that words want (w4_copied_words.cuh), put there once per launch, in the workspace, by all of
-// its blocks: family sm90, where a tile has so many rows that each block's putting its own in order costs more. Of its
-// first stages a block puts them in order itself, so that it need not wait until all have done their part.
+// Activations in the order that words want (w4_copied_words.cuh), put there once per launch, in the workspace, by all
+// of its blocks: family sm90, where a tile has so many rows that each block's putting its own in order costs more. Of
+// its first stages a block puts them in order itself, so that it need not wait until all have done their part.
 //
-// Chunks are 64 k's of 64 rows, those of the same k's one after another; a slice is some of them that follow each other,
-// one or more. Block b takes slice b; who has waited long takes slices that nobody has begun. So nobody waits for a block
-// that has not begun, and every slice is stored once. The workspace has a word for each slice, which says whether
-// somebody has taken it, and behind them how many are done, and how many blocks know that all are: the last of these
-// sets everything back to zero.
+// Chunks are 64 k's of 64 rows, those of the same k's one after another; a slice is some of them that follow each
+// other, one or more. Block b takes slice b; who has waited long takes slices that nobody has begun. So nobody waits
+// for a block that has not begun, and every slice is stored once. The workspace has a word for each slice, which says
+// whether somebody has taken it, and behind them how many are done, and how many blocks know that all are: the last of
+// these sets everything back to zero.
 //
-// PTX ISA, "Memory Consistency Model": a barrier of the block orders its stores before red.release, whose observation by
-// another block's ld.acquire orders them before what that does next; and "Proxies": copies by tensor maps want
+// PTX ISA, "Memory Consistency Model": a barrier of the block orders its stores before red.release, whose observation
+// by another block's ld.acquire orders them before what that does next; and "Proxies": copies by tensor maps want
 // fence.proxy.async in between.
 #pragma once
 

@@ -7,7 +7,8 @@
 // - One more warp does nothing but copy: boxes of words, activations and scales, zeros 4 bytes per lane. What is
 //   outside a tensor arrives as zeros, so the other warps never ask what exists. Three more put pairs of activations,
 //   where they lie, into the order that words want, if they want one: w4_copied_words.cuh. With many rows that is for a
-//   block's first stages only; of the others all blocks together have done it, in the workspace: reordered_activations.cuh.
+//   block's first stages only; of the others all blocks together have done it, in the workspace: see
+//   reordered_activations.cuh.
 // - Four warps multiply together: 128 columns, two tiles of 64, in each of which a warp has 16 of its strip's 32
 //   columns. Weights are the A operand, from registers; all rows of activations the B operand, from shared memory.
 // - The two tiles take turns: while the tensor cores multiply some steps of one, the warp makes operands of the
@@ -73,8 +74,8 @@ struct BoxArguments : W4a16GemmArguments {
 };
 struct Arguments : BoxArguments, ReorderedMap<plan::kReorders> {};
 
-/// Counts down the stages of a block whose activations it puts in order itself: where all blocks put them in order together
-/// the first few, else all.
+/// Counts down the stages of a block whose activations it puts in order itself: where all blocks put them in order
+/// together the first few, else all.
 struct OwnStages {
   static constexpr int kCount = 2;
   // The warp that copies waits for no stage to be empty before it has told those that multiply whose slice it is.
@@ -128,9 +129,24 @@ __device__ __forceinline__ Piece first_piece(const Arguments& args, plan::Work& 
   return work.first();
 }
 
+/// By one thread: half of a stage's activations, as they are or, by another map, in order.
+__device__ __forceinline__ void copy_half(const TensorMap& map, const Piece& piece, int stage, int half, uint32 dst,
+                                          uint32 arrived) {
+  copy_box(dst + plan::kActivationsAt + half * kHalfActivations, map, stage * gemm_lanes::kStageK + 64 * half,
+           piece.row_tile * plan::kTileM, arrived);
+}
+__device__ __forceinline__ void copy_activations(const TensorMap& map, const Piece& piece, int stage, uint32 dst,
+                                                 uint32 arrived) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) copy_half(map, piece, stage, half, dst, arrived);
+}
+
+/// Whether activations are copied beside scales, and not behind zeros: as measured.
+constexpr bool kActivationsFirst = Format::kPairsActivations && !plan::kReorders;
+
 /// By one thread, the first of a stage's copies: how many bytes all of them are, words and scales.
-__device__ __forceinline__ void copy_weights(const Arguments& args, const Piece& piece, int stage, uint32 dst,
-                                             uint32 arrived) {
+__device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& piece, int stage, uint32 dst,
+                                           uint32 arrived) {
   constexpr int kColumnsPerWord = 8 / Format::kWordK;
   expect_bytes(arrived, kWordBytes + 2 * kHalfActivations + 2 * kStageGroups * kHalfScales);
   const int tile = piece.column_tile * gemm_lanes::kBlockColumns;
@@ -146,18 +162,9 @@ __device__ __forceinline__ void copy_weights(const Arguments& args, const Piece&
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    if (kActivationsFirst) copy_half(args.activation_map, piece, stage, half, dst, arrived);
     copy_box(dst + plan::kScalesAt + half * kStageGroups * kHalfScales, args.scale_map, column_of(half),
              kWholeK ? 0 : stage * kStageGroups, arrived);
-  }
-}
-
-/// By one thread. `map`: of activations as they are, or in order.
-__device__ __forceinline__ void copy_activations(const TensorMap& map, const Piece& piece, int stage, uint32 dst,
-                                                 uint32 arrived) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    copy_box(dst + plan::kActivationsAt + half * kHalfActivations, map, stage * gemm_lanes::kStageK + 64 * half,
-             piece.row_tile * plan::kTileM, arrived);
   }
 }
 
@@ -188,12 +195,14 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
     for (int stage = piece.first; stage < piece.last; ++stage) {
       const uint32 arrived = ring.arrived(place);
       wait_barrier(ring.empty(place), place.parity ^ 1);  // the first time round at once
-      if (elect_one()) copy_weights(args, piece, stage, ring.stage(place), arrived);
+      if (elect_one()) copy_boxes(args, piece, stage, ring.stage(place), arrived);
       if constexpr (plan::kStoredZeros) {
         copy_zeros(args, piece, stage, ring.stage(place) + plan::kZerosAt);
         arrive_after_copies(arrived);
       }
-      if (own_stages.take()) {
+      if (kActivationsFirst) {
+        // They are on their way.
+      } else if (own_stages.take()) {
         if (elect_one()) copy_activations(args.activation_map, piece, stage, ring.stage(place), arrived);
       } else {
         reordered.wait();

@@ -160,8 +160,8 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
 
   /// Eight lanes have a chunk: lane l first the 8 k's of this piece, then 16 bytes from 16 l on.
   static __device__ __forceinline__ int piece_of_lane(int lane) { return piece(lane % 4, lane / 4 % 2); }
-  /// Those 16 bytes of the chunk in order, from the lane's piece: 4 x 4 pairs, transposed among four lanes. By all lanes
-  /// of the warp.
+  /// Those 16 bytes of the chunk in order, from the lane's piece: 4 x 4 pairs, transposed among four lanes. By all
+  /// lanes of the warp.
   static __device__ __forceinline__ void order_chunk(uint32 (&pairs)[4], const uint32 (&own)[4]) {
     Base::pick_pairs(pairs, own);  // pair i is wanted by lane i of the piece's four
 #pragma unroll

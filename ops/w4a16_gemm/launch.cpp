@@ -44,7 +44,8 @@ std::size_t workspace_for(const Plan& plan, const Split& split, const Arguments&
   return kWorkspaceCounterBytes + partial_bytes(plan, split) + workspace_part(static_cast<std::size_t>(reordered));
 }
 
-/// Slices of activations: at most one for each block that there is room for at once, for each chunk, and for each counter.
+/// Slices of activations: at most one for each block that there is room for at once, for each chunk, and for each
+/// counter.
 void add_slices(W4a16GemmArguments& result, const Plan& plan, const Arguments& arguments, const Split& split,
                 const runtime::DeviceFacts& device, char* workspace) {
   constexpr std::int64_t kMostSlices = kReorderCounters - 2;

@@ -47,8 +47,8 @@ double merge_time(const WideTimes& times, int parts, bool paired) {
   return times.merge + (times.merge_part + (paired ? 0 : times.unpaired_part)) * parts;
 }
 
-/// In stages. Of many rows in pairs as measured; of others, whose parts were swept, a warp that is last reads the sums of its
-/// tile of every part.
+/// In stages. Of many rows in pairs as measured; of others, whose parts were swept, a warp that is last reads the sums
+/// of its tile of every part.
 double merge_stages(const Plan& plan, int parts, bool paired) {
   if (has_pairs(plan) && has_many_rows(plan)) {
     const WideTimes times = wide_times(plan);

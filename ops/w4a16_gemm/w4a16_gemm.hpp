@@ -91,8 +91,8 @@ bool has_many_rows(const Plan& plan);  ///< family sm90, 64 rows: as many produc
 /// Family sm90, many rows of words by k: all blocks together put activations in order, in the workspace, see
 /// reordered_activations.cuh.
 bool reorders_activations(const Plan& plan);
-/// The last of the workspace's counters, where activations are reordered: one for each slice, and two. The others are for
-/// merges.
+/// The last of the workspace's counters, where activations are reordered: one for each slice, and two. The others are
+/// for merges.
 inline constexpr std::int64_t kReorderCounters = 256;
 std::int64_t merge_counters(const Plan& plan);
 

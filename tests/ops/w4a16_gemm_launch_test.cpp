@@ -124,8 +124,8 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
   EXPECT_EQ(w4a16_gemm::choose_split(plan, arguments, h200()).splits, 1) << "one stage is one block's";
 }
 
-// Family sm90 puts activations of many rows in order in the workspace, behind the parts of k: a slice of chunks of 64 k's
-// for each block that there is room for at once. Awq's words need no order.
+// Family sm90 puts activations of many rows in order in the workspace, behind the parts of k: a slice of chunks of 64
+// k's for each block that there is room for at once. Awq's words need no order.
 TEST(GemmLaunch, ActivationsOfManyRowsArePutInOrderInTheWorkspace) {
   const auto plan = plan_of("w4a16_gemm:tile_m=64,group_size=all", "sm_90a");
   auto arguments = arguments_of(130, 1040, 1032);

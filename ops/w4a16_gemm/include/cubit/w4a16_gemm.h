@@ -30,10 +30,10 @@ typedef enum cubit_w4a16_decomposition {
                               batch_invariant=1, and for tile_n below 256 */
 } cubit_w4a16_decomposition;
 
-/* What a workspace holds behind its counters, which must be zero before its first use, and serve one launch at a time, or a
- * launch may never end: sums of parts of k; and for tile_m=64 in family sm90 (the default on sm_90a,
- * but for batch_invariant=1), unless format=awq, the activations once more in another order: m rows of k elements, rounded
- * up to a multiple of 64, of 2 bytes. */
+/* What a workspace holds behind its counters, which must be zero before its first use, and serve one launch at a
+ * time, or a launch may never end: sums of parts of k; and for tile_m=64 in family sm90 (the default on sm_90a, but
+ * for batch_invariant=1), unless format=awq, the activations once more in another order: m rows of k elements,
+ * rounded up to a multiple of 64, of 2 bytes. */
 
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
  * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other
