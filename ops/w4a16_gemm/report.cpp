@@ -111,8 +111,9 @@ Decision warp_decision(const Plan& plan) {
   if (is_sm90(plan)) {
     return {"warps", fmt::format("{} that multiply, {} that copy", plan.warps, plan.copy_warps),
             fmt::format("four multiply 128 columns together, in two tiles that take turns; one copies, three put "
-                        "activations in order where words want it; the latter give registers: {} and {} per thread",
-                        plan.multiply_registers, plan.copy_registers)};
+                        "activations in order where words want it{}; the latter give registers: {} and {} per thread",
+                        reorders_activations(plan) ? ", those of the first stages" : "", plan.multiply_registers,
+                        plan.copy_registers)};
   }
   if (plan.teams > 1) {
     return {"warps", std::to_string(plan.teams),

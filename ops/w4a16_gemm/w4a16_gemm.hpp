@@ -87,7 +87,7 @@ bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm9
 /// who asks for 224 has many, and code that is jumped over costs 0.2 us.
 bool shares_k(const Plan& plan);
 bool has_pairs(const Plan& plan);      ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
-bool has_many_rows(const Plan& plan);  ///< family sm90, 64 rows: as many products as instructions beside them
+bool has_many_rows(const Plan& plan);  ///< family sm90, tiles of more than 32 rows
 /// Family sm90, many rows of words by k: all blocks together put activations in order, in the workspace, see
 /// reordered_activations.cuh.
 bool reorders_activations(const Plan& plan);

@@ -1,5 +1,4 @@
-// Launches of w4a16_gemm follow from sizes and device alone, have the tensor maps that family sm90 copies by, and
-// refuse what the argument struct rules out.
+// Launches of w4a16_gemm follow from sizes and device alone, and refuse what the argument struct rules out.
 #include <cubit/w4a16_gemm.h>
 #include <gtest/gtest.h>
 
@@ -12,40 +11,16 @@
 #include "ops/argument_checks.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/w4a16_gemm_arguments.h"
+#include "tests/support/gemm_launches.hpp"
 
 namespace cubit::ops {
 namespace {
 
-w4a16_gemm::Plan plan_of(std::string_view text, const char* architecture = "sm_90a") {
-  return w4a16_gemm::make_plan(w4a16_gemm::parse(text), codegen::find_architecture(architecture));
-}
-
-runtime::DeviceFacts h200() {
-  runtime::DeviceFacts facts;
-  facts.architecture = &codegen::find_architecture("sm_90a");
-  facts.multiprocessors = 132;
-  return facts;
-}
-
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
-
+using tests::address;
+using tests::arguments_of;
+using tests::h200;
+using tests::plan_of;
 using Arguments = cubit_w4a16_gemm_arguments;
-
-Arguments arguments_of(int m, int n, int k) {
-  Arguments arguments{};
-  arguments.size = sizeof arguments;
-  arguments.activations = address(0x1000);
-  arguments.qweight = address(0x2000);
-  arguments.qzeros = address(0x3000);
-  arguments.scales = address(0x4000);
-  arguments.output = address(0x5000);
-  arguments.activation_stride = k;
-  arguments.output_stride = n;
-  arguments.m = m;
-  arguments.n = n;
-  arguments.k = k;
-  return arguments;
-}
 
 TEST(GemmLaunch, SplitsWhereTilesDoNotFillTheDevice) {
   const auto plan = plan_of("w4a16_gemm:tile_m=8");
@@ -122,86 +97,6 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
   arguments = arguments_of(1, 256, 128);
   arguments.decomposition = CUBIT_W4A16_STREAM_K;
   EXPECT_EQ(w4a16_gemm::choose_split(plan, arguments, h200()).splits, 1) << "one stage is one block's";
-}
-
-// Family sm90 puts activations of many rows in order in the workspace, behind the parts of k: a slice of chunks of 64
-// k's for each block that there is room for at once. Awq's words need no order.
-TEST(GemmLaunch, ActivationsOfManyRowsArePutInOrderInTheWorkspace) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=64,group_size=all", "sm_90a");
-  auto arguments = arguments_of(130, 1040, 1032);
-  arguments.activation_stride = 1096;
-  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
-  arguments.splits = 4;
-  constexpr std::size_t kParts = sizeof(float) * 3 * 5 * 4 * 256 * 64;
-  constexpr std::size_t kRowBytes = 17 * 128;
-  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
-  EXPECT_EQ(bytes, kWorkspaceCounterBytes + kParts + (130 * kRowBytes + 255) / 256 * 256);
-  auto* const base = static_cast<char*>(address(0x100000));
-  W4a16GemmArguments parameters;
-  const auto encode = [&](const runtime::DeviceFacts& device) {
-    const Launch launch = w4a16_gemm::encode(plan, &arguments, base, bytes, device);
-    std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-    return launch;
-  };
-  const Launch launch = encode(h200());
-  EXPECT_EQ(static_cast<char*>(parameters.reordered), base + kWorkspaceCounterBytes + kParts);
-  EXPECT_EQ(parameters.reordered_stride, static_cast<std::int64_t>(kRowBytes));
-  EXPECT_EQ(parameters.slices, 51) << "chunks of 17 times 64 k's and 3 times 64 rows are fewer than blocks";
-  EXPECT_EQ(parameters.slice_chunks, 1);
-  EXPECT_EQ(parameters.larger_slices, 0);
-  EXPECT_LE(reinterpret_cast<char*>(parameters.slice_states + parameters.slices + 2), base + kWorkspaceCounterBytes);
-  ASSERT_EQ(launch.maps.all().size(), 4u);
-  const runtime::TensorMap map = launch.maps.all()[3].map;
-  EXPECT_EQ(map.base, reinterpret_cast<std::uintptr_t>(parameters.reordered));
-  EXPECT_EQ(map.sizes[0], 17u * 64);
-  EXPECT_EQ(map.sizes[1], 130u);
-  EXPECT_EQ(map.strides[0], kRowBytes);
-}
-
-// At most one for each block that there is room for at once, and for each counter but two.
-TEST(GemmLaunch, SlicesOfActivationsAreNoMoreThanBlocksAtOnce) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=64", "sm_90a");
-  const auto slices_of = [&](int multiprocessors, int n, int k) {
-    auto arguments = arguments_of(130, n, k);
-    arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
-    auto device = h200();
-    device.multiprocessors = multiprocessors;
-    const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, device);
-    const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, device);
-    W4a16GemmArguments parameters;
-    std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-    EXPECT_EQ(parameters.slices * parameters.slice_chunks + parameters.larger_slices, 3 * k / 64) << "all chunks";
-    return parameters.slices;
-  };
-  EXPECT_EQ(slices_of(132, 1 << 16, 1024), 48) << "chunks";
-  EXPECT_EQ(slices_of(132, 1024, 8192), 12) << "blocks";
-  EXPECT_EQ(slices_of(7, 1 << 16, 8192), 7) << "those beyond have not begun";
-  EXPECT_EQ(slices_of(1000, 1 << 20, 1 << 20), 254) << "a counter for each, and two more";
-}
-
-// The last 256 counters are those of slices.
-TEST(GemmLaunch, MergesLeaveTheCountersOfSlicesAlone) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=64", "sm_90a");
-  const auto split_of = [&](int tiles, int decomposition, int splits) {
-    auto arguments = arguments_of(64, 256 * tiles, 1024);
-    arguments.decomposition = decomposition;
-    arguments.splits = splits;
-    return w4a16_gemm::choose_split(plan, arguments, h200());
-  };
-  EXPECT_EQ(split_of(480, CUBIT_W4A16_SPLIT_K, 3).splits, 3);
-  EXPECT_THROW(split_of(481, CUBIT_W4A16_SPLIT_K, 3), Failure);
-  EXPECT_GT(split_of(480, CUBIT_W4A16_STREAM_K, 0).blocks, 0);
-  EXPECT_THROW(split_of(481, CUBIT_W4A16_STREAM_K, 0), Failure);
-  EXPECT_TRUE(split_of(240, CUBIT_W4A16_SPLIT_K, 2).paired);
-  EXPECT_FALSE(split_of(241, CUBIT_W4A16_SPLIT_K, 2).paired) << "pairs have twice as many";
-}
-
-TEST(GemmLaunch, NoActivationsAreReorderedOfNoRowsOrForAwq) {
-  auto arguments = arguments_of(130, 1024, 1024);
-  arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
-  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan_of("w4a16_gemm:tile_m=64,format=awq", "sm_90a"), &arguments, h200()), 0u);
-  arguments.m = 0;
-  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan_of("w4a16_gemm:tile_m=64", "sm_90a"), &arguments, h200()), 0u);
 }
 
 // Family sm90 adds an even number of parts in clusters of two, which are neighbours along x.
@@ -363,111 +258,6 @@ TEST(GemmLaunch, BatchInvariantBlocksTakeTurnsWhereTilesFillTheDevice) {
   EXPECT_EQ(few.shape.grid, (std::array<unsigned, 3>{1, 32, 3}));
   std::memcpy(&parameters, few.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.turn_tiles, 0);
-}
-
-/// The maps of words, activations and scales.
-std::vector<runtime::TensorMap> maps_of(const char* text, const Arguments& arguments) {
-  const Launch launch = w4a16_gemm::encode(plan_of(text), &arguments, address(0x100000), std::size_t{1} << 40, h200());
-  std::vector<runtime::TensorMap> maps;
-  std::size_t end = sizeof(W4a16GemmArguments);
-  for (const MapParameter& one : launch.maps.all()) {
-    EXPECT_EQ(one.offset % alignof(runtime::EncodedTensorMap), 0u);
-    EXPECT_GE(one.offset, end) << "no map lies on another parameter";
-    EXPECT_EQ(runtime::broken_rule(one.map), "");
-    end = one.offset + sizeof(runtime::EncodedTensorMap);
-    maps.push_back(one.map);
-  }
-  EXPECT_EQ(launch.parameter_bytes, maps.empty() ? sizeof(W4a16GemmArguments) : end);
-  return maps;
-}
-
-TEST(GemmLaunch, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
-  auto arguments = arguments_of(100, 1032, 640);
-  arguments.activation_stride = 704;
-  const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=64", arguments);
-  ASSERT_EQ(maps.size(), 3u);
-  EXPECT_EQ(maps[0], (runtime::TensorMap{.base = 0x2000,
-                                         .element_bytes = 4,
-                                         .rank = 2,
-                                         .sizes = {1032, 640 / 8},
-                                         .strides = {4 * 1032},
-                                         .box = {32, 16},
-                                         .swizzle = runtime::TensorSwizzle::span128}))
-      << "a strip of columns, the words of a stage's k's: " << maps[0].text();
-  EXPECT_EQ(maps[1], (runtime::TensorMap{.base = 0x1000,
-                                         .element_bytes = 2,
-                                         .rank = 2,
-                                         .sizes = {640, 100},
-                                         .strides = {2 * 704},
-                                         .box = {64, 32},
-                                         .swizzle = runtime::TensorSwizzle::span128}))
-      << "half a stage's k's, the rows of a tile: " << maps[1].text();
-  EXPECT_EQ(maps[2], (runtime::TensorMap{.base = 0x4000,
-                                         .element_bytes = 2,
-                                         .rank = 2,
-                                         .sizes = {1032, 640 / 64},
-                                         .strides = {2 * 1032},
-                                         .box = {128, 2},
-                                         .swizzle = runtime::TensorSwizzle::none}))
-      << "half a block's columns, the groups of a stage: " << maps[2].text();
-}
-
-TEST(GemmLaunch, FamilySm90OfFewColumnsHasScalesOfAllThatAreNeighbours) {
-  const auto arguments = arguments_of(16, 1024, 640);
-  const auto box_of = [&](const char* text, std::size_t map) { return maps_of(text, arguments).at(map).box; };
-  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 0), (std::array<std::uint32_t, 5>{32, 16}));
-  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 1), (std::array<std::uint32_t, 5>{64, 16}));
-  EXPECT_EQ(box_of("w4a16_gemm:group_size=32,tile_n=128", 2), (std::array<std::uint32_t, 5>{128, 4}));
-  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128,function=silu_gate", 2), (std::array<std::uint32_t, 5>{64, 1}));
-}
-
-// By n a block's rows are short: one box has them all, swizzled as far as it is wide, and a line of the second-level
-// cache has those of several blocks.
-TEST(GemmLaunch, FamilySm90OfFewColumnsHasWordsByNInOneBox) {
-  const auto arguments = arguments_of(8, 1024, 640);
-  const auto expect_words = [&](const char* text, std::uint32_t words, runtime::TensorSwizzle swizzle) {
-    const auto map = maps_of(text, arguments).at(0);
-    EXPECT_EQ(map.box, (std::array<std::uint32_t, 5>{words, 128})) << text;
-    EXPECT_EQ(map.swizzle, swizzle) << text;
-    EXPECT_EQ(map.l2_bytes, 128) << text;
-  };
-  using runtime::TensorSwizzle;
-  expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=64", 8, TensorSwizzle::span32);
-  expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=128", 16, TensorSwizzle::span64);
-  expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=224", 28, TensorSwizzle::none);
-  expect_words("w4a16_gemm:format=awq,tile_n=96", 12, TensorSwizzle::none);
-  expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=128,function=silu_gate", 8, TensorSwizzle::span32);
-}
-
-TEST(GemmLaunch, FamilySm90HasMapsOfWordsByN) {
-  const auto maps = maps_of("w4a16_gemm:format=awq,tile_m=64", arguments_of(64, 512, 384));
-  ASSERT_EQ(maps.size(), 3u);
-  EXPECT_EQ(maps[0], (runtime::TensorMap{.base = 0x2000,
-                                         .element_bytes = 4,
-                                         .rank = 2,
-                                         .sizes = {512 / 8, 384},
-                                         .strides = {512 / 2},
-                                         .box = {16, 128},
-                                         .swizzle = runtime::TensorSwizzle::span64}))
-      << "half a block's columns, a stage's k's: " << maps[0].text();
-  EXPECT_EQ(maps[1].box[1], 64u);
-  EXPECT_EQ(maps[2].box[1], 1u);
-}
-
-TEST(GemmLaunch, MapsOfOneRowAndOfOneGroup) {
-  auto arguments = arguments_of(1, 256, 328);
-  arguments.activation_stride = 0;
-  const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=all", arguments);
-  ASSERT_EQ(maps.size(), 3u);
-  EXPECT_EQ(maps[1].sizes[1], 1u);
-  EXPECT_EQ(maps[1].strides[0], 2u * 328) << "of one row a map still wants a stride";
-  EXPECT_EQ(maps[2].sizes[1], 1u);
-}
-
-TEST(GemmLaunch, FamilySm80HasNoMapsAndTakesRowsThatAreAllTheSame) {
-  auto arguments = arguments_of(100, 256, 128);
-  arguments.activation_stride = 0;
-  EXPECT_TRUE(maps_of("w4a16_gemm:tile_m=32,family=sm80", arguments).empty());
 }
 
 struct BadArgument {
