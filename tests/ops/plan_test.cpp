@@ -10,6 +10,7 @@
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 #include "tests/support/gqa_plans.hpp"
+#include "tests/support/register_pool.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -61,6 +62,22 @@ TEST(GqaPlan, EveryDescriptorHasOne) {
 }
 
 /// Every head is some block's, no block is empty, and one more tile of heads would not fit.
+TEST(GqaPlan, RegistersThatChangeHandsAreTheBlocks) {
+  int transfers = 0;
+  for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
+    for (const char* name : tests::kGqaArchitectures) {
+      const auto& architecture = codegen::find_architecture(name);
+      const auto plan = gqa_decode::make_plan(descriptor, architecture);
+      if (plan.attend_registers == 0) continue;
+      EXPECT_TRUE(architecture.register_transfer);
+      tests::expect_block_has_registers(architecture, plan.warps, plan.attend_registers, plan.copy_warps,
+                                        plan.copy_registers, descriptor.text() + " for " + name);
+      ++transfers;
+    }
+  }
+  EXPECT_GT(transfers, 0);
+}
+
 TEST(GqaPlan, HeadGroupsShareTheHeadsEvenly) {
   const auto& architecture = codegen::find_architecture("sm_86");
   for (const int head_dim : {64, 96, 128, 192, 256}) {

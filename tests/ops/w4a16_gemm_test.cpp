@@ -14,6 +14,7 @@
 #include "runtime/settings.hpp"
 #include "templates/w4a16_gemm_lanes.h"
 #include "tests/support/gemm_descriptors.hpp"
+#include "tests/support/register_pool.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -198,6 +199,23 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       EXPECT_GT(end, plan.shared_memory - 128) << "regions begin at bank 0";
     }
   }
+}
+
+TEST(GemmPlan, RegistersThatChangeHandsAreTheBlocks) {
+  int transfers = 0;
+  for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors()) {
+    for (const char* name : kArchitectures) {
+      const auto& architecture = codegen::find_architecture(name);
+      const auto plan = plan_if_any(descriptor, name);
+      if (!plan || plan->multiply_registers == 0) continue;
+      const int multiplying = plan->teams * plan->warps;
+      tests::expect_block_has_registers(architecture, multiplying, plan->multiply_registers,
+                                        plan->threads() / 32 - multiplying, plan->copy_registers,
+                                        descriptor.text() + " for " + name);
+      ++transfers;
+    }
+  }
+  EXPECT_GT(transfers, 0);
 }
 
 std::string family_of(std::string_view text, const char* architecture) {
