@@ -10,6 +10,7 @@
 #include "tests/support/compiled.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 #include "tests/support/gqa_plans.hpp"
+#include "tests/support/register_pool.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -36,14 +37,22 @@ TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
   tests::expect_no_spills(kernels);
 }
 
+/// Of family sm90: where registers change hands the plan has dealt out all that the block's threads begin with.
+tests::KernelFor kernel_for(const GqaDecode& descriptor, const char* name) {
+  const auto& architecture = codegen::find_architecture(name);
+  const auto plan = gqa_decode::make_plan(descriptor, architecture);
+  return {descriptor.text(), name,
+          plan.attend_registers > 0 ? tests::registers_at_launch(architecture, plan.threads()) : 0};
+}
+
 /// With and without registers that change hands; in turn, where a list has them beside sm_90a.
 constexpr const char* kLaterThanSm90[] = {"sm_100a", "sm_120", "sm_120a"};
 
 TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
   for (const GqaDecode& descriptor : tests::sm90_byte_descriptors()) {
-    kernels.push_back({descriptor.text(), "sm_90a"});
-    kernels.push_back({descriptor.text(), kLaterThanSm90[kernels.size() / 2 % std::size(kLaterThanSm90)]});
+    kernels.push_back(kernel_for(descriptor, "sm_90a"));
+    kernels.push_back(kernel_for(descriptor, kLaterThanSm90[kernels.size() / 2 % std::size(kLaterThanSm90)]));
   }
   tests::expect_no_spills(kernels);
 }
@@ -51,8 +60,9 @@ TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
 TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
   for (const GqaDecode& descriptor : tests::sm90_unaligned_row_descriptors()) {
-    if (kernels.size() % 5 == 0) kernels.push_back({descriptor.text(), kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"});
-    kernels.push_back({descriptor.text(), "sm_90a"});
+    if (kernels.size() % 5 == 0)
+      kernels.push_back(kernel_for(descriptor, kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"));
+    kernels.push_back(kernel_for(descriptor, "sm_90a"));
   }
   tests::expect_no_spills(kernels);
 }
@@ -73,9 +83,9 @@ TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
   for (const GqaDecode& descriptor : tests::sm90_gqa_descriptors()) {
     if (kernels.size() % (kOfLater + 1) == 0) {
       const std::size_t turn = kernels.size() / (kOfLater + 1);
-      kernels.push_back({descriptor.text(), kLaterThanSm90[turn % std::size(kLaterThanSm90)]});
+      kernels.push_back(kernel_for(descriptor, kLaterThanSm90[turn % std::size(kLaterThanSm90)]));
     }
-    kernels.push_back({descriptor.text(), "sm_90a"});
+    kernels.push_back(kernel_for(descriptor, "sm_90a"));
   }
   tests::expect_no_spills(kernels);
 }
@@ -89,7 +99,7 @@ TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
         const GqaDecode descriptor =
             gqa_decode::parse(fmt::format("gqa_decode:head_dim={},{},{}", head_dim, types, heads));
         if (!gqa_decode::makes_products_by_heads(descriptor, codegen::find_architecture("sm_90a"))) continue;
-        kernels.push_back({descriptor.text(), "sm_90a"});
+        kernels.push_back(kernel_for(descriptor, "sm_90a"));
       }
     }
   }

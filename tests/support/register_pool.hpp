@@ -10,12 +10,17 @@
 
 namespace cubit::tests {
 
-/// A block's warps are given as many registers when it begins as its launch bounds allow each; "setmaxnreg" moves those
-/// from warp to warp and finds no others: who takes more than is given back waits forever.
+/// That each thread of a block of one per multiprocessor has when it begins: as many as its launch bounds allow.
+inline int registers_at_launch(const codegen::Architecture& architecture, int threads) {
+  return std::min(architecture.registers_per_thread, architecture.registers_per_sm / threads) / 8 * 8;
+}
+
+/// "setmaxnreg" moves registers from warp to warp and finds no others than those that a block began with: who takes more
+/// than is given back waits forever.
 inline void expect_block_has_registers(const codegen::Architecture& architecture, int taking_warps, int taken,
                                        int giving_warps, int kept, const std::string& what) {
   const int warps = taking_warps + giving_warps;
-  const int each = std::min(architecture.registers_per_thread, architecture.registers_per_sm / (32 * warps)) / 8 * 8;
+  const int each = registers_at_launch(architecture, 32 * warps);
   EXPECT_LE(taking_warps * taken + giving_warps * kept, warps * each) << what;
   for (const int registers : {taken, kept}) {
     EXPECT_TRUE(registers % 8 == 0 && registers >= 24 && registers <= 256) << what << ": " << registers;
