@@ -64,7 +64,7 @@ TEST(GqaPlan, EveryDescriptorHasOne) {
 
 /// Every head is some block's, no block is empty, and one more tile of heads would not fit.
 /// With what pairs of field values bring along, and without: plain scores of one token leave more for those that attend.
-TEST(GqaPlan, RegistersThatChangeHandsAreTheBlocks) {
+TEST(GqaPlan, RegistersThatChangeHandsAreTheBlocksOwn) {
   std::set<int> taken;
   for (const auto& descriptors :
        {tests::sm90_gqa_descriptors(), tests::sm90_unaligned_row_descriptors(), tests::sm90_byte_descriptors()}) {

@@ -14,6 +14,7 @@
 #include "runtime/settings.hpp"
 #include "templates/w4a16_gemm_lanes.h"
 #include "tests/support/gemm_descriptors.hpp"
+#include "tests/support/gemm_launches.hpp"
 #include "tests/support/register_pool.hpp"
 
 namespace cubit::ops {
@@ -21,9 +22,7 @@ namespace {
 
 constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
 
-w4a16_gemm::Plan plan_of(std::string_view text, const char* architecture = "sm_90a") {
-  return w4a16_gemm::make_plan(w4a16_gemm::parse(text), codegen::find_architecture(architecture));
-}
+using tests::plan_of;
 
 /// None where the architecture has not the family that the descriptor names, or on sm_75 none that multiplies its type,
 /// or not the one that has blocks of 96 to 224 columns.
@@ -201,7 +200,7 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
   }
 }
 
-TEST(GemmPlan, RegistersThatChangeHandsAreTheBlocks) {
+TEST(GemmPlan, RegistersThatChangeHandsAreTheBlocksOwn) {
   int transfers = 0;
   for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors()) {
     for (const char* name : kArchitectures) {
