@@ -141,6 +141,7 @@ Json device_json(const std::string& name, const runtime::DeviceFacts& facts) {
           {"l2_bytes", facts.l2_bytes},
           {"clock_khz", facts.clock_khz},
           {"tensor_operations_per_second", 1e3 * facts.clock_khz * facts.multiprocessors * per_clock},
+          {"memory_bytes_per_second", facts.memory_bytes_per_second},
           {"driver_version", facts.driver_version}};
 }
 

@@ -76,7 +76,7 @@ CUBIT_API cubit_status cubit_operators(const char** json);
  * nothing says what will run the kernels. */
 CUBIT_API cubit_status cubit_architectures(const char** json);
 /* {devices: [{name: "cuda:0", description, architecture, multiprocessors, memory_bytes, l2_bytes, clock_khz,
- *  tensor_operations_per_second, driver_version}], trouble: "" or why there are none, cpu: {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under
+ *  tensor_operations_per_second, memory_bytes_per_second, driver_version}], trouble: "" or why there are none, cpu: {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under
  * the name of one of the architectures that it executes, which are all; its trouble is "" or why there is none. To know,
  * the call opens libcubit_cpu. */
 CUBIT_API cubit_status cubit_devices(const char** json);

@@ -30,6 +30,7 @@ namespace {
 
 constexpr const char* kLibrary = "libcubit_cpu.so";
 constexpr int kMultiprocessors = 4;
+constexpr std::int64_t kMemoryBytesPerSecond = std::int64_t{1} << 40;  // made up, so that kernels ask the time here too
 constexpr std::size_t kCacheBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 256;  // as cuMemAlloc's
 constexpr int kUnwritten = 0xff;         // NaN in every format
@@ -367,6 +368,7 @@ DeviceFacts cpu_device_facts(const codegen::Architecture& architecture) {
           .memory_bytes = cpu::memory_bytes(),
           .l2_bytes = cpu::kCacheBytes,
           .clock_khz = 0,
+          .memory_bytes_per_second = cpu::kMemoryBytesPerSecond,
           .driver_version = 0,
           .code = codegen::Code::ptx};
 }

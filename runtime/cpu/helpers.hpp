@@ -72,6 +72,9 @@ void warp_barrier(Warp& warp, Mask mask, const Site& site);  ///< source: member
 void elect(Warp& warp, Mask mask, const Site& site);         ///< source: members; results: lane, predicate
 void trap(Warp& warp, Mask mask, const Site& site);
 
+// timer.cpp
+void read_timer(Warp& warp, Mask mask, const Site& site);  ///< result: nanoseconds, 64 bits
+
 // barriers.cpp. Sources of barrier: its number, threads (0: all), and the predicate of a vote, whose result is a count
 // or a predicate.
 enum class BarrierKind { sync, arrive, count, all, any };

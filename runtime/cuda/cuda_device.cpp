@@ -20,6 +20,15 @@ int attribute(const Driver& driver, int name, DeviceHandle device) {
   return value;
 }
 
+/// Two bits per wire and cycle of the memory's clock; 0 where the driver does not say.
+std::int64_t memory_bytes_per_second(const Driver& driver, DeviceHandle device) {
+  int kilohertz = 0;
+  int bits = 0;
+  if (driver.cuDeviceGetAttribute(&kilohertz, kMemoryClockRate, device) != kSuccess) return 0;
+  if (driver.cuDeviceGetAttribute(&bits, kGlobalMemoryBusWidth, device) != kSuccess) return 0;
+  return std::int64_t{2} * 1000 * kilohertz * bits / 8;
+}
+
 DeviceFacts facts_of(const Driver& driver, DeviceHandle device) {
   DeviceFacts facts;
   char name[256] = {};
@@ -29,6 +38,7 @@ DeviceFacts facts_of(const Driver& driver, DeviceHandle device) {
                                                         attribute(driver, kCapabilityMinor, device));
   facts.multiprocessors = attribute(driver, kMultiprocessorCount, device);
   facts.clock_khz = attribute(driver, kClockRate, device);
+  facts.memory_bytes_per_second = memory_bytes_per_second(driver, device);
   facts.l2_bytes = static_cast<std::size_t>(attribute(driver, kL2CacheSize, device));
   check(driver, driver.cuDeviceTotalMem(&facts.memory_bytes, device), "cuDeviceTotalMem");
   facts.driver_version = driver.version;

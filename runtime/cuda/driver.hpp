@@ -31,6 +31,8 @@ inline constexpr Result kStreamCaptureImplicit = 906;
 /// CUdevice_attribute
 inline constexpr int kClockRate = 13;
 inline constexpr int kMultiprocessorCount = 16;
+inline constexpr int kMemoryClockRate = 36;
+inline constexpr int kGlobalMemoryBusWidth = 37;
 inline constexpr int kL2CacheSize = 38;
 inline constexpr int kCapabilityMajor = 75;
 inline constexpr int kCapabilityMinor = 76;

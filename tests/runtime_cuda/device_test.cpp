@@ -30,6 +30,16 @@ TEST_F(CudaDevice, FactsComeFromTheDriver) {
   EXPECT_EQ(facts.l2_bytes, std::size_t{1} << 20);
   EXPECT_EQ(facts.clock_khz, 1980000);
   EXPECT_EQ(facts.driver_version, 13000);
+  EXPECT_EQ(facts.memory_bytes_per_second, 4916736000000) << "twice 3201 MHz, 768 bytes wide";
+}
+
+TEST_F(CudaDevice, NobodyHasToKnowHowFastTheMemoryIs) {
+  for (const int attribute : {cuda::kMemoryClockRate, cuda::kGlobalMemoryBusWidth}) {
+    fake::plug_in(2);
+    driver_.forget_attribute(attribute);
+    EXPECT_EQ(cuda_device_facts(0).memory_bytes_per_second, 0);
+    EXPECT_EQ(cuda_device_facts(0).multiprocessors, 132);
+  }
 }
 
 TEST_F(CudaDevice, OrdinalOutOfRangeIsRefused) {

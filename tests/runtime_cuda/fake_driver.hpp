@@ -49,6 +49,7 @@ class Controls {
   virtual void reset(int devices) = 0;                      ///< everything forgotten but ids, which never come again
   virtual void fail(const char* function, int result) = 0;  ///< that function now returns `result`
   virtual void hide(const char* function) = 0;              ///< cuGetProcAddress does not find it
+  virtual void forget_attribute(int attribute) = 0;         ///< of a CUdevice_attribute: no device has it
   virtual void shut_down() = 0;                             ///< every call returns CUDA_ERROR_DEINITIALIZED
 
   virtual runtime::cuda::Context create_context(int device) = 0;     ///< pushes it, as cuCtxCreate does

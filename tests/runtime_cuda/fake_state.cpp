@@ -58,6 +58,7 @@ void State::reset(int count) {
   gone = false;
   failures.clear();
   hidden.clear();
+  unknown_attributes.clear();
   for (FakeContext& context : contexts) context.id = 0;
   primaries.clear();
   streams.clear();

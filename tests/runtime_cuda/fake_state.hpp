@@ -53,6 +53,7 @@ struct State final : Controls {
   bool gone = false;
   std::map<std::string, Result, std::less<>> failures;
   std::set<std::string> hidden;
+  std::set<int> unknown_attributes;
   std::array<FakeContext, 256> contexts;
   unsigned long long next_id = 1;
   std::map<int, std::pair<FakeContext*, int>> primaries;  ///< device -> context and retains
@@ -68,6 +69,7 @@ struct State final : Controls {
   void reset(int count) override;
   void fail(const char* function, int result) override;
   void hide(const char* function) override { hidden.insert(function); }
+  void forget_attribute(int attribute) override { unknown_attributes.insert(attribute); }
   void shut_down() override { gone = true; }
   Context create_context(int device) override;
   void destroy_context(Context context) override;

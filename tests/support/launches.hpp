@@ -25,7 +25,11 @@ inline runtime::DeviceFacts made_up_device(std::string_view architecture, int mu
   return facts;
 }
 constexpr int kH200Processors = 132;
-inline runtime::DeviceFacts h200() { return made_up_device("sm_90a", kH200Processors); }
+inline runtime::DeviceFacts h200() {
+  runtime::DeviceFacts facts = made_up_device("sm_90a", kH200Processors);
+  facts.memory_bytes_per_second = 4916736000000;
+  return facts;
+}
 
 /// The argument struct of a kernel as a launch hands it over.
 template <class Parameters>
