@@ -31,13 +31,20 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   const uint32 box_bytes = kRowsAreUnaligned ? kHalfStage / kColumnsOfWarps
                            : args.boxes == 1 ? kHalfStage
                                              : kHalfStage / kRowWarps << args.span_log2;
+  const auto copy = [&](uint32 at, const TensorMap& map, int y, int z) {
+    if constexpr (plan::kReadsOnce) {
+      copy_box(at, map, y, z, span, batch, full, EvictFirst());
+    } else {
+      copy_box(at, map, y, z, span, batch, full);
+    }
+  };
   int row = stage * args.boxes * kStageTokens;
 #pragma unroll 1
   for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {
     const int y = plan::kRowsInParts ? row : 0;
     const int z = plan::kRowsInParts ? 0 : row;
-    copy_box(dst + at, args.keys, y, z, span, batch, full);
-    copy_box(dst + kHalfStage + at, args.values, y, z, span, batch, full);
+    copy(dst + at, args.keys, y, z);
+    copy(dst + kHalfStage + at, args.values, y, z);
   }
 }
 

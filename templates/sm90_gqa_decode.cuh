@@ -68,6 +68,7 @@
 #include "kv_paged.cuh"
 #include "merge_slices.cuh"
 #include "overlap.cuh"
+#include "pace.cuh"
 #include "types.cuh"
 
 namespace cubit {
@@ -138,6 +139,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
                                               bool has_begun, PageWindow& pages,
                                               ToldSegment (&segments)[plan::kSegments], Rings rings) {
   const bool is_first = is_first_copying();
+  Pace<plan::kStagesAtOnce> pace(args.pace);
   StagePlace place;
   SegmentPlace told;
   bool is_very_first = true;
@@ -163,6 +165,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
       const bool has_boxes = is_of_boxes(args, tokens);
       if (plan::Cache::kIsPaged && has_boxes) pages.reach(segment, stage);
       if (!has_boxes) pieces.reach(args, cache, segment, stage);
+      if (is_first && has_boxes) pace.wait();
       wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
       if (has_boxes) {
         // Every warp arrives, so that none falls two rounds behind and takes one for the other.

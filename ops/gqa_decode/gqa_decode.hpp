@@ -103,6 +103,16 @@ struct Plan {
   int flush_stages() const;
   /// Family sm90: those that a share has fewer for each sequence in it: what its end and the next one's queries take.
   int gap_stages() const;
+  /// Family sm90: whether nobody reads again what boxes have brought, so that the L2 may let go of it first. Not asked
+  /// of it where scales are tensors of their own: it then keeps those from one launch to the next that a benchmark goes
+  /// through in turn, which no inference engine would see.
+  bool reads_once() const;
+  /// Family sm90: whether blocks start copies no sooner than the memory can have brought those before (pace.cuh). Where
+  /// products take nearly as long as copies do, an SM that the memory has served last does not catch up when others are
+  /// done; those of rows of 8 and 16 bits do, and with more on its way the memory gives 2% more.
+  bool keeps_pace() const;
+  /// Then: those that a block asks for at its beginning.
+  int stages_at_once() const;
   /// Query operands in shared memory, behind the rings; 0: they are in registers.
   int query_bytes() const;
   int query_at(int stage_count) const { return ring_bytes(stage_count); }
@@ -138,6 +148,12 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
 /// What a plan wants on its way into an SM: about three times latency times bandwidth of the fastest part measured (an
 /// H200: 4.7 TB/s over 132 SMs at about 0.8 us, 28 KB), because warps start and finish their tiles unevenly.
 inline constexpr int kBytesInFlight = 96 * 1024;
+/// Family sm90, where blocks keep pace: room that copies may run ahead in while a sequence ends, and what is asked for
+/// at the beginning.
+inline constexpr int kBytesInFlightAtPace = 128 * 1024;
+inline constexpr int kBytesAtOnce = 80 * 1024;
+/// Family sm90, without a pace: with more on their way than kBytesInFlight SMs get less equal shares of the memory.
+int bytes_in_flight(const Plan& plan);
 
 /// Family sm90: blocks of a launch, each with two counters and two slots.
 inline constexpr int kMostBlocks = 1024;
@@ -147,6 +163,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture);
 
 /// Whether rows of keys or of values are int4_rows of 8 groups, which take the most registers.
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats);
+
+/// Whether rows have scales in a tensor of their own, one or more for each.
+bool reads_row_scales(const Plan& plan);
 
 /// Bytes of one row in a stage: the header is padded to whole 16-byte matrix rows.
 int stage_row_bytes(const kv_cache::RowFormat& format);

@@ -309,7 +309,7 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
 /// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where
 /// three stages of them do not fit, and the ones that copy. Stages of two tiles, where registers allow: their
 /// instructions are independent, and a stage's own cost is shared. Then as many stages as fit, up to one in use and
-/// kBytesInFlight: with more on their way SMs get less equal shares of the memory, and the slowest ends the launch.
+/// bytes_in_flight().
 void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
   const int fewest_row_warps = plan.copies_unaligned_rows() ? warps_of_unaligned_rows(plan) : 1;
@@ -326,7 +326,7 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
         choose_registers(plan, architecture);
         if (!fits_registers(plan, architecture)) continue;
         plan.stage = layout_of_boxes(plan);
-        const int most = std::clamp(1 + kBytesInFlight / plan.stage_bytes(), fewest, kMostStages);
+        const int most = std::clamp(1 + bytes_in_flight(plan) / plan.stage_bytes(), fewest, kMostStages);
         for (plan.stages = most; plan.stages >= fewest; --plan.stages) {
           plan.shared_memory = shared_memory_for(plan, plan.stages);
           const int registers = plan.attend_registers > 0 ? 0 : plan.counted_registers;
@@ -339,6 +339,27 @@ void choose_bulk_copies(Plan& plan, const codegen::Architecture& architecture) {
 }
 
 }  // namespace
+
+bool reads_row_scales(const Plan& plan) {
+  const kv_cache::RowFormat keys = plan.formats().key;
+  return keys.has_scales() && keys.scales != KvScales::tensor;
+}
+
+bool Plan::reads_once() const {
+  return family == Family::sm90 && descriptor.cache == KvAddressing::contiguous && head_groups == 1 &&
+         !reads_row_scales(*this);
+}
+
+bool Plan::keeps_pace() const {
+  return family == Family::sm90 && descriptor.cache == KvAddressing::contiguous && formats().are_alike() &&
+         formats().key.kv == KvFormat::int4_rows;
+}
+
+int Plan::stages_at_once() const {
+  return std::min(stages, std::max(2, (kBytesAtOnce + stage_bytes() / 2) / stage_bytes()));
+}
+
+int bytes_in_flight(const Plan& plan) { return plan.keeps_pace() ? kBytesInFlightAtPace : kBytesInFlight; }
 
 int Plan::warps_abreast() const { return copies_unaligned_rows() ? warps_of_unaligned_rows(*this) : row_warps(); }
 

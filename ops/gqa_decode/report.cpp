@@ -70,12 +70,6 @@ Decision shared_query_decision(const Plan& plan) {
                       plan.head_tiles())};
 }
 
-/// Whether rows have scales in a tensor of their own, one or more for each.
-bool reads_row_scales(const Plan& plan) {
-  const kv_cache::RowFormat keys = plan.formats().key;
-  return keys.has_scales() && keys.scales != KvScales::tensor;
-}
-
 /// Rows of keys are operands beside the query, rows of values beside the weights.
 struct Operands {
   const char* name;
@@ -177,6 +171,14 @@ Decision held_decision(const Plan& plan) {
           "registers hold no more of the next tile, which has no cp.async; the rest is loaded and stored at once"};
 }
 
+/// Family sm90.
+Decision pace_decision(const Plan& plan) {
+  return {"pace",
+          fmt::format("{} stages at once, then one in the time of the memory for one of every block",
+                      plan.stages_at_once()),
+          "SMs that ask for all they have room for do not get equal shares, and products leave no time to catch up in"};
+}
+
 Decision stages_decision(const Plan& plan) {
   if (plan.family == Family::sm75) {
     return {"stages", std::to_string(plan.stages),
@@ -184,7 +186,7 @@ Decision stages_decision(const Plan& plan) {
   }
   return {"stages", std::to_string(plan.stages),
           fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
-                      plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, kBytesInFlight / 1024,
+                      plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, bytes_in_flight(plan) / 1024,
                       plan.blocks_per_sm)};
 }
 
@@ -432,6 +434,11 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const std::vector<Decision> operands = operand_decisions(plan, architecture);
   report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
   if (plan.query_is_shared) report.decisions.push_back(shared_query_decision(plan));
+  if (plan.keeps_pace()) report.decisions.push_back(pace_decision(plan));
+  if (plan.reads_once()) {
+    report.decisions.push_back({"lines of the cache", "the L2 lets go of them first",
+                                "one block reads them, once: partial results and queries stay instead"});
+  }
   if (plan.copies_unaligned_rows()) report.decisions.push_back(boxes_decision(plan));
   if (plan.family == Family::sm90 && reads_row_scales(plan)) {
     report.decisions.push_back({"scales", "loaded into registers a stage ahead, by the warps that attend",

@@ -165,6 +165,8 @@ void add_constants_of_boxes(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kPieceBytes", plan.copy_bytes)
       .constant("kCopyRegisters", plan.copy_registers)
       .constant("kAttendRegisters", plan.attend_registers)
+      .flag("kReadsOnce", plan.reads_once())
+      .constant("kStagesAtOnce", plan.keeps_pace() ? plan.stages_at_once() : 0)
       .constant("kSegments", Plan::kSegments)
       .constant("kFlushStages", plan.flush_stages())
       .constant("kGapStages", plan.gap_stages());

@@ -10,6 +10,7 @@
 #include "base/parallel.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_descriptors.hpp"
+#include "tests/support/gqa_launches.hpp"
 #include "tests/support/gqa_plans.hpp"
 #include "tests/support/register_pool.hpp"
 
@@ -136,6 +137,29 @@ TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
       EXPECT_EQ(tests::reason_of(plan, "copy offsets"), "");
     }
   }
+}
+
+TEST(GqaPlan, PackedWordsOfAContiguousCacheKeepPace) {
+  const std::string packed = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
+  const auto plan = tests::gqa_plan_of(packed, "sm_90a");
+  EXPECT_TRUE(plan.keeps_pace());
+  EXPECT_EQ(plan.stages, 4) << "room to run ahead in";
+  EXPECT_EQ(plan.stages_at_once(), 2);
+  EXPECT_EQ(tests::gqa_plan_of(packed + ",head_dim=64", "sm_90a").stages_at_once(), 3);
+  EXPECT_FALSE(tests::gqa_plan_of(packed + ",cache=paged", "sm_90a").keeps_pace());
+  EXPECT_FALSE(tests::gqa_plan_of(packed + ",family=sm80", "sm_90a").keeps_pace());
+  EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "sm_90a").keeps_pace());
+}
+
+TEST(GqaPlan, TheL2LetsGoOfWhatIsReadOnce) {
+  const std::string rows = "gqa_decode:heads_per_kv=8";
+  EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").reads_once());
+  EXPECT_TRUE(tests::gqa_plan_of(rows + ",kv=fp8_e4m3,scales=tensor", "sm_90a").reads_once());
+  EXPECT_FALSE(tests::gqa_plan_of(rows + ",kv=fp8_e4m3", "sm_90a").reads_once()) << "scales are a tensor of their own";
+  EXPECT_FALSE(tests::gqa_plan_of(rows + ",cache=paged", "sm_90a").reads_once()) << "sequences may share pages";
+  EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=64,query_tokens=4", "sm_90a").reads_once())
+      << "four blocks read it";
+  EXPECT_FALSE(tests::gqa_plan_of(rows, "sm_80").reads_once());
 }
 
 TEST(GqaPlan, FamilySm90SaysWhoLoadsScales) {

@@ -1,0 +1,51 @@
+// When a block starts its copies: no sooner than the memory can have brought those before, had every block an even share
+// of it. Blocks that ask for all that they have room for do not get even shares: those of some SMs get a tenth more, and
+// the slowest ends the launch. See docs/performance/gqa_decode.md, version 11.
+//
+// A block that is behind starts copies as soon as there is room for them, so nothing is lost where the memory is slower
+// than the host thinks.
+//
+// PTX ISA: "%globaltimer".
+#pragma once
+
+#include "types.cuh"
+
+namespace cubit {
+
+/// Of a clock that all SMs have; how often it moves on is the device's.
+__device__ __forceinline__ uint64 global_nanoseconds() {
+  uint64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+/// Of a thread that starts copies. kAtOnce: of stages, those at the beginning that wait for nothing; 0: none waits.
+template <int kAtOnce>
+class Pace {
+ public:
+  /// `interval`: from one stage to the next, in nanoseconds; 0: none waits.
+  explicit __device__ __forceinline__ Pace(uint32 interval) : interval_(interval) {
+    if (interval_ != 0) due_ = global_nanoseconds() - (kAtOnce - 1) * static_cast<uint64>(interval_);
+  }
+
+  /// Before the copies of each stage, the first counted too.
+  __device__ __forceinline__ void wait() {
+    if (interval_ == 0) return;
+    while (static_cast<int64>(global_nanoseconds() - due_) < 0) {
+    }
+    due_ += interval_;
+  }
+
+ private:
+  uint32 interval_;
+  uint64 due_ = 0;  // the next stage
+};
+
+template <>
+class Pace<0> {
+ public:
+  explicit __device__ __forceinline__ Pace(uint32) {}
+  __device__ __forceinline__ void wait() {}
+};
+
+}  // namespace cubit
