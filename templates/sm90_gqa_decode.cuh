@@ -43,6 +43,9 @@
 // Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers,
 // those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
 //
+// How fast a block copies boxes: where products leave no time to catch up in, at the memory's pace (pace.cuh). What one
+// block alone reads the L2 lets go of first, where the plan says so.
+//
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
 // With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see
