@@ -8,6 +8,7 @@
 // PTX ISA: "%globaltimer".
 #pragma once
 
+#include "due_time.h"
 #include "types.cuh"
 
 namespace cubit {
@@ -24,21 +25,19 @@ template <int kAtOnce>
 class Pace {
  public:
   /// `interval`: from one stage to the next, in nanoseconds; 0: none waits.
-  explicit __device__ __forceinline__ Pace(uint32 interval) : interval_(interval) {
-    if (interval_ != 0) due_ = global_nanoseconds() - (kAtOnce - 1) * static_cast<uint64>(interval_);
+  explicit __device__ __forceinline__ Pace(uint32 interval) : due_{0, interval} {
+    if (interval != 0) due_.at = global_nanoseconds() - (kAtOnce - 1) * static_cast<uint64>(interval);
   }
 
   /// Before the copies of each stage, the first counted too.
   __device__ __forceinline__ void wait() {
-    if (interval_ == 0) return;
-    while (static_cast<int64>(global_nanoseconds() - due_) < 0) {
+    if (due_.interval == 0) return;
+    while (!due_.has_come(global_nanoseconds())) {
     }
-    due_ += interval_;
   }
 
  private:
-  uint32 interval_;
-  uint64 due_ = 0;  // the next stage
+  DueTime due_;  // of the next stage
 };
 
 template <>

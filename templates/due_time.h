@@ -1,0 +1,27 @@
+// When the next of several things is due that are to happen an interval apart; by a clock, in any unit. Of pace.cuh, and
+// of the host's tests.
+#pragma once
+
+#ifdef __CUDACC__
+#define CUBIT_OF_TIME constexpr __host__ __device__
+#else
+#define CUBIT_OF_TIME constexpr
+#endif
+
+namespace cubit {
+
+struct DueTime {
+  unsigned long long at;
+  unsigned interval;
+
+  /// Whether it is time, or past it; then the next is due an interval later. Whoever is late catches up; nobody waits for
+  /// longer than an interval, for then the clock has been set back.
+  CUBIT_OF_TIME bool has_come(unsigned long long now) {
+    const auto left = static_cast<long long>(at - now);
+    if (left > 0 && left <= interval) return false;
+    at = (left > 0 ? now : at) + interval;
+    return true;
+  }
+};
+
+}  // namespace cubit
