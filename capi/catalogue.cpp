@@ -188,7 +188,8 @@ cubit_status cubit_descriptor_canonical(const char* descriptor, const char** tex
 }
 
 cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, size_t size_count,
-                           const char* architecture, int multiprocessors, const char** text) {
+                           const char* architecture, int multiprocessors, int64_t memory_bytes_per_second,
+                           const char** text) {
   return guarded([&] {
     require(descriptor, "cubit_suggest: descriptor");
     require(architecture, "cubit_suggest: architecture");
@@ -199,9 +200,14 @@ cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, si
                     fmt::format("a device has 1 to {}", kMostMultiprocessors),
                     "cubit_devices has the number; an H200 has 132");
     }
+    if (memory_bytes_per_second < 0) {
+      throw Failure(Status::invalid_argument, fmt::format("memory_bytes_per_second = {}", memory_bytes_per_second),
+                    "it is a memory's bytes in a second", "cubit_devices has the number; 0 if it is not known");
+    }
     runtime::DeviceFacts device;
     device.architecture = &codegen::find_architecture(architecture);
     device.multiprocessors = multiprocessors;
+    device.memory_bytes_per_second = memory_bytes_per_second;
     const auto numbers = numbers_of(sizes, size_count, "cubit_suggest: sizes");
     *text = thread_text(ops::find_operator(descriptor).suggest(descriptor, numbers, device));
   });

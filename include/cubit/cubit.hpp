@@ -402,9 +402,11 @@ class Problem {
 
 /// The descriptor as it should be fastest for launches of these sizes; see cubit_suggest.
 inline std::string suggest(const std::string& descriptor, const Problem::Numbers& sizes,
-                           const std::string& architecture, int multiprocessors) {
+                           const std::string& architecture, int multiprocessors,
+                           std::int64_t memory_bytes_per_second = 0) {
   const auto c = detail::c_numbers(sizes);
-  return detail::text(cubit_suggest, descriptor.c_str(), c.data(), c.size(), architecture.c_str(), multiprocessors);
+  return detail::text(cubit_suggest, descriptor.c_str(), c.data(), c.size(), architecture.c_str(), multiprocessors,
+                      memory_bytes_per_second);
 }
 
 /// Bytes of one element of a tensor type as safetensors spells it; 0 for a type cubit does not know.

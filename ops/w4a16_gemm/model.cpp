@@ -1,6 +1,6 @@
 // How long a launch takes, by what an H200 has shown: docs/performance/w4a16_gemm.md, "Which tiles". Choices of parts of k
 // (split.cpp) and of tiles (suggest.cpp) are by it. It was fitted to gptq and awq in groups of 128, fp16, on sixteen shapes; of other devices
-// nothing but the number of multiprocessors is known.
+// it knows the number of multiprocessors and, for tiles alone, how fast their memory is.
 #include <algorithm>
 
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -84,21 +84,29 @@ double stage_megabytes(const Plan& plan) {
   return 1e-6 * gemm_lanes::kStageK * plan.descriptor.tile_n * plan.descriptor.bits / 8;
 }
 
+/// In which the memory brings the words of a launch. Where nobody says how fast it is, or it is faster than an H200's,
+/// which the model was fitted to, that one's.
+double time_of_words(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
+  constexpr double kH200 = 4.2;       // megabytes per microsecond
+  constexpr double kReached = 0.855;  // of what the memory's clock and width give
+  const double rate = 1e-12 * kReached * static_cast<double>(device.memory_bytes_per_second);
+  const double megabytes = static_cast<double>(split.column_tiles * split.stages) * stage_megabytes(plan);
+  return megabytes / (rate > 0 ? std::min(rate, kH200) : kH200);
+}
+
 /// Of blocks of 256 columns.
 double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
-  constexpr double kLaunch = 4.9;                   // microseconds beside the copies of words, with a merge
-  constexpr double kMegabytesPerMicrosecond = 4.2;  // of words
-  constexpr double kAwq = 1.03;                     // times the time of the others
-  constexpr double kAwqOfManyRows = 0.95;           // likewise, where the others' activations are put in order
+  constexpr double kLaunch = 4.9;          // microseconds beside the copies of words, with a merge
+  constexpr double kAwq = 1.03;            // times the time of the others
+  constexpr double kAwqOfManyRows = 0.95;  // likewise, where the others' activations are put in order
   const bool has_shares = split.blocks > 0;
   const double stages = has_shares ? walked_stages_of_shares(plan, split.tiles(), split.stages, split.blocks, device)
                                    : walked_stages(plan, split.tiles(), split.stages, split.splits, device);
   const int parts = has_shares ? parts_of_shares(split.tiles(), split.stages, split.blocks) : split.splits;
   const WideTimes times = wide_times(plan);
   const double merge = merge_time(times, parts, split.paired);
-  const double megabytes = static_cast<double>(split.column_tiles * split.stages) * stage_megabytes(plan);
   const double time =
-      std::max(stages * times.stage * plan.descriptor.bits / 4 + merge, kLaunch + megabytes / kMegabytesPerMicrosecond);
+      std::max(stages * times.stage * plan.descriptor.bits / 4 + merge, kLaunch + time_of_words(plan, split, device));
   if (plan.descriptor.format != W4Format::awq) return time;
   return (has_many_rows(plan) ? kAwqOfManyRows : kAwq) * time;
 }
@@ -149,6 +157,7 @@ double time_of_teams(const Plan& plan, const Split& split, const runtime::Device
   constexpr double kRingMegabytes = 0.1;            // of words: of rings of 50 to 110 KB, which make no difference
   constexpr double kMegabytesPerMicrosecond = 7.0;  // of all rings, which are asked for at once
   constexpr double kNextRound = 2;                  // microseconds
+  constexpr double kLaunchOfWords = 2.5;            // likewise, where the memory is slower than products are
   const bool is_16_rows = plan.descriptor.tile_m > 8;
   const double merge_part = is_16_rows ? 0.195 : 0.09;
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
@@ -159,8 +168,11 @@ double time_of_teams(const Plan& plan, const Split& split, const runtime::Device
   const double ring_megabytes = rings * std::min(kRingMegabytes, stages * stage_megabytes(plan));
   const double all_parts = is_16_rows ? team_times(plan).merge_16 : team_times(plan).merge_8;
   const double merge = split.splits > 1 ? all_parts + merge_part * split.splits : 0;
-  return kLaunch + ring_megabytes / kMegabytesPerMicrosecond + static_cast<double>(rounds - 1) * kNextRound +
-         static_cast<double>(rounds) * stages * stage_time_of_teams(plan) + merge;
+  const double products = kLaunch + ring_megabytes / kMegabytesPerMicrosecond +
+                          static_cast<double>(rounds - 1) * kNextRound +
+                          static_cast<double>(rounds) * stages * stage_time_of_teams(plan);
+  const bool is_known = device.memory_bytes_per_second > 0;
+  return std::max(products, is_known ? kLaunchOfWords + time_of_words(plan, split, device) : 0) + merge;
 }
 
 }  // namespace

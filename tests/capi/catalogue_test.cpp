@@ -50,6 +50,16 @@ TEST(Catalogue, SuggestionsAreDescriptors) {
   const cubit::Problem::Numbers sizes = {{"m", 16}, {"n", 8192}, {"k", 8192}};
   EXPECT_EQ(cubit::suggest("w4a16_gemm:tile_m=64", sizes, "sm_90a", 132), "w4a16_gemm:tile_n=64");
   EXPECT_EQ(cubit::suggest("stream_read:blocks_per_sm=4", {}, "sm_80", 108), "stream_read");
+  const cubit::Problem::Numbers long_k = {{"m", 1}, {"n", 3584}, {"k", 18944}};
+  EXPECT_EQ(cubit::suggest("w4a16_gemm", long_k, "sm_90a", 132), "w4a16_gemm:tile_m=8,tile_n=64");
+  EXPECT_EQ(cubit::suggest("w4a16_gemm", long_k, "sm_90a", 132, 3352320000000), "w4a16_gemm:tile_m=8,tile_n=32")
+      << "an H100's memory";
+  try {
+    cubit::suggest("w4a16_gemm", sizes, "sm_90a", 132, -1);
+    ADD_FAILURE() << "accepted";
+  } catch (const cubit::Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("memory_bytes_per_second = -1: it is a memory's bytes in a second"));
+  }
   for (const int multiprocessors : {0, -1, 1 << 30}) {
     try {
       cubit::suggest("w4a16_gemm", sizes, "sm_90a", multiprocessors);

@@ -66,22 +66,57 @@ double modelled(const std::string& text, const cubit_w4a16_gemm_arguments& sizes
   return w4a16_gemm::modelled_microseconds(plan, w4a16_gemm::choose_split(plan, sizes, h200()), h200());
 }
 
-/// Every tile of eleven layers that models have, as an H200 took them (bench/tile_sweep.py).
-TEST(SuggestedTiles, LoseLittleAgainstTheBestOfASweep) {
-  constexpr double kMostLost = 0.03;
-  std::ifstream file(CUBIT_RESULTS "/w4a16_gemm_tiles_h200.json");
+/// Every tile of eleven layers that models have, as a device took them (bench/tile_sweep.py): suggestions for that device
+/// take at most so much longer than the fastest.
+void expect_little_lost(const std::string& file_name, std::size_t count, const runtime::DeviceFacts& device,
+                        double most_lost) {
+  std::ifstream file(CUBIT_RESULTS "/" + file_name);
   std::map<std::array<int, 3>, std::map<std::string, double>> cells;
   for (const auto& one : nlohmann::json::parse(file)) {
     const std::array<int, 3> sizes = {one.at("m"), one.at("n"), one.at("k")};
     cells[sizes][one.at("measured").at("descriptor")] = one.at("measured").at("microseconds");
   }
-  EXPECT_EQ(cells.size(), 55u);
+  EXPECT_EQ(cells.size(), count);
   for (const auto& [sizes, times] : cells) {
-    const std::string text = suggested_gemm("w4a16_gemm", sizes[0], sizes[1], sizes[2]);
+    const std::string text = suggested("w4a16_gemm", {{"m", sizes[0]}, {"n", sizes[1]}, {"k", sizes[2]}}, device);
     ASSERT_TRUE(times.contains(text)) << text;
     for (const auto& [other, time] : times)
-      EXPECT_LE(times.at(text), (1 + kMostLost) * time)
+      EXPECT_LE(times.at(text), (1 + most_lost) * time)
           << sizes[0] << " rows of " << sizes[1] << " x " << sizes[2] << ": " << text << " and not " << other;
+  }
+}
+
+TEST(SuggestedTiles, LoseLittleAgainstTheBestOfASweep) {
+  expect_little_lost("w4a16_gemm_tiles_h200.json", 55, h200(), 0.03);
+}
+
+// As many multiprocessors, and a memory that is a third slower.
+TEST(SuggestedTiles, LoseLittleOnASlowerMemory) {
+  runtime::DeviceFacts h100 = h200();
+  h100.memory_bytes_per_second = 3352320000000;
+  expect_little_lost("w4a16_gemm_tiles_h100.json", 22, h100, 0.04);
+}
+
+TEST(SuggestedTiles, TakeAnUnknownMemoryForAnH200s) {
+  runtime::DeviceFacts unknown = h200();
+  unknown.memory_bytes_per_second = 0;
+  expect_little_lost("w4a16_gemm_tiles_h200.json", 55, unknown, 0.03);
+}
+
+// Parts of k that a slower memory might want have not been timed.
+TEST(SuggestedTiles, PartsOfKDoNotDependOnTheMemory) {
+  const auto plan = w4a16_gemm::make_plan(w4a16_gemm::parse("w4a16_gemm:tile_m=8,tile_n=64"), *h200().architecture);
+  for (const int n : {1024, 2048, 3584, 5120}) {
+    cubit_w4a16_gemm_arguments sizes{};
+    sizes.m = 1;
+    sizes.n = n;
+    sizes.k = 13824;
+    const int splits = w4a16_gemm::choose_split(plan, sizes, h200()).splits;
+    for (const std::int64_t rate : {std::int64_t{0}, std::int64_t{1000000000000}}) {
+      runtime::DeviceFacts device = h200();
+      device.memory_bytes_per_second = rate;
+      EXPECT_EQ(w4a16_gemm::choose_split(plan, sizes, device).splits, splits) << n << " columns at " << rate;
+    }
   }
 }
 

@@ -63,6 +63,11 @@ TEST(Suggest, PrintsADescriptorThatOtherCommandsTake) {
                                      "sm_90a", "--multiprocessors", "132"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "w4a16_gemm:format=awq,tile_n=64\n");
+  EXPECT_EQ(program
+                .run({"suggest", "w4a16_gemm", "--sizes", "m=1,n=3584,k=18944", "--arch", "sm_90a", "--multiprocessors",
+                      "132", "--memory-bandwidth", "3352"})
+                .out,
+            "w4a16_gemm:tile_m=8,tile_n=32\n");
   EXPECT_THAT(program.run({"operators", "w4a16_gemm"}).out, HasSubstr("cubit suggest chooses:"));
   EXPECT_EQ(program.run({"operators", "merge"}).out.find("cubit suggest"), std::string::npos);
 }
