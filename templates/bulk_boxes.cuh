@@ -31,9 +31,10 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   const uint32 box_bytes = kRowsAreUnaligned ? kHalfStage / kColumnsOfWarps
                            : args.boxes == 1 ? kHalfStage
                                              : kHalfStage / kRowWarps << args.span_log2;
+  const EvictFirst evict_first;
   const auto copy = [&](uint32 at, const TensorMap& map, int y, int z) {
     if constexpr (plan::kReadsOnce) {
-      copy_box(at, map, y, z, span, batch, full, EvictFirst());
+      copy_box(at, map, y, z, span, batch, full, evict_first);
     } else {
       copy_box(at, map, y, z, span, batch, full);
     }

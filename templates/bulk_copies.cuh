@@ -103,22 +103,22 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y
       : "memory");
 }
 
-/// What the L2 does with lines that a copy brings: it lets go of them first, for nobody reads them again.
+/// A policy of the L2 for what a copy brings: it lets go of those lines first, for nobody reads them again.
 struct EvictFirst {
   uint64 policy;
 
   __device__ __forceinline__ EvictFirst() {
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   }
 };
 
-/// The same of lines of which the L2 lets go first.
+/// The same under that policy.
 __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y, int z, int u, int v, uint32 barrier,
-                                         EvictFirst lines) {
+                                         EvictFirst evict_first) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {0, %2, "
       "%3, %4, %5}], [%6], %7;" ::"r"(dst),
-      "l"(&map), "r"(y), "r"(z), "r"(u), "r"(v), "r"(barrier), "l"(lines.policy)
+      "l"(&map), "r"(y), "r"(z), "r"(u), "r"(v), "r"(barrier), "l"(evict_first.policy)
       : "memory");
 }
 

@@ -76,6 +76,9 @@ class Walker {
     return cursor;
   }
 
+  /// After begin(): those that have a share.
+  __device__ __forceinline__ int blocks() const { return division_.blocks; }
+
   /// The segment after it; if there is none left, one without a batch entry.
   __device__ __forceinline__ Segment next(Cursor& cursor) const {
     const int parts = division_.parts;

@@ -44,7 +44,7 @@ struct GqaDecodeArguments {
   int boxes;      // columns of boxes that are the keys of a stage, as its values; 0: the maps do not describe the cache
   int stage_tokens_log2;  // of a stage
   int row_step_log2;      // tokens from one row of a warp to its next
-  unsigned pace;          // nanoseconds from one stage's boxes to the next's, see pace.cuh; 0: as there is room
+  unsigned pace;          // 1/1024 ns in which the memory brings a stage, see pace.cuh; 0: nobody waits for it
   int warp_step_log2;     // tokens from a warp to the next beside it of the same KV head
   DivideBy heads;         // spans * head groups
   Division division;      // where lengths is null, or splits are asked for; else parts are 0, and the blocks those of

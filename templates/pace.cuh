@@ -13,14 +13,15 @@
 
 namespace cubit {
 
-/// Of a clock that all SMs have; how often it moves on is the device's.
+/// Of a clock that all SMs have; how often it moves on is the device's. PTX ISA: it is meant for tools, and on devices
+/// that are yet to come it may do anything. So nobody waits for it for ever.
 __device__ __forceinline__ uint64 global_nanoseconds() {
   uint64 now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   return now;
 }
 
-/// Of a thread that starts copies. kAtOnce: of stages, those at the beginning that wait for nothing; 0: none waits.
+/// Of a thread that starts copies. kAtOnce: of stages, those at the beginning that wait for no time; 0: none waits.
 template <int kAtOnce>
 class Pace {
  public:
@@ -29,11 +30,12 @@ class Pace {
     if (interval != 0) due_.at = global_nanoseconds() - (kAtOnce - 1) * static_cast<uint64>(interval);
   }
 
-  /// Before the copies of each stage, the first counted too.
+  /// Before the copies of each stage, the first counted too. A look takes longer than a nanosecond: a clock that has not
+  /// come to an interval's end after so many looks stands still, and is not asked again.
   __device__ __forceinline__ void wait() {
-    if (due_.interval == 0) return;
-    while (!due_.has_come(global_nanoseconds())) {
-    }
+    uint32 looks = due_.interval;
+    while (looks != 0 && !due_.has_come(global_nanoseconds())) --looks;
+    if (looks == 0) due_.interval = 0;
   }
 
  private:

@@ -43,8 +43,9 @@
 // Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers,
 // those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
 //
-// How fast a block copies boxes: where products leave no time to catch up in, at the memory's pace (pace.cuh). What one
-// block alone reads the L2 lets go of first, where the plan says so.
+// How fast a block copies boxes: where products leave no time to catch up in, at the memory's pace (pace.cuh); pieces,
+// which take longer than that, count for nothing. What one block alone reads the L2 lets go of first, where the plan says
+// so.
 //
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
@@ -142,7 +143,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
                                               bool has_begun, PageWindow& pages,
                                               ToldSegment (&segments)[plan::kSegments], Rings rings) {
   const bool is_first = is_first_copying();
-  Pace<plan::kStagesAtOnce> pace(args.pace);
+  Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * walk.blocks() >> 10));
   StagePlace place;
   SegmentPlace told;
   bool is_very_first = true;

@@ -91,7 +91,8 @@ typedef struct cubit_number {
 
 /* The canonical text of a descriptor for launches of known sizes on a device of `architecture` with so many
  * `multiprocessors`, as cubit_devices lists them: fields that decide how fast a kernel is, and not what it computes, as they
- * should be fastest by a model of an H200, which asks `memory_bytes_per_second` only of memories that are slower (0: not known).
+ * should be fastest by a model of an H200, which asks `memory_bytes_per_second` only of memories that are slower (what their
+ * clock and width give; 0: not known).
  * Which ones, and by which sizes, is what the operator's `suggest` in
  * cubit_operators says; "" there: none, and the text is the canonical one. Needs neither compiler nor device. `sizes` may be
  * NULL if size_count is 0; `text` is owned by the library until this thread's next string result. CUBIT_INVALID_ARGUMENT for a

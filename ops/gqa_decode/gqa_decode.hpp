@@ -103,9 +103,9 @@ struct Plan {
   int flush_stages() const;
   /// Family sm90: those that a share has fewer for each sequence in it: what its end and the next one's queries take.
   int gap_stages() const;
-  /// Family sm90: whether nobody reads again what boxes have brought, so that the L2 may let go of it first. Not asked
-  /// of it where scales are tensors of their own: it then keeps those from one launch to the next that a benchmark goes
-  /// through in turn, which no inference engine would see.
+  /// Family sm90: whether nobody reads again what boxes have brought, so that the L2 may let go of it first. False where
+  /// scales are tensors of their own: a benchmark that goes through copies of its input would then find those in the L2,
+  /// which no inference engine would.
   bool reads_once() const;
   /// Family sm90: whether blocks start copies no sooner than the memory can have brought those before (pace.cuh). Where
   /// products take nearly as long as copies do, an SM that the memory has served last does not catch up when others are
@@ -148,11 +148,12 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
 /// What a plan wants on its way into an SM: about three times latency times bandwidth of the fastest part measured (an
 /// H200: 4.7 TB/s over 132 SMs at about 0.8 us, 28 KB), because warps start and finish their tiles unevenly.
 inline constexpr int kBytesInFlight = 96 * 1024;
-/// Family sm90, where blocks keep pace: room that copies may run ahead in while a sequence ends, and what is asked for
-/// at the beginning.
+/// The same of family sm90 where blocks keep pace: room that copies may run ahead in while a sequence ends.
 inline constexpr int kBytesInFlightAtPace = 128 * 1024;
+/// Then: what an SM asks for at the beginning. Twice as much costs 1 us of 42 (docs/performance/gqa_decode.md, version 11).
 inline constexpr int kBytesAtOnce = 80 * 1024;
-/// Family sm90, without a pace: with more on their way than kBytesInFlight SMs get less equal shares of the memory.
+/// The one of both that the plan is by. Of family sm90 without a pace it is also the most that is good: with more on
+/// their way SMs get less equal shares of the memory.
 int bytes_in_flight(const Plan& plan);
 
 /// Family sm90: blocks of a launch, each with two counters and two slots.

@@ -351,8 +351,8 @@ bool Plan::reads_once() const {
 }
 
 bool Plan::keeps_pace() const {
-  return family == Family::sm90 && descriptor.cache == KvAddressing::contiguous && formats().are_alike() &&
-         formats().key.kv == KvFormat::int4_rows;
+  return family == Family::sm90 && descriptor.cache == KvAddressing::contiguous && head_groups == 1 &&
+         column_groups == 1 && formats().key.kv == KvFormat::int4_rows;
 }
 
 int Plan::stages_at_once() const {

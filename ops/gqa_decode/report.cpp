@@ -174,7 +174,7 @@ Decision held_decision(const Plan& plan) {
 /// Family sm90.
 Decision pace_decision(const Plan& plan) {
   return {"pace",
-          fmt::format("{} stages at once, then one in the time of the memory for one of every block",
+          fmt::format("{} stages at once, then one each time that the memory could have brought one to every block",
                       plan.stages_at_once()),
           "SMs that ask for all they have room for do not get equal shares, and products leave no time to catch up in"};
 }
@@ -185,8 +185,9 @@ Decision stages_decision(const Plan& plan) {
             fmt::format("one in use and one that the next tile is stored to, at {} blocks", plan.blocks_per_sm)};
   }
   return {"stages", std::to_string(plan.stages),
-          fmt::format("{} KiB in flight per SM ({} wanted) at {} blocks",
-                      plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024, bytes_in_flight(plan) / 1024,
+          fmt::format("{} KiB {} per SM ({} wanted) at {} blocks",
+                      plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024,
+                      plan.keeps_pace() ? "in flight or ahead" : "in flight", bytes_in_flight(plan) / 1024,
                       plan.blocks_per_sm)};
 }
 

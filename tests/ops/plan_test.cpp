@@ -148,6 +148,9 @@ TEST(GqaPlan, PackedWordsOfAContiguousCacheKeepPace) {
   EXPECT_EQ(tests::gqa_plan_of(packed + ",head_dim=64", "sm_90a").stages_at_once(), 3);
   EXPECT_FALSE(tests::gqa_plan_of(packed + ",cache=paged", "sm_90a").keeps_pace());
   EXPECT_FALSE(tests::gqa_plan_of(packed + ",family=sm80", "sm_90a").keeps_pace());
+  EXPECT_FALSE(
+      tests::gqa_plan_of("gqa_decode:heads_per_kv=16,kv=int4_rows,groups=4,family=sm90", "sm_90a").keeps_pace())
+      << "nobody has timed several groups of columns";
   EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "sm_90a").keeps_pace());
 }
 

@@ -1,7 +1,6 @@
 // Integer and bit instructions agree with C++ on every pair (or triple) of corner values. PTX ISA, "Integer Arithmetic
 // Instructions", "Logic and Shift Instructions".
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
 #include "tests/runtime_cpu/harness.hpp"
@@ -102,24 +101,6 @@ const std::vector<Instruction>& instructions() {
       {"selp.b32 %r3, 1, 2, %p0;", [](Word, Word, Word) { return 2u; }},
   };
   return kAll;
-}
-
-// The machine's clock in nanoseconds, in all 64 bits: it never goes back, and a loop that waits for it ends.
-TEST(Timer, GoesOn) {
-  const auto before = std::chrono::steady_clock::now().time_since_epoch();
-  const std::vector<std::uint32_t> words = run(
-      {.body = "mov.u64 %d0, %globaltimer; add.u64 %d1, %d0, 50000; $again: mov.u64 %d2, %globaltimer;"
-               " setp.lt.u64 %p0, %d2, %d1; @%p0 bra $again; st.global.u64 [%out], %d0; st.global.u64 [%out+8], %d2;",
-       .threads = 1},
-      {}, 4);
-  const auto after = std::chrono::steady_clock::now().time_since_epoch();
-  const auto number = [&](std::size_t i) { return words[i] | std::uint64_t{words[i + 1]} << 32; };
-  const auto nanoseconds = [](auto time) {
-    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
-  };
-  EXPECT_GE(number(0), nanoseconds(before));
-  EXPECT_GE(number(2), number(0) + 50000);
-  EXPECT_LE(number(2), nanoseconds(after));
 }
 
 TEST(IntegerInstructions, AgreeWithCppOnCornerValues) {
