@@ -90,13 +90,12 @@ typedef struct cubit_number {
 } cubit_number;
 
 /* The canonical text of a descriptor for launches of known sizes on a device of `architecture` with so many
- * `multiprocessors`, as cubit_devices lists them: fields that decide how fast a kernel is, and not what it computes, as they
- * should be fastest by a model of an H200, which asks `memory_bytes_per_second` only of memories that are slower (what their
- * clock and width give; 0: not known).
- * Which ones, and by which sizes, is what the operator's `suggest` in
- * cubit_operators says; "" there: none, and the text is the canonical one. Needs neither compiler nor device. `sizes` may be
- * NULL if size_count is 0; `text` is owned by the library until this thread's next string result. CUBIT_INVALID_ARGUMENT for a
- * size that is not known, missing or not legal, CUBIT_UNSUPPORTED where the architecture has no kernel. */
+ * `multiprocessors` and a memory of `memory_bytes_per_second`, as cubit_devices lists them (0: not known, and taken for an
+ * H200's): fields that decide how fast a kernel is, and not what it computes, as they should be fastest by a model of an H200.
+ * Which ones, and by which sizes, is what the operator's `suggest` in cubit_operators says; "" there: none, and the text is the
+ * canonical one. Needs neither compiler nor device. `sizes` may be NULL if size_count is 0; `text` is owned by the library until
+ * this thread's next string result. CUBIT_INVALID_ARGUMENT for a size that is not known, missing or not legal, CUBIT_UNSUPPORTED
+ * where the architecture has no kernel. */
 CUBIT_API cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, size_t size_count,
                                      const char* architecture, int multiprocessors, int64_t memory_bytes_per_second,
                                      const char** text);
