@@ -85,6 +85,18 @@ void add_ragged(std::vector<BenchCase>& cases) {
   }
 }
 
+/// As inference engines have them: the host knows how long a sequence may be, the device how long it is.
+void add_lengths_on_the_device(std::vector<BenchCase>& cases) {
+  for (const std::string_view format : {"", kFourGroups}) {
+    for (const int batch : {8, 64, 96, 128, 512}) {
+      Numbers numbers = sizes(batch, 8192, 1);
+      numbers["lengths"] = 1;
+      cases.push_back({"lengths on the device, 8 heads, one KV head, T = 8192", fmt::format("B={}", batch),
+                       descriptor(8, format), std::move(numbers), 0, 0});
+    }
+  }
+}
+
 /// What changes scores shall cost within 5% of the first; a window of an eighth reads an eighth.
 void add_scores(std::vector<BenchCase>& cases) {
   for (const int batch : {64, 128, 512}) {
@@ -140,6 +152,7 @@ std::vector<BenchCase> bench_cases() {
   add_batches(cases);
   add_many_heads(cases);
   add_ragged(cases);
+  add_lengths_on_the_device(cases);
   add_head_counts(cases);
   add_scores(cases);
   add_query_tokens(cases);

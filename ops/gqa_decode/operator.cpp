@@ -55,7 +55,8 @@ class GqaDecodeOperator final : public Operator {
            "tuning splits";
   }
   std::string random_help() const override {
-    return "batch, context (tokens), kv_heads, ragged (1: log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
+    return "batch, context (tokens), kv_heads, lengths (1: a tensor, as where ragged, of the context each), ragged (1: "
+           "log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
            "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), page_size and hnd "
            "(where cache=paged), soft_cap (default 30, where soft_cap=true), window and kept_tokens (default 128 and "
            "0, where window=true), splits";

@@ -1,6 +1,7 @@
 // Made-up cases: ordinary data, and data chosen to be hard. The same seed gives the same bytes on every machine.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -98,6 +99,13 @@ std::unique_ptr<char[]> make_query(const GqaDecode& descriptor, std::int64_t hea
   return data;
 }
 
+/// All of them the context.
+std::unique_ptr<char[]> make_full_lengths(std::int64_t batch, std::int64_t context) {
+  auto data = std::make_unique<char[]>(4 * batch);
+  std::fill_n(reinterpret_cast<std::int32_t*>(data.get()), batch, static_cast<std::int32_t>(context));
+  return data;
+}
+
 /// Log-uniform in 1 … context, with one empty sequence and one full one where there is room for them.
 std::unique_ptr<char[]> make_ragged_lengths(std::int64_t batch, std::int64_t context, Random& random) {
   auto data = std::make_unique<char[]>(4 * batch);
@@ -135,6 +143,7 @@ struct Sizes {
   std::int64_t batch = 1;
   std::int64_t context = 1000;  // no whole stages: every access of a plan is made, also those of a sequence's end
   std::int64_t kv_heads = 1;
+  bool lengths = false;  // a tensor of them, where all are alike as well
   bool ragged = false;
   Pattern pattern = Pattern::normal;
   LaunchNumbers launch;
@@ -151,14 +160,16 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
       sizes.context = whole_number(name, value, 1, 1 << 27);
     } else if (name == "kv_heads") {
       sizes.kv_heads = whole_number(name, value, 1, 4096);
+    } else if (name == "lengths") {
+      sizes.lengths = whole_number(name, value, 0, 1) != 0;
     } else if (name == "ragged") {
       sizes.ragged = whole_number(name, value, 0, 1) != 0;
     } else if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
     } else if (!sizes.launch.set(descriptor, name, value)) {
-      throw Failure(
-          Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
-          fmt::format("accepted: batch, context, kv_heads, ragged, pattern, {}", LaunchNumbers::names(descriptor)));
+      throw Failure(Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
+                    fmt::format("accepted: batch, context, kv_heads, lengths, ragged, pattern, {}",
+                                LaunchNumbers::names(descriptor)));
     }
   }
   const double kv_rows = static_cast<double>(sizes.batch) * static_cast<double>(sizes.kv_heads);
@@ -203,7 +214,11 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     add(is_key ? "key" : "value", format.type(), shape.shape(format), std::move(cache.rows));
     scales[is_key ? 0 : 1] = std::move(cache.scales);
   }
-  if (sizes.ragged) add("lengths", "I32", {sizes.batch}, make_ragged_lengths(sizes.batch, sizes.context, random));
+  if (sizes.ragged) {
+    add("lengths", "I32", {sizes.batch}, make_ragged_lengths(sizes.batch, sizes.context, random));
+  } else if (sizes.lengths) {
+    add("lengths", "I32", {sizes.batch}, make_full_lengths(sizes.batch, sizes.context));
+  }
   for (const std::size_t which : {0, 1}) {
     const kv_cache::RowFormat& format = formats[which];
     if (format.has_scales())

@@ -103,6 +103,22 @@ TEST(GqaProblem, TheSameSeedGivesTheSameBytes) {
   EXPECT_NE(bytes_of(1), bytes_of(2));
 }
 
+TEST(GqaProblem, LengthsMayBeATensorWhereAllAreAlike) {
+  const auto lengths_of = [](const Numbers& sizes) {
+    const auto problem = find_operator(kInt4).random(kInt4, sizes, 1);
+    std::vector<std::int32_t> lengths;
+    for (const Tensor& tensor : problem->inputs()) {
+      if (tensor.name != "lengths") continue;
+      const auto* const data = static_cast<const std::int32_t*>(tensor.data);
+      lengths.assign(data, data + tensor.bytes() / sizeof *data);
+    }
+    return lengths;
+  };
+  EXPECT_EQ(lengths_of({{"batch", 3}, {"context", 40}, {"lengths", 1}}), (std::vector<std::int32_t>{40, 40, 40}));
+  EXPECT_TRUE(lengths_of({{"batch", 3}, {"context", 40}}).empty());
+  EXPECT_EQ(lengths_of({{"batch", 3}, {"context", 40}, {"lengths", 1}, {"ragged", 1}})[1], 0) << "ragged all the same";
+}
+
 TEST(GqaProblem, RefusesSizesThatItDoesNotKnow) {
   for (const Numbers& sizes :
        {Numbers{{"bach", 1}}, Numbers{{"batch", -1}}, Numbers{{"context", 0.5}}, Numbers{{"kv_heads", 0}},
