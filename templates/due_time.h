@@ -2,11 +2,7 @@
 // of the host's tests.
 #pragma once
 
-#ifdef __CUDACC__
-#define CUBIT_OF_TIME constexpr __host__ __device__
-#else
-#define CUBIT_OF_TIME constexpr
-#endif
+#include "shared_code.h"
 
 namespace cubit {
 
@@ -16,7 +12,7 @@ struct DueTime {
 
   /// Whether it is time, or past it; then the next is due an interval later. Whoever is late catches up; nobody waits for
   /// longer than an interval, for then the clock has been set back.
-  CUBIT_OF_TIME bool has_come(unsigned long long now) {
+  CUBIT_SHARED_CODE bool has_come(unsigned long long now) {
     const auto left = static_cast<long long>(at - now);
     if (left > 0 && left <= interval) return false;
     at = (left > 0 ? now : at) + interval;

@@ -6,11 +6,7 @@
 // are the units, with a gap before each sequence that stands for the time that its end costs.
 #pragma once
 
-#ifdef __CUDACC__
-#define CUBIT_SHARED_CODE constexpr __host__ __device__
-#else
-#define CUBIT_SHARED_CODE constexpr
-#endif
+#include "shared_code.h"
 
 namespace cubit {
 
@@ -123,5 +119,3 @@ CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, in
 }
 
 }  // namespace cubit
-
-#undef CUBIT_SHARED_CODE

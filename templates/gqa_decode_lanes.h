@@ -2,11 +2,7 @@
 // plan's proofs (ops/gqa_decode/accesses.cpp). Rows of a stage: 16 of keys, then 16 of values.
 #pragma once
 
-#ifdef __CUDACC__
-#define CUBIT_LANES constexpr __host__ __device__
-#else
-#define CUBIT_LANES constexpr
-#endif
+#include "shared_code.h"
 
 namespace cubit::lanes {
 
@@ -26,7 +22,7 @@ struct Place {
 /// has to be divided by 17. Rows of words that are copied together are 4, 2, 1 apart (the lane's bits reversed): at a
 /// pitch of 80 or 48 bytes they fall into different banks. Of words that are a sum of two powers of two (head_dim 96,
 /// 160 and 192) the last, as many as the smaller one, come after the others of every row.
-CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes, int rows) {
+CUBIT_SHARED_CODE Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes, int rows) {
   const unsigned pieces = row_bytes / copy_bytes;
   if (header_bytes == 0 || copy_bytes == 16) {
     const unsigned piece = i * kWarpSize + lane;  // unsigned, for the compiler's sake
@@ -56,7 +52,7 @@ CUBIT_LANES Place copied_piece(int i, int lane, int header_bytes, int row_bytes,
 }
 
 /// How many of them there are.
-CUBIT_LANES int count_copies(int header_bytes, int row_bytes, int copy_bytes, int rows) {
+CUBIT_SHARED_CODE int count_copies(int header_bytes, int row_bytes, int copy_bytes, int rows) {
   const int pieces = row_bytes / copy_bytes * rows;
   if (header_bytes == 0 || copy_bytes == 16) return (pieces + kWarpSize - 1) / kWarpSize;
   const int headers = header_bytes / copy_bytes * rows;
@@ -64,96 +60,96 @@ CUBIT_LANES int count_copies(int header_bytes, int row_bytes, int copy_bytes, in
 }
 
 /// Family sm90, piece `piece` of 16 bytes of the keys of a stage, or of its values, row after row.
-CUBIT_LANES Place bulk_piece(int piece, int row_bytes) {
+CUBIT_SHARED_CODE Place bulk_piece(int piece, int row_bytes) {
   const int pieces = row_bytes / 16;
   return {piece / pieces, piece % pieces * 16};
 }
 
 /// Rows that `threads` take at a time, a piece each; where a row has more pieces than there are threads, one.
-CUBIT_LANES int bulk_rows(int row_bytes, int threads) {
+CUBIT_SHARED_CODE int bulk_rows(int row_bytes, int threads) {
   const int rows = threads / (row_bytes / 16);
   return rows > 1 ? rows : 1;
 }
 
 /// ldmatrix.x4 of 16 key rows × 16 columns: matrices a0 … a3 of the A operand.
-CUBIT_LANES Place rows16_keys(int lane, int step) { return {lane % 16, 32 * step + 16 * (lane / 16)}; }
+CUBIT_SHARED_CODE Place rows16_keys(int lane, int step) { return {lane % 16, 32 * step + 16 * (lane / 16)}; }
 
 /// ldmatrix.x4.trans of 16 value rows × 16 channels: transposed, they are a0 … a3 of Vᵀ.
-CUBIT_LANES Place rows16_values(int lane, int step) {
+CUBIT_SHARED_CODE Place rows16_values(int lane, int step) {
   return {kTileRows + lane % 8 + 8 * (lane / 16), 32 * step + 16 * (lane / 8 % 2)};
 }
 
 /// ldmatrix.x4 of bytes: rows 0-7 and 8-15 of 16 channels, then of the next 16.
-CUBIT_LANES Place byte_words(int lane, int pair, int first_row) {
+CUBIT_SHARED_CODE Place byte_words(int lane, int pair, int first_row) {
   return {first_row + lane % 16, 32 * pair + 16 * (lane / 16)};
 }
 
 /// ldmatrix.x2 of bytes: rows 0-7 and 8-15 of 16 channels without a next; lanes from 16 on repeat the addresses.
-CUBIT_LANES Place byte_last_words(int lane, int step, int first_row) { return {first_row + lane % 16, 16 * step}; }
+CUBIT_SHARED_CODE Place byte_last_words(int lane, int step, int first_row) {
+  return {first_row + lane % 16, 16 * step};
+}
 
 /// ldmatrix.x4 of packed words: rows 0-7 and 8-15 of matrix `matrix`, then of the next.
-CUBIT_LANES Place int4_words(int lane, int matrix, int words_start, int first_row) {
+CUBIT_SHARED_CODE Place int4_words(int lane, int matrix, int words_start, int first_row) {
   return {first_row + lane % 16, words_start + 16 * (matrix + lane / 16)};
 }
 
 /// ldmatrix.x2 of packed words: rows 0-7 and 8-15 of a matrix without a next; lanes from 16 on repeat the addresses.
-CUBIT_LANES Place int4_last_words(int lane, int matrix, int words_start, int first_row) {
+CUBIT_SHARED_CODE Place int4_last_words(int lane, int matrix, int words_start, int first_row) {
   return {first_row + lane % 16, words_start + 16 * matrix};
 }
 
 /// ldmatrix.x2 of headers: rows 0-7 and 8-15 of one 16-byte chunk; lanes from 16 on repeat the addresses.
-CUBIT_LANES Place int4_header_matrices(int lane, int chunk, int first_row) {
+CUBIT_SHARED_CODE Place int4_header_matrices(int lane, int chunk, int first_row) {
   return {first_row + lane % 16, 16 * chunk};
 }
 
 /// Loads of (scale, shift) pairs from pair `pair` on, of row r (half 0) or r + 8 (half 1).
-CUBIT_LANES Place int4_header_pairs(int lane, int half, int pair, int first_row) {
+CUBIT_SHARED_CODE Place int4_header_pairs(int lane, int half, int pair, int first_row) {
   return {first_row + lane / 4 + 8 * half, 4 * pair};
 }
 
 /// The same of rows 2c, 2c + 1, 2c + 8 and 2c + 9, in this order, of which several head tiles' weights want the scales.
-CUBIT_LANES Place int4_token_pairs(int lane, int i, int pair, int first_row) {
+CUBIT_SHARED_CODE Place int4_token_pairs(int lane, int i, int pair, int first_row) {
   return {first_row + 2 * (lane % 4) + i % 2 + 8 * (i / 2), 4 * pair};
 }
 
 /// Zeros beside a header: 8 rows from `row` on, one word per 8 lanes.
-CUBIT_LANES Place int4_padding(int lane, int row, int header_bytes) {
+CUBIT_SHARED_CODE Place int4_padding(int lane, int row, int header_bytes) {
   return {row + lane % 8, header_bytes + lane / 8 * 4};
 }
 
 /// Of an accumulator element i of head tile `tile`: its head.
-CUBIT_LANES int accumulator_head(int lane, int tile, int i) { return 8 * tile + 2 * (lane % 4) + (i & 1); }
+CUBIT_SHARED_CODE int accumulator_head(int lane, int tile, int i) { return 8 * tile + 2 * (lane % 4) + (i & 1); }
 
 /// The same where heads are rows: its first head, or its second.
-CUBIT_LANES int row_head(int lane, int head) { return lane / 4 + 8 * head; }
+CUBIT_SHARED_CODE int row_head(int lane, int head) { return lane / 4 + 8 * head; }
 
 /// Rows16ByHeads: the first of the two channels that a lane holds of 8.
-CUBIT_LANES int row_channel(int lane, int eight) { return 8 * eight + 2 * (lane % 4); }
+CUBIT_SHARED_CODE int row_channel(int lane, int eight) { return 8 * eight + 2 * (lane % 4); }
 
 /// Rows16: the channel of element i of block `step`.
-CUBIT_LANES int rows16_channel(int lane, int step, int i) { return 16 * step + 8 * (i / 2) + lane / 4; }
+CUBIT_SHARED_CODE int rows16_channel(int lane, int step, int i) { return 16 * step + 8 * (i / 2) + lane / 4; }
 
 /// RowsOfBytes: the first of the two channels of step `step` that a lane holds.
-CUBIT_LANES int byte_channel(int lane, int step) { return 16 * step + 2 * (lane / 4); }
+CUBIT_SHARED_CODE int byte_channel(int lane, int step) { return 16 * step + 2 * (lane / 4); }
 
 /// Int4Rows: the first of the four channels of matrix `matrix` that a lane holds.
-CUBIT_LANES int int4_channel(int lane, int matrix) { return 32 * matrix + 4 * (lane / 4); }
+CUBIT_SHARED_CODE int int4_channel(int lane, int matrix) { return 32 * matrix + 4 * (lane / 4); }
 
 /// Int4Rows whose rows begin anywhere in 16 bytes: of those in which a row's words begin, so many words come before. A
 /// lane has the same word, or transposed the same half of a word, of each 16 bytes: of a matrix, which begins in some
 /// and ends in the next, this one.
-CUBIT_LANES int int4_word_between(int lane, int words_before) { return (lane + 4 - words_before) % 4; }
-CUBIT_LANES int int4_half_between(int lane, int words_before) { return (lane / 4 + 8 - 2 * words_before) % 8; }
+CUBIT_SHARED_CODE int int4_word_between(int lane, int words_before) { return (lane + 4 - words_before) % 4; }
+CUBIT_SHARED_CODE int int4_half_between(int lane, int words_before) { return (lane / 4 + 8 - 2 * words_before) % 8; }
 
 /// The same rows: as int4_channel.
-CUBIT_LANES int int4_channel_between(int lane, int matrix, int words_before) {
+CUBIT_SHARED_CODE int int4_channel_between(int lane, int matrix, int words_before) {
   return 32 * matrix + 4 * int4_half_between(lane, words_before);
 }
 
 /// Floats from head to head where the warps' outputs are merged; what is added keeps the heads of a store in different
 /// banks.
-CUBIT_LANES int merge_pitch(int head_dim, bool heads_are_rows) { return head_dim + (heads_are_rows ? 8 : 4); }
+CUBIT_SHARED_CODE int merge_pitch(int head_dim, bool heads_are_rows) { return head_dim + (heads_are_rows ? 8 : 4); }
 
 }  // namespace cubit::lanes
-
-#undef CUBIT_LANES

@@ -6,11 +6,7 @@
 // neighbouring columns of one k (awq). Of weights of 8 bits, by k, words hold 4 neighbours.
 #pragma once
 
-#ifdef __CUDACC__
-#define CUBIT_LANES constexpr __host__ __device__
-#else
-#define CUBIT_LANES constexpr
-#endif
+#include "shared_code.h"
 
 namespace cubit::gemm_lanes {
 
@@ -31,57 +27,55 @@ struct Place {
 };
 
 /// Copies: what a thread takes with the i-th copy of a tile whose rows are `pieces` copies. Its column stays the same.
-CUBIT_LANES Place copied_piece(int i, int thread, int threads, int pieces, int copy_bytes) {
+CUBIT_SHARED_CODE Place copied_piece(int i, int thread, int threads, int pieces, int copy_bytes) {
   return {i * (threads / pieces) + thread / pieces, thread % pieces * copy_bytes};
 }
 
 /// By k: 8 k's of each of four neighbouring columns.
-CUBIT_LANES Place words_by_k(int lane, int strip, int step) {
+CUBIT_SHARED_CODE Place words_by_k(int lane, int strip, int step) {
   return {4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
 /// By k, in family sm90: every second of 8 rows, so that the swizzle of a tensor map puts those of two neighbouring
 /// rows of lanes into different banks; not where groups are of 4 rows.
-CUBIT_LANES Place copied_words_by_k(int lane, int strip, int step, bool spread) {
+CUBIT_SHARED_CODE Place copied_words_by_k(int lane, int strip, int step, bool spread) {
   return {spread ? step / 2 * 8 + 2 * (lane % 4) + step % 2 : 4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
 /// By k, weights of 8 bits: in two halves, 4 k's of each of four neighbouring columns.
-CUBIT_LANES Place byte_words_by_k(int lane, int strip, int step, int half) {
+CUBIT_SHARED_CODE Place byte_words_by_k(int lane, int strip, int step, int half) {
   return {8 * step + 2 * (lane % 4) + half, 128 * strip + 16 * (lane / 4)};
 }
 
 /// By n, ldmatrix.x4.trans of a step's 32 k's.
-CUBIT_LANES Place words_by_n(int lane, int strip, int step) { return {32 * step + lane, 16 * strip}; }
+CUBIT_SHARED_CODE Place words_by_n(int lane, int strip, int step) { return {32 * step + lane, 16 * strip}; }
 
 /// By k: the 8 activations of a row that meet the lane's words.
-CUBIT_LANES Place activations_by_k(int lane, int tile, int step) {
+CUBIT_SHARED_CODE Place activations_by_k(int lane, int tile, int step) {
   return {8 * tile + lane / 4, 64 * step + 16 * (lane % 4)};
 }
 
 /// The same that meet words by copied_words_by_k.
-CUBIT_LANES Place copied_activations_by_k(int lane, int tile, int step, bool spread) {
+CUBIT_SHARED_CODE Place copied_activations_by_k(int lane, int tile, int step, bool spread) {
   return {8 * tile + lane / 4, 16 * copied_words_by_k(lane, 0, step, spread).row};
 }
 
 /// By n, ldmatrix.x4 of 8 rows: four times 8 k's.
-CUBIT_LANES Place activations_by_n(int lane, int tile, int step) {
+CUBIT_SHARED_CODE Place activations_by_n(int lane, int tile, int step) {
   return {8 * tile + lane % 8, 64 * step + 16 * (lane / 8)};
 }
 
 /// By k: scales of four neighbouring columns; by n: of the 8 columns of a word.
-CUBIT_LANES Place scales_by_k(int lane, int strip, int group) { return {group, 64 * strip + 8 * (lane / 4)}; }
-CUBIT_LANES Place scales_by_n(int lane, int strip, int group) { return {group, 64 * strip + 16 * (lane / 8)}; }
+CUBIT_SHARED_CODE Place scales_by_k(int lane, int strip, int group) { return {group, 64 * strip + 8 * (lane / 4)}; }
+CUBIT_SHARED_CODE Place scales_by_n(int lane, int strip, int group) { return {group, 64 * strip + 16 * (lane / 8)}; }
 
 /// The word of zeros of 8 columns; lanes r use its half r % 2.
-CUBIT_LANES Place zeros(int lane, int strip, int group) { return {group, 16 * strip + 4 * (lane / 8)}; }
+CUBIT_SHARED_CODE Place zeros(int lane, int strip, int group) { return {group, 16 * strip + 4 * (lane / 8)}; }
 
 /// The word of zeros of the lane's four columns, which are bytes.
-CUBIT_LANES Place byte_zeros(int lane, int strip, int group) { return {group, 32 * strip + 4 * (lane / 4)}; }
+CUBIT_SHARED_CODE Place byte_zeros(int lane, int strip, int group) { return {group, 32 * strip + 4 * (lane / 4)}; }
 
 /// The first of the four neighbouring columns that a lane has of a strip, once they are in order.
-CUBIT_LANES int first_column(int lane) { return 4 * (lane / 4); }
+CUBIT_SHARED_CODE int first_column(int lane) { return 4 * (lane / 4); }
 
 }  // namespace cubit::gemm_lanes
-
-#undef CUBIT_LANES

@@ -84,18 +84,18 @@ double stage_megabytes(const Plan& plan) {
   return 1e-6 * gemm_lanes::kStageK * plan.descriptor.tile_n * plan.descriptor.bits / 8;
 }
 
-/// In which the memory brings the words of a launch. Where nobody says how fast it is, or it is faster than an H200's,
-/// which the model was fitted to, that one's.
-double time_of_words(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
+/// In which a memory brings the words of a launch: see modelled_microseconds.
+double time_of_words(const Plan& plan, const Split& split, std::int64_t memory_bytes_per_second) {
   constexpr double kH200 = 4.2;       // megabytes per microsecond
   constexpr double kReached = 0.855;  // of what the memory's clock and width give
-  const double rate = 1e-12 * kReached * static_cast<double>(device.memory_bytes_per_second);
+  const double rate = 1e-12 * kReached * static_cast<double>(memory_bytes_per_second);
   const double megabytes = static_cast<double>(split.column_tiles * split.stages) * stage_megabytes(plan);
   return megabytes / (rate > 0 ? std::min(rate, kH200) : kH200);
 }
 
 /// Of blocks of 256 columns.
-double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
+double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::DeviceFacts& device,
+                           std::int64_t memory_bytes_per_second) {
   constexpr double kLaunch = 4.9;          // microseconds beside the copies of words, with a merge
   constexpr double kAwq = 1.03;            // times the time of the others
   constexpr double kAwqOfManyRows = 0.95;  // likewise, where the others' activations are put in order
@@ -105,8 +105,8 @@ double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::
   const int parts = has_shares ? parts_of_shares(split.tiles(), split.stages, split.blocks) : split.splits;
   const WideTimes times = wide_times(plan);
   const double merge = merge_time(times, parts, split.paired);
-  const double time =
-      std::max(stages * times.stage * plan.descriptor.bits / 4 + merge, kLaunch + time_of_words(plan, split, device));
+  const double time = std::max(stages * times.stage * plan.descriptor.bits / 4 + merge,
+                               kLaunch + time_of_words(plan, split, memory_bytes_per_second));
   if (plan.descriptor.format != W4Format::awq) return time;
   return (has_many_rows(plan) ? kAwqOfManyRows : kAwq) * time;
 }
@@ -152,7 +152,8 @@ double stage_time_of_teams(const Plan& plan) {
 }
 
 /// Of blocks of few columns, in rounds of as many as there is room for.
-double time_of_teams(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
+double time_of_teams(const Plan& plan, const Split& split, const runtime::DeviceFacts& device,
+                     std::int64_t memory_bytes_per_second) {
   constexpr double kLaunch = 1.64;                  // microseconds, with a first stage that comes alone
   constexpr double kRingMegabytes = 0.1;            // of words: of rings of 50 to 110 KB, which make no difference
   constexpr double kMegabytesPerMicrosecond = 7.0;  // of all rings, which are asked for at once
@@ -171,8 +172,8 @@ double time_of_teams(const Plan& plan, const Split& split, const runtime::Device
   const double products = kLaunch + ring_megabytes / kMegabytesPerMicrosecond +
                           static_cast<double>(rounds - 1) * kNextRound +
                           static_cast<double>(rounds) * stages * stage_time_of_teams(plan);
-  const bool is_known = device.memory_bytes_per_second > 0;
-  return std::max(products, is_known ? kLaunchOfWords + time_of_words(plan, split, device) : 0) + merge;
+  if (memory_bytes_per_second == 0) return products + merge;
+  return std::max(products, kLaunchOfWords + time_of_words(plan, split, memory_bytes_per_second)) + merge;
 }
 
 }  // namespace
@@ -197,8 +198,10 @@ double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stage
          merge_stages(plan, parts_of_shares(tiles, stages, blocks), false);
 }
 
-double modelled_microseconds(const Plan& plan, const Split& split, const runtime::DeviceFacts& device) {
-  return plan.teams > 1 ? time_of_teams(plan, split, device) : time_of_wide_blocks(plan, split, device);
+double modelled_microseconds(const Plan& plan, const Split& split, const runtime::DeviceFacts& device,
+                             std::int64_t memory_bytes_per_second) {
+  return plan.teams > 1 ? time_of_teams(plan, split, device, memory_bytes_per_second)
+                        : time_of_wide_blocks(plan, split, device, memory_bytes_per_second);
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -47,11 +47,9 @@ int choose_splits_of_teams(const Plan& plan, Split split, const runtime::DeviceF
   if (split.tiles() * plan.counters_per_tile() > merge_counters(plan)) return 1;
   const auto most = std::min<std::int64_t>({device.multiprocessors / split.tiles(), split.stages, kMostParts});
   int best = 1;
-  runtime::DeviceFacts fitted = device;  // parts of k of slower memories have not been timed
-  fitted.memory_bytes_per_second = 0;
-  double best_cost = modelled_microseconds(plan, split, fitted);
+  double best_cost = modelled_microseconds(plan, split, device);
   for (split.splits = 2; split.splits <= most; ++split.splits) {
-    const double cost = modelled_microseconds(plan, split, fitted);
+    const double cost = modelled_microseconds(plan, split, device);
     if (cost >= best_cost) continue;
     best = split.splits;
     best_cost = cost;

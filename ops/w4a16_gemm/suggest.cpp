@@ -84,7 +84,8 @@ W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::i
       candidate.tile_n = columns;
       const std::optional<Plan> plan = find_plan(candidate, sizes, *device.architecture);
       if (!plan) continue;
-      const double time = modelled_microseconds(*plan, choose_split(*plan, sizes, device), device);
+      const double time =
+          modelled_microseconds(*plan, choose_split(*plan, sizes, device), device, device.memory_bytes_per_second);
       if (best_time > 0 && time >= best_time) continue;
       best = candidate;
       best_time = time;

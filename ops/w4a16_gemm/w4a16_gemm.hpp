@@ -137,8 +137,10 @@ double modelled_stages(const Plan& plan, std::int64_t tiles, int stages, int spl
                        const runtime::DeviceFacts& device);
 double modelled_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages, int blocks,
                                  const runtime::DeviceFacts& device);
-/// The time of any launch.
-double modelled_microseconds(const Plan& plan, const Split& split, const runtime::DeviceFacts& device);
+/// The time of any launch. The memory counts where it is slower than an H200's, to which the model was fitted; 0: as
+/// that one's, which is how parts of k are chosen, for others have not been timed on slower ones.
+double modelled_microseconds(const Plan& plan, const Split& split, const runtime::DeviceFacts& device,
+                             std::int64_t memory_bytes_per_second = 0);
 /// Of a tile's `stages`, at most, where blocks have `share` stages each.
 int most_parts(int stages, std::int64_t share);
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "ops/argument_checks.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
@@ -140,9 +139,7 @@ TEST(GqaLaunch, UnalignedRowsAreCopiedInBoxesOfFour) {
 unsigned pace_of(const char* text, const runtime::DeviceFacts& device, int row) {
   const auto arguments = tests::made_up_gqa_arguments({128, 1, 8, 128, row, 8192});
   const Launch launch = gqa_decode::encode(plan_of(text), &arguments, address(0x10000), std::size_t{1} << 30, device);
-  GqaDecodeArguments parameters;
-  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-  return parameters.pace;
+  return parameters_of(launch).pace;
 }
 
 // 256 tokens of 160 bytes at 95% of 4.9 TB/s: 8.77 ns.

@@ -4,10 +4,7 @@
 
 #include <cstring>
 
-#include "base/error.hpp"
-#include "ops/operator.hpp"
-#include "runtime/cpu/cpu_device.hpp"
-#include "runtime/engine.hpp"
+#include "tests/support/cpu_launches.hpp"
 
 namespace cubit::tests {
 namespace {
@@ -87,11 +84,6 @@ codegen::KernelSource source() {
   return made;
 }
 
-runtime::Engine& engine() {
-  static runtime::Engine instance(runtime::Settings{}, {});
-  return instance;
-}
-
 /// [token][head][byte of the row]: no two rows are alike.
 Bytes cache(int row_bytes) {
   Bytes bytes(static_cast<std::size_t>(kTokens * kHeads * row_bytes));
@@ -118,32 +110,20 @@ Bytes gathered() {
   return result;
 }
 
-class TensorMapLaunch : public ::testing::Test {
+class TensorMapLaunch : public CpuLaunch {
  protected:
   void SetUp() override {
-    try {
-      engine().compiler();
-    } catch (const Failure&) {
-      GTEST_SKIP() << "no NVRTC on this machine";
-    }
-    device_ = runtime::open_cpu_device("sm_90a");
+    CpuLaunch::SetUp();
+    if (IsSkipped()) return;
     device_->watch({.memory = true});
-    kernel_ = engine().get(source());
-    kernel_->prepare(*device_);
-    key_ = upload(cache(kKeyRow));
-    value_ = upload(cache(kValueRow));
-    output_ = device_->allocate(gathered().size());
-  }
-  void TearDown() override {
-    if (!device_) return;
-    for (void* memory : {key_, value_, output_}) device_->release(memory);
+    kernel_ = prepare(source());
+    const Bytes keys = cache(kKeyRow);
+    const Bytes values = cache(kValueRow);
+    key_ = upload(keys.data(), keys.size());
+    value_ = upload(values.data(), values.size());
+    output_ = allocate(gathered().size());
   }
 
-  void* upload(const Bytes& bytes) {
-    void* const memory = device_->allocate(bytes.size());
-    device_->copy_to_device(memory, bytes.data(), bytes.size(), nullptr);
-    return memory;
-  }
   Bytes output() {
     Bytes bytes(gathered().size());
     device_->copy_to_host(bytes.data(), output_, bytes.size(), nullptr);
@@ -178,7 +158,6 @@ class TensorMapLaunch : public ::testing::Test {
     return {Status::ok, "", ""};
   }
 
-  std::shared_ptr<runtime::Device> device_;
   std::shared_ptr<runtime::Kernel> kernel_;
   void* key_ = nullptr;
   void* value_ = nullptr;
