@@ -20,11 +20,11 @@ struct Timing {
   bool past_l2 = false;  ///< the copies together are at least four times the L2 cache
 };
 
-/// Copies of a case of `bytes` so that by the time one is read again the L2 cache has forgotten it: together at least
-/// four times its size, within half of the device's memory (`case_bytes` each) and at most 64.
+/// Copies of a case of `bytes` so that by the time one is read again the L2 cache has forgotten it: together 16 times
+/// its size, within a quarter of the device's memory (`case_bytes` each) and at most 64.
 int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, std::size_t memory_bytes);
 
-/// CUDA-graph replays of at least 8 launches. `overlap`: each begins while the one before ends, see cubit_launch.
+/// CUDA-graph replays of at least 48 launches. `overlap`: each begins while the one before ends, see cubit_launch.
 Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel,
                    bool overlap);
 

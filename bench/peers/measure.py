@@ -3,7 +3,7 @@
 
   bench/peers/measure.py path/to/cubit --output results.json [--operator w4a16_gemm] [--only TEXT] [--without-cubit]
 
-CUDA-graph replays of at least 8 launches over copies of the inputs that exceed the L2 cache, the median of 15; beside each
+CUDA-graph replays of at least 48 launches over copies of the inputs that exceed the L2 cache, the median of 15; beside each
 the time of a plain copy that moves the same number of bytes. Needs torch; other peers where they are installed. The JSON
 is that of `cubit bench --json`, with a field "peer"; compare.py prints it.
 """

@@ -7,9 +7,10 @@ import json
 import subprocess
 from dataclasses import dataclass
 
-LAUNCHES = 8  # fewer, and the start of a graph shows in the time per launch
+LAUNCHES = 48  # fewer, and the start of a graph shows in the time per launch
 REPLAYS = 15
-ROTATION_PER_L2 = 4
+ROTATION_PER_L2 = 16
+PAST_L2 = 4  # the least that counts as past it
 MOST_COPIES = 64
 HEAD_DIM = 128
 ROW_BYTES = {"bf16": lambda groups: 2 * HEAD_DIM, "fp16": lambda groups: 2 * HEAD_DIM,
@@ -130,9 +131,9 @@ def median(values):
 
 
 def copies_for(bytes_read: int, case_bytes: int, l2_bytes: int, memory_bytes: int) -> int:
-    """How many copies of the inputs rotate: past the L2 cache four times over, within half of the memory."""
+    """How many copies of the inputs rotate: past the L2 cache 16 times over, within a quarter of the memory."""
     wanted = (ROTATION_PER_L2 * l2_bytes + bytes_read) // max(bytes_read, 1)
-    return max(1, min(wanted, memory_bytes // 2 // max(case_bytes, 1), MOST_COPIES))
+    return max(1, min(wanted, memory_bytes // 4 // max(case_bytes, 1), MOST_COPIES))
 
 
 def launches_for(copies: int) -> int:
@@ -148,7 +149,7 @@ def measured(case, peer, facts, lengths, microseconds, floor_microseconds, copie
             "floor_microseconds": floor_microseconds, "floor_share": floor_microseconds / microseconds,
             "floor_kernel": "a copy of half the bytes", "bytes": bytes_read, "operations": case.operations(lengths),
             "replays": REPLAYS, "launches": launches_for(copies), "copies": copies,
-            "past_l2": copies * bytes_read >= ROTATION_PER_L2 * facts["l2_bytes"]}
+            "past_l2": copies * bytes_read >= PAST_L2 * facts["l2_bytes"]}
 
 
 def skipped(case, peer, why) -> dict:
