@@ -322,29 +322,42 @@ struct PartialSlots {
 
 constexpr int kQuads = plan::kValueDim / 4;
 
+/// Where the first warp that has a row of heads has left its sums and four channels of it.
+struct RowInShared {
+  uint32 stats;
+  uint32 outputs;
+};
+
+/// Of all warps that have it: every span-th. A span is a power of two; from kSpan on the one it is is looked for, so that
+/// all loads are in flight together and know where they go.
+template <int kSpan = 1>
+__device__ __forceinline__ Combined combine_warps(const RowInShared& row, int span) {
+  if constexpr (kSpan == kRowWarps) {                 // one warp
+    const float2 own = load_shared2(row.stats);       // access: loads of warps' sums
+    const float4 output = load_shared4(row.outputs);  // access: loads of warps' outputs
+    return {output, maximum(own.x, nothing().reference), own.y};
+  } else {
+    if (span != kSpan) return combine_warps<2 * kSpan>(row, span);
+    constexpr int kCount = kRowWarps / kSpan;
+    constexpr uint32 kRows = kSpan * plan::kHeadsPerBlock;  // from one warp to the next
+    float2 stat[kCount];
+    float4 value[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      stat[i] = load_shared2(row.stats + i * 8 * kRows);                   // access: loads of warps' sums
+      value[i] = load_shared4(row.outputs + i * 4 * kMergePitch * kRows);  // access: loads of warps' outputs
+    }
+    Combined result = nothing();
+    add(result, stat, value);
+    return result;
+  }
+}
+
 /// Four channels of a row of heads, of all warps that have it: row warp w has results of KV head w % span.
 __device__ __forceinline__ Combined combine_warps(const WarpResults& results, const Heads& heads, int row, int quad) {
-  const uint32 stats = shared_address(results.stats + row);
-  const uint32 outputs = shared_address(results.outputs + row * kMergePitch + 4 * quad);
-  if (heads.span == kRowWarps) {                  // one warp
-    const float2 own = load_shared2(stats);       // access: loads of warps' sums
-    const float4 output = load_shared4(outputs);  // access: loads of warps' outputs
-    return {output, maximum(own.x, nothing().reference), own.y};
-  }
-  float2 stat[kRowWarps];
-  float4 value[kRowWarps];
-#pragma unroll
-  for (int i = 0; i < kRowWarps; ++i) {
-    stat[i] = make_float2(negative_infinity(), 0.f);
-    value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-    if (i * heads.span >= kRowWarps) continue;
-    const uint32 rows = i * heads.rows();
-    stat[i] = load_shared2(stats + 8 * rows);                   // access: loads of warps' sums
-    value[i] = load_shared4(outputs + 4 * kMergePitch * rows);  // access: loads of warps' outputs
-  }
-  Combined result = nothing();
-  add(result, stat, value);
-  return result;
+  return combine_warps(
+      {shared_address(results.stats + row), shared_address(results.outputs + row * kMergePitch + 4 * quad)},
+      heads.span);
 }
 
 /// Four channels of a row of the block's results, to the workspace.
