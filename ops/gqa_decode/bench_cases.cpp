@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/text.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {
@@ -139,8 +140,8 @@ void add_mixed_caches(std::vector<BenchCase>& cases) {
 void add_head_counts(std::vector<BenchCase>& cases) {
   for (const int heads : {1, 64}) {
     for (const std::string_view format : {"", kFourGroups}) {
-      cases.push_back({"B = 128, one KV head, T = 8192", fmt::format("{} head{}", heads, heads == 1 ? "" : "s"),
-                       descriptor(heads, format), sizes(128, 8192, 1), 0, 0.85});
+      cases.push_back({"B = 128, one KV head, T = 8192", counted(heads, "head"), descriptor(heads, format),
+                       sizes(128, 8192, 1), 0, 0.85});
     }
   }
 }

@@ -1,9 +1,7 @@
 // Which kernel family a descriptor gets on an architecture, and why not another.
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "base/error.hpp"
+#include "ops/families.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 
 namespace cubit::ops::gqa_decode {
@@ -30,44 +28,51 @@ std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architectur
   return why_not_all_fp16(descriptor);
 }
 
-/// A kernel family; why_not is empty where it can be chosen.
-struct FamilyFacts {
-  Family family;
-  std::string_view name;
-  std::string_view kernel;  ///< template
-  std::string (*why_not)(const GqaDecode&, const codegen::Architecture&);
-};
-/// Without a family in the descriptor the first that fits is chosen, unless is_sm90_faster says otherwise.
-constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_gqa_decode", "sm80_gqa_decode.cuh", why_not_sm80},
-                                     {Family::sm90, "sm90_gqa_decode", "sm90_gqa_decode.cuh", why_not_sm90},
-                                     {Family::sm75, "sm75_gqa_decode", "sm80_gqa_decode.cuh", why_not_sm75}};
+/// Without a family in the descriptor the first that fits is chosen, unless sm90 is preferred.
+constexpr FamilyFacts<GqaDecode> kFamilies[] = {
+    {Family::sm80, "sm80_gqa_decode", "sm80_gqa_decode.cuh", "sm_80 and later", why_not_sm80},
+    {Family::sm90, "sm90_gqa_decode", "sm90_gqa_decode.cuh", "sm_90 and later", why_not_sm90},
+    {Family::sm75, "sm75_gqa_decode", "sm80_gqa_decode.cuh", "sm_75 and later", why_not_sm75}};
 
-/// What an H200 has shown (docs/performance/gqa_decode.md): one tile of columns, two of several tokens over bytes,
-/// four of 16-bit caches, whose rows are operands as they are, any number where warpgroups make the products.
-/// Of later architectures nothing is known, nor of packed words without registers that change hands, nor of bytes
-/// otherwise than with 128 channels and one scale for a row or for all. Of unaligned rows plain scores of one token and
-/// 128 channels were timed; that the rest is faster as well is taken from rows of 4 groups.
-bool is_sm90_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (descriptor.kv == KvFormat::int4_rows && !architecture.register_transfer) return false;
-  if (has_scales(descriptor.kv) && (descriptor.head_dim != 128 || descriptor.groups > 1)) return false;
+/// What an H200 has shown (docs/performance/gqa_decode.md): empty where family sm90 is the faster one. It is with one
+/// tile of columns, two of several tokens over bytes, four of 16-bit caches, whose rows are operands as they are, any
+/// number where warpgroups make the products. Of unaligned rows plain scores of one token and 128 channels were timed;
+/// that the rest is faster as well is taken from rows of 4 groups.
+std::string why_not_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  if (architecture.capability != 90) return "it was timed on sm_90 alone";
+  const bool are_packed = descriptor.kv == KvFormat::int4_rows;
+  const bool are_bytes = has_scales(descriptor.kv);
+  if (are_packed && !architecture.register_transfer)
+    return "packed words were timed where registers change hands alone";
+  if (are_bytes && (descriptor.head_dim != 128 || descriptor.groups > 1))
+    return "bytes were timed with 128 channels and without groups alone";
+  if (makes_products_by_heads(descriptor, architecture) && descriptor.score.empty()) return "";
   const bool is_plain = descriptor.query_tokens == 1 && modifications(descriptor).empty();
-  const bool by_heads = makes_products_by_heads(descriptor, architecture);
-  const bool is_measured = by_heads || (descriptor.cache == KvAddressing::contiguous &&
-                                        (!has_scales(descriptor.kv) || modifications(descriptor).empty()));
-  if (!is_plain && !(is_measured && descriptor.score.empty())) return false;
+  if (!is_plain) {
+    if (!descriptor.score.empty()) return "a user's score modification was not timed in it";
+    if (descriptor.cache != KvAddressing::contiguous)
+      return "of pages plain scores of one query token alone were timed in it";
+    if (are_bytes && !modifications(descriptor).empty()) return "of bytes plain scores alone were timed in it";
+  }
   const int most_of_bytes = descriptor.query_tokens > 1 ? 16 : 8;  // of one token's 16 only 4 warps have room
-  const int most_columns = descriptor.kv == KvFormat::int4_rows ? 8 : has_scales(descriptor.kv) ? most_of_bytes : 32;
-  const bool fits = by_heads || descriptor.heads_per_kv * descriptor.query_tokens <= most_columns;
-  return architecture.capability == 90 && fits && why_not_sm90(descriptor, architecture).empty();
+  const int most_columns = are_packed ? 8 : are_bytes ? most_of_bytes : 32;
+  const int columns = descriptor.heads_per_kv * descriptor.query_tokens;
+  if (columns > most_columns)
+    return fmt::format("family sm80 is faster with {} columns (heads_per_kv times query_tokens; sm90 up to {})",
+                       columns, most_columns);
+  return "";
+}
+
+FamilyPreference preference_of(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  if (!why_not_sm90(descriptor, architecture).empty()) return {Family::automatic, "family sm80 is faster there"};
+  std::string why = why_not_faster(descriptor, architecture);
+  if (why.empty()) return {Family::sm90, "family sm90 is faster there"};
+  return {Family::automatic, std::move(why)};
 }
 
 }  // namespace
 
-std::string_view kernel_of(Family family) {
-  return std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                      [&](const FamilyFacts& candidate) { return candidate.family == family; })
-      ->kernel;
-}
+std::string_view kernel_of(Family family) { return facts_of<GqaDecode>(kFamilies, family).kernel; }
 
 bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   constexpr int kMostColumnsOtherwise = 16;
@@ -79,30 +84,9 @@ bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Archite
 }
 
 void choose_family(Plan& plan, const codegen::Architecture& architecture) {
-  Family wanted = plan.descriptor.family;
-  std::string_view other = "the descriptor names another";
-  if (wanted == Family::automatic && is_sm90_faster(plan.descriptor, architecture)) {
-    wanted = Family::sm90;
-    other = "family sm90 is faster there";
-  }
-  std::string reasons;
-  for (const FamilyFacts& candidate : kFamilies) {
-    std::string why = candidate.why_not(plan.descriptor, architecture);
-    if (why.empty() && wanted != Family::automatic && wanted != candidate.family) why = other;
-    if (why.empty() && plan.report.family.empty()) {
-      plan.family = candidate.family;
-      plan.report.family = candidate.name;
-    } else {
-      plan.report.rejections.push_back({std::string(candidate.name), why.empty() ? "an earlier family fits" : why});
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.name, why);
-    }
-  }
-  if (!plan.report.family.empty()) return;
-  throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-                fmt::format("no kernel family runs there ({})", reasons),
-                wanted == Family::sm90 ? "accepted: sm_90 and later"
-                                       : "accepted: sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache "
-                                         "without bf16");
+  plan.family = ops::choose_family<GqaDecode>(
+      plan.report, kFamilies, plan.descriptor, architecture, preference_of(plan.descriptor, architecture),
+      "sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache without bf16");
 }
 
 }  // namespace cubit::ops::gqa_decode

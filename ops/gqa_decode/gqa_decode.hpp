@@ -104,8 +104,8 @@ struct Plan {
   /// Family sm90: those that a share has fewer for each sequence in it: what its end and the next one's queries take.
   int gap_stages() const;
   /// Family sm90: whether nobody reads again what boxes have brought, so that the L2 may let go of it first. False where
-  /// scales are tensors of their own: a benchmark that goes through copies of its input would then find those in the L2,
-  /// which no inference engine would.
+  /// several head groups read the cache, or sequences may share its pages; and where scales are tensors of their own,
+  /// which gains nothing.
   bool reads_once() const;
   /// Family sm90: whether blocks start copies no sooner than the memory can have brought those before (pace.cuh). Where
   /// products take nearly as long as copies do, an SM that the memory has served last does not catch up when others are

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/ring.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {
@@ -159,25 +160,15 @@ int shared_memory_for(const Plan& plan, int stages) {
   return plan.family == Family::sm90 ? plan.scratch_at(stages) + plan.scratch_bytes() : plan.barriers_at(stages);
 }
 
-/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where
-/// not even one block fits.
 void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
-  int best_in_flight = -1;
-  plan.stages = plan.blocks_per_sm = 0;
   const bool holds_tiles = plan.family == Family::sm75;  // the one under way is in registers
-  const int fewest = holds_tiles ? kStagesBesideRegisters : kFewestStages;
-  const int most = holds_tiles ? kStagesBesideRegisters : kMostStages;
-  for (int stages = fewest; stages <= most; ++stages) {
-    const int shared = shared_memory_for(plan, stages);
-    const int blocks = resident_blocks(architecture, 32 * plan.warps, plan.counted_registers, shared);
-    const int in_flight = std::min(kBytesInFlight, blocks * plan.warps * (stages - 1) * plan.stage_bytes());
-    if (blocks == 0 || in_flight < best_in_flight) continue;
-    if (in_flight == best_in_flight && blocks <= plan.blocks_per_sm) continue;
-    best_in_flight = in_flight;
-    plan.stages = stages;
-    plan.blocks_per_sm = blocks;
-    plan.shared_memory = shared;
-  }
+  const Ring ring = choose_ring(
+      holds_tiles ? kStagesBesideRegisters : kFewestStages, holds_tiles ? kStagesBesideRegisters : kMostStages,
+      plan.warps * plan.stage_bytes(), kBytesInFlight, [&](int stages) { return shared_memory_for(plan, stages); },
+      [&](int shared) { return resident_blocks(architecture, 32 * plan.warps, plan.counted_registers, shared); });
+  plan.stages = ring.stages;
+  plan.blocks_per_sm = ring.blocks_per_sm;
+  plan.shared_memory = ring.shared_memory;
 }
 
 /// The widest copy that the caller's alignment and the format's parts allow.

@@ -6,6 +6,7 @@
 
 #include "codegen/fragments.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/text.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {
@@ -44,7 +45,8 @@ Decision head_group_decision(const Plan& plan) {
   const int heads = plan.heads();
   if (plan.head_groups == 1) {
     return {"head_groups", "1",
-            fmt::format("{} heads fit the registers of one block{}: the cache is read once", heads,
+            fmt::format("{} fit{} the registers of one block{}: the cache is read once", counted(heads, "head"),
+                        heads == 1 ? "s" : "",
                         plan.query_is_shared      ? ", beside query operands in shared memory"
                         : plan.column_groups == 1 ? ""
                                                   : fmt::format(", {} of a warp", plan.heads_per_warp()))};
@@ -181,14 +183,15 @@ Decision pace_decision(const Plan& plan) {
 
 Decision stages_decision(const Plan& plan) {
   if (plan.family == Family::sm75) {
-    return {"stages", std::to_string(plan.stages),
-            fmt::format("one in use and one that the next tile is stored to, at {} blocks", plan.blocks_per_sm)};
+    return {
+        "stages", std::to_string(plan.stages),
+        fmt::format("one in use and one that the next tile is stored to, at {}", counted(plan.blocks_per_sm, "block"))};
   }
-  return {"stages", std::to_string(plan.stages),
-          fmt::format("{} KiB {} per SM ({} wanted) at {} blocks",
-                      plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024,
-                      plan.keeps_pace() ? "in flight or ahead" : "in flight", bytes_in_flight(plan) / 1024,
-                      plan.blocks_per_sm)};
+  return {
+      "stages", std::to_string(plan.stages),
+      fmt::format("{} KiB {} per SM ({} wanted) at {}", plan.blocks_per_sm * plan.ring_bytes(plan.stages - 1) / 1024,
+                  plan.keeps_pace() ? "in flight or ahead" : "in flight", bytes_in_flight(plan) / 1024,
+                  counted(plan.blocks_per_sm, "block"))};
 }
 
 std::vector<Tile> stage_tiles(const Plan& plan) {
@@ -288,9 +291,8 @@ Decision warp_decision(const Plan& plan, const codegen::Architecture& architectu
 Decision split_decision(const Plan& plan) {
   if (plan.family == Family::sm90) {
     return {"split_kv", "an even share of all stages per block, from the lengths on the device",
-            fmt::format(
-                "or whole parts of sequences where that is nearly as fast: a segment's end costs as much as {} stages",
-                plan.flush_stages())};
+            fmt::format("or whole parts of sequences where that is nearly as fast: a segment's end costs as much as {}",
+                        counted(plan.flush_stages(), "stage"))};
   }
   return {"split_kv", "chosen at launch, from bounds and device alone",
           "enough blocks to fill whole waves of the device; the merge of many splits costs time as well"};

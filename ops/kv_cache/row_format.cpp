@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "ops/text.hpp"
 
 namespace cubit::ops::kv_cache {
 namespace {
@@ -187,8 +188,7 @@ void validate_formats(const CacheFormats& formats, const std::string& canonical)
     const bool is_own_dim = is_value && formats.value.head_dim != formats.key.head_dim;
     reject(fmt::format("{} channels in {} groups are {} per group, not a multiple of 16", format.head_dim,
                        format.groups, format.head_dim / format.groups),
-           fmt::format("at most {} group{} for this {}", most, most == 1 ? "" : "s",
-                       is_own_dim ? "value_dim" : "head_dim"));
+           fmt::format("at most {} for this {}", counted(most, "group"), is_own_dim ? "value_dim" : "head_dim"));
   }
 }
 

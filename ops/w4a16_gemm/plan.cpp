@@ -5,6 +5,8 @@
 #include <bit>
 
 #include "base/error.hpp"
+#include "ops/families.hpp"
+#include "ops/ring.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/w4a16_gemm_lanes.h"
 
@@ -16,6 +18,9 @@ constexpr int kFewestStages = 3;     // one in use, one landed or landing, one o
 constexpr int kMostMergedTiles = 4;  // of four parts 32 loads: what the loop's registers hold once it is over
 constexpr int kRegion = 128;         // regions of shared memory begin at bank 0
 constexpr int kMostTeams = 8;
+constexpr int kMostBoxStages = 12;              // family sm90: 8 rows have room for so many
+constexpr int kMostTeamStages = 24;             // family sm90, few columns: 32 of them with 8 rows have room for more
+constexpr int kStageStep = 4;                   // then: each copying warp, of up to four, has as many
 constexpr int kMostTeamRingBytes = 154 * 1024;  // family sm90, few columns: see choose_ring_of_teams
 constexpr int kSwizzleRegion = 1024;  // where rows of 128 bytes are swizzled by tensor maps and found again by wgmma
 
@@ -50,22 +55,11 @@ std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architectur
   return why_not_all_fp16(descriptor);
 }
 
-/// A kernel family; why_not is empty where it can be chosen.
-struct FamilyFacts {
-  Family family;
-  std::string_view name;
-  std::string (*why_not)(const W4a16Gemm&, const codegen::Architecture&);
-  std::string_view accepted;
-};
 /// Without a family in the descriptor the first that fits is chosen, unless is_sm90_faster says otherwise.
-constexpr FamilyFacts kFamilies[] = {{Family::sm80, "sm80_w4a16_gemm", why_not_sm80, "sm_80 and later"},
-                                     {Family::sm90, "sm90_w4a16_gemm", why_not_sm90, "sm_90a"},
-                                     {Family::sm75, "sm75_w4a16_gemm", why_not_sm75, "sm_75 and later"}};
-
-const FamilyFacts& facts_of(Family family) {
-  return *std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                       [&](const FamilyFacts& candidate) { return candidate.family == family; });
-}
+constexpr FamilyFacts<W4a16Gemm> kFamilies[] = {
+    {Family::sm80, "sm80_w4a16_gemm", "sm80_w4a16_gemm.cuh", "sm_80 and later", why_not_sm80},
+    {Family::sm90, "sm90_w4a16_gemm", "sm90_w4a16_gemm.cuh", "sm_90a", why_not_sm90},
+    {Family::sm75, "sm75_w4a16_gemm", "sm80_w4a16_gemm.cuh", "sm_75 and later", why_not_sm75}};
 
 /// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64,
 /// and mma.sync does; in blocks of few columns both families have mma.sync, and sm90 the faster copies.
@@ -74,42 +68,9 @@ bool is_sm90_faster(const W4a16Gemm& descriptor, const codegen::Architecture& ar
          why_not_sm90(descriptor, architecture).empty();
 }
 
-/// Why a family that fits was not chosen.
-std::string_view why_another(const Plan& plan) {
-  if (plan.descriptor.family != Family::automatic) return "the descriptor names another";
-  return plan.family == Family::sm90 ? "family sm90 is faster there" : "family sm80 is faster there with most sizes";
-}
-
-/// Sets the family and the rejections; throws if every family is rejected.
-void choose_family(Plan& plan, const codegen::Architecture& architecture) {
-  const Family named = plan.descriptor.family;
-  const bool prefers_90 = named == Family::automatic && is_sm90_faster(plan.descriptor, architecture);
-  const Family wanted = prefers_90 ? Family::sm90 : named;
-  std::string reasons;
-  for (const FamilyFacts& candidate : kFamilies) {
-    const std::string why = candidate.why_not(plan.descriptor, architecture);
-    const bool is_wanted = wanted == Family::automatic || wanted == candidate.family;
-    if (why.empty() && is_wanted && plan.report.family.empty()) {
-      plan.family = candidate.family;
-      plan.report.family = candidate.name;
-    } else {
-      plan.report.rejections.push_back({std::string(candidate.name), why});
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.name, why);
-    }
-  }
-  if (plan.report.family.empty() && named != Family::automatic) {
-    const FamilyFacts& facts = facts_of(named);
-    throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-                  fmt::format("family={}: {}", family_name(named), facts.why_not(plan.descriptor, architecture)),
-                  fmt::format("accepted: {}, or leave family out", facts.accepted));
-  }
-  if (plan.report.family.empty()) {
-    throw Failure(Status::unsupported, fmt::format("{} for {}", plan.descriptor.text(), architecture.name),
-                  fmt::format("no kernel family runs there ({})", reasons),
-                  "accepted: sm_80 and later, tile_n=96 to 224 on sm_90a; sm_75 with element=fp16 and without tile_n");
-  }
-  for (Rejection& rejection : plan.report.rejections)
-    if (rejection.why.empty()) rejection.why = why_another(plan);
+FamilyPreference preference_of(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  if (is_sm90_faster(descriptor, architecture)) return {Family::sm90, "family sm90 is faster there"};
+  return {Family::automatic, "family sm80 is faster there with most sizes"};
 }
 
 /// Registers that the loop keeps live, by counting its arrays: of each strip words, an operand, zeros and scales, and
@@ -249,8 +210,8 @@ void choose_boxes_of_teams(Plan& plan) {
 }
 
 /// As many stages as fit: a block has a multiprocessor to itself.
-void choose_ring(Plan& plan, const codegen::Architecture& architecture) {
-  for (int stages = kFewestStages - 1; stages <= 12; ++stages) {
+void take_stages(Plan& plan, const codegen::Architecture& architecture, int most) {
+  for (int stages = kFewestStages - 1; stages <= most; ++stages) {
     if (plan.bytes_for(stages) > architecture.shared_memory_per_block) break;
     plan.stages = stages;
     plan.shared_memory = plan.bytes_for(stages);
@@ -262,7 +223,7 @@ void choose_ring(Plan& plan, const codegen::Architecture& architecture) {
 void choose_ring_of_teams(Plan& plan, const codegen::Architecture& architecture) {
   const bool is_slow = plan.descriptor.tile_n >= 160 && plan.descriptor.tile_m > 8;
   const int most_bytes = is_slow ? architecture.shared_memory_per_block : kMostTeamRingBytes;
-  for (int stages = plan.teams; stages <= 24; stages += 4) {
+  for (int stages = plan.teams; stages <= kMostTeamStages; stages += kStageStep) {
     if (plan.bytes_for(stages) > most_bytes) break;
     plan.stages = stages;
   }
@@ -271,32 +232,20 @@ void choose_ring_of_teams(Plan& plan, const codegen::Architecture& architecture)
   plan.shared_memory = plan.bytes_for(plan.stages);
 }
 
-/// Stages and blocks per SM: enough bytes in flight first, then more blocks, then fewer stages. None of either where
-/// not even one block fits.
 void choose_stages(Plan& plan, const codegen::Architecture& architecture, int fewest) {
-  int best_in_flight = -1;
-  for (int stages = fewest; stages <= kMostStages; ++stages) {
-    const int shared = plan.bytes_for(stages);
-    const int blocks = resident_blocks(architecture, plan.threads(), plan.counted_registers, shared);
-    const int in_flight = std::min(kBytesInFlight, blocks * (stages - 1) * plan.stage_bytes());
-    if (blocks == 0 || in_flight < best_in_flight) continue;
-    if (in_flight == best_in_flight && blocks <= plan.blocks_per_sm) continue;
-    best_in_flight = in_flight;
-    plan.stages = stages;
-    plan.blocks_per_sm = blocks;
-    plan.shared_memory = shared;
-  }
+  const Ring ring = choose_ring(
+      fewest, kMostStages, plan.stage_bytes(), kBytesInFlight, [&](int stages) { return plan.bytes_for(stages); },
+      [&](int shared) { return resident_blocks(architecture, plan.threads(), plan.counted_registers, shared); });
+  plan.stages = ring.stages;
+  plan.blocks_per_sm = ring.blocks_per_sm;
+  plan.shared_memory = ring.shared_memory;
 }
 
 /// Blocks of few columns: as many teams as fit with two stages each, up to 8, and then as many stages as fit.
 void choose_teams(Plan& plan, const codegen::Architecture& architecture) {
   for (plan.teams = kMostTeams; plan.teams > 1; plan.teams /= 2)
     if (plan.bytes_for(kFewestStages - 1) <= architecture.shared_memory_per_block) break;
-  for (int stages = kFewestStages - 1; stages <= kMostStages; ++stages) {
-    if (plan.bytes_for(stages) > architecture.shared_memory_per_block) break;
-    plan.stages = stages;
-    plan.shared_memory = plan.bytes_for(stages);
-  }
+  take_stages(plan, architecture, kMostStages);
   plan.blocks_per_sm = 1;
 }
 
@@ -389,14 +338,16 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
 Plan make_plan_without_report(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   Plan plan;
   plan.descriptor = descriptor;
-  choose_family(plan, architecture);
+  plan.family = choose_family<W4a16Gemm>(
+      plan.report, kFamilies, descriptor, architecture, preference_of(descriptor, architecture),
+      "sm_80 and later, tile_n=96 to 224 on sm_90a; sm_75 with element=fp16 and without tile_n");
   if (plan.family == Family::sm90) {
     if (descriptor.tile_n < gemm_lanes::kBlockColumns) {
       choose_boxes_of_teams(plan);
       choose_ring_of_teams(plan, architecture);
     } else {
       choose_boxes(plan);
-      choose_ring(plan, architecture);
+      take_stages(plan, architecture, kMostBoxStages);
     }
   } else {
     choose_tiles(plan);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codegen/fragments.hpp"
+#include "ops/text.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/w4a16_gemm_lanes.h"
 
@@ -147,7 +148,7 @@ Decision stages_decision(const Plan& plan) {
             plan.teams > 1 ? fmt::format("of {} bytes, each copying warp as many as the others: more than the memory's "
                                          "latency wants keep it from other blocks",
                                          plan.stage_bytes() + plan.factor_bytes())
-                           : fmt::format("of {} bytes: as many as shared memory holds, up to 12", plan.stage_bytes())};
+                           : fmt::format("of {} bytes: as many as shared memory holds", plan.stage_bytes())};
   }
   if (is_sm75(plan)) {
     return {"stages", std::to_string(plan.stages),
@@ -155,9 +156,9 @@ Decision stages_decision(const Plan& plan) {
                         plan.stage_bytes())};
   }
   return {"stages", std::to_string(plan.stages),
-          fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {} blocks", plan.stage_bytes(),
+          fmt::format("of {} bytes: {} KiB in flight per SM ({} wanted) at {}", plan.stage_bytes(),
                       plan.blocks_per_sm * plan.teams * (plan.stages - 1) * plan.stage_bytes() / 1024,
-                      kBytesInFlight / 1024, plan.blocks_per_sm)};
+                      kBytesInFlight / 1024, counted(plan.blocks_per_sm, "block"))};
 }
 
 Decision block_decision(const Plan& plan, const codegen::Architecture& architecture) {

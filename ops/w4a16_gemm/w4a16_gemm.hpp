@@ -42,14 +42,14 @@ bool spreads_words(const W4a16Gemm& descriptor);    ///< family sm90: a step's k
 int stage_groups(const W4a16Gemm& descriptor);      ///< whose scales a stage holds, or all stages together
 int output_columns(const W4a16Gemm& descriptor, int n);
 
-/// Everything that is decided before a size is known. A stage is 128 k's of 256 columns and tile_m rows.
+/// Everything that is decided before a size is known. A stage is 128 k's of tile_n columns and tile_m rows.
 struct Plan {
   W4a16Gemm descriptor;
   Family family = Family::sm80;
-  int warps = 4;                ///< that multiply, each other columns
-  int teams = 1;                ///< of such warps, each with a part of k; in family sm80 and a ring of its own
-  int copy_warps = 0;           ///< family sm90: that copy, and put activations in order; of four, others are idle
-  int copy_rests = 0;           ///< family sm90 with teams: between two stages of a warp that copies
+  int warps = 4;       ///< that multiply, each other columns
+  int teams = 1;       ///< of such warps, each with a part of k; in family sm80 each with a ring of its own too
+  int copy_warps = 0;  ///< family sm90: that copy, and put activations in order; of four, others are idle
+  int copy_rests = 0;  ///< family sm90 with teams: between two stages of a warp that copies
   bool has_sums_apart = false;  ///< likewise: sums of teams are where no stage was
   int copy_registers = 0;       ///< per thread once they have given them
   int multiply_registers = 0;   ///< likewise of the others, which have taken them

@@ -1,4 +1,4 @@
-// Devices of the CUDA driver: facts, the registry of contexts, and the Device of one context.
+// Devices of the CUDA driver: facts, and the registry of contexts.
 #include "runtime/cuda/cuda_device.hpp"
 
 #include <fmt/format.h>

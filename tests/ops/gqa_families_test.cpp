@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "tests/support/gqa_launches.hpp"
 #include "tests/support/gqa_plans.hpp"
 
 namespace cubit::ops {
@@ -74,6 +75,41 @@ TEST(GqaPlan, FamilySm90IsChosenForRowsThatFollowOneAnother) {
        {"gqa_decode:kv=int4_rows", "gqa_decode:kv=int4_rows,cache=paged,alignment=4",
         "gqa_decode:heads_per_kv=9,kv=int4_rows,alignment=4", "gqa_decode:kv=int4_rows,groups=4,alignment=4"}) {
     EXPECT_EQ(family_of(text, "sm_90a"), Family::sm80) << text;
+  }
+}
+
+/// What `cubit explain` says of family sm90, which would have run.
+TEST(GqaPlan, SaysWhyFamilySm90IsNotTheFasterOne) {
+  struct Case {
+    const char* text;
+    const char* architecture;
+    const char* why;
+  };
+  for (const Case& one :
+       {Case{"gqa_decode", "sm_100a", "it was timed on sm_90 alone"},
+        Case{"gqa_decode:kv=int4_rows,groups=4", "sm_90", "packed words were timed where registers change hands alone"},
+        Case{"gqa_decode:kv=fp8_e4m3,head_dim=256", "sm_90a",
+             "bytes were timed with 128 channels and without groups alone"},
+        Case{"gqa_decode:cache=paged,soft_cap=true", "sm_90a",
+             "of pages plain scores of one query token alone were timed in it"},
+        Case{"gqa_decode:kv=int8_split,alibi=true", "sm_90a", "of bytes plain scores alone were timed in it"},
+        Case{"gqa_decode:heads_per_kv=64,kv=int4_rows,groups=4", "sm_90a",
+             "family sm80 is faster with 64 columns (heads_per_kv times query_tokens; sm90 up to 8)"},
+        Case{"gqa_decode:family=sm80", "sm_90a", "the descriptor names another"}}) {
+    const auto plan = tests::gqa_plan_of(one.text, one.architecture);
+    EXPECT_EQ(plan.family, Family::sm80) << one.text;
+    EXPECT_EQ(plan.report.rejections.front().why, one.why) << one.text;
+  }
+}
+
+TEST(GqaPlan, AFamilyThatIsNamedSaysWhatItNeeds) {
+  try {
+    tests::gqa_plan_of("gqa_decode:kv=fp16,query=fp16,output=fp16,family=sm80", "sm_75");
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(),
+                 "gqa_decode:kv=fp16,query=fp16,family=sm80 for sm_75: family=sm80: it needs cp.async, "
+                 "which sm_80 brought; accepted: sm_80 and later, or leave family out");
   }
 }
 
