@@ -21,6 +21,20 @@ struct Arguments : GqaDecodeArguments {
   TensorMap values;
 };
 
+/// Copies of boxes of a cache, whose lines the L2 lets go of first where the plan says so.
+struct CacheBoxes {
+  EvictFirst evict_first;
+
+  __device__ __forceinline__ void copy(uint32 dst, const TensorMap& map, int y, int z, int u, int v,
+                                       uint32 full) const {
+    if constexpr (plan::kEvictsFirst) {
+      copy_box(dst, map, y, z, u, v, full, evict_first);
+    } else {
+      copy_box(dst, map, y, z, u, v, full);
+    }
+  }
+};
+
 /// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all
 /// warps; of unaligned rows those of the warps that are abreast.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
@@ -31,21 +45,14 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   const uint32 box_bytes = kRowsAreUnaligned ? kHalfStage / kColumnsOfWarps
                            : args.boxes == 1 ? kHalfStage
                                              : kHalfStage / kRowWarps << args.span_log2;
-  const EvictFirst evict_first;
-  const auto copy = [&](uint32 at, const TensorMap& map, int y, int z) {
-    if constexpr (plan::kReadsOnce) {
-      copy_box(at, map, y, z, span, batch, full, evict_first);
-    } else {
-      copy_box(at, map, y, z, span, batch, full);
-    }
-  };
+  const CacheBoxes boxes;
   int row = stage * args.boxes * kStageTokens;
 #pragma unroll 1
   for (uint32 at = 0; at < kHalfStage; at += box_bytes, row += kStageTokens) {
     const int y = plan::kRowsInParts ? row : 0;
     const int z = plan::kRowsInParts ? 0 : row;
-    copy(dst + at, args.keys, y, z);
-    copy(dst + kHalfStage + at, args.values, y, z);
+    boxes.copy(dst + at, args.keys, y, z, span, batch, full);
+    boxes.copy(dst + kHalfStage + at, args.values, y, z, span, batch, full);
   }
 }
 
@@ -99,10 +106,11 @@ class PageWindow {
     const int column = granule >> args_.column_granules_log2;
     const int in_column = granule & ((1 << args_.column_granules_log2) - 1);
     const uint32 part_bytes = args_.box_bytes << args_.column_granules_log2;
+    const CacheBoxes boxes;
     uint32 at = dst + (is_value ? kHalfStage : 0) + column * args_.box_parts * part_bytes + in_column * args_.box_bytes;
 #pragma unroll 1
     for (int part = 0; part < args_.box_parts; ++part, at += part_bytes) {
-      copy_box(at, map, plan::kRowsInParts ? row : part, plan::kRowsInParts ? part : row, span, now_, full);
+      boxes.copy(at, map, plan::kRowsInParts ? row : part, plan::kRowsInParts ? part : row, span, now_, full);
     }
   }
 

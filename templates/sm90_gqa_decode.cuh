@@ -44,7 +44,7 @@
 // those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
 //
 // How fast a block copies boxes: where products leave no time to catch up in, at the memory's pace (pace.cuh); pieces,
-// which take longer than that, count for nothing. What one block alone reads the L2 lets go of first, where the plan says
+// which take longer than that, count for nothing. What boxes have brought the L2 lets go of first, where the plan says
 // so.
 //
 // The copying warps need fewer registers than the others: where the plan says so they give them some.

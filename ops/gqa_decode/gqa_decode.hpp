@@ -103,10 +103,10 @@ struct Plan {
   int flush_stages() const;
   /// Family sm90: those that a share has fewer for each sequence in it: what its end and the next one's queries take.
   int gap_stages() const;
-  /// Family sm90: whether nobody reads again what boxes have brought, so that the L2 may let go of it first. False where
-  /// several head groups read the cache, or sequences may share its pages; and where scales are tensors of their own,
-  /// which gains nothing.
-  bool reads_once() const;
+  /// Family sm90: whether the L2 lets go of what boxes have brought first: nobody reads it again, but for pages that
+  /// sequences share, which are read at the same time. False where several head groups read the cache; and where scales
+  /// are tensors of their own, which gains nothing.
+  bool evicts_first() const;
   /// Family sm90: whether blocks start copies no sooner than the memory can have brought those before (pace.cuh). Where
   /// products take nearly as long as copies do, an SM that the memory has served last does not catch up when others are
   /// done; those of rows of 8 and 16 bits do, and with more on its way the memory gives 2% more.

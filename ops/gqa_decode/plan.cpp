@@ -336,10 +336,7 @@ bool reads_row_scales(const Plan& plan) {
   return keys.has_scales() && keys.scales != KvScales::tensor;
 }
 
-bool Plan::reads_once() const {
-  return family == Family::sm90 && descriptor.cache == KvAddressing::contiguous && head_groups == 1 &&
-         !reads_row_scales(*this);
-}
+bool Plan::evicts_first() const { return family == Family::sm90 && head_groups == 1 && !reads_row_scales(*this); }
 
 bool Plan::keeps_pace() const {
   return family == Family::sm90 && descriptor.cache == KvAddressing::contiguous && head_groups == 1 &&

@@ -438,9 +438,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
   if (plan.query_is_shared) report.decisions.push_back(shared_query_decision(plan));
   if (plan.keeps_pace()) report.decisions.push_back(pace_decision(plan));
-  if (plan.reads_once()) {
+  if (plan.evicts_first()) {
     report.decisions.push_back({"lines of the cache", "the L2 lets go of them first",
-                                "one block reads them, once: partial results and queries stay instead"});
+                                "nobody reads them again: partial results, queries and page tables stay instead"});
   }
   if (plan.copies_unaligned_rows()) report.decisions.push_back(boxes_decision(plan));
   if (plan.family == Family::sm90 && reads_row_scales(plan)) {

@@ -165,7 +165,7 @@ void add_constants_of_boxes(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kPieceBytes", plan.copy_bytes)
       .constant("kCopyRegisters", plan.copy_registers)
       .constant("kAttendRegisters", plan.attend_registers)
-      .flag("kReadsOnce", plan.reads_once())
+      .flag("kEvictsFirst", plan.evicts_first())
       .constant("kStagesAtOnce", plan.keeps_pace() ? plan.stages_at_once() : 0)
       .constant("kSegments", Plan::kSegments)
       .constant("kFlushStages", plan.flush_stages())

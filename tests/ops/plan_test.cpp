@@ -156,13 +156,14 @@ TEST(GqaPlan, PackedWordsOfAContiguousCacheKeepPace) {
 
 TEST(GqaPlan, TheL2LetsGoOfWhatIsReadOnce) {
   const std::string rows = "gqa_decode:heads_per_kv=8";
-  EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").reads_once());
-  EXPECT_TRUE(tests::gqa_plan_of(rows + ",kv=fp8_e4m3,scales=tensor", "sm_90a").reads_once());
-  EXPECT_FALSE(tests::gqa_plan_of(rows + ",kv=fp8_e4m3", "sm_90a").reads_once()) << "scales are a tensor of their own";
-  EXPECT_FALSE(tests::gqa_plan_of(rows + ",cache=paged", "sm_90a").reads_once()) << "sequences may share pages";
-  EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=64,query_tokens=4", "sm_90a").reads_once())
+  EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").evicts_first());
+  EXPECT_TRUE(tests::gqa_plan_of(rows + ",kv=fp8_e4m3,scales=tensor", "sm_90a").evicts_first());
+  EXPECT_FALSE(tests::gqa_plan_of(rows + ",kv=fp8_e4m3", "sm_90a").evicts_first())
+      << "scales are a tensor of their own";
+  EXPECT_TRUE(tests::gqa_plan_of(rows + ",cache=paged", "sm_90a").evicts_first());
+  EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=64,query_tokens=4", "sm_90a").evicts_first())
       << "four blocks read it";
-  EXPECT_FALSE(tests::gqa_plan_of(rows, "sm_80").reads_once());
+  EXPECT_FALSE(tests::gqa_plan_of(rows, "sm_80").evicts_first());
 }
 
 TEST(GqaPlan, FamilySm90SaysWhoLoadsScales) {
