@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kHelp =
-    R"(Times a kernel on a GPU: CUDA-graph replays of at least 48 launches over copies of the inputs that exceed the L2
+    R"(Times a kernel on a GPU: CUDA-graph replays of about 800 us over copies of the inputs that exceed the L2
 cache, the median of 15; and in the same run the floor: a plain read of the same number of bytes, or, for a kernel that
 writes at least a fifth of what it reads, a plain copy of the same number.
 Given an operator alone, times the operator's table of cases and shows what each shall reach.)";

@@ -14,16 +14,8 @@
 namespace cubit::tools {
 namespace {
 
-/// A graph's start takes about 4.5 us; that is what it adds to the time of so many launches, and not of 8.
-constexpr int kLaunches = 48;
 constexpr int kReplays = 15;
 constexpr int kWarmUps = 3;
-/// A kernel that tells the L2 which lines to let go of first keeps others there: of four times its size a part is
-/// still hit.
-constexpr std::size_t kRotationPerL2 = 16;
-constexpr std::size_t kPastL2 = 4;  ///< the least that counts as past it
-constexpr std::size_t kMostCopies = 64;
-constexpr std::size_t kPartOfMemory = 4;
 
 std::size_t total_bytes(const std::vector<cubit_tensor>& tensors) {
   std::size_t bytes = 0;
@@ -37,20 +29,10 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-constexpr std::string_view kReads = "stream_read";
-constexpr std::string_view kCopies = "stream_copy";
-constexpr std::size_t kWritesThatCount = 5;  ///< a fifth of what is read
-
 /// Both take whole 16-byte words.
 std::size_t whole_words(std::size_t bytes) { return std::max<std::size_t>((bytes + 15) / 16, 1) * 16; }
 
 }  // namespace
-
-int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, std::size_t memory_bytes) {
-  const std::size_t wanted = (kRotationPerL2 * l2_bytes + bytes) / std::max<std::size_t>(bytes, 1);
-  const std::size_t room = memory_bytes / kPartOfMemory / std::max<std::size_t>(case_bytes, 1);
-  return static_cast<int>(std::max<std::size_t>(1, std::min({wanted, room, kMostCopies})));
-}
 
 Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel,
                    bool overlap) {
@@ -60,7 +42,6 @@ Timing time_kernel(const Device& device, const nlohmann::json& facts, const Prob
   Timing timing;
   timing.copies = rotation(read, case_bytes, l2, facts.at("memory_bytes").get<std::size_t>());
   timing.past_l2 = static_cast<std::size_t>(timing.copies) * read >= kPastL2 * l2;
-  timing.launches = timing.copies * ((kLaunches + timing.copies - 1) / timing.copies);
   timing.replays = kReplays;
 
   const OwnedStream stream(device);
@@ -68,19 +49,21 @@ Timing time_kernel(const Device& device, const nlohmann::json& facts, const Prob
   on_device.allocate_workspace(kernel);
   kernel.prepare(device);
   device.synchronise(stream);
-  const Graph graph = device.capture(stream, [&] {
-    for (int i = 0; i < timing.launches; ++i) on_device.launch(kernel, i % timing.copies, overlap);
-  });
-  for (int i = 0; i < kWarmUps; ++i) device.replay(graph, stream);
+  const auto record = [&](int launches) {
+    return device.capture(stream, [&] {
+      for (int i = 0; i < launches; ++i) on_device.launch(kernel, i % timing.copies, overlap);
+    });
+  };
+  Graph graph = record(timing.copies);
+  double round = 0;  // microseconds
+  for (int i = 0; i < kWarmUps; ++i) round = device.replay(graph, stream) * 1000;
+  const int rounds = rounds_of_graph(round);
+  timing.launches = timing.copies * rounds;
+  if (rounds > 1) graph = record(timing.launches);
   std::vector<double> milliseconds;
   for (int i = 0; i < kReplays; ++i) milliseconds.push_back(device.replay(graph, stream));
   timing.microseconds = median(std::move(milliseconds)) * 1000 / timing.launches;
   return timing;
-}
-
-FloorKind floor_kind(std::size_t bytes_read, std::size_t bytes_written) {
-  if (kWritesThatCount * bytes_written < bytes_read) return {kReads, bytes_read};
-  return {kCopies, bytes_read + bytes_written};
 }
 
 /// The best plain read or copy: 2, 4 or 8 blocks per multiprocessor.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tools/bench_amounts.hpp"
 #include "tools/context.hpp"
 
 namespace cubit::tools {
@@ -20,21 +21,9 @@ struct Timing {
   bool past_l2 = false;  ///< the copies together are at least four times the L2 cache
 };
 
-/// Copies of a case of `bytes` so that by the time one is read again the L2 cache has forgotten it: together 16 times
-/// its size, within a quarter of the device's memory (`case_bytes` each) and at most 64.
-int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, std::size_t memory_bytes);
-
-/// CUDA-graph replays of at least 48 launches. `overlap`: each begins while the one before ends, see cubit_launch.
+/// CUDA-graph replays of about 800 us, each copy equally often. `overlap`: each begins while the one before ends, see cubit_launch.
 Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel,
                    bool overlap);
-
-/// What a kernel's floor is: a plain read of what it must read, or, where it must write at least a fifth as much, a
-/// plain copy that moves as many bytes as it reads and writes together.
-struct FloorKind {
-  std::string_view kernel;  ///< "stream_read" or "stream_copy"
-  std::size_t bytes = 0;    ///< that it moves
-};
-FloorKind floor_kind(std::size_t bytes_read, std::size_t bytes_written);
 
 /// Measurements on one device in one run: each beside the floor of its bytes.
 class Benchmark {

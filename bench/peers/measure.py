@@ -3,7 +3,7 @@
 
   bench/peers/measure.py path/to/cubit --output results.json [--operator w4a16_gemm] [--only TEXT] [--without-cubit]
 
-CUDA-graph replays of at least 48 launches over copies of the inputs that exceed the L2 cache, the median of 15; beside each
+CUDA-graph replays of about 800 us over copies of the inputs that exceed the L2 cache, the median of 15; beside each
 the time of a plain copy that moves the same number of bytes. Needs torch; other peers where they are installed. The JSON
 is that of `cubit bench --json`, with a field "peer"; compare.py prints it.
 """
@@ -20,28 +20,37 @@ import results
 from peers import PEERS, Unsupported
 
 
-def time_launches(torch, launches, count):
-    """Microseconds per launch of `count` launches in rotation, recorded as one graph."""
+def time_launches(torch, launches):
+    """(microseconds per launch, launches of the graph): all in rotation, each equally often."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())  # which the inputs were made on
     with torch.cuda.stream(stream):
         for launch in launches:
             launch()  # compiles, tunes and allocates what must not be captured
     stream.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for i in range(count):
-            launches[i % len(launches)]()
-    samples = []
-    for i in range(3 + results.REPLAYS):
+
+    def record(rounds):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(rounds):
+                for launch in launches:
+                    launch()
+        return graph
+
+    def replay(graph):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         graph.replay()
         end.record()
         end.synchronize()
-        if i >= 3:
-            samples.append(begin.elapsed_time(end) * 1000 / count)
-    return results.median(samples)
+        return begin.elapsed_time(end) * 1000
+
+    graph = record(1)
+    rounds = results.rounds_for([replay(graph) for _ in range(3)][-1])
+    if rounds > 1:
+        graph = record(rounds)
+    count = rounds * len(launches)
+    return results.median([replay(graph) for _ in range(results.REPLAYS)]) / count, count
 
 
 def make_cache(torch, case):
@@ -73,7 +82,7 @@ def copy_floor(torch, bytes_read, copies):
     half = max(bytes_read // 2 // 16 * 16, 16)
     buffers = [torch.zeros(2, half, dtype=torch.uint8, device="cuda") for _ in range(copies)]
     launches = [lambda buffer=buffer: buffer[1].copy_(buffer[0]) for buffer in buffers]
-    return time_launches(torch, launches, results.launches_for(copies))
+    return time_launches(torch, launches)[0]
 
 
 def first_line(error):
@@ -91,8 +100,8 @@ def measure_case(torch, case, facts):
     for name, prepare in PEERS[case.operator].items():
         try:
             variants = zip(*(prepare(torch, case, each) for each in tensors))
-            microseconds = min(time_launches(torch, launches, results.launches_for(copies)) for launches in variants)
-            entries.append(results.measured(case, name, facts, lengths, microseconds, floor, copies))
+            timing = min(time_launches(torch, launches) for launches in variants)
+            entries.append(results.measured(case, name, facts, lengths, timing, floor, copies))
         except ImportError:
             entries.append(results.skipped(case, name, "not installed"))
         except Unsupported as reason:

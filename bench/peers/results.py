@@ -7,7 +7,8 @@ import json
 import subprocess
 from dataclasses import dataclass
 
-LAUNCHES = 48  # fewer, and the start of a graph shows in the time per launch
+GRAPH_MICROSECONDS = 800  # about; of a shorter graph the start shows, in a longer one the device lowers its clock
+MOST_ROUNDS = 64
 REPLAYS = 15
 ROTATION_PER_L2 = 16
 PAST_L2 = 4  # the least that counts as past it
@@ -136,19 +137,20 @@ def copies_for(bytes_read: int, case_bytes: int, l2_bytes: int, memory_bytes: in
     return max(1, min(wanted, memory_bytes // 4 // max(case_bytes, 1), MOST_COPIES))
 
 
-def launches_for(copies: int) -> int:
-    """At least LAUNCHES, each copy equally often."""
-    return copies * -(-LAUNCHES // copies)
+def rounds_for(microseconds: float) -> int:
+    """How often a graph goes round the copies, of which once takes so long."""
+    return min(max(round(GRAPH_MICROSECONDS / max(microseconds, 1.0)), 1), MOST_ROUNDS)
 
 
-def measured(case, peer, facts, lengths, microseconds, floor_microseconds, copies) -> dict:
-    """`facts`: device, driver and versions, the same for all entries of a run."""
+def measured(case, peer, facts, lengths, timing, floor_microseconds, copies) -> dict:
+    """`facts`: device, driver and versions, the same for all entries of a run; `timing`: as time_launches gives it."""
     bytes_read = case.bytes_read(lengths)
+    microseconds, launches = timing
     return {"group": case.group, "name": case.name, "descriptor": case.descriptor, "peer": peer, **facts,
             "microseconds": microseconds, "gigabytes_per_second": bytes_read / microseconds / 1000,
             "floor_microseconds": floor_microseconds, "floor_share": floor_microseconds / microseconds,
             "floor_kernel": "a copy of half the bytes", "bytes": bytes_read, "operations": case.operations(lengths),
-            "replays": REPLAYS, "launches": launches_for(copies), "copies": copies,
+            "replays": REPLAYS, "launches": launches, "copies": copies,
             "past_l2": copies * bytes_read >= PAST_L2 * facts["l2_bytes"]}
 
 

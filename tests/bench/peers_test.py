@@ -82,28 +82,27 @@ class Statistics(unittest.TestCase):
         self.assertEqual(results.copies_for(1, 1, 10**6, 10**9), results.MOST_COPIES)
         self.assertEqual(results.copies_for(100, 10**9, 100, 1), 1)
 
-    def test_every_copy_is_launched_equally_often(self):
-        for copies in range(1, results.MOST_COPIES + 1):
-            launches = results.launches_for(copies)
-            self.assertGreaterEqual(launches, results.LAUNCHES)
-            self.assertEqual(launches % copies, 0)
-            self.assertLess(launches, results.LAUNCHES + copies)
+    def test_a_graph_takes_about_as_long_whatever_a_round_takes(self):
+        for microseconds in (20.0, 100.0, 399.0, 801.0):
+            self.assertAlmostEqual(results.rounds_for(microseconds) * microseconds, results.GRAPH_MICROSECONDS, delta=210)
+        self.assertEqual(results.rounds_for(5000.0), 1)
+        self.assertEqual(results.rounds_for(0.0), results.MOST_ROUNDS)
 
 
 class Entries(unittest.TestCase):
     def test_an_entry_has_the_fields_of_cubit_bench(self):
         case = results.case_of(ROW)
-        entry = results.measured(case, "peer", FACTS, [16, 16], 20.0, 10.0, 4)
+        entry = results.measured(case, "peer", FACTS, [16, 16], (20.0, 40), 10.0, 4)
         self.assertEqual(entry["bytes"], case.bytes_read([16, 16]))
         self.assertAlmostEqual(entry["gigabytes_per_second"], entry["bytes"] / 20e3)
-        self.assertEqual((entry["floor_share"], entry["launches"], entry["past_l2"]), (0.5, 48, True))
+        self.assertEqual((entry["floor_share"], entry["launches"], entry["past_l2"]), (0.5, 40, True))
         for field in ("group", "name", "descriptor", "device", "microseconds", "floor_microseconds", "operations"):
             self.assertIn(field, entry)
 
     def test_the_table_judges_all_by_cubits_floor(self):
         case = results.case_of(ROW)
-        slow = results.measured(case, "slow", FACTS, [16, 16], 40.0, 30.0, 4)
-        fast = results.measured(case, "fast", FACTS, [16, 16], 20.0, 30.0, 4)
+        slow = results.measured(case, "slow", FACTS, [16, 16], (40.0, 20), 30.0, 4)
+        fast = results.measured(case, "fast", FACTS, [16, 16], (20.0, 40), 30.0, 4)
         own = {key: value for key, value in fast.items() if key != "peer"} | {"microseconds": 12.5,
                                                                               "floor_microseconds": 10.0}
         text = results.table([slow, results.skipped(case, "absent", "not installed"), fast, own])
@@ -116,7 +115,7 @@ class Entries(unittest.TestCase):
 
     def test_shares_of_other_bytes_are_of_their_own_floor(self):
         case = results.case_of(RAGGED)
-        peer = results.measured(case, "peer", FACTS, [1, 0, 2, 3], 20.0, 10.0, 4)
+        peer = results.measured(case, "peer", FACTS, [1, 0, 2, 3], (20.0, 40), 10.0, 4)
         own = {key: value for key, value in peer.items() if key != "peer"} | {"bytes": 1, "floor_microseconds": 1.0}
         self.assertTrue(results.table([peer, own]).splitlines()[2].endswith("50.0%"))
 
@@ -128,7 +127,7 @@ class Measuring(unittest.TestCase):
         self.known = peers.PEERS["gqa_decode"]
         self.of_attention = {}
         for patch in (
-                mock.patch.object(measure, "time_launches", lambda torch, launches, count: launches[0]()),
+                mock.patch.object(measure, "time_launches", lambda torch, launches: (launches[0](), 40)),
                 mock.patch.object(measure, "copy_floor", lambda torch, bytes_read, copies: 5.0),
                 mock.patch.dict(measure.TENSORS, dict.fromkeys(
                     measure.TENSORS, lambda torch, case, lengths: types.SimpleNamespace(lengths=lengths))),
