@@ -10,9 +10,9 @@
 #include "tools/bench_table.hpp"
 #include "tools/benchmark.hpp"
 #include "tools/error.hpp"
+#include "tools/output_file.hpp"
 #include "tools/problem_options.hpp"
 #include "tools/roofline.hpp"
-#include "tools/safetensors.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -150,16 +150,19 @@ Json measure_one(const BenchOptions& options, Context& context) {
 }
 
 /// Opened before the work, so that a folder that cannot be written shows at once.
-std::unique_ptr<OutputFile> open_output(const std::optional<std::string>& path) {
-  return path && !path->empty() ? std::make_unique<OutputFile>(*path) : nullptr;
+std::unique_ptr<OutputFile> open_output(const char* option, const std::optional<std::string>& path,
+                                        const BenchOptions& options, const Context& context) {
+  if (!path || path->empty()) return nullptr;
+  options.problem.require_another_file(option, *path, context.scores);
+  return std::make_unique<OutputFile>(*path);
 }
 
 int bench(const BenchOptions& options, Context& context) {
   if (options.problem.architectures) parse_architectures(*options.problem.architectures);
   Json results = table_of(options);
   const bool is_table = !results.empty();
-  const auto json_file = open_output(options.json);
-  const auto svg_file = open_output(options.svg);
+  const auto json_file = open_output("--json", options.json, options, context);
+  const auto svg_file = open_output("--svg", options.svg, options, context);
   bool good = true;
   if (is_table) {
     good = measure_table(results, options, context);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "tools/checkpoint_index.hpp"
@@ -46,6 +47,10 @@ std::string checkpoint_file(const std::string& path) {
                  "give a checkpoint's folder");
 }
 
+std::string beside(const std::string& index, const std::string& shard) {
+  return fs::path(index).replace_filename(shard).string();
+}
+
 std::string layer_of(const std::string& tensor) { return tensor.substr(0, std::min(tensor.rfind('.'), tensor.size())); }
 
 /// Layers of several tensors, which a quantised one is.
@@ -65,6 +70,16 @@ std::string some_layers(const std::vector<std::string>& tensors) {
 
 }  // namespace
 
+std::vector<std::string> checkpoint_files(const std::string& path) {
+  const std::string file = checkpoint_file(path);
+  if (!file.ends_with(".json")) return {file};
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : parse_checkpoint_index(read_text_file(file), file)) shards.insert(shard);
+  std::vector<std::string> files = {file};
+  for (const std::string& shard : shards) files.push_back(beside(file, shard));
+  return files;
+}
+
 CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& layer) : prefix_(layer + ".") {
   const std::string file = checkpoint_file(path);
   std::vector<std::string> seen;
@@ -77,7 +92,7 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
       seen.push_back(tensor);
       if (is_of_layer(tensor)) shards[shard].push_back(tensor);
     }
-    for (const auto& [shard, names] : shards) read_shard(fs::path(file).replace_filename(shard).string(), names);
+    for (const auto& [shard, names] : shards) read_shard(beside(file, shard), names);
   }
   if (tensors_.empty())
     throw BadInput("--layer " + layer, fmt::format("{} has no tensors of it", printable(file)), some_layers(seen));

@@ -8,6 +8,10 @@
 
 namespace cubit::tools {
 
+/// Every file that a checkpoint is made of, whether it is there or not: the index and all shards that it names, or the one
+/// safetensors file. `path` as CheckpointLayer takes it. Throws BadInput.
+std::vector<std::string> checkpoint_files(const std::string& path);
+
 /// The tensors of one layer, by the last part of their names: "qweight" of "model.layers.0.mlp.down_proj.qweight". Of
 /// the files nothing else is read but their headers.
 class CheckpointLayer {

@@ -19,6 +19,7 @@
 
 #include "tools/context.hpp"
 #include "tools/error.hpp"
+#include "tools/output_file.hpp"
 #include "tools/quote.hpp"
 #include "tools/safetensors.hpp"
 #include "tools/safetensors_stream.hpp"
@@ -302,6 +303,7 @@ int convert_file(const ConvertOptions& options) {
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const SafetensorsReader file(options.input);
   const Conversion conversion(file, from, to, threads);
+  require_another_file("--output", options.output, options.input);
   OutputFile output(options.output);
   conversion.write(output);
   if (options.json) {

@@ -1,9 +1,9 @@
 #include "tools/output_folder.hpp"
 
 #include <filesystem>
-#include <fstream>
 
 #include "tools/error.hpp"
+#include "tools/output_file.hpp"
 
 namespace cubit::tools {
 
@@ -14,11 +14,7 @@ void make_folder(const std::string& folder, const std::string& option) {
 }
 
 void write_file(const std::string& folder, const std::string& name, std::string_view content) {
-  const std::filesystem::path path = std::filesystem::path(folder) / name;
-  std::ofstream file(path, std::ios::binary);
-  file.write(content.data(), static_cast<std::streamsize>(content.size()));
-  file.close();
-  if (!file) throw WorkFailed(path.string(), "cannot be written");
+  OutputFile((std::filesystem::path(folder) / name).string()).commit_text(content);
 }
 
 }  // namespace cubit::tools

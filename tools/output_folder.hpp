@@ -9,7 +9,7 @@ namespace cubit::tools {
 /// Where it is missing. `option` ("--output") is named in what is thrown: BadInput.
 void make_folder(const std::string& folder, const std::string& option);
 
-/// Replaces the file. Throws WorkFailed.
+/// Replaces the file as OutputFile does: under its name it is never half of itself. Throws BadInput or WorkFailed.
 void write_file(const std::string& folder, const std::string& name, std::string_view content);
 
 }  // namespace cubit::tools

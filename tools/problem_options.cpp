@@ -6,6 +6,7 @@
 #include "tools/checkpoint.hpp"
 #include "tools/context.hpp"
 #include "tools/error.hpp"
+#include "tools/output_file.hpp"
 #include "tools/safetensors.hpp"
 
 namespace cubit::tools {
@@ -69,6 +70,14 @@ void ProblemOptions::add_to(CLI::App& command) {
   command.add_option("--device", device,
                      "Where to run: cuda:0, …, or cpu (default: the first that cubit devices lists, else cpu)");
   command.add_option("--arch", architectures, "What to compile for (default: the device's architecture)");
+}
+
+void ProblemOptions::require_another_file(const std::string& option, const std::string& output,
+                                          const std::vector<std::string>& scores) const {
+  std::vector<std::string> files = weights ? checkpoint_files(*weights) : std::vector<std::string>{};
+  if (input) files.push_back(*input);
+  for (const std::string& score : scores) files.push_back(score.substr(score.find('=') + 1));
+  for (const std::string& file : files) tools::require_another_file(option, output, file);
 }
 
 Problem ProblemOptions::make() const {

@@ -11,8 +11,8 @@
 #include "tools/compile_jobs.hpp"
 #include "tools/counters.hpp"
 #include "tools/error.hpp"
+#include "tools/output_file.hpp"
 #include "tools/problem_options.hpp"
-#include "tools/safetensors.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -183,10 +183,9 @@ int run_without_device(const RunOptions& options, const std::string& trouble, Co
   return wants_a_launch ? kExitWorkFailed : exit_code;
 }
 
-std::optional<OutputFile> open_output(const RunOptions& options) {
+std::optional<OutputFile> open_output(const RunOptions& options, const std::vector<std::string>& scores) {
   if (!options.output) return std::nullopt;
-  for (const auto& input : {options.problem.input, options.problem.weights})
-    if (input) require_another_file(*options.output, *input);
+  options.problem.require_another_file("--output", *options.output, scores);
   return std::optional<OutputFile>(std::in_place, *options.output);
 }
 
@@ -197,8 +196,8 @@ int run(const RunOptions& options, Context& context) {
     throw BadInput("--bench", "the CPU device, which --device cpu, --check-memory and --counters mean, is not timed",
                    "leave one of them out");
   }
-  canonical(options.problem.descriptor);                  // a mistake in it is reported before one in a file
-  std::optional<OutputFile> file = open_output(options);  // before data is made, which may take minutes
+  canonical(options.problem.descriptor);  // a mistake in it is reported before one in a file
+  std::optional<OutputFile> file = open_output(options, context.scores);  // before data is made, which may take minutes
   const Problem problem = options.problem.make();
   ChosenDevice chosen = choose_device(options.problem);
   if (!chosen.device && !options.bench) {

@@ -58,33 +58,4 @@ class SafetensorsFile {
   std::vector<TensorView> tensors_;
 };
 
-/// Throws BadInput where both name one file.
-void require_another_file(const std::string& output, const std::string& input);
-
-/// A file to be written, all or nothing: made under a temporary name beside its destination as soon as the object is,
-/// so that a folder that cannot be written shows before the work begins; renamed by commit, else removed.
-class OutputFile {
- public:
-  explicit OutputFile(const std::string& path);  ///< throws BadInput
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  /// Writes, syncs and renames. Throws WorkFailed.
-  void commit(std::span<const TensorView> tensors);
-  void commit_text(std::string_view content);  ///< the same of a file of any other kind
-  /// The same piece by piece, for what is not in memory all at once. Throw WorkFailed.
-  void append(std::span<const std::byte> bytes);
-  void finish();
-  const std::string& path() const { return path_; }
-
- private:
-  void write(const void* data, std::size_t bytes);
-  void publish();
-
-  std::string path_;
-  std::string temporary_;
-  int descriptor_ = -1;
-};
-
 }  // namespace cubit::tools

@@ -1,4 +1,4 @@
-// safetensors on disk: a file to read, an atomically replaced file to write.
+// safetensors on disk, read into memory.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "tools/error.hpp"
 #include "tools/safetensors.hpp"
@@ -65,20 +64,6 @@ void read_range(int descriptor, std::span<std::byte> file, std::size_t begin, st
   }
 }
 
-/// Where the bytes shall go: through a symbolic link, but never over a device or a folder.
-std::string destination(const std::string& path) {
-  namespace fs = std::filesystem;
-  if (path.empty()) throw BadInput("the name of an output", "is empty", "give the name of a file to write");
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw BadInput(path, "exists and is not a regular file", "give the name of a file to write");
-  }
-  if (!fs::is_symlink(path, error)) return path;
-  const fs::path target = fs::canonical(path, error);
-  return error ? path : target.string();
-}
-
 }  // namespace
 
 std::string read_text_file(const std::string& path) {
@@ -112,60 +97,6 @@ SafetensorsFile::SafetensorsFile(const std::string& path, const std::function<bo
     const auto begin = static_cast<std::size_t>(tensor.data.data() - file.data());
     read_range(opened.descriptor, file, begin, begin + tensor.data.size(), path);
   }
-}
-
-void require_another_file(const std::string& output, const std::string& input) {
-  std::error_code error;  // of a file that is not there yet
-  if (!std::filesystem::equivalent(output, input, error)) return;
-  throw BadInput("--output " + output, "is the input, which it would replace", "give the name of another file");
-}
-
-OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {
-  temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw BadInput(path, "cannot be written: " + system_error(), kWritableWanted);
-}
-
-OutputFile::~OutputFile() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(temporary_.c_str());
-}
-
-void OutputFile::write(const void* data, std::size_t bytes) {
-  const char* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(descriptor_, next, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
-    next += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-}
-
-void OutputFile::commit(std::span<const TensorView> tensors) {
-  const std::string header = safetensors_header(tensors);
-  write(header.data(), header.size());
-  for (const TensorView& tensor : tensors) write(tensor.data.data(), tensor.data.size());
-  publish();
-}
-
-void OutputFile::commit_text(std::string_view content) {
-  write(content.data(), content.size());
-  publish();
-}
-
-void OutputFile::append(std::span<const std::byte> bytes) { write(bytes.data(), bytes.size()); }
-
-void OutputFile::finish() { publish(); }
-
-void OutputFile::publish() {
-  if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    throw WorkFailed(path_, "cannot be replaced: " + system_error(), kWritableWanted);
-  }
-  ::close(descriptor_);
-  descriptor_ = -1;
 }
 
 }  // namespace cubit::tools

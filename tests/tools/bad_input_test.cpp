@@ -238,6 +238,54 @@ TEST(BadCase, OutputThatIsTheInput) {
   }
 }
 
+/// A checkpoint of a layer "a" in two shards and an activation for it; the paths of the checkpoint's three files.
+std::vector<std::string> write_shards(const test::TemporaryFolder& folder) {
+  folder.write("x.safetensors", file_of({zeros("activations", "F16", {1, 128})}));
+  return {folder.write("m.safetensors.index.json",
+                       R"({"weight_map":{"a.qweight":"1.safetensors","a.qzeros":"1.safetensors",)"
+                       R"("a.scales":"1.safetensors","b.qweight":"2.safetensors"}})"),
+          folder.write("1.safetensors", file_of({zeros("a.qweight", "I32", {16, 8}), zeros("a.qzeros", "I32", {1, 1}),
+                                                 zeros("a.scales", "F16", {1, 8})})),
+          folder.write("2.safetensors", file_of({zeros("b.qweight", "I32", {16, 8})}))};
+}
+
+// Replacing another layer's shard costs as much as replacing this one's.
+TEST(BadCase, OutputThatIsAFileOfTheCheckpoint) {
+  const Program program;
+  const test::TemporaryFolder model;
+  const std::vector<std::string> files = write_shards(model);
+  const std::string same =
+      model.path("../" + std::filesystem::path(model.path("")).parent_path().filename().string() + "/1.safetensors");
+  const std::string soft = program.folder().path("soft");
+  const std::string hard = model.path("hard");
+  std::filesystem::create_symlink(files[1], soft);
+  std::filesystem::create_hard_link(files[1], hard);
+  const std::string before = test::read_file(files[1]);
+  for (const std::string& weights : {model.path(""), files[0]}) {
+    std::vector<std::string> words = {
+        "run", "w4a16_gemm", "--input", model.path("x.safetensors"), "--weights", weights, "--layer", "a", "--output"};
+    for (const std::string& output : {files[0], files[1], files[2], same, soft, hard, model.path("x.safetensors")}) {
+      words.push_back(output);
+      expect_one_sentence(program.run(words), {"--output", "is the input", "give the name of another file"});
+      words.pop_back();
+    }
+  }
+  EXPECT_EQ(test::read_file(files[1]), before);
+}
+
+TEST(BadCase, BenchFilesThatAreInputs) {
+  const Program program;
+  const std::string input = program.folder().write("case.safetensors", file_of(int4_case()));
+  const std::string score = program.folder().write("score.cuh", "float modify_score(float s) { return s; }");
+  for (const char* option : {"--json", "--svg"}) {
+    for (const std::string& output : {input, score}) {
+      expect_one_sentence(program.run({"bench", kInt4, "--input", input, "--score", "same=" + score, option, output}),
+                          {option, "is the input", "give the name of another file"});
+    }
+  }
+  EXPECT_EQ(test::read_file(input), file_of(int4_case()));
+}
+
 TEST(BadCase, RowSizeThatDoesNotMatch) {
   auto tensors = int4_case();
   tensors[1] = zeros("key", "U8", {1, 16, 1, 72});

@@ -1,6 +1,5 @@
 // Proves of the safetensors reader: what it accepts it gives back exactly; every rule that a hostile file can break is
-// a BadInput whose sentence names the rule. Of the writer: what it writes is read back; a file appears whole or not at
-// all.
+// a BadInput whose sentence names the rule. Of the writer: what it writes is read back.
 #include "tools/safetensors.hpp"
 
 #include <gmock/gmock.h>
@@ -16,6 +15,7 @@
 
 #include "tests/tools/support.hpp"
 #include "tools/error.hpp"
+#include "tools/output_file.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -323,30 +323,6 @@ TEST(SafetensorsFile, AnEndlessFileIsRefusedUnread) {
   if (!refused) {
     EXPECT_THAT(open_error(path), HasSubstr("more than this machine's memory"));
   }
-}
-
-TEST(OutputFile, AnUnwritablePlaceShowsAtOnce) {
-  const TemporaryFolder folder;
-  EXPECT_THROW(OutputFile(folder.path("missing/out")), BadInput);
-  EXPECT_THROW(OutputFile(folder.path(".")), BadInput);
-  EXPECT_THROW(OutputFile("/dev/null"), BadInput);  // it would be replaced by a file
-}
-
-TEST(OutputFile, WithoutCommitNothingChanges) {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("out", "before");
-  { const OutputFile file(path); }
-  EXPECT_EQ(test::read_file(path), "before");
-  EXPECT_THAT(folder.names(), ElementsAre("out"));
-}
-
-TEST(OutputFile, ASymbolicLinkStaysOne) {
-  const TemporaryFolder folder;
-  folder.write("target", "before");
-  std::filesystem::create_symlink(folder.path("target"), folder.path("link"));
-  OutputFile(folder.path("link")).commit({});
-  EXPECT_TRUE(std::filesystem::is_symlink(folder.path("link")));
-  EXPECT_EQ(test::read_file(folder.path("target")), safetensors_header({}));
 }
 
 }  // namespace

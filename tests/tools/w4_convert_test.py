@@ -112,15 +112,24 @@ class Layouts(Folder):
         data = files.safetensors(packed(Layer(3), "gptq"))
         self.assertEqual(parse(self.convert("gptq", "awq", data))[1], packed(Layer(3), "awq"))
 
-    def test_the_output_may_be_the_input(self):
-        path = self.folder / "in.safetensors"
-        path.write_bytes(files.safetensors(model("awq")))
-        done = subprocess.run([program, "convert", "--from", "awq", "--to", "gptq", "--input", str(path), "--output", str(path),
-                               "--json"], capture_output=True, text=True)
+    def test_json(self):
+        (self.folder / "in.safetensors").write_bytes(files.safetensors(model("awq")))
+        done = self.run_program("awq", "gptq", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(files.json.loads(done.stdout), {"from": "awq", "to": "gptq", "layers": 2, "others": 4,
-                                                         "output_file": str(path)})
-        self.assertEqual(parse(path.read_bytes())[1], model("gptq"))
+                                                         "output_file": str(self.folder / "out.safetensors")})
+
+    def test_the_output_is_not_the_input(self):
+        path, link = self.folder / "in.safetensors", self.folder / "link"
+        data = files.safetensors(model("awq"))
+        path.write_bytes(data)
+        link.symlink_to(path)
+        for output in [path, link]:
+            done = subprocess.run([program, "convert", "--from", "awq", "--to", "gptq", "--input", str(path), "--output",
+                                   str(output)], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"--output {output}: is the input", done.stderr)
+            self.assertEqual(path.read_bytes(), data)
 
 
 class ActivationOrder(Folder):

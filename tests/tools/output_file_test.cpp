@@ -1,0 +1,104 @@
+// Proves of files that are written: one appears whole or not at all, links are followed, and nothing that a killed process
+// left behind is in the way.
+#include "tools/output_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/tools/support.hpp"
+#include "tools/error.hpp"
+#include "tools/output_folder.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(OutputFile, AnUnwritablePlaceShowsAtOnce) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(OutputFile(folder.path("missing/out")), BadInput);
+  EXPECT_THROW(OutputFile(folder.path(".")), BadInput);
+  EXPECT_THROW(OutputFile("/dev/null"), BadInput);  // it would be replaced by a file
+}
+
+TEST(OutputFile, WithoutCommitNothingChanges) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("out", "before");
+  { const OutputFile file(path); }
+  EXPECT_EQ(test::read_file(path), "before");
+  EXPECT_THAT(folder.names(), ElementsAre("out"));
+}
+
+TEST(OutputFile, ASymbolicLinkStaysOne) {
+  const TemporaryFolder folder;
+  folder.write("target", "before");
+  std::filesystem::create_symlink(folder.path("target"), folder.path("link"));
+  OutputFile(folder.path("link")).commit({});
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path("link")));
+  EXPECT_EQ(test::read_file(folder.path("target")), safetensors_header({}));
+}
+
+TEST(OutputFile, ALinkToWhatIsNotThereYetStaysOneToo) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("second", folder.path("first"));  // as its own folder sees it
+  std::filesystem::create_symlink(folder.path("target"), folder.path("second"));
+  OutputFile(folder.path("first")).commit_text("x");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path("first")));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path("second")));
+  EXPECT_EQ(test::read_file(folder.path("target")), "x");
+}
+
+std::string output_error(const std::string& path) {
+  try {
+    OutputFile file(path);
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(OutputFile, WhyThereCanBeNoneIsSaid) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink(folder.path("missing/target"), folder.path("link"));
+  EXPECT_THAT(output_error(folder.path("link")),
+              HasSubstr(folder.path("link") + ": leads to " + folder.path("missing/target") +
+                        ", which cannot be written: No such file or directory; give a path that can be written"));
+  std::filesystem::create_symlink("round", folder.path("round"));
+  EXPECT_THAT(output_error(folder.path("round")), HasSubstr("too many symbolic links"));
+  EXPECT_THAT(output_error(folder.path(std::string(250, 'x'))),
+              HasSubstr("cannot be written: File name too long with the "));
+}
+
+/// A process of the same number left its file behind, and so did one before it.
+TEST(OutputFile, LeftoversAreInNobodysWay) {
+  const TemporaryFolder folder;
+  folder.write("out." + std::to_string(::getpid()) + ".tmp", "half of it");
+  OutputFile first(folder.path("out"));
+  OutputFile second(folder.path("out"));
+  second.commit_text("second");
+  first.commit_text("first");
+  EXPECT_EQ(test::read_file(folder.path("out")), "first");
+  EXPECT_EQ(folder.names().size(), 2u);
+}
+
+/// The name has its content or the one before, whoever looks when.
+TEST(OutputFolder, AFileIsReplacedWhole) {
+  const TemporaryFolder folder;
+  const std::string before = folder.write("a", "before");
+  std::ifstream open_before(before);
+  write_file(folder.path(""), "a", "after");
+  std::string seen;
+  std::getline(open_before, seen);
+  EXPECT_EQ(seen, "before");
+  EXPECT_EQ(test::read_file(before), "after");
+  EXPECT_THAT(folder.names(), ElementsAre("a"));
+}
+
+}  // namespace
+}  // namespace cubit::tools
