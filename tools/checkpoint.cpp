@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <system_error>
@@ -99,7 +100,9 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
 }
 
 bool CheckpointLayer::is_of_layer(const std::string& tensor) const {
-  return tensor.starts_with(prefix_) && tensor.find('.', prefix_.size()) == std::string::npos;
+  if (!tensor.starts_with(prefix_)) return false;
+  const std::string_view part = std::string_view(tensor).substr(prefix_.size());
+  return std::find(std::begin(kLayerTensors), std::end(kLayerTensors), part) != std::end(kLayerTensors);
 }
 
 void CheckpointLayer::read_shard(const std::string& path, const std::vector<std::string>& names) {

@@ -2,18 +2,22 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/safetensors.hpp"
 
 namespace cubit::tools {
 
+inline constexpr std::string_view kLayerTensors[] = {"qweight", "qzeros", "scales", "g_idx", "bias"};
+
 /// Every file that a checkpoint is made of, whether it is there or not: the index and all shards that it names, or the one
 /// safetensors file. `path` as CheckpointLayer takes it. Throws BadInput.
 std::vector<std::string> checkpoint_files(const std::string& path);
 
-/// The tensors of one layer, by the last part of their names: "qweight" of "model.layers.0.mlp.down_proj.qweight". Of
-/// the files nothing else is read but their headers.
+/// The tensors of one layer that a quantised linear layer has, by the last part of their names: "qweight" of
+/// "model.layers.0.mlp.down_proj.qweight". Of the files nothing else is read but their headers: what a framework keeps
+/// beside them, such as the scales of activations, is not the product's business.
 class CheckpointLayer {
  public:
   /// `path`: a safetensors file; the index (*.json) of several, which lie beside it; or a folder with one of either.

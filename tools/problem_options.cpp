@@ -1,6 +1,9 @@
 #include "tools/problem_options.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "tools/arguments.hpp"
 #include "tools/checkpoint.hpp"
@@ -33,6 +36,22 @@ void append(std::vector<cubit_tensor>& inputs, const std::vector<TensorView>& vi
   }
 }
 
+bool has_field(const std::string& descriptor, const char* field) {
+  const std::string name = descriptor.substr(0, descriptor.find(':'));
+  for (const auto& entry : nlohmann::json::parse(operators())) {
+    if (entry.at("name") != name) continue;
+    const auto& fields = entry.at("fields");
+    return std::any_of(fields.begin(), fields.end(), [&](const auto& one) { return one.at("name") == field; });
+  }
+  return false;
+}
+
+/// A bias that is left out makes another product: who has one in the checkpoint is told how to have it added.
+[[noreturn]] void refuse_bias(const std::string& descriptor, const std::string& layer, const Error& error) {
+  throw BadInput("tensor " + layer + ".bias", fmt::format("{} adds no bias", descriptor),
+                 has_field(descriptor, "bias") ? "add bias=1 to the descriptor" : error.remedy());
+}
+
 Problem problem_from_files(const std::string& descriptor, const ProblemOptions& options, const Numbers& numbers) {
   const SafetensorsFile file(*options.input);
   std::optional<CheckpointLayer> layer;
@@ -40,7 +59,12 @@ Problem problem_from_files(const std::string& descriptor, const ProblemOptions& 
   std::vector<cubit_tensor> inputs;
   append(inputs, file.tensors());
   if (layer) append(inputs, layer->tensors());
-  return Problem(descriptor, inputs, numbers);
+  try {
+    return Problem(descriptor, inputs, numbers);
+  } catch (const Error& error) {
+    if (options.layer && error.given() == "tensor bias") refuse_bias(descriptor, *options.layer, error);
+    throw;
+  }
 }
 
 Problem random_problem(const std::string& descriptor, const std::string& text, const Numbers& numbers) {

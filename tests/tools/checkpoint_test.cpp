@@ -129,23 +129,26 @@ TEST(CheckpointIndex, ADeepTreeIsReadPast) {
 
 TEST(CheckpointLayer, TakesItsTensorsFromOneFile) {
   const TemporaryFolder folder;
-  const std::string path =
-      folder.write("m.safetensors", file_of({"x.1.q", "x.10.q", "x.1.s", "x.1.deeper.q", "y.1.z", "x.1"}));
-  EXPECT_THAT(names_of(CheckpointLayer(path, "x.1")), ElementsAre("q", "s"));
-  EXPECT_THAT(names_of(CheckpointLayer(path, "x")), ElementsAre("1"));
+  const std::string path = folder.write(
+      "m.safetensors", file_of({"x.1.qweight", "x.10.qweight", "x.1.scales", "x.1.deeper.qweight", "y.1.g_idx", "x.1",
+                                "x.1.bias", "x.1.weight", "x.1.output_scale", "x.1.qweights"}));
+  EXPECT_THAT(names_of(CheckpointLayer(path, "x.1")), ElementsAre("qweight", "scales", "bias"));
+  EXPECT_THAT(message_of_layer(path, "x"), HasSubstr("has no tensors of it"));
 }
 
 TEST(CheckpointLayer, TakesItsTensorsFromShards) {
   const TemporaryFolder folder;
-  folder.write("1.safetensors", file_of({"x.1.q", "x.2.q"}));
-  folder.write("2.safetensors", file_of({"x.2.s", "x.1.s", "x.1.z"}));
+  folder.write("1.safetensors", file_of({"x.1.qweight", "x.2.qweight"}));
+  folder.write("2.safetensors", file_of({"x.2.scales", "x.1.scales", "x.1.g_idx"}));
   const std::string index = folder.write(
       "model.safetensors.index.json",
-      index_of(R"("x.1.q":"1.safetensors","x.2.q":"1.safetensors","x.1.s":"2.safetensors","x.1.z":"2.safetensors",)"
-               R"("x.3.q":"3.safetensors")"));
-  EXPECT_THAT(names_of(CheckpointLayer(index, "x.1")), ElementsAre("q", "s", "z"));
-  EXPECT_THAT(names_of(CheckpointLayer(folder.path(""), "x.1")), ElementsAre("q", "s", "z"));
-  EXPECT_THAT(names_of(CheckpointLayer(index, "x.2")), ElementsAre("q")) << "the index decides, not what a shard has";
+      index_of(
+          R"("x.1.qweight":"1.safetensors","x.2.qweight":"1.safetensors","x.1.scales":"2.safetensors","x.1.g_idx":"2.safetensors",)"
+          R"("x.3.qweight":"3.safetensors")"));
+  EXPECT_THAT(names_of(CheckpointLayer(index, "x.1")), ElementsAre("qweight", "scales", "g_idx"));
+  EXPECT_THAT(names_of(CheckpointLayer(folder.path(""), "x.1")), ElementsAre("qweight", "scales", "g_idx"));
+  EXPECT_THAT(names_of(CheckpointLayer(index, "x.2")), ElementsAre("qweight"))
+      << "the index decides, not what a shard has";
   EXPECT_THAT(message_of_layer(index, "x.3"), HasSubstr("/3.safetensors: cannot be read: No such file"));
 }
 
@@ -153,9 +156,9 @@ TEST(CheckpointLayer, AFolderHasOneCheckpoint) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of_layer(folder.path(""), "x"),
               HasSubstr("the folder holds neither *.safetensors.index.json nor *.safetensors"));
-  folder.write("a.safetensors", file_of({"x.q"}));
-  EXPECT_THAT(names_of(CheckpointLayer(folder.path(""), "x")), ElementsAre("q"));
-  folder.write("b.safetensors", file_of({"x.q"}));
+  folder.write("a.safetensors", file_of({"x.qweight"}));
+  EXPECT_THAT(names_of(CheckpointLayer(folder.path(""), "x")), ElementsAre("qweight"));
+  folder.write("b.safetensors", file_of({"x.qweight"}));
   EXPECT_THAT(
       message_of_layer(folder.path(""), "x"),
       HasSubstr("the folder holds 2 files *.safetensors, a.safetensors and others; give the one that is meant"));
@@ -164,14 +167,16 @@ TEST(CheckpointLayer, AFolderHasOneCheckpoint) {
 TEST(CheckpointLayer, MissingThingsAreNamed) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of_layer(folder.path("none"), "x"), HasSubstr("cannot be read: No such file"));
-  const std::string file = folder.write("m.safetensors", file_of({"x.1.q", "x.1.s", "x.2.q", "norm.w"}));
+  const std::string file =
+      folder.write("m.safetensors", file_of({"x.1.qweight", "x.1.scales", "x.2.qweight", "norm.w"}));
   EXPECT_THAT(message_of_layer(file, "x.3"),
               ::testing::AllOf(HasSubstr("--layer x.3: "), HasSubstr("has no tensors of it; accepted: \"x.1\"")));
   EXPECT_THAT(message_of_layer(file, ""), HasSubstr("has no tensors of it"));
-  const std::string index =
-      folder.write("i.json", index_of(R"("x.1.q":"m.safetensors","x.1.g":"m.safetensors","y.q":"shard.safetensors")"));
+  const std::string index = folder.write(
+      "i.json",
+      index_of(R"("x.1.qweight":"m.safetensors","x.1.bias":"m.safetensors","y.qweight":"shard.safetensors")"));
   EXPECT_THAT(message_of_layer(index, "x.1"),
-              HasSubstr("m.safetensors: has no tensor \"x.1.g\", which the index says is there"));
+              HasSubstr("m.safetensors: has no tensor \"x.1.bias\", which the index says is there"));
   folder.write("shard.safetensors", "not a safetensors file at all");
   EXPECT_THAT(message_of_layer(index, "y"), HasSubstr("shard.safetensors: the header claims"));
   EXPECT_THAT(message_of_layer(folder.write("e.json", ""), "y"), HasSubstr("e.json: the index must be a JSON object"));

@@ -185,6 +185,22 @@ class Files(unittest.TestCase):
         self.expect(self.run_files("w4a16_gemm:group_size=32", files, "--weights", "@/model.safetensors", "--layer", name),
                     layer.product())
 
+    def test_what_a_layer_has_beside_its_weights(self):
+        layer, bias = Layer(12), [fp16(0.01 * n) for n in range(N)]
+        tensors = layer.gptq(stored_less=1)
+        files = {"in.safetensors": safetensors({"activations": tensors.pop("activations")})}
+        content = {f"a.{part}": value for part, value in tensors.items()}
+        content["a.output_scale"] = ("F32", [1], struct.pack("<f", 3))  # a serving framework's, and none of the operator's
+        files["model.safetensors"] = safetensors(content)
+        options = ("--weights", "@/model.safetensors", "--layer", "a")
+        self.expect(self.run_files("w4a16_gemm:group_size=32", files, *options), layer.product())
+        content["a.bias"] = ("F16", [N], halves(bias))
+        files["model.safetensors"] = safetensors(content)
+        self.assertIn("tensor a.bias: w4a16_gemm:group_size=32 adds no bias; add bias=1 to the descriptor",
+                      self.refusal(files, *options))
+        self.expect(self.run_files("w4a16_gemm:group_size=32,bias=1", files, *options),
+                    [[value + bias[n] for n, value in enumerate(row)] for row in layer.product()])
+
     def sharded(self, layer, name):
         """The layer in three shards, its scales beside another layer of the same shapes."""
         tensors = layer.gptq(stored_less=1)
@@ -231,7 +247,8 @@ class Files(unittest.TestCase):
         self.assertIn('accepted: "model.layers.0.mlp.down_proj", "model.layers.1.up"',
                       self.refusal(files, *options, "model.layers.0.mlp"))
         self.assertIn("g_idx[0] = ", self.refusal(files, *options, name))  # an order that nobody asked for
-        self.assertIn("tensor activations: is both in --input and", self.refusal(files, *options, "model.layers.1.up"))
+        twice = dict(files, **{"in.safetensors": safetensors(Layer(11).common())})
+        self.assertIn("tensor scales: is both in --input and", self.refusal(twice, *options, name))
         missing = {path: data for path, data in files.items() if "00002" not in path}
         self.assertIn("model-00002-of-00003.safetensors: cannot be read", self.refusal(missing, *options, name))
         files["model-00002-of-00003.safetensors"] = files["model-00003-of-00003.safetensors"]
