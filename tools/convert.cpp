@@ -212,10 +212,16 @@ class Conversion {
       refuse(g_idx, "awq has no activation order", "say --from gptq or gptq_v2, as its packer did");
     if (g_idx.type != "I32" || g_idx.shape != std::vector<std::int64_t>{layer.sizes.k})
       refuse(g_idx, "a group index has a number for each k", fmt::format("accepted: I32 [{}]", layer.sizes.k));
-    if (to_ != W4Format::awq) return;
     std::vector<std::int32_t> groups(static_cast<std::size_t>(layer.sizes.k));
     file_.read(g_idx, 0, std::as_writable_bytes(std::span(groups)));
-    if (is_in_order(groups, layer.sizes)) return;
+    const auto is_none = [&](std::int32_t group) { return group < 0 || group >= layer.sizes.groups; };
+    const auto none = std::find_if(groups.begin(), groups.end(), is_none);
+    if (none != groups.end()) {
+      refuse(g_idx,
+             fmt::format("g_idx[{}] = {}, and there are {} groups", none - groups.begin(), *none, layer.sizes.groups),
+             fmt::format("accepted: 0 to {}", layer.sizes.groups - 1));
+    }
+    if (to_ != W4Format::awq || is_in_order(groups, layer.sizes)) return;
     refuse(g_idx, "awq has no activation order, and this index is not k / group size",
            "accepted for such layers: gptq, gptq_v2, symmetric");
   }

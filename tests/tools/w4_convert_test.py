@@ -152,6 +152,15 @@ class ActivationOrder(Folder):
                      "not k / group size; accepted for such layers: gptq, gptq_v2, symmetric")
 
 
+    def test_names_groups_that_there_are(self):
+        for k, group in [(5, K // GROUP), (0, -1), (K - 1, 1 << 30)]:
+            groups = [k // GROUP for k in range(K)]
+            groups[k] = group
+            for target in ["gptq_v2", "awq"]:
+                self.refused("gptq", target, files.safetensors(model("gptq", g_idx=groups)),
+                             f"g_idx[{k}] = {group}, and there are 3 groups; accepted: 0 to 2")
+
+
 class Refused(Folder):
     def test_zeros_that_the_other_cannot_store(self):
         sixteen = files.safetensors(model("gptq", zeros=[16]))
