@@ -45,12 +45,15 @@ nlohmann::ordered_json summarise(std::string_view type, std::span<const std::byt
   if (type != "F32" || count == 0) return nlohmann::ordered_json::object();
   double largest = -std::numeric_limits<double>::infinity();
   double sum = 0;
+  std::size_t nans = 0;
   for (std::size_t i = 0; i < count; ++i) {
     float value = 0;
     std::memcpy(&value, data.data() + i * sizeof value, sizeof value);
+    if (std::isnan(value)) ++nans;
     if (value > largest) largest = value;
     sum += value;
   }
+  if (nans > 0) return {{"largest", std::nan("")}, {"mean", std::nan("")}, {"nan", nans}};
   return {{"largest", largest}, {"mean", sum / static_cast<double>(count)}};
 }
 

@@ -14,7 +14,7 @@ nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& 
 std::string check_text(const nlohmann::ordered_json& check);
 
 /// {largest, mean} of a tensor of floats (F32), such as errors or log-sum-exps; nothing of an empty one or of another
-/// type. A NaN among the elements makes the mean one.
+/// type. With a NaN among the elements both are one, and {nan} counts them.
 nlohmann::ordered_json summarise(std::string_view type, std::span<const std::byte> data);
 
 /// Index of the first NaN among the elements of `type` ("BF16", "F16", "F32", "F64"; others have none), or -1.

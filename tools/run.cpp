@@ -72,8 +72,12 @@ void print_result(const nlohmann::ordered_json& json) {
   }
   for (const auto& [name, tensor] : json.at("outputs").items()) {
     fmt::print("{} {} {}", name, tensor.at("type").get<std::string>(), tensor.at("shape").dump());
-    if (tensor.contains("mean"))
+    if (tensor.contains("nan")) {
+      fmt::print(": {} {} NaN", tensor.at("nan").get<std::size_t>(),
+                 tensor.at("nan") == 1 ? "element is" : "elements are");
+    } else if (tensor.contains("mean")) {
       fmt::print(": at most {:.3g}, mean {:.3g}", tensor.at("largest").get<double>(), tensor.at("mean").get<double>());
+    }
     fmt::print("\n");
   }
   if (json.contains("output_file")) fmt::print("written to {}\n", printable(json.at("output_file").get<std::string>()));

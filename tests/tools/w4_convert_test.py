@@ -257,6 +257,18 @@ class FromDenseWeights(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
+    def test_a_weight_that_is_no_number_shows_in_the_report(self):
+        weights = [0.1] * (N * K)
+        weights[5] = math.nan
+        (self.folder / "dense").write_bytes(files.safetensors({"weights": ("F16", [N, K], files.halves(weights))}))
+        command = [program, "run", "w4_quantize:group_size=32", "--input", str(self.folder / "dense"), "--device", "cpu",
+                   "--cache-dir", ""]
+        text = subprocess.run(command, capture_output=True, text=True).stdout
+        self.assertRegex(text, r"rms_error F32 \[3,64\]: 1 element is NaN\n")
+        report = files.json.loads(subprocess.run(command + ["--json"], capture_output=True, text=True).stdout)
+        self.assertEqual(report["outputs"]["rms_error"], {"type": "F32", "shape": [3, 64], "largest": None, "mean": None,
+                                                          "nan": 1})
+
     def test_the_product_is_within_the_reported_error(self):
         layer = Layer(9)
         weights = [[files.fp16(random.Random(n).gauss(0, 0.02)) for n in range(K * row, K * row + K)] for row in range(N)]
