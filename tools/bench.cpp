@@ -49,6 +49,30 @@ struct BenchOptions {
   bool dry_run = false;
 };
 
+/// What the operator has against the case's sizes, before it makes data of them; nothing where it takes them.
+std::optional<Error> refused_sizes(const Json& one) {
+  constexpr const char* kNoSize = "~";  // refused too, after all others, also by name: the data are never made
+  Numbers sizes = case_sizes(one);
+  sizes.emplace_back(kNoSize, 0);
+  try {
+    Problem::random(one.at("descriptor"), sizes, 1);
+  } catch (const Error& error) {
+    if (error.given() != fmt::format("size {}", kNoSize)) return error;
+  }
+  return std::nullopt;
+}
+
+/// Throws cubit::Error where --set has what no case takes.
+void require_taken_sizes(const Json& cases) {
+  std::optional<Error> first;
+  for (const Json& one : cases) {
+    std::optional<Error> error = refused_sizes(one);
+    if (!error) return;
+    if (!first) first = std::move(error);
+  }
+  if (first) throw Error(*first);
+}
+
 /// The cases of the operator that is given alone and without data; none where one kernel is to be timed.
 Json table_of(const BenchOptions& options) {
   const ProblemOptions& problem = options.problem;
@@ -60,6 +84,7 @@ Json table_of(const BenchOptions& options) {
     cases = matching(cases, options.only);
     if (cases.empty()) throw BadInput("--only " + options.only, "no case of the table has it", "see --dry-run");
   }
+  if (!problem.numbers.empty()) require_taken_sizes(cases);
   return options.decomposition ? with_decompositions(cases, known, problem.descriptor, *options.decomposition) : cases;
 }
 
@@ -98,6 +123,13 @@ std::string why_not(const Json& one) {
   }
 }
 
+/// The same, and of sizes that a run would refuse.
+std::string why_not_planned(const Json& one) {
+  const std::string why = why_not(one);
+  const std::optional<Error> error = why.empty() ? refused_sizes(one) : std::nullopt;
+  return error ? error->what() : why;
+}
+
 /// Adds the measurement to the case, or why there is none. False for a failure that should not have been.
 bool measure_case(Json& one, Run& run) {
   const std::string why = why_not(one);
@@ -124,7 +156,7 @@ bool measure_case(Json& one, Run& run) {
 /// Measures every case, or with --dry-run none. One that fails does not cost the others.
 bool measure_table(Json& cases, const BenchOptions& options, Context& context) {
   if (options.dry_run) {
-    for (Json& one : cases) one["skipped"] = why_not(one);
+    for (Json& one : cases) one["skipped"] = why_not_planned(one);
     return true;
   }
   Run run(options, context);

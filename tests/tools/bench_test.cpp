@@ -27,6 +27,24 @@ TEST(Bench, DryRunListsTheOperatorsTable) {
   }
 }
 
+// A size that some cases have is asked of those only.
+TEST(Bench, DryRunSaysWhichCasesDoNotTakeASize) {
+  const Program program;
+  const Result result = program.run({"bench", "gqa_decode", "--dry-run", "--set", "page_size=32", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::size_t taken = 0;
+  for (const auto& one : result.json()) {
+    const bool is_paged = one.at("descriptor").get<std::string>().find("cache=paged") != std::string::npos;
+    const auto why = one.at("skipped").get<std::string>();
+    EXPECT_EQ(why.empty(), is_paged) << one.at("descriptor") << why;
+    if (!is_paged) {
+      EXPECT_THAT(why, HasSubstr("size page_size: gqa_decode has no such size"));
+    }
+    taken += is_paged ? 1 : 0;
+  }
+  EXPECT_GT(taken, 0u);
+}
+
 TEST(Bench, DecompositionsAreListedSideBySide) {
   const Program program;
   const auto plain = program.run({"bench", "w4a16_gemm", "--dry-run", "--only", "M=16", "--json"}).json();
@@ -118,6 +136,11 @@ TEST(Bench, RefusesWhatATableCannotBe) {
       {{"bench", "stream_read", "--random", "bytes=64", "--dry-run"}, "give the operator alone"},
       {{"bench", "w4a16_gemm", "--decomposition", "thirds", "--dry-run"},
        "has no such decomposition; accepted: all, data_parallel, split_k, stream_k"},
+      {{"bench", "gqa_decode", "--dry-run", "--set", "foo=1"},
+       "size foo: gqa_decode has no such size; accepted: batch"},
+      {{"bench", "gqa_decode", "--dry-run", "--set", "batch=-1"}, "batch = -1: it is not a number that is accepted"},
+      {{"bench", "w4a16_gemm", "--dry-run", "--set", "m=1", "--set", "foo=1"}, "size foo: w4a16_gemm has no such size"},
+      {{"bench", "gqa_decode", "--set", "foo=1", "--device", "cpu"}, "size foo: gqa_decode has no such size"},
       {{"bench", "gqa_decode", "--decomposition", "all", "--dry-run"}, "has one way to share its work"},
       {{"bench", "w4a16_gemm", "--decomposition", "all", "--random", "m=1"}, "compares over an operator's table"},
       {{"bench", "gqa_decode", "--dry-run", "--svg", "/no/such/folder/x.svg"}, "cannot be written"},
