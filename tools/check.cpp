@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -69,15 +70,21 @@ nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& 
                                  {"tolerance", comparison.tolerance},
                                  {"worst", comparison.worst}};
   if (!nan.empty()) json["nan"] = nan;
+  if (std::all_of(outputs.begin(), outputs.end(), [](const auto& output) { return output.empty(); })) {
+    json["good"] = false;
+    json["empty"] = true;
+  }
   return json;
 }
 
 std::string check_text(const nlohmann::ordered_json& check) {
+  if (check.contains("empty")) return kNothingRan;
   if (check.contains("nan")) return fmt::format("check failed: {}", check.at("nan").get<std::string>());
   const double error = check.at("error").is_number() ? check.at("error").get<double>() : std::nan("");
   const auto worst = check.at("worst").get<std::string>();
   return fmt::format("check {}: error {:.3g}, tolerance {:.3g}{}", check.at("good").get<bool>() ? "passed" : "failed",
-                     error, check.at("tolerance").get<double>(), worst.empty() ? "" : ", worst at " + worst);
+                     error, check.at("tolerance").get<double>(),
+                     worst.empty() || worst == "none" ? "" : ", worst at " + worst);
 }
 
 }  // namespace cubit::tools

@@ -38,7 +38,6 @@ Exit code: 0 good; 1 the work failed, or nothing runs what --output, --check, --
 --counters or --bench ask for; 2 bad input.)";
 
 constexpr const char* kMemoryChecked = "checked";
-constexpr const char* kNothingRan = "nothing was checked: the case is empty, and no kernel ran";
 
 struct RunOptions {
   ProblemOptions problem;

@@ -94,6 +94,25 @@ TEST_F(OnTheCpu, AnEmptyCaseIsNotCalledChecked) {
   EXPECT_NE(program_.run(with_json).json().at("memory"), "checked");
 }
 
+TEST_F(OnTheCpu, AnEmptyCaseHasPassedNoCheck) {
+  const std::vector<std::string> words = {"run", kSmall,   "--random", "batch=0", "--device",
+                                          "cpu", "--arch", "sm_80",    "--check"};
+  const Result text = program_.run(words);
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_THAT(text.out, HasSubstr("\nnothing was checked: the case is empty, and no kernel ran\n"));
+  EXPECT_THAT(text.err, HasSubstr("nothing was checked"));
+  auto with_json = words;
+  with_json.push_back("--json");
+  EXPECT_EQ(program_.run(with_json).json().at("check").at("good"), false);
+}
+
+TEST_F(OnTheCpu, AnExactResultHasNoWorst) {
+  const Result result =
+      program_.run({"run", "kv_gather", "--random", "batch=1", "--device", "cpu", "--arch", "sm_80", "--check"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\ncheck passed: error 0, tolerance 0\n"));
+}
+
 // Scripts read these.
 TEST_F(OnTheCpu, CountersOfTheLaunch) {
   const Result json = run({"--counters", "--json"});
