@@ -35,7 +35,8 @@ void print_operator(const nlohmann::json& entry) {
   }
   fmt::print("{}: {}\n\n", text("name"), text("summary"));
   fmt::print("{}\n\n", indented(format_table({{"field"}, {"default"}, {"accepts"}, {"meaning"}}, rows)));
-  fmt::print("  Tensors:\n{}\n\n  --random:\n{}\n\n", indented(text("tensors")), indented(text("random")));
+  fmt::print("  Tensors:\n{}\n\n  --random:\n{}\n\n", indented(text("tensors")),
+             indented(text("random") + ", seed (default 1)"));
   if (!text("suggest").empty()) fmt::print("  cubit suggest chooses:\n{}\n\n", indented(text("suggest")));
 }
 

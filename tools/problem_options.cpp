@@ -68,9 +68,16 @@ Problem problem_from_files(const std::string& descriptor, const ProblemOptions& 
 }
 
 Problem random_problem(const std::string& descriptor, const std::string& text, const Numbers& numbers) {
-  RandomCase random = parse_random(text, "--random");
-  random.sizes.insert(random.sizes.end(), numbers.begin(), numbers.end());
-  return Problem::random(descriptor, random.sizes, random.seed);
+  const RandomCase random = parse_random(text, "--random");
+  Numbers all = random.sizes;
+  all.insert(all.end(), numbers.begin(), numbers.end());
+  try {
+    return Problem::random(descriptor, all, random.seed);
+  } catch (const Error& error) {
+    for (const auto& [name, value] : random.sizes)
+      if (error.given() == "size " + name) throw BadInput(error.given(), error.why(), error.remedy() + ", seed");
+    throw;
+  }
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ TEST(Operators, ListsFieldsTensorsAndSizes) {
   const Program program;
   EXPECT_THAT(program.run({"operators"}).out,
               AllOf(HasSubstr("gqa_decode"), HasSubstr("heads_per_kv"), HasSubstr("stream_read")));
+  EXPECT_THAT(program.run({"operators", "merge"}).out, HasSubstr(", seed (default 1)\n"));
   const auto one = program.run({"operators", "gqa_decode", "--json"}).json();
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].at("name"), "gqa_decode");
