@@ -216,7 +216,7 @@ int bench(const BenchOptions& options, Context& context) {
 void add_bench(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("bench", kHelp);
   auto options = std::make_shared<BenchOptions>();
-  options->problem.add_to(*command);
+  options->problem.add_to(*command, "the first that cubit devices lists");
   command->add_option("--json", options->json, "Write JSON to this file; without one, print it")->expected(0, 1);
   command->add_option("--svg", options->svg, "Write a roofline picture to this file");
   command->add_option("--only", options->only, "Of the operator's table, the cases whose text contains this");

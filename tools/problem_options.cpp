@@ -88,7 +88,7 @@ Numbers ProblemOptions::join_numbers() const {
   return numbers.empty() ? Numbers{} : parse_numbers(all, "--set");
 }
 
-void ProblemOptions::add_to(CLI::App& command) {
+void ProblemOptions::add_to(CLI::App& command, const char* usual_device) {
   command.add_option("DESCRIPTOR", descriptor, "operator:field=value,...")->required();
   command.add_option("--input", input, "A safetensors file with the operator's input tensors, by name");
   command.add_option(
@@ -98,8 +98,7 @@ void ProblemOptions::add_to(CLI::App& command) {
   command.add_option("--layer", layer, "The layer of --weights: model.layers.0.mlp.down_proj");
   command.add_option("--random", random, "Make data instead: batch=2,context=512,kv_heads=1,seed=7");
   command.add_option("--set", numbers, "A number that the launch takes: softmax_scale=0.1")->allow_extra_args(false);
-  command.add_option("--device", device,
-                     "Where to run: cuda:0, …, or cpu (default: the first that cubit devices lists, else cpu)");
+  command.add_option("--device", device, fmt::format("Where to run: cuda:0, …, or cpu (default: {})", usual_device));
   command.add_option("--arch", architectures, "What to compile for (default: the device's architecture)");
 }
 

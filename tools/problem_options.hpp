@@ -23,7 +23,8 @@ struct ProblemOptions {
   std::optional<std::string> device;
   std::optional<std::string> architectures;
 
-  void add_to(CLI::App& command);
+  /// `usual_device` says where the case runs that names no device.
+  void add_to(CLI::App& command, const char* usual_device);
   /// Throws BadInput or cubit::Error.
   Problem make() const;
   /// Throws BadInput where `output`, which `option` ("--output") gave, is a file that the case is made from; `scores` are

@@ -217,7 +217,7 @@ int run(const RunOptions& options, Context& context) {
 void add_run(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("run", kHelp);
   auto options = std::make_shared<RunOptions>();
-  options->problem.add_to(*command);
+  options->problem.add_to(*command, "the first that cubit devices lists, else cpu; with --bench the first");
   command->add_option("--output", options->output, "Write the output tensors to this safetensors file");
   command->add_flag("--check", options->check, "Compare with the double-precision reference");
   command->add_flag("--check-memory", options->check_memory,

@@ -89,6 +89,14 @@ TEST(Bench, ADecompositionThatIsRuledOutSaysSo) {
   }
 }
 
+TEST(Bench, HelpSaysThatTheCpuMustBeNamed) {
+  const Program program;
+  const std::string help = program.run({"bench", "--help"}).out;
+  EXPECT_THAT(help, HasSubstr("--device"));
+  EXPECT_EQ(help.find("else cpu"), std::string::npos);
+  EXPECT_THAT(program.run({"run", "--help"}).out, HasSubstr("else cpu"));
+}
+
 TEST(Bench, WithoutAGpuTheTableIsOneSentence) {
   const Program program;
   if (!program.run({"devices", "--json"}).json().at("devices").empty()) GTEST_SKIP() << "this machine has a GPU";
