@@ -28,7 +28,7 @@ std::vector<std::string> names_in(const std::string& folder, std::string_view en
     std::string name = entry->path().filename().string();
     if (name.ends_with(end)) names.push_back(std::move(name));
   }
-  if (error) throw BadInput(folder, "cannot be read: " + error.message());
+  if (error) throw BadInput(folder, "cannot be read: " + error.message(), kReadableWanted);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -115,7 +115,8 @@ void CheckpointLayer::read_shard(const std::string& path, const std::vector<std:
     const auto found =
         std::find_if(tensors.begin(), tensors.end(), [&](const TensorView& tensor) { return tensor.name == name; });
     if (found != tensors.end()) continue;
-    throw BadInput(path, fmt::format("has no tensor {}, which the index says is there", quote(name)));
+    throw BadInput(path, fmt::format("has no tensor {}, which the index says is there", quote(name)),
+                   "give files that belong together: copy the checkpoint again");
   }
   add_tensors(file);
 }

@@ -12,6 +12,8 @@
 namespace cubit::tools {
 namespace {
 
+constexpr const char* kIndexWanted = "give the index as it was published, or one safetensors file";
+
 class IndexReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit IndexReader(const std::string& label) : label_(label) {}
@@ -89,7 +91,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
                      quote(tensor_), quote(name)));
   }
 
-  [[noreturn]] void fail(const std::string& rule) const { throw BadInput(label_, rule); }
+  [[noreturn]] void fail(const std::string& rule) const { throw BadInput(label_, rule, kIndexWanted); }
 
   const std::string& label_;
   std::map<std::string, std::string> files_;
@@ -108,7 +110,8 @@ std::map<std::string, std::string> parse_checkpoint_index(std::string_view text,
   }
   // JSON has none, and the parser would take one for the end.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    throw BadInput(label, fmt::format("the index is not valid JSON at its byte {}, which is zero", zero + 1));
+    throw BadInput(label, fmt::format("the index is not valid JSON at its byte {}, which is zero", zero + 1),
+                   kIndexWanted);
   }
   IndexReader reader(label);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);

@@ -16,6 +16,7 @@ inline constexpr int kExitBadInput = 2;    ///< what was given cannot be right, 
 /// What a caller can do about a file.
 inline constexpr const char* kReadableWanted = "give a file that can be read";
 inline constexpr const char* kWritableWanted = "give a path that can be written";
+inline constexpr const char* kOneWanted = "leave one of them out";
 inline constexpr const char* kWholeWanted = "give a whole safetensors file: copy it again, or write it anew";
 
 /// "<given>: <rule>; <remedy>", as the library's errors read; a long `given` is shortened.
@@ -30,9 +31,10 @@ class CommandError : public std::runtime_error {
   int exit_code_;
 };
 
+/// Who has made a mistake is always told what would be accepted.
 class BadInput : public CommandError {
  public:
-  BadInput(const std::string& given, const std::string& rule, const std::string& remedy = {})
+  BadInput(const std::string& given, const std::string& rule, const std::string& remedy)
       : CommandError(kExitBadInput, given, rule, remedy) {}
 };
 

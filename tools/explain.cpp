@@ -48,7 +48,8 @@ std::string choose_architecture(const ExplainOptions& options) {
     throw BadInput("no --arch", "without a GPU, explain must be told the architecture", "for instance --arch sm_90a");
   }
   const auto names = parse_architectures(*options.architecture);
-  if (names.size() != 1) throw BadInput("--arch " + *options.architecture, "explain takes one architecture");
+  if (names.size() != 1)
+    throw BadInput("--arch " + *options.architecture, "explain takes one architecture", "give one, as --arch sm_90a");
   return names.front();
 }
 

@@ -10,7 +10,7 @@ namespace cubit::tools {
 void make_folder(const std::string& folder, const std::string& option) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw BadInput(option + " " + folder, "cannot be made a folder: " + error.message());
+  if (error) throw BadInput(option + " " + folder, "cannot be made a folder: " + error.message(), kWritableWanted);
 }
 
 void write_file(const std::string& folder, const std::string& name, std::string_view content) {

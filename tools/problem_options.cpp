@@ -29,8 +29,7 @@ void append(std::vector<cubit_tensor>& inputs, const std::vector<TensorView>& vi
   for (const TensorView& view : views) {
     for (const cubit_tensor& other : inputs) {
       if (view.name != other.name) continue;
-      throw BadInput("tensor " + view.name, "is both in --input and in the layer of --weights",
-                     "leave one of them out");
+      throw BadInput("tensor " + view.name, "is both in --input and in the layer of --weights", kOneWanted);
     }
     inputs.push_back(to_c(view));
   }
@@ -113,7 +112,7 @@ void ProblemOptions::require_another_file(const std::string& option, const std::
 Problem ProblemOptions::make() const {
   require_descriptor_length(descriptor, "");
   const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before one in a file
-  if (input && random) throw BadInput("--input and --random", "exclude each other");
+  if (input && random) throw BadInput("--input and --random", "exclude each other", kOneWanted);
   if (weights.has_value() != layer.has_value()) {
     throw BadInput(weights ? "--weights" : "--layer", "a checkpoint and the name of one of its layers go together",
                    "give --weights model.safetensors --layer model.layers.0.mlp.down_proj");

@@ -197,7 +197,7 @@ int run(const RunOptions& options, Context& context) {
   context.require_cache_folder();
   if (options.bench && (options.check_memory || options.counters || options.problem.device == "cpu")) {
     throw BadInput("--bench", "the CPU device, which --device cpu, --check-memory and --counters mean, is not timed",
-                   "leave one of them out");
+                   kOneWanted);
   }
   canonical(options.problem.descriptor);  // a mistake in it is reported before one in a file
   std::optional<OutputFile> file = open_output(options, context.scores);  // before data is made, which may take minutes

@@ -59,7 +59,8 @@ Target choose_target(const SuggestOptions& options) {
     return {device.at("architecture"), device.at("multiprocessors"), device.at("memory_bytes_per_second")};
   }
   const auto names = parse_architectures(*options.architecture);
-  if (names.size() != 1) throw BadInput("--arch " + *options.architecture, "suggest takes one architecture");
+  if (names.size() != 1)
+    throw BadInput("--arch " + *options.architecture, "suggest takes one architecture", "give one, as --arch sm_90a");
   const double gigabytes = options.memory_gigabytes_per_second.value_or(0);
   if (!(gigabytes >= 0 && gigabytes <= kMostGigabytesPerSecond)) {
     throw BadInput(fmt::format("--memory-bandwidth {}", gigabytes), "it is in GB/s",

@@ -42,13 +42,16 @@ TEST(Arguments, NumbersByName) {
 
 TEST(Arguments, WhatIsNotANumberIsRefused) {
   const auto message = [](const char* text) { return refusal([&] { parse_numbers(text, "--set"); }); };
-  EXPECT_EQ(message("batch"), "--set \"batch\": is not name=number");
-  EXPECT_EQ(message("=1"), "--set \"=1\": is not name=number");
-  EXPECT_EQ(message("batch="), "--set \"batch=\": \"\" is not a number");
-  EXPECT_EQ(message("batch=two"), "--set \"batch=two\": \"two\" is not a number");
-  EXPECT_EQ(message("batch=2x"), "--set \"batch=2x\": \"2x\" is not a number");
-  EXPECT_EQ(message("batch=1e999"), "--set \"batch=1e999\": the number is too large or too small for 64 bits");
-  EXPECT_EQ(message("batch=1,batch=1"), "--set \"batch=1\": is given twice");
+  const std::string wanted = "; give NAME=NUMBER,NAME=NUMBER";
+  EXPECT_EQ(message("batch"), "--set \"batch\": is not name=number" + wanted);
+  EXPECT_EQ(message("=1"), "--set \"=1\": is not name=number" + wanted);
+  EXPECT_EQ(message("batch="), "--set \"batch=\": \"\" is not a number" + wanted);
+  EXPECT_EQ(message("batch=two"), "--set \"batch=two\": \"two\" is not a number" + wanted);
+  EXPECT_EQ(message("batch=2x"), "--set \"batch=2x\": \"2x\" is not a number" + wanted);
+  EXPECT_EQ(message("batch=1e999"),
+            "--set \"batch=1e999\": the number is too large or too small for 64 bits; accepted: 0, and magnitudes from "
+            "1e-300 to 1e300");
+  EXPECT_EQ(message("batch=1,batch=1"), "--set \"batch=1\": is given twice; leave one of them out");
 }
 
 TEST(Arguments, TheSeedStandsAmongTheSizes) {

@@ -99,6 +99,7 @@ TEST(CheckpointIndex, BrokenRulesAreNamed) {
   };
   for (const Hostile& one : cases) EXPECT_THAT(message_of_index(one.text), HasSubstr("index.json: ")) << one.text;
   for (const Hostile& one : cases) EXPECT_THAT(message_of_index(one.text), HasSubstr(one.rule)) << one.text;
+  for (const Hostile& one : cases) EXPECT_THAT(message_of_index(one.text), HasSubstr("; ")) << one.text;
 }
 
 // What is accepted names files beside the index, whatever was changed.
@@ -175,8 +176,10 @@ TEST(CheckpointLayer, MissingThingsAreNamed) {
   const std::string index = folder.write(
       "i.json",
       index_of(R"("x.1.qweight":"m.safetensors","x.1.bias":"m.safetensors","y.qweight":"shard.safetensors")"));
-  EXPECT_THAT(message_of_layer(index, "x.1"),
-              HasSubstr("m.safetensors: has no tensor \"x.1.bias\", which the index says is there"));
+  EXPECT_THAT(
+      message_of_layer(index, "x.1"),
+      HasSubstr(
+          "m.safetensors: has no tensor \"x.1.bias\", which the index says is there; give files that belong together"));
   folder.write("shard.safetensors", "not a safetensors file at all");
   EXPECT_THAT(message_of_layer(index, "y"), HasSubstr("shard.safetensors: the header claims"));
   EXPECT_THAT(message_of_layer(folder.write("e.json", ""), "y"), HasSubstr("e.json: the index must be a JSON object"));

@@ -43,10 +43,10 @@ TEST(Shortened, SaysHowLongItWas) {
 }
 
 TEST(CommandErrors, AreShortWhateverWasGiven) {
-  const BadInput error(std::string(1 << 20, 'x') + "\n", "is wrong");
+  const BadInput error(std::string(1 << 20, 'x') + "\n", "is wrong", "give another");
   EXPECT_LT(std::string(error.what()).size(), 300u);
-  EXPECT_THAT(error.what(), EndsWith("(1.0 MiB): is wrong"));
-  EXPECT_STREQ(BadInput("a\nb", "is wrong").what(), "a\\nb: is wrong");
+  EXPECT_THAT(error.what(), EndsWith("(1.0 MiB): is wrong; give another"));
+  EXPECT_STREQ(BadInput("a\nb", "is wrong", "give c").what(), "a\\nb: is wrong; give c");
 }
 
 TEST(Tables, CellsAreEscaped) { EXPECT_THAT(format_table({{"name"}}, {{"\x1b[2J"}}), HasSubstr("\\x1b[2J")); }
