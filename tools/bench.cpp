@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <new>
 
@@ -189,12 +190,21 @@ std::unique_ptr<OutputFile> open_output(const char* option, const std::optional<
   return std::make_unique<OutputFile>(*path);
 }
 
+/// The second to be renamed would replace the first.
+void require_two_files(const OutputFile* json, const OutputFile* svg) {
+  namespace fs = std::filesystem;
+  if (json == nullptr || svg == nullptr || fs::weakly_canonical(json->path()) != fs::weakly_canonical(svg->path()))
+    return;
+  throw BadInput("--svg " + svg->path(), "is the file of --json", "give the name of another file");
+}
+
 int bench(const BenchOptions& options, Context& context) {
   if (options.problem.architectures) parse_architectures(*options.problem.architectures);
   Json results = table_of(options);
   const bool is_table = !results.empty();
   const auto json_file = open_output("--json", options.json, options, context);
   const auto svg_file = open_output("--svg", options.svg, options, context);
+  require_two_files(json_file.get(), svg_file.get());
   bool good = true;
   if (is_table) {
     good = measure_table(results, options, context);

@@ -315,6 +315,15 @@ TEST(BadCase, BenchFilesThatAreInputs) {
   EXPECT_EQ(test::read_file(input), file_of(int4_case()));
 }
 
+TEST(BadCase, BenchFilesThatAreOne) {
+  const Program program;
+  const std::string folder = program.folder().path("");
+  expect_one_sentence(
+      program.run({"bench", "gqa_decode", "--dry-run", "--json", folder + "results", "--svg", folder + "./results"}),
+      {"--svg", "is the file of --json", "give the name of another file"});
+  EXPECT_FALSE(std::filesystem::exists(folder + "results"));
+}
+
 TEST(BadCase, RowSizeThatDoesNotMatch) {
   auto tensors = int4_case();
   tensors[1] = zeros("key", "U8", {1, 16, 1, 72});
