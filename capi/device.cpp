@@ -168,6 +168,10 @@ cubit_status cubit_capture_end(cubit_device* device, cubit_stream stream, cubit_
 cubit_status cubit_graph_replay(cubit_device* device, cubit_graph* graph, cubit_stream stream, double* milliseconds) {
   return with_device(device, "cubit_graph_replay: device", [&](runtime::Device& target) {
     require(graph, "cubit_graph_replay: graph");
+    if (graph->device != device->device) {
+      throw Failure(Status::invalid_argument, "cubit_graph_replay: graph", "another device captured it",
+                    "give the device that captured it");
+    }
     const double elapsed = target.replay(*graph->graph, stream);
     if (milliseconds != nullptr) *milliseconds = elapsed;
   });

@@ -171,7 +171,7 @@ CUBIT_API cubit_status cubit_stream_destroy(cubit_device* device, cubit_stream s
 CUBIT_API cubit_status cubit_capture_begin(cubit_device* device, cubit_stream stream);
 CUBIT_API cubit_status cubit_capture_end(cubit_device* device, cubit_stream stream, cubit_graph** graph);
 /* Replays on `stream`, waits for it, and gives the milliseconds between events around the replay; `milliseconds` may be
- * NULL. */
+ * NULL. `device` is the one that captured the graph. */
 CUBIT_API cubit_status cubit_graph_replay(cubit_device* device, cubit_graph* graph, cubit_stream stream,
                                           double* milliseconds);
 CUBIT_API void cubit_graph_release(cubit_graph* graph);

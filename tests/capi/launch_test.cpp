@@ -97,6 +97,19 @@ TEST_F(CapiLaunch, RefusedDuringCaptureUntilPreparedAndTheGraphIsGood) {
   EXPECT_EQ(device.replay(graph, stream), 1.5);
 }
 
+TEST_F(CapiLaunch, AGraphIsReplayedOnItsOwnDeviceOnly) {
+  const Device device("cuda:0");
+  const Device same("cuda:0");
+  const Device other("cuda:1");
+  cubit_stream const stream = device.create_stream();
+  const Graph graph = device.capture(stream, [] {});
+  EXPECT_EQ(same.replay(graph, stream), 1.5) << "another handle of the device";
+  EXPECT_THROW(other.replay(graph, other.create_stream()), Error);
+  EXPECT_EQ(cubit_last_error()->status, CUBIT_INVALID_ARGUMENT);
+  EXPECT_STREQ(cubit_last_error()->message,
+               "cubit_graph_replay: graph: another device captured it; give the device that captured it");
+}
+
 TEST_F(CapiLaunch, RepeatedRequestAndLaunchAllocateNothing) {
   driver_.create_context(0);
   const Engine made = engine();
