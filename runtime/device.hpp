@@ -81,6 +81,7 @@ class Device {
   virtual bool capturing(Stream stream) = 0;
 
   virtual void* allocate(std::size_t bytes) = 0;
+  /// A CPU device throws Failure(invalid_argument) for what is not, or no longer, memory of its own.
   virtual void release(void* memory) = 0;
   virtual void fill_zero(void* memory, std::size_t bytes, Stream stream) = 0;
   virtual void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream stream) = 0;

@@ -140,7 +140,7 @@ CUBIT_API void cubit_device_release(cubit_device* device);
 CUBIT_API cubit_status cubit_device_describe(cubit_device* device, const char** json);
 
 /* The caller's until cubit_device_free; 0 bytes give NULL, and NULL may be freed. A CPU device's kernels may touch
- * nothing else, and what they have not written is NaN. */
+ * nothing else, and what they have not written is NaN; it refuses to free what it did not allocate, or freed before. */
 CUBIT_API cubit_status cubit_device_allocate(cubit_device* device, size_t bytes, void** memory);
 CUBIT_API cubit_status cubit_device_free(cubit_device* device, void* memory);
 CUBIT_API cubit_status cubit_device_fill_zero(cubit_device* device, void* memory, size_t bytes, cubit_stream stream);

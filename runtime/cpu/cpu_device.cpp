@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -148,9 +149,10 @@ class Allocations {
     const std::lock_guard lock(mutex_);
     entries_[address(memory)] = {bytes, watches_ ? std::make_shared<WrittenBytes>(bytes) : nullptr};
   }
-  void remove(void* memory) {
+  /// False if there is none at this address.
+  bool remove(void* memory) {
     const std::lock_guard lock(mutex_);
-    entries_.erase(address(memory));
+    return entries_.erase(address(memory)) != 0;
   }
   /// The host has written there.
   void mark(void* memory, std::size_t bytes) {
@@ -265,7 +267,9 @@ class CpuDevice final : public Device {
   bool capturing(Stream stream) override { return stream != nullptr && of(stream).capturing; }
 
   void* allocate(std::size_t bytes) override {
-    void* const memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    void* const memory = bytes > most_bytes()
+                             ? nullptr
+                             : std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     if (memory != nullptr) {
       std::memset(memory, kUnwritten, bytes);
       allocations_.add(memory, bytes);
@@ -275,7 +279,11 @@ class CpuDevice final : public Device {
                   "free some, or take a smaller case");
   }
   void release(void* memory) override {
-    allocations_.remove(memory);
+    if (!allocations_.remove(memory)) {
+      throw Failure(Status::invalid_argument, fmt::format("memory at {:#x}", reinterpret_cast<std::uintptr_t>(memory)),
+                    "it is not memory of this CPU device, or was freed before",
+                    "give what cubit_device_allocate of this device gave, once");
+    }
     std::free(memory);
   }
   void fill_zero(void* memory, std::size_t bytes, Stream stream) override {
@@ -314,6 +322,11 @@ class CpuDevice final : public Device {
 
  private:
   static CpuStream& of(Stream stream) { return *static_cast<CpuStream*>(stream); }
+
+  /// Of one allocation. More than the machine has may be promised, and ends the process where it is first written.
+  std::size_t most_bytes() const {
+    return facts_.memory_bytes > 0 ? facts_.memory_bytes : std::numeric_limits<std::ptrdiff_t>::max();
+  }
 
   Watched watched() {
     const std::lock_guard lock(mutex_);

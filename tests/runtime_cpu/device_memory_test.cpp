@@ -1,0 +1,68 @@
+// The CPU device's memory and graphs through the public surface: what cannot be allocated, freed or replayed is one
+// sentence, never a crash.
+#include <gmock/gmock.h>
+#include <cubit/cubit.hpp>
+
+#include <cstdint>
+#include <limits>
+
+namespace cubit::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kDevice = "cpu:sm_80";
+
+TEST(CpuDeviceMemory, MoreThanThereIsIsRefused) {
+  const Device device(kDevice);
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t bytes : {kMost, kMost - 1, kMost - 254, kMost - 255, kMost / 2, kMost / 4}) {
+    void* memory = &memory;
+    EXPECT_EQ(cubit_device_allocate(device.handle(), bytes, &memory), CUBIT_DEVICE_ERROR) << bytes;
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_EQ(cubit_last_error()->message, std::to_string(bytes) +
+                                               " bytes: the CPU device has no memory left; free some, or take a "
+                                               "smaller case");
+  }
+}
+
+TEST(CpuDeviceMemory, OnlyWhatItAllocatedIsFreedAndOnlyOnce) {
+  const Device device(kDevice);
+  const Device other(kDevice);
+  const auto refused = [](const Device& of, void* memory) {
+    EXPECT_EQ(cubit_device_free(of.handle(), memory), CUBIT_INVALID_ARGUMENT);
+    EXPECT_THAT(cubit_last_error()->message,
+                HasSubstr("it is not memory of this CPU device, or was freed before; give what cubit_device_allocate "
+                          "of this device gave, once"));
+  };
+  void* memory = nullptr;
+  ASSERT_EQ(cubit_device_allocate(device.handle(), 1024, &memory), CUBIT_OK);
+  refused(device, static_cast<char*>(memory) + 256);
+  refused(other, memory);
+  int own = 0;
+  refused(device, &own);
+  EXPECT_EQ(cubit_device_free(device.handle(), memory), CUBIT_OK);
+  refused(device, memory);
+  EXPECT_EQ(cubit_device_free(device.handle(), nullptr), CUBIT_OK);
+}
+
+TEST(CpuDeviceGraph, IsReplayedByItsOwnDeviceOnly) {
+  const Device device(kDevice);
+  const Device other(kDevice);
+  const Buffer memory(device, 4);
+  cubit_stream const stream = device.create_stream();
+  const Graph graph = device.capture(
+      stream, [&] { ASSERT_EQ(cubit_device_fill_zero(device.handle(), memory.data(), 4, stream), CUBIT_OK); });
+  EXPECT_EQ(cubit_graph_replay(other.handle(), graph.handle(), nullptr, nullptr), CUBIT_INVALID_ARGUMENT);
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("give the device that captured it"));
+  std::uint32_t word = 0;
+  ASSERT_EQ(cubit_device_download(device.handle(), &word, memory.data(), 4, nullptr), CUBIT_OK);
+  EXPECT_EQ(word, 0xffffffffU) << "nothing ran";
+  EXPECT_NO_THROW(device.replay(graph, stream));
+  ASSERT_EQ(cubit_device_download(device.handle(), &word, memory.data(), 4, nullptr), CUBIT_OK);
+  EXPECT_EQ(word, 0U);
+  device.destroy_stream(stream);
+}
+
+}  // namespace
+}  // namespace cubit::tests
