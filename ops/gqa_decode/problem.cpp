@@ -170,8 +170,9 @@ std::int64_t GqaProblem::read_window() const {
 /// Whether any token of the page that begins with `first` is seen.
 bool GqaProblem::needs_page(std::int64_t sequence, std::int64_t first) const {
   if (!descriptor_.window) return true;
-  return first < numbers_.kept_tokens ||
-         first + shape_.page_size > length(sequence) - numbers_.window - descriptor_.query_tokens + 1;
+  // 64 bits: a window may be as large as an int.
+  const std::int64_t first_seen = std::int64_t{length(sequence)} - numbers_.window - descriptor_.query_tokens + 1;
+  return first < numbers_.kept_tokens || first + shape_.page_size > first_seen;
 }
 
 /// A launch does not look: tokens of a sequence are in pages of the cache.

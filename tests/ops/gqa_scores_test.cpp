@@ -312,6 +312,40 @@ TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
       });
 }
 
+/// The case above in pages of 2 tokens, of which there are 2.
+struct PagedProblemCase : ProblemCase {
+  std::vector<std::int32_t> table = {0, 1};
+  PagedProblemCase() {
+    for (const int i : {1, 2}) tensors[i].shape = {2, 2, 1, 64};
+    tensors.push_back({"page_table", "I32", {1, 2}, {}, table.data()});
+    text += ",cache=paged";
+  }
+};
+
+TEST(GqaScoreProblem, NeedsThePagesThatAreSeen) {
+  PagedProblemCase one;
+  one.table[0] = -1;
+  EXPECT_EQ(tests::refusal_of([&] { one.problem(); }), "accepted") << "the window has two tokens";
+  one.numbers["window"] = 3;
+  tests::expect_refused_with([&] { one.problem(); }, "page_table[0, 0] = -1: the sequence has 4 tokens");
+}
+
+/// Sixteen query tokens of a sequence of four: the first stand before its beginning, and their windows far before.
+TEST(GqaScoreProblem, NeedsThePagesOfTheWidestWindows) {
+  constexpr double kMost = std::numeric_limits<std::int32_t>::max();
+  for (const double window : {1.0, 100.0, kMost - 12, kMost - 11, kMost - 1, kMost}) {
+    PagedProblemCase one;
+    one.text += ",query_tokens=16";
+    one.query.resize(std::size_t{16} * 128);
+    one.tensors[0].shape = {1, 16, 2, 64};
+    one.tensors[0].data = one.query.data();
+    one.numbers["window"] = window;
+    EXPECT_EQ(tests::refusal_of([&] { one.problem(); }), "accepted");
+    one.table[1] = -1;
+    tests::expect_refused_with([&] { one.problem(); }, "page_table[0, 1] = -1: the sequence has 4 tokens");
+  }
+}
+
 TEST(GqaScoreProblem, HasNoReferenceOfUsersCode) {
   ProblemCase one;
   one.text += ",score=mine@0123456789abcdef";
