@@ -15,6 +15,16 @@
 #include "ops/host_tensors.hpp"
 
 namespace cubit::ops::w4a16_gemm {
+namespace {
+
+/// Of every k the number of its group.
+void require_group_index(const Tensor& order, std::int64_t k) {
+  if (order.type == "I32" && order.shape == std::vector<std::int64_t>{k}) return;
+  reject(fmt::format("{} of type {}", shape_text(order), order.type), fmt::format("it must be I32 [{}]", k));
+}
+
+}  // namespace
+
 bool LaunchNumbers::set(std::string_view name, double value) {
   std::int32_t* const number = name == "decomposition" ? &decomposition : name == "splits" ? &splits : nullptr;
   if (number == nullptr) return false;
@@ -78,9 +88,7 @@ void GemmProblem::check() const {
 void GemmProblem::check_order() const {
   const Tensor* const order = find("g_idx");
   if (order == nullptr) return;
-  if (order->type != "I32" || order->shape != std::vector<std::int64_t>{k()}) {
-    reject(fmt::format("{} of type {}", shape_text(*order), order->type), fmt::format("it must be I32 [{}]", k()));
-  }
+  require_group_index(*order, k());
   const auto* const groups = static_cast<const std::int32_t*>(order->data);
   const int count = groups_of(descriptor_, k());
   for (int i = 0; i < k(); ++i) {
@@ -224,14 +232,16 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
 
 namespace {
 
-/// Checkpoints without activation order often store it nevertheless: then it says nothing new.
-void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor) {
-  if (tensor.type != "I32") reject(fmt::format("tensor g_idx of type {}", tensor.type), "it must be I32");
-  const auto* const groups = static_cast<const std::int32_t*>(tensor.data);
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+/// Checkpoints without activation order often store it nevertheless: then it says nothing new. It is not copied, and
+/// may lie at any address.
+void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::int64_t k) {
+  require_group_index(tensor, k);
+  for (std::int64_t i = 0; i < k; ++i) {
+    std::int32_t group = 0;
+    std::memcpy(&group, static_cast<const char*>(tensor.data) + i * sizeof group, sizeof group);
     const std::int64_t expected = descriptor.group_size == 0 ? 0 : i / descriptor.group_size;
-    if (groups[i] == expected) continue;
-    reject(fmt::format("g_idx[{}] = {}", i, groups[i]), fmt::format("{} takes no activation order", descriptor.text()),
+    if (group == expected) continue;
+    reject(fmt::format("g_idx[{}] = {}", i, group), fmt::format("{} takes no activation order", descriptor.text()),
            "ask for activation_order=1, or give g_idx[k] = k / group_size or none");
   }
 }
@@ -248,10 +258,11 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", LaunchNumbers::kNames));
   }
   const std::vector<std::string_view> names = input_names(descriptor);
+  const Tensor* group_index = nullptr;  // that is not taken
   for (const Tensor& input : inputs) {
     if (std::find(names.begin(), names.end(), input.name) != names.end()) continue;
     if (input.name == "g_idx" && may_have_group_index) {
-      check_group_index(descriptor, input);
+      group_index = &input;
       continue;
     }
     reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", descriptor.text()),
@@ -263,7 +274,9 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     reject(fmt::format("tensors without {}", name),
            fmt::format("{} needs {}", descriptor.text(), fmt::join(names, ", ")));
   }
-  return std::make_unique<GemmProblem>(descriptor, std::move(taken), launch);
+  auto problem = std::make_unique<GemmProblem>(descriptor, std::move(taken), launch);
+  if (group_index != nullptr) check_group_index(descriptor, *group_index, problem->k());
+  return problem;
 }
 
 }  // namespace cubit::ops::w4a16_gemm

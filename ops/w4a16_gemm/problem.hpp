@@ -34,6 +34,7 @@ class GemmProblem final : public Problem {
   double operations() const override;
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override;
   Comparison compare(std::span<const void* const> got) const override;
+  int k() const { return static_cast<int>(activations().shape[1]); }
 
  private:
   const Tensor& activations() const { return inputs_.list()[0]; }
@@ -41,7 +42,6 @@ class GemmProblem final : public Problem {
   const Tensor& scales() const { return inputs_.list()[2]; }
   const Tensor* find(std::string_view name) const { return inputs_.find(name); }  ///< null: there is none
   int m() const { return static_cast<int>(activations().shape[0]); }
-  int k() const { return static_cast<int>(activations().shape[1]); }
   int n() const { return static_cast<int>(scales().shape[1]); }
   void check() const;
   void check_order() const;

@@ -296,6 +296,40 @@ TEST(GemmProblem, TakesAnActivationOrderOnlyWhereItIsAskedFor) {
   EXPECT_EQ(refusal_of(ordered), "tensor g_idx [32] of type I32: it must be I32 [64]");
 }
 
+/// It says nothing new, but it must be one: of every k a group.
+TEST(GemmProblem, AGroupIndexWithoutActivationOrderHasAnEntryForEachK) {
+  Case one({.group_size = kGroup});
+  std::vector<std::int32_t> groups(2 * kK);
+  for (int k = 0; k < 2 * kK; ++k) groups[k] = k / kGroup;
+  one.tensors.push_back({"g_idx", "I32", {kK}, {}, groups.data()});
+  EXPECT_EQ(refusal_of(one), "accepted");
+  const auto refused = [&](std::string_view type, std::vector<std::int64_t> shape, const std::string& given) {
+    one.tensors.back().type = type;
+    one.tensors.back().shape = std::move(shape);
+    EXPECT_EQ(refusal_of(one), "tensor g_idx " + given + ": it must be I32 [64]");
+  };
+  refused("I32", {kK / 2}, "[32] of type I32");
+  refused("I32", {2 * kK}, "[128] of type I32");
+  refused("I32", {0}, "[0] of type I32");
+  refused("I32", {}, "[] of type I32");
+  refused("I32", {1, kK}, "[1, 64] of type I32");
+  refused("I64", {kK}, "[64] of type I64");
+}
+
+/// Files have tensors at any byte.
+TEST(GemmProblem, AGroupIndexMayLieAtAnyAddress) {
+  Case one({.group_size = kGroup});
+  std::vector<char> bytes(4 * kK + 1);
+  for (int k = 0; k < kK; ++k) {
+    const std::int32_t group = k / kGroup;
+    std::memcpy(bytes.data() + 1 + 4 * k, &group, 4);
+  }
+  one.tensors.push_back({"g_idx", "I32", {kK}, {}, bytes.data() + 1});
+  EXPECT_EQ(refusal_of(one), "accepted");
+  bytes[1 + 4 * 40] = 0;
+  EXPECT_EQ(refusal_of(one).substr(0, 13), "g_idx[40] = 0");
+}
+
 TEST(GemmProblem, RefusesSizesThatItDoesNotKnow) {
   for (const Numbers& sizes :
        {Numbers{{"batch", 1}}, Numbers{{"m", -1}}, Numbers{{"n", 12}}, Numbers{{"k", 100}}, Numbers{{"pattern", 6}},
