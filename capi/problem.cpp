@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -46,7 +48,13 @@ ops::Tensor tensor_of(const cubit_tensor& given) {
 std::vector<ops::Tensor> tensors_of(const cubit_tensor* tensors, std::size_t count) {
   if (count != 0) require(tensors, "cubit_problem_create: inputs");
   std::vector<ops::Tensor> result;
-  for (const cubit_tensor& tensor : std::span(tensors, count)) result.push_back(tensor_of(tensor));
+  std::set<std::string_view> names;
+  for (const cubit_tensor& tensor : std::span(tensors, count)) {
+    result.push_back(tensor_of(tensor));
+    if (names.insert(tensor.name).second) continue;
+    throw Failure(Status::invalid_argument, fmt::format("tensor \"{}\"", tensor.name), "it is given twice",
+                  "give it once");
+  }
   return result;
 }
 

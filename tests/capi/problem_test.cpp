@@ -96,6 +96,14 @@ TEST(Problem, NumberGivenTwiceIsRefused) {
   EXPECT_THAT(cubit_last_error()->message, HasSubstr("it is given twice"));
 }
 
+TEST(Problem, TensorGivenTwiceIsRefused) {
+  std::vector<std::uint8_t> data(64);
+  const cubit_tensor given[] = {source_tensor(data), source_tensor(data)};
+  EXPECT_THROW(cubit::Problem("stream_read", given), cubit::Error);
+  EXPECT_EQ(cubit_last_error()->status, CUBIT_INVALID_ARGUMENT);
+  EXPECT_STREQ(cubit_last_error()->message, "tensor \"source\": it is given twice; give it once");
+}
+
 TEST(Problem, IndexBeyondTheTensorsIsRefused) {
   std::vector<std::uint8_t> data(64);
   const cubit_tensor given = source_tensor(data);
