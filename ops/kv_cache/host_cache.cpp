@@ -14,13 +14,15 @@ namespace {
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kUsualPageSize = 16;
 
-void require_most(const char* what, std::int64_t count) {
-  if (count <= kMostTokens) return;
-  reject(fmt::format("{} {}", count, what), "a launch counts them in 32 bits",
-         fmt::format("accepted: up to {}", kMostTokens));
+/// What the cache's tensor says as well as a launch's number; a negative one is not given.
+void require_same(const char* name, std::int64_t number, std::int64_t extent, const Tensor& cache) {
+  if (number < 0 || number == extent) return;
+  reject(fmt::format("{} = {}", name, number), fmt::format("{} has {} = {}", shape_text(cache), name, extent),
+         fmt::format("leave {} out, or give {}", name, extent));
 }
 
-/// Pages, and how many tokens each, from the tensor, the numbers or the table, whichever says so first.
+/// Pages, and how many tokens each, from the tensor, the numbers or the table, whichever says so first. The tensor and
+/// the numbers must not contradict each other.
 void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key_cache) {
   if (key_cache != nullptr && key_cache->shape.size() == 4) {
     shape.pages = key_cache->shape[0];
@@ -40,9 +42,18 @@ void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key
                                : "where key_cache is [pages, kv_heads, page_size, row], say so by hnd=1");
   }
   require_most("pages", shape.pages);
+  if (key_cache == nullptr) return;
+  require_same("page_size", numbers.page_size, shape.page_size, *key_cache);
+  require_same("pages", numbers.pages, shape.pages, *key_cache);
 }
 
 }  // namespace
+
+void require_most(const char* what, std::int64_t count) {
+  if (count <= kMostTokens) return;
+  reject(fmt::format("{} {}", count, what), "a launch counts them in 32 bits",
+         fmt::format("accepted: up to {}", kMostTokens));
+}
 
 std::vector<std::int64_t> CacheShape::shape(const RowFormat& format) const {
   if (!is_paged()) return {batch, max_length, kv_heads, format.row_elements()};

@@ -59,6 +59,9 @@ struct CacheNumbers {
   bool set(KvAddressing addressing, std::string_view name, double value);
 };
 
+/// Throws Failure(invalid_argument) for more of `what`, such as "KV heads", than a launch's 32 bits count.
+void require_most(const char* what, std::int64_t count);
+
 /// The scales of keys (0) or of values (1), null where none are given: that there are some where the format has them,
 /// and their type and shape, which for one number is [1] or []. Throws Failure(invalid_argument).
 void check_scale_tensor(const CacheFormats& formats, std::size_t which, const CacheShape& shape, const Tensor* tensor);

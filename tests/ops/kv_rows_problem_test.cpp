@@ -113,6 +113,20 @@ TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
     c.tensors[3].shape = {3, 2, 2, 64};
   });
   refused("accepted: max_length, page_size, pages, hnd", [](Case& c) { c.numbers["speed"] = 1; });
+  refused("page_size = 7: tensor key_cache [4, 2, 2, 64] has page_size = 2; leave page_size out, or give 2",
+          [](Case& c) { c.numbers["page_size"] = 7; });
+  refused("pages = 1000: tensor key_cache [4, 2, 2, 64] has pages = 4; leave pages out, or give 4",
+          [](Case& c) { c.numbers["pages"] = 1000; });
+}
+
+TEST(KvAppendProblem, TakesNumbersThatSayWhatTheCacheSays) {
+  PagedCase one;
+  one.numbers = {{"page_size", 2}, {"pages", 4}};
+  EXPECT_EQ(tests::refusal_of([&] { one.problem(); }), "accepted");
+  one.tensors[2].shape = one.tensors[3].shape = {2, 2, 4, 64};
+  one.numbers = {{"page_size", 4}, {"pages", 2}, {"hnd", 1}};
+  one.table = {0, 1, 1, 0};
+  EXPECT_EQ(tests::refusal_of([&] { one.problem(); }), "accepted");
 }
 
 TEST(KvAppendProblem, WithoutPagesHasThoseThatTheTableNames) {
