@@ -37,7 +37,6 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     check_rows();
     shape_ = kv_cache::cache_shape(addressing_, numbers, batch(), key().shape[2], outputs_.find(kCacheNames[0]),
                                    inputs_.find("page_table"), longest());
-    check_kv_heads();
     check_rotary();
     if (outputs_.list().empty()) {
       for (const std::size_t which : {0, 1})
@@ -127,6 +126,9 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
       if (tensor.shape.size() != 4) require_shape(tensor, {1, 1, 1, channels}, dimensions);
       require_shape(tensor, {batch(), tokens(), key().shape[2], channels}, dimensions);
     }
+    check_kv_heads(key().shape[2]);
+    kv_cache::require_most("sequences", batch());
+    kv_cache::require_most("new tokens", tokens());
     check_numbers("lengths", {batch()}, "[batch]");
     check_numbers("counts", {batch()}, "[batch]");
     check_numbers("positions", {batch(), tokens()}, "[batch, tokens]");

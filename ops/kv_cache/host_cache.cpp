@@ -182,6 +182,8 @@ void check_scale_tensor(const CacheFormats& formats, std::size_t which, const Ca
 
 CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,
                        const Tensor* key_cache, const Tensor* page_table, std::int64_t longest) {
+  require_most("sequences", batch);
+  require_most("KV heads", kv_heads);
   CacheShape shape{.batch = batch, .kv_heads = kv_heads};
   if (addressing == KvAddressing::contiguous) {
     if (page_table != nullptr)
@@ -196,6 +198,7 @@ CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std
     require_type(*page_table, "I32");
     shape.columns = page_table->shape.size() == 2 ? page_table->shape[1] : 0;
     require_shape(*page_table, {batch, shape.columns}, "[batch, pages of a sequence]");
+    require_most("pages of a sequence", shape.columns);
     shape.heads_outside = numbers.heads_outside;
     shape.table = static_cast<const std::int32_t*>(page_table->data);
     set_pages(shape, numbers, key_cache);

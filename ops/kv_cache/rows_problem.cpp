@@ -72,9 +72,9 @@ std::size_t RowsProblem::scale_bytes_of(std::size_t which, std::size_t tokens) c
   return tokens * heads * format.groups * format.scale_bytes();
 }
 
-void RowsProblem::check_kv_heads() const {
-  if (shape_.kv_heads >= 1) return;
-  reject(fmt::format("rows of {} KV heads", shape_.kv_heads), "there must be at least one", "accepted: 1 and more");
+void RowsProblem::check_kv_heads(std::int64_t kv_heads) {
+  if (kv_heads >= 1) return;
+  reject(fmt::format("rows of {} KV heads", kv_heads), "there must be at least one", "accepted: 1 and more");
 }
 
 void RowsProblem::require_addresses(std::span<void* const> device_data) const {

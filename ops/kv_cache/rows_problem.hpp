@@ -39,7 +39,7 @@ class RowsProblem : public Problem {
   }
   /// Of a tensor of scales, those of so many tokens; 0 where the format has none.
   std::size_t scale_bytes_of(std::size_t which, std::size_t tokens) const;
-  void check_kv_heads() const;
+  static void check_kv_heads(std::int64_t kv_heads);
 
   /// The public struct, with the cache's members filled in: Arguments has a cubit_kv_cache `cache` and cubit_kv_scales
   /// `scales`.

@@ -100,7 +100,7 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
                                    &keys, table, 0);
     check_caches(inputs_);
     check_scales(inputs_);
-    check_kv_heads();
+    check_kv_heads(shape_.kv_heads);
     check_numbers("from", {shape_.batch}, "[batch]");
     check_numbers("to", {shape_.batch}, "[batch]");
   }

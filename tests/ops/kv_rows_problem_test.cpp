@@ -129,6 +129,39 @@ TEST(KvAppendProblem, TakesNumbersThatSayWhatTheCacheSays) {
   EXPECT_EQ(tests::refusal_of([&] { one.problem(); }), "accepted");
 }
 
+// Tensors without elements may have any sizes, but launches count in 32 bits.
+TEST(KvRowsProblem, RefusesMoreThanLaunchesCount) {
+  constexpr std::int64_t kMany = (std::int64_t{1} << 32) + 2;
+  const auto refused = [](const std::string& text, const std::vector<Tensor>& tensors, const char* given) {
+    tests::expect_refused([&] { find_operator(text).problem(text, tensors, {}); },
+                          std::string(given) + ": a launch counts them in 32 bits; accepted: up to 2147483647");
+  };
+  char byte = 0;
+  const auto pair = [&](const char* key, const char* value, std::vector<std::int64_t> shape) {
+    return std::vector<Tensor>{{key, "BF16", shape, {}, &byte}, {value, "BF16", shape, {}, &byte}};
+  };
+  std::vector<Tensor> tensors = pair("key_cache", "value_cache", {4, 16, 1, 128});
+  std::vector<std::uint16_t> cache(4 * 16 * 128);
+  for (Tensor& tensor : tensors) tensor.data = cache.data();
+  tensors.push_back({"page_table", "I32", {kMany, 0}, {}, &byte});
+  refused("kv_gather:cache=paged", tensors, "4294967298 sequences");
+  tensors.back().shape = {0, kMany};
+  refused("kv_gather:cache=paged", tensors, "4294967298 pages of a sequence");
+  refused("kv_gather", pair("key_cache", "value_cache", {kMany, 0, 1, 128}), "4294967298 sequences");
+  refused("kv_gather", pair("key_cache", "value_cache", {0, 16, kMany, 128}), "4294967298 KV heads");
+  refused("kv_append", pair("key", "value", {kMany, 0, 1, 128}), "4294967298 sequences");
+  refused("kv_append", pair("key", "value", {0, kMany, 1, 128}), "4294967298 new tokens");
+  refused("kv_append", pair("key", "value", {0, 3, kMany, 128}), "4294967298 KV heads");
+}
+
+TEST(KvAppendProblem, WithoutKvHeadsIsRefusedBeforeItsTokensAreCounted) {
+  char byte = 0;
+  std::vector<Tensor> tensors;
+  for (const char* name : {"key", "value"}) tensors.push_back({name, "BF16", {1 << 30, 1 << 30, 0, 128}, {}, &byte});
+  tests::expect_refused([&] { find_operator("kv_append").problem("kv_append", tensors, {}); },
+                        "rows of 0 KV heads: there must be at least one; accepted: 1 and more");
+}
+
 TEST(KvAppendProblem, WithoutPagesHasThoseThatTheTableNames) {
   PagedCase one;
   one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);

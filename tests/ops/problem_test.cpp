@@ -81,6 +81,29 @@ INSTANTIATE_TEST_SUITE_P(
                   c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68;
                 }}));
 
+// Tensors without elements may have any sizes, but launches count in 32 bits.
+TEST(GqaProblem, RefusesMoreThanLaunchesCount) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 32;
+  char byte = 0;
+  const auto refused = [&](std::vector<std::int64_t> query, std::vector<std::int64_t> cache, const char* given) {
+    const std::vector<Tensor> tensors = {{"query", "BF16", std::move(query), {}, &byte},
+                                         {"key", "BF16", cache, {}, &byte},
+                                         {"value", "BF16", cache, {}, &byte}};
+    tests::expect_refused([&] { find_operator("gqa_decode").problem("gqa_decode", tensors, {}); },
+                          std::string(given) + ": a launch counts them in 32 bits; accepted: up to 2147483647");
+  };
+  refused({0, kMany + 1, 128}, {0, 16, kMany + 1, 128}, "4294967297 KV heads");
+  refused({0, 8 * kMany, 128}, {0, 16, 8 * kMany, 128}, "34359738368 KV heads");
+  refused({kMany, 0, 128}, {kMany, 0, 1, 128}, "4294967296 sequences");
+}
+
+TEST(GqaProblem, TakesTheLargestSoftmaxScales) {
+  for (const double scale : {1e30, -1e30}) {
+    const Case one;
+    EXPECT_NO_THROW(find_operator(kInt4).problem(kInt4, one.tensors, {{"softmax_scale", scale}}));
+  }
+}
+
 TEST(GqaProblem, CountsTheBytesOfTheTrueLengths) {
   const Case one;
   const auto problem = find_operator(kInt4).problem(kInt4, one.tensors, {});
