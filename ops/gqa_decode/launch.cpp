@@ -24,7 +24,7 @@ using Arguments = cubit_gqa_decode_arguments;
 
 constexpr std::int64_t kMostPages = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMostSequences = std::numeric_limits<int>::max() / 256;
-constexpr double kLargestSoftmaxScale = 1e30;  // times log2(e) still a float
+constexpr float kLargestSoftmaxScale = 1e30f;  // times log2(e) still a float
 
 int log2_of(int power) { return std::countr_zero(static_cast<unsigned>(power)); }
 
@@ -319,10 +319,11 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
 }  // namespace
 
 void check_softmax_scale(double scale) {
-  if (std::fabs(scale) <= kLargestSoftmaxScale) return;  // false for NaN
+  const auto rounded = static_cast<float>(scale);          // as launches take it
+  if (std::fabs(rounded) <= kLargestSoftmaxScale) return;  // false for NaN
   throw Failure(Status::invalid_argument, fmt::format("softmax_scale = {}", scale),
                 std::isfinite(scale) ? "its magnitude is beyond 1e30" : "it is not a finite number",
-                "usually 1 / sqrt(head_dim)");
+                "accepted: -1e30 to 1e30, usually 1 / sqrt(head_dim)");
 }
 
 void check_soft_cap(double cap) {

@@ -214,9 +214,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"key_strides[1] (token) = 268435456", [](Arguments& a) { a.key_strides[1] = 1 << 28; }},
         BadArgument{"value_strides[1] (token) = -80", [](Arguments& a) { a.value_strides[1] = -80; }},
         BadArgument{"value stride 0 = 9223372036854775807", [](Arguments& a) { a.value_strides[0] = INT64_MAX; }},
-        BadArgument{"its magnitude is beyond 1e30", [](Arguments& a) { a.softmax_scale = 3e38f; }},
+        BadArgument{": its magnitude is beyond 1e30; accepted: -1e30 to 1e30, usually 1 / sqrt(head_dim)",
+                    [](Arguments& a) { a.softmax_scale = 3e38f; }},
+        BadArgument{"its magnitude is beyond 1e30",
+                    [](Arguments& a) { a.softmax_scale = std::nextafter(-1e30f, -2e30f); }},
         BadArgument{"lengths at 0x1002", [](Arguments& a) { a.lengths = address<std::int32_t>(0x1002); }},
         BadArgument{"cubit_gqa_decode_arguments.size = 4", [](Arguments& a) { a.size = 4; }}));
+
+/// The float that is nearest to 1e30 is above it.
+TEST(GqaLaunch, TakesTheLargestSoftmaxScales) {
+  const auto plan = plan_of(kInt4);
+  for (const float scale : {1e30f, -1e30f}) {
+    auto arguments = arguments_of(2, 2, 64);
+    arguments.softmax_scale = scale;
+    EXPECT_NO_THROW(gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200())) << scale;
+  }
+}
 
 TEST(GqaLaunch, RefusesNoArgumentsAndTooSmallAWorkspace) {
   const auto plan = plan_of(kInt4);

@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor weights: gqa_decode has no such input", [](Case& c) { c.tensors[3].name = "weights"; }},
         BadCase{"softmax_scale = nan: it is not a finite number",
                 [](Case& c) { c.numbers["softmax_scale"] = std::numeric_limits<double>::quiet_NaN(); }},
-        BadCase{"softmax_scale = 1e+300: its magnitude is beyond 1e30",
+        BadCase{"softmax_scale = 1e+300: its magnitude is beyond 1e30; accepted: -1e30 to 1e30, usually 1 / "
+                "sqrt(head_dim)",
                 [](Case& c) { c.numbers["softmax_scale"] = 1e300; }},
         BadCase{"lse = 2: it is not a number that is accepted; accepted: whole numbers from 0 to 1",
                 [](Case& c) { c.numbers["lse"] = 2; }},
