@@ -213,6 +213,7 @@ struct Split {
 
   std::int64_t partial_rows(const Plan& plan) const { return slots * span * plan.heads_per_block; }  ///< one per head
 };
+inline constexpr int kMostSplits = 256;  ///< that a launch can ask for
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
 /// The descriptor with the family that launches of these sizes over a dense cache want, where it leaves that open. Throws
 /// Failure(invalid_argument) for a size of another name or out of range.

@@ -46,6 +46,11 @@ double norm(const std::vector<double>& values) {
   return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
 }
 
+void require_window(double window) {
+  if (window >= 1) return;
+  reject(fmt::format("window = {}", window), "a query sees at least itself", "accepted: 1 and more");
+}
+
 /// Of normal numbers: a sink may leave less to a head's tokens than its output can hold.
 double smallest_normal(Element element) { return element == Element::fp16 ? 0x1p-14 : 0x1p-126; }
 
@@ -62,24 +67,22 @@ std::string LaunchNumbers::names(const GqaDecode& descriptor) {
 }
 
 bool LaunchNumbers::set(const GqaDecode& descriptor, std::string_view name, double value) {
-  const auto whole = [&](std::int32_t& number) {
-    if (value != std::floor(value) || std::fabs(value) > std::numeric_limits<std::int32_t>::max()) {
-      reject(fmt::format("{} = {}", name, value), "it is not a whole number");
-    }
-    number = static_cast<std::int32_t>(value);
+  const auto whole = [&](int least, int most = std::numeric_limits<std::int32_t>::max()) {
+    return static_cast<std::int32_t>(whole_number(name, value, least, most));
   };
   if (name == "softmax_scale") {
     softmax_scale = value;
   } else if (name == "lse") {
     with_lse = whole_number(name, value, 0, 1) != 0;
   } else if (name == "splits") {
-    whole(splits);
+    splits = whole(0, kMostSplits);
   } else if (name == "soft_cap" && descriptor.soft_cap) {
     soft_cap = value;
   } else if (name == "window" && descriptor.window) {
-    whole(window);
+    require_window(value);
+    window = whole(1);
   } else if (name == "kept_tokens" && descriptor.window) {
-    whole(kept_tokens);
+    kept_tokens = whole(0);
   } else {
     return descriptor.cache == KvAddressing::paged && cache.set(descriptor.cache, name, value);
   }
@@ -129,11 +132,7 @@ void GqaProblem::check_roles() const {
   if (descriptor_.score.empty() && find(kParameters) != nullptr)
     reject(fmt::format("tensor {}", kParameters), fmt::format("{} does not have score=name@hash", descriptor_.text()),
            "leave it out, or ask for score=name@hash");
-  if (!descriptor_.window) return;
-  if (numbers_.window < 1)
-    reject(fmt::format("window = {}", numbers_.window), "a query sees at least itself", "accepted: 1 and more");
-  if (numbers_.kept_tokens < 0)
-    reject(fmt::format("kept_tokens = {}", numbers_.kept_tokens), "it is negative", "accepted: 0 and more");
+  if (descriptor_.window) require_window(numbers_.window);
 }
 
 ScoreRules GqaProblem::score_rules(std::int64_t head) const {

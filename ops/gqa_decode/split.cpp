@@ -18,7 +18,6 @@
 namespace cubit::ops::gqa_decode {
 namespace {
 
-constexpr int kMostSplits = 256;
 constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // bytes, of a tensor map
 static_assert(2 * kMostBlocks <= kWorkspaceCounters);
 

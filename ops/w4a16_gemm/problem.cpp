@@ -26,12 +26,13 @@ void require_group_index(const Tensor& order, std::int64_t k) {
 }  // namespace
 
 bool LaunchNumbers::set(std::string_view name, double value) {
-  std::int32_t* const number = name == "decomposition" ? &decomposition : name == "splits" ? &splits : nullptr;
-  if (number == nullptr) return false;
-  if (value != std::floor(value) || std::fabs(value) > std::numeric_limits<std::int32_t>::max()) {
-    reject(fmt::format("{} = {}", name, value), "it is not a whole number");
+  if (name == "decomposition") {
+    decomposition = static_cast<std::int32_t>(whole_number(name, value, CUBIT_W4A16_AUTOMATIC, CUBIT_W4A16_STREAM_K));
+  } else if (name == "splits") {
+    splits = static_cast<std::int32_t>(whole_number(name, value, 0, kMostSplits));
+  } else {
+    return false;
   }
-  *number = static_cast<std::int32_t>(value);
   return true;
 }
 

@@ -14,8 +14,6 @@
 namespace cubit::ops::w4a16_gemm {
 namespace {
 
-constexpr int kMostSplits = 256;
-
 /// Of a number of blocks per multiprocessor the best splits are either as many as fit, or fewer where merging would
 /// cost more than they save; a handful of candidates, because every launch asks.
 int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {

@@ -143,6 +143,7 @@ double modelled_microseconds(const Plan& plan, const Split& split, const runtime
                              std::int64_t memory_bytes_per_second = 0);
 /// Of a tile's `stages`, at most, where blocks have `share` stages each.
 int most_parts(int stages, std::int64_t share);
+inline constexpr int kMostSplits = 256;  ///< that a launch can ask for
 
 /// The descriptor with the tile_m and tile_n whose launches of `m` rows (0 is as 1) take least by the model; those that it
 /// has do not count. Where the model knows nothing (see is_modelled) the smallest tile of rows that holds them, of 256

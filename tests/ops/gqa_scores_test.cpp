@@ -294,8 +294,15 @@ TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
   refused("soft_cap = -1", [](C& c) { c.numbers["soft_cap"] = -1; });
   refused("soft_cap = 0", [](C& c) { c.numbers.erase("soft_cap"); });
   refused("window = 0: a query sees at least itself; accepted: 1 and more", [](C& c) { c.numbers.erase("window"); });
-  refused("window = 1.5: it is not a whole number", [](C& c) { c.numbers["window"] = 1.5; });
-  refused("kept_tokens = -1: it is negative", [](C& c) { c.numbers["kept_tokens"] = -1; });
+  refused("window = -2: a query sees at least itself; accepted: 1 and more", [](C& c) { c.numbers["window"] = -2; });
+  refused("window = 1.5: it is not a number that is accepted; accepted: whole numbers from 1 to 2147483647",
+          [](C& c) { c.numbers["window"] = 1.5; });
+  refused("window = 2147483648: it is not a number that is accepted; accepted: whole numbers from 1 to 2147483647",
+          [](C& c) { c.numbers["window"] = 0x1p31; });
+  refused("kept_tokens = -1: it is not a number that is accepted; accepted: whole numbers from 0 to 2147483647",
+          [](C& c) { c.numbers["kept_tokens"] = -1; });
+  refused("kept_tokens = 1e+300: it is not a number that is accepted; accepted: whole numbers from 0 to 2147483647",
+          [](C& c) { c.numbers["kept_tokens"] = 1e300; });
   refused(
       "tensor sinks: gqa_decode:head_dim=64,heads_per_kv=2,alibi=true does not have sinks=true; leave it out, or ask "
       "for sinks=true",

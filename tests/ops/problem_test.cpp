@@ -75,6 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) { c.numbers["softmax_scale"] = 1e300; }},
         BadCase{"lse = 2: it is not a number that is accepted; accepted: whole numbers from 0 to 1",
                 [](Case& c) { c.numbers["lse"] = 2; }},
+        BadCase{"splits = 10000000000: it is not a number that is accepted; accepted: whole numbers from 0 to 256",
+                [](Case& c) { c.numbers["splits"] = 1e10; }},
         BadCase{"number speed: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 has no such launch argument",
                 [](Case& c) { c.numbers["speed"] = 1; }},
         BadCase{"its rows are 68 bytes apart, not a multiple of alignment=16; ask for alignment=4", [](Case& c) {

@@ -270,7 +270,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor activations of type BF16: the descriptor", [](Case& c) { c.tensors[2].type = "BF16"; }},
         BadCase{"number speed: w4a16_gemm has no such launch argument; accepted: decomposition, splits",
                 [](Case& c) { c.numbers["speed"] = 1; }},
-        BadCase{"splits = 0.5: it is not a whole number", [](Case& c) { c.numbers["splits"] = 0.5; }}));
+        BadCase{"splits = 0.5: it is not a number that is accepted; accepted: whole numbers from 0 to 256",
+                [](Case& c) { c.numbers["splits"] = 0.5; }},
+        BadCase{"splits = 10000000000: it is not a number that is accepted; accepted: whole numbers from 0 to 256",
+                [](Case& c) { c.numbers["splits"] = 1e10; }},
+        BadCase{"decomposition = 4: it is not a number that is accepted; accepted: whole numbers from 0 to 3",
+                [](Case& c) { c.numbers["decomposition"] = 4; }}));
 
 std::string refusal_of(const Case& one) {
   return tests::refusal_of([&] { one.problem(); });
