@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,9 @@
 namespace cubit::capi {
 namespace {
 
-/// A caller in C may put any number into an enum, and C++ may not read one that has no enumerator: read the bytes.
-void set_policy(runtime::Settings& settings, const cubit_engine_options& options) {
+/// What the caller asks for; nothing where the environment decides. A caller in C may put any number into an enum, and
+/// C++ may not read one that has no enumerator: read the bytes.
+std::optional<runtime::CompilePolicy> policy_of(const cubit_engine_options& options) {
   int policy = 0;
   static_assert(sizeof policy == sizeof options.compile);
   std::memcpy(&policy, &options.compile, sizeof policy);
@@ -26,15 +28,14 @@ void set_policy(runtime::Settings& settings, const cubit_engine_options& options
     throw Failure(Status::invalid_argument, fmt::format("cubit_engine_options.compile = {}", policy),
                   "there is no such policy", "give one of the CUBIT_COMPILE_… values");
   }
-  if (policy == CUBIT_COMPILE_ALLOW) settings.compile_policy = runtime::CompilePolicy::allow;
-  if (policy == CUBIT_COMPILE_NEVER) settings.compile_policy = runtime::CompilePolicy::never;
+  if (policy == CUBIT_COMPILE_FROM_ENVIRONMENT) return std::nullopt;
+  return policy == CUBIT_COMPILE_ALLOW ? runtime::CompilePolicy::allow : runtime::CompilePolicy::never;
 }
 
 runtime::Settings settings_of(const cubit_engine_options& options) {
-  runtime::Settings settings = runtime::Settings::from_environment();
+  runtime::Settings settings = runtime::Settings::from_environment(policy_of(options));
   if (options.cache_dir != nullptr) settings.cache_dir = options.cache_dir;
   if (options.nvrtc_path != nullptr) settings.nvrtc_path = options.nvrtc_path;
-  set_policy(settings, options);
   return settings;
 }
 

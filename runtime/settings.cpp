@@ -42,11 +42,11 @@ CompilePolicy chosen_compile_policy() {
 
 }  // namespace
 
-Settings Settings::from_environment() {
+Settings Settings::from_environment(std::optional<CompilePolicy> policy) {
   return {.cache_dir = chosen_cache_dir(),
           .nvrtc_path = variable("CUBIT_NVRTC"),
           .nvrtc_folders = chosen_nvrtc_folders(),
-          .compile_policy = chosen_compile_policy()};
+          .compile_policy = policy ? *policy : chosen_compile_policy()};
 }
 
 }  // namespace cubit::runtime

@@ -1,6 +1,7 @@
 // Every environment variable that cubit reads, read once, here.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct Settings {
   /// CUBIT_COMPILE=never forbids compilation.
   CompilePolicy compile_policy = CompilePolicy::allow;
 
-  /// Throws Failure(invalid_argument) for a value that is not accepted.
-  static Settings from_environment();
+  /// Throws Failure(invalid_argument) for a value that is not accepted. CUBIT_COMPILE is not read where the caller
+  /// gives the policy.
+  static Settings from_environment(std::optional<CompilePolicy> policy = std::nullopt);
 };
 
 }  // namespace cubit::runtime

@@ -194,7 +194,7 @@ typedef enum cubit_log_level {
 typedef void (*cubit_log_function)(void* context, cubit_log_level level, const char* line);
 
 typedef enum cubit_compile_policy {
-  CUBIT_COMPILE_FROM_ENVIRONMENT = 0, /* CUBIT_COMPILE=never forbids it; otherwise allowed */
+  CUBIT_COMPILE_FROM_ENVIRONMENT = 0, /* CUBIT_COMPILE=never forbids it, allow or none allows it; not read else */
   CUBIT_COMPILE_ALLOW = 1,
   CUBIT_COMPILE_NEVER = 2
 } cubit_compile_policy;

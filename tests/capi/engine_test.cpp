@@ -77,6 +77,19 @@ TEST(EngineOptions, PolicyOfTheEnvironmentHoldsUnlessTheCallerSaysOtherwise) {
   unsetenv("CUBIT_COMPILE");
 }
 
+TEST(EngineOptions, VariableThatIsNoPolicyMattersOnlyWhereItIsAskedFor) {
+  setenv("CUBIT_COMPILE", "maybe", 1);
+  cubit_engine_options options = offline();
+  for (const cubit_compile_policy policy : {CUBIT_COMPILE_ALLOW, CUBIT_COMPILE_NEVER}) {
+    options.compile = policy;
+    EXPECT_EQ(create(options), CUBIT_OK) << cubit_last_error()->message;
+  }
+  options.compile = CUBIT_COMPILE_FROM_ENVIRONMENT;
+  EXPECT_EQ(create(options), CUBIT_INVALID_ARGUMENT);
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("CUBIT_COMPILE=maybe"));
+  unsetenv("CUBIT_COMPILE");
+}
+
 TEST(Engine, CountersOfAnOlderCallerAreFilledAsFarAsTheyGo) {
   cubit_engine* engine = nullptr;
   const cubit_engine_options options = offline();

@@ -86,5 +86,11 @@ TEST_F(SettingsTest, CompilePolicyAcceptsTwoWordsOnly) {
   }
 }
 
+TEST_F(SettingsTest, CompilePolicyOfTheCallerLeavesTheVariableUnread) {
+  set("CUBIT_COMPILE", "maybe");
+  EXPECT_EQ(Settings::from_environment(CompilePolicy::never).compile_policy, CompilePolicy::never);
+  EXPECT_EQ(Settings::from_environment(CompilePolicy::allow).compile_policy, CompilePolicy::allow);
+}
+
 }  // namespace
 }  // namespace cubit::runtime
