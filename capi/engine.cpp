@@ -106,13 +106,16 @@ codegen::KernelSource kernel_source(const cubit_source& source, const codegen::A
 Json entry_json(const runtime::CacheEntry& entry) {
   const runtime::Artifact none;
   const runtime::Artifact& artifact = entry.artifact ? *entry.artifact : none;
+  const auto number = [&](std::int64_t of_artifact) {
+    return entry.artifact ? ptxas_json(artifact, of_artifact) : Json(nullptr);
+  };
   return {{"id", entry.id},
           {"descriptor", artifact.descriptor},
           {"architecture", artifact.target},
           {"compiler", entry.artifact ? artifact.compiler.text() : ""},
           {"bytes", entry.bytes},
-          {"registers", ptxas_json(artifact, artifact.resources.registers)},
-          {"spill_bytes", ptxas_json(artifact, artifact.resources.spill_bytes())},
+          {"registers", number(artifact.resources.registers)},
+          {"spill_bytes", number(artifact.resources.spill_bytes())},
           {"damage", entry.damage},
           {"removed", entry.removed}};
 }

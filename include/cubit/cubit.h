@@ -261,8 +261,9 @@ CUBIT_API cubit_status cubit_engine_prepare(cubit_engine* engine, const char* co
 /* ---- disk cache ----------------------------------------------------------------------------------------------- */
 
 /* {folder, readable, writable, trouble, entries: [{id, descriptor, architecture, compiler, bytes, registers,
- *  spill_bytes, damage, removed}]} ; damage is "" for a good entry, removed is false, and registers and spill_bytes are null
- * for PTX, which CPU devices execute. */
+ *  spill_bytes, damage, removed}]} ; damage is "" for a good entry, and removed is false. registers and spill_bytes are
+ * null for PTX, which CPU devices execute, and for an entry that is not good, whose descriptor, architecture and compiler
+ * are "". */
 CUBIT_API cubit_status cubit_cache_list(cubit_engine* engine, const char** json);
 /* As cubit_cache_list, of the entries that are not good. A damaged one is deleted: `removed` says whether that worked.
  * One that cannot be read now (too many open files, a failing disk) may be good and stays. */

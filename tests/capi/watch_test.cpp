@@ -69,6 +69,23 @@ TEST_F(CapiWatch, PtxHasNoRegisters) {
   EXPECT_EQ(numbers, 1);
 }
 
+/// Nor of an entry that cannot be read.
+TEST_F(CapiWatch, ADamagedEntryHasNoRegisters) {
+  const fake::PreparedCache cache;
+  cache.add("stream_read");
+  for (const auto& file : std::filesystem::recursive_directory_iterator(cache.path()))
+    if (file.is_regular_file()) std::filesystem::resize_file(file.path(), file.file_size() - 1);
+  const Engine engine({.cache_dir = cache.path(), .nvrtc_path = fake::kNoCompiler, .compile = CUBIT_COMPILE_NEVER});
+  for (const std::string& json : {engine.cache_list(), engine.cache_verify()}) {
+    const auto entries = nlohmann::json::parse(json).at("entries");
+    ASSERT_EQ(entries.size(), 1u);
+    EXPECT_NE(entries[0].at("damage"), "");
+    EXPECT_EQ(entries[0].at("descriptor"), "");
+    EXPECT_TRUE(entries[0].at("registers").is_null());
+    EXPECT_TRUE(entries[0].at("spill_bytes").is_null());
+  }
+}
+
 /// Scripts choose GPUs from the list; the CPU device is beside it.
 TEST_F(CapiWatch, TheListOfDevicesHoldsGpusAndTheCpuBesideThem) {
   const auto all = nlohmann::json::parse(devices());
