@@ -36,6 +36,23 @@ std::string compiled_line(const codegen::KernelSource& source, const Compiled& c
                      compiled.resources.spill_store_bytes);
 }
 
+/// Of the exception being handled; null if it cannot be told, as without memory.
+std::shared_ptr<const Failure> failure_in_flight(const codegen::KernelSource& source) noexcept {
+  try {
+    try {
+      throw;
+    } catch (const Failure& failure) {
+      return std::make_shared<Failure>(failure);
+    } catch (const std::exception& error) {
+      return std::make_shared<Failure>(Status::internal, source.descriptor, error.what());
+    } catch (...) {  // a compiler of an embedder's own
+      return std::make_shared<Failure>(Status::internal, source.descriptor, "an unknown exception ended its compile");
+    }
+  } catch (...) {
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> compiler)
@@ -74,9 +91,11 @@ std::shared_ptr<Kernel> Engine::join(const Flight& flight) {
   const bool ready = flight.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   if (!ready) count(waits_);
   const Landing& landing = flight.get();
-  if (landing.failure) {
+  if (!landing.kernel) {
     count(failures_);
-    throw Failure(*landing.failure);
+    if (landing.failure) throw Failure(*landing.failure);
+    throw Failure(Status::internal, "a kernel that another thread made", "that failed for a reason that cannot be told",
+                  "try again");
   }
   if (ready) count(memory_hits_);
   return landing.kernel;
@@ -90,26 +109,19 @@ std::shared_ptr<Kernel> Engine::fly(const codegen::KernelSource& source, const S
     auto kernel = std::make_shared<Kernel>(obtain(source, slot.key), source.launch);
     promise.set_value({kernel, nullptr});
     return kernel;
-  } catch (const Failure& failure) {
-    abandon(slot, promise, failure);
-    throw;
-  } catch (const std::exception& error) {
-    abandon(slot, promise, Failure(Status::internal, source.descriptor, error.what()));
-    throw;
-  } catch (...) {  // a compiler of an embedder's own
-    abandon(slot, promise, Failure(Status::internal, source.descriptor, "an unknown exception ended its compile"));
+  } catch (...) {
+    abandon(slot);
+    promise.set_value({nullptr, failure_in_flight(source)});
     throw;
   }
 }
 
-void Engine::abandon(const Slot& slot, std::promise<Landing>& promise, const Failure& failure) {
+/// Before the waiters wake: a failed flight is never found by a request that starts after it failed. And before anything
+/// that needs memory, which may be what the flight lacked.
+void Engine::abandon(const Slot& slot) {
   count(failures_);
-  {
-    // Before the waiters wake: a failed flight is never found by a request that starts after it failed.
-    const std::unique_lock lock(mutex_);
-    kernels_.erase(slot);
-  }
-  promise.set_value({nullptr, std::make_shared<Failure>(failure)});
+  const std::unique_lock lock(mutex_);
+  kernels_.erase(slot);
 }
 
 Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& key) {

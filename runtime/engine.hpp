@@ -68,7 +68,7 @@ class Engine {
   struct SlotHash {
     std::size_t operator()(const Slot& slot) const noexcept { return RequestKeyHash{}(slot.key); }
   };
-  /// One of the two. Waiters throw copies of the failure, each its own: an exception object that threads share is
+  /// One of the two, or neither for a failure that cannot be told. Waiters throw copies of the failure, each its own: an exception object that threads share is
   /// counted inside the C++ runtime, where ThreadSanitizer sees nothing and reports races.
   struct Landing {
     std::shared_ptr<Kernel> kernel;
@@ -79,7 +79,7 @@ class Engine {
   std::optional<Flight> find(const Slot& slot) const;
   std::shared_ptr<Kernel> join(const Flight& flight);
   std::shared_ptr<Kernel> fly(const codegen::KernelSource& source, const Slot& slot, std::promise<Landing> promise);
-  void abandon(const Slot& slot, std::promise<Landing>& promise, const Failure& failure);
+  void abandon(const Slot& slot);
   Artifact obtain(const codegen::KernelSource& source, const RequestKey& key);
   std::optional<Artifact> from_disk(const codegen::KernelSource& source, const RequestKey& key,
                                     const Compiler* compiler);

@@ -110,6 +110,43 @@ TEST_F(EngineTest, AFailureIsForgottenAndNothingIsCached) {
   EXPECT_EQ(engine.counters().memory_hits, 0u);
 }
 
+/// Its text is null, which no string can be made of.
+class Untellable : public std::exception {
+ public:
+  const char* what() const noexcept override { return nullptr; }
+};
+
+TEST_F(EngineTest, AFailureThatCannotBeToldIsForgottenToo) {
+  Engine* engine_in_flight = nullptr;
+  std::atomic<bool> broken = true;
+  Engine engine(settings(), {}, compiler([&](const codegen::KernelSource&) {
+                  if (!broken) return;
+                  while (engine_in_flight->counters().waits < 1) std::this_thread::yield();
+                  throw Untellable();
+                }));
+  engine_in_flight = &engine;
+  std::atomic<int> untold = 0;
+  std::atomic<int> told = 0;
+  const auto ask = [&] {
+    try {
+      engine.get(test::small_source());
+    } catch (const Untellable&) {
+      ++untold;
+    } catch (const Failure& failure) {
+      told += failure.status() == Status::internal ? 1 : 0;
+    }
+  };
+  {
+    const std::jthread one(ask);
+    const std::jthread two(ask);
+  }
+  EXPECT_EQ(untold, 1) << "who compiled";
+  EXPECT_EQ(told, 1) << "who waited";
+  EXPECT_EQ(engine.counters().failures, 2u);
+  broken = false;
+  EXPECT_TRUE(engine.get(test::small_source()));
+}
+
 TEST_F(EngineTest, ThreadsThatAskTogetherShareOneCompile) {
   constexpr int kThreads = 8;
   Engine* engine_in_flight = nullptr;
