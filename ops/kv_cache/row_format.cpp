@@ -43,7 +43,7 @@ void quantise_int4(const RowFormat& format, const float* src, char* dst) {
     std::memcpy(dst + 4 * group, header, 4);
     for (int channel = group * width; channel < (group + 1) * width; ++channel) {
       const float steps = std::nearbyint((src[channel] - lowest) * 15.f / (range + 1e-8f));
-      const auto q = static_cast<unsigned>(std::clamp(steps, 0.f, 15.f));
+      const auto q = std::isnan(steps) ? 0U : static_cast<unsigned>(std::clamp(steps, 0.f, 15.f));
       packed[channel / 2] |= static_cast<std::uint8_t>(q << (channel % 2 * 4));
     }
   }
@@ -73,6 +73,7 @@ struct Fp8 {
 Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? Fp8{3, -6} : Fp8{2, -14}; }
 
 std::uint8_t fp8_from_float(const Fp8& type, float value) {
+  if (std::isnan(value)) return 0x7f;  // NaN in both
   const auto sign = static_cast<std::uint8_t>(std::signbit(value) ? 0x80 : 0);
   const float magnitude = std::fabs(value);
   const int exponent = std::max(magnitude == 0 ? type.least_exponent : std::ilogb(magnitude), type.least_exponent);
@@ -89,7 +90,11 @@ double fp8_to_double(const Fp8& type, std::uint8_t bits) {
   return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
 
-/// See <cubit/kv_append.h>.
+std::uint8_t int8_from_float(float value) {
+  return std::isnan(value) ? 0 : static_cast<std::uint8_t>(static_cast<int>(std::nearbyint(value)));
+}
+
+/// See <cubit/kv_append.h>. What NaN and infinity become is free there; here it is always the same.
 void quantise_bytes(const RowFormat& format, const float* src, char* dst, char* scales) {
   const int width = format.head_dim / format.groups;
   const float most = format.largest();
@@ -102,8 +107,8 @@ void quantise_bytes(const RowFormat& format, const float* src, char* dst, char* 
     const float scale = load_scale(format, scales);
     for (int i = 0; i < width; ++i) {
       const float steps = scale == 0 ? 0.f : std::clamp(src[i] / scale + 0.f, -most, most);  // -0 is +0
-      const int byte = format.kv == KvFormat::int8_split ? static_cast<int>(std::nearbyint(steps))
-                                                         : fp8_from_float(fp8_of(format.kv), steps);
+      const std::uint8_t byte =
+          format.kv == KvFormat::int8_split ? int8_from_float(steps) : fp8_from_float(fp8_of(format.kv), steps);
       dst[i] = static_cast<char>(byte);
     }
   }

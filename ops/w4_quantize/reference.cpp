@@ -15,6 +15,9 @@ struct Factors {
   int zero = 8;
 };
 
+/// To nearest even; NaN, with which a group's numbers may be anything, to 0.
+int rounded(float value) { return std::isnan(value) ? 0 : static_cast<int>(std::nearbyint(value)); }
+
 Factors fit(const W4Quantize& descriptor, const std::vector<float>& weights) {
   const auto [least, largest] = std::minmax_element(weights.begin(), weights.end());
   float lowest = std::min(*least, 0.f);
@@ -29,13 +32,13 @@ Factors fit(const W4Quantize& descriptor, const std::vector<float>& weights) {
   factors.scale = static_cast<float>(to_double(Element::fp16, factors.stored_scale));
   if (!descriptor.fits_zeros()) return factors;
   const auto least_zero = static_cast<float>(descriptor.zero_offset());
-  factors.zero = static_cast<int>(std::nearbyint(std::clamp(-lowest / factors.scale, least_zero, 15.f)));
+  factors.zero = std::max(rounded(std::clamp(-lowest / factors.scale, least_zero, 15.f)), descriptor.zero_offset());
   return factors;
 }
 
 int code_of(float weight, const Factors& factors) {
   const auto zero = static_cast<float>(factors.zero);
-  return static_cast<int>(std::nearbyint(std::clamp(weight / factors.scale, -zero, 15.f - zero))) + factors.zero;
+  return rounded(std::clamp(weight / factors.scale, -zero, 15.f - zero)) + factors.zero;
 }
 
 /// Of eight n's side by side, n % 8 to nibble: as they are, or in the order of awq.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "ops/kv_append/kv_append.hpp"
@@ -86,6 +87,33 @@ TEST(KvRowsFormat, GivenScalesClampAndAZeroScaleGivesZeros) {
   const auto tiny = quantised(format, std::vector<float>(64, 1e-9f));
   EXPECT_EQ(tiny.bytes, std::vector<char>(64, 0));
   EXPECT_EQ(tiny.scales, std::vector<char>(2, 0));
+}
+
+/// What a kernel makes of them is anything; the reference at least is always the same.
+TEST(KvRowsFormat, WhatIsNoNumberIsZeroOrNoNumber) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<char> one = bytes_of(1.f);
+  std::vector<float> row(64, 1.f);
+  row[0] = kNaN;
+  row[1] = -kNaN;
+  for (const KvScales scales : {KvScales::head, KvScales::tensor}) {
+    EXPECT_EQ(quantised({64, KvFormat::int8_split, 1, scales}, row, one).bytes[0], 0);
+    for (const KvFormat kv : {KvFormat::fp8_e4m3, KvFormat::fp8_e5m2}) {
+      const auto made = quantised({64, kv, 1, scales}, row, one);
+      EXPECT_EQ(made.bytes[0], 0x7f);
+      EXPECT_EQ(made.bytes[1], 0x7f);
+    }
+  }
+  // Infinity by a scale of infinity.
+  std::fill(row.begin(), row.begin() + 2, kInfinity);
+  EXPECT_EQ(quantised({64, KvFormat::int8_split}, row).bytes, std::vector<char>(64, 0));
+  EXPECT_EQ(quantised({64, KvFormat::fp8_e4m3}, row).bytes[0], 0x7f);
+  for (const float value : {kNaN, kInfinity, -kInfinity}) {
+    const kv_cache::RowFormat format{64, KvFormat::int4_rows, 1};
+    const std::vector<char> made = quantised(format, std::vector<float>(64, value)).bytes;
+    EXPECT_EQ(std::vector<char>(made.begin() + 4, made.end()), std::vector<char>(32, 0)) << value;
+  }
 }
 
 // OCP 8-bit Floating Point Specification, table 1: e4m3 has exponents -6 … 8 and no infinity, e5m2 -14 … 15.

@@ -228,6 +228,27 @@ struct Case {
   std::vector<Tensor> tensors() { return {{"weights", "F16", {8, 32}, {}, weights.data()}}; }
 };
 
+/// "Anything in that group", and in no other: neighbours share words with it.
+TEST(QuantiseReference, AGroupWithoutNumbersLeavesItsNeighboursAlone) {
+  constexpr int kN = 8;
+  constexpr int kK = 32;
+  for (const W4Format format : {W4Format::gptq, W4Format::gptq_v2}) {
+    const W4Quantize descriptor{.format = format, .group_size = kK};
+    std::vector<std::uint16_t> weights(kN * kK);
+    Random random(5);
+    for (std::uint16_t& weight : weights) weight = from_float(Element::fp16, static_cast<float>(random.normal()));
+    const auto good = w4_quantize::quantise(descriptor, weights.data(), kN, kK);
+    std::fill_n(weights.begin(), kK, std::uint16_t{0x7e00});  // NaN
+    const auto made = w4_quantize::quantise(descriptor, weights.data(), kN, kK);
+    const std::uint32_t zero = descriptor.zero_offset();
+    for (int word = 0; word < kK / 8; ++word) {
+      EXPECT_EQ(made.qweight[word * kN], zero * 0x11111111U);
+      for (int n = 1; n < kN; ++n) EXPECT_EQ(made.qweight[word * kN + n], good.qweight[word * kN + n]);
+    }
+    EXPECT_EQ(made.qzeros[0], good.qzeros[0] & ~15U) << "the least zero is stored as 0 or as itself, 0";
+  }
+}
+
 TEST(QuantiseProblem, ComparesEveryNumber) {
   Case one;
   const std::string text = "w4_quantize:group_size=32";
