@@ -1,4 +1,4 @@
-// The environment, read in one place.
+// The library's environment, read in one place.
 #include "runtime/settings.hpp"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Every environment variable that cubit reads, read once, here.
+// Every environment variable that the library reads, read here.
 #pragma once
 
 #include <optional>

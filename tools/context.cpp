@@ -52,8 +52,6 @@ void Context::require_cache_folder() const {
 Engine Context::engine(cubit_compile_policy policy, LogFunction log) const {
   const auto folder = named_cache_dir();
   require_cache_folder();
-  // The library refuses a variable that it cannot read even where an option decides.
-  if (policy != CUBIT_COMPILE_FROM_ENVIRONMENT) ::unsetenv("CUBIT_COMPILE");
   EngineOptions options;
   if (cache_dir) options.cache_dir = cache_dir->c_str();
   options.compile = policy;
