@@ -10,6 +10,7 @@
 #include "codegen/plan_header.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/host_tensors.hpp"
+#include "ops/made_up_data.hpp"
 #include "ops/random.hpp"
 #include "templates/embedded.hpp"
 
@@ -86,6 +87,7 @@ std::vector<char> random_stream_buffer(std::string_view name, const Numbers& siz
     bytes = static_cast<std::size_t>(whole_number(size, value, 16, 64.0 * (1ULL << 30)));
   }
   require_whole_pieces(bytes);
+  require_made_up(fmt::format("bytes = {}", bytes), static_cast<double>(bytes), "ask for fewer");
   Random random(seed);
   std::vector<char> data(bytes);
   const std::size_t block = std::min(bytes, kBlock);

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/problem.hpp"
+#include "ops/made_up_data.hpp"
 #include "ops/random.hpp"
 
 namespace cubit::ops::gqa_decode {
@@ -176,10 +177,8 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
   const double row_bytes = descriptor.row_bytes() + descriptor.value_row_bytes();
   const double bytes = kv_rows * static_cast<double>(sizes.context) * row_bytes +
                        2 * kv_rows * descriptor.heads_per_kv * descriptor.query_tokens * descriptor.head_dim;
-  if (bytes > 64.0 * (1ULL << 30)) {
-    throw Failure(Status::invalid_argument, fmt::format("a query and a cache of {:.0f} GiB", bytes / (1ULL << 30)),
-                  "made-up data is limited to 64 GiB", "ask for a smaller batch, context or kv_heads");
-  }
+  require_made_up(fmt::format("a query and a cache of {:.0f} GiB", bytes / (1ULL << 30)), bytes,
+                  "ask for a smaller batch, context or kv_heads");
   return sizes;
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "ops/made_up_data.hpp"
+
 namespace cubit::ops::kv_cache {
 
 Problem::Comparison RowsProblem::compare(std::span<const void* const> got) const {
@@ -111,9 +113,8 @@ void RowSizes::settle(KvAddressing addressing, const CacheFormats& formats) {
   const double rows = static_cast<double>(batch) * static_cast<double>(kv_heads);
   const auto rows_tokens = static_cast<double>(std::max<std::int64_t>(tokens, 0) + context);
   const double bytes = 2.0 * (formats.key.head_dim + formats.value.head_dim) * rows * rows_tokens;
-  if (bytes <= 64.0 * (1ULL << 30)) return;
-  reject(fmt::format("tensors of {:.0f} GiB", bytes / (1ULL << 30)), "made-up data is limited to 64 GiB",
-         "ask for a smaller batch, tokens, context or kv_heads");
+  require_made_up(fmt::format("tensors of {:.0f} GiB", bytes / (1ULL << 30)), bytes,
+                  "ask for a smaller batch, tokens, context or kv_heads");
 }
 
 }  // namespace cubit::ops::kv_cache

@@ -11,6 +11,7 @@
 #include "base/parallel.hpp"
 #include "ops/element/element.hpp"
 #include "ops/host_tensors.hpp"
+#include "ops/made_up_data.hpp"
 #include "ops/merge/merge.hpp"
 #include "ops/random.hpp"
 
@@ -213,10 +214,8 @@ Sizes read_sizes(const Merge& descriptor, const Numbers& numbers) {
   }
   const double values = static_cast<double>(sizes.parts) * static_cast<double>(sizes.rows) *
                         static_cast<double>(sizes.heads) * descriptor.head_dim;
-  if (values * element_bytes(descriptor.input) > 64.0 * (1ULL << 30)) {
-    reject(fmt::format("partial outputs of {:.0f} values", values), "made-up data is limited to 64 GiB",
-           "ask for fewer parts, rows or heads");
-  }
+  require_made_up(fmt::format("partial outputs of {:.0f} values", values), values * element_bytes(descriptor.input),
+                  "ask for fewer parts, rows or heads");
   return sizes;
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "ops/element/element.hpp"
 #include "ops/host_tensors.hpp"
+#include "ops/made_up_data.hpp"
 #include "ops/random_rows.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
@@ -166,9 +167,8 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     }
   }
   check_sizes(descriptor, n, k);
-  if (static_cast<double>(n) * static_cast<double>(k) > 32.0 * (1ULL << 30)) {
-    reject(fmt::format("n = {} and k = {}", n, k), "made-up data is limited to 64 GiB", "ask for smaller sizes");
-  }
+  require_made_up(fmt::format("n = {} and k = {}", n, k), 2 * static_cast<double>(n) * static_cast<double>(k),
+                  "ask for smaller sizes");
   Tensors inputs;
   inputs.add(dense("weights", element_type(descriptor.input), {n, k}, nullptr),
              random_rows(descriptor.input, n, static_cast<int>(k), pattern, seed));

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "ops/element/element.hpp"
+#include "ops/made_up_data.hpp"
 #include "ops/random.hpp"
 #include "ops/w4a16_gemm/problem.hpp"
 
@@ -45,10 +46,8 @@ Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
   const auto m = static_cast<double>(sizes.m);
   const auto n = static_cast<double>(sizes.n);
   const auto k = static_cast<double>(sizes.k);
-  if (2 * m * (n + k) + n * k > 64.0 * (1ULL << 30)) {
-    throw Failure(Status::invalid_argument, fmt::format("m = {}, n = {} and k = {}", sizes.m, sizes.n, sizes.k),
-                  "made-up data is limited to 64 GiB", "ask for smaller sizes");
-  }
+  require_made_up(fmt::format("m = {}, n = {} and k = {}", sizes.m, sizes.n, sizes.k), 2 * m * (n + k) + n * k,
+                  "ask for smaller sizes");
   return sizes;
 }
 

@@ -20,6 +20,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "runtime/cpu/encoded_map.hpp"
 #include "runtime/cpu/interface.h"
 #include "runtime/dynamic_library.hpp"
@@ -267,9 +268,8 @@ class CpuDevice final : public Device {
   bool capturing(Stream stream) override { return stream != nullptr && of(stream).capturing; }
 
   void* allocate(std::size_t bytes) override {
-    void* const memory = bytes > most_bytes()
-                             ? nullptr
-                             : std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    void* const memory =
+        is_there(bytes) ? std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment) : nullptr;
     if (memory != nullptr) {
       std::memset(memory, kUnwritten, bytes);
       allocations_.add(memory, bytes);
@@ -323,9 +323,11 @@ class CpuDevice final : public Device {
  private:
   static CpuStream& of(Stream stream) { return *static_cast<CpuStream*>(stream); }
 
-  /// Of one allocation. More than the machine has may be promised, and ends the process where it is first written.
-  std::size_t most_bytes() const {
-    return facts_.memory_bytes > 0 ? facts_.memory_bytes : std::numeric_limits<std::ptrdiff_t>::max();
+  /// Of one allocation, which is written at once: so much is left. Asked where it matters.
+  static bool is_there(std::size_t bytes) {
+    constexpr std::size_t kLittle = std::size_t{64} << 20;
+    return bytes <= kLittle ||
+           bytes <= std::min<std::size_t>(available_memory(), std::numeric_limits<std::ptrdiff_t>::max());
   }
 
   Watched watched() {

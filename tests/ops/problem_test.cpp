@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/made_up_data.hpp"
 #include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
@@ -98,6 +99,16 @@ TEST(GqaProblem, RefusesMoreThanLaunchesCount) {
   refused({0, kMany + 1, 128}, {0, 16, kMany + 1, 128}, "4294967297 KV heads");
   refused({0, 8 * kMany, 128}, {0, 16, 8 * kMany, 128}, "34359738368 KV heads");
   refused({kMany, 0, 128}, {kMany, 0, 1, 128}, "4294967296 sequences");
+}
+
+TEST(MadeUpData, IsNoMoreThanTheMachineHasLeft) {
+  constexpr double kGiB = 1ULL << 30;
+  require_made_up("n = 1", 8 * kGiB, "", 8 * kGiB);
+  tests::expect_refused([&] { require_made_up("n = 2", 16 * kGiB, "ask for less", 8 * kGiB); },
+                        "n = 2: that is 16.0 GiB, and this machine has 8.0 GiB left; ask for less");
+  tests::expect_refused([&] { require_made_up("n = 9", 72 * kGiB, "ask for less", 128 * kGiB); },
+                        "n = 9: made-up data is limited to 64 GiB; ask for less");
+  EXPECT_GT(available_memory(), 0u);
 }
 
 TEST(GqaProblem, TakesTheLargestSoftmaxScales) {

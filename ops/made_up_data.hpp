@@ -1,0 +1,15 @@
+// How much made-up data an operator makes for `--random`.
+#pragma once
+
+#include <string>
+
+#include "base/memory.hpp"
+
+namespace cubit::ops {
+
+/// Throws Failure(invalid_argument) for more than 64 GiB, or than the machine has left. `given`, as the error has it:
+/// "n = 8 and k = 64".
+void require_made_up(const std::string& given, double bytes, const std::string& remedy,
+                     double available = static_cast<double>(available_memory()));
+
+}  // namespace cubit::ops
