@@ -65,19 +65,20 @@ class Walker {
  public:
   explicit __device__ __forceinline__ Walker(const GqaDecodeArguments& args) : args_(args) {}
 
-  /// Before the block's first segment.
-  __device__ __forceinline__ Cursor begin() {
-    if (!is_known()) return divide_lengths();
-    division_ = args_.division;
-    Cursor cursor = place();
-    const int sequence = static_cast<int>(quotient(cursor.next, args_.units));
-    cursor.start = sequence * static_cast<int>(args_.units.divisor);
-    set_sequence(cursor, sequence);
-    return cursor;
+  /// The block's first segment, as next().
+  __device__ __forceinline__ Segment begin(Cursor& cursor) {
+    if (args_.lengths == nullptr) return begin_uniform(cursor);
+    cursor = args_.division.parts > 0 ? known_place() : divide_lengths();
+    return next(cursor);
   }
 
   /// After begin(): those that have a share.
   __device__ __forceinline__ int blocks() const { return division_.blocks; }
+
+  /// Every sequence is that of two neighbouring blocks, which have nothing else.
+  __device__ __forceinline__ bool is_of_pairs() const {
+    return division_.parts == 2 && division_.quotient == 1 && division_.remainder == 0;
+  }
 
   /// The segment after it; if there is none left, one without a batch entry.
   __device__ __forceinline__ Segment next(Cursor& cursor) const {
@@ -89,15 +90,11 @@ class Walker {
       segment.head = cursor.head;
       segment.length = length_of(args_, cursor.batch);
       const int stages = count_stages(args_, segment.length);
-      cursor.last_units = parts > 0 ? parts : stages;
-      cursor.last_start = cursor.start + gap_;
-      const int first = max(cursor.next - cursor.last_start, 0);
-      const int last = min(cursor.end - cursor.last_start, cursor.last_units);
-      cursor.start = cursor.next = cursor.last_start + cursor.last_units;
-      if (++cursor.head == heads_per_batch()) {
-        cursor.head = 0;
-        ++cursor.batch;
-      }
+      const int units = parts > 0 ? parts : stages;
+      const int start = cursor.start + gap_;
+      const int first = max(cursor.next - start, 0);
+      const int last = min(cursor.end - start, units);
+      leave(cursor, start, units);
       if (first >= last) continue;  // the block's share ends in the gap
       segment.first = first;
       segment.last = last;
@@ -118,8 +115,38 @@ class Walker {
   }
 
  private:
-  /// Whether the host has made the division.
-  __device__ __forceinline__ bool is_known() const { return args_.lengths == nullptr || args_.division.parts > 0; }
+  /// Where all lengths are the same, by what the host has computed of them: a third of the instructions of next(), which
+  /// the block's first copies would wait for.
+  __device__ __forceinline__ Segment begin_uniform(Cursor& cursor) {
+    cursor = known_place();
+    const int units = static_cast<int>(args_.units.divisor);
+    const auto stage_of_unit = [this](int unit) { return unit * args_.unit_stages + min(unit, args_.larger_units); };
+    const Segment segment = {cursor.next < cursor.end ? cursor.batch : -1, cursor.head, args_.max_length,
+                             stage_of_unit(cursor.next - cursor.start),
+                             stage_of_unit(min(cursor.end - cursor.start, units))};
+    leave(cursor, cursor.start, units);
+    return segment;
+  }
+
+  /// Where the host has made the division, as divide_lengths().
+  __device__ __forceinline__ Cursor known_place() {
+    division_ = args_.division;
+    Cursor cursor = place();
+    const int sequence = static_cast<int>(quotient(cursor.next, args_.units));
+    cursor.start = sequence * static_cast<int>(args_.units.divisor);
+    set_sequence(cursor, sequence);
+    return cursor;
+  }
+
+  /// To the sequence behind the one of so many units from `start` on.
+  __device__ __forceinline__ void leave(Cursor& cursor, int start, int units) const {
+    cursor.last_start = start;
+    cursor.last_units = units;
+    cursor.start = cursor.next = start + units;
+    if (++cursor.head < heads_per_batch()) return;
+    cursor.head = 0;
+    ++cursor.batch;
+  }
 
   __device__ __forceinline__ int heads_per_batch() const { return static_cast<int>(args_.heads.divisor); }
 
@@ -127,7 +154,7 @@ class Walker {
 
   /// From units, of which the sequence has `parts`, to the stages at which they begin.
   __device__ __forceinline__ void cut(Segment& segment, int stages, int parts) const {
-    const int least = is_known() ? static_cast<int>(quotient(stages, args_.units)) : stages / parts;
+    const int least = args_.division.parts > 0 ? static_cast<int>(quotient(stages, args_.units)) : stages / parts;
     const int rest = stages - least * parts;
     segment.first = segment.first * least + min(segment.first, rest);
     segment.last = segment.last * least + min(segment.last, rest);

@@ -51,6 +51,8 @@ struct GqaDecodeArguments {
                           // the grid
   int blocks_each;        // then: blocks / sequences
   DivideBy units;         // of a sequence, where lengths is null or splits are asked for; else blocks of the grid
+  int unit_stages;        // where lengths is null: of each unit, of the first larger_units of a sequence one more
+  int larger_units;
   // Where scales are tensors of their own; of one that all rows share, the strides are 0.
   const char* key_scales;
   const char* value_scales;

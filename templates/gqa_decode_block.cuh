@@ -60,6 +60,7 @@ using Scales = TileScales<Keys::Scales, Values::Scales>;
 using Layout = Keys::Layout;
 using Softmax = OnlineSoftmax<Layout, Values::kAnyFactor, !Values::kSumsWeights>;
 
+constexpr int kThreads = plan::kWarps * kWarpSize;  // that attend
 constexpr int kRowWarps = plan::kWarps / plan::kColumnGroups;
 constexpr int kTileTokens = lanes::kTileRows;
 constexpr int kTileBytes = plan::kTileBytes;  // where a stage has several: from one to the next, of keys or of values
@@ -395,9 +396,7 @@ __device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const 
 }
 
 /// A barrier of the warps that attend: family sm90 has others.
-__device__ __forceinline__ void sync_warps() {
-  asm volatile("bar.sync 1, %0;" ::"n"(plan::kWarps * kWarpSize) : "memory");
-}
+__device__ __forceinline__ void sync_warps() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
 /// Where a block's results go, one of `slots`. One slot: nowhere, they are the sequence's.
 struct Partials {
@@ -418,7 +417,7 @@ __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Part
   while (true) {
     const bool is_of_warps = parts.count == 0;
 #pragma unroll 1
-    for (uint32 item = threadIdx.x; item < items; item += plan::kWarps * kWarpSize) {
+    for (uint32 item = threadIdx.x; item < items; item += kThreads) {
       const int row = static_cast<int>(item / kQuads);
       const int quad = static_cast<int>(item % kQuads);
       if (row % plan::kHeadsPerBlock >= heads_in(heads.head_group)) continue;

@@ -23,8 +23,6 @@
 
 namespace cubit {
 
-constexpr int kThreads = plan::kWarps * kWarpSize;  // that attend
-
 /// How the rows of a sequence are divided among those that merge them: `count` slices of 2^rows_log2; and in a block
 /// among groups of threads that have the same rows, each with so many parts.
 struct Slices {

@@ -8,11 +8,12 @@
 //
 // Shared memory: that of the stages, once both blocks are done with them.
 //
-// PTX ISA: "barrier.cluster", "mapa", "st.shared::cluster". Warps that have ended count as arrived.
+// Warps that have ended count as arrived at a barrier of the cluster.
 #pragma once
 
 #include "plan.cuh"
 
+#include "cluster.cuh"
 #include "copies.cuh"
 #include "split_k.cuh"
 #include "types.cuh"
@@ -20,23 +21,6 @@
 #include "w4a16_gemm_block.cuh"
 
 namespace cubit {
-
-/// Of all warps of the cluster's blocks that have not ended; what they have stored before can be read after.
-__device__ __forceinline__ void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
-/// To the place of `address` in the shared memory of the cluster's block `rank`.
-__device__ __forceinline__ void store_other_block(uint32 address, uint32 rank, float4 value) {
-  asm volatile(
-      "{\n"
-      ".reg .u32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "st.shared::cluster.v4.f32 [there], {%2, %3, %4, %5};\n"
-      "}" ::"r"(address),
-      "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
-      : "memory");
-}
 
 /// The part of a block of a grid (parts, column tiles, row tiles).
 __device__ __forceinline__ Piece part_of_paired_block(const W4a16GemmArguments& args) {
@@ -88,9 +72,8 @@ __device__ __forceinline__ void merge_pairs(const W4a16GemmArguments& args, cons
     sync_cluster();  // nobody still reads a stage
 #pragma unroll
     for (int i = 0; i < 2 * kHalf; ++i) {
-      store_other_block(
-          lane_at + 16 * kWarpSize * i, rank ^ 1,
-          make_float4(sum_of(false, i, 0), sum_of(false, i, 1), sum_of(false, i, 2), sum_of(false, i, 3)));
+      store_cluster(address_in_block(lane_at + 16 * kWarpSize * i, rank ^ 1),
+                    make_float4(sum_of(false, i, 0), sum_of(false, i, 1), sum_of(false, i, 2), sum_of(false, i, 3)));
     }
     sync_cluster();  // all sums are there
     RowSums half[kHalf];

@@ -70,6 +70,7 @@
 #include "gqa_decode_block.cuh"
 #include "kv_contiguous.cuh"
 #include "kv_paged.cuh"
+#include "merge_pair.cuh"
 #include "merge_slices.cuh"
 #include "overlap.cuh"
 #include "pace.cuh"
@@ -91,6 +92,7 @@ struct alignas(16) ToldSegment {
 struct BlockState {
   ToldSegment segments[plan::kSegments];
   StoredPart parts[2];  // of a segment and of the one before, which is merged when this one's results are stored
+  int are_pairs;        // each sequence is a cluster's, see merge_pair.cuh
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
@@ -372,11 +374,12 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   wait_for_previous_kernel();
   if (warp >= plan::kWarps) {
     Walk walk(args);
-    Cursor cursor = walk.begin();
-    const Segment first = walk.next(cursor);
+    Cursor cursor;
+    const Segment first = walk.begin(cursor);
     PageWindow pages(args);
     if (plan::Cache::kIsPaged) pages.begin(first);
     const bool has_begun = is_first_copying() && begin_copies(args, first, rings);
+    if (is_first_copying()) state.are_pairs = blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
     __syncthreads();
     give_registers<plan::kCopyRegisters>();
     copy_segments(args, walk, cursor, first, has_begun, pages, state.segments, rings);
@@ -385,6 +388,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
 
   if (threadIdx.x == 0) state.parts[1] = {{0, 1}, {}};  // there is none before the first
   __syncthreads();
+  const bool are_pairs = state.are_pairs != 0;
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
@@ -420,6 +424,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
         place.advance();
       }
     }
+    if (are_pairs) arrive_in_cluster();
     next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
     finish_softmax<Values>(softmax, output);
     Values::scale_outputs(output, args);
@@ -427,6 +432,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     store_stats(softmax, results.stats + first_result);
     sync_warps();
     const StoredPart own = {owners, {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)}};
+    if (are_pairs) return merge_pair(args, own.heads, results, rings.base);
     if (threadIdx.x == 0) state.parts[turn] = own;
     const bool is_last = next.segment.batch < 0;
     const uint64 before_own = store_part(args, own, results, !is_last);

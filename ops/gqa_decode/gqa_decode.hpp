@@ -126,7 +126,7 @@ struct Plan {
   int barriers_at(int stage_count) const;
   static constexpr int kSegments = 4;
   int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
-  int scratch_bytes() const { return 32 * kSegments + 48; }
+  int scratch_bytes() const { return 32 * kSegments + 64; }
   int heads() const { return descriptor.heads_per_kv * descriptor.query_tokens; }  ///< of a KV head
   kv_cache::CacheFormats formats() const { return kv_cache::formats_of(descriptor); }
 };
@@ -209,6 +209,9 @@ struct Split {
   int blocks_each = 0;      ///< family sm90: blocks for each sequence, where the lengths are on the device
   int units = 0;            ///< family sm90: of a sequence, where the host knows them, else blocks
   std::int64_t blocks = 0;  ///< of the grid
+  int unit_stages = 0;      ///< family sm90, where all lengths are the same: of a unit; the first ones have one more
+  int larger_units = 0;     ///< those that have
+  bool paired = false;      ///< family sm90: blocks are clusters of two, which are a sequence's or may be
   std::int64_t slots = 0;   ///< of partial results in the workspace; 0: none is needed
 
   std::int64_t partial_rows(const Plan& plan) const { return slots * span * plan.heads_per_block; }  ///< one per head

@@ -237,6 +237,8 @@ void add_split(GqaDecodeArguments& result, const Plan& plan, const Arguments& ar
   result.warp_step_log2 = split.boxes > 1 && !plan.copies_unaligned_rows() ? log2_of(16 * plan.tiles_per_stage) : 0;
   result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
   result.units = divide_by(std::max(split.units, 1));
+  result.unit_stages = split.unit_stages;
+  result.larger_units = split.larger_units;
 }
 
 /// In 1/1024 ns, a stage's bytes at the rate that the memory's clock and width give, of which reads reach so much on an
@@ -351,6 +353,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   require_workspace(workspace, given, workspace_for(plan, split.partial_rows(plan)));
   const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace), device);
   launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
+  if (split.paired) launch.shape.cluster_blocks = 2;
   launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
   constexpr std::size_t kMapsAt = (sizeof parameters + 63) / 64 * 64;

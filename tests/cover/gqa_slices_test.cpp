@@ -1,6 +1,7 @@
 // gqa_decode whose sequences are in more parts than a block merges at once, or have more rows: family sm90 merges them by
 // several blocks, a slice by each, and the last block has those that others could not wait for. And sequences that end
-// in a block that goes on with another: their merge comes a segment later. Skipped where there is no NVRTC.
+// in a block that goes on with another: their merge comes a segment later. And sequences of two blocks, which are a
+// cluster. Skipped where there is no NVRTC.
 #include <gtest/gtest.h>
 
 #include "tests/gpu/gpu_case.hpp"
@@ -64,7 +65,21 @@ INSTANTIATE_TEST_SUITE_P(
         SlicesCase{"gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90",
                    {{"batch", 5}, {"context", 1700}, {"kv_heads", 1}, {"splits", 3}, {"lse", 1}}},
         SlicesCase{"gqa_decode:heads_per_kv=8,family=sm90",
-                   {{"batch", 9}, {"context", 3000}, {"kv_heads", 1}, {"ragged", 1}, {"lse", 1}}}));
+                   {{"batch", 9}, {"context", 3000}, {"kv_heads", 1}, {"ragged", 1}, {"lse", 1}}},
+        // Pairs: of 56 rows, more than threads have at a time; of channels that are no power of two; of columns in groups of
+        // warps; by warpgroups; in pages; of sequences that have one stage, or none, so that a block has nothing of them.
+        SlicesCase{"gqa_decode:heads_per_kv=7,kv=int4_rows,groups=4,family=sm90",
+                   {{"batch", 3}, {"context", 700}, {"kv_heads", 8}, {"splits", 2}, {"lse", 1}}},
+        SlicesCase{"gqa_decode:head_dim=96,heads_per_kv=5,family=sm90",
+                   {{"batch", 3}, {"context", 900}, {"kv_heads", 1}, {"splits", 2}, {"lse", 1}}},
+        SlicesCase{"gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90",
+                   {{"batch", 2}, {"context", 900}, {"kv_heads", 2}, {"splits", 2}, {"lse", 1}}},
+        SlicesCase{"gqa_decode:heads_per_kv=20,family=sm90",
+                   {{"batch", 3}, {"context", 900}, {"kv_heads", 1}, {"splits", 2}, {"lse", 1}}},
+        SlicesCase{"gqa_decode:head_dim=256,heads_per_kv=8,cache=paged,family=sm90",
+                   {{"batch", 2}, {"context", 900}, {"kv_heads", 1}, {"page_size", 16}, {"splits", 2}, {"lse", 1}}},
+        SlicesCase{"gqa_decode:heads_per_kv=8,kv=fp8_e4m3,family=sm90",
+                   {{"batch", 9}, {"context", 900}, {"kv_heads", 1}, {"ragged", 1}, {"splits", 2}, {"lse", 1}}}));
 
 }  // namespace
 }  // namespace cubit::tests

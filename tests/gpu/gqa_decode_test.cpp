@@ -60,7 +60,8 @@ class GqaDecodeGpu : public GpuTest {
     }
     return texts;
   }
-  void replay_with_changed_lengths(const std::string& text) const;
+  void replay_with_changed_lengths(const std::string& text, const Problem::Numbers& sizes,
+                                   const std::vector<std::vector<std::int32_t>>& lengths) const;
   static bool is_sm90(const std::string& text) { return text.find("family=sm90") != std::string::npos; }
 
  private:
@@ -98,6 +99,7 @@ TEST_P(GqaDecodePairsGpu, EveryPairOfFieldValues) {
     expect_good(text, {{"batch", 3}, {"context", 1333}, {"ragged", 1}, {"splits", 16}});
     expect_good(text, {{"batch", 300}, {"context", 200}, {"ragged", 1}, {"lse", 1}});  // several segments per block
     expect_good(text, {{"batch", 60}, {"context", 1500}, {"ragged", 1}});              // shares that end anywhere
+    expect_good(text, {{"batch", 64}, {"context", 1500}, {"lse", 1}});                 // two blocks each, a cluster
     expect_good(text, {{"batch", 200}, {"context", 500}});
   }
   RecordProperty("kernels", static_cast<int>(texts.size()));
@@ -219,7 +221,7 @@ TEST_F(GqaDecodeGpu, OneWorkspaceServesAllShapes) {
   GuardedBuffer workspace(device(), 64 << 20, 0);
   for (const std::string& text : of_every_family({kInt4})) {
     const Kernel decode = kernel(text);
-    for (const double batch : {1, 40, 3, 17, 2, 90}) {
+    for (const double batch : {1, 40, 3, 64, 17, 2, 90}) {
       const Problem problem = Problem::random(text, {{"batch", batch}, {"context", 2000}}, 6);
       DeviceCase launched(device(), problem);
       const void* arguments = launched.arguments();
@@ -232,19 +234,20 @@ TEST_F(GqaDecodeGpu, OneWorkspaceServesAllShapes) {
   }
 }
 
-void GqaDecodeGpu::replay_with_changed_lengths(const std::string& text) const {
+void GqaDecodeGpu::replay_with_changed_lengths(const std::string& text, const Problem::Numbers& sizes,
+                                               const std::vector<std::vector<std::int32_t>>& lengths) const {
   SCOPED_TRACE(text);
   const Kernel decode = kernel(text);
-  const Problem random = Problem::random(text, {{"batch", 4}, {"context", 3000}, {"kv_heads", 2}}, 8);
-  std::vector<std::int32_t> lengths = {3000, 1, 700, 2999};
-  const Problem problem = with_lengths(random, text, lengths);
+  const Problem random = Problem::random(text, sizes, 8);
+  std::vector<std::int32_t> first = lengths.front();
+  const Problem problem = with_lengths(random, text, first);
   DeviceCase launched(device(), problem);
   const void* arguments = launched.arguments();
   GuardedBuffer workspace(device(), decode.workspace(arguments, &device()), 0);
   const cubit_stream stream = device().create_stream();
   const LaunchOptions options{&device(), stream, workspace.data(), workspace.bytes()};
   const Graph graph = device().capture(stream, [&] { decode.launch(arguments, options); });
-  for (const std::vector<std::int32_t>& now : {lengths, {0, 3000, 65, 64}, {17, 0, 0, 0}, {2048, 2049, 2047, 1}}) {
+  for (const std::vector<std::int32_t>& now : lengths) {
     std::vector<std::int32_t> copy = now;
     const Problem expected = with_lengths(random, text, copy);
     device().upload(launched.input(3).data(), now.data(), 4 * now.size(), stream);
@@ -258,8 +261,27 @@ void GqaDecodeGpu::replay_with_changed_lengths(const std::string& text) const {
 
 TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
   for (const std::string text : {kInt4, "gqa_decode:heads_per_kv=4,query_tokens=4",
-                                 "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,query_tokens=4,mask=tree"})
-    replay_with_changed_lengths(text);
+                                 "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,query_tokens=4,mask=tree"}) {
+    replay_with_changed_lengths(text, {{"batch", 4}, {"context", 3000}, {"kv_heads", 2}},
+                                {{3000, 1, 700, 2999}, {0, 3000, 65, 64}, {17, 0, 0, 0}, {2048, 2049, 2047, 1}});
+  }
+}
+
+/// As many sequences as there are clusters of two blocks, which are pairs or not as the lengths are.
+TEST_F(GqaDecodeGpu, GraphReplaysWhoseBlocksArePairsOrNot) {
+  constexpr std::size_t kBatch = 64;
+  const std::vector<std::int32_t> full(kBatch, 3000);
+  std::vector<std::int32_t> one_is_long(kBatch, 1);
+  one_is_long[17] = 3000;
+  std::vector<std::int32_t> some_are_empty(kBatch, 3000);
+  some_are_empty[0] = some_are_empty[63] = 0;
+  std::vector<std::int32_t> ragged(kBatch);
+  for (std::size_t i = 0; i < kBatch; ++i) ragged[i] = static_cast<std::int32_t>(47 * i + 1);
+  for (const std::string text : {kInt4, "gqa_decode:heads_per_kv=8", "gqa_decode:heads_per_kv=8,kv=fp8_e4m3"}) {
+    replay_with_changed_lengths(
+        text, {{"batch", kBatch}, {"context", 3000}},
+        {full, one_is_long, full, some_are_empty, std::vector<std::int32_t>(kBatch, 0), ragged, full});
+  }
 }
 
 /// Boxes of whole stages and of a few rows, pages that no box fits, both orders of tokens and heads; KV heads that a

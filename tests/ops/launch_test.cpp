@@ -157,6 +157,16 @@ TEST(GqaLaunch, PackedWordsKeepPaceWithTheMemory) {
   EXPECT_EQ(pace_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80", h200(), 80), 0u);
 }
 
+TEST(GqaLaunch, TwoBlocksOfASequenceAreACluster) {
+  const auto plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4");
+  for (const int batch : {64, 128}) {
+    const auto arguments = arguments_of(batch, 1, 8192);
+    const Launch launch = gqa_decode::encode(plan, &arguments, address(0x10000), std::size_t{1} << 30, h200());
+    EXPECT_EQ(launch.shape.grid[0], 128u);
+    EXPECT_EQ(launch.shape.cluster_blocks, batch == 64 ? 2u : 1u);
+  }
+}
+
 TEST(GqaLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
   const auto plan = plan_of(kInt4);
   for (const int sequences : {1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128, 200, 512}) {

@@ -317,6 +317,41 @@ TEST(GqaSplit, WhatIsAskedForIsDone) {
   EXPECT_EQ(choose_split(plan_of(kSm80), bounds(4, 8192, 5), h200()).splits, 5);
 }
 
+TEST(GqaSplit, TwoBlocksWithASequenceOfTheirOwnAreACluster) {
+  const std::int32_t any = 0;
+  const auto is_paired = [&](int batch, const std::int32_t* lengths, int splits = 0) {
+    auto arguments = bounds(batch, 8192, splits);
+    arguments.lengths = lengths;
+    return split_of(arguments).paired;
+  };
+  for (const std::int32_t* const lengths : {static_cast<const std::int32_t*>(nullptr), &any}) {
+    EXPECT_FALSE(is_paired(32, lengths)) << "four blocks each";
+    EXPECT_TRUE(is_paired(64, lengths));
+    EXPECT_TRUE(is_paired(66, lengths));
+    EXPECT_FALSE(is_paired(67, lengths)) << "shares that end anywhere, or one block each";
+    EXPECT_FALSE(is_paired(128, lengths));
+    EXPECT_TRUE(is_paired(3, lengths, 2));
+    EXPECT_FALSE(is_paired(3, lengths, 3));
+    EXPECT_FALSE(is_paired(100, lengths, 2)) << "two halves of one sequence, or of two, are a block's";
+  }
+  runtime::DeviceFacts odd = h200();
+  odd.multiprocessors = 131;
+  auto ragged = bounds(65, 8192);
+  ragged.lengths = &any;
+  EXPECT_FALSE(choose_split(plan_of(kSm90), ragged, odd).paired) << "the grid is no whole number of clusters";
+}
+
+TEST(GqaSplit, UnitsOfOneLengthAreItsStages) {
+  for (const int batch : {1, 7, 32, 64, 100, 128, 300}) {
+    for (const int length : {0, 1, 300, 2049, 8192}) {
+      const Split split = split_of(bounds(batch, length));
+      const int stages = stages_of(length, std::countr_zero(static_cast<unsigned>(plan_of(kSm90).chunk_tokens())));
+      EXPECT_EQ(split.units * split.unit_stages + split.larger_units, stages) << batch << " of " << length;
+      EXPECT_LT(split.larger_units, split.units);
+    }
+  }
+}
+
 TEST(GqaSplit, WhatCannotBeIsRefused) {
   struct Refused {
     const char* text;

@@ -1,0 +1,86 @@
+// Merging a sequence whose two blocks are a cluster and have nothing else: through their shared memory, without the
+// workspace and without counters.
+//
+// A block merges half of the channels. Of the others it stores the sum of its warps' results in the other block, over
+// the first stages, which nobody reads any more: [rows][quads of half] float4, then [rows] float2.
+#pragma once
+
+#include "cluster.cuh"
+#include "gqa_decode_block.cuh"
+
+namespace cubit {
+
+constexpr uint32 kBlocksOfPair = 2;
+
+/// The sums of one block for the other.
+class PairParts {
+ public:
+  static constexpr int kQuadsOfHalf = kQuads / static_cast<int>(kBlocksOfPair);
+  static_assert(kRowWarps * plan::kHeadsPerBlock * (16 * kQuadsOfHalf + 8) <= plan::kStages * kStageBytes);
+
+  /// `stages`: their address in either block's memory.
+  __device__ __forceinline__ PairParts(uint32 stages, const Heads& heads)
+      : outputs_(stages), stats_(stages + 16 * kQuadsOfHalf * heads.rows()) {}
+
+  /// In the memory of block `rank`.
+  __device__ __forceinline__ void store(uint32 rank, int row, int quad, const Combined& result) const {
+    store_cluster(address_in_block(output_at(row, quad), rank), result.output);
+    if (quad == 0) store_cluster(address_in_block(stats_ + 8 * row, rank), make_float2(result.reference, result.sum));
+  }
+  /// In the block's own.
+  __device__ __forceinline__ Combined load(int row, int quad) const {
+    const float2 stat = load_shared2(stats_ + 8 * row);
+    return {load_shared4(output_at(row, quad)), stat.x, stat.y};
+  }
+
+ private:
+  __device__ __forceinline__ uint32 output_at(int row, int quad) const {
+    return outputs_ + 16 * (row * kQuadsOfHalf + quad);
+  }
+
+  uint32 outputs_;
+  uint32 stats_;
+};
+
+/// Calls visit(row, quad of half) for every such of the block's heads, of which thread number i takes those from i on.
+template <class Visit>
+__device__ __forceinline__ void for_half(const Heads& heads, int thread, const Visit& visit) {
+#pragma unroll 1
+  for (int item = thread; item < heads.rows() * PairParts::kQuadsOfHalf; item += kThreads) {
+    const int row = item / PairParts::kQuadsOfHalf;
+    if (row % plan::kHeadsPerBlock < heads_in(heads.head_group)) visit(row, item % PairParts::kQuadsOfHalf);
+  }
+}
+
+/// By all warps that attend, of both blocks, as the last they do: their results are stored, and since they read their last
+/// stage they have arrived in the cluster. Those that copy have ended, or will without waiting for anything: they count
+/// as arrived.
+__device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const Heads& heads,
+                                           const WarpResults& results, uint32 stages) {
+  const uint32 rank = rank_in_cluster();
+  const int own = PairParts::kQuadsOfHalf * static_cast<int>(rank);
+  const int others = PairParts::kQuadsOfHalf - own;
+  const PairParts parts(stages, heads);
+  const auto thread = static_cast<int>(thread_index());
+  wait_for_cluster();  // the other block reads no stage any more
+  // From the last thread on: where the half is no more than half of the threads, the others begin with their own.
+  for_half(heads, kThreads - 1 - thread, [&](int row, int quad) {
+    parts.store(rank ^ 1, row, quad, combine_warps(results, heads, row, others + quad));
+  });
+  arrive_in_cluster();
+  bool is_there = false;  // the other block's part
+  for_half(heads, thread, [&](int row, int quad) {
+    const Combined sum = combine_warps(results, heads, row, own + quad);
+    if (!is_there) wait_for_cluster();
+    is_there = true;
+    const Combined other = parts.load(row, quad);
+    const float2 stat[2] = {make_float2(sum.reference, sum.sum), make_float2(other.reference, other.sum)};
+    const float4 value[2] = {sum.output, other.output};
+    Combined result = nothing();
+    add(result, stat, value);
+    finish_row(args, heads, row, own + quad, result);
+  });
+  if (!is_there) wait_for_cluster();
+}
+
+}  // namespace cubit
