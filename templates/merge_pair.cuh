@@ -16,7 +16,8 @@ constexpr uint32 kBlocksOfPair = 2;
 class PairParts {
  public:
   static constexpr int kQuadsOfHalf = kQuads / static_cast<int>(kBlocksOfPair);
-  static_assert(kRowWarps * plan::kHeadsPerBlock * (16 * kQuadsOfHalf + 8) <= plan::kStages * kStageBytes);
+  static_assert(!plan::kMergesPairs ||
+                kRowWarps * plan::kHeadsPerBlock * (16 * kQuadsOfHalf + 8) <= plan::kStages * kStageBytes);
 
   /// `stages`: their address in either block's memory.
   __device__ __forceinline__ PairParts(uint32 stages, const Heads& heads)

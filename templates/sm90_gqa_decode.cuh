@@ -14,7 +14,8 @@
 //   some. See bulk_boxes.cuh. Elsewhere, and for the last tokens of a sequence, the warps copy pieces: 16 bytes per lane at a
 //   time, of unaligned rows (below) fewer. See bulk_pieces.cuh.
 // - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
-//   across segments: while the results of one are merged, stages of the next arrive.
+//   across segments: while the results of one are merged, stages of the next arrive. Two blocks that have a sequence to
+//   themselves may be a cluster, which merges it without the workspace (merge_pair.cuh).
 //
 //   row r of a stage:  | row r of warp 0 | row r of warp 1 | … |
 //
@@ -379,7 +380,8 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     PageWindow pages(args);
     if (plan::Cache::kIsPaged) pages.begin(first);
     const bool has_begun = is_first_copying() && begin_copies(args, first, rings);
-    if (is_first_copying()) state.are_pairs = blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
+    if (plan::kMergesPairs && is_first_copying())
+      state.are_pairs = blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
     __syncthreads();
     give_registers<plan::kCopyRegisters>();
     copy_segments(args, walk, cursor, first, has_begun, pages, state.segments, rings);
@@ -388,7 +390,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
 
   if (threadIdx.x == 0) state.parts[1] = {{0, 1}, {}};  // there is none before the first
   __syncthreads();
-  const bool are_pairs = state.are_pairs != 0;
+  const bool are_pairs = plan::kMergesPairs && state.are_pairs != 0;
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();

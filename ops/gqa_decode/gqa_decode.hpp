@@ -113,6 +113,9 @@ struct Plan {
   bool keeps_pace() const;
   /// Then: those that a block asks for at its beginning.
   int stages_at_once() const;
+  /// Family sm90: whether two blocks that have a sequence to themselves merge it as a cluster (merge_pair.cuh): its stages
+  /// hold what each stores in the other, half of the channels and the sums of as many rows as a block has.
+  bool merges_pairs() const;
   /// Query operands in shared memory, behind the rings; 0: they are in registers.
   int query_bytes() const;
   int query_at(int stage_count) const { return ring_bytes(stage_count); }

@@ -166,6 +166,7 @@ void add_constants_of_boxes(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kCopyRegisters", plan.copy_registers)
       .constant("kAttendRegisters", plan.attend_registers)
       .flag("kEvictsFirst", plan.evicts_first())
+      .flag("kMergesPairs", plan.merges_pairs())
       .constant("kStagesAtOnce", plan.keeps_pace() ? plan.stages_at_once() : 0)
       .constant("kSegments", Plan::kSegments)
       .constant("kFlushStages", plan.flush_stages())

@@ -222,7 +222,7 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
     split.larger_units = split.division.parts > 0 ? longest % split.division.parts : 0;
   }
   split.paired =
-      split.blocks % 2 == 0 &&
+      plan.merges_pairs() && split.blocks % 2 == 0 &&
       (split.division.parts > 0 ? split.blocks == 2 * sequences && split.division.parts == 2 : split.blocks_each == 2);
   split.slots = split.division.parts == 1 ? 0 : 2 * split.blocks;
   return split;

@@ -334,6 +334,12 @@ TEST(GqaSplit, TwoBlocksWithASequenceOfTheirOwnAreACluster) {
     EXPECT_FALSE(is_paired(3, lengths, 3));
     EXPECT_FALSE(is_paired(100, lengths, 2)) << "two halves of one sequence, or of two, are a block's";
   }
+  // Stages are 24 KB, and of 192 rows the blocks would store 26 in each other.
+  const Plan many_columns = plan_of(
+      "gqa_decode:head_dim=64,heads_per_kv=64,kv=int8_split,query=fp16,cache=paged,query_tokens=16,window=true,family="
+      "sm90");
+  EXPECT_FALSE(many_columns.merges_pairs());
+  EXPECT_FALSE(choose_split(many_columns, bounds(3, 8192, 2), h200()).paired);
   runtime::DeviceFacts odd = h200();
   odd.multiprocessors = 131;
   auto ragged = bounds(65, 8192);
