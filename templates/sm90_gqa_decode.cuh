@@ -97,6 +97,11 @@ struct BlockState {
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
+/// Once the block has met. Read when it is asked for: a register of its own would be one too many in the loop.
+__device__ __forceinline__ bool are_pairs(const BlockState& state) {
+  return plan::kMergesPairs && state.are_pairs != 0;
+}
+
 using StagePlace = RingPlace<plan::kStages>;
 using SegmentPlace = RingPlace<plan::kSegments>;
 
@@ -390,7 +395,6 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
 
   if (threadIdx.x == 0) state.parts[1] = {{0, 1}, {}};  // there is none before the first
   __syncthreads();
-  const bool are_pairs = plan::kMergesPairs && state.are_pairs != 0;
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
@@ -426,7 +430,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
         place.advance();
       }
     }
-    if (are_pairs) arrive_in_cluster();
+    if (are_pairs(state)) arrive_in_cluster();
     next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
     finish_softmax<Values>(softmax, output);
     Values::scale_outputs(output, args);
@@ -434,7 +438,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     store_stats(softmax, results.stats + first_result);
     sync_warps();
     const StoredPart own = {owners, {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)}};
-    if (are_pairs) return merge_pair(args, own.heads, results, rings.base);
+    if (are_pairs(state)) return merge_pair(args, own.heads, results, rings.base);
     if (threadIdx.x == 0) state.parts[turn] = own;
     const bool is_last = next.segment.batch < 0;
     const uint64 before_own = store_part(args, own, results, !is_last);
