@@ -43,15 +43,18 @@ class PairParts {
   uint32 stats_;
 };
 
-/// Calls visit(row, quad of half) for every such of the block's heads, of which thread number i takes those from i on.
-template <class Visit>
-__device__ __forceinline__ void for_half(const Heads& heads, int thread, const Visit& visit) {
-#pragma unroll 1
-  for (int item = thread; item < heads.rows() * PairParts::kQuadsOfHalf; item += kThreads) {
+/// What a thread takes at once: a row, and four channels of a half.
+struct PairItem {
+  int row;
+  int quad;  // of the half
+  bool exists;
+
+  static __device__ __forceinline__ PairItem of(const Heads& heads, int item) {
     const int row = item / PairParts::kQuadsOfHalf;
-    if (row % plan::kHeadsPerBlock < heads_in(heads.head_group)) visit(row, item % PairParts::kQuadsOfHalf);
+    return {row, item % PairParts::kQuadsOfHalf,
+            row < heads.rows() && row % plan::kHeadsPerBlock < heads_in(heads.head_group)};
   }
-}
+};
 
 /// By all warps that attend, of both blocks, as the last they do: their results are stored, and since they read their last
 /// stage they have arrived in the cluster. Those that copy have ended, or will without waiting for anything: they count
@@ -59,29 +62,37 @@ __device__ __forceinline__ void for_half(const Heads& heads, int thread, const V
 __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const Heads& heads,
                                            const WarpResults& results, uint32 stages) {
   const uint32 rank = rank_in_cluster();
-  const int own = PairParts::kQuadsOfHalf * static_cast<int>(rank);
-  const int others = PairParts::kQuadsOfHalf - own;
+  const int own_first = PairParts::kQuadsOfHalf * static_cast<int>(rank);
+  const int other_first = PairParts::kQuadsOfHalf - own_first;
+  const int items = heads.rows() * PairParts::kQuadsOfHalf;
   const PairParts parts(stages, heads);
   const auto thread = static_cast<int>(thread_index());
   wait_for_cluster();  // the other block reads no stage any more
-  // From the last thread on: where the half is no more than half of the threads, the others begin with their own.
-  for_half(heads, kThreads - 1 - thread, [&](int row, int quad) {
-    parts.store(rank ^ 1, row, quad, combine_warps(results, heads, row, others + quad));
-  });
+  // From the last thread on: where the half is no more than half of the threads, the first ones begin with their own.
+#pragma unroll 1
+  for (int first = kThreads - 1 - thread; first < items; first += kThreads) {
+    const PairItem item = PairItem::of(heads, first);
+    if (item.exists)
+      parts.store(rank ^ 1, item.row, item.quad, combine_warps(results, heads, item.row, other_first + item.quad));
+  }
+  __syncwarp();
   arrive_in_cluster();
-  bool is_there = false;  // the other block's part
-  for_half(heads, thread, [&](int row, int quad) {
-    const Combined sum = combine_warps(results, heads, row, own + quad);
-    if (!is_there) wait_for_cluster();
-    is_there = true;
-    const Combined other = parts.load(row, quad);
+  // All lanes of a warp go round as often, and wait together.
+#pragma unroll 1
+  for (int first = 0; first < items; first += kThreads) {
+    const PairItem item = PairItem::of(heads, first + thread);
+    Combined sum = nothing();
+    if (item.exists) sum = combine_warps(results, heads, item.row, own_first + item.quad);
+    __syncwarp();
+    if (first == 0) wait_for_cluster();  // the other block's sums are there
+    if (!item.exists) continue;
+    const Combined other = parts.load(item.row, item.quad);
     const float2 stat[2] = {make_float2(sum.reference, sum.sum), make_float2(other.reference, other.sum)};
     const float4 value[2] = {sum.output, other.output};
     Combined result = nothing();
     add(result, stat, value);
-    finish_row(args, heads, row, own + quad, result);
-  });
-  if (!is_there) wait_for_cluster();
+    finish_row(args, heads, item.row, own_first + item.quad, result);
+  }
 }
 
 }  // namespace cubit

@@ -39,7 +39,8 @@
 // those of pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that
 // one while it is, and heard when its queries are on their way: after its very first stage a block waits for that,
 // because loads that come after many copies end after them. Where a segment ends the warps that attend meet when all
-// results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh).
+// results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh). The blocks of a
+// pair arrive at the cluster's barrier when they have read their last stage, over which the other block then writes.
 //
 // Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers,
 // those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
@@ -58,7 +59,7 @@
 //
 // Rows at or beyond the length are not read: they arrive as zeros.
 //
-// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", and those of sm80_gqa_decode.cuh.
+// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", "barrier.cluster", "mapa", and those of sm80_gqa_decode.cuh.
 #include "plan.cuh"
 
 #include "bulk_boxes.cuh"

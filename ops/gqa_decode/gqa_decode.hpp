@@ -214,7 +214,7 @@ struct Split {
   std::int64_t blocks = 0;  ///< of the grid
   int unit_stages = 0;      ///< family sm90, where all lengths are the same: of a unit; the first ones have one more
   int larger_units = 0;     ///< those that have
-  bool paired = false;      ///< family sm90: blocks are clusters of two, which are a sequence's or may be
+  bool paired = false;      ///< family sm90: blocks are clusters of two; whether those are pairs the kernel finds
   std::int64_t slots = 0;   ///< of partial results in the workspace; 0: none is needed
 
   std::int64_t partial_rows(const Plan& plan) const { return slots * span * plan.heads_per_block; }  ///< one per head

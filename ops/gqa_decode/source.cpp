@@ -217,6 +217,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       descriptor.text(), templates::find(kernel_of(plan.family)), header.text(), architecture, "gqa_decode",
       {.threads = plan.threads(),
        .dynamic_shared_memory = plan.shared_memory,
+       .cluster_blocks = plan.merges_pairs() ? 2 : 1,
        .waits_for_previous = architecture.kernel_overlap,
        .shared_memory_limit = architecture.kernel_overlap ? architecture.shared_memory_per_block : 0},
       templates::embedded(), users);

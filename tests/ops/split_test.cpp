@@ -334,7 +334,7 @@ TEST(GqaSplit, TwoBlocksWithASequenceOfTheirOwnAreACluster) {
     EXPECT_FALSE(is_paired(3, lengths, 3));
     EXPECT_FALSE(is_paired(100, lengths, 2)) << "two halves of one sequence, or of two, are a block's";
   }
-  // Stages are 24 KB, and of 192 rows the blocks would store 26 in each other.
+  // Its stages are 24 KB, and the blocks would store 25.5 KB, of 192 rows, in each other.
   const Plan many_columns = plan_of(
       "gqa_decode:head_dim=64,heads_per_kv=64,kv=int8_split,query=fp16,cache=paged,query_tokens=16,window=true,family="
       "sm90");
