@@ -209,7 +209,7 @@ constexpr Mutant kMutants[] = {
      "  sync_warps();  // the results are read, and stored\n", "", "is not ordered", "racecheck"},
 
     {"pair_stages_still_read", kBulk, kSplit, "merge_pair.cuh",
-     "wait_for_cluster();  // the other block reads no stage any more", "", "again before it has waited", kNotRun},
+     "wait_for_cluster();  // the other block reads no stage any more", "", "race in shared memory", kNotRun},
     {"pair_sums_not_waited_for", kBulk, kSplit, "merge_pair.cuh", "if (first == 0) wait_for_cluster();", "",
      "in shared memory", kNotRun},
     {"slice_not_released", kBulkHeads, kManyParts, "merge_slices.cuh", "atom.acq_rel.gpu.global.add.u64",
