@@ -6,8 +6,8 @@
 namespace cubit::tools {
 namespace {
 
-/// Of a graph, about. Its start is 4.5 of them; and a longer one, of a kernel that keeps the tensor cores busy, makes the
-/// device lower its clock.
+/// Of a graph, about. Its start is 4.5 of them; and a longer one, of a kernel that keeps the tensor cores busy, makes
+/// the device lower its clock.
 constexpr double kGraphMicroseconds = 800;
 /// A kernel that tells the L2 which lines to let go of first keeps others there: of four times its size a part is
 /// still hit.
@@ -23,6 +23,10 @@ int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, st
   const std::size_t wanted = (kRotationPerL2 * l2_bytes + bytes) / std::max<std::size_t>(bytes, 1);
   const std::size_t room = memory_bytes / kPartOfMemory / std::max<std::size_t>(case_bytes, 1);
   return static_cast<int>(std::max<std::size_t>(1, std::min({wanted, room, kMostCopies})));
+}
+
+std::size_t arena_bytes(std::size_t l2_bytes, std::size_t memory_bytes) {
+  return std::min(4 * kRotationPerL2 * l2_bytes, memory_bytes / kPartOfMemory);
 }
 
 int rounds_of_graph(double microseconds) {

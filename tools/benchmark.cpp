@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "cubit_commit.hpp"
-#include "tools/device_case.hpp"
 #include "tools/problem_options.hpp"
 #include "tools/text.hpp"
 
@@ -34,34 +33,33 @@ std::size_t whole_words(std::size_t bytes) { return std::max<std::size_t>((bytes
 
 }  // namespace
 
-Timing time_kernel(const Device& device, const nlohmann::json& facts, const Problem& problem, const Kernel& kernel,
-                   bool overlap) {
+Timing Benchmark::time_kernel(const Problem& problem, const Kernel& kernel, bool overlap) {
   const std::size_t read = problem.bytes_read();
-  const auto l2 = facts.at("l2_bytes").get<std::size_t>();
+  const auto l2 = facts_.at("l2_bytes").get<std::size_t>();
   const std::size_t case_bytes = total_bytes(problem.inputs()) + total_bytes(problem.outputs());
   Timing timing;
-  timing.copies = rotation(read, case_bytes, l2, facts.at("memory_bytes").get<std::size_t>());
+  timing.copies = rotation(read, case_bytes, l2, facts_.at("memory_bytes").get<std::size_t>());
   timing.past_l2 = static_cast<std::size_t>(timing.copies) * read >= kPastL2 * l2;
   timing.replays = kReplays;
 
-  const OwnedStream stream(device);
-  DeviceCase on_device(device, problem, timing.copies, stream);
+  const OwnedStream stream(device_);
+  DeviceCase on_device(device_, problem, timing.copies, stream, &arena_);
   on_device.allocate_workspace(kernel);
-  kernel.prepare(device);
-  device.synchronise(stream);
+  kernel.prepare(device_);
+  device_.synchronise(stream);
   const auto record = [&](int launches) {
-    return device.capture(stream, [&] {
+    return device_.capture(stream, [&] {
       for (int i = 0; i < launches; ++i) on_device.launch(kernel, i % timing.copies, overlap);
     });
   };
   Graph graph = record(timing.copies);
   double round = 0;  // microseconds
-  for (int i = 0; i < kWarmUps; ++i) round = device.replay(graph, stream) * 1000;
+  for (int i = 0; i < kWarmUps; ++i) round = device_.replay(graph, stream) * 1000;
   const int rounds = rounds_of_graph(round);
   timing.launches = timing.copies * rounds;
   if (rounds > 1) graph = record(timing.launches);
   std::vector<double> milliseconds;
-  for (int i = 0; i < kReplays; ++i) milliseconds.push_back(device.replay(graph, stream));
+  for (int i = 0; i < kReplays; ++i) milliseconds.push_back(device_.replay(graph, stream));
   timing.microseconds = median(std::move(milliseconds)) * 1000 / timing.launches;
   return timing;
 }
@@ -77,14 +75,14 @@ const Benchmark::Floor& Benchmark::floor(const FloorKind& kind) {
   const Problem problem = Problem::random(kernel, {{"bytes", static_cast<double>(whole)}}, 1);
   for (const int blocks : {2, 4, 8}) {
     const std::string descriptor = canonical(fmt::format("{}:blocks_per_sm={}", kernel, blocks));
-    const Timing timing = time_kernel(device_, facts_, problem, engine_.get(descriptor, kernel_target(facts_)), false);
+    const Timing timing = time_kernel(problem, engine_.get(descriptor, kernel_target(facts_)), false);
     if (timing.microseconds < best.microseconds) best = {timing.microseconds, descriptor};
   }
   return floors_.emplace(std::pair(kind.kernel, whole), best).first->second;
 }
 
 nlohmann::ordered_json Benchmark::measure(const std::string& descriptor, const Problem& problem, const Kernel& kernel) {
-  const Timing timing = time_kernel(device_, facts_, problem, kernel, overlap_);
+  const Timing timing = time_kernel(problem, kernel, overlap_);
   const FloorKind kind = floor_kind(problem.bytes_read(), problem.bytes_written());
   const Floor& best = floor(kind);
   const auto described = nlohmann::json::parse(kernel.describe());
@@ -109,7 +107,8 @@ nlohmann::ordered_json Benchmark::measure(const std::string& descriptor, const P
           {"replays", timing.replays},
           {"launches", timing.launches},
           {"copies", timing.copies},
-          {"past_l2", timing.past_l2}};
+          {"past_l2", timing.past_l2},
+          {"arena_bytes", arena_.bytes()}};
 }
 
 std::string benchmark_text(const nlohmann::ordered_json& json) {

@@ -1,6 +1,7 @@
 #include "tools/device_case.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace cubit::tools {
 namespace {
@@ -8,26 +9,60 @@ namespace {
 /// The driver refuses to allocate nothing, and an empty tensor still needs an address.
 std::size_t allocation_bytes(std::size_t bytes) { return std::max<std::size_t>(bytes, 256); }
 
+std::size_t bytes_of_copy(const Problem& problem) {
+  std::size_t bytes = 0;
+  for (const auto& tensors : {problem.inputs(), problem.outputs()}) {
+    for (const cubit_tensor& tensor : tensors) bytes += DeviceArena::room_for(allocation_bytes(tensor_bytes(tensor)));
+  }
+  return bytes;
+}
+
 }  // namespace
 
-DeviceCase::DeviceCase(const Device& device, const Problem& problem, int copies, cubit_stream stream)
-    : device_(device), problem_(problem), stream_(stream) {
+std::size_t DeviceArena::room_for(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 512;  // of the driver's own allocations
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void DeviceArena::reset(std::size_t bytes) {
+  taken_ = 0;
+  if (memory_ && bytes <= memory_->bytes()) return;
+  memory_.reset();  // first, or both would have to fit
+  memory_.emplace(device_, std::max(bytes, least_));
+}
+
+void* DeviceArena::take(std::size_t bytes) {
+  const std::size_t first = taken_;
+  if (room_for(bytes) > this->bytes() - first) throw std::bad_alloc();
+  taken_ += room_for(bytes);
+  return static_cast<std::byte*>(memory_->data()) + first;
+}
+
+DeviceCase::DeviceCase(const Device& device, const Problem& problem, int copies, cubit_stream stream,
+                       DeviceArena* arena)
+    : device_(device), problem_(problem), stream_(stream), arena_(arena) {
+  if (arena_ != nullptr) arena_->reset(static_cast<std::size_t>(copies) * bytes_of_copy(problem));
   for (int i = 0; i < copies; ++i) add_copy();
   device_.synchronise(stream_);
+}
+
+void* DeviceCase::allocate(std::size_t bytes) {
+  if (arena_ != nullptr) return arena_->take(allocation_bytes(bytes));
+  return buffers_.emplace_back(device_, allocation_bytes(bytes)).data();
 }
 
 void DeviceCase::add_copy() {
   std::vector<void*> addresses;
   for (const cubit_tensor& tensor : problem_.inputs()) {
     const std::size_t bytes = tensor_bytes(tensor);
-    addresses.push_back(buffers_.emplace_back(device_, allocation_bytes(bytes)).data());
+    addresses.push_back(allocate(bytes));
     if (bytes > 0) device_.upload(addresses.back(), tensor.data, bytes, stream_);
   }
   for (const cubit_tensor& tensor : problem_.outputs()) {
     const std::vector<std::byte> unwritten(tensor.data == nullptr ? tensor_bytes(tensor) : 0, std::byte{0xff});
     const void* before = tensor.data == nullptr ? unwritten.data() : tensor.data;
     const std::size_t bytes = tensor_bytes(tensor);
-    addresses.push_back(buffers_.emplace_back(device_, allocation_bytes(bytes)).data());
+    addresses.push_back(allocate(bytes));
     if (bytes > 0) device_.upload(addresses.back(), before, bytes, stream_);
     device_.synchronise(stream_);  // before the host bytes go
   }

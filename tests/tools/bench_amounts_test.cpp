@@ -20,6 +20,11 @@ TEST(BenchAmounts, CopiesAreAQuarterOfTheMemoryAtMostAndOneAtLeast) {
   EXPECT_EQ(rotation(0, 0, 50 * kMiB, 8 * kGiB), 64) << "and 64";
 }
 
+TEST(BenchAmounts, TheArenaIsSixtyFourTimesTheL2WithinAQuarterOfTheMemory) {
+  EXPECT_EQ(arena_bytes(50 * kMiB, 80 * kGiB), 3200 * kMiB);
+  EXPECT_EQ(arena_bytes(50 * kMiB, 8 * kGiB), 2 * kGiB);
+}
+
 TEST(BenchAmounts, AGraphTakesAboutAsLongWhateverItsCopiesTake) {
   EXPECT_EQ(rounds_of_graph(200), 4);
   EXPECT_EQ(rounds_of_graph(500), 2);

@@ -127,6 +127,7 @@ TEST(Bench, SmallCasesRunOnTheCpuDevice) {
     EXPECT_EQ(entry.at("operations"), 4 * 16 * 128);
     EXPECT_GT(entry.at("microseconds"), 0);
     EXPECT_GT(entry.at("floor_microseconds"), 0);
+    EXPECT_EQ(entry.at("arena_bytes"), entries[0].at("arena_bytes")) << "one allocation for all cases";
   }
   EXPECT_THAT(test::read_file(svg_file), HasSubstr("class=\"point\""));
 }

@@ -1,5 +1,5 @@
-// Proves of files that are written: one appears whole or not at all, links are followed, and nothing that a killed process
-// left behind is in the way.
+// Proves of files that are written: one appears whole or not at all, links are followed, and nothing that a killed
+// process left behind is in the way.
 #include "tools/output_file.hpp"
 
 #include <gmock/gmock.h>
