@@ -44,6 +44,8 @@ struct LaunchFacts {
   int cluster_blocks = 1;           ///< at most; above 8 the loader allows the function a size that is not portable
   bool waits_for_previous = false;  ///< it runs griddepcontrol.wait before it touches memory
   int shared_memory_limit = 0;      ///< of static and dynamic: so much a launch may ask for, for fewer blocks per SM
+
+  bool operator==(const LaunchFacts&) const = default;
 };
 
 /// What the compiler makes: a cubin for a GPU, or PTX, with line information, for the CPU device.

@@ -66,7 +66,7 @@ Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> c
 Engine::~Engine() = default;
 
 std::shared_ptr<Kernel> Engine::get(const codegen::KernelSource& source) {
-  const Slot slot{request_key(source), source.launch.threads, source.launch.dynamic_shared_memory};
+  const Slot slot{request_key(source), source.launch};
   if (const auto flight = find(slot)) return join(*flight);
 
   std::promise<Landing> promise;
@@ -116,8 +116,8 @@ std::shared_ptr<Kernel> Engine::fly(const codegen::KernelSource& source, const S
   }
 }
 
-/// Before the waiters wake: a failed flight is never found by a request that starts after it failed. And before anything
-/// that needs memory, which may be what the flight lacked.
+/// Before the waiters wake: a failed flight is never found by a request that starts after it failed. And before
+/// anything that needs memory, which may be what the flight lacked.
 void Engine::abandon(const Slot& slot) {
   count(failures_);
   const std::unique_lock lock(mutex_);

@@ -61,15 +61,15 @@ class Engine {
   /// Launch facts are no part of a request's key, but a Kernel carries them: one key may have several kernels.
   struct Slot {
     RequestKey key;
-    int threads = 0;
-    int dynamic_shared_memory = 0;
+    codegen::LaunchFacts launch;
     bool operator==(const Slot&) const = default;
   };
   struct SlotHash {
     std::size_t operator()(const Slot& slot) const noexcept { return RequestKeyHash{}(slot.key); }
   };
-  /// One of the two, or neither for a failure that cannot be told. Waiters throw copies of the failure, each its own: an exception object that threads share is
-  /// counted inside the C++ runtime, where ThreadSanitizer sees nothing and reports races.
+  /// One of the two, or neither for a failure that cannot be told. Waiters throw copies of the failure, each its own:
+  /// an exception object that threads share is counted inside the C++ runtime, where ThreadSanitizer sees nothing and
+  /// reports races.
   struct Landing {
     std::shared_ptr<Kernel> kernel;
     std::shared_ptr<const Failure> failure;

@@ -92,6 +92,12 @@ TEST_F(EngineTest, OneCodeWithTwoLaunchShapesIsTwoKernelsAndOneCompile) {
   EXPECT_EQ(engine.get(test::small_source())->launch_facts().threads, 32);
   EXPECT_EQ(engine.get(wide)->launch_facts().threads, 256);
   EXPECT_EQ(engine.get(wide)->launch_facts().dynamic_shared_memory, 1024);
+  auto clustered = test::small_source();
+  clustered.launch.cluster_blocks = 2;
+  EXPECT_EQ(engine.get(clustered)->launch_facts().cluster_blocks, 2);
+  auto waiting = test::small_source();
+  waiting.launch.waits_for_previous = true;
+  EXPECT_TRUE(engine.get(waiting)->launch_facts().waits_for_previous);
   EXPECT_EQ(counting->compiles(), 1u);
 }
 
