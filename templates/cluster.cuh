@@ -37,9 +37,6 @@ __device__ __forceinline__ uint32 address_in_block(uint32 address, uint32 rank) 
 }
 
 /// To an address of address_in_block.
-__device__ __forceinline__ void store_cluster(uint32 address, float value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
 __device__ __forceinline__ void store_cluster(uint32 address, float2 value) {
   asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(address), "f"(value.x), "f"(value.y) : "memory");
 }

@@ -75,7 +75,7 @@ class Walker {
   /// After begin(): those that have a share.
   __device__ __forceinline__ int blocks() const { return division_.blocks; }
 
-  /// Every sequence is that of two neighbouring blocks, which have nothing else.
+  /// After begin(): every sequence is that of two neighbouring blocks, which have nothing else.
   __device__ __forceinline__ bool is_of_pairs() const {
     return division_.parts == 2 && division_.quotient == 1 && division_.remainder == 0;
   }
@@ -115,8 +115,8 @@ class Walker {
   }
 
  private:
-  /// Where all lengths are the same, by what the host has computed of them: a third of the instructions of next(), which
-  /// the block's first copies would wait for.
+  /// Where all lengths are the same, by what the host has computed of them: a third of the instructions of next(),
+  /// which the block's first copies would wait for.
   __device__ __forceinline__ Segment begin_uniform(Cursor& cursor) {
     cursor = known_place();
     const int units = static_cast<int>(args_.units.divisor);

@@ -1,5 +1,6 @@
 // Merging a sequence whose two blocks are a cluster and have nothing else: through their shared memory, without the
-// workspace and without counters.
+// workspace and without counters. (A launch asks for a workspace all the same: whether lengths on the device make pairs
+// is not known to it.)
 //
 // A block merges half of the channels. Of the others it stores the sum of its warps' results in the other block, over
 // the first stages, which nobody reads any more: [rows][quads of half] float4, then [rows] float2.
@@ -43,28 +44,33 @@ class PairParts {
   uint32 stats_;
 };
 
-/// What a thread takes at once: a row, and four channels of a half.
+/// What a thread takes at once: a row, and four channels of a half. Eight lanes, which load 128 bytes together, have
+/// one row: pieces of two may be in the same banks.
 struct PairItem {
+  static constexpr int kOfRow = (PairParts::kQuadsOfHalf + 7) / 8 * 8;
+
   int row;
   int quad;  // of the half
   bool exists;
 
   static __device__ __forceinline__ PairItem of(const Heads& heads, int item) {
-    const int row = item / PairParts::kQuadsOfHalf;
-    return {row, item % PairParts::kQuadsOfHalf,
-            row < heads.rows() && row % plan::kHeadsPerBlock < heads_in(heads.head_group)};
+    const int row = item / kOfRow;
+    const int quad = item % kOfRow;
+    return {row, quad,
+            row < heads.rows() && row % plan::kHeadsPerBlock < heads_in(heads.head_group) &&
+                quad < PairParts::kQuadsOfHalf};
   }
 };
 
-/// By all warps that attend, of both blocks, as the last they do: their results are stored, and since they read their last
-/// stage they have arrived in the cluster. Those that copy have ended, or will without waiting for anything: they count
-/// as arrived.
+/// By all warps that attend, of both blocks, as the last they do: their results are stored, and since they read their
+/// last stage they have arrived in the cluster. Those that copy have ended, or will without waiting for anything: they
+/// count as arrived.
 __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const Heads& heads,
                                            const WarpResults& results, uint32 stages) {
   const uint32 rank = rank_in_cluster();
   const int own_first = PairParts::kQuadsOfHalf * static_cast<int>(rank);
   const int other_first = PairParts::kQuadsOfHalf - own_first;
-  const int items = heads.rows() * PairParts::kQuadsOfHalf;
+  const int items = heads.rows() * PairItem::kOfRow;
   const PairParts parts(stages, heads);
   const auto thread = static_cast<int>(thread_index());
   wait_for_cluster();  // the other block reads no stage any more
@@ -86,9 +92,12 @@ __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const
     __syncwarp();
     if (first == 0) wait_for_cluster();  // the other block's sums are there
     if (!item.exists) continue;
+    // In the order of the blocks, so that both halves of a row are over one denominator, to the last bit.
     const Combined other = parts.load(item.row, item.quad);
-    const float2 stat[2] = {make_float2(sum.reference, sum.sum), make_float2(other.reference, other.sum)};
-    const float4 value[2] = {sum.output, other.output};
+    const Combined& before = rank == 0 ? sum : other;
+    const Combined& after = rank == 0 ? other : sum;
+    const float2 stat[2] = {make_float2(before.reference, before.sum), make_float2(after.reference, after.sum)};
+    const float4 value[2] = {before.output, after.output};
     Combined result = nothing();
     add(result, stat, value);
     finish_row(args, heads, item.row, own_first + item.quad, result);

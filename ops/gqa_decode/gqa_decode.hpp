@@ -36,8 +36,8 @@ std::string modifications(const GqaDecode& descriptor);
 /// Why no bulk copy can move the descriptor's rows; empty if one can. PTX ISA, "cp.async.bulk": 16-byte units.
 std::string why_not_bulk_copies(const GqaDecode& descriptor);
 
-/// Whether rows of keys are no multiple of those units: then bulk copies move several together. What a plan does about it:
-/// Plan::copies_unaligned_rows().
+/// Whether rows of keys are no multiple of those units: then bulk copies move several together. What a plan does about
+/// it: Plan::copies_unaligned_rows().
 bool has_unaligned_rows(const GqaDecode& descriptor);
 
 /// Why family sm75 does not take the descriptor, whose types are not all fp16; empty if it does.
@@ -113,8 +113,8 @@ struct Plan {
   bool keeps_pace() const;
   /// Then: those that a block asks for at its beginning.
   int stages_at_once() const;
-  /// Family sm90: whether two blocks that have a sequence to themselves merge it as a cluster (merge_pair.cuh): its stages
-  /// hold what each stores in the other, half of the channels and the sums of as many rows as a block has.
+  /// Family sm90: whether two blocks that have a sequence to themselves merge it as a cluster (merge_pair.cuh): its
+  /// stages hold what each stores in the other, half of the channels and the sums of as many rows as a block has.
   bool merges_pairs() const;
   /// Query operands in shared memory, behind the rings; 0: they are in registers.
   int query_bytes() const;
@@ -140,8 +140,8 @@ void choose_family(Plan& plan, const codegen::Architecture& architecture);
 std::string_view kernel_of(Family family);
 /// Whether family sm90 makes products by warpgroups, whose 64 rows are the columns of a KV head: of more columns than
 /// warps take by mma.sync without reading the stage too often, or blocks without reading the cache again. Rows are
-/// operands as they lie in the stage, so they are of 16 bits and whole parts of 128 bytes; of 192 channels registers hold
-/// the query only if its words are operands as they come, of 256 they do not hold the outputs.
+/// operands as they lie in the stage, so they are of 16 bits and whole parts of 128 bytes; of 192 channels registers
+/// hold the query only if its words are operands as they come, of 256 they do not hold the outputs.
 bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture);
 
 /// Throws Failure(unsupported) for an architecture without the instructions of any family.
@@ -153,7 +153,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
 inline constexpr int kBytesInFlight = 96 * 1024;
 /// The same of family sm90 where blocks keep pace: room that copies may run ahead in while a sequence ends.
 inline constexpr int kBytesInFlightAtPace = 128 * 1024;
-/// Then: what an SM asks for at the beginning. Twice as much costs 1 us of 42 (docs/performance/gqa_decode.md, version 11).
+/// Then: what an SM asks for at the beginning. Twice as much costs 1 us of 42 (docs/performance/gqa_decode_sm90.md,
+/// version 11).
 inline constexpr int kBytesAtOnce = 80 * 1024;
 /// The one of both that the plan is by. Of family sm90 without a pace it is also the most that is good: with more on
 /// their way SMs get less equal shares of the memory.
@@ -190,6 +191,8 @@ std::vector<Tile> query_tiles(const Plan& plan);
 /// lanes that take part.
 int slot_period(const Plan& plan);
 int merge_bytes(const Plan& plan);
+/// What a block of a pair stores in the other at most, over its stages: sums of half of the channels of each row.
+int pair_bytes(const Plan& plan);
 
 /// Throw Failure(invalid_argument) for what is not a finite number of reasonable size.
 void check_softmax_scale(double scale);
@@ -221,14 +224,14 @@ struct Split {
 };
 inline constexpr int kMostSplits = 256;  ///< that a launch can ask for
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
-/// The descriptor with the family that launches of these sizes over a dense cache want, where it leaves that open. Throws
-/// Failure(invalid_argument) for a size of another name or out of range.
+/// The part of it of families sm75 and sm80.
+int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device);
+/// The descriptor with the family that launches of these sizes over a dense cache want, where it leaves that open.
+/// Throws Failure(invalid_argument) for a size of another name or out of range.
 GqaDecode suggest(const GqaDecode& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device);
 /// Partial results of a launch within these bounds, whatever the strides, with lengths or without.
 std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
                                const runtime::DeviceFacts& device);
-/// The part of it of families sm75 and sm80.
-int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device);
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
               const runtime::DeviceFacts& device);

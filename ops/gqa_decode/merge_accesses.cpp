@@ -108,12 +108,12 @@ int merge_bytes(const Plan& plan) {
   return plan.row_warps() * plan.heads_per_block * (merge_pitch(plan) + 8) + kArrivedWord;
 }
 
-bool Plan::merges_pairs() const {
-  if (family != Family::sm90) return false;
-  const int rows = row_warps() * heads_per_block;
-  const int half = 4 * formats().value.head_dim / 2;
-  return rows * (half + 8) <= ring_bytes(stages);
+int pair_bytes(const Plan& plan) {
+  const int half = 4 * plan.formats().value.head_dim / 2;
+  return plan.row_warps() * plan.heads_per_block * (half + 8);
 }
+
+bool Plan::merges_pairs() const { return family == Family::sm90 && pair_bytes(*this) <= ring_bytes(stages); }
 
 int Plan::parts_at_once() const {
   const bool rows_of_whole_warps = formats().value.head_dim / 4 % lanes::kWarpSize == 0;

@@ -1,5 +1,5 @@
-// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access, the
-// fragments.
+// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access of the loop
+// and of the merge of a block's warps, the fragments.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -290,7 +290,9 @@ Decision warp_decision(const Plan& plan, const codegen::Architecture& architectu
 
 Decision split_decision(const Plan& plan) {
   if (plan.family == Family::sm90) {
-    return {"split_kv", "an even share of all stages per block, from the lengths on the device",
+    return {"split_kv",
+            "an even share of all stages per block, from the lengths: by the host, or by the kernel where they are on "
+            "the device",
             fmt::format("or whole parts of sequences where that is nearly as fast: a segment's end costs as much as {}",
                         counted(plan.flush_stages(), "stage"))};
   }
@@ -354,6 +356,7 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
     map.push_back({"last block", "block", tile.name, offset, tile.layout.rows * tile.layout.pitch});
     offset += map.back().bytes;
   }
+  if (plan.merges_pairs()) map.push_back({"pair", "block", "the other block's sums", 0, pair_bytes(plan)});
   return map;
 }
 
@@ -437,6 +440,11 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   const std::vector<Decision> operands = operand_decisions(plan, architecture);
   report.decisions.insert(report.decisions.begin() + 2, operands.begin(), operands.end());
   if (plan.query_is_shared) report.decisions.push_back(shared_query_decision(plan));
+  if (plan.merges_pairs()) {
+    report.decisions.push_back({"two blocks of a sequence", "a cluster, where they have nothing else to do",
+                                "each merges half of the channels, of which the other stores its sums in its shared "
+                                "memory: no partial results, fence and counter in global memory"});
+  }
   if (plan.keeps_pace()) report.decisions.push_back(pace_decision(plan));
   if (plan.evicts_first()) {
     report.decisions.push_back({"lines of the cache", "the L2 lets go of them first",
