@@ -1,30 +1,13 @@
 // The operator's face: what the registry, the command line and `explain` see.
-#include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/planned_specialisation.hpp"
 
 namespace cubit::ops {
 namespace {
 
 using gqa_decode::Plan;
 
-class GqaSpecialisation final : public Specialisation {
- public:
-  GqaSpecialisation(Plan plan, codegen::KernelSource source) : plan_(std::move(plan)), source_(std::move(source)) {}
-
-  const codegen::KernelSource& source() const override { return source_; }
-  const PlanReport& report() const override { return plan_.report; }
-  std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const override {
-    return gqa_decode::workspace_bytes(plan_, arguments, device);
-  }
-  Launch encode(const void* arguments, void* workspace, std::size_t bytes,
-                const runtime::DeviceFacts& device) const override {
-    return gqa_decode::encode(plan_, arguments, workspace, bytes, device);
-  }
-
- private:
-  Plan plan_;
-  codegen::KernelSource source_;
-};
+using GqaSpecialisation = PlannedSpecialisation<Plan, gqa_decode::workspace_bytes, gqa_decode::encode>;
 
 class GqaDecodeOperator final : public Operator {
  public:

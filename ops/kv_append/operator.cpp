@@ -46,7 +46,7 @@ class KvAppendOperator final : public Operator {
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
     const KvAppend descriptor = kv_append::parse(text);
-    return std::make_shared<kv_cache::RowsSpecialisation>(
+    return std::make_shared<one_pass::OnePassSpecialisation>(
         kv_append::make_source(descriptor, architecture), kv_append::make_report(descriptor),
         [descriptor](const void* arguments, const runtime::DeviceFacts& device) {
           return kv_append::encode(descriptor, arguments, device);

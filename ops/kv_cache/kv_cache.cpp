@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "templates/embedded.hpp"
 
 namespace cubit::ops::kv_cache {
 namespace {
@@ -64,12 +63,12 @@ int row_lanes(const CacheFormats& formats) {
   return channels <= 64 ? 8 : channels <= 128 ? 16 : 32;
 }
 
-int rows_per_block(const CacheFormats& formats) { return kThreads / row_lanes(formats); }
+int rows_per_block(const CacheFormats& formats) { return one_pass::kThreads / row_lanes(formats); }
 
 void add_formats(codegen::PlanHeader& header, const CacheFormats& formats, const codegen::Architecture& architecture) {
   header.include(format_header(formats.key));
   if (format_header(formats.value) != format_header(formats.key)) header.include(format_header(formats.value));
-  header.constant("kThreads", kThreads)
+  header.constant("kThreads", one_pass::kThreads)
       .constant("kHeadDim", formats.key.head_dim)
       .constant("kValueDim", formats.value.head_dim)
       .constant("kLanes", row_lanes(formats))
@@ -90,15 +89,9 @@ std::vector<Decision> row_decisions(const CacheFormats& formats, KvAddressing ad
           {"cache", addressing == KvAddressing::paged ? "paged" : "contiguous",
            addressing == KvAddressing::paged ? "a row's page comes from the table; page size and order are arguments"
                                              : "a row's place follows from strides"},
-          {"threads", std::to_string(kThreads),
+          {"threads", std::to_string(one_pass::kThreads),
            "the fewest that fill an SM's 2048 within its 32 blocks: small launches meet many SMs"},
           {"rows per block", std::to_string(rows_per_block(formats)), "each once, key and value together"}};
-}
-
-codegen::KernelSource rows_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
-                                  const codegen::Architecture& architecture) {
-  return codegen::assemble(descriptor, templates::find(fmt::format("{}.cuh", name)), header.text(), architecture, name,
-                           {kThreads, 0}, templates::embedded());
 }
 
 void check_cache(const CacheFormats& formats, KvAddressing addressing, const cubit_kv_cache& cache) {

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,13 +16,11 @@
 #include "ops/element/element.hpp"
 #include "ops/fields.hpp"
 #include "ops/kv_cache/row_format.hpp"
+#include "ops/one_pass.hpp"
 #include "ops/operator.hpp"
 #include "templates/kv_cache_arguments.h"
 
 namespace cubit::ops::kv_cache {
-
-/// Threads of a block: the fewest that fill an SM's 2048 within its 32 blocks, so that small launches meet many SMs.
-inline constexpr int kThreads = 128;
 
 /// The fields head_dim and those of the format.
 template <class Descriptor>
@@ -51,36 +48,12 @@ void add_addressing(codegen::PlanHeader& header, KvAddressing addressing);
 /// Decisions about lanes, format and addressing, the same for every kernel that takes whole rows.
 std::vector<Decision> row_decisions(const CacheFormats& formats, KvAddressing addressing);
 
-/// What both operators are once their descriptor and architecture are fixed: a kernel without a workspace.
-class RowsSpecialisation final : public Specialisation {
- public:
-  using Encode = std::function<Launch(const void* arguments, const runtime::DeviceFacts& device)>;
-  RowsSpecialisation(codegen::KernelSource source, PlanReport report, Encode encode)
-      : source_(std::move(source)), report_(std::move(report)), encode_(std::move(encode)) {}
-
-  const codegen::KernelSource& source() const override { return source_; }
-  const PlanReport& report() const override { return report_; }
-  std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
-  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts& device) const override {
-    return encode_(arguments, device);
-  }
-
- private:
-  codegen::KernelSource source_;
-  PlanReport report_;
-  Encode encode_;
-};
-
-/// The source of `name`.cuh for a plan.
-codegen::KernelSource rows_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
-                                  const codegen::Architecture& architecture);
-
 /// A launch with a lane group for each of `rows`.
 template <class Parameters>
 Launch launch_rows(const Parameters& parameters, std::uint32_t rows, const CacheFormats& formats) {
   const auto per_block = static_cast<std::uint32_t>(rows_per_block(formats));
   Launch launch;
-  launch.shape = {{(rows + per_block - 1) / per_block, 1, 1}, kThreads, 0};
+  launch.shape = {{(rows + per_block - 1) / per_block, 1, 1}, one_pass::kThreads, 0};
   static_assert(sizeof parameters <= sizeof launch.parameters);
   launch.parameter_bytes = sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);

@@ -56,7 +56,7 @@ codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Arc
   kv_cache::add_addressing(header, descriptor.cache);
   header.include("types.cuh");
   header.alias("Output", device_type(descriptor.output));
-  return kv_cache::rows_source(descriptor.text(), "kv_gather", header, architecture);
+  return one_pass::make_source(descriptor.text(), "kv_gather", header, architecture);
 }
 
 PlanReport make_report(const KvGather& descriptor) {

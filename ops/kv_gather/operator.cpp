@@ -39,7 +39,7 @@ class KvGatherOperator final : public Operator {
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
     const KvGather descriptor = kv_gather::parse(text);
-    return std::make_shared<kv_cache::RowsSpecialisation>(
+    return std::make_shared<one_pass::OnePassSpecialisation>(
         kv_gather::make_source(descriptor, architecture), kv_gather::make_report(descriptor),
         [descriptor](const void* arguments, const runtime::DeviceFacts&) {
           return kv_gather::encode(descriptor, arguments);

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <limits>
 
-#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/divide_by.hpp"
 #include "ops/merge/merge.hpp"
+#include "ops/one_pass.hpp"
 #include "templates/merge_arguments.h"
 
 namespace cubit::ops::merge {
@@ -15,7 +17,7 @@ namespace {
 
 using Arguments = cubit_merge_arguments;
 
-constexpr int kThreads = kv_cache::kThreads;
+using one_pass::kThreads;
 constexpr int kHeadDimStep = 8;
 constexpr int kMostHeadDim = 512;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 33;
@@ -120,7 +122,7 @@ codegen::KernelSource make_source(const Merge& descriptor, const codegen::Archit
   header.constant("kChannels", thread_channels(descriptor));
   header.alias("Input", element_type_on_device(descriptor.input));
   header.alias("Output", element_type_on_device(descriptor.output));
-  return kv_cache::rows_source(descriptor.text(), "merge", header, architecture);
+  return one_pass::make_source(descriptor.text(), "merge", header, architecture);
 }
 
 PlanReport make_report(const Merge& descriptor) {

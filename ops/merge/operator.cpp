@@ -1,8 +1,8 @@
 // The operator's face: what the registry, the command line and `explain` see. And what `cubit bench merge` measures.
 #include <fmt/format.h>
 
-#include "ops/kv_cache/kv_cache.hpp"
 #include "ops/merge/merge.hpp"
+#include "ops/one_pass.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -44,7 +44,7 @@ class MergeOperator final : public Operator {
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
     const Merge descriptor = merge::parse(text);
-    return std::make_shared<kv_cache::RowsSpecialisation>(
+    return std::make_shared<one_pass::OnePassSpecialisation>(
         merge::make_source(descriptor, architecture), merge::make_report(descriptor),
         [descriptor](const void* arguments, const runtime::DeviceFacts&) {
           return merge::encode(descriptor, arguments);

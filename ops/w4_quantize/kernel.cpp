@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/element/element.hpp"
+#include "ops/one_pass.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 #include "templates/w4_quantize_arguments.h"
 
@@ -14,7 +16,7 @@ namespace {
 
 using Arguments = cubit_w4_quantize_arguments;
 
-constexpr int kThreads = kv_cache::kThreads;
+using one_pass::kThreads;
 constexpr int kThreadRows = 8;                                   ///< n's of a thread
 constexpr int kThreadColumns = 8;                                ///< k's of a thread at a time
 constexpr std::int64_t kMostColumns = std::int64_t{65535} * 32;  ///< n: the grid's second dimension
@@ -96,7 +98,7 @@ codegen::KernelSource make_source(const W4Quantize& descriptor, const codegen::A
   header.alias("Fit", descriptor.fits_zeros() ? fmt::format("cubit::AsymmetricFit<{}>", descriptor.zero_offset())
                                               : std::string("cubit::SymmetricFit"));
   header.alias("Packing", descriptor.format == W4Format::awq ? "cubit::PackedByN" : "cubit::PackedByK");
-  return kv_cache::rows_source(descriptor.text(), "w4_quantize", header, architecture);
+  return one_pass::make_source(descriptor.text(), "w4_quantize", header, architecture);
 }
 
 PlanReport make_report(const W4Quantize& descriptor) {

@@ -2,7 +2,7 @@
 // measures.
 #include <fmt/format.h>
 
-#include "ops/kv_cache/kv_cache.hpp"
+#include "ops/one_pass.hpp"
 #include "ops/random_rows.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
@@ -46,7 +46,7 @@ class W4QuantizeOperator final : public Operator {
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
     const W4Quantize descriptor = w4_quantize::parse(text);
-    return std::make_shared<kv_cache::RowsSpecialisation>(
+    return std::make_shared<one_pass::OnePassSpecialisation>(
         w4_quantize::make_source(descriptor, architecture), w4_quantize::make_report(descriptor),
         [descriptor](const void* arguments, const runtime::DeviceFacts&) {
           return w4_quantize::encode(descriptor, arguments);

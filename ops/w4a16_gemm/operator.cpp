@@ -1,4 +1,5 @@
 // The operator's face: what the registry, the command line and `explain` see.
+#include "ops/planned_specialisation.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops {
@@ -6,24 +7,7 @@ namespace {
 
 using w4a16_gemm::Plan;
 
-class GemmSpecialisation final : public Specialisation {
- public:
-  GemmSpecialisation(Plan plan, codegen::KernelSource source) : plan_(std::move(plan)), source_(std::move(source)) {}
-
-  const codegen::KernelSource& source() const override { return source_; }
-  const PlanReport& report() const override { return plan_.report; }
-  std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const override {
-    return w4a16_gemm::workspace_bytes(plan_, arguments, device);
-  }
-  Launch encode(const void* arguments, void* workspace, std::size_t bytes,
-                const runtime::DeviceFacts& device) const override {
-    return w4a16_gemm::encode(plan_, arguments, workspace, bytes, device);
-  }
-
- private:
-  Plan plan_;
-  codegen::KernelSource source_;
-};
+using GemmSpecialisation = PlannedSpecialisation<Plan, w4a16_gemm::workspace_bytes, w4a16_gemm::encode>;
 
 class W4a16GemmOperator final : public Operator {
  public:
@@ -31,11 +15,7 @@ class W4a16GemmOperator final : public Operator {
   std::string_view summary() const override {
     return "activations times 4-bit or 8-bit weights, as GPTQ and AWQ checkpoints store them";
   }
-  std::vector<FieldHelp> fields() const override {
-    std::vector<FieldHelp> help;
-    for (const auto& field : w4a16_gemm::fields()) help.push_back(field.help);
-    return help;
-  }
+  std::vector<FieldHelp> fields() const override { return help_of(w4a16_gemm::fields()); }
   std::string tensors_help() const override {
     return "activations [m, k] F16 or BF16\n"
            "qweight [k / 8, n] I32, for bits=8 [k / 4, n], for awq [k, n / 8]\n"

@@ -1,0 +1,39 @@
+// Kernels that go over their tensors once: no plan beyond the descriptor, no workspace, small blocks.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "codegen/plan_header.hpp"
+#include "ops/operator.hpp"
+
+namespace cubit::ops::one_pass {
+
+/// Threads of a block: the fewest that fill an SM's 2048 within its 32 blocks, so that small launches meet many SMs.
+inline constexpr int kThreads = 128;
+
+/// The source of `name`.cuh, whose entry point is `name`, for a plan's header.
+codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
+                                  const codegen::Architecture& architecture);
+
+class OnePassSpecialisation final : public Specialisation {
+ public:
+  using Encode = std::function<Launch(const void* arguments, const runtime::DeviceFacts& device)>;
+  OnePassSpecialisation(codegen::KernelSource source, PlanReport report, Encode encode)
+      : source_(std::move(source)), report_(std::move(report)), encode_(std::move(encode)) {}
+
+  const codegen::KernelSource& source() const override { return source_; }
+  const PlanReport& report() const override { return report_; }
+  std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
+  Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts& device) const override {
+    return encode_(arguments, device);
+  }
+
+ private:
+  codegen::KernelSource source_;
+  PlanReport report_;
+  Encode encode_;
+};
+
+}  // namespace cubit::ops::one_pass

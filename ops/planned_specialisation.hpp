@@ -1,0 +1,32 @@
+// A plan as a Specialisation: for operators whose source, workspace and launch all follow from one.
+#pragma once
+
+#include <utility>
+
+#include "ops/operator.hpp"
+
+namespace cubit::ops {
+
+/// `Plan` has a `report`; the two functions are the operator's.
+template <class Plan, auto kWorkspaceBytes, auto kEncode>
+class PlannedSpecialisation final : public Specialisation {
+ public:
+  PlannedSpecialisation(Plan plan, codegen::KernelSource source)
+      : plan_(std::move(plan)), source_(std::move(source)) {}
+
+  const codegen::KernelSource& source() const override { return source_; }
+  const PlanReport& report() const override { return plan_.report; }
+  std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const override {
+    return kWorkspaceBytes(plan_, arguments, device);
+  }
+  Launch encode(const void* arguments, void* workspace, std::size_t bytes,
+                const runtime::DeviceFacts& device) const override {
+    return kEncode(plan_, arguments, workspace, bytes, device);
+  }
+
+ private:
+  Plan plan_;
+  codegen::KernelSource source_;
+};
+
+}  // namespace cubit::ops
