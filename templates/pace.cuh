@@ -1,6 +1,6 @@
-// When a block starts its copies: no sooner than the memory can have brought those before, had every block an even share
-// of it. Blocks that ask for all that they have room for do not get even shares: those of some SMs get a tenth more, and
-// the slowest ends the launch. See docs/performance/gqa_decode.md, version 11.
+// When a block starts its copies: no sooner than the memory can have brought those before, had every block an even
+// share of it. Blocks that ask for all that they have room for do not get even shares: those of some SMs get a tenth
+// more, and the slowest ends the launch. See docs/performance/gqa_decode_sm90.md, version 11.
 //
 // A block that is behind starts copies as soon as there is room for them, so nothing is lost where the memory is slower
 // than the host thinks.
@@ -30,8 +30,8 @@ class Pace {
     if (interval != 0) due_.at = global_nanoseconds() - (kAtOnce - 1) * static_cast<uint64>(interval);
   }
 
-  /// Before the copies of each stage, the first counted too. A look takes longer than a nanosecond: a clock that has not
-  /// come to an interval's end after so many looks stands still, and is not asked again.
+  /// Before the copies of each stage, the first counted too. A look takes longer than a nanosecond: a clock that has
+  /// not come to an interval's end after so many looks stands still, and is not asked again.
   __device__ __forceinline__ void wait() {
     uint32 looks = due_.interval;
     while (looks != 0 && !due_.has_come(global_nanoseconds())) --looks;

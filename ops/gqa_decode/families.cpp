@@ -34,10 +34,10 @@ constexpr FamilyFacts<GqaDecode> kFamilies[] = {
     {Family::sm90, "sm90_gqa_decode", "sm90_gqa_decode.cuh", "sm_90 and later", why_not_sm90},
     {Family::sm75, "sm75_gqa_decode", "sm80_gqa_decode.cuh", "sm_75 and later", why_not_sm75}};
 
-/// What an H200 has shown (docs/performance/gqa_decode.md): empty where family sm90 is the faster one. It is with one
-/// tile of columns, two of several tokens over bytes, four of 16-bit caches, whose rows are operands as they are, any
-/// number where warpgroups make the products. Of unaligned rows plain scores of one token and 128 channels were timed;
-/// that the rest is faster as well is taken from rows of 4 groups.
+/// What an H200 has shown (docs/performance/gqa_decode_sm90.md): empty where family sm90 is the faster one. It is with
+/// one tile of columns, two of several tokens over bytes, four of 16-bit caches, whose rows are operands as they are,
+/// any number where warpgroups make the products. Of unaligned rows plain scores of one token and 128 channels were
+/// timed; that the rest is faster as well is taken from rows of 4 groups.
 std::string why_not_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (architecture.capability != 90) return "it was timed on sm_90 alone";
   const bool are_packed = descriptor.kv == KvFormat::int4_rows;

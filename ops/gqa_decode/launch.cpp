@@ -242,8 +242,8 @@ void add_split(GqaDecodeArguments& result, const Plan& plan, const Arguments& ar
 }
 
 /// In 1/1024 ns, a stage's bytes at the rate that the memory's clock and width give, of which reads reach so much on an
-/// H200 and 90% on an H100. The kernel knows how many blocks share it. A pace that is 5% too fast gains little, one that
-/// is too slow costs what it is.
+/// H200 and 90% on an H100. The kernel knows how many blocks share it. A pace that is 5% too fast gains little, one
+/// that is too slow costs what it is.
 unsigned pace_of(const Plan& plan, const runtime::DeviceFacts& device) {
   constexpr double kReached = 0.95;
   constexpr double kMost = std::numeric_limits<unsigned>::max();

@@ -264,8 +264,8 @@ void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   plan.attend_registers = !moves ? 0 : copies_little ? 216 : 208;
 }
 
-/// Products by heads of two warpgroups: the outputs and the query of a thread, beside what tokens and scores ask for. The
-/// compiler spilled 80 bytes of a query of 192 channels whose operands are half zeros.
+/// Products by heads of two warpgroups: the outputs and the query of a thread, beside what tokens and scores ask for.
+/// The compiler spilled 80 bytes of a query of 192 channels whose operands are half zeros.
 bool fits_two_warpgroups(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_terms = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::fp16;

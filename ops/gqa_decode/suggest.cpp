@@ -44,8 +44,8 @@ cubit_gqa_decode_arguments dense_launch(const GqaDecode& descriptor, const Numbe
 GqaDecode suggest(const GqaDecode& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device) {
   const cubit_gqa_decode_arguments launch = dense_launch(descriptor, sizes);
   const Plan plan = make_plan(descriptor, *device.architecture);
-  // docs/performance/gqa_decode.md: unaligned rows of 3 KV heads, and pages of 1 and 4 tokens. Of 16-bit rows family sm90
-  // is as fast in pieces; of bytes, and of aligned rows without pages, nobody knows.
+  // docs/performance/gqa_decode_sm90.md: unaligned rows of 3 KV heads, and pages of 1 and 4 tokens. Of 16-bit rows
+  // family sm90 is as fast in pieces; of bytes, and of aligned rows without pages, nobody knows.
   const bool was_measured = plan.copies_unaligned_rows() || descriptor.cache == KvAddressing::paged;
   const bool is_open = descriptor.family == Family::automatic && plan.family == Family::sm90;
   if (!is_open || descriptor.kv != KvFormat::int4_rows || !was_measured) return descriptor;

@@ -1,6 +1,6 @@
-// Every shared-memory access of the W4A16 GEMM template and its format headers, as the lanes make it: the places are
-// those of templates/w4a16_gemm_lanes.h, which the kernel itself uses. Layouts are searched by these accesses, and the
-// proofs that `explain` prints are of these.
+// Every shared-memory access of the loop of the W4A16 GEMM templates and of their format headers, as the lanes make it:
+// the places are those of templates/w4a16_gemm_lanes.h, which the kernel itself uses. Layouts are searched by these
+// accesses, and the proofs that `explain` prints are of these.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// How long a launch takes, by what an H200 has shown: docs/performance/w4a16_gemm.md, "Which tiles". Choices of parts of k
-// (split.cpp) and of tiles (suggest.cpp) are by it. It was fitted to gptq and awq in groups of 128, fp16, on sixteen shapes; of other devices
-// it knows the number of multiprocessors and, for tiles alone, how fast their memory is.
+// How long a launch takes, by what an H200 has shown: docs/performance/w4a16_gemm.md, "Which tiles". Choices of parts
+// of k (split.cpp) and of tiles (suggest.cpp) are by it. It was fitted to gptq and awq in groups of 128, fp16, on
+// sixteen shapes; of other devices it knows the number of multiprocessors and, for tiles alone, how fast their memory
+// is.
 #include <algorithm>
 
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -137,8 +138,8 @@ TeamTimes team_times(const Plan& plan) {
   return kTeamTimes[0];
 }
 
-/// A stage of blocks of few columns, in microseconds. Family sm80 copies by the warps that multiply, with 16 rows as many
-/// activations as 64 columns have words.
+/// A stage of blocks of few columns, in microseconds. Family sm80 copies by the warps that multiply, with 16 rows as
+/// many activations as 64 columns have words.
 double stage_time_of_teams(const Plan& plan) {
   const bool is_16_rows = plan.descriptor.tile_m > 8;
   double time = 0;

@@ -61,8 +61,8 @@ constexpr FamilyFacts<W4a16Gemm> kFamilies[] = {
     {Family::sm90, "sm90_w4a16_gemm", "sm90_w4a16_gemm.cuh", "sm_90a", why_not_sm90},
     {Family::sm75, "sm75_w4a16_gemm", "sm80_w4a16_gemm.cuh", "sm_75 and later", why_not_sm75}};
 
-/// What an H200 has shown (docs/performance/w4a16_gemm.md): with few rows wgmma takes no less time than with 32 or 64,
-/// and mma.sync does; in blocks of few columns both families have mma.sync, and sm90 the faster copies.
+/// What an H200 has shown (docs/performance/w4a16_gemm.md): with up to 16 rows wgmma takes nearly as long as with 32,
+/// and mma.sync does not; in blocks of few columns both families have mma.sync, and sm90 the faster copies.
 bool is_sm90_faster(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   return (descriptor.tile_m >= 32 || descriptor.tile_n < gemm_lanes::kBlockColumns) &&
          why_not_sm90(descriptor, architecture).empty();
@@ -163,8 +163,8 @@ void choose_boxes(Plan& plan) {
   plan.merged_tiles = std::min(kMostMergedTiles, descriptor.tile_m / 8);
 }
 
-/// Of a warp between two stages, see sm90_w4a16_gemm_teams.cuh: as measured with zeros in groups of 128, whose copy takes as
-/// long as two rests. By n, whose rows are short, more.
+/// Of a warp between two stages, see sm90_w4a16_gemm_teams.cuh: as measured with zeros in groups of 128, whose copy
+/// takes as long as two rests. By n, whose rows are short, more.
 int copy_rests(const W4a16Gemm& descriptor) {
   constexpr int kOfZeros = 2;
   struct Rests {
@@ -218,8 +218,8 @@ void take_stages(Plan& plan, const codegen::Architecture& architecture, int most
   }
 }
 
-/// Of few columns not as many as fit: more than the memory's latency wants only keep it from other blocks, unless a team
-/// takes longer for a stage than its copies.
+/// Of few columns not as many as fit: more than the memory's latency wants only keep it from other blocks, unless a
+/// team takes longer for a stage than its copies.
 void choose_ring_of_teams(Plan& plan, const codegen::Architecture& architecture) {
   const bool is_slow = plan.descriptor.tile_n >= 160 && plan.descriptor.tile_m > 8;
   const int most_bytes = is_slow ? architecture.shared_memory_per_block : kMostTeamRingBytes;

@@ -1,5 +1,5 @@
-// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access, the
-// fragments.
+// What `explain` says of a plan: every decision with its reason, the proof of every shared-memory access of the loop
+// and of the merge of a block's warps, the fragments.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -38,8 +38,8 @@ int choose_splits(const Plan& plan, std::int64_t tiles, int stages, const runtim
   return best;
 }
 
-/// Blocks of few columns: parts of k only where tiles leave multiprocessors idle, and where that saves more than merging
-/// costs.
+/// Blocks of few columns: parts of k only where tiles leave multiprocessors idle, and where that saves more than
+/// merging costs.
 int choose_splits_of_teams(const Plan& plan, Split split, const runtime::DeviceFacts& device) {
   constexpr int kMostParts = 16;
   if (split.tiles() * plan.counters_per_tile() > merge_counters(plan)) return 1;

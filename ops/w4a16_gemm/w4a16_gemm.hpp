@@ -83,8 +83,8 @@ struct Plan {
 };
 
 bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm90_w4a16_gemm_teams.cuh
-/// Whether several blocks can have parts of k of the same columns. Of few columns only in family sm90, up to 160 of them:
-/// who asks for 224 has many, and code that is jumped over costs 0.2 us.
+/// Whether several blocks can have parts of k of the same columns. Of few columns only in family sm90, up to 160 of
+/// them: who asks for 224 has many, and code that is jumped over costs 0.2 us.
 bool shares_k(const Plan& plan);
 bool has_pairs(const Plan& plan);      ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
 bool has_many_rows(const Plan& plan);  ///< family sm90, tiles of more than 32 rows
@@ -145,9 +145,9 @@ double modelled_microseconds(const Plan& plan, const Split& split, const runtime
 int most_parts(int stages, std::int64_t share);
 inline constexpr int kMostSplits = 256;  ///< that a launch can ask for
 
-/// The descriptor with the tile_m and tile_n whose launches of `m` rows (0 is as 1) take least by the model; those that it
-/// has do not count. Where the model knows nothing (see is_modelled) the smallest tile of rows that holds them, of 256
-/// columns. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no tile has a kernel.
+/// The descriptor with the tile_m and tile_n whose launches of `m` rows (0 is as 1) take least by the model; those that
+/// it has do not count. Where the model knows nothing (see is_modelled) the smallest tile of rows that holds them, of
+/// 256 columns. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no tile has a kernel.
 W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k,
                              const runtime::DeviceFacts& device);
 /// The same by sizes with these names. Throws Failure(invalid_argument) if one is missing, or another is there.

@@ -45,7 +45,7 @@ TEST(GqaPlan, FamilySm75RunsEverywhereAndIsChosenWhereNoOtherDoes) {
   }
 }
 
-/// Bytes: what was timed, docs/performance/gqa_decode.md.
+/// Bytes: what was timed, docs/performance/gqa_decode_sm90.md.
 TEST(GqaPlan, FamilySm90IsChosenWhereItWasFaster) {
   const auto family_of = [](const char* text, const char* architecture) {
     return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture)).family;
