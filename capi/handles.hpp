@@ -41,7 +41,8 @@ inline const ops::OperatorKernel& from_handle(const cubit_kernel* kernel, const 
   return *reinterpret_cast<const ops::OperatorKernel*>(kernel);
 }
 
-/// `parameter` names the array, where it is NULL. Throws Failure(invalid_argument), also for a name that is given twice.
+/// `parameter` names the array, where it is NULL. Throws Failure(invalid_argument), also for a name that is given
+/// twice.
 ops::Numbers numbers_of(const cubit_number* numbers, std::size_t count, const char* parameter);
 
 /// The device of a call: the handle's, made current for the call, or that of the current context, left alone.

@@ -136,7 +136,8 @@ std::vector<std::string> access_places(const KernelSource& source, std::string_v
 
 std::vector<std::string> default_options() {
   // --no-cache: NVRTC (12.9 and later) would otherwise keep a cache of its own beside cubit's, in the user's home.
-  // --minimal: no declarations of textures, of the CUDA runtime and of launches from kernels: the same code, some ms sooner.
+  // --minimal: no declarations of textures, of the CUDA runtime and of launches from kernels: the same code, some ms
+  // sooner.
   return {"--std=c++17", "--ptxas-options=-v", "--no-cache", "--minimal"};
 }
 

@@ -43,7 +43,8 @@ struct StreamTexts {
   std::string_view tensors;  ///< see Operator::tensors_help
 };
 
-/// `OfDescriptor`: a Specialisation, made from a StreamDescriptor and an architecture. `OfBytes`: a Problem, from the source.
+/// `OfDescriptor`: a Specialisation, made from a StreamDescriptor and an architecture. `OfBytes`: a Problem, from the
+/// source.
 template <class OfDescriptor, class OfBytes>
 class StreamOperator final : public Operator {
  public:

@@ -82,8 +82,8 @@ __device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& 
   }
 }
 
-/// The same where boxes would do if the stage were full: rows of the stage, whose tokens follow one another in the cache,
-/// 16 bytes at a time, of which a piece has some of a token that is read and some of one that is not.
+/// The same where boxes would do if the stage were full: rows of the stage, whose tokens follow one another in the
+/// cache, 16 bytes at a time, of which a piece has some of a token that is read and some of one that is not.
 __device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
                                                   const StageTokens& tokens, uint32 dst) {
   constexpr int kRowBytes = plan::kWarpsAbreast * Keys::kRowBytes;

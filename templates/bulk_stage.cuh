@@ -1,6 +1,6 @@
-// What a stage of family sm90 has: rows of the cache for each warp that attends, keys and as many values, of which tokens
-// and KV heads; and which stages a segment has. How rows lie: see sm90_gqa_decode.cuh. Those that copy a stage and those
-// that attend to it ask the same here.
+// What a stage of family sm90 has: rows of the cache for each warp that attends, keys and as many values, of which
+// tokens and KV heads; and which stages a segment has. How rows lie: see sm90_gqa_decode.cuh. Those that copy a stage
+// and those that attend to it ask the same here.
 #pragma once
 
 #include "even_share.cuh"

@@ -1,5 +1,5 @@
-// When the next of several things is due that are to happen an interval apart; by a clock, in any unit. Of pace.cuh, and
-// of the host's tests.
+// When the next of several things is due that are to happen an interval apart; by a clock, in any unit. Of pace.cuh,
+// and of the host's tests.
 #pragma once
 
 #include "shared_code.h"
@@ -10,8 +10,8 @@ struct DueTime {
   unsigned long long at;
   unsigned interval;
 
-  /// Whether it is time, or past it; then the next is due an interval later. Whoever is late catches up; nobody waits for
-  /// longer than an interval, for then the clock has been set back.
+  /// Whether it is time, or past it; then the next is due an interval later. Whoever is late catches up; nobody waits
+  /// for longer than an interval, for then the clock has been set back.
   CUBIT_SHARED_CODE bool has_come(unsigned long long now) {
     const auto left = static_cast<long long>(at - now);
     if (left > 0 && left <= interval) return false;

@@ -62,8 +62,9 @@ CUBIT_SHARED_CODE int most_parts(int longest) {
 /// Parts of a sequence that a block reads in one step of a merge.
 constexpr int kPartsOfStep = 16;
 
-/// How many blocks merge a sequence's parts, at most, see merge_slices.cuh: one where it reads them all in one step of its
-/// threads, else as many as there are, and as a word of the workspace has bits for. `items`: what a thread takes at once.
+/// How many blocks merge a sequence's parts, at most, see merge_slices.cuh: one where it reads them all in one step of
+/// its threads, else as many as there are, and as a word of the workspace has bits for. `items`: what a thread takes at
+/// once.
 CUBIT_SHARED_CODE int most_slices(int parts, int items, int threads) {
   constexpr int kBits = 32;
   if (parts <= kPartsOfStep && items <= threads) return 1;
@@ -83,9 +84,10 @@ CUBIT_SHARED_CODE int fewest_blocks(int items, int rounds) {
   return rounds > 1 ? (items + rounds - 1) / rounds : items;
 }
 
-/// `slots`: blocks that the device holds at once, `by_slots`: how to divide by them, `each`: slots / sequences. `flush`:
-/// the stages that a block could read in the time in which it ends a segment; even shares cost five times that, for every
-/// block has two segments and a partial result of each. `gap`: the units before a sequence whose units are stages.
+/// `slots`: blocks that the device holds at once, `by_slots`: how to divide by them, `each`: slots / sequences.
+/// `flush`: the stages that a block could read in the time in which it ends a segment; even shares cost five times
+/// that, for every block has two segments and a partial result of each. `gap`: the units before a sequence whose units
+/// are stages.
 ///
 /// Parts of whole sequences are preferred unless they are slower: they need no partial results, or every block has one.
 /// A block alone is faster than its share of the device's memory, by an eighth, so one with more than others costs less

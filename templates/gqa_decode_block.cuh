@@ -4,35 +4,37 @@
 // The warps' results in shared memory: a word for last_block, or two for merge_parts, padded to 16 bytes, floats
 // [kRowWarps][kHeadsPerBlock][pitch] and stats [kRowWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
 //
-// Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, one after the other, which have the
-// same rows: warp w has rows of row warp w / kColumnGroups and the columns of group w % kColumnGroups.
+// Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, one after the other, which have
+// the same rows: warp w has rows of row warp w / kColumnGroups and the columns of group w % kColumnGroups.
 //
 // Roles that the plan chooses, each a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
-//   plan::Queries query tokens: what a head is and which positions it sees, see query_tokens.cuh. Here the heads of every
-//                 query token count as heads of their own
-//   plan::Keys, plan::Values  number formats, alike or not (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh: each is either
-//                 role's); all functions are called by whole warps. Of both:
+//   plan::Queries query tokens: what a head is and which positions it sees, see query_tokens.cuh. Here the heads of
+//                 every query token count as heads of their own
+//   plan::Keys, plan::Values  number formats, alike or not (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh: each is
+//                 either role's); all functions are called by whole warps. Of both:
 //     Layout                        whose scores a lane has, see score_layout.cuh
 //     kTilesPerStep                 tiles of 16 tokens that a warp takes at once: one, or all that it has of a stage
-//     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with, and
-//                                   where one of them goes in a stage's row
+//     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with,
+//                                   and where one of them goes in a stage's row
 //     clear_padding(stage, first row)   once per stage, before the first copy, where headers are padded (family sm80)
 //     Scales                        of a row, in a tensor of their own: see kv_scales.cuh
 //   plan::Keys:
 //     RawQuery, fetch_query(raw, rows, heads)   loads of a block's heads
-//     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs, see query_operands.cuh
+//     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs, see
+//                                   query_operands.cuh
 //     OneTile, kSharedQueryFactor   family sm80: the same of one head tile, with the same operand of it, and what to
 //                                   multiply `scale` by then
 //     key_factor(args)              what all keys are multiplied by
 //     scores(query, stage, tile scales, scores)       [accumulator][element], of a step, in base 2
 //   plan::Values:
 //     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know of a tile's values
-//                                   beforehand, and its `peak`: the largest factor of a weight, where kWeightsAreScaled;
-//                                   kAnyFactor: also where that is small
+//                                   beforehand, and its `peak`: the largest factor of a weight, where
+//                                   kWeightsAreScaled; kAnyFactor: also where that is small
 //     scale_outputs(output, args)   by what all values are multiplied by
 //     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, factors)
-//     kSumsWeights, add_weights(softmax, output)   weights are summed in the accumulator, and given to the softmax in the end
+//     kSumsWeights, add_weights(softmax, output)   weights are summed in the accumulator, and given to the softmax in
+//                                   the end
 //     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
 //   plan::Stage   family sm80: where rows lie in a stage, and who copies them, see kv_stage.cuh
 //   plan::Tokens  which tokens are read and seen, see tokens_all.cuh
@@ -329,8 +331,8 @@ struct RowInShared {
   uint32 outputs;
 };
 
-/// Of all warps that have it: every span-th. A span is a power of two; from kSpan on the one it is is looked for, so that
-/// all loads are in flight together and know where they go.
+/// Of all warps that have it: every span-th. A span is a power of two; from kSpan on the one it is is looked for, so
+/// that all loads are in flight together and know where they go.
 template <int kSpan = 1>
 __device__ __forceinline__ Combined combine_warps(const RowInShared& row, int span) {
   if constexpr (kSpan == kRowWarps) {                 // one warp
@@ -405,8 +407,8 @@ struct Partials {
   uint32* counter;  // of blocks that have stored theirs
 };
 
-/// Merges the warps' results, then, in the block that is last, those of all blocks: four channels of one head per thread
-/// and step. combine_blocks(parts, row, quad): how the latter are combined.
+/// Merges the warps' results, then, in the block that is last, those of all blocks: four channels of one head per
+/// thread and step. combine_blocks(parts, row, quad): how the latter are combined.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, const Heads& heads,
                                       const WarpResults& results, const CombineBlocks& combine_blocks) {

@@ -14,7 +14,8 @@
 // Scores:   per group  S += scale · (K words · Qᵀ),  and once per tile  S += headers · (0, group sum of Q) pairs
 // Outputs:  per group  Oᵀ += (V words)ᵀ · (P · scale)ᵀ,  and once per tile  shifts += headersᵀ · Pᵀ
 //
-// Here are the products of words; those of headers are in kv_int4_rows_shifts.cuh, Q's registers in query_int4_rows.cuh.
+// Here are the products of words; those of headers are in kv_int4_rows_shifts.cuh, Q's registers in
+// query_int4_rows.cuh.
 //
 // Interface of a number format: see gqa_decode_block.cuh.
 #pragma once
@@ -85,8 +86,8 @@ struct Int4Rows : WithoutScales {
   /// Weights are multiplied by scales.
   static constexpr bool kWeightsAreScaled = true;
 
-  /// Headers of a tile's values: (scale, shift) of rows r and r + 8, and the largest |scale| of those. Where kManyTiles:
-  /// scales of rows 2c and 2c + 1, and of 2c + 8 and 2c + 9.
+  /// Headers of a tile's values: (scale, shift) of rows r and r + 8, and the largest |scale| of those. Where
+  /// kManyTiles: scales of rows 2c and 2c + 1, and of 2c + 8 and 2c + 9.
   struct ValueScales {
     uint32 pairs[2][kGroups];
     float peak;

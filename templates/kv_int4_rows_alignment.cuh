@@ -1,4 +1,5 @@
-// int4_rows: where the rows of a stage begin, at a multiple of 16 bytes or between two, and so which channels a lane has.
+// int4_rows: where the rows of a stage begin, at a multiple of 16 bytes or between two, and so which channels a lane
+// has.
 //
 // Unaligned rows, no multiple of 16 bytes, may lie as they come (family sm90, kBefore): a row's words then begin
 // anywhere in 16 bytes, and so does its header, of one or two pairs. One matrix more is loaded. Of each two neighbours
@@ -8,8 +9,8 @@
 // Interface:
 //   kIsAligned
 //   words_before_header()         words of 16 bytes that come before a warp's rows
-//   word_of(lane), half_word_of(lane), channel_of(lane, matrix)   of a matrix the word that a lane has of a row of keys,
-//                                 the half of a word of values, and the first of the four channels of that
+//   word_of(lane), half_word_of(lane), channel_of(lane, matrix)   of a matrix the word that a lane has of a row of
+//                                 keys, the half of a word of values, and the first of the four channels of that
 //   load<kTransposed>(headers, words, stage, lane)   headers and words, as Int4RowsLoads has them
 #pragma once
 
@@ -36,7 +37,8 @@ struct Int4RowsAlignment {
     return lanes::int4_channel_between(lane, matrix, words_before());
   }
 
-  /// Headers of keys have zeros beside them, those of values, whose columns are rows of the product, what else is there.
+  /// Headers of keys have zeros beside them, those of values, whose columns are rows of the product, what else is
+  /// there.
   template <bool kTransposed>
   static __device__ __forceinline__ void load(uint32 (&headers)[1][2], uint32 (&words)[Shape::kMatrices][2],
                                               uint32 stage, int lane) {

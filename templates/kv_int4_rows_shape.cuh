@@ -5,8 +5,8 @@
 
 namespace cubit {
 
-/// A matrix of ldmatrix has 16 bytes of a row, words of 32 channels. It is two halves of 16 channels: lanes c = 0, 1 hold
-/// the one, c = 2, 3 the other. A group is a number of halves; where that is odd, groups meet inside a matrix.
+/// A matrix of ldmatrix has 16 bytes of a row, words of 32 channels. It is two halves of 16 channels: lanes c = 0, 1
+/// hold the one, c = 2, 3 the other. A group is a number of halves; where that is odd, groups meet inside a matrix.
 template <int kChannels, int kGroupCount>
 struct Int4RowsShape {
   static constexpr int kGroups = kGroupCount;

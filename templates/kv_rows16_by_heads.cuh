@@ -3,8 +3,9 @@
 // Scores:   S (heads × tokens) = Q (A operand, registers) · Kᵀ (B operand, the stage)
 // Outputs:  O (heads × channels) = P (A operand, S as it is) · V (B operand, the stage, transposed)
 //
-// The four warps have the same rows, all of a stage that are theirs, and each 8 or 16 heads: wgmma, whose 64 rows are 16
-// of each. Rows lie as wgmma takes them, in parts of 128 bytes. Interface of a number format: see gqa_decode_block.cuh.
+// The four warps have the same rows, all of a stage that are theirs, and each 8 or 16 heads: wgmma, whose 64 rows are
+// 16 of each. Rows lie as wgmma takes them, in parts of 128 bytes. Interface of a number format: see
+// gqa_decode_block.cuh.
 #pragma once
 
 #include "copies.cuh"
@@ -18,8 +19,8 @@
 
 namespace cubit {
 
-/// kHeads of each warp, at most 16; kTokens of a warpgroup in a stage. kAddress(row, byte): offset of a byte in it, keys
-/// from row 0 and values from row 16 on.
+/// kHeads of each warp, at most 16; kTokens of a warpgroup in a stage. kAddress(row, byte): offset of a byte in it,
+/// keys from row 0 and values from row 16 on.
 template <class QueryElement, class Element, int kHeadDim, int kHeads, int kTokens, int (*kAddress)(int, int)>
 struct Rows16ByHeads : WithoutScales {
   static constexpr int kRowBytes = 2 * kHeadDim;

@@ -1,18 +1,18 @@
 // Merging the partial results of a sequence by several of its blocks: each takes a slice, some of the rows of heads.
 //
 // One block reads 64 bytes per cycle from the L2 however many loads it has under way; where there is much to read, the
-// blocks of a sequence that arrive last merge it together, the last S of them in the order in which they arrive. All but
-// the last one wait for it. They need not be resident at once: a block waits so long only, or not at all if it has
+// blocks of a sequence that arrive last merge it together, the last S of them in the order in which they arrive. All
+// but the last one wait for it. They need not be resident at once: a block waits so long only, or not at all if it has
 // something else to do, and then leaves its slice to the last block.
 //
 // All this is in one word of the workspace per sequence, of the block in which it begins, so that it is either before
 // the last block's arrival that a slice is left, and the last block knows of it, or after it, and then it is merged by
 // its own block:
 //
-//   | slices that are left, a bit each (32) | blocks that know of the last arrival (16) | blocks that have arrived (16) |
+//   | slices left, a bit each (32) | blocks that know of the last arrival (16) | blocks that have arrived (16) |
 //
-// The last to know of it sets the word back to zero. Parts are read in the order of their blocks whoever merges them, so
-// results do not depend on it.
+// The last to know of it sets the word back to zero. Parts are read in the order of their blocks whoever merges them,
+// so results do not depend on it.
 //
 // PTX ISA, "Memory Consistency Model": bar.sync orders a block's stores before its atom.acq_rel, whose observation by
 // another block's atom.acq_rel or ld.acquire orders them before that block's loads behind its bar.sync.
@@ -58,8 +58,8 @@ class Arrivals {
   explicit __device__ __forceinline__ Arrivals(const GqaDecodeArguments& args, const Owners& owners)
       : word_(reinterpret_cast<uint64*>(args.counters) + owners.first), blocks_(owners.count) {}
 
-  /// By one thread, when the block's results are stored. What it returns is for slices_to_merge(). `is_late`: that comes
-  /// much later, so the thread does not wait for it; it acquires nothing yet.
+  /// By one thread, when the block's results are stored. What it returns is for slices_to_merge(). `is_late`: that
+  /// comes much later, so the thread does not wait for it; it acquires nothing yet.
   __device__ __forceinline__ uint64 arrive(bool is_late) const {
     uint64 before;
     if (is_late) {
@@ -187,9 +187,9 @@ struct StoredPart {
 };
 
 /// Merges the warps' results; where other blocks have parts of the sequence, into the workspace, and tells them. Slots:
-/// two per block; of a sequence that others have begun a block takes the even one, of one that begins in it the odd one,
-/// so that no block has two of either. `is_late`: the parts will be merged much later. Returns, to the first thread, the
-/// word before the block's arrival.
+/// two per block; of a sequence that others have begun a block takes the even one, of one that begins in it the odd
+/// one, so that no block has two of either. `is_late`: the parts will be merged much later. Returns, to the first
+/// thread, the word before the block's arrival.
 __device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, const StoredPart& part,
                                              const WarpResults& results, bool is_late) {
   const Owners& owners = part.owners;
@@ -213,9 +213,9 @@ __device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, con
 }
 
 /// Merges the parts of all blocks, a slice by each of the last to arrive. `before` and `is_late`: what store_part has
-/// returned for this part, and what it was called with. A block that merges at once may wait for others; one that merges
-/// late does not, and has arrived with a release alone, so it acquires here. The warps that attend meet before this and
-/// behind.
+/// returned for this part, and what it was called with. A block that merges at once may wait for others; one that
+/// merges late does not, and has arrived with a release alone, so it acquires here. The warps that attend meet before
+/// this and behind.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, const StoredPart& part, uint64 before,
                                             const WarpResults& results, bool is_late,

@@ -1,10 +1,10 @@
 // The running softmax of one warp: scores come in step by step, weights go out, old results are rescaled when needed.
 //
 // Which scores a lane has: see score_layout.cuh. Scores are in base 2. A weight is 2^(score - reference), where
-// reference is a ceiling on the scores seen, less kWeightBits: weights lie in (0, 2^kWeightBits], far from the subnormals
-// of fp16 for everything that matters. The ceiling is set kSlack above the maximum, so it moves rarely; only then are
-// sums and accumulators rescaled. Where weights are multiplied by factors above 2^kFactorBits in fp16, they are kept that
-// much smaller.
+// reference is a ceiling on the scores seen, less kWeightBits: weights lie in (0, 2^kWeightBits], far from the
+// subnormals of fp16 for everything that matters. The ceiling is set kSlack above the maximum, so it moves rarely; only
+// then are sums and accumulators rescaled. Where weights are multiplied by factors above 2^kFactorBits in fp16, they
+// are kept that much smaller.
 #pragma once
 
 #include "math.cuh"

@@ -3,8 +3,9 @@
 // many parts are stored, of half the rows per block, and of two parts none.
 //
 // Parts 2 i and 2 i + 1 of a tile are a pair: blockIdx is (part, block of columns, block of rows). A tile has its
-// counters and the places of its parts as without pairs, but two counters for a warp, one for each half of the rows; the
-// sums of pair i are in place i. Sums are added in an order that depends on nothing: those of a pair, and pairs in order.
+// counters and the places of its parts as without pairs, but two counters for a warp, one for each half of the rows;
+// the sums of pair i are in place i. Sums are added in an order that depends on nothing: those of a pair, and pairs in
+// order.
 //
 // Shared memory: that of the stages, once both blocks are done with them.
 //
@@ -27,8 +28,8 @@ __device__ __forceinline__ Piece part_of_paired_block(const W4a16GemmArguments& 
   return part_of(args, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
-/// Stores the sums of a pair's half of the rows; true in the last of the warps that have the same: `half` is then the sum
-/// of all pairs.
+/// Stores the sums of a pair's half of the rows; true in the last of the warps that have the same: `half` is then the
+/// sum of all pairs.
 template <int kHalf>
 __device__ __forceinline__ bool merge_halves(const W4a16GemmArguments& args, const Piece& piece,
                                              RowSums (&half)[kHalf]) {

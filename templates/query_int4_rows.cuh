@@ -13,8 +13,8 @@
 namespace cubit {
 
 /// Words of a lane's query operands: four for the two products of each matrix, then a tail: those of the shift term,
-/// pairs (0, sum of Q over group c + 4 · chunk) as high parts of all chunks and low parts of all, then two factors, which
-/// are floats.
+/// pairs (0, sum of Q over group c + 4 · chunk) as high parts of all chunks and low parts of all, then two factors,
+/// which are floats.
 template <class Shape>
 struct Int4QueryWords {
   static constexpr int kSumsAt = 4 * Shape::kMatrices;

@@ -7,8 +7,8 @@
 // Interface:
 //   kIsShared
 //   in_block(memory)              none yet; where it goes, if that is shared memory
-//   set(tile, made)               of one head tile: words, or in shared memory what is made of it in registers, by one warp, and
-//                                 behind the last a barrier of the block
+//   set(tile, made)               of one head tile: words, or in shared memory what is made of it in registers, by one
+//                                 warp, and behind the last a barrier of the block
 //   get(words, tile, first)       4 words from `first` on, a multiple of 4
 #pragma once
 

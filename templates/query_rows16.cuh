@@ -1,5 +1,6 @@
-// Queries as operands beside rows of 16-bit values: a head's channels in the lanes of one head, as they come from memory
-// and as tensor cores take them. B operands (kv_rows16.cuh) and A operands (kv_rows16_by_heads.cuh) are the same words.
+// Queries as operands beside rows of 16-bit values: a head's channels in the lanes of one head, as they come from
+// memory and as tensor cores take them. B operands (kv_rows16.cuh) and A operands (kv_rows16_by_heads.cuh) are the same
+// words.
 #pragma once
 
 #include "copies.cuh"

@@ -18,11 +18,10 @@
 //                   +-----------+
 //
 // A stage is 128 k's. An operand is a nibble, or a byte, less its zero, which is exact; within a group products
-// accumulate in fp32, and at
-// its end  sum += scale · product.
+// accumulate in fp32, and at its end  sum += scale · product.
 //
-// Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is all
-// of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
+// Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is
+// all of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
 //
 // Who waits for whom: a thread's copies are complete after Copies::wait, other threads' after the __syncthreads that
 // follows; the same __syncthreads shows that every warp has finished reading the stage that is filled next. Where

@@ -3,19 +3,20 @@
 //
 // What is computed, the tile and the roles: as in sm80_gqa_decode.cuh and gqa_decode_block.cuh. What differs:
 //
-// - A block takes a span of neighbouring KV heads; warp w has one of them, w % span. A stage has as many rows for each warp
-//   as its tiles have. Where a warp's registers do not hold all columns of a KV head, several warps have the same rows, each
-//   with some of the columns: the cache is read once. Below, `warps` are those that have different rows. Of many columns
-//   (plan::kHeadsAreRows, sm_90a alone) they are warpgroups, whose products are of all the columns: products by heads.
-// - kCopyWarps more warps do nothing but copy. Where the rows of a span follow one another in the cache, one thread starts
-//   copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as well: warps
-//   that share a head then take tokens in turn. Else it has those of one span: such a warp takes kStageTokens tokens, the
-//   next that has its head the tokens behind them. Of a paged cache a box has rows of one page, and all copying warps start
-//   some. See bulk_boxes.cuh. Elsewhere, and for the last tokens of a sequence, the warps copy pieces: 16 bytes per lane at a
-//   time, of unaligned rows (below) fewer. See bulk_pieces.cuh.
-// - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run ahead
-//   across segments: while the results of one are merged, stages of the next arrive. Two blocks that have a sequence to
-//   themselves may be a cluster, which merges it without the workspace (merge_pair.cuh).
+// - A block takes a span of neighbouring KV heads; warp w has one of them, w % span. A stage has as many rows for each
+//   warp as its tiles have. Where a warp's registers do not hold all columns of a KV head, several warps have the same
+//   rows, each with some of the columns: the cache is read once. Below, `warps` are those that have different rows. Of
+//   many columns (plan::kHeadsAreRows, sm_90a alone) they are warpgroups, whose products are of all the columns:
+//   products by heads.
+// - kCopyWarps more warps do nothing but copy. Where the rows of a span follow one another in the cache, one thread
+//   starts copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as
+//   well: warps that share a head then take tokens in turn. Else it has those of one span: such a warp takes
+//   kStageTokens tokens, the next that has its head the tokens behind them. Of a paged cache a box has rows of one
+//   page, and all copying warps start some. See bulk_boxes.cuh. Elsewhere, and for the last tokens of a sequence, the
+//   warps copy pieces: 16 bytes per lane at a time, of unaligned rows (below) fewer. See bulk_pieces.cuh.
+// - A block takes an even share of all stages (even_share.cuh), one segment of a sequence after the other. Copies run
+//   ahead across segments: while the results of one are merged, stages of the next arrive. Two blocks that have a
+//   sequence to themselves may be a cluster, which merges it without the workspace (merge_pair.cuh).
 //
 //   row r of a stage:  | row r of warp 0 | row r of warp 1 | … |
 //
@@ -39,8 +40,8 @@
 // those of pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that
 // one while it is, and heard when its queries are on their way: after its very first stage a block waits for that,
 // because loads that come after many copies end after them. Where a segment ends the warps that attend meet when all
-// results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh). The blocks of a
-// pair arrive at the cluster's barrier when they have read their last stage, over which the other block then writes.
+// results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh). The blocks of
+// a pair arrive at the cluster's barrier when they have read their last stage, over which the other block then writes.
 //
 // Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers,
 // those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
@@ -59,7 +60,8 @@
 //
 // Rows at or beyond the length are not read: they arrive as zeros.
 //
-// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", "barrier.cluster", "mapa", and those of sm80_gqa_decode.cuh.
+// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", "barrier.cluster", "mapa", and those of
+// sm80_gqa_decode.cuh.
 #include "plan.cuh"
 
 #include "bulk_boxes.cuh"
@@ -229,7 +231,7 @@ struct NextScales {
 };
 
 /// That a thread of a merge has under way, while scales of groups wait for the next segment.
-constexpr int kPartsAtOnce = sizeof(StageScales) > 32 ? kPartsOfStep / 2 : kPartsOfStep;
+constexpr int kLoadedParts = sizeof(StageScales) > 32 ? kPartsOfStep / 2 : kPartsOfStep;
 
 /// Of a segment, by a warp that attends: loads of its rows' scales, each stage's in the time of the one before.
 template <bool kAny>
@@ -431,7 +433,10 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
         place.advance();
       }
     }
-    if (are_pairs(state)) arrive_in_cluster();
+    if (are_pairs(state)) {
+      __syncwarp();
+      arrive_in_cluster();
+    }
     next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
     finish_softmax<Values>(softmax, output);
     Values::scale_outputs(output, args);
@@ -450,7 +455,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       const StoredPart part = state.parts[turn];
       if (part.owners.count > 1) {
         merge_parts(args, part, before_late, results, !is_own, [](const Parts& parts, int row, int quad) {
-          return kRowsOfWholeWarps ? combine_by_warp<kPartsAtOnce>(parts, row, quad) : combine<8>(parts, row, quad);
+          return kRowsOfWholeWarps ? combine_by_warp<kLoadedParts>(parts, row, quad) : combine<8>(parts, row, quad);
         });
         sync_warps();  // the results are read
       }

@@ -7,15 +7,16 @@
 //
 // - A block has all of k, or where tiles are few and the plan says so (plan::kSharesK) a part: see merge_item.
 // - Four more warps, or one or two of the four, do nothing but copy: boxes of words, activations and scales, zeros 4
-//   bytes per lane. All stages are in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w stages w,
-//   w + kCopyWarps, …: one alone would take longer for a stage of few columns than eight teams. What is outside a
-//   tensor arrives as zeros.
+//   bytes per lane. All stages are in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w
+//   stages w, w + kCopyWarps, …: one alone would take longer for a stage of few columns than eight teams. What is
+//   outside a tensor arrives as zeros.
 // - A team picks the pairs of activations of a group once, for all of its strips of columns; of these one after another
 //   has its products, so that only sums take registers of all strips.
 //
-// Shared memory: stages { words: boxes of 32 columns, by n of all that are neighbours | activations: of the first 64 k's,
-// of the second }, on kFactorsAt of each stage { scales | zeros }, on kBarriersAt the barriers of the stages, `full` and
-// `empty`; on kUpsAt, or where that does not fit after the last stage where the first ones were, the sums of the teams.
+// Shared memory: stages { words: boxes of 32 columns, by n of all that are neighbours | activations: of the first 64
+// k's, of the second }, on kFactorsAt of each stage { scales | zeros }, on kBarriersAt the barriers of the stages,
+// `full` and `empty`; on kUpsAt, or where that does not fit after the last stage where the first ones were, the sums of
+// the teams.
 //
 // Who waits for whom: a copying warp until the team of the stage that was there has arrived at `empty`; a stage's team
 // until the copies have arrived at `full`. A parity tells one phase from the next, not from the one after that, so
@@ -24,9 +25,9 @@
 // itself, and all stages of a team have one: before the team's last stage it has copied what was in the place before,
 // for which it has seen that what was there before that was used.
 //
-// How fast a block may copy: if all fill their rings as fast as they can, their first stages come later, and some blocks
-// get ahead of others. So a copying warp asks once more for what it has waited for, kRests times, which takes time and
-// nothing else. See docs/performance/w4a16_gemm.md.
+// How fast a block may copy: if all fill their rings as fast as they can, their first stages come later, and some
+// blocks get ahead of others. So a copying warp asks once more for what it has waited for, kRests times, which takes
+// time and nothing else. See docs/performance/w4a16_gemm.md.
 //
 // The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
 //
@@ -61,8 +62,8 @@ constexpr int kTeamBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes:
 constexpr int kBoxes = plan::kTileN / kTeamBoxColumns;
 constexpr int kZeroBytes = plan::kTileN / 2;              // of a group
 constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;  // a whole warpgroup copies or is idle: it gives registers
-// Steps of 32 k's whose pairs of activations a team has in registers for all strips: sums of seven strips and of 16 rows
-// leave room for two.
+// Steps of 32 k's whose pairs of activations a team has in registers for all strips: sums of seven strips and of 16
+// rows leave room for two.
 constexpr int kHeldSteps = plan::kTileN * plan::kTileM > 160 * 16 && kGroupSteps > 2 ? 2 : kGroupSteps;
 constexpr bool kSameTeams = plan::kStages % plan::kTeams == 0;  // in a place of the ring
 static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0);

@@ -5,7 +5,8 @@
 //   Tokens(args, length, first_query)   once per block or stage; `first_query`: position of its first query token
 //   walked()                tokens that the loop walks over, of which token(index) is number `index`; index is a
 //                           multiple of 16, and the 15 behind it follow
-//   has(token)              whether it is read; has_all(first, count): whether so many are, has_tile(first): whether 16 are
+//   has(token)              whether it is read; has_all(first, count): whether so many are, has_tile(first): whether 16
+//                           are
 //   readable(first)         a token that is read, if one of the 16 from `first` on is
 //   hides(token, query)     of a token that the query at that position might see: whether it does not; hides_any(first,
 //                           count): whether that can be of any query and any of so many

@@ -27,8 +27,8 @@
 
 namespace cubit {
 
-/// For a warp that has all strips of a block and takes activations itself: where a lane's words of the first strip begin,
-/// and the first rows of activations; of even steps alone, because registers are few.
+/// For a warp that has all strips of a block and takes activations itself: where a lane's words of the first strip
+/// begin, and the first rows of activations; of even steps alone, because registers are few.
 template <class Base>
 struct TeamPlaces : Base::FactorPlaces {
   uint32 words;

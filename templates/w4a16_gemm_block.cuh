@@ -39,7 +39,7 @@ constexpr int kPairs =
     kHasTeams ? 1 : plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
 // In flight together when parts are merged: sums of 8 rows of a strip, and parts of each.
 constexpr int kMergedTiles = plan::kMergedTiles;
-constexpr int kPartsAtOnce = kMergedTiles > 2 ? 4 : 8;
+constexpr int kAddedParts = kMergedTiles > 2 ? 4 : 8;
 static_assert(kWarpStrips * kRowTiles % kMergedTiles == 0);
 
 /// The number of the warp among those that have different columns.
@@ -140,9 +140,9 @@ __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, cons
     const auto has_rows_of = [&](int i) { return has_rows((first + i) % kRowTiles); };
     RowSums merged[kMergedTiles] = {};
     RowSums ups[kMergedTiles] = {};
-    add_parts<kPartsAtOnce, kPartBytes>(merged, src, piece.parts, has_rows_of);
+    add_parts<kAddedParts, kPartBytes>(merged, src, piece.parts, has_rows_of);
     if constexpr (plan::Epilogue::kGated)
-      add_parts<kPartsAtOnce, kPartBytes>(ups, src + kPairs * kWarpSumsBytes, piece.parts, has_rows_of);
+      add_parts<kAddedParts, kPartBytes>(ups, src + kPairs * kWarpSumsBytes, piece.parts, has_rows_of);
 #pragma unroll
     for (int i = 0; i < kMergedTiles; ++i) {
       const int tile_of_rows = first + i;

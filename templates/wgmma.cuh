@@ -2,8 +2,8 @@
 // memory.
 //
 // A is 64 × 16, each warp has 16 rows in the fragment of mma.m16n8k16 (mma.cuh); B is n rows of 16 k's, as the tensor
-// map left them: rows of 128 bytes, 64 k's, swizzled within 128 bytes, 8 rows in 1024 bytes. Or B is transposed: 16 such
-// rows, one per k, of 64 columns. Accumulators are those of mma.m16n8k16 for each 8 of B's rows, or columns.
+// map left them: rows of 128 bytes, 64 k's, swizzled within 128 bytes, 8 rows in 1024 bytes. Or B is transposed: 16
+// such rows, one per k, of 64 columns. Accumulators are those of mma.m16n8k16 for each 8 of B's rows, or columns.
 //
 // A product runs while the warp goes on. Until it has been waited for nobody may touch its registers; the fence orders
 // what the warp has written to them before.
@@ -15,8 +15,8 @@
 
 namespace cubit {
 
-/// The descriptor of B from an address on, transposed or not: the stride from 8 rows to the next 8, and the swizzle, are
-/// in the high half.
+/// The descriptor of B from an address on, transposed or not: the stride from 8 rows to the next 8, and the swizzle,
+/// are in the high half.
 __device__ __forceinline__ uint64 describe_rows_of_128(uint32 address) {
   constexpr uint64 kStride = 1024 / 16;
   constexpr uint64 kSwizzle128 = 1;
@@ -34,8 +34,8 @@ __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Behind the wait for the products that `sums` are of: they are not read before it. An asm that writes a register is done
-/// with it, as the compiler sees it, though the product is not.
+/// Behind the wait for the products that `sums` are of: they are not read before it. An asm that writes a register is
+/// done with it, as the compiler sees it, though the product is not.
 template <int kRowTiles>
 __device__ __forceinline__ void settle_sums(float (&sums)[kRowTiles][4]) {
 #pragma unroll
@@ -63,8 +63,8 @@ __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
 #define CUBIT_WGMMA_32(type) CUBIT_WGMMA(type, "32", CUBIT_SUMS_32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 #define CUBIT_WGMMA_64(type) CUBIT_WGMMA(type, "64", CUBIT_SUMS_64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
 
-/// Starts sums(i) += a · b, or = a · b where not `accumulate`: sums(i), a float (&)[4], is of rows 8 i to 8 i + 7 of B, or
-/// of these columns where it is transposed, of kRowTiles such. T is Half or Bfloat16.
+/// Starts sums(i) += a · b, or = a · b where not `accumulate`: sums(i), a float (&)[4], is of rows 8 i to 8 i + 7 of B,
+/// or of these columns where it is transposed, of kRowTiles such. T is Half or Bfloat16.
 template <class T, int kRowTiles, bool kIsTransposed, class Sums>
 __device__ __forceinline__ void start_product_of(const Sums& sums, const uint32 (&a)[4], uint64 b, uint32 accumulate) {
   constexpr bool kHalf = kSameType<T, Half>;

@@ -144,8 +144,8 @@ bool measure_case(Json& one, Run& run) {
     return true;
   } catch (const Error& error) {
     one["skipped"] = error.what();
-    // A case may name what this architecture has not, and a descriptor rule out a decomposition, as batch_invariant does
-    // stream-K.
+    // A case may name what this architecture has not, and a descriptor rule out a decomposition, as batch_invariant
+    // does stream-K.
     return error.code() == CUBIT_UNSUPPORTED ||
            (one.contains("decomposition") && error.code() == CUBIT_INVALID_ARGUMENT);
   } catch (const std::bad_alloc&) {

@@ -11,8 +11,8 @@ namespace cubit::tools {
 
 inline constexpr std::string_view kLayerTensors[] = {"qweight", "qzeros", "scales", "g_idx", "bias"};
 
-/// Every file that a checkpoint is made of, whether it is there or not: the index and all shards that it names, or the one
-/// safetensors file. `path` as CheckpointLayer takes it. Throws BadInput.
+/// Every file that a checkpoint is made of, whether it is there or not: the index and all shards that it names, or the
+/// one safetensors file. `path` as CheckpointLayer takes it. Throws BadInput.
 std::vector<std::string> checkpoint_files(const std::string& path);
 
 /// The tensors of one layer that a quantised linear layer has, by the last part of their names: "qweight" of

@@ -27,8 +27,8 @@ struct ProblemOptions {
   void add_to(CLI::App& command, const char* usual_device);
   /// Throws BadInput or cubit::Error.
   Problem make() const;
-  /// Throws BadInput where `output`, which `option` ("--output") gave, is a file that the case is made from; `scores` are
-  /// those of --score.
+  /// Throws BadInput where `output`, which `option` ("--output") gave, is a file that the case is made from; `scores`
+  /// are those of --score.
   void require_another_file(const std::string& option, const std::string& output,
                             const std::vector<std::string>& scores) const;
   /// Those of all --set together. Throws BadInput.

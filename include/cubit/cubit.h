@@ -67,18 +67,20 @@ CUBIT_API int cubit_version(void);
 
 /* ---- what there is (JSON text, owned by the library until this thread's next string result) -------------------- */
 
-/* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random, suggest, bench: [{group, name, descriptor, sizes,
- * target_microseconds, target_share}], decompositions: [{name, numbers}]}]. `decompositions`: ways to share a launch's work,
- * and the launch arguments that ask for each. `bench`: the operator's benchmark; sizes are those of made-up data, targets null
- * where there is none, microseconds of an NVIDIA H200 and shares of the read floor in the same run. */
+/* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random, suggest, bench: [{group, name,
+ * descriptor, sizes, target_microseconds, target_share}], decompositions: [{name, numbers}]}]. `decompositions`: ways
+ * to share a launch's work, and the launch arguments that ask for each. `bench`: the operator's benchmark; sizes are
+ * those of made-up data, targets null where there is none, microseconds of an NVIDIA H200 and shares of the read floor
+ * in the same run. */
 CUBIT_API cubit_status cubit_operators(const char** json);
 /* [{name, capability, usual, shared_memory_per_sm, …}] in ascending order; `usual`: one of those to compile for where
  * nothing says what will run the kernels. */
 CUBIT_API cubit_status cubit_architectures(const char** json);
 /* {devices: [{name: "cuda:0", description, architecture, multiprocessors, memory_bytes, l2_bytes, clock_khz,
- *  tensor_operations_per_second, memory_bytes_per_second, driver_version}], trouble: "" or why there are none, cpu: {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under
- * the name of one of the architectures that it executes, which are all; its trouble is "" or why there is none. To know,
- * the call opens libcubit_cpu. */
+ *  tensor_operations_per_second, memory_bytes_per_second, driver_version}], trouble: "" or why there are none, cpu:
+ *  {name: "cpu:sm_80", trouble}}. `devices` are GPUs. `cpu` is the CPU device under the name of one of the
+ * architectures that it executes, which are all; its trouble is "" or why there is none. To know, the call opens
+ * libcubit_cpu. */
 CUBIT_API cubit_status cubit_devices(const char** json);
 
 /* The canonical text of a descriptor: fields in order, defaults left out. */
@@ -90,34 +92,36 @@ typedef struct cubit_number {
 } cubit_number;
 
 /* The canonical text of a descriptor for launches of known sizes on a device of `architecture` with so many
- * `multiprocessors` and a memory of `memory_bytes_per_second`, as cubit_devices lists them (0: not known, and taken for an
- * H200's): fields that decide how fast a kernel is, and not what it computes, as they should be fastest by a model of an H200.
- * Which ones, and by which sizes, is what the operator's `suggest` in cubit_operators says; "" there: none, and the text is the
- * canonical one. Needs neither compiler nor device. `sizes` may be NULL if size_count is 0; `text` is owned by the library until
- * this thread's next string result. CUBIT_INVALID_ARGUMENT for a size that is not known, missing or not legal, CUBIT_UNSUPPORTED
- * where the architecture has no kernel. */
+ * `multiprocessors` and a memory of `memory_bytes_per_second`, as cubit_devices lists them (0: not known, and taken for
+ * an H200's): fields that decide how fast a kernel is, and not what it computes, as they should be fastest by a model
+ * of an H200. Which ones, and by which sizes, is what the operator's `suggest` in cubit_operators says; "" there: none,
+ * and the text is the canonical one. Needs neither compiler nor device. `sizes` may be NULL if size_count is 0; `text`
+ * is owned by the library until this thread's next string result. CUBIT_INVALID_ARGUMENT for a size that is not known,
+ * missing or not legal, CUBIT_UNSUPPORTED where the architecture has no kernel. */
 CUBIT_API cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, size_t size_count,
                                      const char* architecture, int multiprocessors, int64_t memory_bytes_per_second,
                                      const char** text);
 
-/* Adds a user's score modification to this process, for descriptors with a field `score`: its text, of up to 64 KiB, defines
+/* Adds a user's score modification to this process, for descriptors with a field `score`: its text, of up to 64 KiB,
+ * defines
  *
  *   __device__ float modify_score(float score, const cubit::ScorePlace& place, const void* parameters)
  *
- * and may include cubit's device headers; see templates/score_user.cuh and score_steps.cuh. `field` is "<name>@<hash of the
- * text>", which the descriptor is given as score=…: kept as long as the process lives, found by the same text under the same
- * name at any time. `name` is an identifier of up to 64 characters; compile errors name the text user/<name>.cuh, with its own
- * lines. */
+ * and may include cubit's device headers; see templates/score_user.cuh and score_steps.cuh. `field` is "<name>@<hash of
+ * the text>", which the descriptor is given as score=…: kept as long as the process lives, found by the same text under
+ * the same name at any time. `name` is an identifier of up to 64 characters; compile errors name the text
+ * user/<name>.cuh, with its own lines. */
 CUBIT_API cubit_status cubit_add_score(const char* name, const char* text, const char** field);
 
 /* The plan of a descriptor for one architecture: {descriptor, architecture, family, decisions: [{name, value, why}],
- * proofs: [{access, degree, wavefronts, ideal, places}], fragments: [], rejections: [{family, why}], spills_allowed_because,
- * request_key, template, plan_header, threads, dynamic_shared_memory}. Needs neither compiler nor device. */
+ * proofs: [{access, degree, wavefronts, ideal, places}], fragments: [], rejections: [{family, why}],
+ * spills_allowed_because, request_key, template, plan_header, threads, dynamic_shared_memory}. Needs neither compiler
+ * nor device. */
 CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* architecture, const char** json);
 
-/* What pictures of that plan are drawn from: {fragments: [{name, section, rows, columns, element_bits, elements}], tiles:
- * [{name, layout, rows, row_bytes, pitch, bytes, words, accesses: [{name, kind, bytes_per_lane, lanes_per_phase, degree,
- * wavefronts, ideal, addresses}]}], memory: {bytes, regions: [{phase, owner, name, offset, bytes}]}}.
+/* What pictures of that plan are drawn from: {fragments: [{name, section, rows, columns, element_bits, elements}],
+ * tiles: [{name, layout, rows, row_bytes, pitch, bytes, words, accesses: [{name, kind, bytes_per_lane, lanes_per_phase,
+ * degree, wavefronts, ideal, addresses}]}], memory: {bytes, regions: [{phase, owner, name, offset, bytes}]}}.
  * elements[lane][value] is [row, column]. words[row][i] is the address in the tile of bytes 4i … 4i + 3 of that row;
  * addresses[instance][lane] that of the first byte which the lane touches, or null if it takes no part; ldmatrix and
  * stmatrix touch the 16 bytes that each lane points at. */
@@ -131,8 +135,9 @@ typedef void* cubit_stream;               /* a CUstream (cudaStream_t); NULL is 
 
 /* "cuda:0" … Retains the device's primary context; makes nothing current. The functions below that take a cubit_device
  * make its context current for the call and restore the caller's.
- * "cpu:sm_80", with any architecture: the CPU device, which executes that architecture's PTX on this machine's processor.
- * Its memory is host memory and its calls return when they are done. It needs libcubit_cpu beside libcubit. */
+ * "cpu:sm_80", with any architecture: the CPU device, which executes that architecture's PTX on this machine's
+ * processor. Its memory is host memory and its calls return when they are done. It needs libcubit_cpu beside
+ * libcubit. */
 CUBIT_API cubit_status cubit_device_open(const char* name, cubit_device** device);
 /* After its memory, streams and graphs: with the last holder of a primary context they would go too. */
 CUBIT_API void cubit_device_release(cubit_device* device);
@@ -152,14 +157,14 @@ CUBIT_API cubit_status cubit_device_upload(cubit_device* device, void* dst, cons
 CUBIT_API cubit_status cubit_device_download(cubit_device* device, void* dst, const void* src, size_t bytes,
                                              cubit_stream stream);
 CUBIT_API cubit_status cubit_device_synchronise(cubit_device* device, cubit_stream stream);
-/* What the launches from now on are watched for, added up; 0 at first. Only CPU devices can watch. Watched memory: a race
- * between warps and a read of memory that nobody wrote are device errors; what of global memory was written is known for
- * memory that is allocated while this is on. Counters: see cubit_device_counters. */
+/* What the launches from now on are watched for, added up; 0 at first. Only CPU devices can watch. Watched memory: a
+ * race between warps and a read of memory that nobody wrote are device errors; what of global memory was written is
+ * known for memory that is allocated while this is on. Counters: see cubit_device_counters. */
 #define CUBIT_WATCH_MEMORY 1u
 #define CUBIT_WATCH_COUNTERS 2u
 CUBIT_API cubit_status cubit_device_watch(cubit_device* device, unsigned what);
-/* The watched launches since the last call, in order: [{kernel, blocks, warps, barriers, instructions: {"ld.global": n},
- * shared: [{opcode, ptx_line, places, requests, wavefronts, ideal_wavefronts}], global: [{opcode, ptx_line, places,
+/* The watched launches since the last call, in order: [{kernel, blocks, warps, barriers, instructions: {"ld.global":
+ * n}, shared: [{opcode, ptx_line, places, requests, wavefronts, ideal_wavefronts}], global: [{opcode, ptx_line, places,
  * requests, sectors, ideal_sectors}]}]. Instructions are counted per warp, requests per instruction of a warp; `places`
  * are "file:line", from the innermost inlined function outwards. */
 CUBIT_API cubit_status cubit_device_counters(cubit_device* device, const char** json);
@@ -189,8 +194,8 @@ typedef enum cubit_log_level {
 } cubit_log_level;
 
 /* Called on whichever thread has something to say, also on several at once: guard what is shared. `line` ends without a
- * newline and lives until the function returns: copy it to keep it. No lock of cubit's is held, so the function may call
- * cubit with the same engine; an exception that leaves it is dropped. */
+ * newline and lives until the function returns: copy it to keep it. No lock of cubit's is held, so the function may
+ * call cubit with the same engine; an exception that leaves it is dropped. */
 typedef void (*cubit_log_function)(void* context, cubit_log_level level, const char* line);
 
 typedef enum cubit_compile_policy {
@@ -262,8 +267,8 @@ CUBIT_API cubit_status cubit_engine_prepare(cubit_engine* engine, const char* co
 
 /* {folder, readable, writable, trouble, entries: [{id, descriptor, architecture, compiler, bytes, registers,
  *  spill_bytes, damage, removed}]} ; damage is "" for a good entry, and removed is false. registers and spill_bytes are
- * null for PTX, which CPU devices execute, and for an entry that is not good, whose descriptor, architecture and compiler
- * are "". */
+ * null for PTX, which CPU devices execute, and for an entry that is not good, whose descriptor, architecture and
+ * compiler are "". */
 CUBIT_API cubit_status cubit_cache_list(cubit_engine* engine, const char** json);
 /* As cubit_cache_list, of the entries that are not good. A damaged one is deleted: `removed` says whether that worked.
  * One that cannot be read now (too many open files, a failing disk) may be good and stays. */
@@ -274,9 +279,9 @@ CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);
 /* ---- kernels -------------------------------------------------------------------------------------------------- */
 
 /* {descriptor, architecture, request_key, artifact_id, compiler, registers, spill_bytes, stack_bytes, threads,
- *  static_shared_memory, dynamic_shared_memory, cubin_bytes, compile_milliseconds}. Of a CPU device's kernel, which is PTX
- * and has not been through ptxas, registers, spill_bytes, stack_bytes and static_shared_memory are null. Valid until this
- * thread's next string. */
+ *  static_shared_memory, dynamic_shared_memory, cubin_bytes, compile_milliseconds}. Of a CPU device's kernel, which is
+ * PTX and has not been through ptxas, registers, spill_bytes, stack_bytes and static_shared_memory are null. Valid
+ * until this thread's next string. */
 CUBIT_API cubit_status cubit_kernel_describe(cubit_kernel* kernel, const char** json);
 CUBIT_API void cubit_kernel_retain(cubit_kernel* kernel);
 /* Keep a kernel while launches of it are in flight and as long as graphs that hold them: its code leaves the device
@@ -305,8 +310,8 @@ typedef struct cubit_launch {
   int overlap;
 } cubit_launch;
 
-/* `arguments` is the operator's public struct, e.g. cubit_gqa_decode_arguments of <cubit/gqa_decode.h>; it is read during
- * the call only. `device`: NULL is the current CUDA context's. */
+/* `arguments` is the operator's public struct, e.g. cubit_gqa_decode_arguments of <cubit/gqa_decode.h>; it is read
+ * during the call only. `device`: NULL is the current CUDA context's. */
 CUBIT_API cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments, cubit_device* device,
                                               size_t* bytes);
 /* Stream-ordered, allocation-free, capture-safe once the kernel is resident. */

@@ -200,8 +200,8 @@ TEST_F(W4a16GemmGpu, EvenSharesComputeTheReference) {
 }
 
 // Blocks put activations in order together: many more than the device holds at once; and those of two launches at a
-// time, of 130 blocks each, for which an H200 has two places more. The two of the second that begin beside the first wait
-// so long that they take the slices of the others.
+// time, of 130 blocks each, for which an H200 has two places more. The two of the second that begin beside the first
+// wait so long that they take the slices of the others.
 TEST_F(W4a16GemmGpu, ActivationsArePutInOrderWhateverBlocksAreThere) {
   const std::string text = "w4a16_gemm:tile_m=64";
   expect_good(text, {{"m", 130}, {"n", 65536}, {"k", 1024}, {"decomposition", 1}});

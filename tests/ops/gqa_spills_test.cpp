@@ -1,5 +1,5 @@
-// Every kernel of gqa_decode compiles for the architectures that it claims, and spills nothing. Skipped where there is no
-// NVRTC.
+// Every kernel of gqa_decode compiles for the architectures that it claims, and spills nothing. Skipped where there is
+// no NVRTC.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Stages of gqa_decode: which layout they have, that it is the best there is, and how often its accesses meet in a bank.
+// Stages of gqa_decode: which layout they have, that it is the best there is, and how often its accesses meet in a
+// bank.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -64,7 +64,8 @@ TEST(GqaPlan, EveryDescriptorHasOne) {
 }
 
 /// Every head is some block's, no block is empty, and one more tile of heads would not fit.
-/// With what pairs of field values bring along, and without: plain scores of one token leave more for those that attend.
+/// With what pairs of field values bring along, and without: plain scores of one token leave more for those that
+/// attend.
 TEST(GqaPlan, RegistersThatChangeHandsAreTheBlocksOwn) {
   std::set<int> taken;
   for (const auto& descriptors :

@@ -1,5 +1,5 @@
-// Suggestions: the tiles and families that were measured to be fastest come out again, whatever else a descriptor asks for
-// stays, and sizes that are missing, unknown or illegal are refused.
+// Suggestions: the tiles and families that were measured to be fastest come out again, whatever else a descriptor asks
+// for stays, and sizes that are missing, unknown or illegal are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,8 +66,8 @@ double modelled(const std::string& text, const cubit_w4a16_gemm_arguments& sizes
   return w4a16_gemm::modelled_microseconds(plan, w4a16_gemm::choose_split(plan, sizes, h200()), h200());
 }
 
-/// Every tile of eleven layers that models have, as a device took them (bench/tile_sweep.py): suggestions for that device
-/// take at most so much longer than the fastest.
+/// Every tile of eleven layers that models have, as a device took them (bench/tile_sweep.py): suggestions for that
+/// device take at most so much longer than the fastest.
 void expect_little_lost(const std::string& file_name, std::size_t count, const runtime::DeviceFacts& device,
                         double most_lost) {
   std::ifstream file(CUBIT_RESULTS "/" + file_name);
@@ -120,11 +120,11 @@ TEST(SuggestedTiles, PartsOfKDoNotDependOnTheMemory) {
   }
 }
 
-/// The model that choices are by, beside the benchmark's own table: far off nowhere, and near where it was fitted, which
-/// is fp16 in groups of 128 without batch invariance.
+/// The model that choices are by, beside the benchmark's own table: far off nowhere, and near where it was fitted,
+/// which is fp16 in groups of 128 without batch invariance.
 TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
-  // 15.5% in one cell, 4 tiles of 1024 columns shared by all blocks: the model was fitted to graphs of 8 launches, whose
-  // start is in its times (docs/benchmarks.md).
+  // 15.5% in one cell, 4 tiles of 1024 columns shared by all blocks: the model was fitted to graphs of 8 launches,
+  // whose start is in its times (docs/benchmarks.md).
   constexpr double kMostMissed = 0.16;
   constexpr double kUsuallyMissed = 0.08;
   std::ifstream file(CUBIT_RESULTS "/w4a16_gemm_h200.json");

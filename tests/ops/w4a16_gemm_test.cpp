@@ -53,8 +53,8 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues;    // tiles, formats by k and awq, element types
   const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);      // of nibbles, and of bytes
   const unsigned of_few_columns = of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64, and 32 not gated
-  // 64 and 32 not gated; 128, and not gated 96, 160 and 224, of auto too, the last with 16 rows in one type, two formats and
-  // groups. Of awq no 32.
+  // 64 and 32 not gated; 128, and not gated 96, 160 and 224, of auto too, the last with 16 rows in one type, two
+  // formats and groups. Of awq no 32.
   const unsigned of_boxes = 3 * 4 * 2 * 2 * (2 * epilogues * 5 / 6 + 2 * epilogues) +
                             4 * 2 * 2 * (epilogues * 5 / 6 + 2 * epilogues) +
                             2 * 4 * 4 * 2 * 2 * 2 * (epilogues * 5 / 6) + (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);

@@ -1,5 +1,5 @@
-// Blocks that keep pace with a memory (templates/pace.cuh) wait for it: attention over packed words as it is launched for
-// a memory that is made up, so slow that its time is far above what the CPU device takes for a stage.
+// Blocks that keep pace with a memory (templates/pace.cuh) wait for it: attention over packed words as it is launched
+// for a memory that is made up, so slow that its time is far above what the CPU device takes for a stage.
 #include <cubit/gqa_decode.h>
 
 #include <chrono>
@@ -74,8 +74,8 @@ class PaceLaunch : public CpuLaunch {
   std::shared_ptr<runtime::Kernel> kernel_;
 };
 
-// Stages that are not asked for at once wait for 4 ms for each block that shares the memory, which is the longest that can
-// be said. (Where the CPU device needs as long for one, the test shows no more than that launches end.)
+// Stages that are not asked for at once wait for 4 ms for each block that shares the memory, which is the longest that
+// can be said. (Where the CPU device needs as long for one, the test shows no more than that launches end.)
 TEST_F(PaceLaunch, WaitsForTheMemory) {
   const auto least = (kStages - plan_.stages_at_once()) * kSequences * 4ms;
   for (const bool on_device : {false, true}) {

@@ -43,9 +43,9 @@ inline std::vector<KernelFor> some_in_turn(const std::vector<std::string>& texts
   return some;
 }
 
-/// Every kernel compiles and has no more registers than these, or as many as it counts on. It spills nothing, unless its
-/// plan says why; has no static shared memory where its plan counts the dynamic one. Skips the test where there is no
-/// compiler.
+/// Every kernel compiles and has no more registers than these, or as many as it counts on. It spills nothing, unless
+/// its plan says why; has no static shared memory where its plan counts the dynamic one. Skips the test where there is
+/// no compiler.
 inline void expect_no_spills(const std::vector<KernelFor>& kernels, int most_registers = 255) {
   std::string why;
   const auto compiler = find_compiler(why);

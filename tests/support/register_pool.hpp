@@ -15,8 +15,8 @@ inline int registers_at_launch(const codegen::Architecture& architecture, int th
   return std::min(architecture.registers_per_thread, architecture.registers_per_sm / threads) / 8 * 8;
 }
 
-/// "setmaxnreg" moves registers from warp to warp and finds no others than those that a block began with: who takes more
-/// than is given back waits forever.
+/// "setmaxnreg" moves registers from warp to warp and finds no others than those that a block began with: who takes
+/// more than is given back waits forever.
 inline void expect_block_has_registers(const codegen::Architecture& architecture, int taking_warps, int taken,
                                        int giving_warps, int kept, const std::string& what) {
   const int warps = taking_warps + giving_warps;
