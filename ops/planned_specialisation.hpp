@@ -11,8 +11,7 @@ namespace cubit::ops {
 template <class Plan, auto kWorkspaceBytes, auto kEncode>
 class PlannedSpecialisation final : public Specialisation {
  public:
-  PlannedSpecialisation(Plan plan, codegen::KernelSource source)
-      : plan_(std::move(plan)), source_(std::move(source)) {}
+  PlannedSpecialisation(Plan plan, codegen::KernelSource source) : plan_(std::move(plan)), source_(std::move(source)) {}
 
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return plan_.report; }
