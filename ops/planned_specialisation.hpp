@@ -8,7 +8,7 @@
 namespace cubit::ops {
 
 /// `Plan` has a `report`; the two functions are the operator's.
-template <class Plan, auto kWorkspaceBytes, auto kEncode>
+template <class Plan, auto WorkspaceBytes, auto Encode>
 class PlannedSpecialisation final : public Specialisation {
  public:
   PlannedSpecialisation(Plan plan, codegen::KernelSource source) : plan_(std::move(plan)), source_(std::move(source)) {}
@@ -16,11 +16,11 @@ class PlannedSpecialisation final : public Specialisation {
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return plan_.report; }
   std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const override {
-    return kWorkspaceBytes(plan_, arguments, device);
+    return WorkspaceBytes(plan_, arguments, device);
   }
   Launch encode(const void* arguments, void* workspace, std::size_t bytes,
                 const runtime::DeviceFacts& device) const override {
-    return kEncode(plan_, arguments, workspace, bytes, device);
+    return Encode(plan_, arguments, workspace, bytes, device);
   }
 
  private:
