@@ -14,8 +14,8 @@ inline constexpr std::size_t kPastL2 = 4;  ///< copies that count as past the L2
 /// its size, within a quarter of the device's memory (`case_bytes` each) and at most 64.
 int rotation(std::size_t bytes, std::size_t case_bytes, std::size_t l2_bytes, std::size_t memory_bytes);
 
-/// Of the one allocation that the cases of a run lie in, unless one takes more: 64 times the L2 cache, which is more
-/// than any case of the tables takes, within a quarter of the device's memory.
+/// Of the one allocation that the cases of a run lie in, unless one takes more: 64 times the L2 cache, which on an H200
+/// is more than any case of the tables takes, within a quarter of the device's memory.
 std::size_t arena_bytes(std::size_t l2_bytes, std::size_t memory_bytes);
 
 /// How often a graph goes round the copies, of which once takes so long: so that it takes about 800 us.

@@ -15,17 +15,11 @@
 namespace cubit::ops {
 namespace {
 
-// For sm_80 and sm_90a, and in turn for those that have the same families and as many registers.
 TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
-  constexpr const char* kLikeSm80[] = {"sm_86", "sm_89"};
-  constexpr const char* kLikeSm90[] = {"sm_100a", "sm_120"};
   std::vector<tests::KernelFor> kernels;
-  const std::vector<GqaDecode> descriptors = tests::pairwise_gqa_descriptors(false);
-  for (std::size_t i = 0; i < descriptors.size(); ++i) {
-    for (const char* architecture : {"sm_80", kLikeSm80[i % 2], "sm_90a", kLikeSm90[i / 2 % 2]})
-      kernels.push_back({descriptors[i].text(), architecture});
-  }
   for (const char* architecture : tests::kGqaArchitectures) {
+    for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false))
+      kernels.push_back({descriptor.text(), architecture});
     for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"}) kernels.push_back({blocks, architecture});
   }
   tests::expect_no_spills(kernels);
