@@ -14,6 +14,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from types import SimpleNamespace
 
 import results
@@ -57,7 +58,8 @@ def make_cache(torch, case):
     """[batch, context, kv_heads, row] of made-up rows; what they hold does not matter to their time."""
     shape = (case.batch, case.context, case.kv_heads)
     if case.kv != "int4_rows":
-        return torch.randn(*shape, results.HEAD_DIM, dtype=torch.bfloat16, device="cuda")
+        rows = torch.randn(*shape, results.HEAD_DIM, dtype=torch.bfloat16, device="cuda")
+        return rows.to(torch.float8_e4m3fn) if case.kv == "fp8_e4m3" else rows
     rows = torch.randint(0, 256, (*shape, case.row_bytes()), dtype=torch.uint8, device="cuda")
     header = torch.tensor([0.25, -2.0], dtype=torch.float16, device="cuda").view(torch.uint8)
     rows[..., : 4 * case.groups] = header.repeat(case.groups)
@@ -111,10 +113,27 @@ def measure_case(torch, case, facts):
     return entries
 
 
+def installed_peers():
+    """{package: version} of those that are."""
+    versions = {}
+    for package in ("flashinfer-python", "xformers", "fbgemm-gpu-genai"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            pass
+    return versions
+
+
+def driver_version():
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
+    return subprocess.run(query, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def facts_of(torch):
     properties = torch.cuda.get_device_properties(0)
-    return {"device": properties.name, "l2_bytes": properties.L2_cache_size, "memory_bytes": properties.total_memory,
-            "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    return {"device": properties.name, "driver_version": driver_version(), "l2_bytes": properties.L2_cache_size,
+            "memory_bytes": properties.total_memory, "torch": torch.__version__, "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(), **installed_peers()}
 
 
 def cubit_entries(program, operator, only):

@@ -27,7 +27,7 @@ def _sdpa(torch, case, tensors, backend):
     from torch.nn.attention import sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
-    _need(case.kv == "bf16", "it has no 4-bit cache")
+    _need(case.kv == "bf16", "it has 16-bit caches only")
     _need(not case.ragged, "it takes no lengths")
     query = tensors.query.unsqueeze(2)  # [batch, heads, 1, head_dim]
     key, value = tensors.key.transpose(1, 2), tensors.value.transpose(1, 2)
@@ -54,7 +54,7 @@ def sdpa_flash(torch, case, tensors):
 def flashinfer(torch, case, tensors):
     import flashinfer as library
 
-    _need(case.kv == "bf16", "it has no 4-bit cache")
+    _need(case.kv != "int4_rows", "it has no 4-bit cache")
     _need(case.context % PAGE == 0, f"the context is not a multiple of its page of {PAGE}")
     _need(min(tensors.lengths) > 0, "it takes no empty sequence")
     pages_of_sequence = case.context // PAGE
@@ -69,7 +69,7 @@ def flashinfer(torch, case, tensors):
         workspace, "NHD", use_cuda_graph=True, use_tensor_cores=True, paged_kv_indptr_buffer=buffers[0],
         paged_kv_indices_buffer=buffers[1], paged_kv_last_page_len_buffer=buffers[2])
     wrapper.plan(*(buffer.clone() for buffer in buffers), case.query_heads(), case.kv_heads, HEAD_DIM, PAGE,
-                 q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16)
+                 q_data_type=torch.bfloat16, kv_data_type=tensors.key.dtype)
     pages = tuple(cache.view(-1, PAGE, case.kv_heads, HEAD_DIM) for cache in (tensors.key, tensors.value))
     return [lambda: wrapper.run(tensors.query, pages)]
 
@@ -78,6 +78,7 @@ def xformers(torch, case, tensors):
     from xformers.ops import fmha
 
     _need(not case.ragged, "ragged lengths are not compared")
+    _need(case.kv != "fp8_e4m3", "it has no cache of bytes")
     operator = fmha.triton_splitk.FwOp
     key, value = tensors.key, tensors.value
     if case.kv == "int4_rows":
@@ -94,6 +95,7 @@ def fbgemm(torch, case, tensors):
     _need(case.kv_heads == 1, "it has one KV head only")
     _need(case.context <= 16384, "it has at most 16384 tokens")
     _need(min(tensors.lengths) > 0, "it takes no empty sequence")
+    _need(case.kv != "fp8_e4m3", "its cache of bytes is not compared")
     _need(case.kv == "bf16" or case.groups in (1, 4), "it has 1 and 4 groups only")
     query = tensors.query.view(case.batch, 1, case.query_heads(), HEAD_DIM)
     positions = torch.tensor([length - 1 for length in tensors.lengths], dtype=torch.int32, device="cuda")

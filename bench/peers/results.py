@@ -15,7 +15,8 @@ PAST_L2 = 4  # the least that counts as past it
 MOST_COPIES = 64
 HEAD_DIM = 128
 ROW_BYTES = {"bf16": lambda groups: 2 * HEAD_DIM, "fp16": lambda groups: 2 * HEAD_DIM,
-             "int4_rows": lambda groups: 4 * groups + HEAD_DIM // 2}
+             "int4_rows": lambda groups: 4 * groups + HEAD_DIM // 2,
+             "fp8_e4m3": lambda groups: HEAD_DIM}  # a peer has one scale for all
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def case_of(row: dict) -> Case:
 
 
 def has_peers(descriptor: str) -> bool:
-    others = ("kv=int8_split", "kv=fp8_", "cache=paged", "soft_cap=", "alibi=", "window=", "sinks=", "family=",
+    others = ("kv=int8_split", "kv=fp8_e5m2", "cache=paged", "soft_cap=", "alibi=", "window=", "sinks=", "family=",
               "value=", "value_dim=", "query_tokens=")
     return not any(field in descriptor for field in others)
 

@@ -21,6 +21,7 @@ import results  # noqa: E402
 ROW = {"group": "g", "name": "B=2", "descriptor": "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
        "sizes": {"batch": 2.0, "context": 16.0, "kv_heads": 3.0}}
 BF16 = dict(ROW, descriptor="gqa_decode", sizes={"batch": 2, "context": 16})
+FP8 = dict(BF16, descriptor="gqa_decode:heads_per_kv=8,kv=fp8_e4m3")
 GEMM = {"group": "g", "name": "M=3", "descriptor": "w4a16_gemm", "sizes": {"m": 3.0, "n": 64.0, "k": 32.0}}
 RAGGED = dict(ROW, sizes={"batch": 4, "context": 1024, "kv_heads": 1, "ragged": 1})
 FACTS = {"device": "a GPU", "l2_bytes": 1000, "memory_bytes": 10**9}
@@ -32,6 +33,7 @@ class Cases(unittest.TestCase):
         self.assertEqual((case.batch, case.context, case.kv_heads, case.query_heads()), (2, 16, 3, 24))
         self.assertEqual((case.kv, case.groups, case.row_bytes(), case.ragged), ("int4_rows", 4, 80, False))
         self.assertEqual(results.case_of(BF16).row_bytes(), 256)
+        self.assertEqual(results.case_of(FP8).row_bytes(), 128)
 
     def test_bytes_and_operations_by_hand(self):
         case = results.case_of(ROW)
@@ -65,7 +67,7 @@ class Cases(unittest.TestCase):
         cases = results.cases_of(PROGRAM, "gqa_decode")
         self.assertEqual(len(cases), len({(case.group, case.name, case.descriptor) for case in cases}))
         self.assertTrue(any(case.ragged for case in cases))
-        self.assertEqual({case.kv for case in cases}, {"bf16", "int4_rows"})
+        self.assertEqual({case.kv for case in cases}, {"bf16", "int4_rows", "fp8_e4m3"})
 
 
 class Statistics(unittest.TestCase):
@@ -162,6 +164,16 @@ class Measuring(unittest.TestCase):
         for name, prepare in self.known.items():
             with self.subTest(name), self.assertRaises((ImportError, peers.Unsupported)):
                 prepare(None, results.case_of(RAGGED), types.SimpleNamespace(lengths=[1, 0, 2, 3]))
+
+    def test_a_cache_of_bytes_is_refused_by_all_that_have_none(self):
+        modules = ("torch", "torch.nn", "torch.nn.attention", "torch.nn.functional", "xformers", "xformers.ops", "fbgemm_gpu",
+                   "fbgemm_gpu.experimental", "fbgemm_gpu.experimental.gen_ai")
+        with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in modules}):
+            for name, prepare in self.known.items():
+                if name == "FlashInfer":
+                    continue
+                with self.subTest(name), self.assertRaisesRegex(peers.Unsupported, "16-bit caches only|bytes"):
+                    prepare(None, results.case_of(FP8), types.SimpleNamespace(lengths=[16, 16]))
 
 
 if __name__ == "__main__":
