@@ -18,7 +18,8 @@ void require_pointer(bool present, const char* name);
 [[noreturn]] void reject_arguments_size(const char* type, std::size_t given, std::size_t expected);
 [[noreturn]] void reject_null_arguments(const char* type);
 
-/// Pointer and strides of one tensor against an alignment. `alternative`: what the caller can do about it.
+/// Pointer and strides of one tensor against an alignment, a power of two. `alternative`: what the caller can do about
+/// it.
 void require_alignment(const char* name, const void* data, const std::int64_t* strides, int count, int element_bytes,
                        int alignment, const char* alternative = "align it, and pad its rows");
 
