@@ -66,7 +66,7 @@ def flashinfer(torch, case, tensors):
     buffers = [torch.tensor(values, **device) for values in (starts, indices, last)]
     workspace = torch.zeros(128 * 1024 * 1024, dtype=torch.uint8, device="cuda")
     wrapper = library.BatchDecodeWithPagedKVCacheWrapper(
-        workspace, "NHD", use_cuda_graph=True, use_tensor_cores=True, paged_kv_indptr_buffer=buffers[0],
+        workspace, "NHD", use_cuda_graph=True, use_tensor_cores=True, backend="fa2", paged_kv_indptr_buffer=buffers[0],
         paged_kv_indices_buffer=buffers[1], paged_kv_last_page_len_buffer=buffers[2])
     wrapper.plan(*(buffer.clone() for buffer in buffers), case.query_heads(), case.kv_heads, HEAD_DIM, PAGE,
                  q_data_type=torch.bfloat16, kv_data_type=tensors.key.dtype)
@@ -113,6 +113,6 @@ def cublas(torch, _case, tensors):
     return [lambda: torch.matmul(tensors.activations, tensors.weights.t(), out=output)]
 
 
-PEERS = {"gqa_decode": {"torch SDPA, cuDNN": sdpa_cudnn, "torch SDPA, flash": sdpa_flash, "FlashInfer": flashinfer,
+PEERS = {"gqa_decode": {"torch SDPA, cuDNN": sdpa_cudnn, "torch SDPA, flash": sdpa_flash, "FlashInfer, FA2": flashinfer,
                         "xFormers, Triton split-K": xformers, "FBGEMM": fbgemm},
          "w4a16_gemm": {"torch matmul, fp16 (cuBLAS)": cublas}}

@@ -98,13 +98,17 @@ def case_of(row: dict) -> Case:
 
 def has_peers(descriptor: str) -> bool:
     others = ("kv=int8_split", "kv=fp8_e5m2", "cache=paged", "soft_cap=", "alibi=", "window=", "sinks=", "family=",
-              "value=", "value_dim=", "query_tokens=")
+              "value=", "value_dim=", "query_tokens=", "head_dim=")
     return not any(field in descriptor for field in others)
 
 
 def attention_cases(rows) -> list:
-    """Contiguous caches of a peer's formats, plain scores."""
-    return [case_of(row) for row in rows if has_peers(row["descriptor"])]
+    """Contiguous caches of a peer's formats, plain scores, lengths that the host knows; each once, whatever tables it is in."""
+    first = {}
+    for row in rows:
+        if has_peers(row["descriptor"]) and not row["sizes"].get("lengths"):
+            first.setdefault((row["descriptor"], tuple(sorted(row["sizes"].items()))), case_of(row))
+    return list(first.values())
 
 
 def gemm_cases(rows) -> list:

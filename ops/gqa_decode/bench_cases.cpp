@@ -1,6 +1,10 @@
 // What `cubit bench gqa_decode` measures, and what each cell shall reach: the table of docs/performance/gqa_decode.md.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/text.hpp"
 
@@ -146,6 +150,30 @@ void add_head_counts(std::vector<BenchCase>& cases) {
   }
 }
 
+/// Rows of the other dimensions and numbers of groups: dense, with the alignment that they so have.
+void add_rows(std::vector<BenchCase>& cases) {
+  struct Rows {
+    int head_dim;
+    std::vector<int> groups;
+  };
+  const auto add = [&](const std::string& fields) {
+    cases.push_back({"rows, B = 128, 8 heads, one KV head, T = 8192", "B=128", fmt::format("gqa_decode:{}", fields),
+                     sizes(128, 8192, 1), 0, 0.8});
+  };
+  const Rows kRows[] = {{64, {1, 2, 4}}, {96, {1, 2}}, {128, {2, 8}}, {192, {1, 2, 4}}, {256, {1, 2, 4, 8}}};
+  for (const Rows& rows : kRows) {
+    const std::string heads =
+        rows.head_dim == 128 ? "heads_per_kv=8" : fmt::format("head_dim={},heads_per_kv=8", rows.head_dim);
+    if (rows.head_dim != 128) add(heads);
+    for (const int groups : rows.groups) {
+      const int bytes = 4 * groups + rows.head_dim / 2;
+      const int alignment = std::min(bytes & -bytes, 16);  // the largest power of two in it
+      add(fmt::format("{},kv=int4_rows{}{}", heads, groups == 1 ? "" : fmt::format(",groups={}", groups),
+                      alignment == 16 ? "" : fmt::format(",alignment={}", alignment)));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<BenchCase> bench_cases() {
@@ -158,6 +186,7 @@ std::vector<BenchCase> bench_cases() {
   add_scores(cases);
   add_query_tokens(cases);
   add_mixed_caches(cases);
+  add_rows(cases);
   return cases;
 }
 

@@ -56,6 +56,13 @@ class Cases(unittest.TestCase):
         self.assertEqual([(case.m, case.n, case.k) for case in cases], [(3, 64, 32), (4, 64, 32)])
         self.assertEqual((cases[0].bytes_read([]), cases[0].operations([])), (2 * 32 * (3 + 64), 2 * 3 * 64 * 32))
 
+    def test_a_shape_that_is_in_two_tables_is_one_case_and_lengths_on_the_device_are_none(self):
+        again = dict(ROW, group="another")
+        on_device = dict(ROW, sizes=dict(ROW["sizes"], lengths=1.0))
+        wide = dict(ROW, descriptor="gqa_decode:head_dim=256")
+        cases = results.attention_cases([ROW, again, on_device, wide, BF16])
+        self.assertEqual([(case.group, case.kv) for case in cases], [("g", "int4_rows"), ("g", "bf16")])
+
     @unittest.skipUnless(PROGRAM, "without the program")
     def test_the_programs_own_table_of_gemms_is_understood(self):
         cases = results.cases_of(PROGRAM, "w4a16_gemm")
@@ -170,7 +177,7 @@ class Measuring(unittest.TestCase):
                    "fbgemm_gpu.experimental", "fbgemm_gpu.experimental.gen_ai")
         with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in modules}):
             for name, prepare in self.known.items():
-                if name == "FlashInfer":
+                if name.startswith("FlashInfer"):
                     continue
                 with self.subTest(name), self.assertRaisesRegex(peers.Unsupported, "16-bit caches only|bytes"):
                     prepare(None, results.case_of(FP8), types.SimpleNamespace(lengths=[16, 16]))

@@ -1,0 +1,280 @@
+// What a launch costs the host beside the driver's own part of it: cubit_kernel_launch, and cuLaunchKernel of the very
+// same launch, whose function, grid and parameters are taken from a captured graph. Needs a GPU; says so where there is
+// none. launch_bench [FILE.json]
+//
+// CUDA Driver API, "Graph Management" and "Execution Control": the few functions are declared here by hand, as in
+// runtime/cuda/driver.hpp, so that no header of the toolkit is needed.
+#include <cubit/gqa_decode.h>
+#include <cubit/w4a16_gemm.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cubit/cubit.hpp>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cubit_commit.hpp"
+
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+// Launches are queued, not waited for: fewer than the driver queues before a launch blocks (1024).
+constexpr int kLaunches = 400;
+constexpr int kBatches = 51;
+
+/// CUDA_KERNEL_NODE_PARAMS_v2
+struct KernelNode {
+  void* function;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void** parameters;
+  void** extra;
+  void* kernel;
+  void* context;
+};
+
+class Driver {
+ public:
+  Driver() : library_(dlopen("libcuda.so.1", RTLD_NOW), &close) {
+    if (library_ == nullptr) throw std::runtime_error("there is no CUDA driver here");
+    find(begin_capture, "cuStreamBeginCapture_v2");
+    find(end_capture, "cuStreamEndCapture");
+    find(nodes_of, "cuGraphGetNodes");
+    find(parameters_of, "cuGraphKernelNodeGetParams_v2");
+    find(function_of, "cuKernelGetFunction");
+    find(launch, "cuLaunchKernel");
+    find(retain_context, "cuDevicePrimaryCtxRetain");
+    find(set_context, "cuCtxSetCurrent");
+    find(driver_version, "cuDriverGetVersion");
+  }
+
+  int (*begin_capture)(void* stream, int mode) = nullptr;
+  int (*end_capture)(void* stream, void** graph) = nullptr;
+  int (*nodes_of)(void* graph, void** nodes, std::size_t* count) = nullptr;
+  int (*parameters_of)(void* node, KernelNode* parameters) = nullptr;
+  int (*function_of)(void** function, void* kernel) = nullptr;
+  int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                unsigned block_z, unsigned shared_bytes, void* stream, void** parameters, void** extra) = nullptr;
+  int (*retain_context)(void** context, int device) = nullptr;
+  int (*set_context)(void* context) = nullptr;
+  int (*driver_version)(int* version) = nullptr;
+
+ private:
+  static void close(void* library) {
+    if (library != nullptr) dlclose(library);
+  }
+  template <class Function>
+  void find(Function& function, const char* name) const {
+    function = reinterpret_cast<Function>(dlsym(library_.get(), name));
+    if (function == nullptr) throw std::runtime_error(std::string("this CUDA driver has no ") + name);
+  }
+
+  std::unique_ptr<void, void (*)(void*)> library_;
+};
+
+void require(int result, const char* what) {
+  if (result != 0) throw std::runtime_error(std::string(what) + " failed: CUresult " + std::to_string(result));
+}
+
+/// The one launch that `record` puts on the stream; its parameters live as long as the graph, which is never destroyed.
+KernelNode recorded_launch(const Driver& driver, void* stream, const std::function<void()>& record) {
+  constexpr int kRelaxed = 2;
+  require(driver.begin_capture(stream, kRelaxed), "cuStreamBeginCapture");
+  record();
+  void* graph = nullptr;
+  require(driver.end_capture(stream, &graph), "cuStreamEndCapture");
+  std::size_t count = 0;
+  require(driver.nodes_of(graph, nullptr, &count), "cuGraphGetNodes");
+  if (count != 1) throw std::runtime_error("a launch is " + std::to_string(count) + " nodes of a graph, not 1");
+  void* node = nullptr;
+  require(driver.nodes_of(graph, &node, &count), "cuGraphGetNodes");
+  KernelNode result{};
+  require(driver.parameters_of(node, &result), "cuGraphKernelNodeGetParams");
+  if (result.function == nullptr) require(driver.function_of(&result.function, result.kernel), "cuKernelGetFunction");
+  return result;
+}
+
+/// One case: a kernel, its arguments, and the memory that they name.
+struct Case {
+  std::string name;
+  std::string descriptor;
+  std::vector<cubit::Buffer> memory;
+  std::function<void(const cubit::Kernel&, const cubit::LaunchOptions&)> launch;
+  std::function<std::size_t(const cubit::Kernel&)> workspace;
+};
+
+void* add_zeros(Case& item, const cubit::Device& device, std::size_t bytes) {
+  item.memory.emplace_back(device, bytes);
+  device.fill_zero(item.memory.back().data(), bytes);
+  return item.memory.back().data();
+}
+
+template <class Arguments>
+void set_launch(Case& item, const cubit::Device& device, const Arguments& arguments) {
+  item.launch = [arguments](const cubit::Kernel& kernel, const cubit::LaunchOptions& options) {
+    kernel.launch(arguments, options);
+  };
+  item.workspace = [arguments, device](const cubit::Kernel& kernel) { return kernel.workspace(arguments, &device); };
+}
+
+/// Short sequences: the device must not be what a batch of launches waits for.
+Case attention(const cubit::Device& device, const std::string& name, const std::string& fields, int row_bytes,
+               int batch, int kv_heads, bool lengths) {
+  constexpr int kTokens = 256;
+  constexpr int kChannels = 128;
+  const int element = fields.find("kv=") == std::string::npos ? 2 : 1;
+  const int row = row_bytes / element;
+  Case item{name, "gqa_decode:heads_per_kv=8" + fields, {}, {}, {}};
+  const std::size_t cache = std::size_t{1} * batch * kTokens * kv_heads * row_bytes;
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = add_zeros(item, device, std::size_t{16} * batch * kv_heads * kChannels);
+  arguments.key = add_zeros(item, device, cache);
+  arguments.value = add_zeros(item, device, cache);
+  arguments.output = add_zeros(item, device, std::size_t{16} * batch * kv_heads * kChannels);
+  if (lengths) arguments.lengths = static_cast<const int32_t*>(add_zeros(item, device, std::size_t{4} * batch));
+  arguments.query_strides[0] = arguments.output_strides[0] = std::int64_t{8} * kv_heads * kChannels;
+  arguments.query_strides[1] = arguments.output_strides[1] = kChannels;
+  for (auto* strides : {&arguments.key_strides, &arguments.value_strides}) {
+    (*strides)[0] = std::int64_t{kTokens} * kv_heads * row;
+    (*strides)[1] = std::int64_t{kv_heads} * row;
+    (*strides)[2] = row;
+  }
+  arguments.batch = batch;
+  arguments.kv_heads = kv_heads;
+  arguments.max_length = kTokens;
+  arguments.softmax_scale = 0.088F;
+  set_launch(item, device, arguments);
+  return item;
+}
+
+Case gemm(const cubit::Device& device, const std::string& name, const std::string& fields, int rows) {
+  constexpr int kColumns = 1024;
+  constexpr int kInner = 1024;
+  constexpr int kGroups = kInner / 128;
+  Case item{name, "w4a16_gemm" + fields, {}, {}, {}};
+  cubit_w4a16_gemm_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.activations = add_zeros(item, device, std::size_t{2} * rows * kInner);
+  arguments.qweight = add_zeros(item, device, std::size_t{kColumns} * kInner / 2);
+  arguments.qzeros = add_zeros(item, device, std::size_t{kGroups} * kColumns / 2);
+  arguments.scales = add_zeros(item, device, std::size_t{2} * kGroups * kColumns);
+  arguments.output = add_zeros(item, device, std::size_t{2} * rows * kColumns);
+  arguments.activation_stride = kInner;
+  arguments.output_stride = kColumns;
+  arguments.m = rows;
+  arguments.n = kColumns;
+  arguments.k = kInner;
+  set_launch(item, device, arguments);
+  return item;
+}
+
+/// Microseconds of the host per call: the median over batches, each queued on an idle stream and waited for afterwards.
+double host_time(const cubit::Device& device, cubit_stream stream, const std::function<void()>& call) {
+  std::vector<double> batches;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    device.synchronise(stream);
+    const auto start = Clock::now();
+    for (int i = 0; i < kLaunches; ++i) call();
+    batches.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / kLaunches);
+  }
+  device.synchronise(stream);
+  std::nth_element(batches.begin(), batches.begin() + kBatches / 2, batches.end());
+  return batches[kBatches / 2];
+}
+
+json measure(const Driver& driver, const cubit::Engine& engine, const cubit::Device& device, const Case& item,
+             const std::string& architecture) {
+  const cubit::Kernel kernel = engine.get(item.descriptor, architecture);
+  kernel.prepare(device);
+  cubit::Buffer workspace(device, std::max<std::size_t>(item.workspace(kernel), 256));
+  device.fill_zero(workspace.data(), workspace.bytes());
+  device.synchronise();
+  const cubit_stream stream = device.create_stream();
+  cubit::LaunchOptions named{
+      .device = &device, .stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
+  cubit::LaunchOptions current = named;
+  current.device = nullptr;
+  const KernelNode raw = recorded_launch(driver, stream, [&] { item.launch(kernel, named); });
+  const auto driver_alone = [&] {
+    require(driver.launch(raw.function, raw.grid[0], raw.grid[1], raw.grid[2], raw.block[0], raw.block[1], raw.block[2],
+                          raw.shared_bytes, stream, raw.parameters, nullptr),
+            "cuLaunchKernel");
+  };
+  // In turn, so that a slower moment of the machine meets all three; the least of three rounds each.
+  double least[3] = {1e9, 1e9, 1e9};
+  for (int round = 0; round < 3; ++round) {
+    least[0] = std::min(least[0], host_time(device, stream, driver_alone));
+    least[1] = std::min(least[1], host_time(device, stream, [&] { item.launch(kernel, named); }));
+    least[2] = std::min(least[2], host_time(device, stream, [&] { item.launch(kernel, current); }));
+  }
+  device.destroy_stream(stream);
+  std::printf("%-44s %-60s %6.3f %6.3f %6.3f us\n", item.name.c_str(), item.descriptor.c_str(), least[0],
+              least[1] - least[0], least[2] - least[0]);
+  return {{"name", item.name},
+          {"descriptor", item.descriptor},
+          {"blocks", raw.grid[0] * raw.grid[1] * raw.grid[2]},
+          {"driver_microseconds", least[0]},
+          {"beside_driver_microseconds", least[1] - least[0]},
+          {"beside_driver_of_current_context_microseconds", least[2] - least[0]},
+          {"launches", kLaunches},
+          {"batches", kBatches}};
+}
+
+std::vector<Case> cases(const cubit::Device& device) {
+  const std::string int4 = ",kv=int4_rows,groups=4";
+  std::vector<Case> all;
+  all.push_back(attention(device, "one sequence", int4, 80, 1, 1, false));
+  all.push_back(attention(device, "32 sequences", int4, 80, 32, 1, false));
+  all.push_back(attention(device, "32 sequences, lengths on the device", int4, 80, 32, 1, true));
+  all.push_back(attention(device, "8 KV heads", int4, 80, 4, 8, false));
+  all.push_back(attention(device, "bf16, 32 sequences", "", 256, 32, 1, false));
+  all.push_back(attention(device, "family sm80, 32 sequences", int4 + ",family=sm80", 80, 32, 1, false));
+  all.push_back(gemm(device, "one row", "", 1));
+  all.push_back(gemm(device, "one row, blocks of 64 columns", ":tile_n=64", 1));
+  all.push_back(gemm(device, "64 rows", ":tile_m=64", 64));
+  return all;
+}
+
+int run(const char* path) {
+  const Driver driver;
+  const cubit::Device device("cuda:0");
+  // The device's own, as the first device's handle is 0 for every driver: for launches that name no device.
+  void* context = nullptr;
+  require(driver.retain_context(&context, 0), "cuDevicePrimaryCtxRetain");
+  require(driver.set_context(context), "cuCtxSetCurrent");
+  const cubit::Engine engine;
+  const json facts = json::parse(device.describe());
+  const auto architecture = facts.at("architecture").get<std::string>();
+  int version = 0;
+  require(driver.driver_version(&version), "cuDriverGetVersion");
+  std::printf("%-44s %-60s driver, beside it: device named, current context\n", "case", "kernel");
+  json results = json::array();
+  for (const Case& item : cases(device)) {
+    json entry = measure(driver, engine, device, item, architecture);
+    entry["device"] = facts.at("description");
+    entry["driver"] = version;
+    entry["commit"] = cubit::kCommit;
+    results.push_back(std::move(entry));
+  }
+  if (path != nullptr) std::ofstream(path) << results.dump(2) << '\n';
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try { return run(argc > 1 ? argv[1] : nullptr); } catch (const std::exception& error) {
+  std::fprintf(stderr, "launch_bench: %s\n", error.what());
+  return 1;
+}
