@@ -161,6 +161,7 @@ Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, 
 int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int slots) {
   constexpr double kBytesPerMicrosecond = 35e3;  // of a block
   constexpr double kPieces = 1.8;                // times as long as boxes
+  if (arguments.kv_heads % 2 != 0) return 1;     // there is no other
   const std::int64_t heads = count_sequences(plan, arguments);
   const double stages = static_cast<double>(heads) * most_walked(plan, arguments) / plan.chunk_tokens() / slots;
   int best = 1;
