@@ -169,6 +169,9 @@ void write_report(Plan& plan, const codegen::Architecture& architecture);
 /// Whether rows of keys or of values are int4_rows of 8 groups, which take the most registers.
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats);
 
+/// Loads and stores of a thread, where a plan says why it spills.
+inline constexpr int kMostSpilledBytes = 64;
+
 /// Whether rows have scales in a tensor of their own, one or more for each.
 bool reads_row_scales(const Plan& plan);
 
@@ -254,6 +257,7 @@ struct ReferenceHead {
   std::vector<double> output;         ///< [value_dim]
   std::vector<double> contributions;  ///< sum over tokens of weight · |value|
   double lse = 0;
+  double token_norm = 0;  ///< root of the sum over tokens of |weight · value|²: of independent ones the output's norm
 };
 /// Rows of one KV head: of a token its row, and where the format has scales of their own its scales.
 struct HeadRows {

@@ -65,8 +65,10 @@ int count_registers_beside_shared_query(const GqaDecode& descriptor, int head_ti
   const int second_term = formats.value.kv == KvFormat::bf16 ? 4 : 0;  // of weights
   const int per_tile = formats.value.head_dim / 4 + shifts + second_term + 12 + (descriptor.alibi ? 2 : 0);
   // Headers in the stage and scales in a tensor, each with its addresses.
-  const int both = formats.key.kv == KvFormat::int4_rows && formats.value.has_scales() ? 16 : 0;
-  const int pages = descriptor.cache == KvAddressing::paged ? 4 : 0;
+  const bool has_both = formats.key.kv == KvFormat::int4_rows && formats.value.has_scales();
+  const bool is_paged = descriptor.cache == KvAddressing::paged;
+  const int both = !has_both ? 0 : has_eight_packed_groups(formats) && is_paged ? 48 : 16;
+  const int pages = is_paged ? 4 : 0;
   const int seen = has_eight_packed_groups(formats) && descriptor.query_tokens > 1 ? 32 : 0;  // as above
   const int beside = kAddressesAndTemporaries + 2 * scales + both + pages + seen + (descriptor.window ? 8 : 0);
   return (beside + head_tiles * per_tile + 7) / 8 * 8;

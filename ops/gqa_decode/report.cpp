@@ -418,6 +418,13 @@ void explain_conflicts(Plan& plan) {
   }
 }
 
+/// Where the compiler of one architecture spilled what those of the others did not.
+bool may_spill(const Plan& plan, const codegen::Architecture& architecture) {
+  constexpr int kMostTilesWithout = 2;
+  return architecture.capability >= 120 && plan.descriptor.cache == KvAddressing::paged &&
+         has_eight_packed_groups(plan.formats()) && plan.head_tiles() > kMostTilesWithout;
+}
+
 }  // namespace
 
 void write_report(Plan& plan, const codegen::Architecture& architecture) {
@@ -462,10 +469,11 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   add_role_decisions(report, descriptor);
   explain_conflicts(plan);
   const kv_cache::CacheFormats formats = plan.formats();
-  if (descriptor.cache == KvAddressing::paged && has_eight_packed_groups(formats) && plan.head_tiles() > 1) {
-    report.spills_allowed_because =
-        "8 groups of two tiles of heads leave no register beside the page table's: a word or two that are spilled on "
-        "sm_120 cost less than blocks of one tile, which would read the cache twice";
+  if (may_spill(plan, architecture)) {
+    report.spills_allowed_because = fmt::format(
+        "8 groups of three tiles of heads and a page table are more than the registers of sm_120: up to {} bytes that "
+        "are spilled cost less than blocks of fewer tiles, which would read the cache once more",
+        kMostSpilledBytes);
   }
   const auto leaves_two = [](const kv_cache::RowFormat& format) {
     return format.kv == KvFormat::int4_rows || (format.has_scales() && format.head_dim % 32 != 0);

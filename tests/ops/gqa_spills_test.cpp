@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
@@ -15,6 +16,29 @@
 namespace cubit::ops {
 namespace {
 
+void expect_spills_as_said(const std::vector<tests::KernelFor>& kernels) {
+  tests::expect_no_spills(kernels, 255, gqa_decode::kMostSpilledBytes);
+}
+
+/// Each for the other architectures as well, whose plans have no excuse, in turn.
+TEST(GqaPlan, OnlyThreeTilesOfEightGroupsInPagesMaySpill) {
+  std::vector<tests::KernelFor> kernels;
+  for (const char* fields :
+       {"heads_per_kv=24,query_tokens=5,mask=tree", "heads_per_kv=12,query_tokens=2", "heads_per_kv=16"}) {
+    const GqaDecode descriptor =
+        gqa_decode::parse(fmt::format("gqa_decode:kv=int4_rows,groups=8,cache=paged,family=sm80,{}", fields));
+    for (const char* architecture : tests::kGqaArchitectures) {
+      const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
+      EXPECT_EQ(plan.report.spills_allowed_because.empty(),
+                architecture != std::string_view("sm_120") || plan.head_tiles() < 3)
+          << descriptor.text() << " for " << architecture;
+    }
+    kernels.push_back({descriptor.text(), "sm_120"});
+    kernels.push_back({descriptor.text(), tests::kGqaArchitectures[kernels.size() / 2]});
+  }
+  expect_spills_as_said(kernels);
+}
+
 TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
   for (const char* architecture : tests::kGqaArchitectures) {
@@ -22,7 +46,7 @@ TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
       kernels.push_back({descriptor.text(), architecture});
     for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"}) kernels.push_back({blocks, architecture});
   }
-  tests::expect_no_spills(kernels);
+  expect_spills_as_said(kernels);
 }
 
 TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
@@ -34,7 +58,7 @@ TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
     kernels.push_back(
         {descriptors[i].text(), tests::kGqaArchitectures[1 + i % (std::size(tests::kGqaArchitectures) - 1)]});
   }
-  tests::expect_no_spills(kernels);
+  expect_spills_as_said(kernels);
 }
 
 /// Of family sm90: where registers change hands the plan has dealt out all that the block's threads begin with.
@@ -54,7 +78,7 @@ TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
     kernels.push_back(kernel_for(descriptor, "sm_90a"));
     kernels.push_back(kernel_for(descriptor, kLaterThanSm90[kernels.size() / 2 % std::size(kLaterThanSm90)]));
   }
-  tests::expect_no_spills(kernels);
+  expect_spills_as_said(kernels);
 }
 
 TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
@@ -64,7 +88,7 @@ TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
       kernels.push_back(kernel_for(descriptor, kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"));
     kernels.push_back(kernel_for(descriptor, "sm_90a"));
   }
-  tests::expect_no_spills(kernels);
+  expect_spills_as_said(kernels);
 }
 
 TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
@@ -74,7 +98,7 @@ TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
     if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_90a"});
     kernels.push_back({descriptor.text(), "sm_75"});
   }
-  tests::expect_no_spills(kernels);
+  expect_spills_as_said(kernels);
 }
 
 TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
@@ -87,7 +111,7 @@ TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
     }
     kernels.push_back(kernel_for(descriptor, "sm_90a"));
   }
-  tests::expect_no_spills(kernels);
+  expect_spills_as_said(kernels);
 }
 
 TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
@@ -104,7 +128,7 @@ TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
     }
   }
   EXPECT_EQ(kernels.size(), 6 * (3 + 3 + 1));
-  tests::expect_no_spills(kernels);
+  expect_spills_as_said(kernels);
 }
 
 }  // namespace
