@@ -355,8 +355,8 @@ CUBIT_API cubit_status cubit_problem_operations(const cubit_problem* problem, do
  * this thread's next call of this function; `bytes` may be NULL. */
 CUBIT_API cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* device_data, size_t count,
                                                const void** arguments, size_t* bytes);
-/* Against the double-precision reference: the largest error, the operator's tolerance, where the error is. Each of the
- * three may be NULL; `worst` lives until this thread's next string. */
+/* Against the double-precision reference: of all places the one whose error is the largest share of its tolerance: that
+ * error, that tolerance, where it is. Each of the three may be NULL; `worst` lives until this thread's next string. */
 CUBIT_API cubit_status cubit_problem_compare(const cubit_problem* problem, const void* const* outputs, size_t count,
                                              double* error, double* tolerance, const char** worst);
 

@@ -17,8 +17,8 @@ class GqaDecodeOperator final : public Operator {
   }
   std::vector<FieldHelp> fields() const override { return help_of(gqa_decode::fields()); }
   std::string tensors_help() const override {
-    return "query [batch, query heads, head_dim] BF16 or F16 (where query_tokens > 1 [batch, query_tokens, query "
-           "heads, head_dim], and output and lse likewise)\n"
+    return "query [batch, query heads, head_dim] or [batch, query_tokens, query heads, head_dim] (where query_tokens > "
+           "1 the latter), BF16 or F16\n"
            "key, value [batch, tokens, kv_heads, row] BF16, F16, U8 rows for int4_rows, I8, F8_E4M3 or F8_E5M2\n"
            "key_scale, value_scale F32 or F16 (where kv is int8_split, fp8_e4m3 or fp8_e5m2): [batch, tokens, "
            "kv_heads] where scales=head, with groups behind where scales=group, [batch, tokens] where scales=token, "
@@ -31,8 +31,8 @@ class GqaDecodeOperator final : public Operator {
            "token j\n"
            "alibi_slopes [query heads] F32 (where alibi=true), sinks [query heads] F32 (where sinks=true), "
            "score_parameters of any type (where score=…, optional)\n"
-           "output [batch, query heads, value_dim]\n"
-           "lse [batch, query heads] F32 (where lse=1)\n"
+           "output [batch, query heads, value_dim], with the query's dimension of query tokens where it has one\n"
+           "lse [batch, query heads] F32 (where lse=1), likewise\n"
            "numbers: softmax_scale (default 1 / sqrt(head_dim)), lse (0 or 1); where cache=paged max_length and hnd (0 "
            "or 1); where soft_cap=true soft_cap; where window=true window and kept_tokens (tokens; default 0); for "
            "tuning splits";

@@ -16,8 +16,10 @@
 namespace cubit::ops::gqa_decode {
 namespace {
 
-constexpr double kTolerance = 3e-3;
-constexpr double kBesideRounding = 1e-3;  // of outputs that are not rounded
+constexpr double kTolerance = 3e-3;       // where bf16 rounds the outputs, or the weights and values
+constexpr double kTightTolerance = 1e-3;  // where all is fp16, or becomes fp16 without rounding as nibbles and bytes do
+constexpr double kRoundedWeights = 8e-4;  // three times the mean of an fp16 weight's rounding, and an output's
+constexpr double kBesideRounding = 1. / 3;  // of the tolerance: of outputs that are not rounded
 constexpr const char* kSlopes = "alibi_slopes";
 constexpr const char* kSinks = "sinks";
 constexpr const char* kParameters = "score_parameters";
@@ -40,6 +42,13 @@ void check_lengths(const Tensor& lengths, std::int64_t batch, std::int64_t token
     reject(fmt::format("lengths[{}] = {}", i, values[i]), fmt::format("the cache holds {} tokens", tokens),
            fmt::format("accepted: 0 to {}", tokens));
   }
+}
+
+double tolerance_of(const GqaDecode& descriptor) {
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const bool has_bf16 =
+      descriptor.output == Element::bf16 || formats.key.kv == KvFormat::bf16 || formats.value.kv == KvFormat::bf16;
+  return has_bf16 ? kTolerance : kTightTolerance;
 }
 
 double norm(const std::vector<double>& values) {
@@ -92,7 +101,8 @@ bool LaunchNumbers::set(const GqaDecode& descriptor, std::string_view name, doub
 GqaProblem::GqaProblem(GqaDecode descriptor, Tensors inputs, const LaunchNumbers& numbers)
     : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), numbers_(numbers) {
   check();
-  std::vector<std::int64_t> shape = query_shape(descriptor_, batch(), query_heads(), value_channels());
+  std::vector<std::int64_t> shape = query().shape;
+  shape.back() = value_channels();
   outputs_.push_back(dense("output", element_type(descriptor_.output), shape, nullptr));
   if (!numbers_.with_lse) return;
   shape.pop_back();
@@ -190,11 +200,12 @@ void GqaProblem::check_pages() const {
 
 void GqaProblem::check_query() const {
   require_type(query(), element_type(descriptor_.query), descriptor_);
-  require_rank(query(), descriptor_.query_tokens == 1 ? 3 : 4, query_dimensions(descriptor_));
+  const bool has_tokens = descriptor_.query_tokens > 1 || query().shape.size() == 4;  // one may be written, or not
+  require_rank(query(), has_tokens ? 4 : 3, query_dimensions(descriptor_));
   if (query().shape.back() != descriptor_.head_dim) {
     reject(shape_text(query()), fmt::format("head_dim is {}", descriptor_.head_dim));
   }
-  if (query().shape == query_shape(descriptor_, batch(), query_heads(), descriptor_.head_dim)) return;
+  if (!has_tokens || query().shape[1] == descriptor_.query_tokens) return;
   reject(shape_text(query()), fmt::format("the descriptor has query_tokens={}", descriptor_.query_tokens),
          fmt::format("ask for query_tokens={}", query().shape[1]));
 }
@@ -351,7 +362,7 @@ ReferenceHead GqaProblem::reference_of(std::int64_t item) const {
                         [&](int position) { return sees(descriptor_, length(sequence), token, mask, position); });
 }
 
-double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
+GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
   const ReferenceHead reference = reference_of(item);
   const int channels = value_channels();
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
@@ -365,21 +376,27 @@ double GqaProblem::compare_head(std::int64_t item, std::span<const void* const> 
   }
   double scale = std::max(norm(reference.output), 0.1 * norm(reference.contributions));
   if (descriptor_.sinks) scale = std::max(scale, std::sqrt(channels) * smallest_normal(descriptor_.output));
-  double error = relative_error(norm(difference), scale);
-  // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16: then that and
-  // kBesideRounding.
-  const double rounding = relative_error(norm(roundings), scale);
-  if (rounding + kBesideRounding > kTolerance) error *= kTolerance / (rounding + kBesideRounding);
-  if (got.size() > 1) {
-    const double lse = static_cast<const float*>(got[1])[item];
-    // An absolute error, beside what float rounding of scores of this size may cost.
-    constexpr double kScoreRounding = 0x1p-18;
-    if (lse != reference.lse) {
-      const double allowed = kTolerance + std::fabs(reference.lse) * kScoreRounding;
-      error = std::max(error, kTolerance * relative_error(std::fabs(lse - reference.lse), allowed));
-    }
+  // Weights are fp16, rounded by up to half of the tight tolerance. Where a few tokens cancel, as constant rows may,
+  // their roundings do not: these are measured by what the tokens' sum would be if it did not cancel either.
+  double tolerance = tolerance_of(descriptor_);
+  if (tolerance == kTightTolerance) {
+    const double rounded_weights = kRoundedWeights * relative_error(reference.token_norm, scale);
+    tolerance = std::clamp(rounded_weights, kTightTolerance, kTolerance);
   }
-  return error;
+  // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16; where outputs
+  // are subnormal, that of all of them: then that and kBesideRounding.
+  const double rounding = relative_error(norm(roundings), scale);
+  const bool may_be_held = std::isfinite(rounding);  // else beyond the output's type, which no error excuses
+  const HeadError error{relative_error(norm(difference), scale),
+                        may_be_held ? std::max(tolerance, rounding + kBesideRounding * tolerance) : tolerance};
+  if (got.size() == 1) return error;
+  const double lse = static_cast<const float*>(got[1])[item];
+  if (lse == reference.lse) return error;
+  // An absolute error, beside what float rounding of scores of this size may cost.
+  constexpr double kScoreRounding = 0x1p-18;
+  const double size = std::isfinite(reference.lse) ? std::fabs(reference.lse) : 0;
+  const HeadError error_of_lse{relative_error(std::fabs(lse - reference.lse), 1), tolerance + size * kScoreRounding};
+  return error_of_lse.share() > error.share() ? error_of_lse : error;
 }
 
 Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const {
@@ -390,20 +407,19 @@ Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const 
   if (got.size() != outputs_.size()) {
     reject(fmt::format("{} outputs", got.size()), fmt::format("this problem has {}", outputs_.size()));
   }
-  std::vector<double> errors(batch() * descriptor_.query_tokens * query_heads());
+  std::vector<HeadError> errors(batch() * descriptor_.query_tokens * query_heads());
   parallel_for(static_cast<std::int64_t>(errors.size()),
                [&](std::int64_t item) { errors[item] = compare_head(item, got); });
-  Comparison result{0, kTolerance, "none"};
-  for (std::size_t item = 0; item < errors.size(); ++item) {
-    if (errors[item] < result.error || (item != 0 && errors[item] == result.error)) continue;
-    result.error = errors[item];
-    const std::int64_t query_token = static_cast<std::int64_t>(item) / query_heads();
-    const int tokens = descriptor_.query_tokens;
-    result.worst = fmt::format("sequence {}, ", query_token / tokens);
-    if (tokens > 1) result.worst += fmt::format("query token {}, ", query_token % tokens);
-    result.worst += fmt::format("head {}", static_cast<std::int64_t>(item) % query_heads());
-  }
-  return result;
+  if (errors.empty()) return {0, tolerance_of(descriptor_), "none"};
+  const auto worst = std::max_element(errors.begin(), errors.end(),
+                                      [](const auto& a, const auto& b) { return a.share() < b.share(); });
+  const std::int64_t item = worst - errors.begin();
+  const std::int64_t query_token = item / query_heads();
+  const int tokens = descriptor_.query_tokens;
+  std::string place = fmt::format("sequence {}, ", query_token / tokens);
+  if (tokens > 1) place += fmt::format("query token {}, ", query_token % tokens);
+  place += fmt::format("head {}", item % query_heads());
+  return {worst->error, worst->tolerance, std::move(place)};
 }
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {

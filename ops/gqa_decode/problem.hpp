@@ -8,8 +8,8 @@
 
 namespace cubit::ops::gqa_decode {
 
-/// Of the query, or of the output by its channels, and what the query's dimensions are called: with one query token
-/// there is no dimension of tokens.
+/// Of a made-up query, and what a query's dimensions are called: with one query token that of tokens may be left out,
+/// and is where queries are made up.
 std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads,
                                       int channels);
 const char* query_dimensions(const GqaDecode& descriptor);
@@ -76,7 +76,13 @@ class GqaProblem final : public Problem {
   void check_cache(std::size_t which) const;
   /// The output of (sequence, query token, head) number `item`, as it should be.
   ReferenceHead reference_of(std::int64_t item) const;
-  double compare_head(std::int64_t item, std::span<const void* const> got) const;
+  /// In the norm of the design, or of the log-sum-exp absolute, whichever is the larger share of what it may be.
+  struct HeadError {
+    double error = 0;
+    double tolerance = 0;
+    double share() const { return error / tolerance; }
+  };
+  HeadError compare_head(std::int64_t item, std::span<const void* const> got) const;
 
   GqaDecode descriptor_;
   kv_cache::CacheShape shape_;

@@ -22,7 +22,7 @@ std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t 
 }
 
 const char* query_dimensions(const GqaDecode& descriptor) {
-  return descriptor.query_tokens == 1 ? "[batch, query heads, head_dim]"
+  return descriptor.query_tokens == 1 ? "[batch, query heads, head_dim] or [batch, 1, query heads, head_dim]"
                                       : "[batch, query_tokens, query heads, head_dim]";
 }
 

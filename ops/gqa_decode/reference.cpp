@@ -48,10 +48,13 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
     if (weights[token] == 0) continue;
     load(formats.value, values, token, row.data());
     for (int channel = 0; channel < channels; ++channel) {
-      result.output[channel] += weights[token] / sum * row[channel];
-      result.contributions[channel] += weights[token] / sum * std::fabs(row[channel]);
+      const double part = weights[token] / sum * row[channel];
+      result.output[channel] += part;
+      result.contributions[channel] += std::fabs(part);
+      result.token_norm += part * part;
     }
   }
+  result.token_norm = std::sqrt(result.token_norm);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
@@ -55,6 +56,10 @@ INSTANTIATE_TEST_SUITE_P(
                 }},
         BadCase{"tensor key [2, 10, 2, 68]: its rows have 68 elements; ",
                 [](Case& c) { c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68; }},
+        BadCase{"tensor query [2, 2, 16, 128]: the descriptor has query_tokens=1; ask for query_tokens=2",
+                [](Case& c) {
+                  c.tensors[0].shape = {2, 2, 16, 128};
+                }},
         BadCase{"query has a batch of 2", [](Case& c) { c.tensors[1].shape[0] = 1; }},
         BadCase{"tensor value [2, 9, 2, 80]: it must have the dimensions [batch, max_length, kv_heads, row]; accepted "
                 "beside the other tensors: [2, 10, 2, 80]",
@@ -116,6 +121,22 @@ TEST(GqaProblem, TakesTheLargestSoftmaxScales) {
     const Case one;
     EXPECT_NO_THROW(find_operator(kInt4).problem(kInt4, one.tensors, {{"softmax_scale", scale}}));
   }
+}
+
+TEST(GqaProblem, OneQueryTokenMayHaveADimension) {
+  Case one;
+  one.tensors[0].shape = {2, 1, 16, 128};
+  const Case usual;
+  const auto written = find_operator(kInt4).problem(kInt4, one.tensors, {{"lse", 1}});
+  const auto left_out = find_operator(kInt4).problem(kInt4, usual.tensors, {{"lse", 1}});
+  using Shape = std::vector<std::int64_t>;
+  EXPECT_EQ(written->outputs()[0].shape, (Shape{2, 1, 16, 128}));
+  EXPECT_EQ(written->outputs()[1].shape, (Shape{2, 1, 16}));
+  EXPECT_EQ(left_out->outputs()[0].shape, (Shape{2, 16, 128}));
+  EXPECT_EQ(left_out->outputs()[1].shape, (Shape{2, 16}));
+  std::vector<void*> addresses;
+  for (std::uintptr_t i = 1; i <= 6; ++i) addresses.push_back(reinterpret_cast<void*>(4096 * i));
+  EXPECT_EQ(written->arguments(addresses), left_out->arguments(addresses)) << "a launch is the same";
 }
 
 TEST(GqaProblem, CountsTheBytesOfTheTrueLengths) {
@@ -208,6 +229,102 @@ TEST(GqaProblem, AcceptsTheRoundedReferenceAndFindsOneWrongHead) {
     EXPECT_GT(bad.error, bad.tolerance);
     EXPECT_EQ(bad.worst, "sequence 1, head 5");
     output[victim] = saved;
+  }
+}
+
+/// Every channel by so much: an error of as much in the norm.
+std::vector<std::uint16_t> scaled(std::vector<std::uint16_t> output, Element element, double factor) {
+  for (std::uint16_t& x : output) x = from_float(element, static_cast<float>(to_double(element, x) * factor));
+  return output;
+}
+
+// What bf16 rounds, outputs or a cache, may be off by 3e-3; what is fp16, or becomes it without rounding, by 1e-3.
+TEST(GqaProblem, AcceptsTheErrorsOfTheDescriptorsTypes) {
+  for (const char* cache : {"kv=int4_rows,groups=4", "kv=fp16", "kv=bf16"}) {
+    for (const Element output : {Element::fp16, Element::bf16}) {
+      const std::string text = std::string("gqa_decode:heads_per_kv=8,query=fp16,") + cache +
+                               (output == Element::fp16 ? ",output=fp16" : ",output=bf16");
+      const GqaDecode descriptor = gqa_decode::parse(text);
+      const auto problem = find_operator(text).random(text, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 4);
+      const auto perfect = perfect_output(*problem, descriptor);
+      const bool is_tight = output == Element::fp16 && descriptor.kv != KvFormat::bf16;
+      const auto compared = [&](double factor) {
+        const auto changed = scaled(perfect, output, factor);
+        const void* address = changed.data();
+        return problem->compare({&address, 1});
+      };
+      EXPECT_EQ(compared(1).tolerance, is_tight ? 1e-3 : 3e-3) << text;
+      EXPECT_TRUE(compared(1).error <= compared(1).tolerance) << text;
+      const auto twice = compared(1.002);
+      EXPECT_NEAR(twice.error, 2e-3, 1e-3) << text;
+      EXPECT_EQ(twice.error <= twice.tolerance, !is_tight) << text;
+      EXPECT_FALSE(compared(1.006).error <= compared(1.006).tolerance) << text;
+    }
+  }
+}
+
+// Outputs whose rounding alone is more than the tolerance, as of fp16's subnormals: the tolerance is that of the head,
+// and the error what it is.
+TEST(GqaProblem, RoundingOfTinyOutputsRaisesTheToleranceNotLowersTheError) {
+  const std::string text = "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,output=fp16";
+  const auto problem =
+      find_operator(text).random(text, {{"batch", 2}, {"context", 500}, {"kv_heads", 2}, {"pattern", 4}}, 4);
+  const auto perfect = perfect_output(*problem, gqa_decode::parse(text));
+  const auto compared = [&](double factor) {
+    const auto changed = scaled(perfect, Element::fp16, factor);
+    const void* address = changed.data();
+    return problem->compare({&address, 1});
+  };
+  const auto rounded = compared(1);
+  EXPECT_GT(rounded.error, 1e-3);
+  EXPECT_NEAR(rounded.tolerance, rounded.error + 1e-3 / 3, 1e-9);
+  const auto wrong = compared(1.02);
+  EXPECT_GT(wrong.error, 0.01);
+  EXPECT_GT(wrong.error, wrong.tolerance);
+}
+
+// Constant rows of a few tokens, which may cancel: more is left of the rounding of fp16 weights, but never more than
+// what bf16 may cost.
+TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
+  const std::string text = "gqa_decode:kv=fp16,query=fp16,output=fp16";
+  const Numbers sizes = {{"batch", 40}, {"context", 4}, {"pattern", 2}};
+  const auto problem = find_operator(text).random(text, sizes, 4);
+  auto output = perfect_output(*problem, gqa_decode::parse(text));
+  double loosest = 0;
+  double tightest = 1;
+  for (std::size_t head = 0; head < 40; ++head) {
+    std::uint16_t& x = output[head * 128];
+    const std::uint16_t saved =
+        std::exchange(x, std::uint16_t{0x7c00});  // infinite: the worst, whatever the others are
+    const void* address = output.data();
+    const auto compared = problem->compare({&address, 1});
+    EXPECT_EQ(compared.worst, "sequence " + std::to_string(head) + ", head 0");
+    loosest = std::max(loosest, compared.tolerance);
+    tightest = std::min(tightest, compared.tolerance);
+    x = saved;
+  }
+  EXPECT_EQ(tightest, 1e-3);
+  EXPECT_GT(loosest, 1.5e-3);
+  EXPECT_LE(loosest, 3e-3);
+}
+
+// A log-sum-exp is finite or not: no other one is near.
+TEST(GqaProblem, FindsAWrongLogSumExp) {
+  Case one;
+  one.lengths = {10, 0};
+  const auto problem = find_operator(kInt4).problem(kInt4, one.tensors, {{"lse", 1}});
+  const std::vector<std::uint16_t> output(std::size_t{2} * 16 * 128, 0);
+  std::vector<float> lse(32, std::log(10.f));
+  std::fill(lse.begin() + 16, lse.end(), -std::numeric_limits<float>::infinity());
+  const void* got[] = {output.data(), lse.data()};
+  EXPECT_LE(problem->compare(got).error, 1e-6);
+  for (const std::size_t victim : {3, 19}) {
+    for (const float wrong : {5.f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      const float saved = std::exchange(lse[victim], wrong);
+      const auto bad = problem->compare(got);
+      EXPECT_GT(bad.error, bad.tolerance) << victim << " " << wrong;
+      lse[victim] = saved;
+    }
   }
 }
 
