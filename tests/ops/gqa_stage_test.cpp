@@ -116,6 +116,24 @@ TEST(GqaPlan, TwoFormatsHaveALayoutEach) {
   }
 }
 
+/// Every pair of field values: of no access, of the loop or of a sequence's end, do two words meet in a bank.
+TEST(GqaPlan, FamilySm90IsFreeOfBankConflicts) {
+  std::size_t plans = 0;
+  for (const auto& descriptors :
+       {tests::sm90_gqa_descriptors(), tests::sm90_byte_descriptors(), tests::sm90_unaligned_row_descriptors()}) {
+    for (const GqaDecode& descriptor : descriptors) {
+      for (const char* const architecture : {"sm_90a", "sm_100a", "sm_120"}) {
+        const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
+        ++plans;
+        EXPECT_GE(plan.report.proofs.size(), plan.heads_are_rows ? 1u : 6u) << descriptor.text();
+        for (const auto& proof : plan.report.proofs)
+          EXPECT_EQ(proof.degree, 1) << descriptor.text() << " for " << architecture << ": " << proof.access;
+      }
+    }
+  }
+  EXPECT_GT(plans, 500u);
+}
+
 // A plan of family sm90 proves the accesses of its first and last warp; here are those of all.
 TEST(GqaPlan, NoWarpsRowsMeetInABank) {
   for (const char* text :
