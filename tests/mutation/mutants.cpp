@@ -178,6 +178,8 @@ constexpr Mutant kMutants[] = {
     {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
     {"bulk_pages_beyond_the_end", kBulkPages, "batch=1,context=801", "bulk_boxes.cuh",
      "if (token >= static_cast<uint32>(segment.length)) return 0;", "", "are in no allocation", kNotRun},
+    {"bulk_page_that_is_none", kBulkPages, "batch=1,context=801", "bulk_boxes.cuh", "return args_.page_table[",
+     "return -1 - args_.page_table[", "is wholly outside of the tensor map", kNotRun},
     {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "bulk_boxes.cuh",
      "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
     {"bulk_scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm90", "batch=1,context=101", "sm90_gqa_decode.cuh",

@@ -94,7 +94,7 @@ void Copy::allocate() {
 
 Program load_copy(const std::string& body) { return runtime::cpu::load_program(kHead + body + "ret;\n}\n", "kernel"); }
 
-Bytes run_copy(const runtime::cpu::Program& program, const Copy& copy, unsigned blocks) {
+Bytes run_copy(const runtime::cpu::Program& program, const Copy& copy, unsigned blocks, bool check) {
   Bytes output(kBuffer * blocks);
   CopyArguments arguments = copy.arguments;
   arguments.output = output.data();
@@ -108,7 +108,7 @@ Bytes run_copy(const runtime::cpu::Program& program, const Copy& copy, unsigned 
                                   .cluster = {blocks, 1, 1},
                                   .parameters = std::as_bytes(std::span(&arguments, 1)),
                                   .memory = &memory,
-                                  .check = true});
+                                  .check = check});
   return output;
 }
 
@@ -177,6 +177,16 @@ Bytes stored_tensor(const Copy& copy) {
     if (place >= 0) tensor[static_cast<std::size_t>(place)] = buffer[place_in_buffer(copy, i)];
   }
   return tensor;
+}
+
+bool is_beside(const Copy& copy) {
+  for (std::size_t i = 1; i < static_cast<std::size_t>(copy.map.rank); ++i) {
+    bool any = false;
+    for (std::int64_t at = copy.arguments.first[i]; at < copy.arguments.first[i] + std::int64_t{copy.map.box[i]}; ++at)
+      any = any || (at >= 0 && at < static_cast<std::int64_t>(copy.map.sizes[i]));
+    if (!any) return true;
+  }
+  return false;
 }
 
 }  // namespace cubit::tests

@@ -52,8 +52,8 @@ std::string store_of(int rank);
 using Program = std::unique_ptr<const runtime::cpu::Program>;
 Program load_copy(const std::string& body);
 
-/// Runs under the checker and returns the blocks' buffers, as far as the kernel dumps them.
-Bytes run_copy(const runtime::cpu::Program& program, const Copy& copy, unsigned blocks = 1);
+/// Runs, under the checker or not, and returns the blocks' buffers, as far as the kernel dumps them.
+Bytes run_copy(const runtime::cpu::Program& program, const Copy& copy, unsigned blocks = 1, bool check = true);
 /// The text of the Failure that loading or running ends in; empty if it ends well.
 std::string failure_of_copy(const std::string& body, const Copy& copy);
 
@@ -61,5 +61,7 @@ std::string failure_of_copy(const std::string& body, const Copy& copy);
 Bytes filled_buffer();
 Bytes loaded_buffer(const Copy& copy);
 Bytes stored_tensor(const Copy& copy);
+/// Whether in a dimension other than the first none of the box is in the tensor: what the checker reports.
+bool is_beside(const Copy& copy);
 
 }  // namespace cubit::tests

@@ -2,6 +2,8 @@
 // "cp.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "prefetch".
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "base/error.hpp"
 #include "tests/runtime_cpu/tensor_copy.hpp"
 
@@ -115,8 +117,28 @@ TEST(TensorCopy, TouchesItsAllocationOnlyInsideTheTensor) {
   EXPECT_THAT(failure_of_copy(store_of(3), copy), HasSubstr("are in no allocation of this device"));
   copy.arguments.first = {0, 2, 3};
   EXPECT_THAT(failure_of_copy(kExpect + load_of(3) + kWait, copy), HasSubstr("are in no allocation of this device"));
-  copy.arguments.first = {0, 3, 3};  // wholly outside: zeros
+  copy.arguments.first = {16, 2, 2};  // beside all rows: zeros
   EXPECT_EQ(failure_of_copy(kExpect + load_of(3) + kWait, copy), "");
+}
+
+TEST(TensorCopy, NoBoxIsWhollyBesideItsTensorInAnOuterDimension) {
+  Copy copy = small_copy();
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  for (const std::array<std::int32_t, 5>& first :
+       {std::array<std::int32_t, 5>{0, 3, 2}, {0, 0, 4}, {0, 0, -2}, {0, 0, kMost}, {0, 0, -kMost - 1}}) {
+    copy.arguments.first = first;
+    const int dimension = first[1] == 0 ? 2 : 1;
+    const std::string report = "a box that begins at " + std::to_string(first[dimension]) + " of dimension " +
+                               std::to_string(dimension) + " is wholly outside of the tensor map of 16 x 3 x 4";
+    EXPECT_THAT(failure_of_copy(kExpect + load_of(3) + kWait, copy), HasSubstr(report));
+    EXPECT_THAT(failure_of_copy(store_of(3), copy), HasSubstr(report));
+    // What nobody watches is as on a GPU: zeros.
+    EXPECT_EQ(run_copy(*load_copy(kExpect + load_of(3) + kWait + kDump), copy, 1, false), loaded_buffer(copy));
+  }
+  for (const std::int32_t first : {-1, 3}) {  // half inside
+    copy.arguments.first = {0, 0, first};
+    EXPECT_EQ(run_copy(*load_copy(kExpect + load_of(3) + kWait + kDump), copy), loaded_buffer(copy));
+  }
 }
 
 TEST(TensorCopy, MisuseIsAnErrorAtTheCopy) {

@@ -9,6 +9,7 @@
 #include "runtime/cpu/encoded_map.hpp"
 #include "runtime/cpu/helpers/bulk.hpp"
 #include "runtime/cpu/swizzle.hpp"
+#include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {
@@ -61,6 +62,20 @@ bool read_map(const Here& here, std::uint64_t address, TensorMap& dst) {
   return rule.empty();
 }
 
+/// Whether there is no dimension but the first in which the box is wholly beside the tensor. False after warp.fail().
+/// A GPU copies zeros and says nothing, though a page or a sequence that is not there is what was asked for. Beside the
+/// tensor in its first dimension begin boxes behind the ragged end of its rows.
+bool is_near(const Here& here, const Box& box) {
+  for (std::size_t i = 1; i < static_cast<std::size_t>(box.map.rank); ++i) {
+    const std::int64_t first = box.first[i];
+    if (first < static_cast<std::int64_t>(box.map.sizes[i]) && first + std::int64_t{box.map.box[i]} > 0) continue;
+    here.fail(
+        fmt::format("a box that begins at {} of dimension {} is wholly outside of the {}", first, i, box.map.text()));
+    return false;
+  }
+  return true;
+}
+
 /// What source 1 and the coordinates name. False after warp.fail().
 bool read_box(const Here& here, Box& dst) {
   if (!read_map(here, source<std::uint64_t>(here.warp, 1)[here.lane], dst.map)) return false;
@@ -70,7 +85,7 @@ bool read_box(const Here& here, Box& dst) {
   }
   for (int i = 0; i < dst.map.rank; ++i)
     dst.first[static_cast<std::size_t>(i)] = source<std::int32_t>(here.warp, kFirstCoordinate + i)[here.lane];
-  return true;
+  return checker_of(here.warp) == nullptr || is_near(here, dst);
 }
 
 /// Cuts a box into strips, in the order of shared memory.
