@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tests/gpu/gpu_case.hpp"
+#include "tests/gpu/long_cache.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 
 namespace cubit::tests {
@@ -18,10 +19,10 @@ const std::vector<std::string> kFormats = {
     "gqa_decode:heads_per_kv=8,query=fp16",
     "gqa_decode:heads_per_kv=8,kv=fp16",
     "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16",
-    "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
     "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,output=fp16",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,output=fp16",
     "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,scales=token,output=fp16",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=2,alignment=8",
     kInt4,
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=8,query=fp16",
@@ -178,6 +179,72 @@ TEST_F(GqaDecodeGpu, LongContextsAndManySplits) {
   for (const std::string& text : of_every_family(kFormats)) {
     expect_good(text, {{"batch", 1}, {"context", 70001}});
     expect_good(text, {{"batch", 5}, {"context", 9000}, {"kv_heads", 4}, {"ragged", 1}, {"lse", 1}});
+  }
+}
+
+/// A million tokens, alone and beside sequences of one and none. They are 4096 different ones, each as often as the
+/// others, which is what the reference computes.
+TEST_F(GqaDecodeGpu, AMillionTokensBeyondWhat32BitsCount) {
+  constexpr std::int64_t kBlock = 1024;
+  std::unique_ptr<const LongCache> cache;
+  try {
+    cache = std::make_unique<const LongCache>(device());
+  } catch (const Error& error) {
+    GTEST_SKIP() << "a cache of 8 GiB: " << error.what();
+  }
+  struct Format {
+    const char* text;
+    std::int64_t row_bytes;
+    std::int64_t element;
+  };
+  for (const auto& [format, row_bytes, element] : {Format{"gqa_decode:heads_per_kv=2", 256, 2},
+                                                   Format{"gqa_decode:heads_per_kv=2,kv=int4_rows,groups=4", 80, 1}}) {
+    const std::size_t token_bytes = 8 * row_bytes;
+    const Problem random = Problem::random(format, {{"batch", 3}, {"context", 4 * kBlock}, {"kv_heads", 8}}, 12);
+    std::vector<cubit_tensor> inputs = random.inputs();  // query, keys, values
+    auto* const keys = static_cast<char*>(inputs[1].data);
+    auto* const values = static_cast<char*>(inputs[2].data);
+    cache->fill(keys, values, kBlock, token_bytes);
+    for (const bool is_paged : {false, true}) {
+      // The second sequence's one token: the next, or the first of the last page.
+      const std::int64_t other = is_paged ? 4 * kBlock - LongCache::kPageSize : 1;
+      for (char* const rows : {keys, values})
+        std::memcpy(rows + 4 * kBlock * token_bytes, rows + other * token_bytes, token_bytes);
+      std::vector<std::int32_t> table = LongCache::pages();
+      table.resize(3 * table.size(), -1);
+      table[LongCache::kPages] = LongCache::kPages - 1;
+      const Uploaded pages(device(), table);
+      const Uploaded lengths(device(), {LongCache::kTokens, 1, 0});
+      for (const int batch : {1, 3}) {
+        for (cubit_tensor& input : inputs) input.shape[0] = batch;
+        std::vector<std::int32_t> expected_lengths = {4 * kBlock, 1, 0};
+        expected_lengths.resize(batch);
+        inputs.push_back({"lengths", "I32", 1, {batch}, expected_lengths.data()});
+        const Problem expected(format, inputs);
+        inputs.pop_back();
+        for (const std::string& text : of_every_family({std::string(format) + (is_paged ? ",cache=paged" : "")})) {
+          SCOPED_TRACE(text + ", batch " + std::to_string(batch));
+          DeviceCase launched(device(), expected);
+          auto arguments = *static_cast<const cubit_gqa_decode_arguments*>(launched.arguments());
+          arguments.key = cache->key();
+          arguments.value = cache->value();
+          LongCache::set_strides(arguments.key_strides, is_paged, row_bytes, element);
+          LongCache::set_strides(arguments.value_strides, is_paged, row_bytes, element);
+          arguments.max_length = LongCache::kTokens;
+          arguments.lengths = batch == 1 ? nullptr : lengths.data();
+          if (is_paged) {
+            arguments.page_table = pages.data();
+            arguments.page_table_stride = LongCache::kPages;
+            arguments.page_size = LongCache::kPageSize;
+          }
+          const Kernel decode = kernel(text);
+          launch_once(device(), decode, &arguments);
+          launched.expect_guards_intact();
+          const auto result = launched.compare(expected);
+          EXPECT_LE(result.error, result.tolerance) << result.worst;
+        }
+      }
+    }
   }
 }
 

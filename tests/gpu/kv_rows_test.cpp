@@ -1,9 +1,14 @@
 // kv_append and kv_gather on a GPU: the reference's bits for every format, and what only a GPU can show: graph replays
-// with changed positions, streams of many blocks, padded tensors. Skipped where there is none.
+// with changed positions and pages, rows beyond what 32 bits count, streams of many blocks. Skipped where there is no
+// GPU.
 #include <cubit/kv_append.hpp>
 #include <cubit/kv_gather.hpp>
 
+#include <algorithm>
+#include <limits>
+
 #include "tests/gpu/gpu_case.hpp"
+#include "tests/gpu/long_cache.hpp"
 #include "tests/support/cache_descriptors.hpp"
 
 namespace cubit::tests {
@@ -114,6 +119,147 @@ TEST_F(KvRowsGpu, GraphReplaysWithChangedLengths) {
   EXPECT_EQ(launched.output(0).download(), expected);
   launched.expect_guards_intact();
   device().destroy_stream(stream);
+}
+
+std::size_t index_of(const std::vector<cubit_tensor>& tensors, const std::string& name) {
+  const auto found =
+      std::find_if(tensors.begin(), tensors.end(), [&](const cubit_tensor& tensor) { return tensor.name == name; });
+  if (found == tensors.end()) throw std::runtime_error("there is no tensor " + name);
+  return static_cast<std::size_t>(found - tensors.begin());
+}
+
+/// Pages that change on the device, some of them none: each replay does what a launch of its own does to the same
+/// caches.
+TEST_F(KvRowsGpu, GraphReplaysWithChangedPages) {
+  for (const std::string text : {"kv_append:kv=int4_rows,groups=4,rotary=half_split,cache=paged",
+                                 "kv_append:kv=fp8_e4m3,cache=paged", "kv_gather:kv=int4_rows,groups=4,cache=paged"}) {
+    SCOPED_TRACE(text);
+    const Kernel rows = kernel(text);
+    const Problem problem = Problem::random(text, {{"batch", 4}, {"tokens", 33}, {"context", 64}, {"kv_heads", 2}}, 8);
+    const std::size_t table = index_of(problem.inputs(), "page_table");
+    const auto* first = static_cast<const std::int32_t*>(problem.inputs()[table].data);
+    std::vector<std::int32_t> pages(first, first + 16);
+    DeviceCase launched(device(), problem);
+    DeviceCase alone(device(), problem);
+    const void* arguments = launched.arguments();
+    const cubit_stream stream = device().create_stream();
+    const Graph graph =
+        device().capture(stream, [&] { rows.launch(arguments, {.device = &device(), .stream = stream}); });
+    std::vector<unsigned char> before;
+    for (const std::int32_t none : {0, -1, 16, std::numeric_limits<std::int32_t>::max()}) {
+      std::rotate(pages.begin(), pages.begin() + 5, pages.end());
+      std::vector<std::int32_t> now = pages;
+      if (none != 0) now[6] = none;
+      device().upload(launched.input(table).data(), now.data(), 4 * now.size(), stream);
+      device().replay(graph, stream);
+      device().synchronise(stream);
+      device().upload(alone.input(table).data(), now.data(), 4 * now.size());
+      launch(rows, alone);
+      const std::size_t outputs = problem.outputs().size();
+      for (std::size_t i = 0; i < outputs; ++i) EXPECT_EQ(launched.output(i).download(), alone.output(i).download());
+      const std::vector<unsigned char> after = launched.output(0).download();
+      EXPECT_NE(after, before);
+      before = after;
+    }
+    launched.expect_guards_intact();
+    device().destroy_stream(stream);
+  }
+}
+
+/// Five tokens in the quarters of a long cache, one each and the very last, whose rows are those of five tokens in a
+/// short one; where they would lie with fewer bits there is nothing.
+TEST_F(KvRowsGpu, RowsBeyondWhat32BitsCount) {
+  std::unique_ptr<const LongCache> cache;
+  try {
+    cache = std::make_unique<const LongCache>(device());
+  } catch (const Error& error) {
+    GTEST_SKIP() << "a cache of 8 GiB: " << error.what();
+  }
+  constexpr std::int64_t kQuarter = LongCache::kQuarter;
+  const std::vector<std::int32_t> places = {3, kQuarter + 4, 2 * kQuarter + 5, 3 * kQuarter + 6, 4 * kQuarter - 1};
+  std::vector<std::int32_t> ends = places;
+  for (std::int32_t& end : ends) ++end;
+  const auto count = static_cast<std::int32_t>(places.size());
+  const Uploaded positions(device(), places);
+  const Uploaded behind(device(), ends);
+  const Uploaded pages(device(), LongCache::pages());
+  struct Format {
+    const char* fields;
+    std::int64_t row_bytes;
+    std::int64_t element;
+  };
+  for (const auto& [fields, row_bytes, element] :
+       {Format{"head_dim=128", 256, 2}, Format{"kv=int4_rows,groups=4", 80, 1}}) {
+    const std::string append = std::string("kv_append:") + fields;
+    const std::string gather = std::string("kv_gather:") + fields;
+    const std::size_t token_bytes = 8 * row_bytes;
+    const Problem problem = Problem::random(append, {{"tokens", count}, {"context", count}, {"kv_heads", 8}}, 13);
+    DeviceCase small(device(), problem);
+    launch(kernel(append), small);
+    ASSERT_EQ(small.compare(problem).error, 0);
+    const auto small_append = *static_cast<const cubit_kv_append_arguments*>(small.arguments());
+    const std::vector<unsigned char> expected[] = {small.output(0).download(), small.output(1).download()};
+    GuardedBuffer small_rows(device(), 2 * count * 8 * 256, 0);
+    GuardedBuffer rows(device(), small_rows.bytes(), 0xee);
+    cubit_kv_gather_arguments gathered{};
+    gathered.size = sizeof gathered;
+    const auto gather_into = [&](const GuardedBuffer& dst, const std::string& text) {
+      gathered.key = dst.data();
+      gathered.value = static_cast<char*>(dst.data()) + dst.bytes() / 2;
+      launch_once(device(), kernel(text), &gathered);
+    };
+    for (std::int64_t* const strides : {gathered.key_strides, gathered.value_strides}) {
+      strides[0] = strides[1] = 8 * 128;  // of one sequence, or of one token each
+      strides[2] = 128;
+    }
+    gathered.cache = small_append.cache;
+    gathered.batch = 1;
+    gathered.tokens = count;
+    gather_into(small_rows, gather);
+
+    for (const bool is_paged : {false, true}) {
+      SCOPED_TRACE(append + (is_paged ? ", in pages" : ""));
+      cache->clear();
+      auto arguments = small_append;
+      arguments.positions = positions.data();
+      cubit_kv_cache& there = arguments.cache;
+      there.key = cache->key();
+      there.value = cache->value();
+      LongCache::set_strides(there.key_strides, is_paged, row_bytes, element);
+      LongCache::set_strides(there.value_strides, is_paged, row_bytes, element);
+      there.max_length = LongCache::kTokens;
+      if (is_paged) {
+        there.page_table = pages.data();
+        there.page_size = LongCache::kPageSize;
+        there.pages = LongCache::kPages;
+      } else {
+        there.key_strides[0] = there.value_strides[0] = 0;  // for the gather all sequences are this one
+      }
+      const std::string addressing = is_paged ? ",cache=paged" : "";
+      launch_once(device(), kernel(append + addressing), &arguments);
+      std::vector<unsigned char> found(token_bytes);
+      for (std::int32_t token = 0; token < count; ++token) {
+        for (std::int64_t quarter = 0; quarter < 4; ++quarter) {
+          const std::int64_t place =
+              (LongCache::place(places[token], is_paged) + quarter * kQuarter) % LongCache::kTokens;
+          for (const bool is_value : {false, true}) {
+            device().download(found.data(), is_value ? cache->value(place) : cache->key(place), found.size());
+            const auto row = expected[is_value].begin() + token * static_cast<std::ptrdiff_t>(token_bytes);
+            const std::vector<unsigned char> wanted(row, row + static_cast<std::ptrdiff_t>(token_bytes));
+            EXPECT_EQ(found, quarter == 0 ? wanted : std::vector<unsigned char>(token_bytes))
+                << token << " " << quarter;
+          }
+        }
+      }
+      gathered.cache = there;
+      gathered.from = positions.data();
+      gathered.to = behind.data();
+      gathered.batch = count;
+      gathered.tokens = 1;
+      gather_into(rows, gather + addressing);
+      EXPECT_EQ(rows.download(), small_rows.download());
+    }
+  }
 }
 
 TEST_F(KvRowsGpu, StreamCopyCopiesEveryByte) {
