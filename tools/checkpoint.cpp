@@ -84,15 +84,19 @@ std::vector<std::string> checkpoint_files(const std::string& path) {
 CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& layer) : prefix_(layer + ".") {
   const std::string file = checkpoint_file(path);
   std::vector<std::string> seen;
+  const auto has = [&](const char* part) { return std::find(seen.begin(), seen.end(), prefix_ + part) != seen.end(); };
   if (!file.ends_with(".json")) {
-    files_.emplace_back(file, [&](const std::string& name) { return seen.push_back(name), is_of_layer(name); });
+    SafetensorsFile(file, [&](const std::string& name) { return seen.push_back(name), false; });
+    is_dense_ = has("weight") && !has("qweight");
+    files_.emplace_back(file, [&](const std::string& name) { return is_of_layer(name); });
     add_tensors(files_.back());
   } else {
+    const auto index = parse_checkpoint_index(read_text_file(file), file);
+    for (const auto& [tensor, shard] : index) seen.push_back(tensor);
+    is_dense_ = has("weight") && !has("qweight");
     std::map<std::string, std::vector<std::string>> shards;
-    for (const auto& [tensor, shard] : parse_checkpoint_index(read_text_file(file), file)) {
-      seen.push_back(tensor);
+    for (const auto& [tensor, shard] : index)
       if (is_of_layer(tensor)) shards[shard].push_back(tensor);
-    }
     for (const auto& [shard, names] : shards) read_shard(beside(file, shard), names);
   }
   if (tensors_.empty())
@@ -102,6 +106,7 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
 bool CheckpointLayer::is_of_layer(const std::string& tensor) const {
   if (!tensor.starts_with(prefix_)) return false;
   const std::string_view part = std::string_view(tensor).substr(prefix_.size());
+  if (is_dense_) return part == "weight";
   return std::find(std::begin(kLayerTensors), std::end(kLayerTensors), part) != std::end(kLayerTensors);
 }
 
@@ -123,7 +128,7 @@ void CheckpointLayer::read_shard(const std::string& path, const std::vector<std:
 
 void CheckpointLayer::add_tensors(const SafetensorsFile& file) {
   for (TensorView tensor : file.tensors()) {
-    tensor.name.erase(0, prefix_.size());
+    tensor.name = is_dense_ ? "weights" : tensor.name.substr(prefix_.size());
     tensors_.push_back(std::move(tensor));
   }
 }

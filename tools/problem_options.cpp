@@ -35,6 +35,19 @@ void append(std::vector<cubit_tensor>& inputs, const std::vector<TensorView>& vi
   }
 }
 
+/// "decomposition=split_k" as the number that asks for it; anything else as it is.
+std::string with_number(const std::string& part, const std::string& descriptor) {
+  const std::string name = descriptor.substr(0, descriptor.find(':'));
+  for (const auto& entry : nlohmann::json::parse(operators())) {
+    if (entry.at("name") != name) continue;
+    for (const auto& one : entry.at("decompositions"))
+      for (const auto& [number, value] : one.at("numbers").items())
+        if (part == number + "=" + one.at("name").get<std::string>())
+          return fmt::format("{}={}", number, value.template get<double>());
+  }
+  return part;
+}
+
 bool has_field(const std::string& descriptor, const char* field) {
   const std::string name = descriptor.substr(0, descriptor.find(':'));
   for (const auto& entry : nlohmann::json::parse(operators())) {
@@ -51,12 +64,18 @@ bool has_field(const std::string& descriptor, const char* field) {
                  has_field(descriptor, "bias") ? "add bias=1 to the descriptor" : error.remedy());
 }
 
+[[noreturn]] void refuse_weights_alone() {
+  throw BadInput("--weights", "the activations are not in a checkpoint", "give them by --input");
+}
+
 Problem problem_from_files(const std::string& descriptor, const ProblemOptions& options, const Numbers& numbers) {
-  const SafetensorsFile file(*options.input);
+  std::optional<SafetensorsFile> file;
+  if (options.input) file.emplace(*options.input);
   std::optional<CheckpointLayer> layer;
   if (options.weights) layer.emplace(*options.weights, *options.layer);
+  if (!file && layer->is_quantised()) refuse_weights_alone();
   std::vector<cubit_tensor> inputs;
-  append(inputs, file.tensors());
+  if (file) append(inputs, file->tensors());
   if (layer) append(inputs, layer->tensors());
   try {
     return Problem(descriptor, inputs, numbers);
@@ -83,7 +102,9 @@ Problem random_problem(const std::string& descriptor, const std::string& text, c
 
 Numbers ProblemOptions::join_numbers() const {
   std::string all;
-  for (const std::string& part : numbers) all += (all.empty() ? "" : ",") + part;
+  for (const std::string& some : numbers)
+    for (const std::string& part : split_list(some, "--set"))
+      all += (all.empty() ? "" : ",") + with_number(part, descriptor);
   return numbers.empty() ? Numbers{} : parse_numbers(all, "--set");
 }
 
@@ -96,7 +117,10 @@ void ProblemOptions::add_to(CLI::App& command, const char* usual_device) {
       "or their folder");
   command.add_option("--layer", layer, "The layer of --weights: model.layers.0.mlp.down_proj");
   command.add_option("--random", random, "Make data instead: batch=2,context=512,kv_heads=1,seed=7");
-  command.add_option("--set", numbers, "A number that the launch takes: softmax_scale=0.1")->allow_extra_args(false);
+  command
+      .add_option("--set", numbers,
+                  "A number that the launch takes: softmax_scale=0.1, or decomposition=split_k by name")
+      ->allow_extra_args(false);
   command.add_option("--device", device, fmt::format("Where to run: cuda:0, …, or cpu (default: {})", usual_device));
   command.add_option("--arch", architectures, "What to compile for (default: the device's architecture)");
 }
@@ -117,13 +141,13 @@ Problem ProblemOptions::make() const {
     throw BadInput(weights ? "--weights" : "--layer", "a checkpoint and the name of one of its layers go together",
                    "give --weights model.safetensors --layer model.layers.0.mlp.down_proj");
   }
-  if (weights && !input) throw BadInput("--weights", "the activations are not in a checkpoint", "give them by --input");
-  if (!input && !random) {
+  if (weights && random) refuse_weights_alone();
+  if (!input && !random && !weights) {
     throw BadInput("no data", "a case needs tensors",
                    "give --input case.safetensors or --random NAME=NUMBER,...; cubit operators lists the names");
   }
   const Numbers launch_numbers = join_numbers();
-  return input ? problem_from_files(text, *this, launch_numbers) : random_problem(text, *random, launch_numbers);
+  return random ? random_problem(text, *random, launch_numbers) : problem_from_files(text, *this, launch_numbers);
 }
 
 nlohmann::ordered_json describe_tensors(const std::vector<cubit_tensor>& tensors) {

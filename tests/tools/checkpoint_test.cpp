@@ -153,6 +153,20 @@ TEST(CheckpointLayer, TakesItsTensorsFromShards) {
   EXPECT_THAT(message_of_layer(index, "x.3"), HasSubstr("/3.safetensors: cannot be read: No such file"));
 }
 
+TEST(CheckpointLayer, OfALayerThatIsNotQuantisedTakesTheWeightAlone) {
+  const TemporaryFolder folder;
+  folder.write("1.safetensors", file_of({"x.bias", "x.weight", "x.weight_scale"}));
+  const std::string index =
+      folder.write("model.safetensors.index.json", index_of(R"("x.bias":"1.safetensors","x.weight":"1.safetensors")"));
+  for (const std::string& path : {folder.path("1.safetensors"), index}) {
+    const CheckpointLayer layer(path, "x");
+    EXPECT_FALSE(layer.is_quantised());
+    ASSERT_EQ(layer.tensors().size(), 1u);
+    EXPECT_EQ(layer.tensors()[0].name, "weights");
+    EXPECT_EQ(std::to_integer<char>(layer.tensors()[0].data[0]), 't');
+  }
+}
+
 TEST(CheckpointLayer, AFolderHasOneCheckpoint) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of_layer(folder.path(""), "x"),

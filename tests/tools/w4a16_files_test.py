@@ -240,6 +240,18 @@ class Files(unittest.TestCase):
         self.assertEqual(done.stderr.count("\n"), 1)
         return done.stderr
 
+    def test_a_dense_layer_is_quantised(self):
+        source = random.Random(21)
+        dense = ("F16", [N, K], halves([source.gauss(0, 1) for _ in range(N * K)]))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "model.safetensors")
+            path.write_bytes(safetensors({"a.proj.weight": dense, "a.proj.bias": ("F16", [N], halves([0] * N))}))
+            command = [program, "run", "w4_quantize:group_size=32", "--weights", str(path), "--layer", "a.proj",
+                       "--output", str(Path(folder, "out.safetensors")), "--device", "cpu", "--check", "--cache-dir", ""]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(b"qweight", Path(folder, "out.safetensors").read_bytes())
+
     def test_what_a_sharded_checkpoint_lacks_is_one_sentence(self):
         name = "model.layers.0.mlp.down_proj"
         files = self.sharded(Layer(11), name)
