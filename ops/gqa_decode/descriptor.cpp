@@ -115,7 +115,7 @@ void validate(const GqaDecode& descriptor) {
     if (formats[which].kv != KvFormat::int4_rows || formats[which].head_dim % 32 == 0) continue;
     const char* const dim = which == 0 || formats.key.head_dim == formats.value.head_dim ? "head_dim" : "value_dim";
     reject(descriptor, fmt::format("a matrix of packed words is of 32 channels, and {} is no multiple of that", dim),
-           fmt::format("accepted beside int4_rows: {}=64, 96, 128, 160, 192 and 256", dim));
+           fmt::format("accepted beside int4_rows: {}=64, 96, 128, 160, 192 and 256; kv_gather reads the others", dim));
   }
   if (descriptor.mask != QueryMask::causal && descriptor.query_tokens == 1) {
     reject(descriptor, "the field mask applies to several query tokens only",

@@ -25,8 +25,9 @@ namespace cubit::ops::kv_cache {
 /// The fields head_dim and those of the format.
 template <class Descriptor>
 std::vector<Field<Descriptor>> row_fields() {
-  std::vector<Field<Descriptor>> table = {number_field<Descriptor>({"head_dim", kHeadDims, "128", "channels per head"},
-                                                                   &Descriptor::head_dim, head_dims())};
+  std::vector<Field<Descriptor>> table = {number_field<Descriptor>(
+      {"head_dim", kHeadDims, "128", "channels per head (rows of int4_rows of 80 or 112 are read by kv_gather alone)"},
+      &Descriptor::head_dim, head_dims())};
   append(table, format_fields<Descriptor>());
   return table;
 }

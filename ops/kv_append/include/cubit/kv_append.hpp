@@ -21,7 +21,9 @@ enum class Rotary {
 /// New keys and values into a KV cache: rotated where asked for, stored in the cache's format, in one pass.
 /// Text form: kv_append:kv=int4_rows,groups=4,rotary=half_split   (fields at their default are left out)
 struct KvAppend {
-  int head_dim = 128;  ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256
+  /// Channels per head: 64, 80, 96, 112, 128, 160, 192 or 256. int4_rows of 80 and 112, likewise as value_dim, are
+  /// read by kv_gather alone: gqa_decode does not take them.
+  int head_dim = 128;
   KvFormat kv = KvFormat::bf16;
   int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
   KvScales scales = KvScales::head;        ///< int8_split, fp8_e4m3 and fp8_e5m2 only
