@@ -231,7 +231,8 @@ void GqaProblem::check() {
   check_roles();
   check_pages();
   for (const std::size_t which : {0, 1}) {
-    kv_cache::check_scale_tensor(kv_cache::formats_of(descriptor_), which, shape_, find(kv_cache::kScaleNames[which]));
+    kv_cache::check_scale_tensor(kv_cache::formats_of(descriptor_), which, shape_, find(kv_cache::kScaleNames[which]),
+                                 true);
   }
   check_mask(descriptor_, find("mask"), batch());
   check_softmax_scale(numbers_.softmax_scale);
@@ -249,8 +250,10 @@ std::size_t GqaProblem::cached_rows() const {
   return rows * kv_heads();
 }
 
-std::size_t GqaProblem::scale_bytes_read(const kv_cache::RowFormat& format) const {
+std::size_t GqaProblem::scale_bytes_read(const kv_cache::CacheFormats& formats, std::size_t which) const {
+  const kv_cache::RowFormat& format = formats[which];
   if (!format.has_scales()) return 0;
+  if (shape_.has_scales_of_heads[which]) return kv_heads() * format.groups * format.scale_bytes();
   const std::size_t rows = cached_rows();
   const std::size_t scales = format.scales == KvScales::tensor  ? 1
                              : format.scales == KvScales::token ? rows / kv_heads()
@@ -261,7 +264,7 @@ std::size_t GqaProblem::scale_bytes_read(const kv_cache::RowFormat& format) cons
 std::size_t GqaProblem::bytes_read() const {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor_);
   std::size_t bytes = cached_rows() * (formats.key.row_bytes() + formats.value.row_bytes()) + query().bytes() +
-                      scale_bytes_read(formats.key) + scale_bytes_read(formats.value);
+                      scale_bytes_read(formats, 0) + scale_bytes_read(formats, 1);
   for (const char* name : {"lengths", "mask", kSlopes, kSinks}) {
     if (const Tensor* tensor = find(name)) bytes += tensor->bytes();
   }
@@ -330,14 +333,15 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
 }
 
 HeadRows GqaProblem::rows_of(std::size_t which, std::int64_t sequence, std::int64_t kv_head) const {
-  const kv_cache::RowFormat format = kv_cache::formats_of(descriptor_)[which];
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor_);
+  const kv_cache::RowFormat format = formats[which];
   const auto* rows = static_cast<const char*>(cache(which).data);
   HeadRows found;
   found.row = [=, this](int token) { return rows + shape_.row(sequence, token, kv_head) * format.row_bytes(); };
   if (!format.has_scales()) return found;
   const auto* first = static_cast<const char*>(find(kv_cache::kScaleNames[which])->data);
   found.scales = [=, this](int token) {
-    return first + shape_.scale_index(format, shape_.row(sequence, token, kv_head)) * format.scale_bytes();
+    return first + shape_.scale_index(formats, which, shape_.row(sequence, token, kv_head)) * format.scale_bytes();
   };
   return found;
 }

@@ -62,7 +62,7 @@ class GqaProblem final : public Problem {
   std::int64_t kv_heads() const { return shape_.kv_heads; }
   int length(std::int64_t sequence) const;
   std::size_t cached_rows() const;  ///< of keys, or of values, that are seen, over all sequences and KV heads
-  std::size_t scale_bytes_read(const kv_cache::RowFormat& format) const;
+  std::size_t scale_bytes_read(const kv_cache::CacheFormats& formats, std::size_t which) const;
   void check();
   void check_query() const;
   void check_roles() const;

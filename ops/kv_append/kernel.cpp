@@ -50,6 +50,20 @@ void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
   require_alignment("sines", arguments.sines, &arguments.rotary_stride, 1, 4, 16);
 }
 
+/// Of one scale per KV head, which readers take, a token would overwrite what all others rest on.
+void check_written_scales(const kv_cache::CacheFormats& formats, const Arguments& arguments) {
+  const cubit_kv_cache& cache = arguments.cache;
+  if ((cache.page_size > 0 ? cache.page_size : cache.max_length) <= 1) return;
+  constexpr const char* kRule =
+      "it must not be 0 where scales are written, for each row makes its own (one scale for all: scales=tensor, which "
+      "are read)";
+  const auto check = [&](const kv_cache::RowFormat& format, const char* name, std::int64_t stride) {
+    require_argument(!format.makes_scales() || stride != 0, name, kRule, stride);
+  };
+  check(formats.key, "scales.key_strides[1]", arguments.scales.key_strides[1]);
+  check(formats.value, "scales.value_strides[1]", arguments.scales.value_strides[1]);
+}
+
 void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   kv_cache::check_dense_rows(arguments);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
@@ -58,6 +72,7 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   kv_cache::check_cache(formats, descriptor.cache, arguments.cache);
   kv_cache::check_scales(formats, arguments.scales, arguments.cache.max_length > 0);
+  check_written_scales(formats, arguments);
   check_rotary(descriptor, arguments);
 }
 

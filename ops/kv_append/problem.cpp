@@ -36,7 +36,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
         descriptor_(descriptor) {
     check_rows();
     shape_ = kv_cache::cache_shape(addressing_, numbers, batch(), key().shape[2], outputs_.find(kCacheNames[0]),
-                                   inputs_.find("page_table"), longest());
+                                   inputs_.find("page_table"), longest(std::numeric_limits<std::int64_t>::max()));
     check_rotary();
     if (outputs_.list().empty()) {
       for (const std::size_t which : {0, 1})
@@ -107,13 +107,14 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     return stored;
   }
 
-  /// Where the last new token fits, as lengths or positions have it.
-  std::int64_t longest() const {
+  /// Where the last new token fits, as lengths or positions have it; of those that go beyond `room` tokens none counts.
+  std::int64_t longest(std::int64_t room) const {
     std::int64_t most = 0;
-    for (std::int64_t item = 0; item < batch() * tokens(); ++item)
-      most = std::max(most, position(item / tokens(), item % tokens()) + 1);
-    const Tensor* cosines = inputs_.find("cosines");
-    return cosines != nullptr && cosines->shape.size() == 2 ? cosines->shape[0] : most;
+    for (std::int64_t item = 0; item < batch() * tokens(); ++item) {
+      const std::int64_t end = position(item / tokens(), item % tokens()) + 1;
+      if (end <= room) most = std::max(most, end);
+    }
+    return most;
   }
 
   void check_rows() const {
@@ -144,14 +145,18 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     }
     if (cosines == nullptr || sines == nullptr) {
       reject("a case without cosines and sines", "the descriptor rotates",
-             "give both, [max_length, rotary_dim / 2] F32, or ask for rotary=none");
+             "give both, [positions, rotary_dim / 2] F32, or ask for rotary=none");
     }
+    // A model's tables are as long as its longest sequence, whatever the cache has room for.
+    const std::int64_t read = longest(shape_.max_length);
     for (const Tensor* tensor : {cosines, sines}) {
       require_type(*tensor, "F32");
       const std::int64_t half = cosines->shape.size() == 2 ? cosines->shape[1] : 0;
       const bool good = half >= 8 && half % 8 == 0 && 2 * half <= descriptor_.head_dim;
-      require_shape(*tensor, {shape_.max_length, good ? half : descriptor_.head_dim / 2},
-                    "[max_length, rotary_dim / 2], rotary_dim a multiple of 16 up to head_dim");
+      const std::int64_t positions = tensor->shape.empty() ? 0 : tensor->shape[0];
+      require_shape(*tensor, {std::max(positions, read), good ? half : descriptor_.head_dim / 2},
+                    "[at least the positions up to the last new token, rotary_dim / 2], rotary_dim a multiple of 16 up "
+                    "to head_dim");
     }
   }
 

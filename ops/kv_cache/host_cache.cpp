@@ -91,11 +91,19 @@ std::int64_t CacheShape::scale_index(const RowFormat& format, std::int64_t row) 
   return row / (kv_heads * page_size) * page_size + row % page_size;
 }
 
+std::int64_t CacheShape::scale_index(const CacheFormats& formats, std::size_t which, std::int64_t row) const {
+  return has_scales_of_heads[which] ? head_of(row) * formats[which].groups : scale_index(formats[which], row);
+}
+
 cubit_kv_scales CacheShape::scale_arguments(const CacheFormats& formats) const {
   cubit_kv_scales scales{};
   for (const std::size_t which : {0, 1}) {
     const RowFormat& format = formats[which];
     std::int64_t* const strides = which == 0 ? scales.key_strides : scales.value_strides;
+    if (has_scales_of_heads[which]) {
+      strides[2] = format.groups;
+      continue;
+    }
     const std::int64_t heads = format.scales == KvScales::token ? 1 : kv_heads;
     const std::int64_t tokens = is_paged() ? page_size : max_length;
     strides[0] = tokens * heads * format.groups;
@@ -114,12 +122,15 @@ std::int64_t CacheShape::row(std::int64_t sequence, std::int64_t token, std::int
   return (page * page_size + token % page_size) * kv_heads + head;
 }
 
+std::int64_t CacheShape::head_of(std::int64_t row) const {
+  return is_paged() && heads_outside ? row / page_size % kv_heads : row % kv_heads;
+}
+
 std::string CacheShape::describe(std::int64_t row) const {
   const std::int64_t tokens = is_paged() ? page_size : max_length;
   const bool heads_first = is_paged() && heads_outside;
   return fmt::format("{} {}, token {}, head {}", is_paged() ? "page" : "sequence", row / kv_heads / tokens,
-                     heads_first ? row % tokens : row / kv_heads % tokens,
-                     heads_first ? row / tokens % kv_heads : row % kv_heads);
+                     heads_first ? row % tokens : row / kv_heads % tokens, head_of(row));
 }
 
 cubit_kv_cache CacheShape::arguments(const CacheFormats& formats) const {
@@ -161,7 +172,8 @@ bool CacheNumbers::set(KvAddressing addressing, std::string_view name, double va
   return true;
 }
 
-void check_scale_tensor(const CacheFormats& formats, std::size_t which, const CacheShape& shape, const Tensor* tensor) {
+void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheShape& shape, const Tensor* tensor,
+                        bool is_read) {
   const RowFormat& format = formats[which];
   const char* const name = kScaleNames[which];
   if (!format.has_scales()) {
@@ -177,6 +189,10 @@ void check_scale_tensor(const CacheFormats& formats, std::size_t which, const Ca
   }
   require_type(*tensor, format.scale_element());
   if (format.scales == KvScales::tensor && tensor->shape.empty()) return;
+  std::vector<std::int64_t> of_heads = {shape.kv_heads};
+  if (format.scales == KvScales::group) of_heads.push_back(format.groups);
+  shape.has_scales_of_heads[which] = is_read && format.makes_scales() && tensor->shape == of_heads;
+  if (shape.has_scales_of_heads[which]) return;
   require_shape(*tensor, shape.scale_shape(format), shape.scale_dimensions(format));
 }
 

@@ -1,6 +1,7 @@
 // Rows and caches in host memory, for problems: where a cache's rows lie, made-up data, comparison bit by bit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -29,6 +30,8 @@ struct CacheShape {
   bool heads_outside = false;  ///< a page is [kv_heads, page size, row] ("HND"), not [page size, kv_heads, row]
   const std::int32_t* table = nullptr;  ///< [batch, columns]
   std::int64_t columns = 0;
+  /// Whether the scales of keys (0) and of values (1) are one per KV head, or per group of one, for all tokens.
+  std::array<bool, 2> has_scales_of_heads{};
 
   bool is_paged() const { return table != nullptr; }
   std::int64_t rows() const { return (is_paged() ? pages * page_size : batch * max_length) * kv_heads; }
@@ -39,12 +42,15 @@ struct CacheShape {
   const char* scale_dimensions(const RowFormat& format) const;
   /// The number of the row, or -1 for one that does not exist.
   std::int64_t row(std::int64_t sequence, std::int64_t token, std::int64_t head) const;
+  std::int64_t head_of(std::int64_t row) const;
   std::string describe(std::int64_t row) const;  ///< "sequence 1, token 3, head 0", or the page
   /// All but the addresses.
   cubit_kv_cache arguments(const CacheFormats& formats) const;
   cubit_kv_scales scale_arguments(const CacheFormats& formats) const;
-  /// Among a tensor's scales the first of a row's. For tests and references, so also where rows share them.
+  /// Among a tensor's scales the first of a row's. For tests and references, so also where rows share them; the second
+  /// also where they are of KV heads.
   std::int64_t scale_index(const RowFormat& format, std::int64_t row) const;
+  std::int64_t scale_index(const CacheFormats& formats, std::size_t which, std::int64_t row) const;
 };
 
 /// What a launch takes beside tensors, to know a cache's shape.
@@ -63,8 +69,11 @@ struct CacheNumbers {
 void require_most(const char* what, std::int64_t count);
 
 /// The scales of keys (0) or of values (1), null where none are given: that there are some where the format has them,
-/// and their type and shape, which for one number is [1] or []. Throws Failure(invalid_argument).
-void check_scale_tensor(const CacheFormats& formats, std::size_t which, const CacheShape& shape, const Tensor* tensor);
+/// and their type and shape, which for one number is [1] or []. Of scales that are read, not written, [kv_heads] or
+/// [kv_heads, groups] will do where there could be more: then the shape has scales of heads. Throws
+/// Failure(invalid_argument).
+void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheShape& shape, const Tensor* tensor,
+                        bool is_read);
 
 /// The shape of caches of `batch` sequences. `key_cache` and `page_table` may be null; what neither they nor the
 /// numbers say is `longest` tokens, 16 per page, and the pages that the table names. Throws Failure(invalid_argument).

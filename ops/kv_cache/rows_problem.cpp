@@ -52,10 +52,11 @@ void RowsProblem::check_caches(const Tensors& caches) const {
   }
 }
 
-void RowsProblem::check_scales(const Tensors& scales) const {
+void RowsProblem::check_scales(const Tensors& scales) {
   for (const std::size_t which : {0, 1}) {
     const Tensor* tensor = inputs_.find(kScaleNames[which]);
-    check_scale_tensor(formats_, which, shape_, tensor == nullptr ? scales.find(kScaleNames[which]) : tensor);
+    const bool is_read = tensor != nullptr;
+    check_scale_tensor(formats_, which, shape_, is_read ? tensor : scales.find(kScaleNames[which]), is_read);
   }
 }
 
@@ -63,13 +64,14 @@ const char* RowsProblem::scales_of(const Tensors& scales, std::size_t which, std
   const RowFormat& format = formats_[which];
   if (!format.has_scales()) return nullptr;
   return static_cast<const char*>(scales.find(kScaleNames[which])->data) +
-         shape_.scale_index(format, row) * format.scale_bytes();
+         shape_.scale_index(formats_, which, row) * format.scale_bytes();
 }
 
 std::size_t RowsProblem::scale_bytes_of(std::size_t which, std::size_t tokens) const {
   const RowFormat& format = formats_[which];
   if (!format.has_scales()) return 0;
   if (format.scales == KvScales::tensor) return format.scale_bytes();
+  if (shape_.has_scales_of_heads[which]) return shape_.kv_heads * format.groups * format.scale_bytes();
   const std::size_t heads = format.scales == KvScales::token ? 1 : shape_.kv_heads;
   return tokens * heads * format.groups * format.scale_bytes();
 }

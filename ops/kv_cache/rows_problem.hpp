@@ -30,7 +30,7 @@ class RowsProblem : public Problem {
   /// Throw Failure(invalid_argument).
   void check_numbers(const char* name, const std::vector<std::int64_t>& shape, const char* dimensions) const;
   void check_caches(const Tensors& caches) const;
-  void check_scales(const Tensors& scales) const;  ///< where the format has them
+  void check_scales(const Tensors& scales);  ///< where the format has them
   /// The first of a row's scales, among those of keys (0) or of values (1).
   const char* scales_of(const Tensors& scales, std::size_t which, std::int64_t row) const;
   /// Of so many tokens' rows, those of keys and of values together.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "ops/kv_append/kv_append.hpp"
@@ -62,6 +63,49 @@ TEST(KvAppendProblem, WithoutCachesHasOnesOfZerosAsLongAsNeeded) {
   ASSERT_EQ(problem->outputs()[1].shape, (std::vector<std::int64_t>{2, 9, 2, 64}));
   const auto* bytes = static_cast<const char*>(problem->outputs()[1].data);
   EXPECT_EQ(std::count(bytes, bytes + problem->outputs()[1].bytes(), 0), 2 * 9 * 2 * 128);
+}
+
+/// Keys turned by angles of so many positions: position p's cosines are 0 and its sines p.
+struct RotatedCase : Case {
+  std::vector<float> cosines;
+  std::vector<float> sines;
+
+  explicit RotatedCase(std::int64_t positions) : cosines(positions * 32, 0.f) {
+    for (std::int64_t i = 0; i < positions * 32; ++i) sines.push_back(static_cast<float>(i / 32));
+    text += ",rotary=half_split";
+    tensors.push_back({"cosines", "F32", {positions, 32}, {}, cosines.data()});
+    tensors.push_back({"sines", "F32", {positions, 32}, {}, sines.data()});
+  }
+};
+
+/// A model's tables are longer than a cache; here tokens go up to position 3 of the 4 that a cache has.
+TEST(KvAppendProblem, TakesAnglesOfMorePositionsThanTheCacheHas) {
+  for (const std::int64_t positions : {4, 256}) {
+    const RotatedCase one(positions);
+    const auto problem = one.problem();
+    std::vector<std::uint16_t> keys = one.cache;
+    const auto expect_at = [&](int token, std::uint16_t magnitude) {  // of 1 in all channels
+      std::uint16_t* const rows = keys.data() + token * 128;
+      for (int channel = 0; channel < 128; ++channel)
+        rows[channel] = magnitude | (channel % 64 < 32 && magnitude != 0 ? 0x8000 : 0);
+    };
+    expect_at(2, 0x4000);
+    expect_at(3, 0x4040);
+    expect_at(4, 0);
+    expect_at(5, 0x3f80);
+    expect_at(6, 0x4000);
+    std::vector<std::uint16_t> values = one.cache;
+    std::fill(values.begin() + 2 * 128, values.begin() + 7 * 128, 0x3f80);
+    const void* got[] = {keys.data(), values.data()};
+    const auto comparison = problem->compare(got);
+    EXPECT_EQ(comparison.error, 0) << comparison.worst;
+  }
+  RotatedCase without_caches(256);
+  without_caches.tensors.erase(without_caches.tensors.begin() + 2, without_caches.tensors.begin() + 4);
+  EXPECT_EQ(without_caches.problem()->outputs()[0].shape, (std::vector<std::int64_t>{2, 5, 2, 64}));
+  tests::expect_refused_with([] { RotatedCase(3).problem(); },
+                             "tensor cosines [3, 32]: it must have the dimensions [at least the positions up to the "
+                             "last new token, rotary_dim / 2]");
 }
 
 /// The same in pages of 2 tokens: sequence 0 has page 2 and one that is none, sequence 1 pages 0 and 1.
@@ -223,6 +267,40 @@ TEST(KvGatherProblem, GivesTheRowsOfEachSequence) {
   std::fill(expected.begin() + 3 * 128, expected.end(), std::uint16_t{0});  // of sequence 1 one token is there
   const void* got[] = {expected.data(), expected.data()};
   EXPECT_EQ(problem->compare(got).error, 0);
+}
+
+/// In pages of 2 tokens, KV heads outside: head 0 has a scale of 2, head 1 of 3.
+TEST(KvGatherProblem, TakesOneScalePerKvHead) {
+  std::vector<signed char> rows(3 * 2 * 2 * 64, 5);
+  std::vector<float> scales = {2, 3};
+  std::vector<std::int32_t> table = {2, 0};
+  std::vector<Tensor> tensors;
+  for (const char* name : {"key_cache", "value_cache"}) tensors.push_back({name, "I8", {3, 2, 2, 64}, {}, rows.data()});
+  for (const char* name : {"key_scale", "value_scale"}) tensors.push_back({name, "F32", {2}, {}, scales.data()});
+  tensors.push_back({"page_table", "I32", {1, 2}, {}, table.data()});
+  const char* const text = "kv_gather:head_dim=64,kv=int8_split,cache=paged";
+  const auto problem = find_operator("kv_gather").problem(text, tensors, {{"hnd", 1}});
+  std::vector<std::uint16_t> expected(4 * 2 * 64);
+  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = i / 64 % 2 == 0 ? 0x4120 : 0x4170;  // 10 and 15
+  const void* got[] = {expected.data(), expected.data()};
+  const auto comparison = problem->compare(got);
+  EXPECT_EQ(comparison.error, 0) << comparison.worst;
+  EXPECT_EQ(problem->bytes_read(), 2u * 4 * 2 * 64 + 2 * 8 + 8);
+  std::vector<int> memory(7);
+  std::vector<void*> addresses(7, memory.data());
+  cubit_kv_gather_arguments arguments;
+  const std::vector<std::byte> bytes = problem->arguments(addresses);
+  ASSERT_EQ(bytes.size(), sizeof arguments);
+  std::memcpy(&arguments, bytes.data(), sizeof arguments);
+  EXPECT_EQ(arguments.scales.key_strides[0], 0);
+  EXPECT_EQ(arguments.scales.key_strides[1], 0);
+  EXPECT_EQ(arguments.scales.key_strides[2], 1);
+  tensors[2].shape = {3};
+  tests::expect_refused_with(
+      [&] {
+        find_operator("kv_gather").problem(text, tensors, {{"hnd", 1}});
+      },
+      "tensor key_scale [3]: it must have the dimensions [pages, kv_heads, page_size]");
 }
 
 TEST(KvGatherProblem, FindsRowsThroughThePageTable) {

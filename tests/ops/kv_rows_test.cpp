@@ -20,6 +20,7 @@
 #include "templates/kv_append_arguments.h"
 #include "templates/kv_gather_arguments.h"
 #include "tests/support/launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -333,6 +334,26 @@ TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
   EXPECT_EQ(parameters.cache.pages, 9);
   EXPECT_EQ(parameters.cache.page_table_stride, 5);
   EXPECT_EQ(parameters.cache.page_table, address(0x6000));
+}
+
+/// One scale per KV head, for all tokens: who reads it takes it, who writes it for every row does not.
+TEST(KvRowsLaunch, WhatWritesScalesHasOneForEachToken) {
+  const auto with_scales_per_head = [](auto arguments) {
+    arguments.scales.key = arguments.scales.value = address(0x7000);
+    arguments.scales.key_strides[2] = arguments.scales.value_strides[2] = 1;
+    return arguments;
+  };
+  const auto gather = with_scales_per_head(dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 128));
+  EXPECT_FALSE(kv_gather::encode(kv_gather::parse("kv_gather:kv=int8_split"), &gather).empty);
+  auto append = with_scales_per_head(dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128));
+  const KvAppend descriptor = kv_append::parse("kv_append:kv=int8_split");
+  append.scales.key_strides[1] = 5;
+  tests::expect_refused(
+      [&] { kv_append::encode(descriptor, &append, small_device()); },
+      "scales.value_strides[1] = 0: it must not be 0 where scales are written, for each row makes its "
+      "own (one scale for all: scales=tensor, which are read)");
+  append.scales.value_strides[1] = 5;
+  EXPECT_FALSE(kv_append::encode(descriptor, &append, small_device()).empty);
 }
 
 TEST(KvRowsLaunch, OfNothingIsEmptyWhateverThePointers) {

@@ -40,15 +40,16 @@ typedef struct cubit_kv_append_arguments {
   const int32_t* lengths;   /* [batch] tokens that are in the cache already; NULL: none. Not read beside positions */
   const int32_t* positions; /* [batch, tokens], or NULL: tokens follow on lengths */
   const int32_t* counts;    /* [batch] of the tokens those that are there; NULL: all */
-  const float* cosines;     /* [cache.max_length, rotary_dim / 2] by position; where the descriptor rotates */
+  const float* cosines;     /* [positions, rotary_dim / 2], where the descriptor rotates: those of all positions that
+                             * are stored, at most cache.max_length, are read */
   const float* sines;       /* as cosines */
   int64_t rotary_stride;    /* of cosines and of sines, from position to position */
   int32_t rotary_dim;       /* channels that are rotated, the first of a row: a multiple of 16 up to head_dim */
   int32_t batch;            /* 0: nothing is launched; batch * tokens * cache.kv_heads at most 2147483647 */
   int32_t tokens;           /* new ones per sequence; 0: nothing is launched */
   cubit_kv_scales
-      scales; /* scales=head and group: written beside each row; token and tensor: read, for a row alone does
-                             * not decide them */
+      scales; /* scales=head and group: written beside each row, so that no stride from token to token is 0; token
+                             * and tensor: read, for a row alone does not decide them */
 } cubit_kv_append_arguments;
 
 #ifdef __cplusplus

@@ -32,7 +32,11 @@ typedef struct cubit_kv_cache {
 
 /* The scales of a cache of int8_split, fp8_e4m3 or fp8_e5m2 (see <cubit/kv_cache.hpp>), fp32 or fp16 as the descriptor
  * has it; for other formats NULL. They lie as the rows do: of a paged cache, in pages. Addresses and strides are
- * multiples of a scale's size; with scales=group the scales of a row follow one another. */
+ * multiples of a scale's size; with scales=group the scales of a row follow one another.
+ *
+ * Where they are only read, strides may be 0: scales=head with 0, 0, 1 has one scale per KV head, [kv_heads], for all
+ * sequences and tokens, as a calibration gives it, and scales=group with 0, 0, groups one per group of a KV head. Where
+ * kv_append writes them, each row has its own. */
 typedef struct cubit_kv_scales {
   void* key;   /* scales=head: [batch, tokens, kv_heads]; token: [batch, tokens]; group: [batch, tokens, kv_heads,
                              * groups]; tensor: one number */

@@ -21,7 +21,7 @@ enum class KvFormat {
 
 /// Which values of a cache have a scale in common, where scales are a tensor of their own.
 enum class KvScales {
-  head,    ///< a row: one token and one KV head; [batch, tokens, kv_heads]
+  head,    ///< a row: one token and one KV head; [batch, tokens, kv_heads]. One per KV head: strides of 0, where read
   token,   ///< the rows of a token; [batch, tokens]
   tensor,  ///< all keys, and all values; one number each
   group,   ///< a row's group of channels; [batch, tokens, kv_heads, groups]
