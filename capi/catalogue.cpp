@@ -21,7 +21,8 @@ Json bench_case_json(const ops::BenchCase& one) {
           {"descriptor", one.descriptor},
           {"sizes", one.sizes},
           {"target_microseconds", target(one.target_microseconds)},
-          {"target_share", target(one.target_share)}};
+          {"target_share", target(one.target_share)},
+          {"comparable", one.comparable}};
 }
 
 Json operator_json(const ops::Operator& op) {
@@ -34,7 +35,7 @@ Json operator_json(const ops::Operator& op) {
   for (const ops::BenchCase& one : op.bench_cases()) bench.push_back(bench_case_json(one));
   Json decompositions = Json::array();
   for (const ops::Decomposition& one : op.decompositions())
-    decompositions.push_back({{"name", one.name}, {"numbers", one.numbers}});
+    decompositions.push_back({{"name", one.name}, {"numbers", one.numbers}, {"fields", one.fields}});
   return {{"name", op.name()},           {"summary", op.summary()},
           {"fields", std::move(fields)}, {"tensors", op.tensors_help()},
           {"random", op.random_help()},  {"suggest", op.suggest_help()},

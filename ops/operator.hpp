@@ -157,12 +157,15 @@ struct BenchCase {
   Numbers sizes;                   ///< as Operator::random takes them
   double target_microseconds = 0;  ///< at most, on an NVIDIA H200; 0: not said
   double target_share = 0;         ///< of the read floor in the same run, at least; 0: not said
+  /// Where ways to share work are compared: the descriptor whose launches can have them; none: the case is left out.
+  std::string comparable = {};
 };
 
 /// A way to share a launch's work among blocks, which a launch can be asked for.
 struct Decomposition {
-  std::string name;  ///< "split_k"
-  Numbers numbers;   ///< launch arguments that ask for it
+  std::string name;         ///< "split_k"
+  Numbers numbers;          ///< launch arguments that ask for it
+  std::string fields = {};  ///< "atomic_splits=1", which descriptors have for it beside their own; or none
 };
 
 class Operator {

@@ -18,6 +18,7 @@ class WorkInTurn {
 
   /// Whether the block has all parts of its tiles; else it has one part.
   __device__ __forceinline__ bool takes_turns() const { return args_.turn_tiles > 0; }
+  static constexpr bool kHasAtomics = false;
   __device__ __forceinline__ Piece first() { return takes_turns() ? first_part(blockIdx.x) : part_of_block(args_); }
   /// False where there is none left.
   __device__ __forceinline__ bool next(Piece& piece) {

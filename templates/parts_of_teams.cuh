@@ -15,6 +15,7 @@ class WorkOfTeams {
   __device__ __forceinline__ explicit WorkOfTeams(const W4a16GemmArguments& args) : args_(args) {}
 
   static __device__ __forceinline__ constexpr bool takes_turns() { return false; }
+  static constexpr bool kHasAtomics = false;
   __device__ __forceinline__ Piece first() const {
     return part_of(args_, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), warp_index());
   }

@@ -5,6 +5,10 @@
 // Every warp of a part stores its sums; the one that is last at their counter reads all of them in order of their part,
 // so the result does not depend on who was last, and sets the counter back to zero.
 //
+// Only where a launch asks for it are sums added in the order in which they come, see begin_sums: the first of the
+// warps that have the same columns stores its own, so that the place need not be zero before; the others wait for that,
+// then add theirs by atomics; the last one reads a single sum, whose bits differ from run to run.
+//
 // PTX ISA, "Memory Consistency Model": bar.warp.sync orders a warp's stores before its atom.acq_rel, whose observation
 // by the last warp orders them before that warp's loads: those of the other lanes by another bar.warp.sync.
 #pragma once
@@ -50,6 +54,7 @@ class Work {
 
   /// Whether a block adds up the parts of its tiles itself, see WorkInTurn.
   static __device__ __forceinline__ constexpr bool takes_turns() { return false; }
+  static constexpr bool kHasAtomics = false;  // see AtomicWork
   __device__ __forceinline__ Piece first() { return args_.share == 0 ? part_of_block(args_) : take(); }
   /// False where there is none left.
   __device__ __forceinline__ bool next(Piece& piece) {
@@ -84,18 +89,66 @@ class Work {
   int end_ = 0;
 };
 
+/// The same, of launches that may ask for sums in the order in which they come.
+class AtomicWork : public Work {
+ public:
+  using Work::Work;
+  static constexpr bool kHasAtomics = true;
+};
+
 /// Called by all lanes after their stores. True in all lanes of the warp that arrives last; the counter is then zero
-/// again, and what the others stored can be read.
+/// again, and what the others stored can be read. Each counts as kStep, below which the counter has something else.
+template <uint32 kStep = 1>
 __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   __syncwarp();
   uint32 before = 0;
   if (lane_index() == 0) {
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-    if (before == static_cast<uint32>(arrivals) - 1) *counter = 0;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "n"(kStep) : "memory");
+    if (before / kStep == static_cast<uint32>(arrivals) - 1) *counter = 0;
   }
   before = __shfl_sync(kFullWarp, before, 0);
   __syncwarp();
-  return before == static_cast<uint32>(arrivals) - 1;
+  return before / kStep == static_cast<uint32>(arrivals) - 1;
+}
+
+/// Where nothing is left to do. Said outright, because ptxas spilled for a wait in begin_sums that another piece of the
+/// block might follow.
+[[noreturn]] __device__ __forceinline__ void end_thread() {
+  asm volatile("exit;");
+  __builtin_unreachable();
+}
+
+/// A float that other blocks have stored or added to: past the L1, as load_other_blocks.
+__device__ __forceinline__ float load_sum_of_blocks(const char* src) {
+  float value;
+  asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(src) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ void store_or_add(const char* dst, float value, bool stores) {
+  if (stores) {
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(dst), "f"(value) : "memory");
+  } else {
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(dst), "f"(value) : "memory");
+  }
+}
+
+/// Of a counter of sums that are added in any order: the low half counts warps that have begun, the high half those
+/// that are done.
+constexpr uint32 kDone = 1u << 16;
+
+/// Called by all lanes before they store or add. True in all lanes of the warp that is first, which stores; in the
+/// others it has done so, and they add. Nobody who waits can keep it from that: it has begun.
+__device__ __forceinline__ bool begin_sums(uint32* counter) {
+  uint32 before = 0;
+  if (lane_index() == 0) {
+    asm volatile("atom.acquire.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    for (uint32 now = before; before != 0 && now < kDone;)
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+  }
+  before = __shfl_sync(kFullWarp, before, 0);
+  __syncwarp();
+  return before == 0;
 }
 
 /// sums += parts 0 … count - 1, in order, which are kPartBytes apart from `src` on. Of each, item j is sums[j / 2][j %

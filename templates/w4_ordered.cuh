@@ -1,7 +1,8 @@
 // Words by k whose k's have groups of their own (activation order): g_idx[k] names the group of each k.
 //
 // Neighbours along k share neither scale nor zero, so nothing can wait for the end of a group: every weight becomes the
-// sum of two numbers of the element's type before its product (one alone would cost as much as the output's rounding).
+// sum of two numbers of the element's type before its product (one alone would cost as much as the output's rounding):
+// in fp16 nothing beyond 65504.
 // Scales and zeros are read where they lie; a block's many k's share the lines of few groups, which the L1 and the L2
 // keep. Several times slower than without the order.
 #pragma once

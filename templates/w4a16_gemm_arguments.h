@@ -15,7 +15,8 @@ struct W4a16GemmArguments {
   unsigned*
       counters;    // per block of columns and rows one for each warp, gated for each two, of family sm90's teams for
                    // each 8 rows of a strip; zero before and after; unused without splits
-  float* partial;  // [blocks of columns][blocks of rows][splits][accumulators of a block]
+  float* partial;  // [blocks of columns][blocks of rows][splits][accumulators of a block], added atomically without
+                   // [splits]
   long long activation_stride;
   long long residual_stride;
   long long output_stride;
@@ -41,6 +42,8 @@ struct W4a16GemmArguments {
   int slices;
   int slice_chunks;   // of each, rounded down
   int larger_slices;  // the first ones, which have one more
+  // Of kernels with AtomicWork: sums of parts are added in the order in which they come.
+  int adds_atomically;
 };
 
 }  // namespace cubit

@@ -7,7 +7,8 @@
 //
 // Parts of k: every warp stores its accumulators; of the warps that have the same columns and rows the last at their
 // counter adds all in order of their part, so the result does not depend on who was last, and sets the counter back to
-// zero. Of teams, whose parts meet in their block first: see merge_teams and merge_item.
+// zero. Of teams, whose parts meet in their block first: see merge_teams and merge_item. In any order where that is
+// asked for: see merge_atomically.
 #pragma once
 
 #include "plan.cuh"
@@ -152,6 +153,45 @@ __device__ __forceinline__ void merge_parts(const W4a16GemmArguments& args, cons
   }
 }
 
+/// The same in the order in which parts come, of the only piece that a block has. A tile has one place for its sums, of
+/// each warp [accumulator][lane]; of counters one for each warp, gated behind them one for each pair.
+__device__ __forceinline__ void merge_atomically(const W4a16GemmArguments& args, const Piece& piece, const Sums& sums) {
+  constexpr int kValues = 8 * kWarpStrips * kRowTiles;  // of a lane
+  constexpr int kValueBytes = 4 * kWarpSize;
+  constexpr bool kGated = plan::Epilogue::kGated;
+  const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
+  unsigned* const counters = args.counters + tile * (plan::kWarps + (kGated ? kPairs : 0));
+  char* const sums_of_tile =
+      reinterpret_cast<char*>(args.partial) + tile * plan::kWarps * kWarpSumsBytes + 4 * lane_index();
+  const int rows = args.m - piece.row_tile * plan::kTileM - 2 * (lane_index() % 4);
+  int warp = warp_index();
+  const bool is_first = begin_sums(counters + warp);
+  const char* const own = settled(sums_of_tile + warp * kWarpSumsBytes);
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) {
+    if (8 * (i / 8 % kRowTiles) >= rows) continue;
+    store_or_add(own + kValueBytes * i, sums[i / 8 / kRowTiles][i / 8 % kRowTiles][i / 4 % 2][i % 4], is_first);
+  }
+  if (!last_warp<kDone>(counters + warp, piece.parts)) return;
+  if constexpr (kGated) {
+    warp %= kPairs;
+    if (!last_warp(counters + plan::kWarps + warp, 2)) return;
+  }
+#pragma unroll 1
+  for (int i = 0; i < kWarpStrips * kRowTiles; ++i) {
+    const char* const src = settled(sums_of_tile + warp * kWarpSumsBytes + 8 * kValueBytes * i);
+    const bool has_rows = 8 * (i % kRowTiles) < rows;
+    RowSums merged = {};
+    RowSums ups = {};
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if (has_rows) merged[j / 4][j % 4] = load_sum_of_blocks(src + kValueBytes * j);
+      if (kGated && has_rows) ups[j / 4][j % 4] = load_sum_of_blocks(src + kPairs * kWarpSumsBytes + kValueBytes * j);
+    }
+    store_rows(args, piece, kWarpStrips * warp + i / kRowTiles, i % kRowTiles, merged, ups);
+  }
+}
+
 /// Adds the sums of the parts before a piece to its own, in order as add_parts does; but for the last part they are
 /// kept for the next one, where only the thread itself reads them.
 __device__ __forceinline__ void add_turn(const W4a16GemmArguments& args, const Piece& piece, Sums& sums) {
@@ -273,6 +313,12 @@ __device__ __forceinline__ void end_piece(const W4a16GemmArguments& args, const 
     add_turn(args, piece, sums);
     is_whole = piece.part + 1 == piece.parts;
     if (!is_whole) return;
+  }
+  if constexpr (BlockWork::kHasAtomics) {
+    if (!is_whole && args.adds_atomically != 0) {
+      merge_atomically(args, piece, sums);
+      end_thread();
+    }
   }
   if (is_whole) {
     store_output(args, piece, shared, sums);

@@ -33,7 +33,7 @@ Examples:
   cubit bench gqa_decode --only ragged --set batch=2,context=64 --device cpu
       cases made small, on the CPU device: shows that all works, the times say nothing
   cubit bench w4a16_gemm --decomposition all --only M=16
-      split-K and stream-K beside data-parallel: "speedup" is that one's time over its own
+      split-K and stream-K, and sums added by atomics, beside data-parallel: "speedup" is that one's time over its own
   cubit bench gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1
   cubit bench gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --random batch=512,context=8192,kv_heads=1 --json
   cubit bench gqa_decode:heads_per_kv=8 --input case.safetensors --device cuda:1
@@ -176,7 +176,7 @@ Json measure_one(const BenchOptions& options, Context& context) {
   if (options.dry_run) throw BadInput("--dry-run", "lists an operator's table", "give the operator alone");
   if (options.decomposition) {
     throw BadInput("--decomposition", "compares over an operator's table",
-                   "give the operator alone, or --set decomposition=2 for one case");
+                   "give the operator alone, or --set decomposition=split_k for one case");
   }
   const Problem problem = options.problem.make();
   return Run(options, context).measure(canonical(options.problem.descriptor), problem);
@@ -208,6 +208,7 @@ int bench(const BenchOptions& options, Context& context) {
   bool good = true;
   if (is_table) {
     good = measure_table(results, options, context);
+    for (Json& one : results) one.erase("comparable");
   } else {
     results = measure_one(options, context);
   }
@@ -232,7 +233,7 @@ void add_bench(CLI::App& app, Context& context) {
   command->add_option("--only", options->only, "Of the operator's table, the cases whose text contains this");
   command->add_option("--decomposition", options->decomposition,
                       "Of the operator's table, each case once with each way to share its work (all), or with one: "
-                      "data_parallel, split_k, stream_k");
+                      "data_parallel, split_k, stream_k, split_k_atomic. Cases have blocks that take all of them");
   command->add_flag(
       "--overlap", options->overlap,
       "Let each launch begin while the one before ends (programmatic dependent launch), where the kernel can");

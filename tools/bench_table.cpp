@@ -115,11 +115,21 @@ const Json& decompositions_of(const Json& operators, const std::string& name) {
   return none;
 }
 
+/// Of a case of the table: the descriptor with which decompositions are compared, or "".
+std::string compared_descriptor(const Json& entry) {
+  return entry.value("comparable", entry.at("descriptor").get<std::string>());
+}
+
 /// What makes two entries measurements of one case.
 std::string case_key(const Json& entry) {
   std::string key = entry.at("group");
-  for (const char* part : {"name", "descriptor"}) key += '\n' + entry.at(part).get<std::string>();
-  return key;
+  key += '\n' + entry.at("name").get<std::string>();
+  return key + '\n' + compared_descriptor(entry);
+}
+
+std::string with_fields(const std::string& descriptor, const std::string& fields) {
+  if (fields.empty()) return descriptor;
+  return descriptor + (descriptor.find(':') == std::string::npos ? ':' : ',') + fields;
 }
 
 }  // namespace
@@ -132,13 +142,21 @@ std::string first_decomposition(const Json& operators, const std::string& name) 
 Json with_decompositions(const Json& cases, const Json& operators, const std::string& name, const std::string& wanted) {
   Json entries = Json::array();
   std::string accepted = "all";
-  for (const Json& one : decompositions_of(operators, name)) accepted += ", " + one.at("name").get<std::string>();
+  bool is_accepted = wanted == "all";
+  for (const Json& one : decompositions_of(operators, name)) {
+    const auto known = one.at("name").get<std::string>();
+    accepted += ", " + known;
+    is_accepted = is_accepted || wanted == known;
+  }
   for (const Json& one : cases) {
+    const std::string descriptor = compared_descriptor(one);
+    if (descriptor.empty()) continue;
     for (const Json& decomposition : decompositions_of(operators, name)) {
       const auto known = decomposition.at("name").get<std::string>();
       if (wanted != "all" && wanted != known) continue;
       const Numbers numbers = case_sizes({{"sizes", decomposition.at("numbers")}});
       Json entry = with_sizes(Json::array({one}), numbers).front();
+      entry["descriptor"] = with_fields(descriptor, decomposition.value("fields", ""));
       entry["decomposition"] = known;
       entries.push_back(std::move(entry));
     }
@@ -146,6 +164,10 @@ Json with_decompositions(const Json& cases, const Json& operators, const std::st
   if (!entries.empty() || cases.empty()) return entries;
   if (accepted == "all") {
     throw BadInput("--decomposition " + wanted, name + " has one way to share its work", "leave --decomposition out");
+  }
+  if (is_accepted) {
+    throw BadInput("--decomposition " + wanted, "none of these cases is there to compare ways to share work",
+                   "choose others by --only, or leave it out");
   }
   throw BadInput("--decomposition " + wanted, name + " has no such decomposition", "accepted: " + accepted);
 }

@@ -17,9 +17,9 @@ nlohmann::ordered_json bench_cases(const nlohmann::ordered_json& operators, cons
 /// The cases with other sizes: each number replaces the one of its name, and what it makes of a case has no target.
 nlohmann::ordered_json with_sizes(nlohmann::ordered_json cases, const Numbers& sizes);
 
-/// Each case once with each decomposition of the operator `name`, one after another, named in "decomposition": all of
-/// them, or the one that `wanted` names. Its numbers join the case's sizes, and the case has no target. Throws BadInput
-/// where there is none.
+/// Each case that has a "comparable" descriptor once with each decomposition of the operator `name`, one after another,
+/// named in "decomposition": all of them, or the one that `wanted` names. Its numbers join the case's sizes and its
+/// fields the descriptor, and the case has no target. Throws BadInput where there is none.
 nlohmann::ordered_json with_decompositions(const nlohmann::ordered_json& cases, const nlohmann::ordered_json& operators,
                                            const std::string& name, const std::string& wanted);
 

@@ -37,12 +37,22 @@ BenchCase make_suggested_case(std::string group, const W4a16Gemm& descriptor, co
   return make_case(std::move(group), with_fastest_tiles(descriptor, m, shape.n, shape.k, h200()), shape, m);
 }
 
-/// The smallest tile that holds the rows, of 256 columns, which share k in any way: where no advice is asked for, or
-/// where what another choice costs is of interest.
-BenchCase make_wide_case(std::string group, W4a16Gemm descriptor, const Shape& shape, int m) {
+/// The smallest tile that holds the rows, of 256 columns, which share k in any way.
+W4a16Gemm with_wide_tile(W4a16Gemm descriptor, int m) {
   while (descriptor.tile_m < m && descriptor.tile_m < 64) descriptor.tile_m *= 2;
   if (m <= 8) descriptor.tile_m = 8;
-  return make_case(std::move(group), descriptor, shape, m);
+  return descriptor;
+}
+
+/// Where no advice is asked for, or where what another choice costs is of interest.
+BenchCase make_wide_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
+  return make_case(std::move(group), with_wide_tile(descriptor, m), shape, m);
+}
+
+/// With which ways to share work are compared.
+BenchCase compared(BenchCase one, const W4a16Gemm& descriptor, int m) {
+  one.comparable = with_wide_tile(descriptor, m).text();
+  return one;
 }
 
 BenchCase without_target(BenchCase one) {
@@ -56,7 +66,7 @@ std::vector<BenchCase> bench_cases() {
   std::vector<BenchCase> cases;
   for (const Shape& shape : kShapes)
     for (const int m : {1, 8, 16, 32, 64, 128})
-      cases.push_back(make_suggested_case("gptq, groups of 128, fp16", {}, shape, m));
+      cases.push_back(compared(make_suggested_case("gptq, groups of 128, fp16", {}, shape, m), {}, m));
   for (const Shape& shape : kShapes)
     for (const int m : {1, 8, 16})
       cases.push_back(without_target(make_wide_case("the same in blocks of 256 columns", {}, shape, m)));
@@ -75,9 +85,10 @@ std::vector<BenchCase> bench_cases() {
   add_variant("other formats and types", {.group_size = 32});
   add_variant("weights of 8 bits", {.bits = 8});
   add_variant("weights of 8 bits", {.bits = 8, .element = Element::bf16});
+  const W4a16Gemm invariant = {.batch_invariant = true};
   for (const Shape& shape : {kShapes[0], kShapes[1], kShapes[2]})
     for (const int m : {1, 16, 64})
-      cases.push_back(without_target(make_wide_case("batch invariant", {.batch_invariant = true}, shape, m)));
+      cases.push_back(compared(without_target(make_wide_case("batch invariant", invariant, shape, m)), invariant, m));
   return cases;
 }
 

@@ -58,6 +58,11 @@ std::vector<Field<W4a16Gemm>> make_fields() {
                                     "whether a row's bits must not depend on the other rows: k is added up in an order "
                                     "that follows from n and k alone"},
                                    &Descriptor::batch_invariant, no_or_yes),
+      word_field<Descriptor, bool>(
+          {"atomic_splits", "0, 1", "0",
+           "whether launches may ask for split-K whose blocks add their sums by atomics, in no order: bits then differ "
+           "from run to run"},
+          &Descriptor::atomic_splits, no_or_yes),
       word_field<Descriptor, Family>(
           {"family", "auto, sm75, sm80, sm90", "auto",
            "kernel family; auto is the one that was measured to be faster, see cubit explain"},
@@ -74,6 +79,9 @@ void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
   };
   if (descriptor.tile_m > 16)
     refuse("a block reads all activations of its rows, too many for so few columns", "ask for tile_m=8 or 16");
+  if (descriptor.atomic_splits)
+    refuse("sums of its blocks meet in shared memory first, for which there is no atomic kernel",
+           "leave tile_n or atomic_splits out");
   if (descriptor.batch_invariant)
     refuse("into how many parts a block's warps divide k depends on the rows of a tile",
            "leave tile_n or batch_invariant out");
@@ -126,6 +134,11 @@ void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
                   "two stages of 64 rows and of weights of 8 bits do not fit the shared memory of every architecture",
                   "ask for tile_m=8, 16 or 32, which compute any number of rows");
+  }
+  if (descriptor.atomic_splits && descriptor.batch_invariant) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                  "batch_invariant=1 wants sums in one order, and atomic_splits=1 lets them be added in any",
+                  "leave one of the two out");
   }
   if (descriptor.tile_n < 256) check_few_columns(descriptor, text);
   if (descriptor.family == Family::sm75) {

@@ -27,8 +27,8 @@ constexpr std::size_t kMapsAt = (sizeof(W4a16GemmArguments) + 63) / 64 * 64;
 std::size_t partial_bytes(const Plan& plan, const Split& split) {
   if (split.splits == 1) return 0;
   const std::size_t tile_bytes = sizeof(float) * plan.descriptor.tile_n * plan.descriptor.tile_m;
-  const auto tiles = static_cast<std::size_t>(split.turns > 0 ? split.turns : split.tiles() * split.splits);
-  return workspace_part(tiles * tile_bytes);
+  const std::int64_t places = split.turns > 0 ? split.turns : split.tiles() * (split.atomic ? 1 : split.splits);
+  return workspace_part(static_cast<std::size_t>(places) * tile_bytes);
 }
 
 int chunks_of(int k) { return (k + gemm_lanes::kChunkK - 1) / gemm_lanes::kChunkK; }
@@ -131,6 +131,7 @@ W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.part_stages = split.stages / result.splits;
   result.row_tiles = static_cast<int>(split.row_tiles);
   result.paired = split.paired ? 1 : 0;
+  result.adds_atomically = split.atomic ? 1 : 0;
   if (split.turns > 0) result.turn_tiles = split.tiles();
   if (reorders_activations(plan)) add_slices(result, plan, arguments, split, device, workspace);
   if (split.blocks == 0) return result;

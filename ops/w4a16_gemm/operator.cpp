@@ -25,7 +25,8 @@ class W4a16GemmOperator final : public Operator {
            "bias [n] (bias=1)\n"
            "residual as output (residual=1)\n"
            "output [m, n]; [m, n / 2] with function=silu_gate\n"
-           "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K, 3 stream-K), splits";
+           "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K, 3 stream-K, "
+           "4 split-K by atomics, of atomic_splits=1), splits";
   }
   std::string random_help() const override {
     return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales, "
@@ -42,7 +43,8 @@ class W4a16GemmOperator final : public Operator {
   std::vector<Decomposition> decompositions() const override {
     return {{"data_parallel", {{"decomposition", CUBIT_W4A16_DATA_PARALLEL}}},
             {"split_k", {{"decomposition", CUBIT_W4A16_SPLIT_K}}},
-            {"stream_k", {{"decomposition", CUBIT_W4A16_STREAM_K}}}};
+            {"stream_k", {{"decomposition", CUBIT_W4A16_STREAM_K}}},
+            {"split_k_atomic", {{"decomposition", CUBIT_W4A16_SPLIT_K_ATOMIC}}, "atomic_splits=1"}};
   }
   std::string canonical(std::string_view text) const override { return w4a16_gemm::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,

@@ -326,7 +326,9 @@ int Plan::team_sum_bytes() const {
 
 int Plan::counters_per_tile() const {
   if (has_copied_teams(*this)) return output_columns(descriptor, strips()) * descriptor.tile_m / 8;
-  return descriptor.is_gated() ? std::max(1, warps / 2) : warps;
+  const int pairs = descriptor.is_gated() ? std::max(1, warps / 2) : 0;
+  if (descriptor.atomic_splits) return warps + pairs;
+  return pairs > 0 ? pairs : warps;
 }
 
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {

@@ -25,9 +25,11 @@ void require_group_index(const Tensor& order, std::int64_t k) {
 
 }  // namespace
 
-bool LaunchNumbers::set(std::string_view name, double value) {
+bool LaunchNumbers::set(const W4a16Gemm& descriptor, std::string_view name, double value) {
   if (name == "decomposition") {
-    decomposition = static_cast<std::int32_t>(whole_number(name, value, CUBIT_W4A16_AUTOMATIC, CUBIT_W4A16_STREAM_K));
+    decomposition =
+        static_cast<std::int32_t>(whole_number(name, value, CUBIT_W4A16_AUTOMATIC, CUBIT_W4A16_SPLIT_K_ATOMIC));
+    check_decomposition(descriptor, decomposition);
   } else if (name == "splits") {
     splits = static_cast<std::int32_t>(whole_number(name, value, 0, kMostSplits));
   } else {
@@ -254,7 +256,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   const bool may_have_group_index = descriptor.format != W4Format::awq;
   LaunchNumbers launch;
   for (const auto& [name, value] : numbers) {
-    if (launch.set(name, value)) continue;
+    if (launch.set(descriptor, name, value)) continue;
     reject(fmt::format("number {}", name), "w4a16_gemm has no such launch argument",
            fmt::format("accepted: {}", LaunchNumbers::kNames));
   }

@@ -15,8 +15,8 @@ struct LaunchNumbers {
   std::int32_t splits = 0;
 
   static constexpr const char* kNames = "decomposition, splits";
-  /// False if there is no number of this name.
-  bool set(std::string_view name, double value);
+  /// False if there is no number of this name. Throws Failure(invalid_argument) for what the descriptor rules out.
+  bool set(const W4a16Gemm& descriptor, std::string_view name, double value);
 };
 
 /// The names of a descriptor's inputs, in order.

@@ -37,7 +37,7 @@ Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
       sizes.k = whole_number(name, value, 1, kMost);
     } else if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
-    } else if (!sizes.launch.set(name, value)) {
+    } else if (!sizes.launch.set(descriptor, name, value)) {
       throw Failure(Status::invalid_argument, fmt::format("size {}", name), "w4a16_gemm has no such size",
                     fmt::format("accepted: m, n, k, pattern, {}", LaunchNumbers::kNames));
     }

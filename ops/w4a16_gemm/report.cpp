@@ -200,10 +200,12 @@ Decision decomposition_decision(const Plan& plan) {
             "so a row's sum is added up in the same order whatever the other rows; where tiles alone fill the device a "
             "block computes all parts of its tiles one after another"};
   }
-  return {"decomposition", "chosen at launch, from m, n, k and the device alone",
-          fmt::format("data-parallel where its blocks fill the device, else blocks share k, or have even shares of all "
-                      "tiles; sums are added in order{}",
-                      has_pairs(plan) ? ", those of an even number of parts first in clusters of two blocks" : "")};
+  return {
+      "decomposition", "chosen at launch, from m, n, k and the device alone",
+      fmt::format("data-parallel where its blocks fill the device, else blocks share k, or have even shares of all "
+                  "tiles; sums are added in order{}",
+                  has_pairs(plan) ? ", those of an even number of parts first in clusters of two blocks" : "") +
+          (descriptor.atomic_splits ? "; where a launch asks for it, by atomics in the order in which they come" : "")};
 }
 
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
@@ -282,9 +284,10 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                       merge_decision(plan)};
   if (is_sm75(plan)) report.decisions.push_back(held_decision(plan));
   if (is_sm75(plan) && plan.descriptor.tile_m > 32 && architecture.cp_async) {
-    report.spills_allowed_because =
-        "for a device with cp.async the compiler may want a few registers more than 64 rows and copies leave; family "
-        "sm80 is there";
+    report.spills_allowed_because = fmt::format(
+        "for a device with cp.async the compiler may want a few registers more than 64 rows and copies leave, up to {} "
+        "bytes of stores and loads; family sm80 is there",
+        kMostSpilledBytes);
   }
   add_fragments(plan, architecture);
 }

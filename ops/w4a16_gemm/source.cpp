@@ -105,6 +105,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
                                      descriptor.is_gated(), descriptor.bias, descriptor.residual))
       .alias("Work", has_own_rings                ? "cubit::WorkOfTeams"
                      : descriptor.batch_invariant ? "cubit::WorkInTurn"
+                     : descriptor.atomic_splits   ? "cubit::AtomicWork"
                                                   : "cubit::Work");
   return codegen::assemble(
       descriptor.text(), templates::find(kernel_of(plan)), header.text(), architecture, "w4a16_gemm",

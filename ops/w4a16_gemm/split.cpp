@@ -55,6 +55,11 @@ int choose_splits_of_teams(const Plan& plan, Split split, const runtime::DeviceF
   return best;
 }
 
+/// Split-K, in order or not.
+bool is_split_k(const cubit_w4a16_gemm_arguments& arguments) {
+  return arguments.decomposition == CUBIT_W4A16_SPLIT_K || arguments.decomposition == CUBIT_W4A16_SPLIT_K_ATOMIC;
+}
+
 /// Blocks of few columns have one tile, and all of its k or a part.
 void check_decomposition_of_teams(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments) {
   const bool shares = shares_k(plan);
@@ -75,8 +80,8 @@ bool can_share(const Plan& plan, const Split& split) {
 /// Pairs have two counters for each warp and tile, and a grid whose last dimension is tiles of rows.
 bool can_pair(const Plan& plan, const Split& split) {
   constexpr std::int64_t kMostRowTiles = 65535;
-  return has_pairs(plan) && split.blocks == 0 && split.splits % 2 == 0 && split.row_tiles <= kMostRowTiles &&
-         split.tiles() * 2 * plan.counters_per_tile() <= merge_counters(plan);
+  return has_pairs(plan) && !split.atomic && split.blocks == 0 && split.splits % 2 == 0 &&
+         split.row_tiles <= kMostRowTiles && split.tiles() * 2 * plan.counters_per_tile() <= merge_counters(plan);
 }
 
 void set_shares(Split& split, std::int64_t blocks) {
@@ -112,11 +117,6 @@ int choose_invariant_splits(std::int64_t column_tiles, int stages) {
 /// or the counters do not suffice, a block computes all parts of its tiles one after another.
 void choose_invariant(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, Split& split,
                       const runtime::DeviceFacts& device) {
-  if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
-    throw Failure(Status::invalid_argument, fmt::format("decomposition = 3 of {}", plan.descriptor.text()),
-                  "even shares of all tiles, and with them the order of k, depend on the number of rows",
-                  "accepted: 0, 1 or 2, or a descriptor without batch_invariant");
-  }
   split.splits = arguments.splits > 0 ? std::min(arguments.splits, split.stages)
                                       : choose_invariant_splits(split.column_tiles, split.stages);
   const std::int64_t resident = std::int64_t{device.multiprocessors} * plan.blocks_per_sm;
@@ -131,15 +131,33 @@ std::int64_t merge_counters(const Plan& plan) {
   return kWorkspaceCounters - (reorders_activations(plan) ? kReorderCounters : 0);
 }
 
+void check_decomposition(const W4a16Gemm& descriptor, int decomposition) {
+  require_argument(decomposition >= CUBIT_W4A16_AUTOMATIC && decomposition <= CUBIT_W4A16_SPLIT_K_ATOMIC,
+                   "decomposition",
+                   "it must be 0 (automatic), 1 (data-parallel), 2 (split-K), 3 (stream-K) or 4 (split-K by atomics)",
+                   decomposition);
+  const auto refuse = [&](const char* why, const char* accepted) {
+    throw Failure(Status::invalid_argument, fmt::format("decomposition = {} of {}", decomposition, descriptor.text()),
+                  why, accepted);
+  };
+  if (decomposition == CUBIT_W4A16_STREAM_K && descriptor.batch_invariant)
+    refuse("even shares of all tiles, and with them the order of k, depend on the number of rows",
+           "accepted: 0, 1 or 2, or a descriptor without batch_invariant");
+  if (decomposition != CUBIT_W4A16_SPLIT_K_ATOMIC || descriptor.atomic_splits) return;
+  if (descriptor.batch_invariant)
+    refuse("sums that atomics add have no order of k, which batch_invariant=1 wants",
+           "accepted: 0, 1 or 2, or a descriptor with atomic_splits=1 and without batch_invariant");
+  refuse("its kernel adds sums of parts in order alone, with the same bits at every launch",
+         "accepted: 0 to 3, or a descriptor with atomic_splits=1, which goes with tile_n=256");
+}
+
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) {
-  require_argument(arguments.decomposition >= CUBIT_W4A16_AUTOMATIC && arguments.decomposition <= CUBIT_W4A16_STREAM_K,
-                   "decomposition", "it must be 0 (automatic), 1 (data-parallel), 2 (split-K) or 3 (stream-K)",
-                   arguments.decomposition);
   require_argument(arguments.splits >= 0 && arguments.splits <= kMostSplits, "splits", "it must be from 0 to 256",
                    arguments.splits);
-  require_argument(arguments.splits == 0 || arguments.decomposition == CUBIT_W4A16_SPLIT_K, "splits",
-                   "it goes with decomposition 2 (split-K) only", arguments.splits);
+  require_argument(arguments.splits == 0 || is_split_k(arguments), "splits",
+                   "it goes with decompositions 2 and 4 (split-K) only", arguments.splits);
   check_decomposition_of_teams(plan, arguments);
+  check_decomposition(plan.descriptor, arguments.decomposition);
   Split split;
   const int columns = output_columns(plan.descriptor, arguments.n);
   split.row_tiles = (std::int64_t{arguments.m} + plan.descriptor.tile_m - 1) / plan.descriptor.tile_m;
@@ -178,6 +196,7 @@ Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments
   }
   if (plan.teams > 1) return split;
   if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) choose_shares(plan, split, device);
+  split.atomic = arguments.decomposition == CUBIT_W4A16_SPLIT_K_ATOMIC && split.splits > 1;
   split.paired = can_pair(plan, split);
   return split;
 }

@@ -106,6 +106,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
 /// gqa_decode), and rather a second block, which computes while the first waits at its barrier, than more.
 inline constexpr int kBytesInFlight = 64 * 1024;
 
+/// By a kernel of family sm75 with 64 rows on a device with cp.async: stored and loaded. Others spill nothing.
+inline constexpr int kMostSpilledBytes = 96;
+
 /// Fills in the decisions with their reasons, the proofs and the fragments.
 void write_report(Plan& plan, const codegen::Architecture& architecture);
 
@@ -125,9 +128,13 @@ struct Split {
   int turns =
       0;  ///< blocks that take whole tiles and add up their `splits` one after another; 0: a block for each split
   bool paired = false;  ///< two parts that follow each other are a cluster
+  bool atomic = false;  ///< sums of parts are added in the order in which they come, in one place of each tile
 
   std::int64_t tiles() const { return row_tiles * column_tiles; }
 };
+/// Throws Failure(invalid_argument) where no kernel of the descriptor has the cubit_w4a16_decomposition, or it is none.
+void check_decomposition(const W4a16Gemm& descriptor, int decomposition);
+/// Throws likewise, also for what the family and the sizes rule out.
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device);
 
 /// What the model was fitted to: its architecture and multiprocessors.

@@ -55,7 +55,9 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
-           {"decomposition", can_share_k ? 2 : 0},
+           {"decomposition", !can_share_k             ? 0
+                             : has("atomic_splits=1") ? 4
+                                                      : 2},
            {"splits", can_share_k ? 2 : 0}},
           {{"m", full_tiles * tile_m + 1},
            {"n", 256 + columns},

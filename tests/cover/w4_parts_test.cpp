@@ -1,11 +1,15 @@
 // w4a16_gemm whose k is cut in more parts than the last warp has in flight together, an even number of them in pairs of
 // blocks, with rows that end inside a block of 8 and inside the row tiles that are merged together; and whose blocks
-// have all of k, in parts that are longer than a ring of stages. Skipped where there is no NVRTC.
+// have all of k, in parts that are longer than a ring of stages; and scales that are as large as may be. Skipped where
+// there is no NVRTC.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tests/gpu/gpu_case.hpp"
 #include "tests/support/cpu_engine.hpp"
@@ -63,6 +67,70 @@ INSTANTIATE_TEST_SUITE_P(Kernels, W4Parts,
                                            std::pair{"w4a16_gemm:element=bf16,tile_n=96", 13},
                                            std::pair{"w4a16_gemm:tile_n=160", 9},
                                            std::pair{"w4a16_gemm:format=awq,tile_n=128,function=silu_gate", 13}));
+
+// In the order in which they come, in a workspace that has other sums in it: the first to come stores, and the last
+// leaves the counters zero. Of 9 rows some lanes have none.
+TEST(W4AtomicParts, AddUpOverWhatWasThereAndLeaveCountersZero) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  for (const auto& [text, architecture] :
+       {std::pair{"w4a16_gemm:tile_m=16,function=silu_gate,bias=1,element=bf16,atomic_splits=1", "cpu:sm_80"},
+        {"w4a16_gemm:tile_m=32,atomic_splits=1", "cpu:sm_90a"}}) {
+    SCOPED_TRACE(text);
+    const Device device(architecture);
+    device.watch(CUBIT_WATCH_MEMORY);
+    const Kernel kernel = engine().get(text, architecture);
+    const Problem problem =
+        Problem::random(text, {{"m", 9}, {"n", 272}, {"k", 640}, {"decomposition", 4}, {"splits", 5}}, 1);
+    DeviceCase on_device(device, problem);
+    const GuardedBuffer workspace(device, kernel.workspace(on_device.arguments(), &device), 0x7f);
+    const std::vector<unsigned char> zeros(CUBIT_WORKSPACE_ZEROED_BYTES, 0);
+    device.upload(workspace.data(), zeros.data(), zeros.size());
+    for (int launch = 0; launch < 2; ++launch) {
+      const std::vector<unsigned char> nothing(on_device.output(0).bytes(), 0xff);
+      device.upload(on_device.output(0).data(), nothing.data(), nothing.size());
+      kernel.launch(on_device.arguments(),
+                    {.device = &device, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+      const auto result = on_device.compare(problem);
+      EXPECT_LE(result.error, result.tolerance) << result.worst;
+      const auto left = workspace.download();
+      EXPECT_TRUE(std::equal(zeros.begin(), zeros.end(), left.begin()));
+    }
+    on_device.expect_guards_intact();
+    EXPECT_TRUE(workspace.guards_intact());
+  }
+}
+
+std::size_t index_of(const std::vector<cubit_tensor>& tensors, std::string_view name) {
+  std::size_t i = 0;
+  while (tensors[i].name != name) ++i;
+  return i;
+}
+
+// With activation order weights become numbers of fp16 before their products: the largest scale that
+// <cubit/w4a16_gemm.hpp> allows, of weights that are farthest from their zeros.
+TEST(W4Scales, OfActivationOrderMayBeAsLargeAsAnFp16OfTheWeightIs) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  constexpr const char* kText = "w4a16_gemm:group_size=32,tile_m=8,activation_order=1";
+  constexpr std::uint16_t kScale = 0x6bff;  // 4094
+  const Device device("cpu:sm_80");
+  const Kernel kernel = engine().get(kText, "cpu:sm_80");
+  const Problem random = Problem::random(kText, {{"m", 3}, {"n", 16}, {"k", 128}, {"pattern", 1}}, 1);
+  std::vector<cubit_tensor> inputs = random.inputs();
+  std::vector<std::uint16_t> scales(4 * 16, kScale);
+  std::vector<std::uint32_t> zeros(4 * 2, 0xffffffff);  // 16, as gptq stores them
+  std::vector<std::uint32_t> words(16 * 16);
+  const cubit_tensor& qweight = inputs[index_of(inputs, "qweight")];
+  std::memcpy(words.data(), qweight.data, 4 * words.size());
+  words[0] = 0;  // 16 less than their zeros
+  inputs[index_of(inputs, "scales")].data = scales.data();
+  inputs[index_of(inputs, "qzeros")].data = zeros.data();
+  inputs[index_of(inputs, "qweight")].data = words.data();
+  const Problem problem(kText, inputs);
+  DeviceCase on_device(device, problem);
+  launch_once(device, kernel, on_device.arguments());
+  const auto result = on_device.compare(problem);
+  EXPECT_LE(result.error, result.tolerance) << result.worst;
+}
 
 class W4Teams : public ::testing::TestWithParam<const char*> {};
 

@@ -69,7 +69,9 @@ TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
     expect_good(text, {{"m", 100},
                        {"n", 256 + 3 * columns},
                        {"k", 4096 + group},
-                       {"decomposition", has_all_of_k ? 0 : 2},
+                       {"decomposition", has_all_of_k               ? 0
+                                         : descriptor.atomic_splits ? 4
+                                                                    : 2},
                        {"splits", has_all_of_k ? 0 : 7}});
   }
   std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
@@ -185,6 +187,27 @@ TEST_F(W4a16GemmGpu, OneWorkspaceServesAllShapes) {
       launch_with(kernel(text), launched.arguments(), workspace);
       EXPECT_TRUE(launched.compare(problem).good());
       expect_counters_zero(workspace);
+    }
+  }
+}
+
+// Sums in the order in which blocks come: of many parts and tiles, over what other launches have left in the workspace.
+TEST_F(W4a16GemmGpu, AtomicSumsComputeTheReferenceAndLeaveCountersZero) {
+  const GuardedBuffer workspace(device(), 64 << 20, 0);
+  for (const char* text :
+       {"w4a16_gemm:tile_m=8,atomic_splits=1", "w4a16_gemm:element=bf16,atomic_splits=1",
+        "w4a16_gemm:format=awq,tile_m=32,function=silu_gate,atomic_splits=1",
+        "w4a16_gemm:tile_m=64,bias=1,residual=1,atomic_splits=1", "w4a16_gemm:tile_m=64,atomic_splits=1,family=sm80"}) {
+    SCOPED_TRACE(text);
+    for (const double splits : {2, 7, 64}) {
+      const Problem problem =
+          Problem::random(text, {{"m", 37}, {"n", 4160}, {"k", 8192}, {"decomposition", 4}, {"splits", splits}}, 5);
+      const DeviceCase launched(device(), problem);
+      for (int i = 0; i < 20; ++i) {
+        launch_with(kernel(text), launched.arguments(), workspace);
+        expect_counters_zero(workspace);
+      }
+      EXPECT_TRUE(launched.compare(problem).good());
     }
   }
 }

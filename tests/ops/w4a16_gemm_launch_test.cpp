@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <set>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
@@ -75,6 +76,35 @@ TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
   EXPECT_EQ(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).shape.grid[2], 1u);
   arguments.m = 0;
   EXPECT_TRUE(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).empty);
+}
+
+// A tile has one place for the sums of all its parts; only a launch that asks for it has them added there.
+TEST(GemmLaunch, AtomicSumsHaveOnePlacePerTileAndAreNeverChosen) {
+  for (const char* text : {"w4a16_gemm:atomic_splits=1", "w4a16_gemm:tile_m=64,atomic_splits=1"}) {
+    const auto plan = plan_of(text);
+    const auto tile_m = static_cast<std::size_t>(plan.descriptor.tile_m);
+    auto arguments = arguments_of(16, 1032, 1024);
+    const auto launch_of = [&](int decomposition, int splits) {
+      arguments.decomposition = decomposition;
+      arguments.splits = splits;
+      const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
+      const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
+      W4a16GemmArguments parameters;
+      std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+      return std::tuple{bytes, launch.shape.grid, parameters.adds_atomically};
+    };
+    const std::size_t ordered = tile_m > 32 ? 16 * 1024 * 2 : 0;  // activations
+    const auto [bytes, grid, atomic] = launch_of(CUBIT_W4A16_SPLIT_K_ATOMIC, 4);
+    EXPECT_EQ(bytes, kWorkspaceCounterBytes + 5 * tile_m * 256 * 4 + ordered);
+    EXPECT_EQ(grid, (std::array<unsigned, 3>{1, 5, 4})) << "no pairs";
+    EXPECT_EQ(atomic, 1);
+    EXPECT_EQ(std::get<2>(launch_of(CUBIT_W4A16_SPLIT_K, 4)), 0);
+    EXPECT_EQ(std::get<0>(launch_of(CUBIT_W4A16_SPLIT_K, 4)), kWorkspaceCounterBytes + 20 * tile_m * 256 * 4 + ordered);
+    const auto automatic = w4a16_gemm::choose_split(plan, arguments_of(16, 1032, 8192), h200());
+    EXPECT_GT(automatic.splits, 1);
+    EXPECT_FALSE(automatic.atomic);
+    EXPECT_EQ(std::get<2>(launch_of(CUBIT_W4A16_SPLIT_K_ATOMIC, 1)), 0) << "nothing to add";
+  }
 }
 
 TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
@@ -315,8 +345,20 @@ INSTANTIATE_TEST_SUITE_P(
                     "activation_stride = 0: family sm90 reads rows by a tensor map, whose stride must be a multiple of "
                     "8 from 8 on (any stride: family=sm80, with tile_n=256, 64 or 32)",
                     [](Arguments& a) { a.activation_stride = 0; }},
-        BadArgument{"w4a16_gemm", "decomposition = 4: it must be 0 (automatic)",
-                    [](Arguments& a) { a.decomposition = 4; }},
+        BadArgument{"w4a16_gemm", "decomposition = 5: it must be 0 (automatic)",
+                    [](Arguments& a) { a.decomposition = 5; }},
+        BadArgument{"w4a16_gemm",
+                    "decomposition = 4 of w4a16_gemm: its kernel adds sums of parts in order alone, with the same bits "
+                    "at every launch; accepted: 0 to 3, or a descriptor with atomic_splits=1, which goes with "
+                    "tile_n=256",
+                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
+        BadArgument{
+            "w4a16_gemm:batch_invariant=1",
+            "decomposition = 4 of w4a16_gemm:batch_invariant=1: sums that atomics add have no order of k, which "
+            "batch_invariant=1 wants; accepted: 0, 1 or 2",
+            [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
+        BadArgument{"w4a16_gemm:tile_n=64", "of family sm90 a block of 64 columns has one tile; accepted: 0, 1 or 2",
+                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
         BadArgument{"w4a16_gemm:tile_m=8",
                     "decomposition = 3 of 262144 tiles of rows and columns, 4 stages of k each: a tile needs 4 of the",
                     [](Arguments& a) {
@@ -348,7 +390,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"w4a16_gemm:tile_n=32",
                     "n = 2097152: with tile_n=32 it must be at most 2097120, of which each 32 columns are a block",
                     [](Arguments& a) { a.n = 1 << 21; }},
-        BadArgument{"w4a16_gemm", "splits = 2: it goes with decomposition 2 (split-K) only",
+        BadArgument{"w4a16_gemm", "splits = 2: it goes with decompositions 2 and 4 (split-K) only",
                     [](Arguments& a) { a.splits = 2; }},
         BadArgument{"w4a16_gemm:tile_m=8",
                     "splits = 2 of 262144 tiles of rows and columns: a tile of more than one split needs 4 of the",

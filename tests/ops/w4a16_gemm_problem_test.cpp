@@ -274,8 +274,8 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) { c.numbers["splits"] = 0.5; }},
         BadCase{"splits = 10000000000: it is not a number that is accepted; accepted: whole numbers from 0 to 256",
                 [](Case& c) { c.numbers["splits"] = 1e10; }},
-        BadCase{"decomposition = 4: it is not a number that is accepted; accepted: whole numbers from 0 to 3",
-                [](Case& c) { c.numbers["decomposition"] = 4; }}));
+        BadCase{"decomposition = 5: it is not a number that is accepted; accepted: whole numbers from 0 to 4",
+                [](Case& c) { c.numbers["decomposition"] = 5; }}));
 
 std::string refusal_of(const Case& one) {
   return tests::refusal_of([&] { one.problem(); });

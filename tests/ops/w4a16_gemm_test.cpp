@@ -49,9 +49,9 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned awq = 4 * 2;                                 // groups, alignments
   const unsigned tiles_of_all = 4 * (by_k + awq) + 3 * by_k;  // of nibbles, and of bytes
   const unsigned epilogues = 6 * 2 * 2;
-  const unsigned of_each_type = tiles_of_all * epilogues * 2;  // batch invariance
-  const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues;    // tiles, formats by k and awq, element types
-  const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);      // of nibbles, and of bytes
+  const unsigned of_each_type = tiles_of_all * epilogues * 3;    // batch invariance, or atomic sums
+  const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues * 2;  // tiles, formats by k and awq, types, atomic sums
+  const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);        // of nibbles, and of bytes
   const unsigned of_few_columns = of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64, and 32 not gated
   // 64 and 32 not gated; 128, and not gated 96, 160 and 224, of auto too, the last with 16 rows in one type, two
   // formats and groups. Of awq no 32.
@@ -110,6 +110,12 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=64,batch_invariant=1"),
             "descriptor \"w4a16_gemm:tile_n=64,batch_invariant=1\": tile_n=64: into how many parts a block's warps "
             "divide k depends on the rows of a tile; leave tile_n or batch_invariant out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_n=64,atomic_splits=1"),
+            "descriptor \"w4a16_gemm:tile_n=64,atomic_splits=1\": tile_n=64: sums of its blocks meet in shared memory "
+            "first, for which there is no atomic kernel; leave tile_n or atomic_splits out");
+  EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=1,atomic_splits=1"),
+            "descriptor \"w4a16_gemm:batch_invariant=1,atomic_splits=1\": batch_invariant=1 wants sums in one order, "
+            "and atomic_splits=1 lets them be added in any; leave one of the two out");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=32,function=silu_gate"),
             "descriptor \"w4a16_gemm:tile_n=32,function=silu_gate\": tile_n=32: a strip of 32 columns has no room for "
             "gates and what they are for; ask for tile_n=64");
@@ -157,7 +163,7 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
             "descriptor \"w4a16_gemm:speed=1\": w4a16_gemm has no field speed; accepted fields: format, bits, "
             "group_size, element, tile_m, tile_n, activation_order, function, bias, residual, alignment, "
-            "batch_invariant, family");
+            "batch_invariant, atomic_splits, family");
 }
 
 TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
@@ -453,14 +459,17 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
     GTEST_SKIP() << "no compiler: " << failure.what();
   }
   // Of each family its own pairs, each descriptor for one of the architectures that have the family, in turn; sm75 for
-  // its own, which has no other.
+  // its own, which has no other, and with 64 rows, where its registers are fewest, for a later one as well.
   std::vector<std::pair<std::string, const char*>> items;
   std::size_t next = 0;
   for (const Family family : {Family::sm75, Family::sm80, Family::sm90}) {
     for (const W4a16Gemm& one : tests::pairwise_gemm_descriptors_of(family)) {
-      while (!plan_if_any(one, kArchitectures[next % std::size(kArchitectures)])) ++next;
-      items.emplace_back(one.text(),
-                         family == Family::sm75 ? "sm_75" : kArchitectures[next++ % std::size(kArchitectures)]);
+      if (family == Family::sm75) items.emplace_back(one.text(), "sm_75");
+      if (family == Family::sm75 && one.tile_m < 64) continue;
+      while (next % std::size(kArchitectures) == 0 ||
+             !plan_if_any(one, kArchitectures[next % std::size(kArchitectures)]))
+        ++next;
+      items.emplace_back(one.text(), kArchitectures[next++ % std::size(kArchitectures)]);
     }
   }
   std::vector<std::string> troubles(items.size());
@@ -473,7 +482,8 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
     const bool miscounted = plan.multiply_registers > 0 &&
                             compiled.resources.registers !=
                                 tests::registers_at_launch(codegen::find_architecture(architecture), plan.threads());
-    if (spills > 0 || miscounted || compiled.resources.static_shared_memory > 0) {
+    const int allowed = plan.report.spills_allowed_because.empty() ? 0 : w4a16_gemm::kMostSpilledBytes;
+    if (spills > allowed || miscounted || compiled.resources.static_shared_memory > 0) {
       troubles[i] =
           fmt::format("{} for {}: {} bytes of spills, {} of static shared memory, {} registers", text, architecture,
                       spills, compiled.resources.static_shared_memory, compiled.resources.registers);

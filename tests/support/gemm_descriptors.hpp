@@ -27,9 +27,10 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .residual = c[7] != 0,
           .alignment = c[8] == 0 ? 16 : 4,
           .batch_invariant = c[9] != 0,
+          .atomic_splits = c[13] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4, 7};
+inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4, 7, 2};
 
 inline bool is_legal_gemm(const Combination& c) {
   const W4a16Gemm descriptor = gemm_descriptor(c);
@@ -37,6 +38,7 @@ inline bool is_legal_gemm(const Combination& c) {
   if (descriptor.bits == 8 && (awq || descriptor.tile_m > 32)) return false;
   if (descriptor.alignment != 16 && !awq) return false;
   if (descriptor.activation_order && (awq || descriptor.group_size == 0)) return false;
+  if (descriptor.atomic_splits && (descriptor.batch_invariant || descriptor.tile_n < 256)) return false;
   if (descriptor.tile_n < 256) {
     if (descriptor.family == Family::sm75 || descriptor.tile_m > 16 || descriptor.batch_invariant) return false;
     if (descriptor.is_gated() && descriptor.tile_n == 32) return false;

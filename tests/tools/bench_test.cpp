@@ -47,16 +47,31 @@ TEST(Bench, DryRunSaysWhichCasesDoNotTakeASize) {
 
 TEST(Bench, DecompositionsAreListedSideBySide) {
   const Program program;
-  const auto plain = program.run({"bench", "w4a16_gemm", "--dry-run", "--only", "M=16", "--json"}).json();
   const auto all =
       program.run({"bench", "w4a16_gemm", "--dry-run", "--only", "M=16", "--decomposition", "all", "--json"}).json();
-  ASSERT_EQ(all.size(), 3 * plain.size());
-  constexpr const char* kNames[] = {"data_parallel", "split_k", "stream_k"};
+  constexpr std::size_t kShapes = 5;
+  constexpr std::size_t kInvariant = 3;
+  constexpr const char* kNames[] = {"data_parallel", "split_k", "stream_k", "split_k_atomic"};
+  ASSERT_EQ(all.size(), 4 * (kShapes + kInvariant));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    EXPECT_EQ(all[i].at("descriptor"), plain[i / 3].at("descriptor"));
-    EXPECT_EQ(all[i].at("decomposition"), kNames[i % 3]);
-    EXPECT_EQ(all[i].at("sizes").at("decomposition"), 1 + i % 3);
+    EXPECT_EQ(all[i].at("decomposition"), kNames[i % 4]);
+    EXPECT_EQ(all[i].at("sizes").at("decomposition"), 1 + i % 4);
+    EXPECT_FALSE(all[i].contains("comparable"));
+    const auto why = all[i].at("skipped").get<std::string>();
+    if (i < 4 * kShapes) {
+      EXPECT_EQ(all[i].at("descriptor"), i % 4 < 3 ? "w4a16_gemm" : "w4a16_gemm:atomic_splits=1") << "256 columns";
+      EXPECT_EQ(why, "");
+    } else {
+      EXPECT_EQ(why.empty(), i % 4 < 2) << why;
+      if (i % 4 < 2) continue;
+      EXPECT_THAT(why,
+                  HasSubstr(i % 4 == 2 ? "even shares of all tiles" : "batch_invariant=1 wants sums in one order"));
+    }
   }
+  const Result named = program.run({"bench", "w4a16_gemm", "--dry-run", "--only", "N=4096 K=4096 M=16", "--set",
+                                    "splits=2,decomposition=stream_k", "--json"});
+  ASSERT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_EQ(named.json()[0].at("sizes").at("decomposition"), 3);
   const Result one = program.run({"bench", "w4a16_gemm", "--dry-run", "--decomposition", "split_k"});
   EXPECT_EQ(one.exit_code, 0) << one.err;
   EXPECT_THAT(one.out, HasSubstr("N=4096 K=4096 M=1, split_k"));
@@ -65,12 +80,12 @@ TEST(Bench, DecompositionsAreListedSideBySide) {
 TEST(Bench, DecompositionsAreComparedOnTheCpuDevice) {
   const Program program;
   if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
-  const Result result = program.run({"bench", "w4a16_gemm", "--only", "N=8192 K=28672 M=32", "--set", "n=8,k=128,m=1",
+  const Result result = program.run({"bench", "w4a16_gemm", "--only", "N=8192 K=28672 M=8", "--set", "n=8,k=128,m=1",
                                      "--decomposition", "all", "--device", "cpu", "--json"});
   if (result.err.find("libcubit_cpu") != std::string::npos) GTEST_SKIP() << result.err;
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto entries = result.json();
-  ASSERT_EQ(entries.size(), 3u);
+  ASSERT_EQ(entries.size(), 4u);
   for (const auto& entry : entries) EXPECT_GT(entry.at("speedup"), 0);
   EXPECT_EQ(entries[0].at("speedup"), 1);
 }
@@ -144,7 +159,7 @@ TEST(Bench, RefusesWhatATableCannotBe) {
       {{"bench", "gqa_decode", "--only", "no such case"}, "no case of the table has it"},
       {{"bench", "stream_read", "--random", "bytes=64", "--dry-run"}, "give the operator alone"},
       {{"bench", "w4a16_gemm", "--decomposition", "thirds", "--dry-run"},
-       "has no such decomposition; accepted: all, data_parallel, split_k, stream_k"},
+       "has no such decomposition; accepted: all, data_parallel, split_k, stream_k, split_k_atomic"},
       {{"bench", "gqa_decode", "--dry-run", "--set", "foo=1"},
        "size foo: gqa_decode has no such size; accepted: batch"},
       {{"bench", "gqa_decode", "--dry-run", "--set", "batch=-1"}, "batch = -1: it is not a number that is accepted"},

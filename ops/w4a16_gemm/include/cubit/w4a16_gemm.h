@@ -18,16 +18,19 @@
 extern "C" {
 #endif
 
-/* How the blocks of a launch share the work. Every choice gives the same bits at every launch; for batch_invariant=1
- * also the same bits of a row whatever m is and on every device of an architecture, with each choice (split-K: each
- * `splits`) its own. */
+/* How the blocks of a launch share the work. Every choice but the last gives the same bits at every launch; for
+ * batch_invariant=1 also the same bits of a row whatever m is and on every device of an architecture, with each choice
+ * (split-K: each `splits`) its own. */
 typedef enum cubit_w4a16_decomposition {
   CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=1 from n and k */
   CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace but for reordered activations */
-  CUBIT_W4A16_SPLIT_K = 2, /* blocks share k; the last one adds their sums in order. Refused for tile_n=224, and for
+  CUBIT_W4A16_SPLIT_K = 2,  /* blocks share k; the last one adds their sums in order. Refused for tile_n=224, and for
                               64 and 32 in family sm80, where a block has all of k */
-  CUBIT_W4A16_STREAM_K = 3 /* as many blocks as the device holds share all of the work evenly; likewise. Refused for
-                              batch_invariant=1, and for tile_n below 256 */
+  CUBIT_W4A16_STREAM_K = 3, /* as many blocks as the device holds share all of the work evenly; likewise. Refused for
+                               batch_invariant=1, and for tile_n below 256 */
+  CUBIT_W4A16_SPLIT_K_ATOMIC = 4 /* as split-K, with sums added by atomics in the order in which blocks come: the last
+                                    bits of fp32 sums differ from run to run. Never chosen by cubit; for descriptors
+                                    with atomic_splits=1 alone */
 } cubit_w4a16_decomposition;
 
 /* What a workspace holds behind its counters, which must be zero before its first use, and serve one launch at a
@@ -56,7 +59,7 @@ typedef struct cubit_w4a16_gemm_arguments {
   int32_t n;             /* columns of the weights, a multiple of 8; with function=silu_gate of 16; at most 16776960 */
   int32_t k;             /* a multiple of the group size, of 8 where one group is all of k; at least 1, at most 2^30 */
   int32_t decomposition; /* a cubit_w4a16_decomposition */
-  int32_t splits;        /* for tuning, with CUBIT_W4A16_SPLIT_K: blocks that share k, at most 256; 0: cubit decides */
+  int32_t splits; /* for tuning, with split-K of both kinds: blocks that share k, at most 256; 0: cubit decides */
 } cubit_w4a16_gemm_arguments;
 
 #ifdef __cplusplus

@@ -40,7 +40,9 @@ struct W4a16Gemm {
   /// Columns of the weights that a block computes: 256, or with at most 16 rows 64 or 32, or on sm_90a 224, 160, 128
   /// or 96.
   int tile_n = 256;
-  bool activation_order = false;  ///< g_idx names the group of each k; not of awq, and not where one group is all of k
+  /// g_idx names the group of each k; not of awq, and not where one group is all of k. Of fp16 scale · (q - zero) must
+  /// not exceed 65504, which scales up to 4094 (bits=8: 255) do not; else outputs are no numbers.
+  bool activation_order = false;
   GemmFunction function = GemmFunction::none;
   bool bias = false;
   bool residual = false;
@@ -48,6 +50,9 @@ struct W4a16Gemm {
   /// A row's bits do not depend on the other rows, nor on how many there are: k is added up in an order that follows
   /// from n and k alone. Not with CUBIT_W4A16_STREAM_K.
   bool batch_invariant = false;
+  /// Launches may ask for CUBIT_W4A16_SPLIT_K_ATOMIC, whose bits differ from run to run; all others are as without. Of
+  /// tile_n=256, and not with batch_invariant.
+  bool atomic_splits = false;
   Family family = Family::automatic;
 
   auto operator<=>(const W4a16Gemm&) const = default;
@@ -75,6 +80,7 @@ struct W4a16Gemm {
     if (residual) add("residual", "1");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
     if (batch_invariant) add("batch_invariant", "1");
+    if (atomic_splits) add("atomic_splits", "1");
     if (family != standard.family) add("family", family_name(family));
     return "w4a16_gemm" + fields;
   }
