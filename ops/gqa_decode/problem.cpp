@@ -19,7 +19,9 @@ namespace {
 constexpr double kTolerance = 3e-3;       // where bf16 rounds the outputs, or the weights and values
 constexpr double kTightTolerance = 1e-3;  // where all is fp16, or becomes fp16 without rounding as nibbles and bytes do
 constexpr double kRoundedWeights = 8e-4;  // three times the mean of an fp16 weight's rounding, and an output's
-constexpr double kBesideRounding = 1. / 3;  // of the tolerance: of outputs that are not rounded
+constexpr double kRoundedProduct = 0x1p-11;  // the most of one fp16 rounding
+constexpr double kUsuallyPacked = 2.4;       // times the output, of ordinary rows of 4 groups: roundings average out
+constexpr double kBesideRounding = 1. / 3;   // of the tolerance: of outputs that are not rounded
 constexpr const char* kSlopes = "alibi_slopes";
 constexpr const char* kSinks = "sinks";
 constexpr const char* kParameters = "score_parameters";
@@ -58,6 +60,28 @@ double norm(const std::vector<double>& values) {
 void require_window(double window) {
   if (window >= 1) return;
   reject(fmt::format("window = {}", window), "a query sees at least itself", "accepted: 1 and more");
+}
+
+/// `scale`: of errors. `rounding`: the error of the reference in the output's type.
+///
+/// Weights are rounded to fp16. Where a few tokens cancel, as constant rows may, their roundings do not: these are
+/// measured by what the tokens' sum would be if it did not cancel either. Of packed rows it is weights times scales
+/// that are rounded, beside scale · nibble: without the shift, which is not, that may be several times as much as
+/// values.
+double tolerance_of_head(const GqaDecode& descriptor, const ReferenceHead& reference, double scale, double rounding) {
+  const double usual = tolerance_of(descriptor);
+  double tolerance = usual;
+  if (!std::isfinite(rounding)) return usual;  // beyond the output's type, which excuses nothing
+  if (usual == kTightTolerance) {
+    const double of_weights = kRoundedWeights * relative_error(reference.token_norm, scale);
+    // One rounding for all channels of a group; those of several average out.
+    const double share = (1 + 1 / std::sqrt(kv_cache::formats_of(descriptor).value.groups)) / 2;
+    const double of_products = rounding + kRoundedProduct * share * relative_error(reference.packed_norm, scale);
+    tolerance = std::clamp(std::max(of_weights, of_products), kTightTolerance, kTolerance);
+  }
+  // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16; where outputs
+  // are subnormal, that of all of them: then that and kBesideRounding.
+  return std::max(tolerance, rounding + kBesideRounding * usual);
 }
 
 /// Of normal numbers: a sink may leave less to a head's tokens than its output can hold.
@@ -380,26 +404,16 @@ GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, std::span<cons
   }
   double scale = std::max(norm(reference.output), 0.1 * norm(reference.contributions));
   if (descriptor_.sinks) scale = std::max(scale, std::sqrt(channels) * smallest_normal(descriptor_.output));
-  // Weights are fp16, rounded by up to half of the tight tolerance. Where a few tokens cancel, as constant rows may,
-  // their roundings do not: these are measured by what the tokens' sum would be if it did not cancel either.
-  double tolerance = tolerance_of(descriptor_);
-  if (tolerance == kTightTolerance) {
-    const double rounded_weights = kRoundedWeights * relative_error(reference.token_norm, scale);
-    tolerance = std::clamp(rounded_weights, kTightTolerance, kTolerance);
-  }
-  // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16; where outputs
-  // are subnormal, that of all of them: then that and kBesideRounding.
-  const double rounding = relative_error(norm(roundings), scale);
-  const bool may_be_held = std::isfinite(rounding);  // else beyond the output's type, which no error excuses
   const HeadError error{relative_error(norm(difference), scale),
-                        may_be_held ? std::max(tolerance, rounding + kBesideRounding * tolerance) : tolerance};
+                        tolerance_of_head(descriptor_, reference, scale, relative_error(norm(roundings), scale))};
   if (got.size() == 1) return error;
   const double lse = static_cast<const float*>(got[1])[item];
   if (lse == reference.lse) return error;
   // An absolute error, beside what float rounding of scores of this size may cost.
   constexpr double kScoreRounding = 0x1p-18;
   const double size = std::isfinite(reference.lse) ? std::fabs(reference.lse) : 0;
-  const HeadError error_of_lse{relative_error(std::fabs(lse - reference.lse), 1), tolerance + size * kScoreRounding};
+  const HeadError error_of_lse{relative_error(std::fabs(lse - reference.lse), 1),
+                               tolerance_of(descriptor_) + size * kScoreRounding};
   return error_of_lse.share() > error.share() ? error_of_lse : error;
 }
 

@@ -1,11 +1,22 @@
 // What the operator means, in double precision.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
 
 namespace cubit::ops::gqa_decode {
+namespace {
+
+/// Of a channel of packed rows, whose header has scale and shift of each group.
+double shift_of(const kv_cache::RowFormat& format, const char* row, int channel) {
+  std::uint16_t shift = 0;
+  std::memcpy(&shift, row + 4 * (channel / (format.head_dim / format.groups)) + 2, sizeof shift);
+  return to_double(Element::fp16, shift);
+}
+
+}  // namespace
 
 std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens) {
   if (window == 0) return length;
@@ -43,18 +54,25 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
   if (peak == kNothing) return {std::vector<double>(channels), std::vector<double>(channels), kNothing};
   double sum = rules.sink == kNothing ? 0 : std::exp(rules.sink - peak);
   for (double& weight : weights) sum += weight = std::exp(weight - peak);
+  const bool is_packed = formats.value.kv == KvFormat::int4_rows;
   ReferenceHead result{std::vector<double>(channels), std::vector<double>(channels), peak + std::log(sum)};
   for (int token = 0; token < length; ++token) {
     if (weights[token] == 0) continue;
     load(formats.value, values, token, row.data());
+    const char* const stored = values.row(token);
+    const double weight = weights[token] / sum;
     for (int channel = 0; channel < channels; ++channel) {
-      const double part = weights[token] / sum * row[channel];
+      const double part = weight * row[channel];
       result.output[channel] += part;
       result.contributions[channel] += std::fabs(part);
       result.token_norm += part * part;
+      if (!is_packed) continue;
+      const double packed = part - weight * shift_of(formats.value, stored, channel);
+      result.packed_norm += packed * packed;
     }
   }
   result.token_norm = std::sqrt(result.token_norm);
+  result.packed_norm = std::sqrt(result.packed_norm);
   return result;
 }
 

@@ -253,7 +253,7 @@ TEST(GqaProblem, AcceptsTheErrorsOfTheDescriptorsTypes) {
         const void* address = changed.data();
         return problem->compare({&address, 1});
       };
-      EXPECT_EQ(compared(1).tolerance, is_tight ? 1e-3 : 3e-3) << text;
+      EXPECT_NEAR(compared(1).tolerance, is_tight ? 1e-3 : 3e-3, 1e-4) << text;
       EXPECT_TRUE(compared(1).error <= compared(1).tolerance) << text;
       const auto twice = compared(1.002);
       EXPECT_NEAR(twice.error, 2e-3, 1e-3) << text;
@@ -306,6 +306,19 @@ TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
   EXPECT_EQ(tightest, 1e-3);
   EXPECT_GT(loosest, 1.5e-3);
   EXPECT_LE(loosest, 3e-3);
+}
+
+// One group of packed rows, whose scale · nibble is more than values are: more is left of the rounding of weights times
+// scales, but an error of 2e-3 is found all the same.
+TEST(GqaProblem, PackedRowsOfOneGroupRaiseTheToleranceOfFp16) {
+  const std::string text = "gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,output=fp16,alignment=4";
+  const auto problem = find_operator(text).random(text, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 4);
+  const auto wrong = scaled(perfect_output(*problem, gqa_decode::parse(text)), Element::fp16, 1.002);
+  const void* address = wrong.data();
+  const auto compared = problem->compare({&address, 1});
+  EXPECT_GT(compared.tolerance, 1.2e-3);
+  EXPECT_LT(compared.tolerance, 1.8e-3);
+  EXPECT_GT(compared.error, compared.tolerance);
 }
 
 // A log-sum-exp is finite or not: no other one is near.
