@@ -135,7 +135,7 @@ class Problem {
   /// contributions|). `got`: the outputs' host data, in order.
   struct Comparison {
     double error = 0;
-    double tolerance = 0;
+    double tolerance = 0;  ///< of that place: rounding alone may be more than the operator's
     std::string worst;  ///< "sequence 3, head 7"
   };
   virtual Comparison compare(std::span<const void* const> got) const = 0;
