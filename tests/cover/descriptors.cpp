@@ -31,6 +31,10 @@ bool is_telling(int value, int first, int last, int step) {
   return false;
 }
 
+/// Numbers of heads per KV head: one, full tiles of 8, one more than full tiles, and others that models have. Beside
+/// what a range tells by itself, these would be more kernels than there is time for.
+constexpr const char* kHeads[] = {"1", "3", "7", "8", "12", "16", "17", "33", "48", "64"};
+
 /// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that
 /// wrong, a descriptor of the cover would be refused.
 bool is_free(const std::string& name) {
@@ -52,7 +56,8 @@ bool is_added(const std::string& name) {
 bool is_apart(const std::string& name) { return name.starts_with("value"); }
 
 /// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
-std::vector<std::string> accepted_values(const std::string& accepts) {
+std::vector<std::string> accepted_values(const std::string& name, const std::string& accepts) {
+  if (name == "heads_per_kv") return {std::begin(kHeads), std::end(kHeads)};
   std::vector<std::string> values;
   const std::size_t range = accepts.find(" to ");
   if (range != std::string::npos) {
@@ -78,8 +83,8 @@ class Fields {
     for (const bool added : {false, true}) {
       for (const Json& field : listed.at("fields")) {
         if (is_added(field.at("name")) != added || is_apart(field.at("name"))) continue;
-        fields_.push_back(
-            {field.at("name"), field.at("default"), accepted_values(field.at("accepts")), is_free(field.at("name"))});
+        fields_.push_back({field.at("name"), field.at("default"),
+                           accepted_values(field.at("name"), field.at("accepts")), is_free(field.at("name"))});
         (added ? added_counts : counts).push_back(static_cast<int>(fields_.back().values.size()));
       }
     }
