@@ -74,8 +74,8 @@ double tolerance_of_head(const GqaDecode& descriptor, const ReferenceHead& refer
   if (!std::isfinite(rounding)) return usual;  // beyond the output's type, which excuses nothing
   if (usual == kTightTolerance) {
     const double of_weights = kRoundedWeights * relative_error(reference.token_norm, scale);
-    // One rounding for all channels of a group; those of several average out.
-    const double share = (1 + 1 / std::sqrt(kv_cache::formats_of(descriptor).value.groups)) / 2;
+    // One rounding for all channels of a group, of a few tokens a little more; those of several groups average out.
+    const double share = 0.25 + 1 / std::sqrt(kv_cache::formats_of(descriptor).value.groups);
     const double of_products = rounding + kRoundedProduct * share * relative_error(reference.packed_norm, scale);
     tolerance = std::clamp(std::max(of_weights, of_products), kTightTolerance, kTolerance);
   }
