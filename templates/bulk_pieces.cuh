@@ -72,7 +72,9 @@ __device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& 
     const char* key = keys.row(token) + head * args.key_head_stride + byte;
     const char* value = values.row(token) + head * args.value_head_stride + byte;
 #pragma unroll 4
-    for (uint32 at = piece * kBytes; at < kHalfStage; at += rows * Keys::kRowBytes) {
+    for (uint32 begin = 0; begin < kHalfStage; begin += rows * Keys::kRowBytes) {  // lanes stay in the same rows
+      const uint32 at = begin + piece * kBytes;
+      if (at >= kHalfStage) break;
       copy_async<kBytes>(dst + at, key, tokens.has(token));                 // access: cp.async of rows
       copy_async<kBytes>(dst + kHalfStage + at, value, tokens.has(token));  // access: cp.async of rows
       token += token_step;
