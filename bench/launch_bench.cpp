@@ -1,5 +1,5 @@
 // What a launch costs the host beside the driver's own part of it: cubit_kernel_launch, and cuLaunchKernel of the very
-// same launch, whose function, grid and parameters are taken from a captured graph. Needs a GPU; says so where there is
+// same launch, whose function, shape and parameters are taken from a captured graph. Needs a GPU; says so where there is
 // none. launch_bench [FILE.json]
 //
 // CUDA Driver API, "Graph Management" and "Execution Control": the few functions are declared here by hand, as in
@@ -29,8 +29,25 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 // Launches are queued, not waited for: fewer than the driver queues before a launch blocks (1024).
-constexpr int kLaunches = 400;
-constexpr int kBatches = 51;
+constexpr int kLaunches = 100;
+constexpr int kBatches = 300;
+
+/// CUlaunchAttribute, of which a cluster's size takes three words of the value
+struct Attribute {
+  alignas(8) int id = 0;
+  alignas(8) unsigned value[16] = {};
+};
+constexpr int kClusterDimension = 4;
+
+/// CUlaunchConfig
+struct Config {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void* stream;
+  Attribute* attributes;
+  unsigned attribute_count;
+};
 
 /// CUDA_KERNEL_NODE_PARAMS_v2
 struct KernelNode {
@@ -53,7 +70,9 @@ class Driver {
     find(nodes_of, "cuGraphGetNodes");
     find(parameters_of, "cuGraphKernelNodeGetParams_v2");
     find(function_of, "cuKernelGetFunction");
+    find(attribute_of, "cuGraphKernelNodeGetAttribute");
     find(launch, "cuLaunchKernel");
+    find(launch_with_attributes, "cuLaunchKernelEx");
     find(retain_context, "cuDevicePrimaryCtxRetain");
     find(set_context, "cuCtxSetCurrent");
     find(driver_version, "cuDriverGetVersion");
@@ -66,6 +85,8 @@ class Driver {
   int (*function_of)(void** function, void* kernel) = nullptr;
   int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                 unsigned block_z, unsigned shared_bytes, void* stream, void** parameters, void** extra) = nullptr;
+  int (*attribute_of)(void* node, int attribute, unsigned* value) = nullptr;
+  int (*launch_with_attributes)(const Config* config, void* function, void** parameters, void** extra) = nullptr;
   int (*retain_context)(void** context, int device) = nullptr;
   int (*set_context)(void* context) = nullptr;
   int (*driver_version)(int* version) = nullptr;
@@ -87,8 +108,16 @@ void require(int result, const char* what) {
   if (result != 0) throw std::runtime_error(std::string(what) + " failed: CUresult " + std::to_string(result));
 }
 
-/// The one launch that `record` puts on the stream; its parameters live as long as the graph, which is never destroyed.
-KernelNode recorded_launch(const Driver& driver, void* stream, const std::function<void()>& record) {
+/// A launch as a graph has it; its parameters live as long as the graph, which is never destroyed.
+struct Recorded {
+  KernelNode node{};
+  Attribute cluster{.id = kClusterDimension, .value = {}};
+
+  bool has_clusters() const { return cluster.value[0] > 1; }
+};
+
+/// The one that `record` puts on the stream.
+Recorded recorded_launch(const Driver& driver, void* stream, const std::function<void()>& record) {
   constexpr int kRelaxed = 2;
   require(driver.begin_capture(stream, kRelaxed), "cuStreamBeginCapture");
   record();
@@ -99,10 +128,29 @@ KernelNode recorded_launch(const Driver& driver, void* stream, const std::functi
   if (count != 1) throw std::runtime_error("a launch is " + std::to_string(count) + " nodes of a graph, not 1");
   void* node = nullptr;
   require(driver.nodes_of(graph, &node, &count), "cuGraphGetNodes");
-  KernelNode result{};
-  require(driver.parameters_of(node, &result), "cuGraphKernelNodeGetParams");
-  if (result.function == nullptr) require(driver.function_of(&result.function, result.kernel), "cuKernelGetFunction");
+  Recorded result;
+  KernelNode& kernel = result.node;
+  require(driver.parameters_of(node, &kernel), "cuGraphKernelNodeGetParams");
+  if (kernel.function == nullptr) require(driver.function_of(&kernel.function, kernel.kernel), "cuKernelGetFunction");
+  require(driver.attribute_of(node, kClusterDimension, result.cluster.value), "cuGraphKernelNodeGetAttribute");
   return result;
+}
+
+/// The same once more, by the driver alone.
+void launch_again(const Driver& driver, Recorded& recorded, void* stream) {
+  const KernelNode& node = recorded.node;
+  if (recorded.has_clusters()) {
+    const Config config{{node.grid[0], node.grid[1], node.grid[2]},
+                        {node.block[0], node.block[1], node.block[2]},
+                        node.shared_bytes,
+                        stream,
+                        &recorded.cluster,
+                        1};
+    return require(driver.launch_with_attributes(&config, node.function, node.parameters, nullptr), "cuLaunchKernelEx");
+  }
+  require(driver.launch(node.function, node.grid[0], node.grid[1], node.grid[2], node.block[0], node.block[1],
+                        node.block[2], node.shared_bytes, stream, node.parameters, nullptr),
+          "cuLaunchKernel");
 }
 
 /// One case: a kernel, its arguments, and the memory that they name.
@@ -180,18 +228,14 @@ Case gemm(const cubit::Device& device, const std::string& name, const std::strin
   return item;
 }
 
-/// Microseconds of the host per call: the median over batches, each queued on an idle stream and waited for afterwards.
-double host_time(const cubit::Device& device, cubit_stream stream, const std::function<void()>& call) {
-  std::vector<double> batches;
-  for (int batch = 0; batch < kBatches; ++batch) {
-    device.synchronise(stream);
-    const auto start = Clock::now();
-    for (int i = 0; i < kLaunches; ++i) call();
-    batches.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / kLaunches);
-  }
+/// Microseconds of the host per call, of a batch that is queued on an idle stream and waited for afterwards.
+double time_batch(const cubit::Device& device, cubit_stream stream, const std::function<void()>& call) {
   device.synchronise(stream);
-  std::nth_element(batches.begin(), batches.begin() + kBatches / 2, batches.end());
-  return batches[kBatches / 2];
+  const auto start = Clock::now();
+  for (int i = 0; i < kLaunches; ++i) call();
+  const double microseconds = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  device.synchronise(stream);
+  return microseconds / kLaunches;
 }
 
 json measure(const Driver& driver, const cubit::Engine& engine, const cubit::Device& device, const Case& item,
@@ -206,25 +250,27 @@ json measure(const Driver& driver, const cubit::Engine& engine, const cubit::Dev
       .device = &device, .stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
   cubit::LaunchOptions current = named;
   current.device = nullptr;
-  const KernelNode raw = recorded_launch(driver, stream, [&] { item.launch(kernel, named); });
-  const auto driver_alone = [&] {
-    require(driver.launch(raw.function, raw.grid[0], raw.grid[1], raw.grid[2], raw.block[0], raw.block[1], raw.block[2],
-                          raw.shared_bytes, stream, raw.parameters, nullptr),
-            "cuLaunchKernel");
-  };
-  // In turn, so that a slower moment of the machine meets all three; the least of three rounds each.
-  double least[3] = {1e9, 1e9, 1e9};
-  for (int round = 0; round < 3; ++round) {
-    least[0] = std::min(least[0], host_time(device, stream, driver_alone));
-    least[1] = std::min(least[1], host_time(device, stream, [&] { item.launch(kernel, named); }));
-    least[2] = std::min(least[2], host_time(device, stream, [&] { item.launch(kernel, current); }));
+  Recorded raw = recorded_launch(driver, stream, [&] { item.launch(kernel, named); });
+  const std::function<void()> calls[3] = {[&] { launch_again(driver, raw, stream); },
+                                          [&] { item.launch(kernel, named); }, [&] { item.launch(kernel, current); }};
+  // Batches take turns, so that a slower moment of the machine meets all three; of each the fastest tenth is left.
+  std::vector<double> batches[3];
+  for (int batch = 0; batch < kBatches; ++batch) {
+    for (int which = 0; which < 3; ++which) batches[which].push_back(time_batch(device, stream, calls[which]));
+  }
+  double least[3];
+  for (int which = 0; which < 3; ++which) {
+    std::vector<double>& times = batches[which];
+    std::nth_element(times.begin(), times.begin() + kBatches / 10, times.end());
+    least[which] = times[kBatches / 10];
   }
   device.destroy_stream(stream);
   std::printf("%-44s %-60s %6.3f %6.3f %6.3f us\n", item.name.c_str(), item.descriptor.c_str(), least[0],
               least[1] - least[0], least[2] - least[0]);
   return {{"name", item.name},
           {"descriptor", item.descriptor},
-          {"blocks", raw.grid[0] * raw.grid[1] * raw.grid[2]},
+          {"blocks", raw.node.grid[0] * raw.node.grid[1] * raw.node.grid[2]},
+          {"cluster_blocks", std::max(raw.cluster.value[0], 1U)},
           {"driver_microseconds", least[0]},
           {"beside_driver_microseconds", least[1] - least[0]},
           {"beside_driver_of_current_context_microseconds", least[2] - least[0]},

@@ -19,9 +19,10 @@ namespace {
 constexpr double kTolerance = 3e-3;       // where bf16 rounds the outputs, or the weights and values
 constexpr double kTightTolerance = 1e-3;  // where all is fp16, or becomes fp16 without rounding as nibbles and bytes do
 constexpr double kRoundedWeights = 8e-4;  // three times the mean of an fp16 weight's rounding, and an output's
-constexpr double kRoundedProduct = 0x1p-11;  // the most of one fp16 rounding
-constexpr double kUsuallyPacked = 2.4;       // times the output, of ordinary rows of 4 groups: roundings average out
-constexpr double kBesideRounding = 1. / 3;   // of the tolerance: of outputs that are not rounded
+// Three standard deviations of an fp16 rounding, whose mean square over a binade is (0.44 * 2^-11)^2: what is left of a
+// sum's in all but a few of ten thousand heads.
+constexpr double kRoundedProduct = 3 * 0.44 * 0x1p-11;
+constexpr double kBesideRounding = 1. / 3;  // of the tolerance: of outputs that are not rounded
 constexpr const char* kSlopes = "alibi_slopes";
 constexpr const char* kSinks = "sinks";
 constexpr const char* kParameters = "score_parameters";
@@ -74,9 +75,7 @@ double tolerance_of_head(const GqaDecode& descriptor, const ReferenceHead& refer
   if (!std::isfinite(rounding)) return usual;  // beyond the output's type, which excuses nothing
   if (usual == kTightTolerance) {
     const double of_weights = kRoundedWeights * relative_error(reference.token_norm, scale);
-    // One rounding for all channels of a group, of a few tokens a little more; those of several groups average out.
-    const double share = 0.25 + 1 / std::sqrt(kv_cache::formats_of(descriptor).value.groups);
-    const double of_products = rounding + kRoundedProduct * share * relative_error(reference.packed_norm, scale);
+    const double of_products = rounding + kRoundedProduct * relative_error(reference.packed_norm, scale);
     tolerance = std::clamp(std::max(of_weights, of_products), kTightTolerance, kTolerance);
   }
   // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16; where outputs

@@ -313,11 +313,11 @@ TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
 TEST(GqaProblem, PackedRowsOfOneGroupRaiseTheToleranceOfFp16) {
   const std::string text = "gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,output=fp16,alignment=4";
   const auto problem = find_operator(text).random(text, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 4);
-  const auto wrong = scaled(perfect_output(*problem, gqa_decode::parse(text)), Element::fp16, 1.002);
+  const auto wrong = scaled(perfect_output(*problem, gqa_decode::parse(text)), Element::fp16, 1.003);
   const void* address = wrong.data();
   const auto compared = problem->compare({&address, 1});
   EXPECT_GT(compared.tolerance, 1.2e-3);
-  EXPECT_LT(compared.tolerance, 2e-3);
+  EXPECT_LT(compared.tolerance, 2.5e-3);
   EXPECT_GT(compared.error, compared.tolerance);
 }
 
