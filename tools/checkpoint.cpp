@@ -86,7 +86,7 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
   std::vector<std::string> seen;
   const auto has = [&](const char* part) { return std::find(seen.begin(), seen.end(), prefix_ + part) != seen.end(); };
   if (!file.ends_with(".json")) {
-    SafetensorsFile(file, [&](const std::string& name) { return seen.push_back(name), false; });
+    const SafetensorsFile names(file, [&](const std::string& name) { return seen.push_back(name), false; });
     is_dense_ = has("weight") && !has("qweight");
     files_.emplace_back(file, [&](const std::string& name) { return is_of_layer(name); });
     add_tensors(files_.back());

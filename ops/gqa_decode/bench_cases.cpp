@@ -160,8 +160,8 @@ void add_rows(std::vector<BenchCase>& cases) {
     cases.push_back({"rows, B = 128, 8 heads, one KV head, T = 8192", "B=128", fmt::format("gqa_decode:{}", fields),
                      sizes(128, 8192, 1), 0, 0.8});
   };
-  const Rows kRows[] = {{64, {1, 2, 4}}, {96, {1, 2}}, {128, {2, 8}}, {192, {1, 2, 4}}, {256, {1, 2, 4, 8}}};
-  for (const Rows& rows : kRows) {
+  const Rows dimensions[] = {{64, {1, 2, 4}}, {96, {1, 2}}, {128, {2, 8}}, {192, {1, 2, 4}}, {256, {1, 2, 4, 8}}};
+  for (const Rows& rows : dimensions) {
     const std::string heads =
         rows.head_dim == 128 ? "heads_per_kv=8" : fmt::format("head_dim={},heads_per_kv=8", rows.head_dim);
     if (rows.head_dim != 128) add(heads);
