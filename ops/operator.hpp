@@ -136,7 +136,7 @@ class Problem {
   struct Comparison {
     double error = 0;
     double tolerance = 0;  ///< of that place: rounding alone may be more than the operator's
-    std::string worst;  ///< "sequence 3, head 7"
+    std::string worst;     ///< "sequence 3, head 7"
   };
   virtual Comparison compare(std::span<const void* const> got) const = 0;
 };

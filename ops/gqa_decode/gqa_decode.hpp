@@ -257,7 +257,7 @@ struct ReferenceHead {
   std::vector<double> output;         ///< [value_dim]
   std::vector<double> contributions;  ///< sum over tokens of weight · |value|
   double lse = 0;
-  double token_norm = 0;   ///< root of the sum over tokens of |weight · value|²: of independent ones the output's norm
+  double token_norm = 0;  ///< root of the sum over tokens of |weight · value|²: of independent ones the output's norm
   double packed_norm = 0;  ///< the same of int4_rows' scale · nibble, without shifts; else 0
 };
 /// Rows of one KV head: of a token its row, and where the format has scales of their own its scales.
