@@ -1,6 +1,6 @@
 // What a launch costs the host beside the driver's own part of it: cubit_kernel_launch, and cuLaunchKernel of the very
-// same launch, whose function, shape and parameters are taken from a captured graph. Needs a GPU; says so where there is
-// none. launch_bench [FILE.json]
+// same launch, whose function, shape and parameters are taken from a captured graph. Needs a GPU; says so where there
+// is none. launch_bench [FILE.json]
 //
 // CUDA Driver API, "Graph Management" and "Execution Control": the few functions are declared here by hand, as in
 // runtime/cuda/driver.hpp, so that no header of the toolkit is needed.
