@@ -253,7 +253,9 @@ TEST(GqaProblem, AcceptsTheErrorsOfTheDescriptorsTypes) {
         const void* address = changed.data();
         return problem->compare({&address, 1});
       };
-      EXPECT_NEAR(compared(1).tolerance, is_tight ? 1e-3 : 3e-3, 1e-4) << text;
+      // Of packed rows weights times scales are rounded beside nibbles, which costs more: docs/performance/gqa_decode.md.
+      const double tight = descriptor.kv == KvFormat::int4_rows ? 1.5e-3 : 1e-3;
+      EXPECT_NEAR(compared(1).tolerance, is_tight ? tight : 3e-3, 1e-4) << text;
       EXPECT_TRUE(compared(1).error <= compared(1).tolerance) << text;
       const auto twice = compared(1.002);
       EXPECT_NEAR(twice.error, 2e-3, 1e-3) << text;
