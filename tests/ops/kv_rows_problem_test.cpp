@@ -272,7 +272,7 @@ TEST(KvGatherProblem, GivesTheRowsOfEachSequence) {
 /// In pages of 2 tokens, KV heads outside: head 0 has a scale of 2, head 1 of 3.
 TEST(KvGatherProblem, TakesOneScalePerKvHead) {
   std::vector<signed char> rows(3 * 2 * 2 * 64, 5);
-  std::vector<float> scales = {2, 3};
+  std::vector<float> scales = {2, 3, 4};  // of which two are taken, and three are too many
   std::vector<std::int32_t> table = {2, 0};
   std::vector<Tensor> tensors;
   for (const char* name : {"key_cache", "value_cache"}) tensors.push_back({name, "I8", {3, 2, 2, 64}, {}, rows.data()});
