@@ -1,6 +1,6 @@
 // What a launch costs the host beside the driver's own part of it: cubit_kernel_launch, and cuLaunchKernel of the very
-// same launch, whose function, shape and parameters are taken from a captured graph. Needs a GPU; says so where there
-// is none. launch_bench [FILE.json]
+// same launch, whose function, shape and parameters are taken from a captured graph. Launches that come again, which a
+// thread remembers, and such as are new each time. Needs a GPU; says so where there is none. launch_bench [FILE.json]
 //
 // CUDA Driver API, "Graph Management" and "Execution Control": the few functions are declared here by hand, as in
 // runtime/cuda/driver.hpp, so that no header of the toolkit is needed.
@@ -31,6 +31,10 @@ using Clock = std::chrono::steady_clock;
 // Launches are queued, not waited for: fewer than the driver queues before a launch blocks (1024).
 constexpr int kLaunches = 100;
 constexpr int kBatches = 300;
+// Outputs of launches that are new each time.
+constexpr int kOutputs = 1000;
+constexpr std::size_t kOutputStep = 16;
+constexpr std::size_t kOutputsRoom = kOutputs * kOutputStep;
 
 /// CUlaunchAttribute, of which a cluster's size takes three words of the value
 struct Attribute {
@@ -159,6 +163,8 @@ struct Case {
   std::string descriptor;
   std::vector<cubit::Buffer> memory;
   std::function<void(const cubit::Kernel&, const cubit::LaunchOptions&)> launch;
+  /// With an output address that is another each time, of more than a thread remembers.
+  std::function<void(const cubit::Kernel&, const cubit::LaunchOptions&)> launch_anew;
   std::function<std::size_t(const cubit::Kernel&)> workspace;
 };
 
@@ -173,6 +179,11 @@ void set_launch(Case& item, const cubit::Device& device, const Arguments& argume
   item.launch = [arguments](const cubit::Kernel& kernel, const cubit::LaunchOptions& options) {
     kernel.launch(arguments, options);
   };
+  item.launch_anew = [arguments = Arguments(arguments), output = static_cast<char*>(arguments.output), turn = 0](
+                         const cubit::Kernel& kernel, const cubit::LaunchOptions& options) mutable {
+    arguments.output = output + kOutputStep * (turn = (turn + 1) % kOutputs);
+    kernel.launch(arguments, options);
+  };
   item.workspace = [arguments, device](const cubit::Kernel& kernel) { return kernel.workspace(arguments, &device); };
 }
 
@@ -183,14 +194,14 @@ Case attention(const cubit::Device& device, const std::string& name, const std::
   constexpr int kChannels = 128;
   const int element = fields.find("kv=") == std::string::npos ? 2 : 1;
   const int row = row_bytes / element;
-  Case item{name, "gqa_decode:heads_per_kv=8" + fields, {}, {}, {}};
+  Case item{name, "gqa_decode:heads_per_kv=8" + fields, {}, {}, {}, {}};
   const std::size_t cache = std::size_t{1} * batch * kTokens * kv_heads * row_bytes;
   cubit_gqa_decode_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.query = add_zeros(item, device, std::size_t{16} * batch * kv_heads * kChannels);
   arguments.key = add_zeros(item, device, cache);
   arguments.value = add_zeros(item, device, cache);
-  arguments.output = add_zeros(item, device, std::size_t{16} * batch * kv_heads * kChannels);
+  arguments.output = add_zeros(item, device, std::size_t{16} * batch * kv_heads * kChannels + kOutputsRoom);
   if (lengths) arguments.lengths = static_cast<const int32_t*>(add_zeros(item, device, std::size_t{4} * batch));
   arguments.query_strides[0] = arguments.output_strides[0] = std::int64_t{8} * kv_heads * kChannels;
   arguments.query_strides[1] = arguments.output_strides[1] = kChannels;
@@ -211,14 +222,14 @@ Case gemm(const cubit::Device& device, const std::string& name, const std::strin
   constexpr int kColumns = 1024;
   constexpr int kInner = 1024;
   constexpr int kGroups = kInner / 128;
-  Case item{name, "w4a16_gemm" + fields, {}, {}, {}};
+  Case item{name, "w4a16_gemm" + fields, {}, {}, {}, {}};
   cubit_w4a16_gemm_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.activations = add_zeros(item, device, std::size_t{2} * rows * kInner);
   arguments.qweight = add_zeros(item, device, std::size_t{kColumns} * kInner / 2);
   arguments.qzeros = add_zeros(item, device, std::size_t{kGroups} * kColumns / 2);
   arguments.scales = add_zeros(item, device, std::size_t{2} * kGroups * kColumns);
-  arguments.output = add_zeros(item, device, std::size_t{2} * rows * kColumns);
+  arguments.output = add_zeros(item, device, std::size_t{2} * rows * kColumns + kOutputsRoom);
   arguments.activation_stride = kInner;
   arguments.output_stride = kColumns;
   arguments.m = rows;
@@ -251,22 +262,24 @@ json measure(const Driver& driver, const cubit::Engine& engine, const cubit::Dev
   cubit::LaunchOptions current = named;
   current.device = nullptr;
   Recorded raw = recorded_launch(driver, stream, [&] { item.launch(kernel, named); });
-  const std::function<void()> calls[3] = {[&] { launch_again(driver, raw, stream); },
-                                          [&] { item.launch(kernel, named); }, [&] { item.launch(kernel, current); }};
-  // Batches take turns, so that a slower moment of the machine meets all three; of each the fastest tenth is left.
-  std::vector<double> batches[3];
+  constexpr int kCalls = 4;
+  const std::function<void()> calls[kCalls] = {
+      [&] { launch_again(driver, raw, stream); }, [&] { item.launch(kernel, named); },
+      [&] { item.launch(kernel, current); }, [&] { item.launch_anew(kernel, named); }};
+  // Batches take turns, so that a slower moment of the machine meets all; of each the fastest tenth is left.
+  std::vector<double> batches[kCalls];
   for (int batch = 0; batch < kBatches; ++batch) {
-    for (int which = 0; which < 3; ++which) batches[which].push_back(time_batch(device, stream, calls[which]));
+    for (int which = 0; which < kCalls; ++which) batches[which].push_back(time_batch(device, stream, calls[which]));
   }
-  double least[3];
-  for (int which = 0; which < 3; ++which) {
+  double least[kCalls];
+  for (int which = 0; which < kCalls; ++which) {
     std::vector<double>& times = batches[which];
     std::nth_element(times.begin(), times.begin() + kBatches / 10, times.end());
     least[which] = times[kBatches / 10];
   }
   device.destroy_stream(stream);
-  std::printf("%-44s %-60s %6.3f %6.3f %6.3f us\n", item.name.c_str(), item.descriptor.c_str(), least[0],
-              least[1] - least[0], least[2] - least[0]);
+  std::printf("%-44s %-60s %6.3f %6.3f %6.3f %6.3f us\n", item.name.c_str(), item.descriptor.c_str(), least[0],
+              least[1] - least[0], least[2] - least[0], least[3] - least[0]);
   return {{"name", item.name},
           {"descriptor", item.descriptor},
           {"blocks", raw.node.grid[0] * raw.node.grid[1] * raw.node.grid[2]},
@@ -274,6 +287,7 @@ json measure(const Driver& driver, const cubit::Engine& engine, const cubit::Dev
           {"driver_microseconds", least[0]},
           {"beside_driver_microseconds", least[1] - least[0]},
           {"beside_driver_of_current_context_microseconds", least[2] - least[0]},
+          {"beside_driver_of_new_arguments_microseconds", least[3] - least[0]},
           {"launches", kLaunches},
           {"batches", kBatches}};
 }
@@ -305,7 +319,7 @@ int run(const char* path) {
   const auto architecture = facts.at("architecture").get<std::string>();
   int version = 0;
   require(driver.driver_version(&version), "cuDriverGetVersion");
-  std::printf("%-44s %-60s driver, beside it: device named, current context\n", "case", "kernel");
+  std::printf("%-44s %-60s driver, beside it: device named, current context, new arguments\n", "case", "kernel");
   json results = json::array();
   for (const Case& item : cases(device)) {
     json entry = measure(driver, engine, device, item, architecture);

@@ -114,20 +114,17 @@ cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments,
   });
 }
 
-// The hot path: nothing is allocated and no text is made unless something is wrong.
+// The hot path: nothing is allocated, but by a thread's first launch, and no text is made unless something is wrong.
 cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, const cubit_launch* launch) {
   return guarded([&] {
     const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_launch: kernel");
     require(arguments, "cubit_kernel_launch: arguments");
     require(launch, "cubit_kernel_launch: launch");
     const cubit_launch where = versioned(*launch, "cubit_launch");
-    const ops::Specialisation& specialisation = operator_of(handle);
+    operator_of(handle);
     const Target target(where.device);
-    ops::Launch encoded =
-        specialisation.encode(arguments, where.workspace, where.workspace_bytes, target.device().facts());
-    if (encoded.empty) return;
-    encoded.shape.overlap = where.overlap != 0 && handle.kernel->launch_facts().waits_for_previous;
-    ops::launch(*handle.kernel, target.device(), encoded, where.stream);
+    ops::launch(handle, target.device(), arguments,
+                {where.workspace, where.workspace_bytes, where.stream, where.overlap != 0});
   });
 }
 

@@ -8,9 +8,10 @@
 
 #include "base/error.hpp"
 #include "ops/operator.hpp"
+#include "ops/recent_launches.hpp"
+#include "ops/session.hpp"
 
 namespace cubit::ops {
-namespace {
 
 void encode_maps(const runtime::Kernel& kernel, runtime::Device& device, Launch& made) {
   for (const MapParameter& item : made.maps.all()) {
@@ -26,8 +27,6 @@ void encode_maps(const runtime::Kernel& kernel, runtime::Device& device, Launch&
   }
 }
 
-}  // namespace
-
 void Launch::spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device) {
   const codegen::Architecture& architecture = *device.architecture;
   const auto multiprocessors = static_cast<std::uint64_t>(device.multiprocessors);
@@ -40,15 +39,41 @@ void Launch::spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device
       static_cast<unsigned>(std::min(each - architecture.shared_memory_reserved, architecture.shared_memory_per_block));
 }
 
-void launch(runtime::Kernel& kernel, runtime::Device& device, Launch& made, runtime::Stream stream) {
-  encode_maps(kernel, device, made);
+void launch(runtime::Kernel& kernel, runtime::Device& device, const Launch& made, bool overlap,
+            runtime::Stream stream) {
   runtime::LaunchShape shape = made.shape;
-  if (shape.overlap && made.overlap_shared_memory > 0) {
+  shape.overlap = overlap;
+  if (overlap && made.overlap_shared_memory > 0) {
     // A user's device code may have static shared memory.
     const auto fixed = static_cast<unsigned>(kernel.artifact().resources.static_shared_memory);
     shape.dynamic_shared_memory = std::max(shape.dynamic_shared_memory, made.overlap_shared_memory - fixed);
   }
   kernel.launch(device, shape, std::span(made.parameters).first(made.parameter_bytes), stream);
+}
+
+void launch(const OperatorKernel& kernel, runtime::Device& device, const void* arguments, const LaunchPlace& place) {
+  const Specialisation& specialisation = *kernel.specialisation;
+  const auto go = [&](const Launch& made) {
+    if (made.empty) return;
+    const bool overlap = place.overlap && kernel.kernel->launch_facts().waits_for_previous;
+    launch(*kernel.kernel, device, made, overlap, place.stream);
+  };
+  const auto make = [&] {
+    Launch made = specialisation.encode(arguments, place.workspace, place.workspace_bytes, device.facts());
+    if (!made.empty) encode_maps(*kernel.kernel, device, made);
+    return made;
+  };
+  // The struct's own size comes first; encode() says what is wrong with another one.
+  const std::size_t bytes = specialisation.repeatable_bytes();
+  if (bytes == 0 || *static_cast<const std::size_t*>(arguments) != bytes) return go(make());
+  RecentLaunches& recent = RecentLaunches::of_this_thread();
+  const LaunchRequest request{kernel.id,
+                              device.identity(),
+                              place.workspace,
+                              place.workspace_bytes,
+                              {static_cast<const std::byte*>(arguments), bytes}};
+  const Launch* const known = recent.find(request);
+  go(known != nullptr ? *known : recent.add(request, make()));
 }
 
 }  // namespace cubit::ops

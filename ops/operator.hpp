@@ -82,9 +82,13 @@ struct Launch {
   void spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device);
 };
 
-/// Encodes the launch's tensor maps for `device` into its parameters, and launches it. Allocates nothing. Throws as
-/// Kernel::launch and Device::encode do.
-void launch(runtime::Kernel& kernel, runtime::Device& device, Launch& made, runtime::Stream stream);
+/// Encodes the launch's tensor maps for `device` into its parameters. Throws as Device::encode does.
+void encode_maps(const runtime::Kernel& kernel, runtime::Device& device, Launch& made);
+
+/// Launches what has its maps encoded. Allocates nothing. Throws as Kernel::launch does.
+void launch(runtime::Kernel& kernel, runtime::Device& device, const Launch& made, bool overlap, runtime::Stream stream);
+
+inline constexpr std::size_t kMostRepeatableBytes = 512;
 
 /// An operator with its descriptor and architecture fixed. Immutable, thread-safe.
 class Specialisation {
@@ -98,6 +102,9 @@ class Specialisation {
   virtual std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const = 0;
   virtual Launch encode(const void* arguments, void* workspace, std::size_t workspace_bytes,
                         const runtime::DeviceFacts& device) const = 0;
+  /// sizeof of the public argument struct, a multiple of 8 and at most kMostRepeatableBytes, where encode() costs more
+  /// than to look for one like it: it must not read what arguments point to. 0: launches are made anew each time.
+  virtual std::size_t repeatable_bytes() const { return 0; }
 };
 
 /// A tensor by name, in host or device memory. Types are spelled as safetensors spells them: BF16, F16, F32, U8, I32 …

@@ -1,16 +1,20 @@
 // A plan as a Specialisation: for operators whose source, workspace and launch all follow from one.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "ops/operator.hpp"
 
 namespace cubit::ops {
 
-/// `Plan` has a `report`; the two functions are the operator's.
-template <class Plan, auto WorkspaceBytes, auto Encode>
+/// `Plan` has a `report`; `Arguments` is the public struct, and the two functions are the operator's.
+template <class Plan, class Arguments, auto WorkspaceBytes, auto Encode>
 class PlannedSpecialisation final : public Specialisation {
  public:
+  static_assert(sizeof(Arguments) % sizeof(std::uint64_t) == 0 && sizeof(Arguments) <= kMostRepeatableBytes);
+
   PlannedSpecialisation(Plan plan, codegen::KernelSource source) : plan_(std::move(plan)), source_(std::move(source)) {}
 
   const codegen::KernelSource& source() const override { return source_; }
@@ -22,6 +26,7 @@ class PlannedSpecialisation final : public Specialisation {
                 const runtime::DeviceFacts& device) const override {
     return Encode(plan_, arguments, workspace, bytes, device);
   }
+  std::size_t repeatable_bytes() const override { return sizeof(Arguments); }
 
  private:
   Plan plan_;

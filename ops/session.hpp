@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <shared_mutex>
 #include <span>
@@ -19,7 +20,8 @@ namespace cubit::ops {
 /// A kernel together with what knows how to launch it. It carries its own count, so that a handle can leave through the
 /// C surface as a plain pointer and a request that is answered from memory allocates nothing.
 struct OperatorKernel {
-  std::string descriptor;  ///< canonical text, or a user's name
+  const std::uint64_t id = next_id();  ///< no other kernel of the process had or will have it
+  std::string descriptor;              ///< canonical text, or a user's name
   std::shared_ptr<runtime::Kernel> kernel;
   std::shared_ptr<const Specialisation> specialisation;  ///< null for a user's own KernelSource
 
@@ -29,8 +31,25 @@ struct OperatorKernel {
   }
 
  private:
+  static std::uint64_t next_id() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
   mutable std::atomic<std::size_t> references_{0};
 };
+
+/// Where a launch of an operator's goes.
+struct LaunchPlace {
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
+  runtime::Stream stream = nullptr;
+  bool overlap = false;  ///< begin before the kernel ahead has ended, where the kernel can wait for it
+};
+
+/// Launches `kernel`, which has a specialisation, unless there is nothing to do: a launch that this thread has made of
+/// late is not made anew, see RecentLaunches, whose first allocates; no other launch does. Throws as
+/// Specialisation::encode, Device::encode and Kernel::launch do.
+void launch(const OperatorKernel& kernel, runtime::Device& device, const void* arguments, const LaunchPlace& place);
 
 /// Owns one count of an OperatorKernel.
 class KernelHandle {

@@ -103,6 +103,8 @@ class Device {
   int slot() const { return slot_; }
   /// How many devices had this slot before: what was loaded for a dead device is not taken for this one's.
   std::uint64_t generation() const { return generation_; }
+  /// Unique per device of the process, dead ones included.
+  std::uint64_t identity() const { return generation_ << 32 | static_cast<std::uint64_t>(slot_); }
 
  protected:
   explicit Device(int slot, std::uint64_t generation = 0) : slot_(slot), generation_(generation) {}

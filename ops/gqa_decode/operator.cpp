@@ -1,4 +1,6 @@
 // The operator's face: what the registry, the command line and `explain` see.
+#include <cubit/gqa_decode.h>
+
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/planned_specialisation.hpp"
 
@@ -7,7 +9,8 @@ namespace {
 
 using gqa_decode::Plan;
 
-using GqaSpecialisation = PlannedSpecialisation<Plan, gqa_decode::workspace_bytes, gqa_decode::encode>;
+using GqaSpecialisation =
+    PlannedSpecialisation<Plan, cubit_gqa_decode_arguments, gqa_decode::workspace_bytes, gqa_decode::encode>;
 
 class GqaDecodeOperator final : public Operator {
  public:

@@ -1,4 +1,6 @@
 // The operator's face: what the registry, the command line and `explain` see.
+#include <cubit/w4a16_gemm.h>
+
 #include "ops/planned_specialisation.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
@@ -7,7 +9,8 @@ namespace {
 
 using w4a16_gemm::Plan;
 
-using GemmSpecialisation = PlannedSpecialisation<Plan, w4a16_gemm::workspace_bytes, w4a16_gemm::encode>;
+using GemmSpecialisation =
+    PlannedSpecialisation<Plan, cubit_w4a16_gemm_arguments, w4a16_gemm::workspace_bytes, w4a16_gemm::encode>;
 
 class W4a16GemmOperator final : public Operator {
  public:

@@ -4,30 +4,10 @@
 #include <gmock/gmock.h>
 #include <cubit/cubit.hpp>
 
-#include <new>
 #include <nlohmann/json.hpp>
 
+#include "tests/capi/allocations.hpp"
 #include "tests/capi/prepared_cache.hpp"
-
-namespace {
-
-std::atomic<bool> g_count_allocations{false};
-std::atomic<int> g_allocations{0};
-
-}  // namespace
-
-// Counts what the hot path allocates, which must be nothing. Not inlined, so that no compiler pairs it with a built-in.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (g_count_allocations) ++g_allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  if (g_count_allocations) ++g_allocations;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace cubit {
 namespace {
@@ -117,17 +97,17 @@ TEST_F(CapiLaunch, RepeatedRequestAndLaunchAllocateNothing) {
   const cubit_launch where{sizeof where, nullptr, nullptr, nullptr, 0, 0};
   ASSERT_EQ(cubit_kernel_launch(kernel.handle(), &arguments_, &where), CUBIT_OK);
   cubit_kernel* again = nullptr;
-  g_allocations = 0;
-  g_count_allocations = true;
-  const cubit_status got = cubit_engine_get(made.handle(), "stream_read", "sm_90a", &again);
-  const int for_get = g_allocations.exchange(0);
-  const cubit_status launched = cubit_kernel_launch(again, &arguments_, &where);
-  const int for_launch = g_allocations;
-  g_count_allocations = false;
+  cubit_status got = CUBIT_INTERNAL;
+  cubit_status launched = CUBIT_INTERNAL;
+  {
+    const tests::CountAllocations allocations;
+    got = cubit_engine_get(made.handle(), "stream_read", "sm_90a", &again);
+    EXPECT_EQ(allocations.count(), 0);
+    launched = cubit_kernel_launch(again, &arguments_, &where);
+    EXPECT_EQ(allocations.count(), 0);
+  }
   EXPECT_EQ(got, CUBIT_OK);
   EXPECT_EQ(launched, CUBIT_OK);
-  EXPECT_EQ(for_get, 0);
-  EXPECT_EQ(for_launch, 0);
   EXPECT_EQ(again, kernel.handle()) << "one kernel, one handle";
   cubit_kernel_release(again);
 }

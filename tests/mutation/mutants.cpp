@@ -370,7 +370,9 @@ void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device
   // What the kernel has to write itself stays as it is.
   device.fill_zero(workspace.data(), std::min(bytes, ops::kWorkspaceCounterBytes), nullptr);
   ops::Launch made = specialisation->encode(arguments.data(), workspace.data(), bytes, device.facts());
-  ops::launch(*prepared(engine, device, specialisation->source(), mutant), device, made, nullptr);
+  const auto kernel = prepared(engine, device, specialisation->source(), mutant);
+  ops::encode_maps(*kernel, device, made);
+  ops::launch(*kernel, device, made, false, nullptr);
   device.synchronise(nullptr);
 }
 

@@ -65,7 +65,8 @@ class PaceLaunch : public CpuLaunch {
     ops::Launch launch = ops::gqa_decode::encode(plan_, &arguments, zeros(bytes + 1), bytes, facts);
     EXPECT_EQ(launch.shape.grid[0], static_cast<unsigned>(kSequences));
     const Clock::time_point begin = Clock::now();
-    ops::launch(*kernel_, *device_, launch, nullptr);
+    ops::encode_maps(*kernel_, *device_, launch);
+    ops::launch(*kernel_, *device_, launch, false, nullptr);
     device_->synchronise(nullptr);
     return Clock::now() - begin;
   }

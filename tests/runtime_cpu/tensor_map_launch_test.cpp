@@ -151,7 +151,8 @@ class TensorMapLaunch : public CpuLaunch {
   }
   Failure failure_of(ops::Launch& made) {
     try {
-      ops::launch(*kernel_, *device_, made, nullptr);
+      ops::encode_maps(*kernel_, *device_, made);
+      ops::launch(*kernel_, *device_, made, false, nullptr);
     } catch (const Failure& failure) {
       return failure;
     }
@@ -166,7 +167,8 @@ class TensorMapLaunch : public CpuLaunch {
 
 TEST_F(TensorMapLaunch, GathersTheRowsOfEachHead) {
   ops::Launch made = launch();
-  ops::launch(*kernel_, *device_, made, nullptr);
+  ops::encode_maps(*kernel_, *device_, made);
+  ops::launch(*kernel_, *device_, made, false, nullptr);
   EXPECT_EQ(output(), gathered());
 }
 
@@ -176,7 +178,8 @@ TEST_F(TensorMapLaunch, IsReplayed) {
   device_->begin_capture(stream);
   {
     ops::Launch made = launch();
-    ops::launch(*kernel_, *device_, made, stream);
+    ops::encode_maps(*kernel_, *device_, made);
+    ops::launch(*kernel_, *device_, made, false, stream);
     made.parameters.fill(std::byte{0xff});
   }
   const auto graph = device_->end_capture(stream);

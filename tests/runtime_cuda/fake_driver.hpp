@@ -64,6 +64,7 @@ class Controls {
   virtual int unloads() = 0;
   virtual int allocations() = 0;  ///< live
   virtual std::vector<LaunchRecord> launches() = 0;
+  virtual int encoded_maps() = 0;
   virtual std::vector<LimitRecord> limits() = 0;  ///< shared-memory attributes that were set
 };
 

@@ -96,6 +96,7 @@ Result cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* base, co
                         l2_promotion,
                         fill};
   std::memcpy(map, &told, sizeof told);
+  ++state().map_count;
   return kSuccess;
 }
 

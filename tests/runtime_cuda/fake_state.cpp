@@ -64,7 +64,7 @@ void State::reset(int count) {
   streams.clear();
   for (void* block : memory) std::free(block);
   memory.clear();
-  load_count = unload_count = 0;
+  load_count = unload_count = map_count = 0;
   launch_log.clear();
   launch_log.reserve(1024);  // a test counts what a launch allocates
   limit_log.clear();

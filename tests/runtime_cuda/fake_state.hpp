@@ -62,6 +62,7 @@ struct State final : Controls {
   std::set<void*> libraries;
   int load_count = 0;
   int unload_count = 0;
+  int map_count = 0;
   std::set<void*> memory;
   std::vector<LaunchRecord> launch_log;
   std::vector<LimitRecord> limit_log;
@@ -79,6 +80,7 @@ struct State final : Controls {
   bool capture_valid(DriverStream stream) override;
   int loads() override { return load_count; }
   int unloads() override { return unload_count; }
+  int encoded_maps() override { return map_count; }
   int allocations() override { return static_cast<int>(memory.size()); }
   std::vector<LaunchRecord> launches() override { return launch_log; }
   std::vector<LimitRecord> limits() override { return limit_log; }

@@ -1,0 +1,180 @@
+// Launches that come again, on fake GPUs: they are not made anew, and what a launch depends on is never taken for
+// another's.
+#include <cubit/gqa_decode.h>
+
+#include <gmock/gmock.h>
+#include <cubit/cubit.hpp>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/capi/allocations.hpp"
+#include "tests/capi/prepared_cache.hpp"
+
+namespace cubit {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr const char* kAttention = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
+constexpr int kMaps = 2;  // of keys and of values
+
+class CapiRepeat : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    constexpr int kRow = 80;  // bytes
+    arguments_.size = sizeof arguments_;
+    arguments_.query = arguments_.output = query_;
+    arguments_.key = arguments_.value = rows_;
+    arguments_.query_strides[0] = arguments_.output_strides[0] = 8 * 128;
+    arguments_.query_strides[1] = arguments_.output_strides[1] = 128;
+    for (auto* strides : {&arguments_.key_strides, &arguments_.value_strides}) {
+      (*strides)[0] = std::int64_t{8192} * kRow;
+      (*strides)[1] = (*strides)[2] = kRow;
+    }
+    arguments_.batch = 4;
+    arguments_.kv_heads = 1;
+    arguments_.max_length = 8192;
+    arguments_.softmax_scale = 0.1F;
+    workspace_.resize(kernel_.workspace(arguments_, &device_) / sizeof workspace_[0] + 1);
+  }
+
+  LaunchOptions options() {
+    return {.device = &device_, .workspace = workspace_.data(), .workspace_bytes = workspace_.size() * 256};
+  }
+  void launch() { kernel_.launch(arguments_, options()); }
+  fake::LaunchRecord last() { return driver_.launches().back(); }
+
+  struct alignas(256) Unit {
+    char bytes[256];
+  };
+  struct Machine {
+    fake::PreparedCache cache;
+    Machine() {
+      fake::plug_in(2);
+      cache.add(kAttention);
+    }
+    Engine engine() const {
+      return Engine({.cache_dir = cache.path(), .nvrtc_path = fake::kNoCompiler, .compile = CUBIT_COMPILE_NEVER});
+    }
+  };
+  Machine machine_;
+  fake::Controls& driver_ = fake::controls();
+  alignas(256) char query_[256] = {};
+  alignas(256) char rows_[256] = {};
+  std::vector<Unit> workspace_;
+  Device device_{"cuda:0"};
+  Kernel kernel_ = machine_.engine().get(kAttention, "sm_90a");
+  cubit_gqa_decode_arguments arguments_{};
+};
+
+TEST_F(CapiRepeat, TheSameLaunchIsMadeOnce) {
+  launch();
+  EXPECT_EQ(driver_.encoded_maps(), kMaps);
+  launch();
+  launch();
+  EXPECT_EQ(driver_.encoded_maps(), kMaps);
+  ASSERT_THAT(driver_.launches(), SizeIs(3));
+  for (const fake::LaunchRecord& record : driver_.launches()) {
+    EXPECT_EQ(record.grid[0], last().grid[0]);
+    EXPECT_EQ(record.shared_bytes, last().shared_bytes);
+    EXPECT_EQ(record.first_parameter, last().first_parameter);
+  }
+}
+
+TEST_F(CapiRepeat, EveryArgumentCounts) {
+  launch();
+  const unsigned blocks = last().grid[0];
+  int encoded = driver_.encoded_maps();
+  const std::vector<std::function<void()>> changes = {
+      [&] { arguments_.batch = 3; },        [&] { arguments_.max_length = 256; },
+      [&] { arguments_.splits = 2; },       [&] { arguments_.key = rows_ + 16; },
+      [&] { arguments_.value = rows_ + 32; }, [&] { arguments_.softmax_scale = 0.2F; },
+      [&] { arguments_.output_strides[0] = 0; }};
+  for (const auto& change : changes) {
+    change();
+    launch();
+    EXPECT_EQ(driver_.encoded_maps(), encoded += kMaps);
+  }
+  EXPECT_NE(last().grid[0], blocks);
+  arguments_.query = rows_;
+  launch();
+  EXPECT_EQ(last().first_parameter, static_cast<int>(reinterpret_cast<std::uintptr_t>(rows_)));
+}
+
+TEST_F(CapiRepeat, OfAnotherDeviceOrThreadItIsMadeAnew) {
+  launch();
+  const Device other("cuda:1");
+  LaunchOptions there = options();
+  there.device = &other;
+  kernel_.launch(arguments_, there);
+  EXPECT_EQ(driver_.encoded_maps(), 2 * kMaps);
+  std::thread([&] { launch(); }).join();
+  EXPECT_EQ(driver_.encoded_maps(), 3 * kMaps);
+  launch();
+  EXPECT_EQ(driver_.encoded_maps(), 3 * kMaps);
+}
+
+TEST_F(CapiRepeat, OfAnotherKernelItIsMadeAnew) {
+  launch();
+  kernel_ = machine_.engine().get(kAttention, "sm_90a");  // the one before may have left its address
+  launch();
+  EXPECT_EQ(driver_.encoded_maps(), 2 * kMaps);
+  EXPECT_EQ(driver_.loads(), 2);
+}
+
+TEST_F(CapiRepeat, WhatItIsGivenToWorkInIsCheckedEachTime) {
+  launch();
+  LaunchOptions without = options();
+  without.workspace = nullptr;
+  without.workspace_bytes = 0;
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(kernel_.launch(arguments_, without), Error);
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("workspace"));
+  arguments_.key = rows_ + 1;
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(launch(), Error);
+  arguments_.key = rows_;
+  arguments_.size += 8;
+  EXPECT_THROW(launch(), Error);
+  EXPECT_THAT(driver_.launches(), SizeIs(1));
+}
+
+TEST_F(CapiRepeat, StreamAndOverlapAreThoseOfEachLaunch) {
+  launch();
+  LaunchOptions elsewhere = options();
+  elsewhere.stream = device_.create_stream();
+  elsewhere.overlap = true;
+  kernel_.launch(arguments_, elsewhere);
+  EXPECT_EQ(driver_.encoded_maps(), kMaps);
+  EXPECT_EQ(static_cast<cubit_stream>(last().stream), elsewhere.stream);
+  EXPECT_TRUE(last().overlap);
+  launch();
+  EXPECT_FALSE(last().overlap);
+}
+
+TEST_F(CapiRepeat, OnlyAThreadsFirstAllocates) {
+  launch();
+  const auto count = [&] {
+    const LaunchOptions where = options();
+    const cubit_launch raw{sizeof raw, device_.handle(), nullptr, where.workspace, where.workspace_bytes, 0};
+    const tests::CountAllocations allocations;
+    const cubit_status status = cubit_kernel_launch(kernel_.handle(), &arguments_, &raw);
+    const int counted = allocations.count();
+    EXPECT_EQ(status, CUBIT_OK);
+    return counted;
+  };
+  EXPECT_EQ(count(), 0);
+  arguments_.batch = 3;
+  EXPECT_EQ(count(), 0);
+}
+
+TEST_F(CapiRepeat, NothingToDoIsNothingEachTime) {
+  arguments_.batch = 0;
+  launch();
+  launch();
+  EXPECT_THAT(driver_.launches(), SizeIs(0));
+}
+
+}  // namespace
+}  // namespace cubit
