@@ -13,6 +13,7 @@
 //
 // Scores:   per group  S += scale · (K words · Qᵀ),  and once per tile  S += headers · (0, group sum of Q) pairs
 // Outputs:  per group  Oᵀ += (V words)ᵀ · (P · scale)ᵀ,  and once per tile  shifts += headersᵀ · Pᵀ
+// Centred:  the roundings of P · scale are beside n - 7.5, for outputs of fp16: see kv_int4_rows_shifts.cuh
 //
 // Here are the products of words; those of headers are in kv_int4_rows_shifts.cuh, Q's registers in
 // query_int4_rows.cuh.
@@ -36,9 +37,9 @@
 namespace cubit {
 
 /// kAddress(row, byte): offset of a byte in a stage. kQueryIsShared: as keys, see query_operands.cuh. kBefore: of
-/// unaligned rows, see kv_int4_rows_alignment.cuh; null: they are aligned.
+/// unaligned rows, see kv_int4_rows_alignment.cuh; null: they are aligned. kCentred: as values.
 template <class QueryElement, int kHeadDim, int kGroups, int kHeads, int kAlignment, int (*kAddress)(int, int),
-          bool kQueryIsShared = false, int (*kBefore)() = nullptr>
+          bool kQueryIsShared = false, int (*kBefore)() = nullptr, bool kCentred = false>
 struct Int4Rows : WithoutScales {
   using Shape = Int4RowsShape<kHeadDim, kGroups>;
   using Loads = Int4RowsLoads<Shape, kAddress>;
@@ -62,12 +63,13 @@ struct Int4Rows : WithoutScales {
   /// Makes the operands of one of the tiles, for which factors are to be multiplied by this: of many tiles what the
   /// packed words' products lack is made up for beforehand.
   static constexpr float kSharedQueryFactor = 1.f / Shape::kSubnormal;
-  using OneTile = Int4Rows<QueryElement, kHeadDim, kGroups, 8, kAlignment, kAddress>;
+  using OneTile = Int4Rows<QueryElement, kHeadDim, kGroups, 8, kAlignment, kAddress, false, nullptr, kCentred>;
 
   /// Several head tiles share what is made of a tile's rows, so that less is left for each of them to do: weights are
   /// transposed before they are multiplied by the scales of the groups, once; so they are A operands as well, of two
   /// head tiles, and heads the M of the shift term; and that sums the weights.
   static constexpr bool kManyTiles = kHeadTiles > 1;
+  using OutputShifts = Int4OutputShifts<Shape, Alignment, kHeadTiles, kCentred>;
   static constexpr bool kSumsWeights = kManyTiles;
 
   static_assert(Alignment::kIsAligned || (kHeadTiles == 1 && !kQueryIsShared));
@@ -80,7 +82,7 @@ struct Int4Rows : WithoutScales {
   struct Accumulator {
     // Block 2i + h holds channels 32i + 4r + 2h of matrix i (rows r), and those plus 16 times the next (rows r + 8).
     float blocks[kHeadTiles][2 * kMatrices][4] = {};
-    Int4OutputShifts<Shape, Alignment, kHeadTiles> shifts;
+    OutputShifts shifts;
   };
 
   /// Weights are multiplied by scales.
@@ -212,6 +214,7 @@ struct Int4Rows : WithoutScales {
                                   : transpose_8x8(Pair<Half>::multiply_by_low(rounded[tile][i], pairs));
         }
       }
+      output.shifts.subtract_middles(group, b);
 #pragma unroll
       for (int i = 0; i < Shape::kMatricesPerGroup; ++i) {
         const int matrix = Shape::first_matrix(group) + i;

@@ -53,6 +53,12 @@ constexpr bool is_usual_head_dim(int head_dim) {
 }
 inline constexpr const char* kUsualHeadDimsOnly = "it takes head_dim=64, 96, 128, 192 and 256";
 
+/// Of values in int4_rows: whether what rounding takes off products of weights and scales is beside nibble - 7.5, as
+/// outputs of fp16 need; beside nibbles it is still less than what outputs of bf16 lose.
+inline bool centres_nibbles(const GqaDecode& descriptor) {
+  return kv_cache::formats_of(descriptor).value.kv == KvFormat::int4_rows && descriptor.output == Element::fp16;
+}
+
 /// Everything that is decided before a batch is known.
 struct Plan {
   GqaDecode descriptor;
@@ -258,7 +264,7 @@ struct ReferenceHead {
   std::vector<double> contributions;  ///< sum over tokens of weight · |value|
   double lse = 0;
   double token_norm = 0;  ///< root of the sum over tokens of |weight · value|²: of independent ones the output's norm
-  double packed_norm = 0;  ///< the same of int4_rows' scale · nibble, without shifts; else 0
+  double centred_norm = 0;  ///< the same of int4_rows' scale · (nibble - 7.5); else 0
 };
 /// Rows of one KV head: of a token its row, and where the format has scales of their own its scales.
 struct HeadRows {

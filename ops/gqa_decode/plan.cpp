@@ -74,11 +74,12 @@ int count_registers_beside_shared_query(const GqaDecode& descriptor, int head_ti
   return (beside + head_tiles * per_tile + 7) / 8 * 8;
 }
 
-/// With more of either, some architecture's compiler spilled.
+/// With more of any, some architecture's compiler spilled.
 bool fits_beside_shared_query(const GqaDecode& descriptor, int head_tiles) {
   constexpr int kMostOutputs = 128;
+  constexpr int kMostCentredTiles = 5;
   const int outputs = head_tiles * kv_cache::formats_of(descriptor).value.head_dim / 4;
-  return outputs <= kMostOutputs &&
+  return outputs <= kMostOutputs && (!centres_nibbles(descriptor) || head_tiles <= kMostCentredTiles) &&
          count_registers_beside_shared_query(descriptor, head_tiles) <= kMostRegistersOfManyTiles;
 }
 
@@ -286,6 +287,7 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
   const bool is_later = architecture.capability >= 100;
   if (is_later && plan.attend_registers > 0 && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
   const bool is_plain = counts_rows(plan);
+  if (is_later && centres_nibbles(descriptor) && descriptor.groups == 8 && !is_plain) return false;
   if (has_scales(descriptor.kv)) {
     if (!is_plain && plan.attend_registers == 0) return false;
     const int most_groups = descriptor.head_dim > 128 ? 2 : two_tiles ? 4 : 8;  // beside places in pages

@@ -19,9 +19,9 @@ namespace {
 constexpr double kTolerance = 3e-3;       // where bf16 rounds the outputs, or the weights and values
 constexpr double kTightTolerance = 1e-3;  // where all is fp16, or becomes fp16 without rounding as nibbles and bytes do
 constexpr double kRoundedWeights = 8e-4;  // three times the mean of an fp16 weight's rounding, and an output's
-// Three standard deviations of an fp16 rounding, whose mean square over a binade is (0.44 * 2^-11)^2: what is left of a
-// sum's in all but a few of ten thousand heads.
-constexpr double kRoundedProduct = 3 * 0.44 * 0x1p-11;
+// Three standard deviations of an fp16 rounding, whose mean square over a binade is (0.42 * 2^-11)^2: what is left of a
+// sum's in all but a few of a thousand heads.
+constexpr double kRoundedOperand = 3 * 0.42 * 0x1p-11;
 constexpr double kBesideRounding = 1. / 3;  // of the tolerance: of outputs that are not rounded
 constexpr const char* kSlopes = "alibi_slopes";
 constexpr const char* kSinks = "sinks";
@@ -66,17 +66,20 @@ void require_window(double window) {
 /// `scale`: of errors. `rounding`: the error of the reference in the output's type.
 ///
 /// Weights are rounded to fp16. Where a few tokens cancel, as constant rows may, their roundings do not: these are
-/// measured by what the tokens' sum would be if it did not cancel either. Of packed rows it is weights times scales
-/// that are rounded, beside scale · nibble: without the shift, which is not, that may be several times as much as
-/// values.
+/// measured by what the tokens' sum would be if it did not cancel either. Of packed rows weights times scales are
+/// rounded as well, beside nibble - 7.5, of ordinary rows as much as values: of the three, independent of one another,
+/// squares are added.
 double tolerance_of_head(const GqaDecode& descriptor, const ReferenceHead& reference, double scale, double rounding) {
   const double usual = tolerance_of(descriptor);
   double tolerance = usual;
   if (!std::isfinite(rounding)) return usual;  // beyond the output's type, which excuses nothing
   if (usual == kTightTolerance) {
-    const double of_weights = kRoundedWeights * relative_error(reference.token_norm, scale);
-    const double of_products = rounding + kRoundedProduct * relative_error(reference.packed_norm, scale);
-    tolerance = std::clamp(std::max(of_weights, of_products), kTightTolerance, kTolerance);
+    const double weights = relative_error(reference.token_norm, scale);
+    const double products = relative_error(reference.centred_norm, scale);
+    double expected = kRoundedWeights * weights;
+    if (products > 0)
+      expected = std::max(expected, std::hypot(rounding, kRoundedOperand * weights, kRoundedOperand * products));
+    tolerance = std::clamp(expected, kTightTolerance, kTolerance);
   }
   // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16; where outputs
   // are subnormal, that of all of them: then that and kBesideRounding.

@@ -9,11 +9,11 @@
 namespace cubit::ops::gqa_decode {
 namespace {
 
-/// Of a channel of packed rows, whose header has scale and shift of each group.
-double shift_of(const kv_cache::RowFormat& format, const char* row, int channel) {
-  std::uint16_t shift = 0;
-  std::memcpy(&shift, row + 4 * (channel / (format.head_dim / format.groups)) + 2, sizeof shift);
-  return to_double(Element::fp16, shift);
+/// Shift + 7.5 · scale of a channel of packed rows, whose header has scale and shift of each group.
+double middle_of(const kv_cache::RowFormat& format, const char* row, int channel) {
+  std::uint16_t pair[2];
+  std::memcpy(pair, row + 4 * (channel / (format.head_dim / format.groups)), sizeof pair);
+  return to_double(Element::fp16, pair[1]) + 7.5 * to_double(Element::fp16, pair[0]);
 }
 
 }  // namespace
@@ -67,12 +67,12 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
       result.contributions[channel] += std::fabs(part);
       result.token_norm += part * part;
       if (!is_packed) continue;
-      const double packed = part - weight * shift_of(formats.value, stored, channel);
-      result.packed_norm += packed * packed;
+      const double centred = part - weight * middle_of(formats.value, stored, channel);
+      result.centred_norm += centred * centred;
     }
   }
   result.token_norm = std::sqrt(result.token_norm);
-  result.packed_norm = std::sqrt(result.packed_norm);
+  result.centred_norm = std::sqrt(result.centred_norm);
   return result;
 }
 

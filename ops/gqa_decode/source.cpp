@@ -64,19 +64,33 @@ std::string format_type_by_heads(const kv_cache::RowFormat& format, std::string_
                      device_type(format.element()), place);
 }
 
-/// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by
-/// `place`. `query`: of keys, whether query operands are in shared memory.
-std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
-                        bool query_is_shared = false, bool rows_begin_between = false) {
-  const std::string_view query = query_is_shared ? ", true" : "";
-  if (format.kv == KvFormat::int4_rows) {
-    const std::string between =
-        rows_begin_between ? fmt::format(", false, cubit::bytes_before_own_rows<{}, kColumnGroups, kWarpsAbreast>",
-                                         format.header_bytes())
-                           : "";
-    return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}{}>", channels, format.groups,
-                       place, query, between);
+/// What the plan decides of a role's rows. `query_is_shared`: of keys. The others: of int4_rows.
+struct RowOptions {
+  bool query_is_shared = false;
+  bool begin_between = false;
+  bool centred = false;  ///< of values
+};
+
+std::string int4_rows_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
+                           const RowOptions& options) {
+  // The last ones are defaults, and are left out.
+  std::string last = options.query_is_shared ? ", true" : options.begin_between || options.centred ? ", false" : "";
+  if (options.begin_between) {
+    last += fmt::format(", cubit::bytes_before_own_rows<{}, kColumnGroups, kWarpsAbreast>", format.header_bytes());
+  } else if (options.centred) {
+    last += ", nullptr";
   }
+  if (options.centred) last += ", true";
+  return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}>", channels, format.groups, place,
+                     last);
+}
+
+/// The role of keys or of values: of `channels`, which is a constant of the plan, in rows whose bytes are found by
+/// `place`.
+std::string format_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
+                        const RowOptions& options) {
+  if (format.kv == KvFormat::int4_rows) return int4_rows_type(format, channels, place, options);
+  const std::string_view query = options.query_is_shared ? ", true" : "";
   if (!format.has_scales()) {
     return fmt::format("cubit::Rows16<Query, {}, {}, kHeadsPerWarp, {}{}>", device_type(format.element()), channels,
                        place, query);
@@ -93,8 +107,9 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   if (!formats.are_alike()) {
     header.layout("key_stage", plan.stage)
         .layout("value_stage", plan.value_stage)
-        .alias("Keys", format_type(formats.key, "kHeadDim", "key_stage", plan.query_is_shared))
-        .alias("Values", format_type(formats.value, "kValueDim", "cubit::place_of_value<value_stage, kKeyStageBytes>"))
+        .alias("Keys", format_type(formats.key, "kHeadDim", "key_stage", {.query_is_shared = plan.query_is_shared}))
+        .alias("Values", format_type(formats.value, "kValueDim", "cubit::place_of_value<value_stage, kKeyStageBytes>",
+                                     {.centred = centres_nibbles(plan.descriptor)}))
         .alias("Stage",
                "cubit::StageOfTwoFormats<Keys, Values, kCopyBytes, key_stage, "
                "cubit::place_of_value<value_stage, kKeyStageBytes>>");
@@ -112,8 +127,10 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   }
   header
       .alias("Keys", plan.heads_are_rows ? format_type_by_heads(formats.key, place)
-                                         : format_type(formats.key, "kHeadDim", place, plan.query_is_shared,
-                                                       plan.copies_unaligned_rows()))
+                                         : format_type(formats.key, "kHeadDim", place,
+                                                       {.query_is_shared = plan.query_is_shared,
+                                                        .begin_between = plan.copies_unaligned_rows(),
+                                                        .centred = centres_nibbles(plan.descriptor)}))
       .alias("Values", "Keys");
   if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
 }

@@ -21,16 +21,18 @@ void expect_spills_as_said(const std::vector<tests::KernelFor>& kernels) {
 }
 
 /// Each for the other architectures as well, whose plans have no excuse, in turn.
-TEST(GqaPlan, OnlyThreeTilesOfEightGroupsInPagesMaySpill) {
+TEST(GqaPlan, OnlyTilesOfEightGroupsInPagesOrCentredMaySpill) {
   std::vector<tests::KernelFor> kernels;
-  for (const char* fields :
-       {"heads_per_kv=24,query_tokens=5,mask=tree", "heads_per_kv=12,query_tokens=2", "heads_per_kv=16"}) {
+  for (const char* fields : {"cache=paged,heads_per_kv=24,query_tokens=5,mask=tree",
+                             "cache=paged,heads_per_kv=12,query_tokens=2", "cache=paged,heads_per_kv=16",
+                             "query=fp16,heads_per_kv=8", "query=fp16,heads_per_kv=16", "query=fp16,heads_per_kv=64"}) {
     const GqaDecode descriptor =
-        gqa_decode::parse(fmt::format("gqa_decode:kv=int4_rows,groups=8,cache=paged,family=sm80,{}", fields));
+        gqa_decode::parse(fmt::format("gqa_decode:kv=int4_rows,groups=8,family=sm80,{}", fields));
     for (const char* architecture : tests::kGqaArchitectures) {
       const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
       EXPECT_EQ(plan.report.spills_allowed_because.empty(),
-                architecture != std::string_view("sm_120") || plan.head_tiles() < 3)
+                architecture != std::string_view("sm_120") ||
+                    plan.head_tiles() < (gqa_decode::centres_nibbles(descriptor) ? 2 : 3))
           << descriptor.text() << " for " << architecture;
     }
     kernels.push_back({descriptor.text(), "sm_120"});

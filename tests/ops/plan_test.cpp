@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -40,6 +41,23 @@ TEST(GqaPlan, ShortUnalignedRowsSayThatArithmeticIsTheirLimit) {
     EXPECT_NE(reason(fields), "") << fields;
   for (const char* fields : {"head_dim=64,groups=4", "alignment=4", "groups=2,alignment=8", "groups=4"})
     EXPECT_EQ(reason(fields), "") << fields;
+}
+
+// Of values whose weights are rounded beside nibbles, and outputs that show it.
+TEST(GqaPlan, CentresNibblesForOutputsOfFp16) {
+  const auto centres = [](std::string_view fields) {
+    const auto plan = tests::gqa_plan_of(fmt::format("gqa_decode:query=fp16,{}", fields), "sm_90a");
+    const auto source = gqa_decode::make_source(plan, codegen::find_architecture("sm_90a"));
+    const auto header = std::find_if(source.headers.begin(), source.headers.end(),
+                                     [](const codegen::Header& one) { return one.name == "plan.cuh"; });
+    const bool is_said = !tests::reason_of(plan, "middle of nibbles").empty();
+    EXPECT_EQ(header->text.find("nullptr, true>") != std::string::npos, is_said) << fields;
+    return is_said;
+  };
+  for (const char* fields : {"kv=int4_rows,groups=4", "kv=fp8_e4m3,value=int4_rows,value_groups=4"})
+    EXPECT_TRUE(centres(fields)) << fields;
+  for (const char* fields : {"kv=int4_rows,groups=4,output=bf16", "kv=int4_rows,groups=4,value=fp8_e4m3", "kv=fp16"})
+    EXPECT_FALSE(centres(fields)) << fields;
 }
 
 TEST(GqaPlan, GivesAReasonForEveryDecision) {

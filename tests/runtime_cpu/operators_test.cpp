@@ -64,6 +64,17 @@ TEST_P(CpuOperators, TheOtherFormats) {
   }
 }
 
+// Of outputs of fp16: not centred, roundings beside nibbles of one group are 1.2e-3 here.
+TEST_P(CpuOperators, Int4RowsRoundBesideTheMiddleOfNibbles) {
+  for (const char* descriptor : {"gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,alignment=4",
+                                 "gqa_decode:heads_per_kv=16,kv=int4_rows,query=fp16,alignment=4,family=sm80"}) {
+    const Problem problem = Problem::random(descriptor, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 7);
+    const DeviceCase on_device(device_, problem);
+    launch(engine().get(descriptor, GetParam()), on_device);
+    EXPECT_LT(on_device.compare(problem).error, 6e-4) << descriptor;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Architectures, CpuOperators, ::testing::Values("cpu:sm_80", "cpu:sm_90a", "cpu:sm_120"),
                          [](const auto& given) { return std::string(given.param + 4); });
 
