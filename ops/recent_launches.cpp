@@ -24,7 +24,7 @@ std::uint64_t hash_of(const LaunchRequest& request) {
   };
   std::uint64_t a = request.kernel;
   std::uint64_t b = request.device;
-  std::uint64_t c = reinterpret_cast<std::uintptr_t>(request.workspace);
+  auto c = reinterpret_cast<std::uintptr_t>(request.workspace);
   std::uint64_t d = request.workspace_bytes;
   std::size_t at = 0;
   for (; at + 4 * kWord <= request.arguments.size(); at += 4 * kWord) {
@@ -80,7 +80,7 @@ const Launch& RecentLaunches::add(const LaunchRequest& request, const Launch& ma
   Place& place = places_[index];
   const auto empty = static_cast<std::size_t>(std::find(place.begin(), place.end(), 0U) - place.begin());
   const std::size_t way = empty < kWays ? empty : (tag >> 32) % kWays;
-  Entry* const added = new (entry(index, way)) Entry{request, {}, made};
+  auto* const added = new (entry(index, way)) Entry{request, {}, made};
   std::memcpy(added->arguments.data(), request.arguments.data(), request.arguments.size());
   added->request.arguments = {added->arguments.data(), request.arguments.size()};
   place[way] = tag;
