@@ -20,8 +20,8 @@ struct LaunchRequest {
   std::span<const std::byte> arguments;  ///< the public struct: Specialisation::repeatable_bytes()
 };
 
-/// The launches of a step of a large model, a few hundred, each with room for what falls into the same place. A thread's
-/// own, so there is no lock; 1 MB of a thread that launches so many, and the pages it uses of one that launches few.
+/// The launches of a step of a large model, a few hundred, with room for what falls into the same place. A thread's
+/// own, so there is no lock; 1 MB of a thread that launches so many, and what it uses of one that launches few.
 class RecentLaunches {
  public:
   static RecentLaunches& of_this_thread();

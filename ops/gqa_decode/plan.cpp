@@ -298,6 +298,7 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
     return plan.attend_registers == 0 || plan.counted_registers <= plan.attend_registers;
   if (plan.attend_registers > 0)
     return descriptor.head_dim * descriptor.groups <= 1024 && (is_plain || descriptor.head_dim < 256);
+  if (plan.copies_unaligned_rows() && descriptor.groups > 1 && !is_plain) return false;
   return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || (is_plain && !two_tiles));
 }
 

@@ -88,11 +88,13 @@ TEST_F(CapiRepeat, EveryArgumentCounts) {
   launch();
   const unsigned blocks = last().grid[0];
   int encoded = driver_.encoded_maps();
-  const std::vector<std::function<void()>> changes = {
-      [&] { arguments_.batch = 3; },        [&] { arguments_.max_length = 256; },
-      [&] { arguments_.splits = 2; },       [&] { arguments_.key = rows_ + 16; },
-      [&] { arguments_.value = rows_ + 32; }, [&] { arguments_.softmax_scale = 0.2F; },
-      [&] { arguments_.output_strides[0] = 0; }};
+  const std::vector<std::function<void()>> changes = {[&] { arguments_.batch = 3; },
+                                                      [&] { arguments_.max_length = 256; },
+                                                      [&] { arguments_.splits = 2; },
+                                                      [&] { arguments_.key = rows_ + 16; },
+                                                      [&] { arguments_.value = rows_ + 32; },
+                                                      [&] { arguments_.softmax_scale = 0.2F; },
+                                                      [&] { arguments_.output_strides[0] = 0; }};
   for (const auto& change : changes) {
     change();
     launch();

@@ -90,6 +90,12 @@ TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
       kernels.push_back(kernel_for(descriptor, kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"));
     kernels.push_back(kernel_for(descriptor, "sm_90a"));
   }
+  // Where registers do not change hands.
+  for (const char* fields : {"heads_per_kv=16,query=fp16,output=bf16,query_tokens=4,mask=tree,alignment=8",
+                             "heads_per_kv=4,query=fp16,query_tokens=2,alignment=4"}) {
+    kernels.push_back(kernel_for(
+        gqa_decode::parse(fmt::format("gqa_decode:kv=int4_rows,groups=2,family=sm90,{}", fields)), "sm_120"));
+  }
   expect_spills_as_said(kernels);
 }
 
