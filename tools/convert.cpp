@@ -1,5 +1,5 @@
 // cubit convert: a checkpoint's 4-bit layers from one layout to another's, file to file, one tensor in memory at a
-// time.
+// time. Of several files each becomes one of the same name, and an index says what is where, as before.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cubit/w4_checkpoint.hpp>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,9 +19,11 @@
 #include <utility>
 #include <vector>
 
+#include "tools/checkpoint_stream.hpp"
 #include "tools/context.hpp"
 #include "tools/error.hpp"
 #include "tools/output_file.hpp"
+#include "tools/output_folder.hpp"
 #include "tools/quote.hpp"
 #include "tools/safetensors.hpp"
 #include "tools/safetensors_stream.hpp"
@@ -28,7 +32,7 @@ namespace cubit::tools {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Converts the 4-bit layers of a safetensors file from one layout to another: every weight keeps its value, bit for bit.
+    R"(Converts the 4-bit layers of a checkpoint from one layout to another: every weight keeps its value, bit for bit.
 A layer is the tensors NAME.qweight, NAME.scales, NAME.qzeros and NAME.g_idx; all other tensors, and the metadata, are
 copied. gptq and gptq_v2 differ in their zeros only, and a file does not say which it is: --from must. What the other
 layout cannot store is refused: activation order and a zero of 16 by awq, a zero of 0 by gptq, any zero but 8 by symmetric.)";
@@ -37,8 +41,10 @@ constexpr const char* kExamples = R"(
 Examples:
   cubit convert --from gptq --to awq --input model.safetensors --output model.awq.safetensors
   cubit convert --from awq --to gptq_v2 --input model.safetensors --output model.gptq.safetensors --threads 8
+  cubit convert --from gptq --to awq --input model.safetensors.index.json --output model_awq
+      of several files, given by their index or their folder: as many, of the same names, and the index last, in a folder
 A group index that says nothing (g_idx[k] = k / group size) is left out for awq. Files beside the checkpoint, such as
-config.json with its quantization_config, are not changed. Of a checkpoint in several files give each in turn.
+config.json with its quantization_config, are not changed.
 
 Exit code: 0 good; 1 the output could not be written; 2 bad input.)";
 
@@ -89,30 +95,34 @@ struct Item {
 
 std::uint64_t bytes_of(const HeaderEntry& entry) { return entry.offsets[1] - entry.offsets[0]; }
 
-std::vector<std::uint32_t> read_words(const SafetensorsReader& file, const HeaderEntry* tensor) {
+std::vector<std::uint32_t> read_words(const CheckpointReader& checkpoint, const HeaderEntry* tensor) {
   if (tensor == nullptr) return {};
   std::vector<std::uint32_t> words(bytes_of(*tensor) / sizeof(std::uint32_t));
-  file.read(*tensor, 0, std::as_writable_bytes(std::span(words)));
+  checkpoint.read(*tensor, 0, std::as_writable_bytes(std::span(words)));
   return words;
 }
 
-/// Finds the layers of a file, and checks that they are of the format that they are said to be.
+/// Finds the layers of a checkpoint, and checks that they are of the format that they are said to be.
 class Layers {
  public:
-  Layers(const SafetensorsReader& file, W4Format format) : format_(format) {
-    for (const HeaderEntry& tensor : file.tensors()) by_name_.emplace(tensor.name, &tensor);
+  Layers(const CheckpointReader& checkpoint, W4Format format) : format_(format) {
+    for (const auto& file : checkpoint.files())
+      for (const HeaderEntry& tensor : file->tensors()) by_name_.emplace(tensor.name, &tensor);
+    for (const auto& file : checkpoint.files()) find_layers(*file);
+    if (!list_.empty()) return;
+    throw BadInput(checkpoint.path(), "has no quantised layer", "a layer has the tensors NAME.qweight and NAME.scales");
+  }
+  const std::vector<Layer>& list() const { return list_; }
+
+ private:
+  void find_layers(const SafetensorsReader& file) {
     for (const HeaderEntry& tensor : file.tensors()) {
       constexpr std::string_view kName = "qweight";
       const std::string_view name = tensor.name;
       if (name != kName && !name.ends_with(".qweight")) continue;
       list_.push_back(layer_of(tensor, std::string(name.substr(0, name.size() - kName.size()))));
     }
-    if (!list_.empty()) return;
-    throw BadInput(file.path(), "has no quantised layer", "a layer has the tensors NAME.qweight and NAME.scales");
   }
-  const std::vector<Layer>& list() const { return list_; }
-
- private:
   const HeaderEntry* find(const std::string& name) const {
     const auto found = by_name_.find(name);
     return found == by_name_.end() ? nullptr : found->second;
@@ -182,21 +192,32 @@ class Layers {
 
 class Conversion {
  public:
-  Conversion(const SafetensorsReader& file, W4Format from, W4Format to, int threads)
-      : file_(file), from_(from), to_(to), threads_(threads), layers_(file, from) {
+  Conversion(const CheckpointReader& checkpoint, W4Format from, W4Format to, int threads)
+      : checkpoint_(checkpoint), from_(from), to_(to), threads_(threads), layers_(checkpoint, from) {
     for (const Layer& layer : layers_.list()) check(layer);
     plan();
   }
   std::size_t layers() const { return layers_.list().size(); }
   std::size_t others() const { return others_; }
 
-  void write(OutputFile& output) const {
+  /// What becomes of the checkpoint's file `index`.
+  void write(std::size_t index, OutputFile& output) const {
     std::vector<HeaderEntry> entries;
-    for (const Item& item : items_) entries.push_back(item.result);
-    const std::string header = format_header(entries, file_.metadata());
+    for (const Item& item : items_[index]) entries.push_back(item.result);
+    const std::string header = format_header(entries, checkpoint_.files()[index]->metadata());
     output.append(std::as_bytes(std::span(header)));
-    for (const Item& item : items_) item.kind == Item::Kind::copied ? copy(item, output) : convert(item, output);
+    for (const Item& item : items_[index]) item.kind == Item::Kind::copied ? copy(item, output) : convert(item, output);
     output.finish();
+  }
+  /// The index of what becomes of all, where the checkpoint has one.
+  std::string index_of(const std::vector<std::string>& names) const {
+    std::map<std::string, std::string> files;
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      for (const Item& item : items_[i]) files.emplace(item.result.name, names[i]);
+      if (!items_[i].empty()) bytes += items_[i].back().result.offsets[1];
+    }
+    return checkpoint_.index_of(files, bytes);
   }
 
  private:
@@ -204,7 +225,8 @@ class Conversion {
   void check(const Layer& layer) const {
     if (layer.g_idx != nullptr) check_order(layer);
     std::vector<std::uint32_t> zeros(stores_zeros(to_) ? layer.sizes.qzeros_words() : 0);
-    named(layer, [&] { convert_qzeros(from_, to_, layer.sizes, read_words(file_, layer.qzeros), zeros, threads_); });
+    named(layer,
+          [&] { convert_qzeros(from_, to_, layer.sizes, read_words(checkpoint_, layer.qzeros), zeros, threads_); });
   }
   void check_order(const Layer& layer) const {
     const HeaderEntry& g_idx = *layer.g_idx;
@@ -213,7 +235,7 @@ class Conversion {
     if (g_idx.type != "I32" || g_idx.shape != std::vector<std::int64_t>{layer.sizes.k})
       refuse(g_idx, "a group index has a number for each k", fmt::format("accepted: I32 [{}]", layer.sizes.k));
     std::vector<std::int32_t> groups(static_cast<std::size_t>(layer.sizes.k));
-    file_.read(g_idx, 0, std::as_writable_bytes(std::span(groups)));
+    checkpoint_.read(g_idx, 0, std::as_writable_bytes(std::span(groups)));
     const auto is_none = [&](std::int32_t group) { return group < 0 || group >= layer.sizes.groups; };
     const auto none = std::find_if(groups.begin(), groups.end(), is_none);
     if (none != groups.end()) {
@@ -240,17 +262,23 @@ class Conversion {
     for (const Layer& layer : layers_.list())
       for (const HeaderEntry* tensor : {layer.qweight, layer.scales, layer.qzeros, layer.g_idx})
         if (tensor != nullptr) owners.emplace(tensor, &layer);
-    for (const HeaderEntry& tensor : file_.tensors()) {
-      const auto owner = owners.find(&tensor);
-      if (owner == owners.end()) {
-        ++others_;
-        items_.push_back({Item::Kind::copied, tensor, &tensor, nullptr});
-      } else {
-        plan_of_layer(tensor, *owner->second);
+    for (const auto& file : checkpoint_.files()) {
+      items_.emplace_back();
+      for (const HeaderEntry& tensor : file->tensors()) {
+        const auto owner = owners.find(&tensor);
+        if (owner == owners.end()) {
+          ++others_;
+          items_.back().push_back({Item::Kind::copied, tensor, &tensor, nullptr});
+        } else {
+          plan_of_layer(tensor, *owner->second, items_.back());
+        }
       }
+      set_offsets(items_.back());
     }
+  }
+  static void set_offsets(std::vector<Item>& items) {
     std::uint64_t offset = 0;
-    for (Item& item : items_) {
+    for (Item& item : items) {
       std::uint64_t bytes = item.layer == nullptr ? bytes_of(*item.source) : 4;
       if (item.layer != nullptr)
         for (const std::int64_t extent : item.result.shape) bytes *= static_cast<std::uint64_t>(extent);
@@ -258,48 +286,71 @@ class Conversion {
       offset += bytes;
     }
   }
-  void plan_of_layer(const HeaderEntry& tensor, const Layer& layer) {
+  void plan_of_layer(const HeaderEntry& tensor, const Layer& layer, std::vector<Item>& items) const {
     if (&tensor == layer.scales || &tensor == layer.g_idx) {
       if (&tensor == layer.scales || to_ != W4Format::awq)
-        items_.push_back({Item::Kind::copied, tensor, &tensor, nullptr});
+        items.push_back({Item::Kind::copied, tensor, &tensor, nullptr});
       return;
     }
     const HeaderEntry zeros{layer.prefix + "qzeros", "I32", {layer.sizes.groups, layer.sizes.n / 8}, {}};
     if (&tensor == layer.qzeros) {
-      if (stores_zeros(to_)) items_.push_back({Item::Kind::qzeros, zeros, &tensor, &layer});
+      if (stores_zeros(to_)) items.push_back({Item::Kind::qzeros, zeros, &tensor, &layer});
       return;
     }
     const auto shape = layer.sizes.qweight_shape(to_);
-    items_.push_back({Item::Kind::qweight, {tensor.name, "I32", {shape[0], shape[1]}, {}}, &tensor, &layer});
-    if (layer.qzeros == nullptr && stores_zeros(to_)) items_.push_back({Item::Kind::qzeros, zeros, nullptr, &layer});
+    items.push_back({Item::Kind::qweight, {tensor.name, "I32", {shape[0], shape[1]}, {}}, &tensor, &layer});
+    if (layer.qzeros == nullptr && stores_zeros(to_)) items.push_back({Item::Kind::qzeros, zeros, nullptr, &layer});
   }
 
   void copy(const Item& item, OutputFile& output) const {
     std::vector<std::byte> piece;
     for (std::uint64_t begin = 0, bytes = bytes_of(*item.source); begin < bytes; begin += piece.size()) {
       piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, bytes - begin)));
-      file_.read(*item.source, begin, piece);
+      checkpoint_.read(*item.source, begin, piece);
       output.append(piece);
     }
   }
   void convert(const Item& item, OutputFile& output) const {
-    const std::vector<std::uint32_t> src = read_words(file_, item.source);
+    const std::vector<std::uint32_t> src = read_words(checkpoint_, item.source);
     std::vector<std::uint32_t> dst(bytes_of(item.result) / sizeof(std::uint32_t));
     const auto work = item.kind == Item::Kind::qweight ? convert_qweight : convert_qzeros;
     named(*item.layer, [&] { work(from_, to_, item.layer->sizes, src, dst, threads_); });
     output.append(std::as_bytes(std::span(dst)));
   }
 
-  const SafetensorsReader& file_;
+  const CheckpointReader& checkpoint_;
   W4Format from_;
   W4Format to_;
   int threads_;
   Layers layers_;
-  std::vector<Item> items_;
-  std::size_t others_ = 0;  ///< tensors that are of no layer
+  std::vector<std::vector<Item>> items_;  ///< of each file
+  std::size_t others_ = 0;                ///< tensors that are of no layer
 };
 
-int convert_file(const ConvertOptions& options) {
+std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+void write_one(const Conversion& conversion, const std::string& input, const std::string& path) {
+  require_another_file("--output", path, input);
+  OutputFile output(path);
+  conversion.write(0, output);
+}
+
+/// The index comes last: without it the folder is no checkpoint.
+void write_several(const Conversion& conversion, const CheckpointReader& checkpoint, const std::string& folder) {
+  make_folder(folder, "--output");
+  std::vector<std::string> names;
+  for (const auto& file : checkpoint.files()) {
+    names.push_back(name_of(file->path()));
+    require_another_file("--output", (std::filesystem::path(folder) / names.back()).string(), file->path());
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    OutputFile output((std::filesystem::path(folder) / names[i]).string());
+    conversion.write(i, output);
+  }
+  write_file(folder, name_of(checkpoint.path()), conversion.index_of(names));
+}
+
+int convert_checkpoint(const ConvertOptions& options) {
   const W4Format from = parse_format("--from", options.from);
   const W4Format to = parse_format("--to", options.to);
   if (from == to)
@@ -307,17 +358,18 @@ int convert_file(const ConvertOptions& options) {
                    fmt::format("accepted: another of {}", kFormatNames));
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const SafetensorsReader file(options.input);
-  const Conversion conversion(file, from, to, threads);
-  require_another_file("--output", options.output, options.input);
-  OutputFile output(options.output);
-  conversion.write(output);
+  const CheckpointReader checkpoint(options.input);
+  const Conversion conversion(checkpoint, from, to, threads);
+  if (checkpoint.has_index())
+    write_several(conversion, checkpoint, options.output);
+  else
+    write_one(conversion, checkpoint.path(), options.output);
   if (options.json) {
     print_json({{"from", options.from},
                 {"to", options.to},
                 {"layers", conversion.layers()},
                 {"others", conversion.others()},
-                {"output_file", options.output}});
+                {checkpoint.has_index() ? "output_folder" : "output_file", options.output}});
     return kExitGood;
   }
   fmt::print("{} {} from {} to {}, {} other {} copied\nwritten to {}\n", conversion.layers(),
@@ -333,13 +385,19 @@ void add_convert(CLI::App& app, Context& context) {
   auto options = std::make_shared<ConvertOptions>();
   command->add_option("--from", options->from, "gptq, gptq_v2, awq or symmetric: what the input is")->required();
   command->add_option("--to", options->to, "Likewise: what the output shall be")->required();
-  command->add_option("--input", options->input, "A safetensors file with quantised layers")->required();
-  command->add_option("--output", options->output, "The safetensors file to write; it is replaced whole")->required();
+  command
+      ->add_option("--input", options->input,
+                   "A safetensors file with quantised layers, the index of several, or their folder")
+      ->required();
+  command
+      ->add_option("--output", options->output,
+                   "The safetensors file to write, of several the folder; each file is replaced whole")
+      ->required();
   command->add_option("--threads", options->threads, "How many convert (default: as many as there are processors)")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kExamples);
-  command->final_callback([options, &context] { context.action = [options] { return convert_file(*options); }; });
+  command->final_callback([options, &context] { context.action = [options] { return convert_checkpoint(*options); }; });
 }
 
 }  // namespace cubit::tools

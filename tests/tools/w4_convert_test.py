@@ -132,6 +132,100 @@ class Layouts(Folder):
             self.assertEqual(path.read_bytes(), data)
 
 
+class SeveralFiles(Folder):
+    INDEX = "model.safetensors.index.json"
+
+    def write(self, content, files_of):
+        """A checkpoint whose file i of 2 has the tensors that files_of(number, name) says."""
+        folder = self.folder / "in"
+        folder.mkdir(exist_ok=True)
+        parts = [{}, {}]
+        for number, (name, tensor) in enumerate(content.items()):
+            parts[files_of(number, name)][name] = tensor
+        names = [f"model-0000{i + 1}-of-00002.safetensors" for i in range(2)]
+        for name, part in zip(names, parts):
+            (folder / name).write_bytes(with_metadata(part))
+        index = {"metadata": {"total_size": 7, "by": "a tool"}, "weight_map": {name: names[files_of(number, name)]
+                                                                            for number, name in enumerate(content)}}
+        (folder / self.INDEX).write_text(files.json.dumps(index))
+        return folder
+
+    def run_several(self, source, target, folder, output):
+        return subprocess.run([program, "convert", "--from", source, "--to", target, "--input", str(folder), "--output",
+                               str(output)], capture_output=True, text=True)
+
+    def read(self, folder):
+        """All tensors, and the index, which must say where they are."""
+        index = files.json.loads((folder / self.INDEX).read_text())
+        tensors = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            metadata, part = parse(path.read_bytes())
+            self.assertEqual(metadata, {"format": "pt", "note": 'a "b"'})
+            self.assertEqual({name for name, file in index["weight_map"].items() if file == path.name}, set(part))
+            tensors.update(part)
+        self.assertEqual(set(tensors), set(index["weight_map"]))
+        self.assertEqual(index["metadata"], {"total_size": sum(len(data) for _, _, data in tensors.values()), "by": "a tool"})
+        return tensors
+
+    def test_layers_that_lie_across_them(self):
+        for source, target in [("gptq", "awq"), ("awq", "gptq_v2"), ("gptq_v2", "symmetric"), ("symmetric", "gptq")]:
+            for files_of in [lambda number, name: number % 2, lambda number, name: int("qweight" in name)]:
+                with self.subTest(source=source, target=target):
+                    zeros = [8] if "symmetric" in (source, target) else range(1, 16)
+                    folder = self.write(model(source, zeros), files_of)
+                    there = self.folder / "there"
+                    done = self.run_several(source, target, folder / self.INDEX, there)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(self.read(there), model(target, zeros))
+                    done = self.run_several(target, source, there, self.folder / "back")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(self.read(self.folder / "back"), model(source, zeros))
+
+    def test_a_layer_runs_from_the_result(self):
+        folder = self.write(model("gptq"), lambda number, name: number % 2)
+        self.assertEqual(self.run_several("gptq", "awq", folder, self.folder / "there").returncode, 0)
+        done = subprocess.run([program, "run", "w4a16_gemm:format=awq,group_size=%d,element=fp16" % GROUP, "--weights",
+                               str(self.folder / "there"), "--layer", "model.layers.1.mlp.down_proj"], capture_output=True, text=True)
+        self.assertIn("activations", done.stderr)  # all that is missing
+
+    def test_the_folder_is_not_the_inputs(self):
+        folder = self.write(model("gptq"), lambda number, name: number % 2)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        done = self.run_several("gptq", "awq", folder, folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is the input", done.stderr)
+        self.assertEqual({path.name: path.read_bytes() for path in folder.iterdir()}, before)
+
+    def test_files_that_do_not_belong_together(self):
+        content = model("gptq")
+        folder = self.write(content, lambda number, name: number % 2)
+        index = files.json.loads((folder / self.INDEX).read_text())
+        first, second = list(content)[:2]
+
+        def refused(change, sentence):
+            changed = files.json.loads(files.json.dumps(index))
+            change(changed["weight_map"])
+            (folder / self.INDEX).write_text(files.json.dumps(changed))
+            done = self.run_several("gptq", "awq", folder / self.INDEX, self.folder / "out")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(sentence, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1)
+            self.assertFalse((self.folder / "out").exists())
+
+        refused(lambda names: names.pop(first), f'has tensor "{first}", which the index does not name')
+        refused(lambda names: names.update({first: index["weight_map"][second]}), "which the index says is in")
+        refused(lambda names: names.update({"other": index["weight_map"][second]}), 'has no tensor "other"')
+        refused(lambda names: names.update({"other": "model-3.safetensors"}), "model-3.safetensors")
+        refused(lambda names: names.clear(), "the index names no tensor")
+
+    def test_a_folder_that_cannot_be_made(self):
+        folder = self.write(model("gptq"), lambda number, name: number % 2)
+        (self.folder / "file").write_text("")
+        done = self.run_several("gptq", "awq", folder, self.folder / "file")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--output", done.stderr)
+
+
 class ActivationOrder(Folder):
     def test_stays_where_the_format_has_it(self):
         groups = [k // GROUP for k in range(K)]
