@@ -1,4 +1,4 @@
-// A checkpoint that is too large to be read at once: one safetensors file or, by an index, several that belong together.
+// A checkpoint that is too large to be read at once: one safetensors file or, by an index, several of one model.
 #pragma once
 
 #include <cstddef>

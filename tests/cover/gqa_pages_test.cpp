@@ -32,7 +32,11 @@ class BoxesOfPages : public ::testing::TestWithParam<Variant> {};
 TEST_P(BoxesOfPages, SequencesEndAnywhereAndPagesMove) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   constexpr int kContext = 600;
-  const auto& [text, page, kv_heads, hnd] = GetParam();
+  // Not bindings, which Clang 14 does not capture.
+  const auto text = GetParam().text;
+  const auto page = GetParam().page_size;
+  const auto kv_heads = GetParam().kv_heads;
+  const auto hnd = GetParam().hnd;
   std::vector<std::int32_t> lengths = {0,   1,   page - 1, page, page + 1, 5 * page + 1, 255,
                                        256, 257, 511,      512,  513,      599,          kContext};
   for (std::int32_t& length : lengths) length = std::min(length, kContext);
