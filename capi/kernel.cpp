@@ -33,12 +33,11 @@ Json kernel_json(const ops::OperatorKernel& handle) {
           {"compile_milliseconds", artifact.compile_milliseconds}};
 }
 
-const ops::Specialisation& operator_of(const ops::OperatorKernel& handle) {
+void require_operator(const ops::OperatorKernel& handle) {
   if (handle.specialisation == nullptr) [[unlikely]] {
     throw Failure(Status::invalid_argument, handle.descriptor, "a kernel from cubit_engine_get_source has no operator",
                   "launch it by cubit_kernel_launch_raw");
   }
-  return *handle.specialisation;
 }
 
 /// Refuses what the driver would refuse with less to say.
@@ -110,7 +109,7 @@ cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments,
     require(arguments, "cubit_kernel_workspace: arguments");
     require(bytes, "cubit_kernel_workspace: bytes");
     const runtime::Device& target = device == nullptr ? runtime::current_cuda_device() : *device->device;
-    *bytes = operator_of(handle).workspace_bytes(arguments, target.facts());
+    *bytes = handle.specialisation->workspace_bytes(arguments, target.facts());
   });
 }
 
@@ -121,7 +120,7 @@ cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, co
     require(arguments, "cubit_kernel_launch: arguments");
     require(launch, "cubit_kernel_launch: launch");
     const cubit_launch where = versioned(*launch, "cubit_launch");
-    operator_of(handle);
+    require_operator(handle);
     const Target target(where.device);
     ops::launch(handle, target.device(), arguments,
                 {where.workspace, where.workspace_bytes, where.stream, where.overlap != 0});

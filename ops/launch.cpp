@@ -72,8 +72,7 @@ void launch(const OperatorKernel& kernel, runtime::Device& device, const void* a
                               place.workspace,
                               place.workspace_bytes,
                               {static_cast<const std::byte*>(arguments), bytes}};
-  const Launch* const known = recent.find(request);
-  go(known != nullptr ? *known : recent.add(request, make()));
+  go(recent.find_or_make(request, make));
 }
 
 }  // namespace cubit::ops

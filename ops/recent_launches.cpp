@@ -8,8 +8,30 @@
 namespace cubit::ops {
 namespace {
 
+bool are_equal(const LaunchRequest& a, const LaunchRequest& b) {
+  return a.kernel == b.kernel && a.device == b.device && a.workspace == b.workspace &&
+         a.workspace_bytes == b.workspace_bytes && a.arguments.size() == b.arguments.size() &&
+         std::memcmp(a.arguments.data(), b.arguments.data(), a.arguments.size()) == 0;
+}
+
+/// Frees it as the thread ends. A launch after that, by what is destroyed later, begins with an empty one, which stays.
+thread_local RecentLaunches* g_recent = nullptr;
+struct Owner {
+  ~Owner() { delete std::exchange(g_recent, nullptr); }
+};
+
+}  // namespace
+
+RecentLaunches& RecentLaunches::of_this_thread() {
+  if (g_recent == nullptr) [[unlikely]] {
+    static thread_local const Owner owner;
+    g_recent = new RecentLaunches;
+  }
+  return *g_recent;
+}
+
 /// Of four chains, which the processor follows side by side; never 0.
-std::uint64_t hash_of(const LaunchRequest& request) {
+std::uint64_t RecentLaunches::hash_of(const LaunchRequest& request) {
   constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15;
   constexpr std::size_t kWord = sizeof(std::uint64_t);
   const auto mixed = [](std::uint64_t chain, std::uint64_t word) {
@@ -37,54 +59,21 @@ std::uint64_t hash_of(const LaunchRequest& request) {
   return mixed(mixed(mixed(a, b), c), d) | 1;
 }
 
-bool are_equal(const LaunchRequest& a, const LaunchRequest& b) {
-  return a.kernel == b.kernel && a.device == b.device && a.workspace == b.workspace &&
-         a.workspace_bytes == b.workspace_bytes && a.arguments.size() == b.arguments.size() &&
-         std::memcmp(a.arguments.data(), b.arguments.data(), a.arguments.size()) == 0;
-}
-
-/// Frees it as the thread ends. A launch after that, by what is destroyed later, begins with an empty one, which stays.
-thread_local RecentLaunches* g_recent = nullptr;
-struct Owner {
-  ~Owner() { delete std::exchange(g_recent, nullptr); }
-};
-
-}  // namespace
-
-RecentLaunches& RecentLaunches::of_this_thread() {
-  if (g_recent == nullptr) [[unlikely]] {
-    static thread_local const Owner owner;
-    g_recent = new RecentLaunches;
-  }
-  return *g_recent;
-}
-
-RecentLaunches::Entry* RecentLaunches::entry(std::size_t place, std::size_t way) {
-  return reinterpret_cast<Entry*>(entries_.data()) + place * kWays + way;
-}
-
-const Launch* RecentLaunches::find(const LaunchRequest& request) {
-  const std::uint64_t tag = hash_of(request);
-  const std::size_t index = tag / 2 % kPlaces;
+const Launch* RecentLaunches::find(const LaunchRequest& request, std::uint64_t hash, std::size_t place) {
   for (std::size_t way = 0; way < kWays; ++way) {
-    if (places_[index][way] != tag) continue;
-    const Entry* const known = std::launder(entry(index, way));
+    if (places_[place][way] != hash) continue;
+    const Entry* const known = std::launder(reinterpret_cast<const Entry*>(entry_at(place, way)));
     if (are_equal(known->request, request)) return &known->launch;
   }
   return nullptr;
 }
 
-const Launch& RecentLaunches::add(const LaunchRequest& request, const Launch& made) {
-  const std::uint64_t tag = hash_of(request);
-  const std::size_t index = tag / 2 % kPlaces;
-  Place& place = places_[index];
-  const auto empty = static_cast<std::size_t>(std::find(place.begin(), place.end(), 0U) - place.begin());
-  const std::size_t way = empty < kWays ? empty : (tag >> 32) % kWays;
-  auto* const added = new (entry(index, way)) Entry{request, {}, made};
-  std::memcpy(added->arguments.data(), request.arguments.data(), request.arguments.size());
-  added->request.arguments = {added->arguments.data(), request.arguments.size()};
-  place[way] = tag;
-  return added->launch;
+std::size_t RecentLaunches::vacate(std::uint64_t hash, std::size_t place) {
+  Place& ways = places_[place];
+  const auto vacant = static_cast<std::size_t>(std::find(ways.begin(), ways.end(), 0U) - ways.begin());
+  const std::size_t way = vacant < kWays ? vacant : (hash >> 32) % kWays;
+  ways[way] = 0;
+  return way;
 }
 
 }  // namespace cubit::ops

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <new>
 #include <span>
 #include <type_traits>
 
@@ -26,11 +28,22 @@ class RecentLaunches {
  public:
   static RecentLaunches& of_this_thread();
 
-  /// The launch of a request that is equal byte for byte, its tensor maps encoded; null: there is none.
-  const Launch* find(const LaunchRequest& request);
-  /// Remembers one that find() did not. Where its place is full another goes, which one is up to the request: of steps
-  /// that come again some of a place stay, where the one used least recently would always be the next.
-  const Launch& add(const LaunchRequest& request, const Launch& made);
+  /// The launch of a request that is equal byte for byte, its tensor maps encoded. Where there is none, what make()
+  /// returns, remembered. Where its place is full another goes, which one is up to the request: of steps that come
+  /// again some of a place stay, where the one used least recently would always be the next.
+  template <class Make>
+  const Launch& find_or_make(const LaunchRequest& request, const Make& make) {
+    const std::uint64_t hash = hash_of(request);
+    const std::size_t place = hash / 2 % kPlaces;
+    if (const Launch* const known = find(request, hash, place); known != nullptr) return *known;
+    const std::size_t way = vacate(hash, place);
+    // Made where it stays; where make() throws the way is left vacant.
+    auto* const entry = new (entry_at(place, way)) Entry{request, {}, make()};
+    std::memcpy(entry->arguments.data(), request.arguments.data(), request.arguments.size());
+    entry->request.arguments = {entry->arguments.data(), request.arguments.size()};
+    places_[place][way] = hash;
+    return entry->launch;
+  }
 
  private:
   static constexpr std::size_t kPlaces = 128;
@@ -47,7 +60,13 @@ class RecentLaunches {
   // Without a constructor's run, so that a page is the process's only once it is used.
   alignas(Entry) std::array<std::byte, kPlaces * kWays * sizeof(Entry)> entries_;
 
-  Entry* entry(std::size_t place, std::size_t way);
+  static std::uint64_t hash_of(const LaunchRequest& request);
+  const Launch* find(const LaunchRequest& request, std::uint64_t hash, std::size_t place);
+  /// Of the place's ways one that has no entry, or no longer has.
+  std::size_t vacate(std::uint64_t hash, std::size_t place);
+  std::byte* entry_at(std::size_t place, std::size_t way) {
+    return entries_.data() + (place * kWays + way) * sizeof(Entry);
+  }
 };
 
 }  // namespace cubit::ops

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -32,15 +33,24 @@ Launch numbered(unsigned number) {
   return launch;
 }
 
+/// Whether a launch is remembered; it is from now on. It must be the one of that number, known or not.
+bool is_known(RecentLaunches& recent, const LaunchRequest& request, unsigned number) {
+  bool known = true;
+  const Launch& launch = recent.find_or_make(request, [&] {
+    known = false;
+    return numbered(number);
+  });
+  EXPECT_EQ(launch.shape.grid[0], number);
+  EXPECT_EQ(std::memcmp(launch.parameters.data(), numbered(number).parameters.data(), sizeof number), 0);
+  return known;
+}
+
 TEST(RecentLaunches, FindsWhatIsEqualInAll) {
   RecentLaunches recent;
   const Asked asked(7);
-  EXPECT_EQ(recent.find(asked.request), nullptr);
-  recent.add(asked.request, numbered(7));
+  EXPECT_FALSE(is_known(recent, asked.request, 7));
   const Asked again(7);
-  ASSERT_NE(recent.find(again.request), nullptr);
-  EXPECT_EQ(recent.find(again.request)->shape.grid[0], 7U);
-  EXPECT_EQ(std::memcmp(recent.find(again.request)->parameters.data(), numbered(7).parameters.data(), 4), 0);
+  EXPECT_TRUE(is_known(recent, again.request, 7));
 
   std::vector<LaunchRequest> others(5, again.request);
   others[0].kernel = 5;
@@ -48,10 +58,11 @@ TEST(RecentLaunches, FindsWhatIsEqualInAll) {
   others[2].workspace = &others;
   others[3].workspace_bytes = 5;
   others[4].arguments = again.request.arguments.first(376);
-  for (std::size_t i = 0; i < others.size(); ++i) EXPECT_EQ(recent.find(others[i]), nullptr) << i;
+  for (unsigned i = 0; i < others.size(); ++i) EXPECT_FALSE(is_known(recent, others[i], 100 + i)) << i;
   for (std::size_t at = 0; at < 384; at += 4) {
     const Asked other(7, 384, at);
-    EXPECT_EQ(recent.find(other.request) != nullptr, at == 128) << at;
+    const auto number = static_cast<unsigned>(at == 128 ? 7 : 200 + at);
+    EXPECT_EQ(is_known(recent, other.request, number), at == 128) << at;
   }
 }
 
@@ -61,25 +72,36 @@ TEST(RecentLaunches, WordsThatChangePlacesAreOthers) {
   const std::uint64_t words[2] = {0x1000, 0x2000};
   for (std::size_t at = 0; at + sizeof words <= 384; at += sizeof words)
     std::memcpy(asked.arguments.data() + at, words, sizeof words);
-  recent.add(asked.request, numbered(1));
+  EXPECT_FALSE(is_known(recent, asked.request, 1));
   for (std::size_t at = 0; at + sizeof words <= 384; at += sizeof words) {
     std::byte* const pair = asked.arguments.data() + at;
     std::swap_ranges(pair, pair + 8, pair + 8);
-    EXPECT_EQ(recent.find(asked.request), nullptr) << at;
+    EXPECT_FALSE(is_known(recent, asked.request, static_cast<unsigned>(2 + at))) << at;
     std::swap_ranges(pair, pair + 8, pair + 8);
   }
-  EXPECT_NE(recent.find(asked.request), nullptr);
+  EXPECT_TRUE(is_known(recent, asked.request, 1));
 }
 
-/// Launches by number, each looked for and, where it is not there, added: how many of them were.
+/// What can not be made is not remembered, and neither is what it took the place of.
+TEST(RecentLaunches, ForgetsWhatCanNotBeMade) {
+  RecentLaunches recent;
+  const Asked asked(3);
+  const auto fails = []() -> Launch { throw std::runtime_error("no such launch"); };
+  EXPECT_THROW(recent.find_or_make(asked.request, fails), std::runtime_error);
+  EXPECT_FALSE(is_known(recent, asked.request, 3));
+  EXPECT_TRUE(is_known(recent, asked.request, 3));
+  for (unsigned i = 0; i < 5000; ++i) {
+    const Asked other(1000 + i);
+    EXPECT_THROW(recent.find_or_make(other.request, fails), std::runtime_error);
+    const Asked next(10000 + i);
+    EXPECT_FALSE(is_known(recent, next.request, 10000 + i));
+  }
+}
+
+/// Launches by number, each looked for and, where it is not there, made: how many of them were.
 unsigned count_known(RecentLaunches& recent, unsigned launches) {
   unsigned known = 0;
-  for (unsigned i = 1; i <= launches; ++i) {
-    const Asked asked(i);
-    const Launch* const found = recent.find(asked.request);
-    known += found != nullptr ? 1 : 0;
-    EXPECT_EQ((found != nullptr ? *found : recent.add(asked.request, numbered(i))).shape.grid[0], i);
-  }
+  for (unsigned i = 1; i <= launches; ++i) known += is_known(recent, Asked(i).request, i) ? 1 : 0;
   return known;
 }
 
@@ -97,9 +119,9 @@ TEST(RecentLaunches, KnowsAStepsLaunches) {
 
 TEST(RecentLaunches, AreAThreadsOwn) {
   const Asked asked(11);
-  RecentLaunches::of_this_thread().add(asked.request, numbered(11));
-  std::thread([&] { EXPECT_EQ(RecentLaunches::of_this_thread().find(asked.request), nullptr); }).join();
-  EXPECT_NE(RecentLaunches::of_this_thread().find(asked.request), nullptr);
+  EXPECT_FALSE(is_known(RecentLaunches::of_this_thread(), asked.request, 11));
+  std::thread([&] { EXPECT_FALSE(is_known(RecentLaunches::of_this_thread(), asked.request, 12)); }).join();
+  EXPECT_TRUE(is_known(RecentLaunches::of_this_thread(), asked.request, 11));
 }
 
 }  // namespace
