@@ -26,6 +26,7 @@ struct DeviceFacts {
   std::size_t l2_bytes = 0;
   int clock_khz = 0;                          ///< the highest of an SM; 0 where there is none
   std::int64_t memory_bytes_per_second = 0;   ///< as the memory's clock and width have it; 0: not known
+  int memory_bus_bits = 0;                    ///< wires between it and its memory; 0: not known
   int driver_version = 0;                     ///< as the driver gives it: 13000 for 13.0; 0 where there is none
   codegen::Code code = codegen::Code::cubin;  ///< what `load` takes
 };

@@ -43,6 +43,58 @@ __device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Se
   return index;
 }
 
+/// The stages of a segment in the order in which they are walked over. Segment and arguments outlive it.
+template <bool kIsStaggered>
+class StageWalkOf {
+ public:
+  __device__ __forceinline__ StageWalkOf(const GqaDecodeArguments& args, const Segment& segment)
+      : args_(args), segment_(segment), index_(segment.first) {}
+
+  __device__ __forceinline__ bool is_over() const { return index_ >= segment_.last; }
+  __device__ __forceinline__ void advance() { ++index_; }
+  __device__ __forceinline__ int stage() const { return stage_of(args_, segment_, index_); }
+  /// Tokens of the sequence from the stage's first on.
+  __device__ __forceinline__ int tokens_left() const { return segment_.length - (stage() << args_.stage_tokens_log2); }
+
+ private:
+  const GqaDecodeArguments& args_;
+  const Segment& segment_;
+  int index_;
+};
+
+/// From one in the middle to the last, then from the first on. Which one: multiples of the golden ratio are far from
+/// one another, of neighbouring segments as well as of those of a sequence.
+template <>
+class StageWalkOf<true> {
+ public:
+  __device__ __forceinline__ StageWalkOf(const GqaDecodeArguments& args, const Segment& segment)
+      : args_(args), segment_(segment) {
+    const int count = segment.last - segment.first;
+    const uint32 number = segment.batch + segment.first + segment.head / plan::kHeadGroups;
+    index_ = segment.first + static_cast<int>(__umulhi(number * args.stagger, count));
+    end_ = index_ + count;
+  }
+
+  __device__ __forceinline__ bool is_over() const { return index_ >= end_; }
+  __device__ __forceinline__ void advance() { ++index_; }
+  __device__ __forceinline__ int stage() const {
+    return index_ < segment_.last ? index_ : index_ - (segment_.last - segment_.first);
+  }
+  /// As above; or as many as a stage has room for, for only a sequence's last one can have fewer.
+  __device__ __forceinline__ int tokens_left() const {
+    const int log2 = args_.stage_tokens_log2;
+    return index_ < segment_.last ? segment_.length - (index_ << log2) : 1 << log2;
+  }
+
+ private:
+  const GqaDecodeArguments& args_;
+  const Segment& segment_;
+  int index_;
+  int end_;
+};
+
+using StageWalk = StageWalkOf<plan::kStaggers>;
+
 /// Tokens of a stage that are read.
 struct StageTokens {
   int first;  // of the sequence's

@@ -45,6 +45,8 @@ struct GqaDecodeArguments {
   int stage_tokens_log2;  // of a stage
   int row_step_log2;      // tokens from one row of a warp to its next
   unsigned pace;          // 1/1024 ns in which the memory brings a stage, see pace.cuh; 0: nobody waits for it
+  unsigned stagger;       // what blocks begin in the middle of segments by, see StageWalk; 0: they begin at the first
+                          // stage
   int warp_step_log2;     // tokens from a warp to the next beside it of the same KV head
   DivideBy heads;         // spans * head groups
   Division division;      // where lengths is null, or splits are asked for; else parts are 0, and the blocks those of

@@ -50,6 +50,9 @@
 // which take longer than that, count for nothing. What boxes have brought the L2 lets go of first, where the plan says
 // so.
 //
+// Where all blocks would be in the same part of the memory at the same time, they begin in the middle of their segments
+// and come to the beginning last (StageWalk).
+//
 // The copying warps need fewer registers than the others: where the plan says so they give them some.
 //
 // With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see
@@ -106,7 +109,16 @@ __device__ __forceinline__ bool are_pairs(const BlockState& state) {
 }
 
 using StagePlace = RingPlace<plan::kStages>;
-using SegmentPlace = RingPlace<plan::kSegments>;
+
+/// As RingPlace, in one register.
+struct SegmentPlace {
+  uint32 turn = 0;
+
+  __device__ __forceinline__ uint32 index() const { return turn % plan::kSegments; }
+  __device__ __forceinline__ uint32 parity() const { return turn / plan::kSegments & 1; }
+  __device__ __forceinline__ void advance() { ++turn; }
+  static_assert((plan::kSegments & (plan::kSegments - 1)) == 0, "turns go round");
+};
 
 /// Addresses in shared memory.
 struct Rings {
@@ -115,8 +127,10 @@ struct Rings {
   __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index * kStageBytes; }
   __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index); }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
-  __device__ __forceinline__ uint32 told(SegmentPlace place) const { return barrier(plan::kStages + place.index); }
-  __device__ __forceinline__ uint32 heard(SegmentPlace place) const { return barrier(plan::kStages + place.index) + 8; }
+  __device__ __forceinline__ uint32 told(SegmentPlace place) const { return barrier(plan::kStages + place.index()); }
+  __device__ __forceinline__ uint32 heard(SegmentPlace place) const {
+    return barrier(plan::kStages + place.index()) + 8;
+  }
 
   /// By one thread: of several each would wait for the others.
   __device__ __forceinline__ void init_barriers() const {
@@ -138,33 +152,32 @@ constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlai
 /// The first of the threads that copy, which makes the barriers and starts the copies of boxes.
 __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan::kWarps * kWarpSize; }
 
-/// By that thread, before any other knows of the barriers: what a block waits for longest is its very first stage. True
-/// if that is under way. Not of pages, whose boxes all copying warps start.
-__device__ __forceinline__ bool begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
-  if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return false;
-  const int stage = stage_of(args, segment, segment.first);
-  if (!is_of_boxes(args, tokens_in(args, segment, stage))) return false;
+/// By that thread, before any other knows of the barriers: what a block waits for longest is its very first stage. Not
+/// where that is of pieces, nor of pages, whose boxes all copying warps start.
+__device__ __forceinline__ void begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
+  if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return;
+  const int stage = StageWalk(args, segment).stage();
+  if (!is_of_boxes(args, tokens_in(args, segment, stage))) return;
   const StagePlace place;
   copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
-  return true;
 }
 
-/// The copying warps, from the block's first segment on; has_begun: begin_copies has been called, and was true.
+/// The copying warps, from the block's first segment on, whose copies have begun.
 __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor, Segment segment,
-                                              bool has_begun, PageWindow& pages,
-                                              ToldSegment (&segments)[plan::kSegments], Rings rings) {
+                                              PageWindow& pages, ToldSegment (&segments)[plan::kSegments],
+                                              Rings rings) {
   const bool is_first = is_first_copying();
   Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * walk.blocks() >> 10));
   StagePlace place;
   SegmentPlace told;
-  bool is_very_first = true;
+  bool is_very_first = segment.first != segment.last;
   bool are_looked_up = true;  // the segment's first pages
 #pragma unroll 1
   while (true) {
     if (is_first) {
-      wait_barrier(rings.heard(told), told.parity ^ 1);  // the first time round at once
+      wait_barrier(rings.heard(told), told.parity() ^ 1);  // the first time round at once
       const bool is_one = segment.batch >= 0;
-      segments[told.index] = {segment, is_one ? walk.owners_of_last(cursor) : Owners{}, first_kv_head(args, segment)};
+      segments[told.index()] = {segment, is_one ? walk.owners_of_last(cursor) : Owners{}, first_kv_head(args, segment)};
       arrive(rings.told(told));
     }
     if (segment.batch < 0) break;
@@ -173,8 +186,8 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
     const plan::Cache cache = plan::Cache::rows(args, segment.batch, first_kv_head(args, segment));
     Pieces<plan::Cache> pieces;
 #pragma unroll 1
-    for (int index = segment.first; index < segment.last; ++index) {
-      const int stage = stage_of(args, segment, index);
+    for (StageWalk walked(args, segment); !walked.is_over(); walked.advance()) {
+      const int stage = walked.stage();
       const StageTokens tokens = tokens_in(args, segment, stage);
       const uint32 full = rings.full(place);
       const bool has_boxes = is_of_boxes(args, tokens);
@@ -191,16 +204,15 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
           arrive(full, kWarpSize - 1);
           if (plan::Cache::kIsPaged) {
             expect_bytes(full, 2 * kHalfStage);
-          } else if (!has_begun) {
-            fence_async_proxy();  // what cp.async has written there came before
+          } else if (!is_very_first) {  // those are under way
+            fence_async_proxy();        // what cp.async has written there came before
             copy_boxes(args, segment, stage, rings.stage(place), full);
           }
-          has_begun = false;
         }
         if (plan::Cache::kIsPaged) {
           // The same; where only a segment's last stage is copied in pieces once round the ring in the next, for it
           // waits for the pages that are being looked up.
-          if (!kInOrder || index < segment.first + plan::kStages) fence_async_proxy();
+          if (!kInOrder || stage < segment.first + plan::kStages) fence_async_proxy();
           pages.copy(segment, stage, rings.stage(place), full);
         }
       } else {
@@ -208,7 +220,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
         arrive_after_copies(full);
       }
       place.advance();
-      if (is_very_first) wait_barrier(rings.heard(told), told.parity);
+      if (is_very_first) wait_barrier(rings.heard(told), told.parity());
       is_very_first = false;
     }
     told.advance();
@@ -247,13 +259,14 @@ class ScaleLoads {
   /// Of the segment's first stage.
   __device__ __forceinline__ void begin(NextScales& next) const {
     if (segment_.first == segment_.last) return;
-    if constexpr (plan::Cache::kIsPaged) look_up(next, stage_of(args_, segment_, segment_.first));
-    fetch(next, segment_.first);
+    const StageWalk walk(args_, segment_);
+    if constexpr (plan::Cache::kIsPaged) look_up(next, walk.stage());
+    fetch(next, walk);
   }
 
-  /// Of each stage behind it, by its number in the order in which they are walked over.
-  __device__ __forceinline__ void fetch(NextScales& next, int index) const {
-    const int stage = stage_of(args_, segment_, index);
+  /// Of each stage behind it.
+  __device__ __forceinline__ void fetch(NextScales& next, StageWalk walk) const {
+    const int stage = walk.stage();
 #pragma unroll
     for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
       const int token = own_token(stage, tile);
@@ -265,7 +278,10 @@ class ScaleLoads {
       }
       next.stage.tiles[tile].fetch_row(rows_, place, tokens_.has(token));
     }
-    if constexpr (plan::Cache::kIsPaged) look_up(next, stage_of(args_, segment_, min(index + 1, segment_.last - 1)));
+    if constexpr (plan::Cache::kIsPaged) {
+      walk.advance();
+      look_up(next, walk.is_over() ? stage : walk.stage());
+    }
   }
 
  private:
@@ -295,7 +311,7 @@ class ScaleLoads<false> {
  public:
   __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments&, const ToldSegment&) {}
   __device__ __forceinline__ void begin(NextScales&) const {}
-  __device__ __forceinline__ void fetch(NextScales&, int) const {}
+  __device__ __forceinline__ void fetch(NextScales&, StageWalk) const {}
 };
 
 /// The warps that attend: the block's next segment, and the loads of its queries and of its first scales, after which
@@ -303,8 +319,8 @@ class ScaleLoads<false> {
 __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
                                                     const ToldSegment (&segments)[plan::kSegments], Rings rings,
                                                     SegmentPlace& place, Keys::RawQuery& raw, NextScales& scales) {
-  wait_barrier(rings.told(place), place.parity);
-  const ToldSegment told = segments[place.index];
+  wait_barrier(rings.told(place), place.parity());
+  const ToldSegment told = segments[place.index()];
   const Segment& segment = told.segment;
   if (segment.batch < 0) return told;
   fetch_queries(raw, args, segment.batch, columns_of(args, told));
@@ -315,9 +331,9 @@ __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& ar
   return told;
 }
 
-/// Rows of a stage that the warp has, of those up to the length; zero or less: none.
-__device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int length, int stage, int warp) {
-  const int tokens = length - (stage << args.stage_tokens_log2) - token_of(args, 0, warp);
+/// Rows of a stage that the warp has, of so many tokens from the stage's first on; zero or less: none.
+__device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int tokens_left, int warp) {
+  const int tokens = tokens_left - token_of(args, 0, warp);
   return min((tokens + (1 << args.row_step_log2) - 1) >> args.row_step_log2, kStageTokens);
 }
 
@@ -346,16 +362,17 @@ __device__ __forceinline__ void settle_pieces(const GqaDecodeArguments& args, co
 /// A warp's work on its rows of a stage, where it has any. A template, so that only one of both is compiled.
 template <class Queries = plan::Queries, class Tokens = plan::Tokens>
 __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, const Keys::Query& query, uint32 rows_at,
-                                             const Segment& segment, int stage, const Sights& sights, Softmax& softmax,
-                                             Values::Accumulator& output, const StageScales& scales) {
+                                             const Segment& segment, const StageWalk& walked, const Sights& sights,
+                                             Softmax& softmax, Values::Accumulator& output, const StageScales& scales) {
   const int warp = row_warp_index();
   if constexpr (kCountsRows) {
-    const int rows = rows_of_warp(args, segment.length, stage, warp);
+    const int rows = rows_of_warp(args, walked.tokens_left(), warp);
     if (rows > 0) {
-      settle_pieces(args, segment, stage);
+      settle_pieces(args, segment, walked.stage());
       attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps, scales);
     }
   } else {
+    const int stage = walked.stage();
     const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
     if (rows.first < segment.length) {
       settle_pieces(args, segment, stage);
@@ -387,12 +404,12 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     const Segment first = walk.begin(cursor);
     PageWindow pages(args);
     if (plan::Cache::kIsPaged) pages.begin(first);
-    const bool has_begun = is_first_copying() && begin_copies(args, first, rings);
+    if (is_first_copying()) begin_copies(args, first, rings);
     if (plan::kMergesPairs && is_first_copying())
       state.are_pairs = blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
     __syncthreads();
     give_registers<plan::kCopyRegisters>();
-    copy_segments(args, walk, cursor, first, has_begun, pages, state.segments, rings);
+    copy_segments(args, walk, cursor, first, pages, state.segments, rings);
     return;
   }
 
@@ -422,12 +439,13 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       Keys::load_query(query, raw, query_factor);
       const ScaleLoads<Scales::kAny> loads(args, next);
 #pragma unroll 1
-      for (int index = segment.first; index < segment.last; ++index) {
+      for (StageWalk walked(args, segment); !walked.is_over();) {
         const StageScales scales = next_scales.stage;
-        if (index + 1 < segment.last) loads.fetch(next_scales, index + 1);
+        const StageWalk here = walked;
+        walked.advance();
+        if (!walked.is_over()) loads.fetch(next_scales, walked);
         wait_barrier(rings.full(place), place.parity);
-        attend_stage(args, query, rings.stage(place), segment, stage_of(args, segment, index), sights, softmax, output,
-                     scales);
+        attend_stage(args, query, rings.stage(place), segment, here, sights, softmax, output, scales);
         __syncwarp();  // every lane has read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();

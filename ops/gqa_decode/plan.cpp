@@ -352,6 +352,11 @@ int Plan::stages_at_once() const {
   return std::min(stages, std::max(2, (kBytesAtOnce + stage_bytes() / 2) / stage_bytes()));
 }
 
+bool Plan::staggers() const {
+  return family == Family::sm90 && descriptor.cache == KvAddressing::contiguous && descriptor.query_tokens == 1 &&
+         modifications(descriptor).empty();
+}
+
 int bytes_in_flight(const Plan& plan) { return plan.keeps_pace() ? kBytesInFlightAtPace : kBytesInFlight; }
 
 int Plan::warps_abreast() const { return copies_unaligned_rows() ? warps_of_unaligned_rows(*this) : row_warps(); }

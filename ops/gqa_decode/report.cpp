@@ -202,6 +202,13 @@ Decision pace_decision(const Plan& plan) {
           "SMs that ask for all they have room for do not get equal shares, and products leave no time to catch up in"};
 }
 
+/// Family sm90.
+Decision stagger_decision() {
+  return {"first stage of a block",
+          "its first, or where rows are a multiple of 5 bytes and the memory has 5 stacks any",
+          "such rows are in the same stack at the same place of all sequences, which blocks would reach together"};
+}
+
 Decision stages_decision(const Plan& plan) {
   if (plan.family == Family::sm75) {
     return {
@@ -475,6 +482,7 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
                                 "each merges half of the channels, of which the other stores its sums in its shared "
                                 "memory: no partial results, fence and counter in global memory"});
   }
+  if (plan.staggers()) report.decisions.push_back(stagger_decision());
   if (plan.keeps_pace()) report.decisions.push_back(pace_decision(plan));
   if (plan.evicts_first()) {
     report.decisions.push_back({"lines of the cache", "the L2 lets go of them first",

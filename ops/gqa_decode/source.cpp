@@ -184,6 +184,7 @@ void add_constants_of_boxes(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kAttendRegisters", plan.attend_registers)
       .flag("kEvictsFirst", plan.evicts_first())
       .flag("kMergesPairs", plan.merges_pairs())
+      .flag("kStaggers", plan.staggers())
       .constant("kStagesAtOnce", plan.keeps_pace() ? plan.stages_at_once() : 0)
       .constant("kSegments", Plan::kSegments)
       .constant("kFlushStages", plan.flush_stages())

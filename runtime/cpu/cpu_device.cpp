@@ -33,6 +33,7 @@ namespace {
 constexpr const char* kLibrary = "libcubit_cpu.so";
 constexpr int kMultiprocessors = 4;
 constexpr std::int64_t kMemoryBytesPerSecond = std::int64_t{1} << 40;  // made up, so that kernels ask the time here too
+constexpr int kMemoryBusBits = 5120;  // as an H100's, so that blocks begin in the middle of segments
 constexpr std::size_t kCacheBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 256;  // as cuMemAlloc's
 constexpr int kUnwritten = 0xff;         // NaN in every format
@@ -384,6 +385,7 @@ DeviceFacts cpu_device_facts(const codegen::Architecture& architecture) {
           .l2_bytes = cpu::kCacheBytes,
           .clock_khz = 0,
           .memory_bytes_per_second = cpu::kMemoryBytesPerSecond,
+          .memory_bus_bits = cpu::kMemoryBusBits,
           .driver_version = 0,
           .code = codegen::Code::ptx};
 }

@@ -20,13 +20,17 @@ int attribute(const Driver& driver, int name, DeviceHandle device) {
   return value;
 }
 
-/// Two bits per wire and cycle of the memory's clock; 0 where the driver does not say.
-std::int64_t memory_bytes_per_second(const Driver& driver, DeviceHandle device) {
-  int kilohertz = 0;
-  int bits = 0;
-  if (driver.cuDeviceGetAttribute(&kilohertz, kMemoryClockRate, device) != kSuccess) return 0;
-  if (driver.cuDeviceGetAttribute(&bits, kGlobalMemoryBusWidth, device) != kSuccess) return 0;
-  return std::int64_t{2} * 1000 * kilohertz * bits / 8;
+/// 0 where the driver does not say.
+int attribute_if_known(const Driver& driver, int name, DeviceHandle device) {
+  int value = 0;
+  return driver.cuDeviceGetAttribute(&value, name, device) == kSuccess ? value : 0;
+}
+
+/// Two bits per wire and cycle of the memory's clock.
+void add_memory_facts(DeviceFacts& facts, const Driver& driver, DeviceHandle device) {
+  facts.memory_bus_bits = attribute_if_known(driver, kGlobalMemoryBusWidth, device);
+  const std::int64_t kilohertz = attribute_if_known(driver, kMemoryClockRate, device);
+  facts.memory_bytes_per_second = 2 * 1000 * kilohertz * facts.memory_bus_bits / 8;
 }
 
 DeviceFacts facts_of(const Driver& driver, DeviceHandle device) {
@@ -38,7 +42,7 @@ DeviceFacts facts_of(const Driver& driver, DeviceHandle device) {
                                                         attribute(driver, kCapabilityMinor, device));
   facts.multiprocessors = attribute(driver, kMultiprocessorCount, device);
   facts.clock_khz = attribute(driver, kClockRate, device);
-  facts.memory_bytes_per_second = memory_bytes_per_second(driver, device);
+  add_memory_facts(facts, driver, device);
   facts.l2_bytes = static_cast<std::size_t>(attribute(driver, kL2CacheSize, device));
   check(driver, driver.cuDeviceTotalMem(&facts.memory_bytes, device), "cuDeviceTotalMem");
   facts.driver_version = driver.version;

@@ -157,6 +157,28 @@ TEST(GqaLaunch, PackedWordsKeepPaceWithTheMemory) {
   EXPECT_EQ(pace_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80", h200(), 80), 0u);
 }
 
+/// Of 16 sequences of 8192 tokens.
+bool is_staggered(const char* text, const runtime::DeviceFacts& device, int row, int kv_heads) {
+  const auto arguments = tests::made_up_gqa_arguments({16, kv_heads, 8 * kv_heads, 128, row, 8192});
+  const Launch launch = gqa_decode::encode(plan_of(text), &arguments, address(0x10000), std::size_t{1} << 30, device);
+  return parameters_of(launch).stagger != 0;
+}
+
+TEST(GqaLaunch, BlocksThatWouldMeetAtAStackOfTheMemoryBeginInTheMiddle) {
+  const char* const bf16 = "gqa_decode:heads_per_kv=8";
+  const char* const int4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
+  runtime::DeviceFacts device = h200();
+  EXPECT_FALSE(is_staggered(int4, device, 80, 1)) << "six stacks";
+  device.memory_bus_bits = 5120;
+  EXPECT_TRUE(is_staggered(int4, device, 80, 1));
+  EXPECT_TRUE(is_staggered(int4, device, 80, 8));
+  EXPECT_FALSE(is_staggered("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=8", device, 96, 1));
+  EXPECT_FALSE(is_staggered(bf16, device, 128, 1));
+  EXPECT_TRUE(is_staggered(bf16, device, 128, 5));
+  device.memory_bus_bits = 0;
+  EXPECT_FALSE(is_staggered(int4, device, 80, 1)) << "the driver has not said";
+}
+
 TEST(GqaLaunch, TwoBlocksOfASequenceAreACluster) {
   const auto plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4");
   for (const int batch : {64, 128}) {

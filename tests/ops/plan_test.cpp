@@ -186,6 +186,15 @@ TEST(GqaPlan, PackedWordsOfAContiguousCacheKeepPace) {
   EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "sm_90a").keeps_pace());
 }
 
+TEST(GqaPlan, BlocksBeginInTheMiddleWhereStagesHaveNoOrderOfTheirOwn) {
+  const std::string rows = "gqa_decode:heads_per_kv=8";
+  EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").staggers());
+  EXPECT_TRUE(tests::gqa_plan_of(rows + ",kv=int4_rows,groups=4", "sm_90a").staggers());
+  for (const char* const more :
+       {",cache=paged", ",family=sm80", ",query_tokens=4", ",alibi=true", ",window=true", ",soft_cap=true"})
+    EXPECT_FALSE(tests::gqa_plan_of(rows + more, "sm_90a").staggers()) << more;
+}
+
 TEST(GqaPlan, TheL2LetsGoOfWhatIsReadOnce) {
   const std::string rows = "gqa_decode:heads_per_kv=8";
   EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").evicts_first());

@@ -31,6 +31,7 @@ TEST_F(CudaDevice, FactsComeFromTheDriver) {
   EXPECT_EQ(facts.clock_khz, 1980000);
   EXPECT_EQ(facts.driver_version, 13000);
   EXPECT_EQ(facts.memory_bytes_per_second, 4916736000000) << "twice 3201 MHz, 768 bytes wide";
+  EXPECT_EQ(facts.memory_bus_bits, 6144);
 }
 
 TEST_F(CudaDevice, NobodyHasToKnowHowFastTheMemoryIs) {

@@ -28,6 +28,7 @@ constexpr int kH200Processors = 132;
 inline runtime::DeviceFacts h200() {
   runtime::DeviceFacts facts = made_up_device("sm_90a", kH200Processors);
   facts.memory_bytes_per_second = 4916736000000;
+  facts.memory_bus_bits = 6144;
   return facts;
 }
 
