@@ -12,6 +12,9 @@
  * mask=tree those that the mask names. Where a sequence has fewer than S tokens, query tokens of a negative position
  * see nothing and give zeros and minus infinity.
  *
+ * The same launch gives the same bits. In which order a sequence's tokens are added up, which their last bits depend
+ * on, is up to batch and place in it, lengths, strides and device.
+ *
  * A descriptor may ask for more, which combines in this order; p is the query token's position, t that of the key:
  *   s = softmax_scale * query . key
  *   soft_cap=true    s = soft_cap * tanh(s / soft_cap)
