@@ -81,12 +81,12 @@ Field<Descriptor> number_field(FieldHelp help, int Descriptor::*member, std::vec
           }};
 }
 
-/// A field that is true or false, and false by default.
+/// A field that is true or false, and false by default; 1 and 0 are understood as well.
 template <class Descriptor>
 Field<Descriptor> flag_field(const char* name, const char* meaning, bool Descriptor::*member) {
   return {{name, "false, true", "false", meaning}, [member](Descriptor& descriptor, std::string_view text) {
-            descriptor.*member = text == "true";
-            return text == "true" || text == "false";
+            descriptor.*member = text == "true" || text == "1";
+            return descriptor.*member || text == "false" || text == "0";
           }};
 }
 

@@ -172,7 +172,7 @@ struct BenchCase {
 struct Decomposition {
   std::string name;         ///< "split_k"
   Numbers numbers;          ///< launch arguments that ask for it
-  std::string fields = {};  ///< "atomic_splits=1", which descriptors have for it beside their own; or none
+  std::string fields = {};  ///< "atomic_splits=true", which descriptors have for it beside their own; or none
 };
 
 class Operator {

@@ -17,7 +17,8 @@ constexpr bool kRowsAreUnaligned = Keys::kRowBytes % 16 != 0;
 constexpr int kColumnsOfWarps = kRowWarps / plan::kWarpsAbreast;
 constexpr int kStageRows = kStageTokens * kColumnsOfWarps;
 
-/// Whether stages are walked over one after the other, from the first to the last.
+/// Whether stages are walked over one after the other: from the first to the last, or where a launch staggers from one
+/// in the middle.
 constexpr bool kInOrder = !plan::Score::kRises && !plan::Tokens::kIsWindow;
 
 __device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, const Segment& segment) {
@@ -62,8 +63,10 @@ class StageWalkOf {
   int index_;
 };
 
+static_assert(!plan::kStaggers || (kInOrder && !plan::Cache::kIsPaged), "others have an order of their own");
+
 /// From one in the middle to the last, then from the first on. Which one: multiples of the golden ratio are far from
-/// one another, of neighbouring segments as well as of those of a sequence.
+/// one another, where segments' numbers are neighbours.
 template <>
 class StageWalkOf<true> {
  public:

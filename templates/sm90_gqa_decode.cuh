@@ -162,7 +162,7 @@ __device__ __forceinline__ void begin_copies(const Arguments& args, const Segmen
   copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
 }
 
-/// The copying warps, from the block's first segment on, whose copies have begun.
+/// The copying warps, from the block's first segment on, for which begin_copies has been called.
 __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor, Segment segment,
                                               PageWindow& pages, ToldSegment (&segments)[plan::kSegments],
                                               Rings rings) {

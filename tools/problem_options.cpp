@@ -61,7 +61,7 @@ bool has_field(const std::string& descriptor, const char* field) {
 /// A bias that is left out makes another product: who has one in the checkpoint is told how to have it added.
 [[noreturn]] void refuse_bias(const std::string& descriptor, const std::string& layer, const Error& error) {
   throw BadInput("tensor " + layer + ".bias", fmt::format("{} adds no bias", descriptor),
-                 has_field(descriptor, "bias") ? "add bias=1 to the descriptor" : error.remedy());
+                 has_field(descriptor, "bias") ? "add bias=true to the descriptor" : error.remedy());
 }
 
 [[noreturn]] void refuse_weights_alone() {

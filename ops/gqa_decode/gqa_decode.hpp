@@ -120,7 +120,8 @@ struct Plan {
   /// Then: those that a block asks for at its beginning.
   int stages_at_once() const;
   /// Family sm90: whether blocks may begin in the middle of their segments, which a launch decides (bulk_stage.cuh).
-  /// Where scores rise, with windows and in pages stages have an order of their own.
+  /// Where scores rise, with windows and in pages stages have an order of their own; other scores and several query
+  /// tokens, which arithmetic binds, are left in order.
   bool staggers() const;
   /// Family sm90: whether two blocks that have a sequence to themselves merge it as a cluster (merge_pair.cuh): its
   /// stages hold what each stores in the other, half of the channels and the sums of as many rows as a block has.

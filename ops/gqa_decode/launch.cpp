@@ -252,12 +252,15 @@ unsigned pace_of(const Plan& plan, const runtime::DeviceFacts& device) {
   return static_cast<unsigned>(std::min(1024e9 * seconds, kMost));
 }
 
-/// Memories of five stacks (5120 wires, an H100's) take addresses by their remainder of five. Rows that are a multiple
-/// of five bytes, and then all stages, are at the same remainder in all sequences: blocks that walk over them in step
-/// would ask the same stack at the same time. The golden ratio's fraction of 2^32, or 0.
-unsigned stagger_of(const GqaDecodeArguments& arguments, const runtime::DeviceFacts& device) {
+/// Memories of five stacks (5120 wires, an H100's) take addresses by their remainder of five. Where tokens are a
+/// multiple of five bytes apart, so are stages, and sequences whose number of tokens is a power of two then begin at
+/// the same remainder: blocks that walk over them in step would ask the same stack at the same time. A cache that all
+/// sequences share is walked over in step, for the L2 then has it. The golden ratio's fraction of 2^32, or 0.
+unsigned stagger_of(const Plan& plan, const GqaDecodeArguments& arguments, const runtime::DeviceFacts& device) {
   constexpr unsigned kGoldenRatio = 0x9e3779b9;
   constexpr int kStacks = 5;
+  const bool is_shared = arguments.batch > 1 && (arguments.key_batch_stride == 0 || arguments.value_batch_stride == 0);
+  if (!plan.staggers() || is_shared) return 0;
   const bool is_of_stacks = device.memory_bus_bits > 0 && device.memory_bus_bits % kStacks == 0;
   const bool are_multiples = arguments.key_token_stride % kStacks == 0 && arguments.value_token_stride % kStacks == 0;
   return is_of_stacks && are_multiples ? kGoldenRatio : 0;
@@ -282,7 +285,7 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   add_split(result, plan, arguments, split);
   add_granules(result, plan, split);
   result.pace = pace_of(plan, device);
-  result.stagger = stagger_of(result, device);
+  result.stagger = stagger_of(plan, result, device);
   add_scores(result, plan.descriptor, arguments);
   return result;
 }

@@ -205,8 +205,8 @@ Decision pace_decision(const Plan& plan) {
 /// Family sm90.
 Decision stagger_decision() {
   return {"first stage of a block",
-          "its first, or where rows are a multiple of 5 bytes and the memory has 5 stacks any",
-          "such rows are in the same stack at the same place of all sequences, which blocks would reach together"};
+          "its first, or any where tokens are a multiple of 5 bytes apart and the memory has 5 stacks",
+          "such tokens are in the same stack at the same place of all sequences, which blocks would reach together"};
 }
 
 Decision stages_decision(const Plan& plan) {

@@ -10,7 +10,6 @@ namespace {
 
 std::vector<Field<W4a16Gemm>> make_fields() {
   using Descriptor = W4a16Gemm;
-  const std::vector<std::pair<std::string_view, bool>> no_or_yes = {{"0", false}, {"1", true}};
   return {
       word_field<Descriptor, W4Format>(
           {"format", "gptq, gptq_v2, awq, symmetric", "gptq", "how the checkpoint stores weights and zeros"},
@@ -34,9 +33,9 @@ std::vector<Field<W4a16Gemm>> make_fields() {
            "and blocks only where these are few. Fastest is, mostly, what makes nearly one block for each "
            "multiprocessor: ask cubit suggest"},
           &Descriptor::tile_n, {kTileColumns.begin(), kTileColumns.end()}),
-      word_field<Descriptor, bool>({"activation_order", "0, 1", "0",
-                                    "whether g_idx names the group of each input feature; several times slower"},
-                                   &Descriptor::activation_order, no_or_yes),
+      flag_field<Descriptor>("activation_order",
+                             "whether g_idx names the group of each input feature; several times slower",
+                             &Descriptor::activation_order),
       word_field<Descriptor, GemmFunction>(
           {"function", "none, relu, silu, gelu, gelu_tanh, silu_gate", "none",
            "applied to the product and its bias; silu_gate: silu of the first half of the columns times the second"},
@@ -47,22 +46,20 @@ std::vector<Field<W4a16Gemm>> make_fields() {
            {"gelu", GemmFunction::gelu},
            {"gelu_tanh", GemmFunction::gelu_tanh},
            {"silu_gate", GemmFunction::silu_gate}}),
-      word_field<Descriptor, bool>({"bias", "0, 1", "0", "whether a bias is added before the function"},
-                                   &Descriptor::bias, no_or_yes),
-      word_field<Descriptor, bool>({"residual", "0, 1", "0", "whether a tensor is added after it"},
-                                   &Descriptor::residual, no_or_yes),
+      flag_field<Descriptor>("bias", "whether a bias is added before the function", &Descriptor::bias),
+      flag_field<Descriptor>("residual", "whether a tensor is added after it", &Descriptor::residual),
       number_field<Descriptor>(
           {"alignment", "16, 4", "16", "bytes that qweight and its rows are a multiple of (awq only)"},
           &Descriptor::alignment, {16, 4}),
-      word_field<Descriptor, bool>({"batch_invariant", "0, 1", "0",
-                                    "whether a row's bits must not depend on the other rows: k is added up in an order "
-                                    "that follows from n and k alone"},
-                                   &Descriptor::batch_invariant, no_or_yes),
-      word_field<Descriptor, bool>(
-          {"atomic_splits", "0, 1", "0",
-           "whether launches may ask for split-K whose blocks add their sums by atomics, in no order: bits then differ "
-           "from run to run"},
-          &Descriptor::atomic_splits, no_or_yes),
+      flag_field<Descriptor>("batch_invariant",
+                             "whether a row's bits must not depend on the other rows: k is added up in an order "
+                             "that follows from n and k alone",
+                             &Descriptor::batch_invariant),
+      flag_field<Descriptor>(
+          "atomic_splits",
+          "whether launches may ask for split-K whose blocks add their sums by atomics, in no order: bits then differ "
+          "from run to run",
+          &Descriptor::atomic_splits),
       word_field<Descriptor, Family>(
           {"family", "auto, sm75, sm80, sm90", "auto",
            "kernel family; auto is the one that was measured to be faster, see cubit explain"},
@@ -123,7 +120,7 @@ void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
   if (descriptor.activation_order && (descriptor.format == W4Format::awq || descriptor.group_size == 0)) {
     throw Failure(
         Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-        "activation_order=1 needs groups that are not all of k, in a format other than awq, which has none",
+        "activation_order=true needs groups that are not all of k, in a format other than awq, which has none",
         "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
   }
   if (descriptor.bits == 8 && descriptor.format == W4Format::awq) {
@@ -137,7 +134,7 @@ void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
   }
   if (descriptor.atomic_splits && descriptor.batch_invariant) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                  "batch_invariant=1 wants sums in one order, and atomic_splits=1 lets them be added in any",
+                  "batch_invariant=true wants sums in one order, and atomic_splits=true lets them be added in any",
                   "leave one of the two out");
   }
   if (descriptor.tile_n < 256) check_few_columns(descriptor, text);
@@ -156,8 +153,8 @@ void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
 }
 
 std::string why_not_boxes(const W4a16Gemm& descriptor) {
-  if (descriptor.activation_order) return "with activation_order=1 neighbours along k share no group";
-  if (descriptor.batch_invariant) return "batch_invariant=1 wants the same order of k in every tile";
+  if (descriptor.activation_order) return "with activation_order=true neighbours along k share no group";
+  if (descriptor.batch_invariant) return "batch_invariant=true wants the same order of k in every tile";
   if (descriptor.bits != 4) return "there is no kernel of weights of 8 bits yet";
   if (descriptor.alignment != 16) return "tensor maps want rows that are multiples of 16 bytes, not alignment=4";
   return "";

@@ -24,19 +24,20 @@ class W4a16GemmOperator final : public Operator {
            "qweight [k / 8, n] I32, for bits=8 [k / 4, n], for awq [k, n / 8]\n"
            "scales [k / group_size, n] F16\n"
            "qzeros [k / group_size, n / 8] I32, for bits=8 [k / group_size, n / 4] (not for symmetric)\n"
-           "g_idx [k] I32 (activation_order=1; else optional, if it is k / group_size)\n"
-           "bias [n] (bias=1)\n"
-           "residual as output (residual=1)\n"
+           "g_idx [k] I32 (activation_order=true; else optional, if it is k / group_size)\n"
+           "bias [n] (bias=true)\n"
+           "residual as output (residual=true)\n"
            "output [m, n]; [m, n / 2] with function=silu_gate\n"
            "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K, 3 stream-K, "
-           "4 split-K by atomics, of atomic_splits=1), splits";
+           "4 split-K by atomics, of atomic_splits=true), splits";
   }
   std::string random_help() const override {
     return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales, "
            "3 extreme zeros, 4 outlier features, 5 activations of one sign), decomposition, splits";
   }
   std::string suggest_help() const override {
-    return "tile_m and tile_n, by m, n, k and a model of an H200; with batch_invariant=1, activation_order=1 or family "
+    return "tile_m and tile_n, by m, n, k and a model of an H200; with batch_invariant=true, activation_order=true or "
+           "family "
            "sm75, which nobody has timed, the smallest tile_m that holds the rows";
   }
   std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const override {
@@ -47,7 +48,7 @@ class W4a16GemmOperator final : public Operator {
     return {{"data_parallel", {{"decomposition", CUBIT_W4A16_DATA_PARALLEL}}},
             {"split_k", {{"decomposition", CUBIT_W4A16_SPLIT_K}}},
             {"stream_k", {{"decomposition", CUBIT_W4A16_STREAM_K}}},
-            {"split_k_atomic", {{"decomposition", CUBIT_W4A16_SPLIT_K_ATOMIC}}, "atomic_splits=1"}};
+            {"split_k_atomic", {{"decomposition", CUBIT_W4A16_SPLIT_K_ATOMIC}}, "atomic_splits=true"}};
   }
   std::string canonical(std::string_view text) const override { return w4a16_gemm::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,

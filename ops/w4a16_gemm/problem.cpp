@@ -245,7 +245,7 @@ void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::i
     const std::int64_t expected = descriptor.group_size == 0 ? 0 : i / descriptor.group_size;
     if (group == expected) continue;
     reject(fmt::format("g_idx[{}] = {}", i, group), fmt::format("{} takes no activation order", descriptor.text()),
-           "ask for activation_order=1, or give g_idx[k] = k / group_size or none");
+           "ask for activation_order=true, or give g_idx[k] = k / group_size or none");
   }
 }
 

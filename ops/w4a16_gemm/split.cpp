@@ -145,10 +145,10 @@ void check_decomposition(const W4a16Gemm& descriptor, int decomposition) {
            "accepted: 0, 1 or 2, or a descriptor without batch_invariant");
   if (decomposition != CUBIT_W4A16_SPLIT_K_ATOMIC || descriptor.atomic_splits) return;
   if (descriptor.batch_invariant)
-    refuse("sums that atomics add have no order of k, which batch_invariant=1 wants",
-           "accepted: 0, 1 or 2, or a descriptor with atomic_splits=1 and without batch_invariant");
+    refuse("sums that atomics add have no order of k, which batch_invariant=true wants",
+           "accepted: 0, 1 or 2, or a descriptor with atomic_splits=true and without batch_invariant");
   refuse("its kernel adds sums of parts in order alone, with the same bits at every launch",
-         "accepted: 0 to 3, or a descriptor with atomic_splits=1, which goes with tile_n=256");
+         "accepted: 0 to 3, or a descriptor with atomic_splits=true, which goes with tile_n=256");
 }
 
 Split choose_split(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) {

@@ -49,16 +49,16 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double group = has("group_size=all") ? 8 : has("group_size=32") ? 32 : has("group_size=64") ? 64 : 128;
   const double tile_m = has("tile_m=8") ? 8 : has("tile_m=32") ? 32 : has("tile_m=64") ? 64 : 16;
   // Without even shares: tiles that fill the device, whose parts are computed one after another.
-  const bool takes_turns = has("batch_invariant=1");
+  const bool takes_turns = has("batch_invariant=true");
   const bool has_few_columns = has("tile_n=");  // no even shares
   const double full_tiles = !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
            {"k", 256 + group},
            {"pattern", pattern},
-           {"decomposition", !can_share_k             ? 0
-                             : has("atomic_splits=1") ? 4
-                                                      : 2},
+           {"decomposition", !can_share_k                ? 0
+                             : has("atomic_splits=true") ? 4
+                                                         : 2},
            {"splits", can_share_k ? 2 : 0}},
           {{"m", full_tiles * tile_m + 1},
            {"n", 256 + columns},

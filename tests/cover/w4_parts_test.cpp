@@ -73,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, W4Parts,
 TEST(W4AtomicParts, AddUpOverWhatWasThereAndLeaveCountersZero) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   for (const auto& [text, architecture] :
-       {std::pair{"w4a16_gemm:tile_m=16,function=silu_gate,bias=1,element=bf16,atomic_splits=1", "cpu:sm_80"},
-        {"w4a16_gemm:tile_m=8,atomic_splits=1", "cpu:sm_90a"}}) {
+       {std::pair{"w4a16_gemm:tile_m=16,function=silu_gate,bias=true,element=bf16,atomic_splits=true", "cpu:sm_80"},
+        {"w4a16_gemm:tile_m=8,atomic_splits=true", "cpu:sm_90a"}}) {
     SCOPED_TRACE(text);
     const Device device(architecture);
     device.watch(CUBIT_WATCH_MEMORY);
@@ -110,7 +110,7 @@ std::size_t index_of(const std::vector<cubit_tensor>& tensors, std::string_view 
 // <cubit/w4a16_gemm.hpp> allows, of weights that are farthest from their zeros.
 TEST(W4Scales, OfActivationOrderMayBeAsLargeAsAnFp16OfTheWeightIs) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  constexpr const char* kText = "w4a16_gemm:group_size=32,tile_m=8,activation_order=1";
+  constexpr const char* kText = "w4a16_gemm:group_size=32,tile_m=8,activation_order=true";
   constexpr std::uint16_t kScale = 0x6bff;  // 4094
   const Device device("cpu:sm_80");
   const Kernel kernel = engine().get(kText, "cpu:sm_80");

@@ -59,7 +59,7 @@ TEST_F(OverlapGpu, GemmsInAChainGiveTheSameBitsAsInOrder) {
   };
   for (const std::string text :
        {"w4a16_gemm:tile_m=8", "w4a16_gemm", "w4a16_gemm:tile_m=32", "w4a16_gemm:tile_m=64,element=bf16",
-        "w4a16_gemm:tile_m=32,family=sm80", "w4a16_gemm:batch_invariant=1,element=bf16"}) {
+        "w4a16_gemm:tile_m=32,family=sm80", "w4a16_gemm:batch_invariant=true,element=bf16"}) {
     for (const int decomposition : {0, 1, 2, 3}) {
       if (decomposition == 3 && text.find("batch_invariant") != std::string::npos) continue;
       SCOPED_TRACE(text + ", decomposition " + std::to_string(decomposition));

@@ -85,7 +85,7 @@ const std::vector<std::string> kFormats = {"w4a16_gemm",
                                            "w4a16_gemm:tile_m=64,function=silu_gate",
                                            "w4a16_gemm:tile_m=8,family=sm90",
                                            "w4a16_gemm:format=gptq_v2,group_size=32,tile_m=8",
-                                           "w4a16_gemm:group_size=64,activation_order=1",
+                                           "w4a16_gemm:group_size=64,activation_order=true",
                                            "w4a16_gemm:bits=8",
                                            "w4a16_gemm:format=symmetric,bits=8,group_size=32,element=bf16,tile_m=8",
                                            "w4a16_gemm:format=awq,tile_m=64",
@@ -194,10 +194,10 @@ TEST_F(W4a16GemmGpu, OneWorkspaceServesAllShapes) {
 // Sums in the order in which blocks come: of many parts and tiles, over what other launches have left in the workspace.
 TEST_F(W4a16GemmGpu, AtomicSumsComputeTheReferenceAndLeaveCountersZero) {
   const GuardedBuffer workspace(device(), 64 << 20, 0);
-  for (const char* text :
-       {"w4a16_gemm:tile_m=8,atomic_splits=1", "w4a16_gemm:element=bf16,atomic_splits=1",
-        "w4a16_gemm:format=awq,tile_m=32,function=silu_gate,atomic_splits=1",
-        "w4a16_gemm:tile_m=64,bias=1,residual=1,atomic_splits=1", "w4a16_gemm:tile_m=64,atomic_splits=1,family=sm80"}) {
+  for (const char* text : {"w4a16_gemm:tile_m=8,atomic_splits=true", "w4a16_gemm:element=bf16,atomic_splits=true",
+                           "w4a16_gemm:format=awq,tile_m=32,function=silu_gate,atomic_splits=true",
+                           "w4a16_gemm:tile_m=64,bias=true,residual=true,atomic_splits=true",
+                           "w4a16_gemm:tile_m=64,atomic_splits=true,family=sm80"}) {
     SCOPED_TRACE(text);
     for (const double splits : {2, 7, 64}) {
       const Problem problem =

@@ -158,10 +158,14 @@ TEST(GqaLaunch, PackedWordsKeepPaceWithTheMemory) {
 }
 
 /// Of 16 sequences of 8192 tokens.
-bool is_staggered(const char* text, const runtime::DeviceFacts& device, int row, int kv_heads) {
-  const auto arguments = tests::made_up_gqa_arguments({16, kv_heads, 8 * kv_heads, 128, row, 8192});
+bool is_staggered(const char* text, const runtime::DeviceFacts& device, int row, int kv_heads, bool share = false) {
+  auto arguments = tests::made_up_gqa_arguments({16, kv_heads, 8 * kv_heads, 128, row, 8192});
+  if (plan_of(text).descriptor.alibi) arguments.alibi_slopes = address<const float>(0x5000);
+  if (share) arguments.key_strides[0] = arguments.value_strides[0] = 0;
   const Launch launch = gqa_decode::encode(plan_of(text), &arguments, address(0x10000), std::size_t{1} << 30, device);
-  return parameters_of(launch).stagger != 0;
+  GqaDecodeArguments parameters{};  // of launches without maps as well
+  std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
+  return parameters.stagger != 0;
 }
 
 TEST(GqaLaunch, BlocksThatWouldMeetAtAStackOfTheMemoryBeginInTheMiddle) {
@@ -175,6 +179,8 @@ TEST(GqaLaunch, BlocksThatWouldMeetAtAStackOfTheMemoryBeginInTheMiddle) {
   EXPECT_FALSE(is_staggered("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=8", device, 96, 1));
   EXPECT_FALSE(is_staggered(bf16, device, 128, 1));
   EXPECT_TRUE(is_staggered(bf16, device, 128, 5));
+  EXPECT_FALSE(is_staggered("gqa_decode:heads_per_kv=8,alibi=true", device, 128, 5)) << "which has an order";
+  EXPECT_FALSE(is_staggered(bf16, device, 128, 5, true)) << "all sequences read one cache";
   device.memory_bus_bits = 0;
   EXPECT_FALSE(is_staggered(int4, device, 80, 1)) << "the driver has not said";
 }

@@ -186,7 +186,7 @@ TEST(GqaPlan, PackedWordsOfAContiguousCacheKeepPace) {
   EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "sm_90a").keeps_pace());
 }
 
-TEST(GqaPlan, BlocksBeginInTheMiddleWhereStagesHaveNoOrderOfTheirOwn) {
+TEST(GqaPlan, PlainScoresOfAContiguousCacheMayBeginInTheMiddle) {
   const std::string rows = "gqa_decode:heads_per_kv=8";
   EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").staggers());
   EXPECT_TRUE(tests::gqa_plan_of(rows + ",kv=int4_rows,groups=4", "sm_90a").staggers());

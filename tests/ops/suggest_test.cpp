@@ -174,7 +174,7 @@ TEST(SuggestedTiles, PartsOfKAreTimedToo) {
 
 /// Where the model knows nothing.
 TEST(SuggestedTiles, AreTheSmallestThatHoldTheRowsWhereNobodyHasTimedThem) {
-  for (const char* field : {"batch_invariant=1", "activation_order=1", "family=sm75"}) {
+  for (const char* field : {"batch_invariant=true", "activation_order=true", "family=sm75"}) {
     const std::string text = std::string("w4a16_gemm:") + field;
     const auto with = [&](const char* tile) { return "w4a16_gemm:" + std::string(tile) + field; };
     EXPECT_EQ(suggested_gemm(text.c_str(), 3, 8192, 8192), with("tile_m=8,"));
@@ -182,16 +182,16 @@ TEST(SuggestedTiles, AreTheSmallestThatHoldTheRowsWhereNobodyHasTimedThem) {
     EXPECT_EQ(suggested_gemm(text.c_str(), 17, 8192, 8192), with("tile_m=32,"));
     EXPECT_EQ(suggested_gemm(text.c_str(), 1000, 8192, 8192), with("tile_m=64,"));
   }
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:bits=8,batch_invariant=1", 1000, 8192, 8192),
-            "w4a16_gemm:bits=8,tile_m=32,batch_invariant=1");
+  EXPECT_EQ(suggested_gemm("w4a16_gemm:bits=8,batch_invariant=true", 1000, 8192, 8192),
+            "w4a16_gemm:bits=8,tile_m=32,batch_invariant=true");
   EXPECT_EQ(suggested("w4a16_gemm", {{"m", 64}, {"n", 1024}, {"k", 1024}}, made_up_device("sm_75", 40)),
             "w4a16_gemm:tile_m=64");
 }
 
 TEST(SuggestedTiles, LeaveTheRestAloneAndAreLegalEverywhere) {
   for (const char* text : {"w4a16_gemm", "w4a16_gemm:format=awq,alignment=4", "w4a16_gemm:bits=8,element=bf16",
-                           "w4a16_gemm:group_size=all,function=silu_gate", "w4a16_gemm:batch_invariant=1",
-                           "w4a16_gemm:activation_order=1,residual=1", "w4a16_gemm:family=sm75"}) {
+                           "w4a16_gemm:group_size=all,function=silu_gate", "w4a16_gemm:batch_invariant=true",
+                           "w4a16_gemm:activation_order=true,residual=true", "w4a16_gemm:family=sm75"}) {
     for (const char* architecture : {"sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120"}) {
       const bool is_of_sm75 = std::string_view(text).ends_with("family=sm75");
       if (std::string_view(architecture) == "sm_75" && std::string_view(text).find("bf16") != std::string_view::npos)

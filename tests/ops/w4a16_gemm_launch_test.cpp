@@ -80,7 +80,7 @@ TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
 
 // A tile has one place for the sums of all its parts; only a launch that asks for it has them added there.
 TEST(GemmLaunch, AtomicSumsHaveOnePlacePerTileAndAreNeverChosen) {
-  for (const char* text : {"w4a16_gemm:atomic_splits=1", "w4a16_gemm:tile_m=64,atomic_splits=1"}) {
+  for (const char* text : {"w4a16_gemm:atomic_splits=true", "w4a16_gemm:tile_m=64,atomic_splits=true"}) {
     const auto plan = plan_of(text);
     const auto tile_m = static_cast<std::size_t>(plan.descriptor.tile_m);
     auto arguments = arguments_of(16, 1032, 1024);
@@ -238,7 +238,7 @@ TEST(GemmLaunch, TeamsOfFamilySm90ShareKWhereTilesAreFew) {
   EXPECT_EQ(w4a16_gemm::choose_split(plan, arguments, h200()).splits, 3) << "as asked for";
 }
 
-/// How the parts of k follow: for batch_invariant=1 from n and k alone, whatever m, tile and device.
+/// How the parts of k follow: for batch_invariant=true from n and k alone, whatever m, tile and device.
 TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
   runtime::DeviceFacts small = h200();
   small.multiprocessors = 20;
@@ -251,7 +251,7 @@ TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
         for (const char* architecture : {"sm_75", "sm_80", "sm_90a", "sm_120"}) {
           const std::string text = std::string("w4a16_gemm:tile_m=") + tile;
           for (const int m : {1, 8, 9, 40, 128, 5000}) {
-            const auto plan = plan_of(text + ",batch_invariant=1", architecture);
+            const auto plan = plan_of(text + ",batch_invariant=true", architecture);
             for (const auto& device : {h200(), small})
               parts.insert(w4a16_gemm::choose_split(plan, arguments_of(m, n, k), device).splits);
             usual.insert(w4a16_gemm::choose_split(plan_of(text, architecture), arguments_of(m, n, k), h200()).splits);
@@ -268,7 +268,7 @@ TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
 
 // Where tiles fill the device a block adds up all parts of a tile, in a place of its own, and needs no counter.
 TEST(GemmLaunch, BatchInvariantBlocksTakeTurnsWhereTilesFillTheDevice) {
-  const auto plan = plan_of("w4a16_gemm:batch_invariant=1");
+  const auto plan = plan_of("w4a16_gemm:batch_invariant=true");
   auto arguments = arguments_of(4096, 8192, 8192);
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 3;
@@ -332,9 +332,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"w4a16_gemm", "qzeros = NULL", [](Arguments& a) { a.qzeros = nullptr; }},
         BadArgument{"w4a16_gemm:bits=8", "qzeros at 0x3004: the address is not a multiple of 8 bytes",
                     [](Arguments& a) { a.qzeros = address(0x3004); }},
-        BadArgument{"w4a16_gemm:bias=1", "bias = NULL", [](Arguments&) {}},
-        BadArgument{"w4a16_gemm:activation_order=1", "g_idx = NULL", [](Arguments&) {}},
-        BadArgument{"w4a16_gemm:residual=1", "residual = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:bias=true", "bias = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:activation_order=true", "g_idx = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:residual=true", "residual = NULL", [](Arguments&) {}},
         BadArgument{"w4a16_gemm", "qweight at 0x2008: the address is not a multiple of 16 bytes",
                     [](Arguments& a) { a.qweight = address(0x2008); }},
         BadArgument{"w4a16_gemm", "output at 0x5008: the address is not a multiple of 16 bytes; accepted: ",
@@ -349,13 +349,13 @@ INSTANTIATE_TEST_SUITE_P(
                     [](Arguments& a) { a.decomposition = 5; }},
         BadArgument{"w4a16_gemm",
                     "decomposition = 4 of w4a16_gemm: its kernel adds sums of parts in order alone, with the same bits "
-                    "at every launch; accepted: 0 to 3, or a descriptor with atomic_splits=1, which goes with "
+                    "at every launch; accepted: 0 to 3, or a descriptor with atomic_splits=true, which goes with "
                     "tile_n=256",
                     [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
         BadArgument{
-            "w4a16_gemm:batch_invariant=1",
-            "decomposition = 4 of w4a16_gemm:batch_invariant=1: sums that atomics add have no order of k, which "
-            "batch_invariant=1 wants; accepted: 0, 1 or 2",
+            "w4a16_gemm:batch_invariant=true",
+            "decomposition = 4 of w4a16_gemm:batch_invariant=true: sums that atomics add have no order of k, which "
+            "batch_invariant=true wants; accepted: 0, 1 or 2",
             [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
         BadArgument{"w4a16_gemm:tile_n=64", "of family sm90 a block of 64 columns has one tile; accepted: 0, 1 or 2",
                     [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
@@ -366,8 +366,8 @@ INSTANTIATE_TEST_SUITE_P(
                       a.decomposition = CUBIT_W4A16_STREAM_K;
                     }},
         BadArgument{
-            "w4a16_gemm:batch_invariant=1",
-            "decomposition = 3 of w4a16_gemm:batch_invariant=1: even shares of all tiles, and with them the order "
+            "w4a16_gemm:batch_invariant=true",
+            "decomposition = 3 of w4a16_gemm:batch_invariant=true: even shares of all tiles, and with them the order "
             "of k, depend on the number of rows; accepted: 0, 1 or 2",
             [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
         BadArgument{

@@ -225,7 +225,7 @@ TEST(GemmProblem, CountsTheBytesOfAllInputs) {
 TEST(GemmProblem, MadeUpDataIsReproducibleAndOfNoRows) {
   const auto bytes_of = [](std::uint64_t seed) {
     std::string all;
-    const std::string text = "w4a16_gemm:bias=1,residual=1,function=silu_gate";
+    const std::string text = "w4a16_gemm:bias=true,residual=true,function=silu_gate";
     const auto problem = find_operator(text).random(text, {{"m", 3}, {"n", 32}, {"k", 128}}, seed);
     for (const Tensor& tensor : problem->inputs()) all.append(static_cast<const char*>(tensor.data), tensor.bytes());
     return all;
@@ -293,7 +293,7 @@ TEST(GemmProblem, TakesAnActivationOrderOnlyWhereItIsAskedFor) {
   std::swap(groups[3], groups[40]);
   EXPECT_EQ(refusal_of(ordered), "accepted");
   EXPECT_EQ(refusal_of(plain),
-            "g_idx[3] = 1: w4a16_gemm:group_size=32 takes no activation order; ask for activation_order=1, or give "
+            "g_idx[3] = 1: w4a16_gemm:group_size=32 takes no activation order; ask for activation_order=true, or give "
             "g_idx[k] = k / group_size or none");
   groups[5] = 2;
   EXPECT_EQ(refusal_of(ordered), "g_idx[5] = 2: there are 2 groups; accepted: 0 to 1");

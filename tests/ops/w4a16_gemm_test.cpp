@@ -63,6 +63,9 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
             "w4a16_gemm:format=awq,group_size=all");
+  EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:batch_invariant=1,bias=0,residual=false"),
+            "w4a16_gemm:batch_invariant=true")
+      << "numbers of flags are understood, and written as words";
 }
 
 TEST(GemmDescriptor, RefusalsNameTheRule) {
@@ -85,8 +88,9 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
       "descriptor \"w4a16_gemm:alignment=16\": the field alignment applies to format=awq only; leave alignment out "
       "or ask for format=awq");
   EXPECT_EQ(
-      sentence("w4a16_gemm:group_size=all,activation_order=1"),
-      "descriptor \"w4a16_gemm:group_size=all,activation_order=1\": activation_order=1 needs groups that are not all "
+      sentence("w4a16_gemm:group_size=all,activation_order=true"),
+      "descriptor \"w4a16_gemm:group_size=all,activation_order=true\": activation_order=true needs groups that are not "
+      "all "
       "of "
       "k, in a format other than awq, which has none; leave activation_order out, or ask for format=gptq, gptq_v2 or "
       "symmetric and group_size=32, 64 or 128");
@@ -98,24 +102,26 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:bits=8,tile_m=64"),
             "descriptor \"w4a16_gemm:bits=8,tile_m=64\": two stages of 64 rows and of weights of 8 bits do not fit the "
             "shared memory of every architecture; ask for tile_m=8, 16 or 32, which compute any number of rows");
-  EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,activation_order=1,family=sm90"),
-            "descriptor \"w4a16_gemm:tile_m=32,activation_order=1,family=sm90\": family=sm90: with "
-            "activation_order=1 neighbours along k share no group; ask for family=sm80, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,activation_order=true,family=sm90"),
+            "descriptor \"w4a16_gemm:tile_m=32,activation_order=true,family=sm90\": family=sm90: with "
+            "activation_order=true neighbours along k share no group; ask for family=sm80, or leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:element=bf16,family=sm75"),
             "descriptor \"w4a16_gemm:element=bf16,family=sm75\": family=sm75: it multiplies fp16 alone, as the tensor "
             "cores of sm_75 do; ask for element=fp16, or leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,tile_n=64"),
             "descriptor \"w4a16_gemm:tile_m=32,tile_n=64\": tile_n=64: a block reads all activations of its rows, too "
             "many for so few columns; ask for tile_m=8 or 16");
-  EXPECT_EQ(sentence("w4a16_gemm:tile_n=64,batch_invariant=1"),
-            "descriptor \"w4a16_gemm:tile_n=64,batch_invariant=1\": tile_n=64: into how many parts a block's warps "
+  EXPECT_EQ(sentence("w4a16_gemm:tile_n=64,batch_invariant=true"),
+            "descriptor \"w4a16_gemm:tile_n=64,batch_invariant=true\": tile_n=64: into how many parts a block's warps "
             "divide k depends on the rows of a tile; leave tile_n or batch_invariant out");
-  EXPECT_EQ(sentence("w4a16_gemm:tile_n=64,atomic_splits=1"),
-            "descriptor \"w4a16_gemm:tile_n=64,atomic_splits=1\": tile_n=64: sums of its blocks meet in shared memory "
-            "first, for which there is no atomic kernel; leave tile_n or atomic_splits out");
-  EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=1,atomic_splits=1"),
-            "descriptor \"w4a16_gemm:batch_invariant=1,atomic_splits=1\": batch_invariant=1 wants sums in one order, "
-            "and atomic_splits=1 lets them be added in any; leave one of the two out");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:tile_n=64,atomic_splits=true"),
+      "descriptor \"w4a16_gemm:tile_n=64,atomic_splits=true\": tile_n=64: sums of its blocks meet in shared memory "
+      "first, for which there is no atomic kernel; leave tile_n or atomic_splits out");
+  EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=true,atomic_splits=true"),
+            "descriptor \"w4a16_gemm:batch_invariant=true,atomic_splits=true\": batch_invariant=true wants sums in one "
+            "order, "
+            "and atomic_splits=true lets them be added in any; leave one of the two out");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=32,function=silu_gate"),
             "descriptor \"w4a16_gemm:tile_n=32,function=silu_gate\": tile_n=32: a strip of 32 columns has no room for "
             "gates and what they are for; ask for tile_n=64");
@@ -159,7 +165,7 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "descriptor \"w4a16_gemm:tile_n=192\": 192 is not a value of tile_n; accepted: 256, 224, 160, 128, 96, 64, "
             "32");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
-            "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: 0, 1");
+            "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: false, true");
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
             "descriptor \"w4a16_gemm:speed=1\": w4a16_gemm has no field speed; accepted fields: format, bits, "
             "group_size, element, tile_m, tile_n, activation_order, function, bias, residual, alignment, "
@@ -234,10 +240,10 @@ TEST(GemmPlan, FamilySm90IsChosenWhereItIsFasterAndByName) {
   EXPECT_EQ(family_of("w4a16_gemm:tile_m=64", "sm_120"), "sm80_w4a16_gemm");
   EXPECT_EQ(family_of("w4a16_gemm:tile_m=8,family=sm90", "sm_90a"), "sm90_w4a16_gemm");
   EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,family=sm80", "sm_90a"), "sm80_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,batch_invariant=1", "sm_90a"), "sm80_w4a16_gemm")
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,batch_invariant=true", "sm_90a"), "sm80_w4a16_gemm")
       << "every tile gives the same bits";
   EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,bits=8", "sm_90a"), "sm80_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,activation_order=1", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,activation_order=true", "sm_90a"), "sm80_w4a16_gemm");
   try {
     plan_of("w4a16_gemm:family=sm90", "sm_100a");
     FAIL() << "sm_100a has no wgmma";

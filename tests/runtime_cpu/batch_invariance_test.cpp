@@ -1,5 +1,5 @@
-// w4a16_gemm with batch_invariant=1 on the CPU device: a row's bits are the same in a batch of any size, at any place
-// in it and with any tile of rows; without the field they are not.
+// w4a16_gemm with batch_invariant=true on the CPU device: a row's bits are the same in a batch of any size, at any
+// place in it and with any tile of rows; without the field they are not.
 #include "tests/support/cpu_engine.hpp"
 #include "tests/support/gemm_batch.hpp"
 

@@ -17,7 +17,7 @@ namespace cubit::tests {
 namespace {
 
 constexpr int kSequences = 3;
-constexpr int kTokens = 2300;  // of bf16 36 stages, of which the last is not a whole one
+constexpr int kTokens = 2300;  // of bf16 18 stages, of which the last is not a whole one
 constexpr int kHeads = 8;
 constexpr int kChannels = 128;
 

@@ -59,13 +59,13 @@ TEST(Bench, DecompositionsAreListedSideBySide) {
     EXPECT_FALSE(all[i].contains("comparable"));
     const auto why = all[i].at("skipped").get<std::string>();
     if (i < 4 * kShapes) {
-      EXPECT_EQ(all[i].at("descriptor"), i % 4 < 3 ? "w4a16_gemm" : "w4a16_gemm:atomic_splits=1") << "256 columns";
+      EXPECT_EQ(all[i].at("descriptor"), i % 4 < 3 ? "w4a16_gemm" : "w4a16_gemm:atomic_splits=true") << "256 columns";
       EXPECT_EQ(why, "");
     } else {
       EXPECT_EQ(why.empty(), i % 4 < 2) << why;
       if (i % 4 < 2) continue;
       EXPECT_THAT(why,
-                  HasSubstr(i % 4 == 2 ? "even shares of all tiles" : "batch_invariant=1 wants sums in one order"));
+                  HasSubstr(i % 4 == 2 ? "even shares of all tiles" : "batch_invariant=true wants sums in one order"));
     }
   }
   const Result named = program.run({"bench", "w4a16_gemm", "--dry-run", "--only", "N=4096 K=4096 M=16", "--set",

@@ -133,14 +133,14 @@ class Files(unittest.TestCase):
         layer = Layer(7)
         random.Random(8).shuffle(layer.groups)
         content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
-        self.expect(self.run_file("w4a16_gemm:group_size=32,activation_order=1", content), layer.product())
+        self.expect(self.run_file("w4a16_gemm:group_size=32,activation_order=true", content), layer.product())
 
     def test_gptq_of_bytes(self):
         layer = Layer(14, zeros=[1, 100, 128, 256], bits=8)  # 256 is stored as 255
         self.expect(self.run_file("w4a16_gemm:bits=8,group_size=32", layer.gptq(stored_less=1)), layer.product())
         random.Random(15).shuffle(layer.groups)
         content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
-        self.expect(self.run_file("w4a16_gemm:bits=8,group_size=32,activation_order=1", content), layer.product())
+        self.expect(self.run_file("w4a16_gemm:bits=8,group_size=32,activation_order=true", content), layer.product())
 
     def test_symmetric_bytes(self):
         layer = Layer(16, zeros=[128], bits=8)
@@ -169,7 +169,7 @@ class Files(unittest.TestCase):
         content = dict(layer.awq(), bias=("F16", [N], halves(bias)))
         sums = [[value + bias[n] for n, value in enumerate(row)] for row in layer.product()]
         expected = [[gate / (1 + math.exp(-gate)) * up for gate, up in zip(row[:N // 2], row[N // 2:])] for row in sums]
-        descriptor = "w4a16_gemm:format=awq,group_size=32,function=silu_gate,bias=1"
+        descriptor = "w4a16_gemm:format=awq,group_size=32,function=silu_gate,bias=true"
         self.expect(self.run_file(descriptor, content), expected)
 
     def test_one_layer_of_a_checkpoint_in_one_file(self):
@@ -196,9 +196,9 @@ class Files(unittest.TestCase):
         self.expect(self.run_files("w4a16_gemm:group_size=32", files, *options), layer.product())
         content["a.bias"] = ("F16", [N], halves(bias))
         files["model.safetensors"] = safetensors(content)
-        self.assertIn("tensor a.bias: w4a16_gemm:group_size=32 adds no bias; add bias=1 to the descriptor",
+        self.assertIn("tensor a.bias: w4a16_gemm:group_size=32 adds no bias; add bias=true to the descriptor",
                       self.refusal(files, *options))
-        self.expect(self.run_files("w4a16_gemm:group_size=32,bias=1", files, *options),
+        self.expect(self.run_files("w4a16_gemm:group_size=32,bias=true", files, *options),
                     [[value + bias[n] for n, value in enumerate(row)] for row in layer.product()])
 
     def sharded(self, layer, name):
@@ -223,7 +223,7 @@ class Files(unittest.TestCase):
         layer, name = Layer(10), "model.layers.0.mlp.down_proj"
         files = self.sharded(layer, name)
         product = layer.product()
-        descriptor = "w4a16_gemm:group_size=32,activation_order=1"
+        descriptor = "w4a16_gemm:group_size=32,activation_order=true"
         self.expect(self.run_files(descriptor, files, "--weights", "@/model.safetensors.index.json", "--layer", name),
                     product)
         files["readme.md"] = b"a folder of a model has other files too"

@@ -19,23 +19,23 @@ extern "C" {
 #endif
 
 /* How the blocks of a launch share the work. Every choice but the last gives the same bits at every launch; for
- * batch_invariant=1 also the same bits of a row whatever m is and on every device of an architecture, with each choice
- * (split-K: each `splits`) its own. */
+ * batch_invariant=true also the same bits of a row whatever m is and on every device of an architecture, with each
+ * choice (split-K: each `splits`) its own. */
 typedef enum cubit_w4a16_decomposition {
-  CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=1 from n and k */
+  CUBIT_W4A16_AUTOMATIC = 0,     /* cubit decides, from m, n, k and the device; for batch_invariant=true from n and k */
   CUBIT_W4A16_DATA_PARALLEL = 1, /* a block has all of k: no workspace but for reordered activations */
   CUBIT_W4A16_SPLIT_K = 2,  /* blocks share k; the last one adds their sums in order. Refused for tile_n=224, and for
                               64 and 32 in family sm80, where a block has all of k */
   CUBIT_W4A16_STREAM_K = 3, /* as many blocks as the device holds share all of the work evenly; likewise. Refused for
-                               batch_invariant=1, and for tile_n below 256 */
+                               batch_invariant=true, and for tile_n below 256 */
   CUBIT_W4A16_SPLIT_K_ATOMIC = 4 /* as split-K, with sums added by atomics in the order in which blocks come: the last
                                     bits of fp32 sums differ from run to run. Never chosen by cubit; for descriptors
-                                    with atomic_splits=1 alone */
+                                    with atomic_splits=true alone */
 } cubit_w4a16_decomposition;
 
 /* What a workspace holds behind its counters, which must be zero before its first use, and serve one launch at a
  * time, or a launch may never end: sums of parts of k; and for tile_m=64 in family sm90 (the default on sm_90a, but
- * for batch_invariant=1), unless format=awq, the activations once more in another order: m rows of k elements,
+ * for batch_invariant=true), unless format=awq, the activations once more in another order: m rows of k elements,
  * rounded up to a multiple of 64, of 2 bytes. */
 
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
@@ -47,7 +47,7 @@ typedef struct cubit_w4a16_gemm_arguments {
   const void* qweight;       /* int32 words of the format, for k x n weights */
   const void* qzeros;        /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric */
   const void* scales;        /* fp16 [k / group size, n] */
-  const int32_t* g_idx;      /* [k] group of each k, clamped, for activation_order=1; else not used */
+  const int32_t* g_idx;      /* [k] group of each k, clamped, for activation_order=true; else not used */
   const void* bias;          /* [n] where the descriptor has one, else NULL */
   const void* residual;      /* as output where the descriptor has one, else NULL; may be the output */
   void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */

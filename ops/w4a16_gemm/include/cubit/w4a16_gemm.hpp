@@ -74,13 +74,13 @@ struct W4a16Gemm {
     if (element != standard.element) add("element", "bf16");
     if (tile_m != standard.tile_m) add("tile_m", std::to_string(tile_m));
     if (tile_n != standard.tile_n) add("tile_n", std::to_string(tile_n));
-    if (activation_order) add("activation_order", "1");
+    if (activation_order) add("activation_order", "true");
     if (function != standard.function) add("function", kFunctions[static_cast<int>(function)]);
-    if (bias) add("bias", "1");
-    if (residual) add("residual", "1");
+    if (bias) add("bias", "true");
+    if (residual) add("residual", "true");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
-    if (batch_invariant) add("batch_invariant", "1");
-    if (atomic_splits) add("atomic_splits", "1");
+    if (batch_invariant) add("batch_invariant", "true");
+    if (atomic_splits) add("atomic_splits", "true");
     if (family != standard.family) add("family", family_name(family));
     return "w4a16_gemm" + fields;
   }
