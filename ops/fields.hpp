@@ -81,12 +81,21 @@ Field<Descriptor> number_field(FieldHelp help, int Descriptor::*member, std::vec
           }};
 }
 
-/// A field that is true or false, and false by default; 1 and 0 are understood as well.
+/// A field that is true or false, and false by default.
 template <class Descriptor>
 Field<Descriptor> flag_field(const char* name, const char* meaning, bool Descriptor::*member) {
   return {{name, "false, true", "false", meaning}, [member](Descriptor& descriptor, std::string_view text) {
-            descriptor.*member = text == "true" || text == "1";
-            return descriptor.*member || text == "false" || text == "0";
+            descriptor.*member = text == "true";
+            return text == "true" || text == "false";
+          }};
+}
+
+/// The same, which understands 1 and 0 as well: they were its only values once.
+template <class Descriptor>
+Field<Descriptor> flag_or_number_field(const char* name, const char* meaning, bool Descriptor::*member) {
+  Field<Descriptor> field = flag_field(name, meaning, member);
+  return {field.help, [set = field.set](Descriptor& descriptor, std::string_view text) {
+            return set(descriptor, text == "1" ? "true" : text == "0" ? "false" : text);
           }};
 }
 

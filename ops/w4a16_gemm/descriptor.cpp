@@ -33,9 +33,9 @@ std::vector<Field<W4a16Gemm>> make_fields() {
            "and blocks only where these are few. Fastest is, mostly, what makes nearly one block for each "
            "multiprocessor: ask cubit suggest"},
           &Descriptor::tile_n, {kTileColumns.begin(), kTileColumns.end()}),
-      flag_field<Descriptor>("activation_order",
-                             "whether g_idx names the group of each input feature; several times slower",
-                             &Descriptor::activation_order),
+      flag_or_number_field<Descriptor>("activation_order",
+                                       "whether g_idx names the group of each input feature; several times slower",
+                                       &Descriptor::activation_order),
       word_field<Descriptor, GemmFunction>(
           {"function", "none, relu, silu, gelu, gelu_tanh, silu_gate", "none",
            "applied to the product and its bias; silu_gate: silu of the first half of the columns times the second"},
@@ -46,16 +46,17 @@ std::vector<Field<W4a16Gemm>> make_fields() {
            {"gelu", GemmFunction::gelu},
            {"gelu_tanh", GemmFunction::gelu_tanh},
            {"silu_gate", GemmFunction::silu_gate}}),
-      flag_field<Descriptor>("bias", "whether a bias is added before the function", &Descriptor::bias),
-      flag_field<Descriptor>("residual", "whether a tensor is added after it", &Descriptor::residual),
+      flag_or_number_field<Descriptor>("bias", "whether a bias is added before the function", &Descriptor::bias),
+      flag_or_number_field<Descriptor>("residual", "whether a tensor is added after it", &Descriptor::residual),
       number_field<Descriptor>(
           {"alignment", "16, 4", "16", "bytes that qweight and its rows are a multiple of (awq only)"},
           &Descriptor::alignment, {16, 4}),
-      flag_field<Descriptor>("batch_invariant",
-                             "whether a row's bits must not depend on the other rows: k is added up in an order "
-                             "that follows from n and k alone",
-                             &Descriptor::batch_invariant),
-      flag_field<Descriptor>(
+      flag_or_number_field<Descriptor>(
+          "batch_invariant",
+          "whether a row's bits must not depend on the other rows: k is added up in an order "
+          "that follows from n and k alone",
+          &Descriptor::batch_invariant),
+      flag_or_number_field<Descriptor>(
           "atomic_splits",
           "whether launches may ask for split-K whose blocks add their sums by atomics, in no order: bits then differ "
           "from run to run",
