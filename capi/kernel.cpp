@@ -108,6 +108,7 @@ cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments,
     const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_workspace: kernel");
     require(arguments, "cubit_kernel_workspace: arguments");
     require(bytes, "cubit_kernel_workspace: bytes");
+    require_operator(handle);
     const runtime::Device& target = device == nullptr ? runtime::current_cuda_device() : *device->device;
     *bytes = handle.specialisation->workspace_bytes(arguments, target.facts());
   });

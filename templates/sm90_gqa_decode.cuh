@@ -170,8 +170,8 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
   Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * walk.blocks() >> 10));
   StagePlace place;
   SegmentPlace told;
-  bool is_very_first = segment.first != segment.last;
-  bool are_looked_up = true;  // the segment's first pages
+  bool is_very_first = segment.first != segment.last;  // of an empty segment nothing is under way, nor waited for
+  bool are_looked_up = true;                           // the segment's first pages
 #pragma unroll 1
   while (true) {
     if (is_first) {

@@ -190,6 +190,7 @@ TEST_F(CapiRaw, ImpossibleGridsAndParametersAreRefused) {
   EXPECT_THROW(kernel.launch_raw(1, 1, 65536, 1, {}), Error);
   EXPECT_THROW(kernel.launch_raw(1, 1, 1, std::array<char, 32765>{}, {}), Error);
   EXPECT_THROW(kernel.launch(arguments_, {}), Error) << "it has no operator";
+  EXPECT_THROW(kernel.workspace(arguments_), Error) << "nor does it know of a workspace";
   EXPECT_THAT(driver_.launches(), IsEmpty());
 }
 
