@@ -3,12 +3,11 @@
 // cache. The order of sums is another, so some bits are; what is computed is not.
 #include <cubit/gqa_decode.h>
 
-#include <bit>
-#include <cmath>
 #include <cstdint>
-#include <random>
 
+#include "ops/element/element.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/random_rows.hpp"
 #include "templates/gqa_decode_arguments.h"
 #include "tests/support/cpu_launches.hpp"
 #include "tests/support/gqa_launches.hpp"
@@ -20,8 +19,6 @@ constexpr int kSequences = 3;
 constexpr int kTokens = 2300;  // of bf16 18 stages, of which the last is not a whole one
 constexpr int kHeads = 8;
 constexpr int kChannels = 128;
-
-float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 
 class StaggerLaunch : public CpuLaunch {
  protected:
@@ -35,9 +32,9 @@ class StaggerLaunch : public CpuLaunch {
     const std::size_t outputs = std::size_t{kSequences} * kHeads * kChannels;
     cubit_gqa_decode_arguments arguments =
         made_up_gqa_arguments({kSequences, 1, kHeads, kChannels, token_stride, kTokens});
-    arguments.query = random_rows(outputs, 1);
-    arguments.key = random_rows(std::size_t{kSequences} * kTokens * token_stride, 2);
-    arguments.value = random_rows(std::size_t{kSequences} * kTokens * token_stride, 3);
+    arguments.query = upload_rows(kSequences * kHeads, kChannels, 1);
+    arguments.key = upload_rows(kSequences * kTokens, token_stride, 2);
+    arguments.value = upload_rows(kSequences * kTokens, token_stride, 3);
     std::vector<std::uint16_t> result(outputs);
     arguments.output = upload(result.data(), 2 * outputs);
 
@@ -57,13 +54,10 @@ class StaggerLaunch : public CpuLaunch {
   bool is_staggered_ = false;
 
  private:
-  void* random_rows(std::size_t count, unsigned seed) {
-    std::mt19937 engine(seed);
-    std::normal_distribution<float> normal;
-    std::vector<std::uint16_t> rows(count);
-    for (std::uint16_t& bits : rows)
-      bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(engine)) >> 16);
-    return upload(rows.data(), 2 * count);
+  void* upload_rows(int rows, int channels, unsigned seed) {
+    constexpr int kNormal = 0;
+    return upload(ops::random_rows(Element::bf16, rows, channels, kNormal, seed).get(),
+                  std::size_t{2} * rows * channels);
   }
 };
 
@@ -75,7 +69,7 @@ TEST_F(StaggerLaunch, IsAnotherOrderOfTheSameSums) {
   EXPECT_TRUE(is_staggered_);
   EXPECT_NE(staggered, in_order);
   for (std::size_t i = 0; i < in_order.size(); ++i)
-    ASSERT_NEAR(from_bf16(staggered[i]), from_bf16(in_order[i]), 2e-3) << i;
+    ASSERT_NEAR(ops::to_double(Element::bf16, staggered[i]), ops::to_double(Element::bf16, in_order[i]), 2e-3) << i;
 }
 
 }  // namespace
