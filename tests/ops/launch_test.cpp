@@ -160,7 +160,6 @@ TEST(GqaLaunch, PackedWordsKeepPaceWithTheMemory) {
 /// Of 16 sequences of 8192 tokens.
 bool is_staggered(const char* text, const runtime::DeviceFacts& device, int row, int kv_heads, bool share = false) {
   auto arguments = tests::made_up_gqa_arguments({16, kv_heads, 8 * kv_heads, 128, row, 8192});
-  if (plan_of(text).descriptor.alibi) arguments.alibi_slopes = address<const float>(0x5000);
   if (share) arguments.key_strides[0] = arguments.value_strides[0] = 0;
   const Launch launch = gqa_decode::encode(plan_of(text), &arguments, address(0x10000), std::size_t{1} << 30, device);
   GqaDecodeArguments parameters{};  // of launches without maps as well
@@ -169,18 +168,17 @@ bool is_staggered(const char* text, const runtime::DeviceFacts& device, int row,
 }
 
 TEST(GqaLaunch, BlocksThatWouldMeetAtAStackOfTheMemoryBeginInTheMiddle) {
-  const char* const bf16 = "gqa_decode:heads_per_kv=8";
   const char* const int4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
   runtime::DeviceFacts device = h200();
   EXPECT_FALSE(is_staggered(int4, device, 80, 1)) << "six stacks";
   device.memory_bus_bits = 5120;
   EXPECT_TRUE(is_staggered(int4, device, 80, 1));
   EXPECT_TRUE(is_staggered(int4, device, 80, 8));
-  EXPECT_FALSE(is_staggered("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=8", device, 96, 1));
-  EXPECT_FALSE(is_staggered(bf16, device, 128, 1));
-  EXPECT_TRUE(is_staggered(bf16, device, 128, 5));
-  EXPECT_FALSE(is_staggered("gqa_decode:heads_per_kv=8,alibi=true", device, 128, 5)) << "which has an order";
-  EXPECT_FALSE(is_staggered(bf16, device, 128, 5, true)) << "all sequences read one cache";
+  const char* const int4_of_8_groups = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=8";
+  EXPECT_FALSE(is_staggered(int4_of_8_groups, device, 96, 1));
+  EXPECT_TRUE(is_staggered(int4_of_8_groups, device, 96, 5));
+  EXPECT_FALSE(is_staggered("gqa_decode:heads_per_kv=8", device, 128, 5)) << "no kernel of bf16 can";
+  EXPECT_FALSE(is_staggered(int4, device, 80, 1, true)) << "all sequences read one cache";
   device.memory_bus_bits = 0;
   EXPECT_FALSE(is_staggered(int4, device, 80, 1)) << "the driver has not said";
 }

@@ -7,6 +7,7 @@
 
 #include "ops/element/element.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/random.hpp"
 #include "ops/random_rows.hpp"
 #include "templates/gqa_decode_arguments.h"
 #include "tests/support/cpu_launches.hpp"
@@ -16,25 +17,29 @@ namespace cubit::tests {
 namespace {
 
 constexpr int kSequences = 3;
-constexpr int kTokens = 2300;  // of bf16 18 stages, of which the last is not a whole one
+constexpr int kTokens = 2300;  // 18 stages of which the last is not a whole one
 constexpr int kHeads = 8;
 constexpr int kChannels = 128;
+constexpr int kGroups = 4;
+constexpr int kRowBytes = kChannels / 2 + 4 * kGroups;
 
 class StaggerLaunch : public CpuLaunch {
  protected:
-  /// bf16 of one KV head, so many channels from token to token.
-  std::vector<std::uint16_t> attend(int token_stride, int memory_bus_bits) {
-    const ops::gqa_decode::Plan plan = gqa_plan_of("gqa_decode:heads_per_kv=8,family=sm90", "sm_90a");
+  /// One KV head, rows of 80 bytes.
+  std::vector<std::uint16_t> attend(int memory_bus_bits) {
+    const ops::gqa_decode::Plan plan =
+        gqa_plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "sm_90a");
     codegen::KernelSource source = ops::gqa_decode::make_source(plan, codegen::find_architecture("sm_90a"));
     source.code = codegen::Code::ptx;
     const std::shared_ptr<runtime::Kernel> kernel = prepare(source);
 
     const std::size_t outputs = std::size_t{kSequences} * kHeads * kChannels;
     cubit_gqa_decode_arguments arguments =
-        made_up_gqa_arguments({kSequences, 1, kHeads, kChannels, token_stride, kTokens});
-    arguments.query = upload_rows(kSequences * kHeads, kChannels, 1);
-    arguments.key = upload_rows(kSequences * kTokens, token_stride, 2);
-    arguments.value = upload_rows(kSequences * kTokens, token_stride, 3);
+        made_up_gqa_arguments({kSequences, 1, kHeads, kChannels, kRowBytes, kTokens});
+    arguments.query =
+        upload(ops::random_rows(Element::bf16, kSequences * kHeads, kChannels, /* normal */ 0, 1).get(), 2 * outputs);
+    arguments.key = upload_packed_rows(2);
+    arguments.value = upload_packed_rows(3);
     std::vector<std::uint16_t> result(outputs);
     arguments.output = upload(result.data(), 2 * outputs);
 
@@ -54,18 +59,23 @@ class StaggerLaunch : public CpuLaunch {
   bool is_staggered_ = false;
 
  private:
-  void* upload_rows(int rows, int channels, unsigned seed) {
-    constexpr int kNormal = 0;
-    return upload(ops::random_rows(Element::bf16, rows, channels, kNormal, seed).get(),
-                  std::size_t{2} * rows * channels);
+  /// Any nibbles, of which scales and shifts make numbers from about -2 to 2.
+  void* upload_packed_rows(unsigned seed) {
+    ops::Random random(seed);
+    std::vector<std::uint16_t> rows(std::size_t{kSequences} * kTokens * kRowBytes / 2);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::size_t place = i % (kRowBytes / 2);
+      rows[i] = static_cast<std::uint16_t>(random.bits());
+      if (place < 2 * kGroups) rows[i] = static_cast<std::uint16_t>(rows[i] % 64 + (place % 2 == 0 ? 0x3400 : 0xbe00));
+    }
+    return upload(rows.data(), 2 * rows.size());
   }
 };
 
 TEST_F(StaggerLaunch, IsAnotherOrderOfTheSameSums) {
-  constexpr int kMultipleOfFive = 160;
-  const auto in_order = attend(kMultipleOfFive, 6144);
+  const auto in_order = attend(6144);
   EXPECT_FALSE(is_staggered_);
-  const auto staggered = attend(kMultipleOfFive, 5120);
+  const auto staggered = attend(5120);
   EXPECT_TRUE(is_staggered_);
   EXPECT_NE(staggered, in_order);
   for (std::size_t i = 0; i < in_order.size(); ++i)
