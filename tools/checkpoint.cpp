@@ -11,6 +11,7 @@
 
 #include "tools/checkpoint_index.hpp"
 #include "tools/error.hpp"
+#include "tools/safetensors_stream.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -66,7 +67,8 @@ std::string some_layers(const std::vector<std::string>& tensors) {
     if (shown++ == kShown) break;
     text += (text.empty() ? "" : ", ") + quote(layer);
   }
-  return text.empty() ? text : fmt::format("accepted: {}{}", text, counts.size() > kShown ? " …" : "");
+  if (text.empty()) return "give a checkpoint with quantised layers: NAME.qweight, NAME.scales and others";
+  return fmt::format("accepted: {}{}", text, counts.size() > kShown ? " …" : "");
 }
 
 }  // namespace
@@ -81,12 +83,14 @@ std::vector<std::string> checkpoint_files(const std::string& path) {
   return files;
 }
 
-CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& layer) : prefix_(layer + ".") {
+CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& layer)
+    : prefix_(layer.empty() ? "" : layer + ".") {
   const std::string file = checkpoint_file(path);
   std::vector<std::string> seen;
   const auto has = [&](const char* part) { return std::find(seen.begin(), seen.end(), prefix_ + part) != seen.end(); };
   if (!file.ends_with(".json")) {
-    const SafetensorsFile names(file, [&](const std::string& name) { return seen.push_back(name), false; });
+    const SafetensorsReader reader(file);
+    for (const HeaderEntry& tensor : reader.tensors()) seen.push_back(tensor.name);
     is_dense_ = has("weight") && !has("qweight");
     files_.emplace_back(file, [&](const std::string& name) { return is_of_layer(name); });
     add_tensors(files_.back());
@@ -99,8 +103,10 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
       if (is_of_layer(tensor)) shards[shard].push_back(tensor);
     for (const auto& [shard, names] : shards) read_shard(beside(file, shard), names);
   }
-  if (tensors_.empty())
-    throw BadInput("--layer " + layer, fmt::format("{} has no tensors of it", printable(file)), some_layers(seen));
+  if (!tensors_.empty()) return;
+  if (layer.empty())
+    throw BadInput("no --layer", fmt::format("{} has no tensors that are of none", printable(file)), some_layers(seen));
+  throw BadInput("--layer " + layer, fmt::format("{} has no tensors of it", printable(file)), some_layers(seen));
 }
 
 bool CheckpointLayer::is_of_layer(const std::string& tensor) const {

@@ -16,13 +16,14 @@ inline constexpr std::string_view kLayerTensors[] = {"qweight", "qzeros", "scale
 std::vector<std::string> checkpoint_files(const std::string& path);
 
 /// The tensors of one layer that a quantised linear layer has, by the last part of their names: "qweight" of
-/// "model.layers.0.mlp.down_proj.qweight". Of a layer that is not quantised its weight alone, as "weights", which
-/// w4_quantize takes. Of the files nothing else is read but their headers: what a framework keeps beside them, such as
-/// the scales of activations, is not the product's business.
+/// "model.layers.0.mlp.down_proj.qweight", or "qweight" of a layer without a name, as w4_quantize writes one. Of a
+/// layer that is not quantised its weight alone, as "weights", which w4_quantize takes. Of the files nothing else is
+/// read but their headers: what a framework keeps beside them, such as the scales of activations, is not the product's
+/// business.
 class CheckpointLayer {
  public:
   /// `path`: a safetensors file; the index (*.json) of several, which lie beside it; or a folder with one of either.
-  /// Throws BadInput, also for a layer that has no tensors there.
+  /// `layer`: a name, or empty. Throws BadInput, also for a layer that has no tensors there.
   CheckpointLayer(const std::string& path, const std::string& layer);
   const std::vector<TensorView>& tensors() const { return tensors_; }
   bool is_quantised() const { return !is_dense_; }

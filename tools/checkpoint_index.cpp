@@ -12,6 +12,8 @@
 namespace cubit::tools {
 namespace {
 
+/// What writes the index again holds it as a tree, and walks down in it.
+constexpr int kDeepest = 100;
 constexpr const char* kIndexWanted = "give the index as it was published, or one safetensors file";
 
 class IndexReader : public nlohmann::json_sax<nlohmann::json> {
@@ -66,6 +68,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start(const char* what, bool is_array = false) {
+    if (depth_ == kDeepest) fail(fmt::format("the index nests deeper than {} levels", kDeepest));
     if (in_map_ && (depth_ == 2 || is_array)) return value(what);
     ++depth_;
     return true;

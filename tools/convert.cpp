@@ -1,4 +1,4 @@
-// cubit convert: a checkpoint's 4-bit layers from one layout to another's, file to file, one tensor in memory at a
+// cubit convert: a checkpoint's quantised layers from one layout to another's, file to file, one tensor in memory at a
 // time. Of several files each becomes one of the same name, and an index says what is where, as before.
 #include <fmt/format.h>
 
@@ -24,6 +24,7 @@
 #include "tools/error.hpp"
 #include "tools/output_file.hpp"
 #include "tools/output_folder.hpp"
+#include "tools/quantised_layers.hpp"
 #include "tools/quote.hpp"
 #include "tools/safetensors.hpp"
 #include "tools/safetensors_stream.hpp"
@@ -32,10 +33,11 @@ namespace cubit::tools {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Converts the 4-bit layers of a checkpoint from one layout to another: every weight keeps its value, bit for bit.
+    R"(Converts the quantised layers of a checkpoint from one layout to another: every weight keeps its value, bit for bit.
 A layer is the tensors NAME.qweight, NAME.scales, NAME.qzeros and NAME.g_idx; all other tensors, and the metadata, are
 copied. gptq and gptq_v2 differ in their zeros only, and a file does not say which it is: --from must. What the other
-layout cannot store is refused: activation order and a zero of 16 by awq, a zero of 0 by gptq, any zero but 8 by symmetric.)";
+layout cannot store is refused: activation order, 8 bits and a zero of 16 by awq, a zero of 0 by gptq, any zero but 8 (of
+8 bits 128) by symmetric. Nor does a symmetric layer without zeros say how many bits a weight has: --bits must.)";
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -49,7 +51,6 @@ config.json with its quantization_config, are not changed.
 Exit code: 0 good; 1 the output could not be written; 2 bad input.)";
 
 constexpr W4Format kFormats[] = {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric};
-constexpr const char* kFormatNames = "gptq, gptq_v2, awq, symmetric";
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  ///< of tensors that are copied
 
 struct ConvertOptions {
@@ -57,6 +58,7 @@ struct ConvertOptions {
   std::string to;
   std::string input;
   std::string output;
+  int bits = 4;
   int threads = 0;
   bool json = false;
 };
@@ -64,36 +66,17 @@ struct ConvertOptions {
 W4Format parse_format(const char* option, const std::string& text) {
   for (const W4Format format : kFormats)
     if (text == text_of(format)) return format;
-  throw BadInput(fmt::format("{} {}", option, text), "is not a format", fmt::format("accepted: {}", kFormatNames));
+  throw BadInput(fmt::format("{} {}", option, text), "is not a format", fmt::format("accepted: {}", kW4FormatNames));
 }
-
-[[noreturn]] void refuse(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy) {
-  throw BadInput(fmt::format("tensor {} {} [{}]", quote(tensor.name), tensor.type, fmt::join(tensor.shape, ", ")), rule,
-                 remedy);
-}
-
-/// The tensors of a layer in the source.
-struct Layer {
-  std::string prefix;  ///< of the names, with its dot
-  const HeaderEntry* qweight = nullptr;
-  const HeaderEntry* scales = nullptr;
-  const HeaderEntry* qzeros = nullptr;  ///< null where the format has none
-  const HeaderEntry* g_idx = nullptr;   ///< null where there is none
-  W4LayerSizes sizes;
-
-  std::string name() const { return prefix.empty() ? "the layer" : prefix.substr(0, prefix.size() - 1); }
-};
 
 /// How a tensor of the result comes about.
 struct Item {
   enum class Kind { copied, qweight, qzeros };
   Kind kind;
-  HeaderEntry result;         ///< its offsets are set once all are known
-  const HeaderEntry* source;  ///< null for zeros that the source does not store
-  const Layer* layer;         ///< null where it is copied
+  HeaderEntry result;           ///< its offsets are set once all are known
+  const HeaderEntry* source;    ///< null for zeros that the source does not store
+  const QuantisedLayer* layer;  ///< null where it is copied
 };
-
-std::uint64_t bytes_of(const HeaderEntry& entry) { return entry.offsets[1] - entry.offsets[0]; }
 
 std::vector<std::uint32_t> read_words(const CheckpointReader& checkpoint, const HeaderEntry* tensor) {
   if (tensor == nullptr) return {};
@@ -102,102 +85,18 @@ std::vector<std::uint32_t> read_words(const CheckpointReader& checkpoint, const 
   return words;
 }
 
-/// Finds the layers of a checkpoint, and checks that they are of the format that they are said to be.
-class Layers {
- public:
-  Layers(const CheckpointReader& checkpoint, W4Format format) : format_(format) {
-    for (const auto& file : checkpoint.files())
-      for (const HeaderEntry& tensor : file->tensors()) by_name_.emplace(tensor.name, &tensor);
-    for (const auto& file : checkpoint.files()) find_layers(*file);
-    if (!list_.empty()) return;
-    throw BadInput(checkpoint.path(), "has no quantised layer", "a layer has the tensors NAME.qweight and NAME.scales");
-  }
-  const std::vector<Layer>& list() const { return list_; }
-
- private:
-  void find_layers(const SafetensorsReader& file) {
-    for (const HeaderEntry& tensor : file.tensors()) {
-      constexpr std::string_view kName = "qweight";
-      const std::string_view name = tensor.name;
-      if (name != kName && !name.ends_with(".qweight")) continue;
-      list_.push_back(layer_of(tensor, std::string(name.substr(0, name.size() - kName.size()))));
-    }
-  }
-  const HeaderEntry* find(const std::string& name) const {
-    const auto found = by_name_.find(name);
-    return found == by_name_.end() ? nullptr : found->second;
-  }
-
-  Layer layer_of(const HeaderEntry& qweight, std::string prefix) const {
-    Layer layer{std::move(prefix), &qweight, nullptr, nullptr, nullptr, {}};
-    layer.scales = find(layer.prefix + "scales");
-    layer.qzeros = find(layer.prefix + "qzeros");
-    layer.g_idx = find(layer.prefix + "g_idx");
-    if (layer.scales == nullptr) {
-      refuse(qweight, fmt::format("there is no {}", quote(layer.prefix + "scales")),
-             "a layer has the tensors NAME.qweight and NAME.scales");
-    }
-    if (layer.qzeros == nullptr && stores_zeros(format_)) {
-      refuse(qweight, fmt::format("there is no {}, which {} has", quote(layer.prefix + "qzeros"), text_of(format_)),
-             "give it, or say --from symmetric where every zero is 8");
-    }
-    // Some packers store zeros of symmetric weights nevertheless: then they are of one of the gptq formats.
-    if (layer.qzeros != nullptr && !stores_zeros(format_)) {
-      refuse(*layer.qzeros, "--from symmetric has no zeros", "say --from gptq, gptq_v2 or awq, as its packer did");
-    }
-    layer.sizes = sizes_of(layer);
-    return layer;
-  }
-
-  W4LayerSizes sizes_of(const Layer& layer) const {
-    const HeaderEntry& scales = *layer.scales;
-    const HeaderEntry& qweight = *layer.qweight;
-    if (scales.shape.size() != 2 || (scales.type != "F16" && scales.type != "BF16"))
-      refuse(scales, "scales have 16 bits and two dimensions", "accepted: F16 or BF16 [groups, n]");
-    if (qweight.shape.size() != 2 || qweight.type != "I32") {
-      refuse(qweight, "words have 32 bits and two dimensions",
-             format_ == W4Format::awq ? "accepted: I32 [k, n / 8]" : "accepted: I32 [k / 8, n]");
-    }
-    // Without this the bytes of the file would not bound the extents, and products of them could overflow.
-    for (const HeaderEntry* tensor : {&scales, &qweight})
-      if (tensor->shape[0] == 0 || tensor->shape[1] == 0)
-        refuse(*tensor, "it is empty", "accepted: extents of 1 and more");
-    const bool by_n = format_ == W4Format::awq;
-    const W4LayerSizes sizes{scales.shape[1], by_n ? qweight.shape[0] : qweight.shape[0] * 8, scales.shape[0]};
-    if (sizes.n % 8 != 0 || sizes.k % 8 != 0)
-      refuse(qweight, fmt::format("n = {} and k = {} must be multiples of 8", sizes.n, sizes.k),
-             fmt::format("say by --from what the file is: {}", kFormatNames));
-    if (sizes.k % sizes.groups != 0)
-      refuse(scales, fmt::format("the {} k's do not divide into {} groups", sizes.k, sizes.groups),
-             fmt::format("accepted: as many groups as divide {}", sizes.k));
-    require_shape(qweight, sizes.qweight_shape(format_), sizes);
-    if (layer.qzeros != nullptr) {
-      if (layer.qzeros->type != "I32") refuse(*layer.qzeros, "zeros have 32 bits", "accepted: I32 [groups, n / 8]");
-      require_shape(*layer.qzeros, {sizes.groups, sizes.n / 8}, sizes);
-    }
-    return sizes;
-  }
-  void require_shape(const HeaderEntry& tensor, std::array<std::int64_t, 2> shape, const W4LayerSizes& sizes) const {
-    if (tensor.shape == std::vector<std::int64_t>(shape.begin(), shape.end())) return;
-    refuse(tensor,
-           fmt::format("4-bit {} of n = {}, k = {} and {} groups has [{}, {}]", text_of(format_), sizes.n, sizes.k,
-                       sizes.groups, shape[0], shape[1]),
-           "accepted: 4-bit layers of the format that --from names");
-  }
-
-  W4Format format_;
-  std::unordered_map<std::string, const HeaderEntry*> by_name_;
-  std::vector<Layer> list_;
-};
-
 class Conversion {
  public:
-  Conversion(const CheckpointReader& checkpoint, W4Format from, W4Format to, int threads)
-      : checkpoint_(checkpoint), from_(from), to_(to), threads_(threads), layers_(checkpoint, from) {
-    for (const Layer& layer : layers_.list()) check(layer);
+  Conversion(const CheckpointReader& checkpoint, W4Format from, W4Format to, int bits, int threads)
+      : checkpoint_(checkpoint),
+        from_(from),
+        to_(to),
+        threads_(threads),
+        layers_(find_quantised_layers(checkpoint, from, bits)) {
+    for (const QuantisedLayer& layer : layers_) check(layer);
     plan();
   }
-  std::size_t layers() const { return layers_.list().size(); }
+  std::size_t layers() const { return layers_.size(); }
   std::size_t others() const { return others_; }
 
   /// What becomes of the checkpoint's file `index`.
@@ -222,33 +121,35 @@ class Conversion {
 
  private:
   /// What the other format cannot store, as far as it is small: before anything is written.
-  void check(const Layer& layer) const {
+  void check(const QuantisedLayer& layer) const {
     if (layer.g_idx != nullptr) check_order(layer);
     std::vector<std::uint32_t> zeros(stores_zeros(to_) ? layer.sizes.qzeros_words() : 0);
     named(layer,
           [&] { convert_qzeros(from_, to_, layer.sizes, read_words(checkpoint_, layer.qzeros), zeros, threads_); });
   }
-  void check_order(const Layer& layer) const {
+  void check_order(const QuantisedLayer& layer) const {
     const HeaderEntry& g_idx = *layer.g_idx;
     if (from_ == W4Format::awq)
-      refuse(g_idx, "awq has no activation order", "say --from gptq or gptq_v2, as its packer did");
+      refuse_tensor(g_idx, "awq has no activation order", "say --from gptq or gptq_v2, as its packer did");
     if (g_idx.type != "I32" || g_idx.shape != std::vector<std::int64_t>{layer.sizes.k})
-      refuse(g_idx, "a group index has a number for each k", fmt::format("accepted: I32 [{}]", layer.sizes.k));
+      refuse_tensor(g_idx, "a group index has a number for each k",
+                    fmt::format("accepted: I32 [{}], of {} bits", layer.sizes.k, layer.sizes.bits));
     std::vector<std::int32_t> groups(static_cast<std::size_t>(layer.sizes.k));
     checkpoint_.read(g_idx, 0, std::as_writable_bytes(std::span(groups)));
     const auto is_none = [&](std::int32_t group) { return group < 0 || group >= layer.sizes.groups; };
     const auto none = std::find_if(groups.begin(), groups.end(), is_none);
     if (none != groups.end()) {
-      refuse(g_idx,
-             fmt::format("g_idx[{}] = {}, and there are {} groups", none - groups.begin(), *none, layer.sizes.groups),
-             fmt::format("accepted: 0 to {}", layer.sizes.groups - 1));
+      refuse_tensor(
+          g_idx,
+          fmt::format("g_idx[{}] = {}, and there are {} groups", none - groups.begin(), *none, layer.sizes.groups),
+          fmt::format("accepted: 0 to {}", layer.sizes.groups - 1));
     }
     if (to_ != W4Format::awq || is_in_order(groups, layer.sizes)) return;
-    refuse(g_idx, "awq has no activation order, and this index is not k / group size",
-           "accepted for such layers: gptq, gptq_v2, symmetric");
+    refuse_tensor(g_idx, "awq has no activation order, and this index is not k / group size",
+                  "accepted for such layers: gptq, gptq_v2, symmetric");
   }
   template <class Work>
-  void named(const Layer& layer, Work work) const {
+  void named(const QuantisedLayer& layer, Work work) const {
     try {
       work();
     } catch (const Error& error) {
@@ -258,8 +159,8 @@ class Conversion {
 
   /// Tensors stay in their order; zeros that the source does not store follow their weights.
   void plan() {
-    std::unordered_map<const HeaderEntry*, const Layer*> owners;
-    for (const Layer& layer : layers_.list())
+    std::unordered_map<const HeaderEntry*, const QuantisedLayer*> owners;
+    for (const QuantisedLayer& layer : layers_)
       for (const HeaderEntry* tensor : {layer.qweight, layer.scales, layer.qzeros, layer.g_idx})
         if (tensor != nullptr) owners.emplace(tensor, &layer);
     for (const auto& file : checkpoint_.files()) {
@@ -286,13 +187,14 @@ class Conversion {
       offset += bytes;
     }
   }
-  void plan_of_layer(const HeaderEntry& tensor, const Layer& layer, std::vector<Item>& items) const {
+  void plan_of_layer(const HeaderEntry& tensor, const QuantisedLayer& layer, std::vector<Item>& items) const {
     if (&tensor == layer.scales || &tensor == layer.g_idx) {
       if (&tensor == layer.scales || to_ != W4Format::awq)
         items.push_back({Item::Kind::copied, tensor, &tensor, nullptr});
       return;
     }
-    const HeaderEntry zeros{layer.prefix + "qzeros", "I32", {layer.sizes.groups, layer.sizes.n / 8}, {}};
+    const HeaderEntry zeros{
+        layer.prefix + "qzeros", "I32", {layer.sizes.groups, layer.sizes.n / layer.sizes.in_word()}, {}};
     if (&tensor == layer.qzeros) {
       if (stores_zeros(to_)) items.push_back({Item::Kind::qzeros, zeros, &tensor, &layer});
       return;
@@ -322,7 +224,7 @@ class Conversion {
   W4Format from_;
   W4Format to_;
   int threads_;
-  Layers layers_;
+  std::vector<QuantisedLayer> layers_;
   std::vector<std::vector<Item>> items_;  ///< of each file
   std::size_t others_ = 0;                ///< tensors that are of no layer
 };
@@ -335,7 +237,7 @@ void write_one(const Conversion& conversion, const std::string& input, const std
   conversion.write(0, output);
 }
 
-/// The index comes last: without it the folder is no checkpoint.
+/// The index goes first and comes last: without one the folder is no checkpoint.
 void write_several(const Conversion& conversion, const CheckpointReader& checkpoint, const std::string& folder) {
   make_folder(folder, "--output");
   std::vector<std::string> names;
@@ -343,11 +245,14 @@ void write_several(const Conversion& conversion, const CheckpointReader& checkpo
     names.push_back(name_of(file->path()));
     require_another_file("--output", (std::filesystem::path(folder) / names.back()).string(), file->path());
   }
+  const std::string index = name_of(checkpoint.path());
+  require_another_file("--output", (std::filesystem::path(folder) / index).string(), checkpoint.path());
+  remove_file(folder, index);
   for (std::size_t i = 0; i < names.size(); ++i) {
     OutputFile output((std::filesystem::path(folder) / names[i]).string());
     conversion.write(i, output);
   }
-  write_file(folder, name_of(checkpoint.path()), conversion.index_of(names));
+  write_file(folder, index, conversion.index_of(names));
 }
 
 int convert_checkpoint(const ConvertOptions& options) {
@@ -355,11 +260,13 @@ int convert_checkpoint(const ConvertOptions& options) {
   const W4Format to = parse_format("--to", options.to);
   if (from == to)
     throw BadInput("--to " + options.to, "is what --from says already",
-                   fmt::format("accepted: another of {}", kFormatNames));
+                   fmt::format("accepted: another of {}", kW4FormatNames));
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (options.bits == 8 && (from == W4Format::awq || to == W4Format::awq))
+    throw BadInput("--bits 8", "awq has weights of 4 bits", "accepted: 4, or 8 of gptq, gptq_v2 and symmetric");
   const CheckpointReader checkpoint(options.input);
-  const Conversion conversion(checkpoint, from, to, threads);
+  const Conversion conversion(checkpoint, from, to, options.bits, threads);
   if (checkpoint.has_index())
     write_several(conversion, checkpoint, options.output);
   else
@@ -367,13 +274,14 @@ int convert_checkpoint(const ConvertOptions& options) {
   if (options.json) {
     print_json({{"from", options.from},
                 {"to", options.to},
+                {"bits", options.bits},
                 {"layers", conversion.layers()},
                 {"others", conversion.others()},
                 {checkpoint.has_index() ? "output_folder" : "output_file", options.output}});
     return kExitGood;
   }
-  fmt::print("{} {} from {} to {}, {} other {} copied\nwritten to {}\n", conversion.layers(),
-             conversion.layers() == 1 ? "layer" : "layers", options.from, options.to, conversion.others(),
+  fmt::print("{} {} of {} bits from {} to {}, {} other {} copied\nwritten to {}\n", conversion.layers(),
+             conversion.layers() == 1 ? "layer" : "layers", options.bits, options.from, options.to, conversion.others(),
              conversion.others() == 1 ? "tensor" : "tensors", printable(options.output));
   return kExitGood;
 }
@@ -393,6 +301,8 @@ void add_convert(CLI::App& app, Context& context) {
       ->add_option("--output", options->output,
                    "The safetensors file to write, of several the folder; each file is replaced whole")
       ->required();
+  command->add_option("--bits", options->bits, "Of a weight of the input: 4 (default) or 8")
+      ->check(CLI::IsMember({4, 8}));
   command->add_option("--threads", options->threads, "How many convert (default: as many as there are processors)")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "Print JSON");

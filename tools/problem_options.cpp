@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 
 #include "tools/arguments.hpp"
 #include "tools/checkpoint.hpp"
 #include "tools/context.hpp"
 #include "tools/error.hpp"
 #include "tools/output_file.hpp"
+#include "tools/quote.hpp"
 #include "tools/safetensors.hpp"
 
 namespace cubit::tools {
@@ -35,32 +37,39 @@ void append(std::vector<cubit_tensor>& inputs, const std::vector<TensorView>& vi
   }
 }
 
-/// "decomposition=split_k" as the number that asks for it; anything else as it is.
-std::string with_number(const std::string& part, const std::string& descriptor) {
+nlohmann::json operator_of(const std::string& descriptor) {
   const std::string name = descriptor.substr(0, descriptor.find(':'));
-  for (const auto& entry : nlohmann::json::parse(operators())) {
-    if (entry.at("name") != name) continue;
-    for (const auto& one : entry.at("decompositions"))
-      for (const auto& [number, value] : one.at("numbers").items())
-        if (part == number + "=" + one.at("name").get<std::string>())
-          return fmt::format("{}={}", number, value.template get<double>());
+  for (const auto& entry : nlohmann::json::parse(operators()))
+    if (entry.at("name") == name) return entry;
+  return {{"decompositions", nlohmann::json::array()}, {"fields", nlohmann::json::array()}};
+}
+
+/// "decomposition=split_k" as the number that asks for it; anything else as it is. Throws BadInput for a name of none.
+std::string with_number(const std::string& part, const std::string& descriptor) {
+  const std::string number = part.substr(0, part.find('='));
+  if (number.size() + 1 >= part.size()) return part;
+  const std::string given = part.substr(number.size() + 1);
+  std::vector<std::string> names;
+  const nlohmann::json entry = operator_of(descriptor);
+  for (const auto& one : entry.at("decompositions")) {
+    if (!one.at("numbers").contains(number)) continue;
+    names.push_back(one.at("name").get<std::string>());
+    if (given == names.back()) return fmt::format("{}={}", number, one.at("numbers").at(number).get<double>());
   }
-  return part;
+  const bool is_word = std::isalpha(static_cast<unsigned char>(given.front())) != 0 || given.front() == '_';
+  if (names.empty() || !is_word) return part;
+  throw BadInput(fmt::format("--set {}", part), fmt::format("{} is the name of none", quote(given)),
+                 fmt::format("accepted: {}, or a number", fmt::join(names, ", ")));
 }
 
 bool has_field(const std::string& descriptor, const char* field) {
-  const std::string name = descriptor.substr(0, descriptor.find(':'));
-  for (const auto& entry : nlohmann::json::parse(operators())) {
-    if (entry.at("name") != name) continue;
-    const auto& fields = entry.at("fields");
-    return std::any_of(fields.begin(), fields.end(), [&](const auto& one) { return one.at("name") == field; });
-  }
-  return false;
+  const nlohmann::json fields = operator_of(descriptor).at("fields");
+  return std::any_of(fields.begin(), fields.end(), [&](const auto& one) { return one.at("name") == field; });
 }
 
 /// A bias that is left out makes another product: who has one in the checkpoint is told how to have it added.
 [[noreturn]] void refuse_bias(const std::string& descriptor, const std::string& layer, const Error& error) {
-  throw BadInput("tensor " + layer + ".bias", fmt::format("{} adds no bias", descriptor),
+  throw BadInput("tensor " + (layer.empty() ? "" : layer + ".") + "bias", fmt::format("{} adds no bias", descriptor),
                  has_field(descriptor, "bias") ? "add bias=true to the descriptor" : error.remedy());
 }
 
@@ -72,15 +81,15 @@ Problem problem_from_files(const std::string& descriptor, const ProblemOptions& 
   std::optional<SafetensorsFile> file;
   if (options.input) file.emplace(*options.input);
   std::optional<CheckpointLayer> layer;
-  if (options.weights) layer.emplace(*options.weights, *options.layer);
-  if (!file && layer->is_quantised()) refuse_weights_alone();
+  if (options.weights) layer.emplace(*options.weights, options.layer.value_or(""));
   std::vector<cubit_tensor> inputs;
   if (file) append(inputs, file->tensors());
   if (layer) append(inputs, layer->tensors());
   try {
     return Problem(descriptor, inputs, numbers);
   } catch (const Error& error) {
-    if (options.layer && error.given() == "tensor bias") refuse_bias(descriptor, *options.layer, error);
+    if (layer && error.given() == "tensor bias") refuse_bias(descriptor, options.layer.value_or(""), error);
+    if (layer && !file && error.given() == "tensors without activations") refuse_weights_alone();
     throw;
   }
 }
@@ -115,7 +124,8 @@ void ProblemOptions::add_to(CLI::App& command, const char* usual_device) {
       "--weights", weights,
       "A checkpoint, for the input tensors of one layer: a safetensors file, the index of several (*.json), "
       "or their folder");
-  command.add_option("--layer", layer, "The layer of --weights: model.layers.0.mlp.down_proj");
+  command.add_option("--layer", layer,
+                     "The layer of --weights: model.layers.0.mlp.down_proj; none where its tensors' names have none");
   command.add_option("--random", random, "Make data instead: batch=2,context=512,kv_heads=1,seed=7");
   command
       .add_option("--set", numbers,
@@ -137,14 +147,17 @@ Problem ProblemOptions::make() const {
   require_descriptor_length(descriptor, "");
   const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before one in a file
   if (input && random) throw BadInput("--input and --random", "exclude each other", kOneWanted);
-  if (weights.has_value() != layer.has_value()) {
-    throw BadInput(weights ? "--weights" : "--layer", "a checkpoint and the name of one of its layers go together",
+  if (layer && !weights) {
+    throw BadInput("--layer", "it names a layer of a checkpoint, and none is given",
                    "give --weights model.safetensors --layer model.layers.0.mlp.down_proj");
   }
-  if (weights && random) refuse_weights_alone();
+  if (weights && random)
+    throw BadInput("--weights and --random", "exclude each other", "give what is not in the checkpoint by --input");
   if (!input && !random && !weights) {
-    throw BadInput("no data", "a case needs tensors",
-                   "give --input case.safetensors or --random NAME=NUMBER,...; cubit operators lists the names");
+    throw BadInput(
+        "no data", "a case needs tensors",
+        "give --input case.safetensors, --weights of a checkpoint, or --random NAME=NUMBER,...; cubit operators lists "
+        "the names");
   }
   const Numbers launch_numbers = join_numbers();
   return random ? random_problem(text, *random, launch_numbers) : problem_from_files(text, *this, launch_numbers);

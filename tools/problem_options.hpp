@@ -17,7 +17,7 @@ struct ProblemOptions {
   std::string descriptor;
   std::optional<std::string> input;
   std::optional<std::string> weights;  ///< a checkpoint, of which `layer` names a part
-  std::optional<std::string> layer;
+  std::optional<std::string> layer;    ///< none: the checkpoint's tensors are those of one, and named so
   std::optional<std::string> random;
   std::vector<std::string> numbers;  ///< of --set
   std::optional<std::string> device;

@@ -27,9 +27,10 @@ Examples:
   cubit run gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --input case.safetensors --output out.safetensors
       the file holds the operator's input tensors by name (see cubit operators); the output file is replaced whole
   cubit run w4a16_gemm --weights folder --layer model.layers.0.mlp.down_proj --input activations.safetensors
-      qweight, scales, … of one layer of a checkpoint: a file, an index of several (*.json), or their folder
+      qweight, scales, … of one layer of a checkpoint: a file, an index of several (*.json), or their folder; no
+      --layer where they are named so, as in what w4_quantize writes
   cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
-      compares with the double-precision reference; exit code 1 if the error is over the tolerance, or NaN
+      compares with the double-precision reference; exit code 1 if the error is over the tolerance, or NaN alone
   cubit run gqa_decode:heads_per_kv=8 --random batch=1 --device cpu --arch sm_120 --check-memory --counters
       executes sm_120's PTX on the CPU, watched: races, unwritten memory; bank conflicts and sectors counted
   cubit run gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1 --set softmax_scale=0.1 --bench --json

@@ -14,17 +14,10 @@
 namespace cubit::tools {
 namespace {
 
-constexpr std::size_t kLengthBytes = 8;
-
 std::uint64_t read_length(std::span<const std::byte> file) {
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(file[i]);
   return length;
-}
-
-std::string_view header_text(std::span<const std::byte> file, const std::string& label) {
-  const std::size_t length = header_length(file, file.size(), label);
-  return {reinterpret_cast<const char*>(file.data()) + kLengthBytes, length};
 }
 
 /// The format demands that tensors follow each other without holes or overlaps and end with the file.
@@ -81,25 +74,6 @@ std::vector<HeaderEntry> parse_entries(std::string_view text, std::size_t data_b
                    [](const HeaderEntry& a, const HeaderEntry& b) { return a.offsets < b.offsets; });
   check_coverage(entries, data_bytes, label);
   return entries;
-}
-
-std::size_t header_end(std::span<const std::byte> file) {
-  if (file.size() < kLengthBytes) return file.size();
-  return kLengthBytes + static_cast<std::size_t>(std::min<std::uint64_t>(read_length(file), kLargestHeader));
-}
-
-std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const std::string& label) {
-  const std::string_view header = header_text(file, label);
-  const std::span<const std::byte> data = file.subspan(kLengthBytes + header.size());
-  std::vector<HeaderEntry> entries = parse_entries(header, data.size(), label);
-  std::vector<TensorView> tensors;
-  tensors.reserve(entries.size());
-  for (HeaderEntry& entry : entries) {
-    const auto [begin, end] = entry.offsets;
-    tensors.push_back(
-        {std::move(entry.name), std::move(entry.type), std::move(entry.shape), data.subspan(begin, end - begin)});
-  }
-  return tensors;
 }
 
 std::string safetensors_header(std::span<const TensorView> tensors) {

@@ -4,7 +4,7 @@
 //   N bytes   JSON {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, "__metadata__": {…}}
 //   the rest  the tensors' bytes, dense and row-major; the offsets count from here and leave neither holes nor overlaps
 //
-// Files come from strangers: parsing allocates nothing that the file's own length does not bound, and every rule that a
+// Files come from strangers: reading allocates nothing that the file's own length does not bound, and every rule that a
 // file breaks is a BadInput that names the rule. Format: huggingface.co/docs/safetensors, "Format".
 #pragma once
 
@@ -14,7 +14,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace cubit::tools {
@@ -30,26 +29,20 @@ struct TensorView {
   std::span<const std::byte> data;
 };
 
-/// Bytes up to the end of the header, as far as `file`, which may be cut anywhere, can tell and the format allows.
-std::size_t header_end(std::span<const std::byte> file);
-
-/// Views into `file`, in the order of their bytes, of which only the header's are read. `label` names the file in
-/// messages. Throws BadInput.
-std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const std::string& label);
-
 /// The length and the header, padded with spaces so that the data starts at a multiple of 8; the tensors' bytes follow
 /// in the given order.
 std::string safetensors_header(std::span<const TensorView> tensors);
 
-/// The bytes of a file that is no longer than the longest header. Throws BadInput.
+/// The bytes of a text file that is no longer than the longest header. Throws BadInput.
 std::string read_text_file(const std::string& path);
 
-/// A file read into memory; tensors() are views into it. Not mapped: a file that somebody cuts short later would end
+/// A file's tensors in memory, in the order of their bytes. Not mapped: a file that somebody cuts short later would end
 /// the program.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);  ///< throws BadInput
-  /// Of the tensors only those whose names are `wanted`, which is asked for each; nothing else is read but the header.
+  /// Of the tensors only those whose names are `wanted`, which is asked for each: nothing else is read but the header,
+  /// nor need be of a type that is known.
   SafetensorsFile(const std::string& path, const std::function<bool(const std::string&)>& wanted);
   const std::vector<TensorView>& tensors() const { return tensors_; }
 

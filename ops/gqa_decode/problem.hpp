@@ -2,6 +2,9 @@
 // rest.
 #pragma once
 
+#include <cmath>
+#include <limits>
+
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_cache/host_cache.hpp"
 #include "ops/random.hpp"
@@ -80,7 +83,11 @@ class GqaProblem final : public Problem {
   struct HeadError {
     double error = 0;
     double tolerance = 0;
-    double share() const { return error / tolerance; }
+    /// Of the tolerance. One that is NaN, of inputs that were, allows nothing.
+    double share() const {
+      const double share = error / tolerance;
+      return std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
+    }
   };
   HeadError compare_head(std::int64_t item, std::span<const void* const> got) const;
 

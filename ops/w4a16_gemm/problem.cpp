@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "base/error.hpp"
@@ -15,15 +14,6 @@
 #include "ops/host_tensors.hpp"
 
 namespace cubit::ops::w4a16_gemm {
-namespace {
-
-/// Of every k the number of its group.
-void require_group_index(const Tensor& order, std::int64_t k) {
-  if (order.type == "I32" && order.shape == std::vector<std::int64_t>{k}) return;
-  reject(fmt::format("{} of type {}", shape_text(order), order.type), fmt::format("it must be I32 [{}]", k));
-}
-
-}  // namespace
 
 bool LaunchNumbers::set(const W4a16Gemm& descriptor, std::string_view name, double value) {
   if (name == "decomposition") {
@@ -38,15 +28,6 @@ bool LaunchNumbers::set(const W4a16Gemm& descriptor, std::string_view name, doub
   return true;
 }
 
-std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
-  std::vector<std::string_view> names = {"activations", "qweight", "scales"};
-  if (stores_zeros(descriptor)) names.emplace_back("qzeros");
-  if (descriptor.activation_order) names.emplace_back("g_idx");
-  if (descriptor.bias) names.emplace_back("bias");
-  if (descriptor.residual) names.emplace_back("residual");
-  return names;
-}
-
 GemmProblem::GemmProblem(W4a16Gemm descriptor, Tensors inputs, const LaunchNumbers& numbers)
     : descriptor_(descriptor), inputs_(std::move(inputs)), numbers_(numbers) {
   check();
@@ -54,12 +35,24 @@ GemmProblem::GemmProblem(W4a16Gemm descriptor, Tensors inputs, const LaunchNumbe
       dense("output", element_type(descriptor_.element), {m(), output_columns(descriptor_, n())}, nullptr));
 }
 
+namespace {
+
+/// Of a tensor that must be of another: who has its type may ask for another descriptor.
+std::string remedy_of_type(std::string_view name, std::string_view type) {
+  const bool is_elements = name == "activations" || name == "residual";
+  if (is_elements && type == element_type(Element::bf16)) return "ask for element=bf16";
+  if (is_elements && type == element_type(Element::fp16)) return "ask for element=fp16";
+  return "give it of that type";
+}
+
+}  // namespace
+
 void GemmProblem::check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const {
   const Tensor* const tensor = find(name);
   if (tensor == nullptr) return;
   if (tensor->type != type) {
     reject(fmt::format("tensor {} of type {}", name, tensor->type),
-           fmt::format("the descriptor {} wants {}", descriptor_.text(), type));
+           fmt::format("the descriptor {} wants {}", descriptor_.text(), type), remedy_of_type(name, tensor->type));
   }
   if (std::equal(tensor->shape.begin(), tensor->shape.end(), shape.begin(), shape.end())) return;
   reject(shape_text(*tensor), fmt::format("{} with m = {}, n = {} and k = {} wants [{}, {}]", descriptor_.text(), m(),
@@ -75,6 +68,7 @@ void GemmProblem::check() const {
   const std::int64_t groups = groups_of(descriptor_, k());
   const bool by_n = descriptor_.format == W4Format::awq;
   const int in_word = word_weights(descriptor_);
+  check_group_size();
   check_shape("activations", element, {m(), k()});
   check_shape("scales", "F16", {groups, n()});
   check_shape("qweight", "I32", {by_n ? k() : k() / in_word, by_n ? n() / in_word : n()});
@@ -88,17 +82,20 @@ void GemmProblem::check() const {
   reject(fmt::format("{} of type {}", shape_text(*bias), bias->type), fmt::format("it must be {} [{}]", element, n()));
 }
 
+void GemmProblem::check_group_size() const {
+  const std::int64_t groups = scales().shape[0];
+  const std::int64_t expected = groups_of(descriptor_, k());
+  if (groups == expected) return;
+  const std::int64_t group_size = groups > 0 && k() % groups == 0 ? k() / groups : 0;
+  const bool is_one = group_size == 32 || group_size == 64 || group_size == 128;
+  reject(shape_text(scales()), fmt::format("{} with k = {} wants {} groups", descriptor_.text(), k(), expected),
+         groups == 1 ? "ask for group_size=all, which they are of"
+         : is_one    ? fmt::format("ask for group_size={}, which they are of", group_size)
+                     : "accepted: groups of 32, 64 or 128, or one of all of k");
+}
+
 void GemmProblem::check_order() const {
-  const Tensor* const order = find("g_idx");
-  if (order == nullptr) return;
-  require_group_index(*order, k());
-  const auto* const groups = static_cast<const std::int32_t*>(order->data);
-  const int count = groups_of(descriptor_, k());
-  for (int i = 0; i < k(); ++i) {
-    if (groups[i] >= 0 && groups[i] < count) continue;
-    reject(fmt::format("g_idx[{}] = {}", i, groups[i]), fmt::format("there are {} groups", count),
-           fmt::format("accepted: 0 to {}", count - 1));
-  }
+  if (const Tensor* const order = find("g_idx")) check_group_numbers(descriptor_, *order, k());
 }
 
 std::size_t GemmProblem::bytes_read() const {
@@ -187,13 +184,28 @@ void GemmProblem::reference_column(const std::vector<double>& activations, int c
   }
 }
 
-/// The error of an output, less what no rounding can avoid: numbers of fp16 below 2^-14 are 2^-24 apart.
-double beyond_rounding(Element element, std::uint16_t got, double reference) {
-  const double error = std::fabs(to_double(element, got) - reference);
+namespace {
+
+/// The error of an output, less what no rounding can avoid: numbers of fp16 below 2^-14 are 2^-24 apart. NaN where one
+/// of the two is and the other is not; where both are, or the output is the infinity that the reference rounds to,
+/// none.
+double beyond_rounding(Element element, std::uint16_t got, double reference, double tolerance) {
+  const double found = to_double(element, got);
+  if (std::isnan(found) && std::isnan(reference)) return 0;
+  // The first that rounds to infinity. About there both are right.
+  const double largest = element == Element::fp16 ? 65520 : 0x1.ffp127;
+  if (std::isinf(found)) {
+    const bool is_right = std::fabs(reference) >= largest * (1 - tolerance) && (reference < 0) == (found < 0);
+    return is_right ? 0 : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (!(std::fabs(reference) < largest * (1 + tolerance))) return std::numeric_limits<double>::quiet_NaN();
+  const double error = std::fabs(found - reference);
   if (element != Element::fp16 || std::fabs(reference) >= 0x1p-14) return error;
   const double beyond = error - 0x1p-25;
   return beyond < 0 ? 0 : beyond;  // NaN stays
 }
+
+}  // namespace
 
 /// Twice what the output's type rounds and more; but few bf16 columns may be off by half a unit, 2^-8, in each.
 double GemmProblem::tolerance() const {
@@ -220,7 +232,9 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
     double norm = 0;
     double contributions = 0;
     for (std::int64_t at = row * columns; at < (row + 1) * columns; ++at) {
-      difference += std::pow(beyond_rounding(descriptor_.element, output[at], reference[at]), 2);
+      difference += std::pow(beyond_rounding(descriptor_.element, output[at], reference[at], result.tolerance), 2);
+      // Of the numbers alone: beside an infinity every error would be small.
+      if (!std::isfinite(reference[at]) || !std::isfinite(to_double(descriptor_.element, output[at]))) continue;
       norm += reference[at] * reference[at];
       contributions += scale[at] * scale[at];
     }
@@ -231,55 +245,6 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
     result.worst = fmt::format("row {}", row);
   }
   return result;
-}
-
-namespace {
-
-/// Checkpoints without activation order often store it nevertheless: then it says nothing new. It is not copied, and
-/// may lie at any address.
-void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::int64_t k) {
-  require_group_index(tensor, k);
-  for (std::int64_t i = 0; i < k; ++i) {
-    std::int32_t group = 0;
-    std::memcpy(&group, static_cast<const char*>(tensor.data) + i * sizeof group, sizeof group);
-    const std::int64_t expected = descriptor.group_size == 0 ? 0 : i / descriptor.group_size;
-    if (group == expected) continue;
-    reject(fmt::format("g_idx[{}] = {}", i, group), fmt::format("{} takes no activation order", descriptor.text()),
-           "ask for activation_order=true, or give g_idx[k] = k / group_size or none");
-  }
-}
-
-}  // namespace
-
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
-  const W4a16Gemm descriptor = parse(text);
-  const bool may_have_group_index = descriptor.format != W4Format::awq;
-  LaunchNumbers launch;
-  for (const auto& [name, value] : numbers) {
-    if (launch.set(descriptor, name, value)) continue;
-    reject(fmt::format("number {}", name), "w4a16_gemm has no such launch argument",
-           fmt::format("accepted: {}", LaunchNumbers::kNames));
-  }
-  const std::vector<std::string_view> names = input_names(descriptor);
-  const Tensor* group_index = nullptr;  // that is not taken
-  for (const Tensor& input : inputs) {
-    if (std::find(names.begin(), names.end(), input.name) != names.end()) continue;
-    if (input.name == "g_idx" && may_have_group_index) {
-      group_index = &input;
-      continue;
-    }
-    reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", descriptor.text()),
-           fmt::format("accepted: {}", fmt::join(names, ", ")));
-  }
-  Tensors taken;
-  for (const std::string_view name : names) {
-    if (taken.take(inputs, name)) continue;
-    reject(fmt::format("tensors without {}", name),
-           fmt::format("{} needs {}", descriptor.text(), fmt::join(names, ", ")));
-  }
-  auto problem = std::make_unique<GemmProblem>(descriptor, std::move(taken), launch);
-  if (group_index != nullptr) check_group_index(descriptor, *group_index, problem->k());
-  return problem;
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -22,6 +22,9 @@ struct LaunchNumbers {
 /// The names of a descriptor's inputs, in order.
 std::vector<std::string_view> input_names(const W4a16Gemm& descriptor);
 
+/// That `order` has for every k the number of a group that there is. Throws Failure(invalid_argument).
+void check_group_numbers(const W4a16Gemm& descriptor, const Tensor& order, std::int64_t k);
+
 class GemmProblem final : public Problem {
  public:
   /// `inputs` as input_names says. Checks everything; throws Failure(invalid_argument).
@@ -44,6 +47,7 @@ class GemmProblem final : public Problem {
   int m() const { return static_cast<int>(activations().shape[0]); }
   int n() const { return static_cast<int>(scales().shape[1]); }
   void check() const;
+  void check_group_size() const;
   void check_order() const;
   void check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const;
   double element(const Tensor& tensor, std::int64_t index) const;

@@ -74,6 +74,39 @@ TEST(W4Conversion, KeepsEveryWeightAndComesBackAsItWas) {
 
 using tests::expect_refused;
 
+/// Three formats have bytes, in one layout; zeros are other numbers.
+TEST(W4Conversion, OfBytesKeepsEveryWeight) {
+  constexpr W4LayerSizes kBytes = {8, 64, 2, 8};
+  std::vector<std::uint32_t> qweight(kBytes.qweight_words());
+  ASSERT_EQ(qweight.size(), std::size_t{64 / 4 * 8});
+  ops::Random random(3);
+  for (auto& word : qweight) word = static_cast<std::uint32_t>(random.bits());
+  const std::vector<std::uint32_t> gptq = {0x00017ffe, 0x7f7f7f7f, 0x0a0b0c0d, 0x7f7f7f7f};
+  const std::vector<std::uint32_t> gptq_v2 = {0x010280ff, 0x80808080, 0x0b0c0d0e, 0x80808080};
+  std::vector<std::uint32_t> words(qweight.size());
+  convert_qweight(W4Format::gptq, W4Format::symmetric, kBytes, qweight, words, 2);
+  EXPECT_EQ(words, qweight);
+  std::vector<std::uint32_t> zeros(kBytes.qzeros_words());
+  convert_qzeros(W4Format::gptq, W4Format::gptq_v2, kBytes, gptq, zeros, 2);
+  EXPECT_EQ(zeros, gptq_v2);
+  convert_qzeros(W4Format::gptq_v2, W4Format::gptq, kBytes, gptq_v2, zeros, 1);
+  EXPECT_EQ(zeros, gptq);
+  convert_qzeros(W4Format::symmetric, W4Format::gptq, kBytes, {}, zeros, 1);
+  EXPECT_EQ(zeros, std::vector<std::uint32_t>(4, 0x7f7f7f7f));
+  expect_refused([&] { convert_qzeros(W4Format::gptq_v2, W4Format::symmetric, kBytes, gptq_v2, {}, 1); },
+                 "the zero of group 0, column 0, which is 255: symmetric cannot store it; accepted: 128");
+  const std::vector<std::uint32_t> most(4, 0xff7f7f7f);
+  expect_refused([&] { convert_qzeros(W4Format::gptq, W4Format::gptq_v2, kBytes, most, zeros, 1); },
+                 "the zero of group 0, column 3, which is 256: gptq_v2 cannot store it; accepted: 0 to 255");
+  expect_refused([&] { convert_qweight(W4Format::gptq, W4Format::awq, kBytes, qweight, words, 1); },
+                 "weights of 8 bits: gptq is not converted to awq of so many; accepted: 4");
+  expect_refused(
+      [&] {
+        convert_qweight(W4Format::gptq, W4Format::gptq_v2, {8, 64, 2, 3}, qweight, words, 1);
+      },
+      "weights of 3 bits: gptq is not converted to gptq_v2 of so many; accepted: 4, 8");
+}
+
 TEST(W4Conversion, RefusesZerosThatTheOtherCannotStore) {
   Layer gptq = random_layer(W4Format::gptq, true);
   gptq.qzeros[2 * 5 + 3] = 0x77777f77;  // group 2, column 26: 16

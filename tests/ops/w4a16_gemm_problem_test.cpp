@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/error.hpp"
 #include "ops/element/element.hpp"
@@ -188,6 +189,65 @@ TEST(GemmProblem, SubnormalOutputsMayBeRoundedAndNoMore) {
   EXPECT_FALSE(nan_error <= good.tolerance);
 }
 
+std::uint16_t bits_of(const W4a16Gemm& descriptor, double value) {
+  return from_float(descriptor.element, static_cast<float>(value));
+}
+
+/// Where a product is infinite or no number, so must the output be, and the rest of the row as exact as ever.
+TEST(GemmProblem, InfinitiesAndNaNsAreRightWhereTheReferenceHasThem) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const Element element : {Element::fp16, Element::bf16}) {
+    const W4a16Gemm descriptor{.group_size = kGroup, .element = element};
+    Case one(descriptor);
+    one.activations[kK + 7] = bits_of(descriptor, kInfinity);  // row 1: infinite, or none where the weight is zero
+    one.plain.q[7][3] = one.plain.zero[0][3];
+    one.packed = Packed(one.plain, descriptor);
+    one.tensors[0].data = one.packed.qweight.data();
+    one.tensors[3].data = one.packed.qzeros.data();
+    std::vector<std::uint16_t> output = rounded_product(one, descriptor);
+    ASSERT_TRUE(std::isnan(to_double(element, output[kN + 3])));
+    ASSERT_TRUE(std::isinf(to_double(element, output[kN + 4])));
+    const auto problem = one.problem();
+    const void* address = output.data();
+    const auto error = [&] { return problem->compare({&address, 1}).error; };
+    const double tolerance = problem->compare({&address, 1}).tolerance;
+    EXPECT_LE(error(), tolerance);
+    const auto wrong = [&](int at, double value) {
+      const std::uint16_t right = std::exchange(output[at], bits_of(descriptor, value));
+      EXPECT_FALSE(error() <= tolerance) << at << " " << value;
+      output[at] = right;
+    };
+    wrong(kN + 3, 1);
+    wrong(kN + 3, kInfinity);
+    wrong(kN + 4, std::numeric_limits<double>::quiet_NaN());
+    wrong(kN + 4, -to_double(element, output[kN + 4]));
+    wrong(kN + 4, 60000);
+    wrong(5, kInfinity);  // of another row, which is finite
+    EXPECT_LE(error(), tolerance);
+  }
+}
+
+/// About the largest number of fp16, where half a step decides, both are right.
+TEST(GemmProblem, AnOutputThatOverflowsIsInfinite) {
+  const W4a16Gemm descriptor{.group_size = kGroup};
+  for (const float scale : {500.f, 1000.f, 2000.f, 4000.f}) {
+    Case one(descriptor);
+    for (auto& row : one.plain.scale)
+      for (std::uint16_t& number : row) number = bits_of(descriptor, scale);
+    const std::vector<std::uint16_t> output = rounded_product(one, descriptor);
+    const auto problem = one.problem();
+    const void* address = output.data();
+    const auto good = problem->compare({&address, 1});
+    EXPECT_LE(good.error, good.tolerance) << scale;
+    std::vector<std::uint16_t> saturated = output;
+    for (std::uint16_t& number : saturated)
+      if ((number & 0x7fff) == 0x7c00) --number;  // to the largest finite one
+    ASSERT_NE(saturated, output);
+    address = saturated.data();
+    EXPECT_FALSE(problem->compare({&address, 1}).error <= good.tolerance) << scale;
+  }
+}
+
 TEST(GemmProblem, AcceptsTheRoundedProductAndFindsOneWrongValue) {
   for (const W4a16Gemm& descriptor : formats()) {
     const Case one(descriptor);
@@ -263,11 +323,26 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) {
                   c.tensors[0].shape = {64, 3};
                 }},
-        BadCase{"tensor scales [1, 24]: ", [](Case& c) { c.tensors[1].shape[0] = 1; }},
+        BadCase{"tensor weights: w4a16_gemm:group_size=32 has no such input; quantise them first, by w4_quantize",
+                [](Case& c) { c.tensors[3].name = "weights"; }},
+        BadCase{"tensor bias: w4a16_gemm:group_size=32 has no such input; ask for bias=true, or leave it out",
+                [](Case& c) { c.tensors[3].name = "bias"; }},
+        BadCase{"tensor scales [1, 24]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; ask for group_size=all",
+                [](Case& c) { c.tensors[1].shape[0] = 1; }},
+        BadCase{"tensor scales [2, 24]: w4a16_gemm:group_size=32 with k = 128 wants 4 groups; ask for group_size=64",
+                [](Case& c) { c.tensors[2].shape[1] = 128; }},
+        BadCase{
+            "tensor scales [5, 24]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; accepted: groups of 32, 64",
+            [](Case& c) { c.tensors[1].shape[0] = 5; }},
+        BadCase{
+            "tensor scales [0, 24]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; accepted: groups of 32, 64",
+            [](Case& c) { c.tensors[1].shape[0] = 0; }},
         BadCase{"n = 20: it must be a multiple of 8", [](Case& c) { c.tensors[1].shape[1] = 20; }},
         BadCase{"tensor activations [64]: it must have the dimensions [m, k]",
                 [](Case& c) { c.tensors[2].shape = {64}; }},
-        BadCase{"tensor activations of type BF16: the descriptor", [](Case& c) { c.tensors[2].type = "BF16"; }},
+        BadCase{
+            "tensor activations of type BF16: the descriptor w4a16_gemm:group_size=32 wants F16; ask for element=bf16",
+            [](Case& c) { c.tensors[2].type = "BF16"; }},
         BadCase{"number speed: w4a16_gemm has no such launch argument; accepted: decomposition, splits",
                 [](Case& c) { c.numbers["speed"] = 1; }},
         BadCase{"splits = 0.5: it is not a number that is accepted; accepted: whole numbers from 0 to 256",
@@ -295,10 +370,66 @@ TEST(GemmProblem, TakesAnActivationOrderOnlyWhereItIsAskedFor) {
   EXPECT_EQ(refusal_of(plain),
             "g_idx[3] = 1: w4a16_gemm:group_size=32 takes no activation order; ask for activation_order=true, or give "
             "g_idx[k] = k / group_size or none");
-  groups[5] = 2;
-  EXPECT_EQ(refusal_of(ordered), "g_idx[5] = 2: there are 2 groups; accepted: 0 to 1");
+  groups[5] = 2;  // of which asking for an activation order would not help
+  for (const Case* one : {&plain, &ordered})
+    EXPECT_EQ(refusal_of(*one), "g_idx[5] = 2: there are 2 groups; accepted: 0 to 1");
   ordered.tensors.back().shape = {kK / 2};
   EXPECT_EQ(refusal_of(ordered), "tensor g_idx [32] of type I32: it must be I32 [64]");
+}
+
+/// A format without zeros, of which some packers store them nevertheless.
+TEST(GemmProblem, ZerosOfSymmetricWeightsAreAnotherFormats) {
+  Case one({.format = W4Format::symmetric, .group_size = kGroup});
+  const std::vector<std::uint32_t> zeros(kK / kGroup * kN / 8, 0x77777777);
+  one.tensors.push_back({"qzeros", "I32", {kK / kGroup, kN / 8}, {}, const_cast<std::uint32_t*>(zeros.data())});
+  EXPECT_EQ(
+      refusal_of(one),
+      "tensor qzeros: w4a16_gemm:format=symmetric,group_size=32 has no such input; ask for format=gptq, gptq_v2 or "
+      "awq, as its packer did, or leave it out where every zero is the middle");
+}
+
+/// Values of bf16 that fp16 has too; no weight changes unseen.
+TEST(GemmProblem, ScalesOfBf16AreTakenWhereTheyStayWhatTheyAre) {
+  Case one({.group_size = kGroup});
+  for (auto& row : one.plain.scale)
+    for (std::uint16_t& scale : row)
+      scale = from_float(Element::fp16, static_cast<float>(to_double(Element::bf16, from_float(Element::bf16, 0.01f))));
+  const auto expected = one.problem();
+  std::vector<std::uint16_t> scales(kK / kGroup * kN, from_float(Element::bf16, 0.01f));
+  one.tensors[1].type = "BF16";
+  one.tensors[1].data = scales.data();
+  const auto problem = one.problem();
+  EXPECT_EQ(problem->inputs()[2].type, "F16");
+  EXPECT_EQ(std::memcmp(problem->inputs()[2].data, expected->inputs()[2].data, problem->inputs()[2].bytes()), 0);
+  for (const float kept : {0x1p-17f, 0x1.fep-17f, 65280.f, 0.f, -3.f}) {
+    scales[kN + 5] = from_float(Element::bf16, kept);
+    EXPECT_EQ(refusal_of(one), "accepted") << kept;
+  }
+  for (const float lost : {0x1.02p-18f, 65536.f, 1e30f, 1e-30f}) {
+    scales[kN + 5] = from_float(Element::bf16, lost);
+    EXPECT_EQ(refusal_of(one).substr(0, 15), "scales[1, 5] = ") << lost;
+    EXPECT_NE(refusal_of(one).find("of type BF16: fp16, which the kernel reads, has no such number; accepted: F16, or"),
+              std::string::npos);
+  }
+}
+
+TEST(GemmProblem, ABiasOfAnotherTypeIsRounded) {
+  Case one({.group_size = kGroup, .element = Element::bf16, .bias = true});
+  std::vector<float> bias(kN, 0.3f);
+  one.tensors.push_back({"bias", "F32", {kN}, {}, bias.data()});
+  const auto problem = one.problem();
+  const Tensor& taken = problem->inputs().back();
+  EXPECT_EQ(taken.name + " " + taken.type, "bias BF16");
+  EXPECT_EQ(static_cast<const std::uint16_t*>(taken.data)[3], from_float(Element::bf16, 0.3f));
+  Case half({.group_size = kGroup, .bias = true});
+  std::vector<std::uint16_t> large(kN, from_float(Element::bf16, 1e5f));
+  half.tensors.push_back({"bias", "BF16", {kN}, {}, large.data()});
+  EXPECT_EQ(
+      refusal_of(half),
+      "bias[0] = 99840 of type BF16: it is too large for F16, to which it would be rounded; ask for element=bf16, "
+      "or give a smaller one");
+  half.tensors.back().type = "I16";
+  EXPECT_EQ(refusal_of(half), "tensor bias [24] of type I16: it must be F16 [24]");
 }
 
 /// It says nothing new, but it must be one: of every k a group.

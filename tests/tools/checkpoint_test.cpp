@@ -123,9 +123,16 @@ TEST(CheckpointIndex, EveryOneByteChangeIsReadOrRefused) {
   EXPECT_GT(accepted, 0);
 }
 
-TEST(CheckpointIndex, ADeepTreeIsReadPast) {
-  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
-  EXPECT_EQ(parse_checkpoint_index("{\"x\":" + deep + ",\"weight_map\":{}}", "i").size(), 0u);
+/// cubit convert writes the index again, from a tree that takes a level of the stack for each of its own.
+TEST(CheckpointIndex, ADeepTreeIsRefused) {
+  for (const int depth : {98, 99, 100, 100'000}) {
+    const std::string deep = std::string(depth, '[') + std::string(depth, ']');
+    const std::string message = message_of_index("{\"x\":" + deep + ",\"weight_map\":{}}");
+    if (depth < 100)
+      EXPECT_EQ(message, "accepted") << depth;
+    else
+      EXPECT_THAT(message, HasSubstr("index.json: the index nests deeper than 100 levels; give the index")) << depth;
+  }
 }
 
 TEST(CheckpointLayer, TakesItsTensorsFromOneFile) {
@@ -135,6 +142,13 @@ TEST(CheckpointLayer, TakesItsTensorsFromOneFile) {
                                 "x.1.bias", "x.1.weight", "x.1.output_scale", "x.1.qweights"}));
   EXPECT_THAT(names_of(CheckpointLayer(path, "x.1")), ElementsAre("qweight", "scales", "bias"));
   EXPECT_THAT(message_of_layer(path, "x"), HasSubstr("has no tensors of it"));
+}
+
+TEST(CheckpointLayer, OfNoNameTakesTensorsThatAreNamedSo) {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("m.safetensors", file_of({"qweight", "x.qweight", "scales", "max_error", "qzeros"}));
+  EXPECT_THAT(names_of(CheckpointLayer(path, "")), ElementsAre("qweight", "scales", "qzeros"));
 }
 
 TEST(CheckpointLayer, TakesItsTensorsFromShards) {
@@ -186,7 +200,9 @@ TEST(CheckpointLayer, MissingThingsAreNamed) {
       folder.write("m.safetensors", file_of({"x.1.qweight", "x.1.scales", "x.2.qweight", "norm.w"}));
   EXPECT_THAT(message_of_layer(file, "x.3"),
               ::testing::AllOf(HasSubstr("--layer x.3: "), HasSubstr("has no tensors of it; accepted: \"x.1\"")));
-  EXPECT_THAT(message_of_layer(file, ""), HasSubstr("has no tensors of it"));
+  EXPECT_THAT(message_of_layer(file, ""),
+              ::testing::AllOf(HasSubstr("no --layer: "), HasSubstr("has no tensors that are "
+                                                                    "of none; accepted: \"x.1\"")));
   const std::string index = folder.write(
       "i.json",
       index_of(R"("x.1.qweight":"m.safetensors","x.1.bias":"m.safetensors","y.qweight":"shard.safetensors")"));

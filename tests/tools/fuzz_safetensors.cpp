@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/tools/safetensors_views.hpp"
 #include "tools/error.hpp"
 #include "tools/safetensors.hpp"
 
@@ -27,7 +28,7 @@ void require_round_trip(const std::vector<TensorView>& tensors) {
   for (const TensorView& tensor : tensors)
     file.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
   const auto again =
-      cubit::tools::parse_safetensors({reinterpret_cast<const std::byte*>(file.data()), file.size()}, "again");
+      cubit::tools::test::parse_safetensors({reinterpret_cast<const std::byte*>(file.data()), file.size()}, "again");
   require(again.size() == tensors.size());
   for (const TensorView& tensor : tensors) {  // empty tensors at one offset may have changed places
     require(std::any_of(again.begin(), again.end(), [&](const TensorView& other) { return same(tensor, other); }));
@@ -40,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::span file(reinterpret_cast<const std::byte*>(data), size);
   std::vector<TensorView> tensors;
   try {
-    tensors = cubit::tools::parse_safetensors(file, "fuzz");
+    tensors = cubit::tools::test::parse_safetensors(file, "fuzz");
   } catch (const cubit::tools::BadInput& error) {
     require(std::strchr(error.what(), '\n') == nullptr);
     return 0;

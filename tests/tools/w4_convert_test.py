@@ -30,12 +30,12 @@ def packed(layer, form):
     return content
 
 
-def model(form, zeros=range(1, 16), g_idx=None):
+def model(form, zeros=range(1, 16), g_idx=None, bits=4):
     """Two layers between tensors of other kinds, in the order of a checkpoint."""
     content = {"model.embed_tokens.weight": ("BF16", [5, 3], bytes(range(30)))}
     for number in range(2):
         name = f"model.layers.{number}.mlp.down_proj."
-        tensors = packed(Layer(20 + number, zeros=zeros), form)
+        tensors = packed(Layer(20 + number, zeros=zeros, bits=bits), form)
         if g_idx is not None:
             tensors["g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *g_idx))
         for key in ["qweight", "qzeros", "scales", "g_idx"]:
@@ -73,9 +73,9 @@ class Folder(unittest.TestCase):
                                str(self.folder / "in.safetensors"), "--output", str(self.folder / "out.safetensors"), *more],
                               capture_output=True, text=True)
 
-    def refused(self, source, target, data, sentence):
+    def refused(self, source, target, data, sentence, *more):
         (self.folder / "in.safetensors").write_bytes(data)
-        done = self.run_program(source, target)
+        done = self.run_program(source, target, *more)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(sentence, done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
@@ -112,11 +112,27 @@ class Layouts(Folder):
         data = files.safetensors(packed(Layer(3), "gptq"))
         self.assertEqual(parse(self.convert("gptq", "awq", data))[1], packed(Layer(3), "awq"))
 
+    def test_weights_of_bytes(self):
+        forms = ["gptq", "gptq_v2", "symmetric"]
+        for source, target in itertools.permutations(forms, 2):
+            with self.subTest(source=source, target=target):
+                zeros = [128] if "symmetric" in (source, target) else [1, 2, 100, 254, 255]
+                data = files.safetensors(model(source, zeros, bits=8))
+                self.assertEqual(parse(self.convert(source, target, data, "--bits", "8"))[1], model(target, zeros, bits=8))
+
+    def test_tensors_of_types_that_nobody_knows_are_copied(self):
+        content = model("gptq")
+        content["model.scales"] = ("F8_E8M0", [3, 1, 1, 1, 1, 1, 1, 1, 1], b"abc")
+        content["rotation"] = ("C64", [1], bytes(8))
+        _, result = parse(self.convert("gptq", "awq", files.safetensors(content)))
+        self.assertEqual({name: result[name] for name in ["model.scales", "rotation"]},
+                         {name: content[name] for name in ["model.scales", "rotation"]})
+
     def test_json(self):
         (self.folder / "in.safetensors").write_bytes(files.safetensors(model("awq")))
         done = self.run_program("awq", "gptq", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(files.json.loads(done.stdout), {"from": "awq", "to": "gptq", "layers": 2, "others": 4,
+        self.assertEqual(files.json.loads(done.stdout), {"from": "awq", "to": "gptq", "bits": 4, "layers": 2, "others": 4,
                                                          "output_file": str(self.folder / "out.safetensors")})
 
     def test_the_output_is_not_the_input(self):
@@ -184,7 +200,7 @@ class SeveralFiles(Folder):
     def test_a_layer_runs_from_the_result(self):
         folder = self.write(model("gptq"), lambda number, name: number % 2)
         self.assertEqual(self.run_several("gptq", "awq", folder, self.folder / "there").returncode, 0)
-        done = subprocess.run([program, "run", "w4a16_gemm:format=awq,group_size=%d,element=fp16" % GROUP, "--weights",
+        done = subprocess.run([program, "run", "w4a16_gemm:format=awq,group_size=%d,element=fp16,bias=true" % GROUP, "--weights",
                                str(self.folder / "there"), "--layer", "model.layers.1.mlp.down_proj"], capture_output=True, text=True)
         self.assertIn("activations", done.stderr)  # all that is missing
 
@@ -217,6 +233,29 @@ class SeveralFiles(Folder):
         refused(lambda names: names.update({"other": index["weight_map"][second]}), 'has no tensor "other"')
         refused(lambda names: names.update({"other": "model-3.safetensors"}), "model-3.safetensors")
         refused(lambda names: names.clear(), "the index names no tensor")
+
+    def test_an_index_that_nests_deep(self):
+        folder = self.write(model("gptq"), lambda number, name: number % 2)
+        index = folder / self.INDEX
+        index.write_text(index.read_text()[:-1] + ', "deep": ' + "[" * 100000 + "]" * 100000 + "}")
+        done = self.run_several("gptq", "awq", index, self.folder / "out")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("nests deeper than 100 levels", done.stderr)
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_an_older_index_does_not_outlive_its_files(self):
+        folder = self.write(model("gptq"), lambda number, name: number % 2)
+        out = self.folder / "out"
+        out.mkdir()
+        (out / self.INDEX).write_text("of another model")
+        (out / "model-00002-of-00002.safetensors").mkdir()  # so that the second file cannot be written
+        done = self.run_several("gptq", "awq", folder, out)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("model-00002-of-00002.safetensors: exists and is not a regular file", done.stderr)
+        self.assertFalse((out / self.INDEX).exists())
+        (out / "model-00002-of-00002.safetensors").rmdir()
+        self.assertEqual(self.run_several("gptq", "awq", folder, out).returncode, 0)
+        self.assertEqual(self.read(out), model("awq"))
 
     def test_a_folder_that_cannot_be_made(self):
         folder = self.write(model("gptq"), lambda number, name: number % 2)
@@ -268,8 +307,8 @@ class Refused(Folder):
 
     def test_files_of_another_format(self):
         self.refused("gptq", "awq", files.safetensors(model("awq")),
-                     "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; accepted: 4-bit layers of the format that --from "
-                     "names")
+                     "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; accepted: layers of the format that --from "
+                     "names, and of --bits")
         self.refused("awq", "gptq", files.safetensors(model("gptq")),
                      "n = 64 and k = 12 must be multiples of 8; say by --from what the file is: gptq, gptq_v2, awq, symmetric")
         self.refused("symmetric", "awq", files.safetensors(model("gptq")),
@@ -283,6 +322,14 @@ class Refused(Folder):
         content = packed(Layer(1), "gptq")
         content["qzeros"] = ("I32", [K // GROUP, N // 4], bytes(K // GROUP * N))
         self.refused("gptq", "awq", files.safetensors(content), "4-bit gptq of n = 64, k = 96 and 3 groups has [3, 8]")
+        data = files.safetensors(model("gptq", bits=8))
+        self.refused("gptq", "awq", data, "--bits 8: awq has weights of 4 bits; accepted: 4, or 8 of gptq, gptq_v2 and "
+                     "symmetric", "--bits", "8")
+        self.refused("gptq", "gptq_v2", files.safetensors(model("gptq", zeros=[256], bits=8)), "the zero of group 0, column 0, "
+                     "which is 256: gptq_v2 cannot store it; accepted: 0 to 255", "--bits", "8")
+        ordered = packed(Layer(1, zeros=[128], bits=8), "symmetric")
+        ordered["g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *(k // GROUP for k in range(K))))
+        self.refused("symmetric", "gptq", files.safetensors(ordered), "accepted: I32 [192], of 4 bits")
 
     def test_layers_that_are_none(self):
         self.refused("gptq", "awq", files.safetensors({"x": ("F16", [2], bytes(4))}), "has no quantised layer")
@@ -296,7 +343,7 @@ class Refused(Folder):
                 ("qweight", ("I32", [1 << 61, 0], b""), "it is empty; accepted: extents of 1 and more"),
                 ("qweight", ("I32", [768], bytes(3072)), "words have 32 bits and two dimensions; accepted: I32 [k / 8, n]"),
                 ("qweight", ("U8", [12, 64], bytes(768)), "words have 32 bits and two dimensions; accepted: I32 [k / 8, n]"),
-                ("qweight", ("I32", [12, 32], bytes(1536)), "accepted: 4-bit layers of the format that --from names"),
+                ("qweight", ("I32", [12, 32], bytes(1536)), "accepted: layers of the format that --from names, and of --bits"),
                 ("qzeros", ("F32", [3, 8], bytes(96)), "zeros have 32 bits; accepted: I32 [groups, n / 8]"),
                 ("g_idx", ("I32", [95], bytes(380)), "a group index has a number for each k; accepted: I32 [96]")]:
             with self.subTest(name=name, tensor=tensor and tensor[:2]):
@@ -344,9 +391,9 @@ class FromDenseWeights(Folder):
             self.skipTest(files.trouble())
         super().setUp()
 
-    def run_operator(self, descriptor, source, target):
+    def run_operator(self, descriptor, source, target, *more):
         done = subprocess.run([program, "run", descriptor, "--input", str(self.folder / source), "--output",
-                               str(self.folder / target), "--device", "cpu", "--check", "--cache-dir", ""],
+                               str(self.folder / target), "--device", "cpu", "--check", "--cache-dir", "", *more],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -386,12 +433,10 @@ class FromDenseWeights(Folder):
 
         outputs = []
         self.convert("gptq", "awq", quantised)
-        for form, name in [("gptq", "in.safetensors"), ("awq", "out.safetensors")]:
-            content = {key: tensor for key, tensor in parse((self.folder / name).read_bytes())[1].items()
-                       if key in ("qweight", "qzeros", "scales")}
-            content["activations"] = layer.common()["activations"]
-            (self.folder / "case").write_bytes(files.safetensors(content))
-            self.run_operator(f"w4a16_gemm:format={form},group_size=32", "case", "product")
+        (self.folder / "case").write_bytes(files.safetensors({"activations": layer.common()["activations"]}))
+        for form, name in [("gptq", "in.safetensors"), ("awq", "out.safetensors")]:  # with errors, which are none's input
+            self.run_operator(f"w4a16_gemm:format={form},group_size=32", "case", "product", "--weights",
+                              str(self.folder / name))
             outputs.append(files.read_output(self.folder / "product")[1])
         for row, products in zip(layer.activations, outputs[0]):
             for n, product in enumerate(products):

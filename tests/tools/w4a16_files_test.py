@@ -23,6 +23,11 @@ def fp16(value):
     return struct.unpack("<e", struct.pack("<e", value))[0]
 
 
+def bf16(value):
+    """Cut, not rounded."""
+    return struct.unpack("<f", b"\0\0" + struct.pack("<f", value)[2:])[0]
+
+
 def words(rows, bits=4):
     """Rows of words of eight nibbles, or four bytes, lowest first, as little-endian int32."""
     return b"".join(struct.pack("<I", sum(part << bits * i for i, part in enumerate(word))) for row in rows for word in row)
@@ -251,6 +256,37 @@ class Files(unittest.TestCase):
             done = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(b"qweight", Path(folder, "out.safetensors").read_bytes())
+
+    def test_what_is_no_layer_of_the_operator_is_one_sentence(self):
+        def refusal(descriptor, content, *options):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "model.safetensors")
+                path.write_bytes(safetensors(content))
+                done = subprocess.run([program, "run", descriptor, "--weights", str(path), *options], capture_output=True,
+                                      text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1)
+            return done.stderr
+
+        layer = {f"a.{name}": tensor for name, tensor in Layer(1).gptq(stored_less=1).items() if name != "activations"}
+        dense = {"a.weight": ("F16", [N, K], halves([0] * (N * K)))}
+        named = ("--layer", "a")
+        self.assertIn("--weights: the activations are not in a checkpoint; give them by --input",
+                      refusal("w4a16_gemm:group_size=32", layer, *named))
+        self.assertRegex(refusal("w4_quantize", layer, *named),
+                         "tensor [a-z]+: w4_quantize has no such input; accepted: weights")
+        self.assertIn("tensor weights: w4a16_gemm has no such input; quantise them first, by w4_quantize",
+                      refusal("w4a16_gemm", dense, *named))
+        self.assertIn('has no tensors that are of none; accepted: "a"', refusal("w4a16_gemm", layer))
+
+    def test_scales_and_bias_of_the_other_type(self):
+        layer = Layer(13)
+        layer.scales = [[bf16(scale) for scale in row] for row in layer.scales]
+        content = layer.gptq(stored_less=1)
+        content["scales"] = ("BF16", [K // GROUP, N], b"".join(struct.pack("<f", x)[2:] for x in sum(layer.scales, [])))
+        content["bias"] = ("BF16", [N], b"".join(struct.pack("<f", bf16(0.1 * n))[2:] for n in range(N)))
+        expected = [[value + bf16(0.1 * n) for n, value in enumerate(row)] for row in layer.product()]
+        self.expect(self.run_file("w4a16_gemm:group_size=32,bias=true", content), expected)
 
     def test_what_a_sharded_checkpoint_lacks_is_one_sentence(self):
         name = "model.layers.0.mlp.down_proj"

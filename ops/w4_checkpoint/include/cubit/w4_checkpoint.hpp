@@ -1,9 +1,9 @@
-// 4-bit weights from one checkpoint's layout to another's, on the host: what each nibble means stays the same, bit for
-// bit.
+// Weights of 4 bits, or of 8 but for awq, from one checkpoint's layout to another's, on the host: what each of them
+// means stays the same, bit for bit.
 //
 // A layer of k input and n output features has qweight, scales [groups, n], and, but for symmetric, qzeros int32
-// [groups, n / 8]; <cubit/w4a16_gemm.hpp> says what the words of each format mean. Scales are the same in all of them.
-// Nothing here allocates or opens a file; both sides are the caller's, dense.
+// [groups, n / 8], of 8 bits [groups, n / 4]; <cubit/w4a16_gemm.hpp> says what the words of each format mean. Scales
+// are the same in all of them. Nothing here allocates or opens a file; both sides are the caller's, dense.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -27,17 +27,19 @@ inline const char* text_of(W4Format format) {
   return kNames[static_cast<int>(format)];
 }
 
-/// Sizes of a layer. Legal are multiples of 8 for n and k, and groups that divide k.
+/// Sizes of a layer. Legal are multiples of 8 for n and k, groups that divide k, and 4 or 8 bits.
 struct W4LayerSizes {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t groups = 0;
+  int bits = 4;  ///< of a weight, and of a zero
 
-  std::size_t qweight_words() const { return static_cast<std::size_t>(n / 8 * k); }
-  std::size_t qzeros_words() const { return static_cast<std::size_t>(groups * (n / 8)); }
+  int in_word() const { return 32 / bits; }
+  std::size_t qweight_words() const { return static_cast<std::size_t>(n / in_word() * k); }
+  std::size_t qzeros_words() const { return static_cast<std::size_t>(groups * (n / in_word())); }
   /// [rows, columns] of a format's qweight.
   std::array<std::int64_t, 2> qweight_shape(W4Format format) const {
-    return format == W4Format::awq ? std::array{k, n / 8} : std::array{k / 8, n};
+    return format == W4Format::awq ? std::array{k, n / in_word()} : std::array{k / in_word(), n};
   }
 };
 
@@ -56,6 +58,14 @@ constexpr std::array<int, 8> kAwqOrder = {0, 2, 4, 6, 1, 3, 5, 7};  ///< nibble 
   error.why = rule.c_str();
   error.remedy = remedy.c_str();
   throw Error(error);
+}
+
+inline void require_bits(W4Format from, W4Format to, int bits) {
+  const bool is_awq = from == W4Format::awq || to == W4Format::awq;
+  if (bits == 4 || (bits == 8 && !is_awq)) return;
+  refuse("weights of " + std::to_string(bits) + " bits",
+         std::string(text_of(from)) + " is not converted to " + text_of(to) + " of so many",
+         is_awq ? "accepted: 4" : "accepted: 4, 8");
 }
 
 inline void require_words(const char* name, std::size_t given, std::size_t expected) {
@@ -105,12 +115,20 @@ inline void transpose(std::array<std::uint32_t, 8>& words) {
   }
 }
 
-/// The zeros that eight nibbles of a word mean, by column.
-inline std::array<int, 8> zeros_of(W4Format format, std::uint32_t word) {
+/// The column, of those that a word holds, of the field at `place`.
+inline std::size_t column_at(W4Format format, int place) {
+  const auto index = static_cast<std::size_t>(place);
+  return format == W4Format::awq ? static_cast<std::size_t>(kAwqOrder[index]) : index;
+}
+
+inline int stored_less(W4Format format) { return format == W4Format::gptq ? 1 : 0; }
+
+/// The zeros that a word's fields of `bits` mean, by column.
+inline std::array<int, 8> zeros_of(W4Format format, int bits, std::uint32_t word) {
   std::array<int, 8> zeros{};
-  for (std::size_t j = 0; j < 8; ++j) {
-    const std::size_t column = format == W4Format::awq ? static_cast<std::size_t>(kAwqOrder[j]) : j;
-    zeros[column] = static_cast<int>(word >> (4 * j) & 15) + (format == W4Format::gptq ? 1 : 0);
+  for (int place = 0; place < 32 / bits; ++place) {
+    const std::uint32_t field = word >> (bits * place) & ((1u << bits) - 1);
+    zeros[column_at(format, place)] = static_cast<int>(field) + stored_less(format);
   }
   return zeros;
 }
@@ -119,27 +137,27 @@ struct ZeroRange {
   int least;
   int largest;
 };
-inline ZeroRange zero_range(W4Format format) {
-  if (format == W4Format::symmetric) return {8, 8};
-  return format == W4Format::gptq ? ZeroRange{1, 16} : ZeroRange{0, 15};
+inline ZeroRange zero_range(W4Format format, int bits) {
+  const int middle = 1 << (bits - 1);
+  if (format == W4Format::symmetric) return {middle, middle};
+  return {stored_less(format), 2 * middle - 1 + stored_less(format)};
 }
 
-inline std::uint32_t word_of(W4Format format, const std::array<int, 8>& zeros) {
+inline std::uint32_t word_of(W4Format format, int bits, const std::array<int, 8>& zeros) {
   std::uint32_t word = 0;
-  for (std::size_t j = 0; j < 8; ++j) {
-    const std::size_t column = format == W4Format::awq ? static_cast<std::size_t>(kAwqOrder[j]) : j;
-    word |= static_cast<std::uint32_t>(zeros[column] - (format == W4Format::gptq ? 1 : 0)) << (4 * j);
-  }
+  for (int place = 0; place < 32 / bits; ++place)
+    word |= static_cast<std::uint32_t>(zeros[column_at(format, place)] - stored_less(format)) << (bits * place);
   return word;
 }
 
 }  // namespace w4_checkpoint_detail
 
 /// A layer's weights. `src` and `dst` have sizes.qweight_words() words and do not overlap. Throws Error (invalid
-/// argument) where they have not.
+/// argument) where they have not, and for bits that a format does not have.
 inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& sizes, std::span<const std::uint32_t> src,
                             std::span<std::uint32_t> dst, int threads) {
   using namespace w4_checkpoint_detail;
+  require_bits(from, to, sizes.bits);
   require_words("the source's qweight", src.size(), sizes.qweight_words());
   require_words("the result's qweight", dst.size(), sizes.qweight_words());
   const bool from_n = from == W4Format::awq;
@@ -169,31 +187,33 @@ inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& size
   });
 }
 
-/// A layer's zeros. Of a format that stores none, `src` is empty: every zero is 8; likewise `dst`. Throws Error
-/// (invalid argument) for a zero that `to` cannot store (gptq 1 to 16, gptq_v2 and awq 0 to 15, symmetric 8), naming
-/// it.
+/// A layer's zeros. Of a format that stores none, `src` is empty: every zero is 8, of 8 bits 128; likewise `dst`.
+/// Throws Error (invalid argument) for a zero that `to` cannot store (of 4 bits: gptq 1 to 16, gptq_v2 and awq 0 to 15,
+/// symmetric 8; of 8 bits: gptq 1 to 256, gptq_v2 0 to 255, symmetric 128), naming it.
 inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes, std::span<const std::uint32_t> src,
                            std::span<std::uint32_t> dst, int threads) {
   using namespace w4_checkpoint_detail;
+  require_bits(from, to, sizes.bits);
   require_words("the source's qzeros", src.size(), stores_zeros(from) ? sizes.qzeros_words() : 0);
   require_words("the result's qzeros", dst.size(), stores_zeros(to) ? sizes.qzeros_words() : 0);
-  const ZeroRange range = zero_range(to);
-  const std::int64_t columns = sizes.n / 8;
+  const ZeroRange range = zero_range(to, sizes.bits);
+  const std::int64_t columns = sizes.n / sizes.in_word();
   on_ranges(sizes.groups, threads, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t at = first * columns; at < last * columns; ++at) {
-      std::array<int, 8> zeros = {8, 8, 8, 8, 8, 8, 8, 8};
-      if (!src.empty()) zeros = zeros_of(from, src[static_cast<std::size_t>(at)]);
-      for (std::size_t i = 0; i < 8; ++i) {
-        if (zeros[i] >= range.least && zeros[i] <= range.largest) continue;
+      std::array<int, 8> zeros{};
+      zeros.fill(1 << (sizes.bits - 1));
+      if (!src.empty()) zeros = zeros_of(from, sizes.bits, src[static_cast<std::size_t>(at)]);
+      for (int i = 0; i < sizes.in_word(); ++i) {
+        const int zero = zeros[static_cast<std::size_t>(i)];
+        if (zero >= range.least && zero <= range.largest) continue;
         refuse("the zero of group " + std::to_string(at / columns) + ", column " +
-                   std::to_string(at % columns * 8 + static_cast<std::int64_t>(i)) + ", which is " +
-                   std::to_string(zeros[i]),
+                   std::to_string(at % columns * sizes.in_word() + i) + ", which is " + std::to_string(zero),
                std::string(text_of(to)) + " cannot store it",
                range.least == range.largest
                    ? "accepted: " + std::to_string(range.least)
                    : "accepted: " + std::to_string(range.least) + " to " + std::to_string(range.largest));
       }
-      if (!dst.empty()) dst[static_cast<std::size_t>(at)] = word_of(to, zeros);
+      if (!dst.empty()) dst[static_cast<std::size_t>(at)] = word_of(to, sizes.bits, zeros);
     }
   });
 }

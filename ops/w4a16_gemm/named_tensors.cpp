@@ -1,0 +1,159 @@
+// From the tensors that somebody has, by name, to a problem: which are taken, which are brought to the type that the
+// kernel reads, and what to do about the others.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ops/element/element.hpp"
+#include "ops/host_tensors.hpp"
+#include "ops/w4a16_gemm/problem.hpp"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+/// A number of a tensor that may lie at any address.
+template <class Number>
+Number number_at(const Tensor& tensor, std::int64_t index) {
+  Number number;
+  std::memcpy(&number, static_cast<const char*>(tensor.data) + index * static_cast<std::int64_t>(sizeof number),
+              sizeof number);
+  return number;
+}
+
+/// Checkpoints without activation order often store it nevertheless: then it says nothing new. It is not copied.
+void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::int64_t k) {
+  check_group_numbers(descriptor, tensor, k);
+  for (std::int64_t i = 0; i < k; ++i) {
+    const auto group = number_at<std::int32_t>(tensor, i);
+    const std::int64_t expected = descriptor.group_size == 0 ? 0 : i / descriptor.group_size;
+    if (group == expected) continue;
+    reject(fmt::format("g_idx[{}] = {}", i, group), fmt::format("{} takes no activation order", descriptor.text()),
+           "ask for activation_order=true, or give g_idx[k] = k / group_size or none");
+  }
+}
+
+/// What to do about a tensor that the descriptor does not take.
+std::string remedy_of_name(std::string_view name, const std::vector<std::string_view>& taken) {
+  if (name == "qzeros")
+    return "ask for format=gptq, gptq_v2 or awq, as its packer did, or leave it out where every zero is the middle";
+  if (name == "bias" || name == "residual") return fmt::format("ask for {}=true, or leave it out", name);
+  if (name == "weights") return "quantise them first, by w4_quantize, and give what that writes";
+  return fmt::format("accepted: {}", fmt::join(taken, ", "));
+}
+
+double value_at(const Tensor& tensor, std::int64_t index) {
+  if (tensor.type == "F32") return number_at<float>(tensor, index);
+  const Element element = tensor.type == "BF16" ? Element::bf16 : Element::fp16;
+  return to_double(element, number_at<std::uint16_t>(tensor, index));
+}
+
+bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+/// The kernel reads scales of fp16. Those of bf16 have fewer bits, and differ only where they are very small or large:
+/// no weight changes its value unseen.
+std::uint16_t scale_from(const Tensor& scales, std::int64_t index) {
+  const double scale = value_at(scales, index);
+  const std::uint16_t bits = from_float(Element::fp16, static_cast<float>(scale));
+  if (is_same(to_double(Element::fp16, bits), scale)) return bits;
+  reject(fmt::format("scales[{}, {}] = {} of type BF16", index / scales.shape[1], index % scales.shape[1], scale),
+         "fp16, which the kernel reads, has no such number",
+         "accepted: F16, or BF16 from 2^-17 to 65280, where every number is one of fp16 too");
+}
+
+/// Rounded, as a framework does that runs a model in another type than its checkpoint's.
+std::uint16_t bias_from(const Tensor& bias, std::int64_t index, Element element) {
+  const double value = value_at(bias, index);
+  const std::uint16_t bits = from_float(element, static_cast<float>(value));
+  if (std::isfinite(to_double(element, bits)) || !std::isfinite(value)) return bits;
+  reject(fmt::format("bias[{}] = {} of type {}", index, value, bias.type),
+         fmt::format("it is too large for {}, to which it would be rounded", element_type(element)),
+         "ask for element=bf16, or give a smaller one");
+}
+
+/// The tensor brought to 16 bits of `type`, number by number.
+template <class Convert>
+void add_converted(Tensors& taken, const Tensor& input, std::string_view type, Convert convert) {
+  Tensor tensor = dense(input.name, type, input.shape, nullptr);
+  auto storage = std::make_unique<char[]>(tensor.bytes());
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const std::uint16_t bits = convert(i);
+    std::memcpy(storage.get() + i * static_cast<std::int64_t>(sizeof bits), &bits, sizeof bits);
+  }
+  taken.add(std::move(tensor), std::move(storage));
+}
+
+/// False if there is none of that name.
+bool take(Tensors& taken, const W4a16Gemm& descriptor, std::span<const Tensor> inputs, std::string_view name) {
+  const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& one) { return one.name == name; });
+  if (input == inputs.end()) return false;
+  const std::string_view element = element_type(descriptor.element);
+  if (name == "scales" && input->type == "BF16" && input->shape.size() == 2) {
+    add_converted(taken, *input, "F16", [&](std::int64_t i) { return scale_from(*input, i); });
+    return true;
+  }
+  const bool is_float = input->type == "F16" || input->type == "BF16" || input->type == "F32";
+  if (name == "bias" && is_float && input->type != element) {
+    add_converted(taken, *input, element, [&](std::int64_t i) { return bias_from(*input, i, descriptor.element); });
+    return true;
+  }
+  return taken.take(inputs, name);
+}
+
+}  // namespace
+
+std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
+  std::vector<std::string_view> names = {"activations", "qweight", "scales"};
+  if (stores_zeros(descriptor)) names.emplace_back("qzeros");
+  if (descriptor.activation_order) names.emplace_back("g_idx");
+  if (descriptor.bias) names.emplace_back("bias");
+  if (descriptor.residual) names.emplace_back("residual");
+  return names;
+}
+
+void check_group_numbers(const W4a16Gemm& descriptor, const Tensor& order, std::int64_t k) {
+  if (order.type != "I32" || order.shape != std::vector<std::int64_t>{k})
+    reject(fmt::format("{} of type {}", shape_text(order), order.type), fmt::format("it must be I32 [{}]", k));
+  const int count = groups_of(descriptor, static_cast<int>(k));
+  for (std::int64_t i = 0; i < k; ++i) {
+    const auto group = number_at<std::int32_t>(order, i);
+    if (group >= 0 && group < count) continue;
+    reject(fmt::format("g_idx[{}] = {}", i, group), fmt::format("there are {} groups", count),
+           fmt::format("accepted: 0 to {}", count - 1));
+  }
+}
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
+  const W4a16Gemm descriptor = parse(text);
+  const bool may_have_group_index = descriptor.format != W4Format::awq;
+  LaunchNumbers launch;
+  for (const auto& [name, value] : numbers) {
+    if (launch.set(descriptor, name, value)) continue;
+    reject(fmt::format("number {}", name), "w4a16_gemm has no such launch argument",
+           fmt::format("accepted: {}", LaunchNumbers::kNames));
+  }
+  const std::vector<std::string_view> names = input_names(descriptor);
+  const Tensor* group_index = nullptr;  // that is not taken
+  for (const Tensor& input : inputs) {
+    if (std::find(names.begin(), names.end(), input.name) != names.end()) continue;
+    if (input.name == "g_idx" && may_have_group_index) {
+      group_index = &input;
+      continue;
+    }
+    reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", descriptor.text()),
+           remedy_of_name(input.name, names));
+  }
+  Tensors taken;
+  for (const std::string_view name : names) {
+    if (take(taken, descriptor, inputs, name)) continue;
+    reject(fmt::format("tensors without {}", name),
+           fmt::format("{} needs {}", descriptor.text(), fmt::join(names, ", ")));
+  }
+  auto problem = std::make_unique<GemmProblem>(descriptor, std::move(taken), launch);
+  if (group_index != nullptr) check_group_index(descriptor, *group_index, problem->k());
+  return problem;
+}
+
+}  // namespace cubit::ops::w4a16_gemm
