@@ -67,9 +67,9 @@ class LayerFinder {
     if (scales.shape.size() != 2 || (scales.type != "F16" && scales.type != "BF16"))
       refuse_tensor(scales, "scales have 16 bits and two dimensions", "accepted: F16 or BF16 [groups, n]");
     if (qweight.shape.size() != 2 || qweight.type != "I32") {
-      refuse_tensor(qweight, "words have 32 bits and two dimensions",
-                    format_ == W4Format::awq ? "accepted: I32 [k, n / 8]"
-                                             : fmt::format("accepted: I32 [k / {}, n]", in_word));
+      refuse_tensor(
+          qweight, "words have 32 bits and two dimensions",
+          format_ == W4Format::awq ? "accepted: I32 [k, n / 8]" : fmt::format("accepted: I32 [k / {}, n]", in_word));
     }
     // Without this the bytes of the file would not bound the extents, and products of them could overflow.
     for (const HeaderEntry* tensor : {&scales, &qweight})

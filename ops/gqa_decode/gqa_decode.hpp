@@ -174,8 +174,11 @@ int bytes_in_flight(const Plan& plan);
 /// Family sm90: blocks of a launch, each with two counters and two slots.
 inline constexpr int kMostBlocks = 1024;
 
-/// Fills in the decisions with their reasons, the proofs and the fragments of a plan whose family is chosen.
+/// Fills in the decisions, the proofs, the map of shared memory and the fragments of a plan whose family is chosen.
 void write_report(Plan& plan, const codegen::Architecture& architecture);
+
+/// Of the report: what was decided, and why.
+std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture& architecture);
 
 /// Whether rows of keys or of values are int4_rows of 8 groups, which take the most registers.
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats);
