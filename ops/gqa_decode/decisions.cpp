@@ -316,7 +316,7 @@ void add_role_decisions(std::vector<Decision>& decisions, const GqaDecode& descr
   }
   if (descriptor.alibi) {
     decisions.push_back({"order of tiles", "from the last to the first",
-                                "scores rise from token to token: the softmax's reference would move with each tile"});
+                         "scores rise from token to token: the softmax's reference would move with each tile"});
   }
   if (descriptor.window) {
     decisions.push_back(
@@ -345,33 +345,33 @@ Decision page_decision(const Plan& plan) {
 std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   std::vector<Decision> decisions = {tile_decision(plan, architecture),
-                      head_group_decision(plan),
-                      warp_decision(plan, architecture),
-                      copy_decision(plan),
-                      stage_decision(plan),
-                      stages_decision(plan),
-                      block_decision(plan, architecture),
-                      split_decision(plan)};
+                                     head_group_decision(plan),
+                                     warp_decision(plan, architecture),
+                                     copy_decision(plan),
+                                     stage_decision(plan),
+                                     stages_decision(plan),
+                                     block_decision(plan, architecture),
+                                     split_decision(plan)};
   const std::vector<Decision> operands = operand_decisions(plan, architecture);
   decisions.insert(decisions.begin() + 2, operands.begin(), operands.end());
   if (centres_nibbles(plan.descriptor)) decisions.push_back(middle_decision());
   if (plan.query_is_shared) decisions.push_back(shared_query_decision(plan));
   if (plan.merges_pairs()) {
     decisions.push_back({"two blocks of a sequence", "a cluster, where they have nothing else to do",
-                                "each merges half of the channels, of which the other stores its sums in its shared "
-                                "memory: no partial results, fence and counter in global memory"});
+                         "each merges half of the channels, of which the other stores its sums in its shared "
+                         "memory: no partial results, fence and counter in global memory"});
   }
   if (plan.staggers()) decisions.push_back(stagger_decision());
   if (plan.keeps_pace()) decisions.push_back(pace_decision(plan));
   if (plan.evicts_first()) {
     decisions.push_back({"lines of the cache", "the L2 lets go of them first",
-                                "nobody reads them again: partial results, queries and page tables stay instead"});
+                         "nobody reads them again: partial results, queries and page tables stay instead"});
   }
   if (plan.copies_unaligned_rows()) decisions.push_back(boxes_decision(plan));
   if (are_bound_by_arithmetic(plan)) decisions.push_back(arithmetic_decision(plan));
   if (plan.family == Family::sm90 && reads_row_scales(plan)) {
     decisions.push_back({"scales", "loaded into registers a stage ahead, by the warps that attend",
-                                "a tensor of their own has other strides than rows, and no part in their boxes"});
+                         "a tensor of their own has other strides than rows, and no part in their boxes"});
   }
   if (plan.family == Family::sm80) decisions.push_back(offset_decision(plan));
   if (plan.family == Family::sm75) decisions.push_back(held_decision(plan));
