@@ -46,7 +46,7 @@ typedef struct cubit_w4a16_gemm_arguments {
   const void* activations;   /* [m, k] */
   const void* qweight;       /* int32 words of the format, for k x n weights */
   const void* qzeros;        /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric */
-  const void* scales;        /* fp16 [k / group size, n] */
+  const void* scales;        /* fp16 [k / group size, n], finite */
   const int32_t* g_idx;      /* [k] group of each k, clamped, for activation_order=true; else not used */
   const void* bias;          /* [n] where the descriptor has one, else NULL */
   const void* residual;      /* as output where the descriptor has one, else NULL; may be the output */
