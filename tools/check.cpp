@@ -64,7 +64,7 @@ nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& 
   for (const auto& output : outputs)
     addresses.push_back(output.empty() ? static_cast<const void*>(&output) : output.data());
   const Problem::Comparison comparison = problem.compare(addresses);
-  const std::string nan = comparison.good() ? "" : describe_nan(problem, outputs);
+  const std::string nan = describe_nan(problem, outputs);
   nlohmann::ordered_json json = {{"good", comparison.good()},
                                  {"error", comparison.error},
                                  {"tolerance", comparison.tolerance},
@@ -79,12 +79,15 @@ nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& 
 
 std::string check_text(const nlohmann::ordered_json& check) {
   if (check.contains("empty")) return kNothingRan;
-  if (check.contains("nan")) return fmt::format("check failed: {}", check.at("nan").get<std::string>());
+  const bool is_good = check.at("good").get<bool>();
+  const std::string nan = !check.contains("nan") ? ""
+                                                 : fmt::format("; {}{}", check.at("nan").get<std::string>(),
+                                                               is_good ? ", as it should be" : "");
   const double error = check.at("error").is_number() ? check.at("error").get<double>() : std::nan("");
   const auto worst = check.at("worst").get<std::string>();
-  return fmt::format("check {}: error {:.3g}, tolerance {:.3g}{}", check.at("good").get<bool>() ? "passed" : "failed",
-                     error, check.at("tolerance").get<double>(),
-                     worst.empty() || worst == "none" ? "" : ", worst at " + worst);
+  return fmt::format("check {}: error {:.3g}, tolerance {:.3g}{}{}", is_good ? "passed" : "failed", error,
+                     check.at("tolerance").get<double>(), worst.empty() || worst == "none" ? "" : ", worst at " + worst,
+                     nan);
 }
 
 }  // namespace cubit::tools

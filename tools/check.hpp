@@ -10,8 +10,8 @@ namespace cubit::tools {
 
 inline constexpr const char* kNothingRan = "nothing was checked: the case is empty, and no kernel ran";
 
-/// {good, error, tolerance, worst}; also {nan} naming the first NaN where it is not good, or {empty} where no output
-/// has an element: then it is never good.
+/// {good, error, tolerance, worst}; also {nan} naming the first NaN, whether it should be one or not, or {empty} where
+/// no output has an element: then it is never good.
 nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& outputs);
 
 std::string check_text(const nlohmann::ordered_json& check);

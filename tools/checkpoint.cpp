@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -34,12 +35,26 @@ std::vector<std::string> names_in(const std::string& folder, std::string_view en
   return names;
 }
 
+/// "model-00001-of-00002.safetensors" is one of 2 files; any other name is one of 1.
+int files_of_name(const std::string& name) {
+  const std::string_view stem = std::string_view(name).substr(0, name.size() - std::string_view(kTensors).size());
+  const std::size_t of = stem.rfind("-of-");
+  if (of == std::string_view::npos) return 1;
+  int files = 1;
+  std::from_chars(stem.data() + of + 4, stem.data() + stem.size(), files);
+  return files;
+}
+
 /// The index, or else the one safetensors file, of a folder; of anything else the path itself.
 std::string checkpoint_file(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
   for (const char* end : {kIndex, kTensors}) {
     const std::vector<std::string> names = names_in(path, end);
+    if (names.size() == 1 && end == kTensors && files_of_name(names.front()) > 1) {
+      throw BadInput(path, fmt::format("the folder holds {}, one of several files, without their index", names.front()),
+                     "give a whole checkpoint's folder, or that file by its name");
+    }
     if (names.size() == 1) return (fs::path(path) / names.front()).string();
     if (names.empty()) continue;
     throw BadInput(path, fmt::format("the folder holds {} files *{}, {} and others", names.size(), end, names.front()),
@@ -55,19 +70,23 @@ std::string beside(const std::string& index, const std::string& shard) {
 
 std::string layer_of(const std::string& tensor) { return tensor.substr(0, std::min(tensor.rfind('.'), tensor.size())); }
 
-/// Layers of several tensors, which a quantised one is.
+/// Layers of several tensors, which a quantised one is; where there is none, those with a weight.
 std::string some_layers(const std::vector<std::string>& tensors) {
   constexpr std::size_t kShown = 2;
   std::map<std::string, int> counts;
   for (const std::string& tensor : tensors) ++counts[layer_of(tensor)];
-  std::erase_if(counts, [](const auto& layer) { return layer.second < 2; });
+  const auto is_dense = [&](const std::string& layer) {
+    return std::find(tensors.begin(), tensors.end(), layer + ".weight") != tensors.end();
+  };
+  const bool has_quantised = std::any_of(counts.begin(), counts.end(), [](const auto& one) { return one.second > 1; });
+  std::erase_if(counts, [&](const auto& one) { return has_quantised ? one.second < 2 : !is_dense(one.first); });
   std::string text;
   std::size_t shown = 0;
   for (const auto& [layer, count] : counts) {
     if (shown++ == kShown) break;
     text += (text.empty() ? "" : ", ") + quote(layer);
   }
-  if (text.empty()) return "give a checkpoint with quantised layers: NAME.qweight, NAME.scales and others";
+  if (text.empty()) return "give a checkpoint with tensors NAME.qweight, NAME.scales and others, or NAME.weight";
   return fmt::format("accepted: {}{}", text, counts.size() > kShown ? " …" : "");
 }
 
@@ -77,7 +96,7 @@ std::vector<std::string> checkpoint_files(const std::string& path) {
   const std::string file = checkpoint_file(path);
   if (!file.ends_with(".json")) return {file};
   std::set<std::string> shards;
-  for (const auto& [tensor, shard] : parse_checkpoint_index(read_text_file(file), file)) shards.insert(shard);
+  for (const auto& [tensor, shard] : parse_checkpoint_index(read_checkpoint_index(file), file)) shards.insert(shard);
   std::vector<std::string> files = {file};
   for (const std::string& shard : shards) files.push_back(beside(file, shard));
   return files;
@@ -92,10 +111,10 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
     const SafetensorsReader reader(file);
     for (const HeaderEntry& tensor : reader.tensors()) seen.push_back(tensor.name);
     is_dense_ = has("weight") && !has("qweight");
-    files_.emplace_back(file, [&](const std::string& name) { return is_of_layer(name); });
+    files_.emplace_back(reader, [&](const std::string& name) { return is_of_layer(name); });
     add_tensors(files_.back());
   } else {
-    const auto index = parse_checkpoint_index(read_text_file(file), file);
+    const auto index = parse_checkpoint_index(read_checkpoint_index(file), file);
     for (const auto& [tensor, shard] : index) seen.push_back(tensor);
     is_dense_ = has("weight") && !has("qweight");
     std::map<std::string, std::vector<std::string>> shards;
@@ -120,7 +139,7 @@ void CheckpointLayer::read_shard(const std::string& path, const std::vector<std:
   const auto is_wanted = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  const SafetensorsFile& file = files_.emplace_back(path, is_wanted);
+  const SafetensorsFile& file = files_.emplace_back(SafetensorsReader(path), is_wanted);
   for (const std::string& name : names) {
     const auto& tensors = file.tensors();
     const auto found =

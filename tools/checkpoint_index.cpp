@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/error.hpp"
+#include "tools/input_file.hpp"
 #include "tools/quote.hpp"
+#include "tools/safetensors.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -105,6 +107,17 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+std::string read_checkpoint_index(const std::string& path) {
+  const InputFile file(path);
+  if (file.bytes() > kLargestHeader) {
+    throw BadInput(path, fmt::format("holds {} bytes, over the limit of {}", file.bytes(), kLargestHeader),
+                   "give the index of a checkpoint");
+  }
+  std::string text(file.bytes(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
 
 std::map<std::string, std::string> parse_checkpoint_index(std::string_view text, const std::string& label) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");

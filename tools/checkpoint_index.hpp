@@ -12,6 +12,9 @@
 
 namespace cubit::tools {
 
+/// The text of an index, of at most 100 MB as a header may have. Throws BadInput.
+std::string read_checkpoint_index(const std::string& path);
+
 /// Tensor -> file name, of a file beside the index. `label` names the index in messages. Throws BadInput.
 std::map<std::string, std::string> parse_checkpoint_index(std::string_view text, const std::string& label);
 

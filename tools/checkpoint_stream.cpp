@@ -24,7 +24,7 @@ CheckpointReader::CheckpointReader(const std::string& path) {
   if (paths.front().ends_with(".json")) {
     index_ = paths.front();
     paths.erase(paths.begin());
-    text_ = read_text_file(index_);
+    text_ = read_checkpoint_index(index_);
     if (paths.empty()) throw BadInput(index_, "the index names no tensor", "give a checkpoint's index");
   }
   for (const std::string& file : paths) {

@@ -50,7 +50,6 @@ config.json with its quantization_config, are not changed.
 
 Exit code: 0 good; 1 the output could not be written; 2 bad input.)";
 
-constexpr W4Format kFormats[] = {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric};
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  ///< of tensors that are copied
 
 struct ConvertOptions {
@@ -64,9 +63,9 @@ struct ConvertOptions {
 };
 
 W4Format parse_format(const char* option, const std::string& text) {
-  for (const W4Format format : kFormats)
+  for (const W4Format format : kW4Formats)
     if (text == text_of(format)) return format;
-  throw BadInput(fmt::format("{} {}", option, text), "is not a format", fmt::format("accepted: {}", kW4FormatNames));
+  throw BadInput(fmt::format("{} {}", option, text), "is not a format", fmt::format("accepted: {}", w4_format_names()));
 }
 
 /// How a tensor of the result comes about.
@@ -80,6 +79,7 @@ struct Item {
 
 std::vector<std::uint32_t> read_words(const CheckpointReader& checkpoint, const HeaderEntry* tensor) {
   if (tensor == nullptr) return {};
+  require_memory(2 * bytes_of(*tensor), checkpoint.path());  // and what becomes of it
   std::vector<std::uint32_t> words(bytes_of(*tensor) / sizeof(std::uint32_t));
   checkpoint.read(*tensor, 0, std::as_writable_bytes(std::span(words)));
   return words;
@@ -260,7 +260,7 @@ int convert_checkpoint(const ConvertOptions& options) {
   const W4Format to = parse_format("--to", options.to);
   if (from == to)
     throw BadInput("--to " + options.to, "is what --from says already",
-                   fmt::format("accepted: another of {}", kW4FormatNames));
+                   fmt::format("accepted: another of {}", w4_format_names()));
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (options.bits == 8 && (from == W4Format::awq || to == W4Format::awq))

@@ -27,4 +27,8 @@ class InputFile {
   std::uint64_t bytes_ = 0;
 };
 
+/// Throws BadInput where so many bytes, which reading `path` takes, are more than the machine's memory: the system
+/// hands out more than it has, and ends who uses it.
+void require_memory(std::uint64_t bytes, const std::string& path);
+
 }  // namespace cubit::tools

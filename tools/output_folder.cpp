@@ -1,6 +1,7 @@
 #include "tools/output_folder.hpp"
 
 #include <filesystem>
+#include <system_error>
 
 #include "tools/error.hpp"
 #include "tools/output_file.hpp"
@@ -14,10 +15,15 @@ void make_folder(const std::string& folder, const std::string& option) {
 }
 
 void remove_file(const std::string& folder, const std::string& name) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::path(folder) / name;
   std::error_code error;
-  const std::filesystem::path file = std::filesystem::canonical(std::filesystem::path(folder) / name, error);
-  if (error) return;  // nothing is there; or it shows when the file is written
-  std::filesystem::remove(file, error);
+  const fs::path file = fs::canonical(path, error);
+  if (error == std::errc::no_such_file_or_directory) return;
+  if (!error && !fs::is_regular_file(file, error) && !error)
+    throw BadInput(path.string(), "exists and is not a regular file", kWritableWanted);
+  if (!error) fs::remove(file, error);
+  if (error) throw BadInput(path.string(), "cannot be removed: " + error.message(), kWritableWanted);
 }
 
 void write_file(const std::string& folder, const std::string& name, std::string_view content) {

@@ -73,6 +73,11 @@ bool has_field(const std::string& descriptor, const char* field) {
                  has_field(descriptor, "bias") ? "add bias=true to the descriptor" : error.remedy());
 }
 
+bool has_bias(const CheckpointLayer& layer) {
+  return std::any_of(layer.tensors().begin(), layer.tensors().end(),
+                     [](const TensorView& tensor) { return tensor.name == "bias"; });
+}
+
 [[noreturn]] void refuse_weights_alone() {
   throw BadInput("--weights", "the activations are not in a checkpoint", "give them by --input");
 }
@@ -88,7 +93,8 @@ Problem problem_from_files(const std::string& descriptor, const ProblemOptions& 
   try {
     return Problem(descriptor, inputs, numbers);
   } catch (const Error& error) {
-    if (layer && error.given() == "tensor bias") refuse_bias(descriptor, options.layer.value_or(""), error);
+    if (layer && has_bias(*layer) && error.given() == "tensor bias")
+      refuse_bias(descriptor, options.layer.value_or(""), error);
     if (layer && !file && error.given() == "tensors without activations") refuse_weights_alone();
     throw;
   }

@@ -80,7 +80,7 @@ class LayerFinder {
                              bits_};
     if (sizes.n % 8 != 0 || sizes.k % 8 != 0)
       refuse_tensor(qweight, fmt::format("n = {} and k = {} must be multiples of 8", sizes.n, sizes.k),
-                    fmt::format("say by --from what the file is: {}", kW4FormatNames));
+                    fmt::format("say by --from what the file is: {}", w4_format_names()));
     if (sizes.k % sizes.groups != 0)
       refuse_tensor(scales, fmt::format("the {} k's do not divide into {} groups", sizes.k, sizes.groups),
                     fmt::format("accepted: as many groups as divide {}", sizes.k));
@@ -107,6 +107,12 @@ class LayerFinder {
 };
 
 }  // namespace
+
+std::string w4_format_names() {
+  std::string names;
+  for (const W4Format format : kW4Formats) names += (names.empty() ? "" : ", ") + std::string(text_of(format));
+  return names;
+}
 
 void refuse_tensor(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy) {
   throw BadInput(fmt::format("tensor {} {} [{}]", quote(tensor.name), tensor.type, fmt::join(tensor.shape, ", ")), rule,

@@ -9,7 +9,8 @@
 
 namespace cubit::tools {
 
-inline constexpr const char* kW4FormatNames = "gptq, gptq_v2, awq, symmetric";
+inline constexpr W4Format kW4Formats[] = {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric};
+std::string w4_format_names();  ///< "gptq, gptq_v2, awq, symmetric"
 
 /// The tensors NAME.qweight, NAME.scales, …, which are the reader's.
 struct QuantisedLayer {

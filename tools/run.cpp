@@ -30,7 +30,8 @@ Examples:
       qweight, scales, … of one layer of a checkpoint: a file, an index of several (*.json), or their folder; no
       --layer where they are named so, as in what w4_quantize writes
   cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
-      compares with the double-precision reference; exit code 1 if the error is over the tolerance, or NaN alone
+      compares with the double-precision reference; exit code 1 if the error is over the tolerance; a NaN is
+      infinitely wrong, but for w4a16_gemm where the reference is one
   cubit run gqa_decode:heads_per_kv=8 --random batch=1 --device cpu --arch sm_120 --check-memory --counters
       executes sm_120's PTX on the CPU, watched: races, unwritten memory; bank conflicts and sectors counted
   cubit run gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1 --set softmax_scale=0.1 --bench --json

@@ -21,6 +21,8 @@ namespace cubit::tools {
 inline constexpr std::size_t kLargestHeader = 100'000'000;  ///< bytes; the limit of the format's own reader
 inline constexpr std::size_t kLargestRank = 8;              ///< what cubit_tensor holds
 
+class SafetensorsReader;
+
 /// A tensor whose bytes live elsewhere.
 struct TensorView {
   std::string name;
@@ -33,9 +35,6 @@ struct TensorView {
 /// in the given order.
 std::string safetensors_header(std::span<const TensorView> tensors);
 
-/// The bytes of a text file that is no longer than the longest header. Throws BadInput.
-std::string read_text_file(const std::string& path);
-
 /// A file's tensors in memory, in the order of their bytes. Not mapped: a file that somebody cuts short later would end
 /// the program.
 class SafetensorsFile {
@@ -43,7 +42,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);  ///< throws BadInput
   /// Of the tensors only those whose names are `wanted`, which is asked for each: nothing else is read but the header,
   /// nor need be of a type that is known.
-  SafetensorsFile(const std::string& path, const std::function<bool(const std::string&)>& wanted);
+  SafetensorsFile(const SafetensorsReader& file, const std::function<bool(const std::string&)>& wanted);
   const std::vector<TensorView>& tensors() const { return tensors_; }
 
  private:

@@ -19,6 +19,9 @@ namespace {
 /// Those of which cubit::type_bytes knows how long they are.
 constexpr const char* kTypes = "BOOL, U8, I8, F8_E4M3, F8_E5M2, F16, BF16, I16, U16, F32, I32, U32, F64, I64, U64";
 
+/// Of a tensor that may be copied: PyTorch has no more.
+constexpr std::size_t kMostDimensions = 64;
+
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(const std::string& label) : label_(label) {}
@@ -134,6 +137,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool add_dimension(std::uint64_t extent) {
+    if (entry().shape.size() == kMostDimensions) fail_tensor(fmt::format("its rank is over {}", kMostDimensions));
     if (extent > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       fail_tensor("its shape overflows a 64-bit count of bytes");
     }

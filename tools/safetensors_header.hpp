@@ -29,14 +29,14 @@ using Metadata = std::map<std::string, std::string>;
 /// its type is known, and no name twice. Throws BadInput, naming `label`.
 std::vector<HeaderEntry> parse_header(std::string_view text, const std::string& label, Metadata* metadata = nullptr);
 
-/// Throws BadInput for a tensor of a type that cubit::type_bytes does not know, or of a rank over kLargestRank: such
-/// ones may be copied, but not computed with.
-void require_usable(const HeaderEntry& tensor, const std::string& label);
-
 /// The same in the order of their bytes, which begin at 0, leave neither holes nor overlaps and end with the file:
 /// `data_bytes` follow the header. Throws BadInput.
 std::vector<HeaderEntry> parse_entries(std::string_view text, std::size_t data_bytes, const std::string& label,
                                        Metadata* metadata = nullptr);
+
+/// Throws BadInput for a tensor of a type that cubit::type_bytes does not know, or of a rank over kLargestRank: such
+/// ones may be copied, but not computed with.
+void require_usable(const HeaderEntry& tensor, const std::string& label);
 
 /// Of the header of a file of so many bytes that begins so (8 bytes, or fewer where it has no more). Throws BadInput
 /// for a header longer than the file or than the format allows.

@@ -18,12 +18,6 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
   tensors_ = parse_entries(header, file_.bytes() - data_, path, &metadata_);
 }
 
-std::vector<std::byte> SafetensorsReader::read(const HeaderEntry& tensor) const {
-  std::vector<std::byte> bytes(bytes_of(tensor));
-  read(tensor, 0, bytes);
-  return bytes;
-}
-
 void SafetensorsReader::read(const HeaderEntry& tensor, std::uint64_t begin, std::span<std::byte> dst) const {
   file_.read(data_ + tensor.offsets[0] + begin, dst);
 }

@@ -19,8 +19,7 @@ class SafetensorsReader {
   const std::vector<HeaderEntry>& tensors() const { return tensors_; }  ///< in the order of their bytes
   const Metadata& metadata() const { return metadata_; }
   const std::string& path() const { return file_.path(); }
-  /// All bytes of one of them, or a piece from byte `begin` on. Throw BadInput.
-  std::vector<std::byte> read(const HeaderEntry& tensor) const;
+  /// A piece of one of them, from its byte `begin` on. Throws BadInput.
   void read(const HeaderEntry& tensor, std::uint64_t begin, std::span<std::byte> dst) const;
 
  private:

@@ -122,7 +122,7 @@ struct Plan {
   /// Family sm90: whether blocks may begin in the middle of their segments, which a launch decides (bulk_stage.cuh).
   /// Where scores rise, with windows and in pages stages have an order of their own; other scores and several query
   /// tokens, which arithmetic binds, are left in order. So are formats other than int4_rows: no layout of theirs meets
-  /// at a stack but that of 5, 10 or 40 KV heads, which nobody has timed, and the code for it costs registers.
+  /// at a stack but that of a multiple of 5 KV heads, which nobody has timed, and the code for it costs registers.
   bool staggers() const;
   /// Family sm90: whether two blocks that have a sequence to themselves merge it as a cluster (merge_pair.cuh): its
   /// stages hold what each stores in the other, half of the channels and the sums of as many rows as a block has.

@@ -353,10 +353,9 @@ int Plan::stages_at_once() const {
 }
 
 bool Plan::staggers() const {
-  const kv_cache::CacheFormats rows = formats();
-  const bool are_packed = rows.key.kv == KvFormat::int4_rows && rows.value.kv == KvFormat::int4_rows;
-  return family == Family::sm90 && are_packed && descriptor.cache == KvAddressing::contiguous &&
-         descriptor.query_tokens == 1 && modifications(descriptor).empty();
+  return family == Family::sm90 && descriptor.kv == KvFormat::int4_rows &&
+         descriptor.cache == KvAddressing::contiguous && descriptor.query_tokens == 1 &&
+         modifications(descriptor).empty();
 }
 
 int bytes_in_flight(const Plan& plan) { return plan.keeps_pace() ? kBytesInFlightAtPace : kBytesInFlight; }

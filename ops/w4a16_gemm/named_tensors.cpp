@@ -50,14 +50,12 @@ double value_at(const Tensor& tensor, std::int64_t index) {
   return to_double(element, number_at<std::uint16_t>(tensor, index));
 }
 
-bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
 /// The kernel reads scales of fp16. Those of bf16 have fewer bits, and differ only where they are very small or large:
-/// no weight changes its value unseen.
+/// no weight changes its value unseen. What is not finite stays so, for the problem to refuse.
 std::uint16_t scale_from(const Tensor& scales, std::int64_t index) {
   const double scale = value_at(scales, index);
   const std::uint16_t bits = from_float(Element::fp16, static_cast<float>(scale));
-  if (is_same(to_double(Element::fp16, bits), scale)) return bits;
+  if (!std::isfinite(scale) || to_double(Element::fp16, bits) == scale) return bits;
   reject(fmt::format("scales[{}, {}] = {} of type BF16", index / scales.shape[1], index % scales.shape[1], scale),
          "fp16, which the kernel reads, has no such number",
          "accepted: F16, or BF16 from 2^-17 to 65280, where every number is one of fp16 too");

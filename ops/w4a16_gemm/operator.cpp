@@ -25,7 +25,7 @@ class W4a16GemmOperator final : public Operator {
            "scales [k / group_size, n] F16; or BF16, if all are numbers of F16 too\n"
            "qzeros [k / group_size, n / 8] I32, for bits=8 [k / group_size, n / 4] (not for symmetric)\n"
            "g_idx [k] I32 (activation_order=true; else optional, if it is k / group_size)\n"
-           "bias [n] (bias=true), as activations; F32 or the other of the two is rounded to that\n"
+           "bias [n] (bias=true), F16, BF16 or F32, which is rounded to the activations' type\n"
            "residual as output (residual=true)\n"
            "output [m, n]; [m, n / 2] with function=silu_gate\n"
            "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K, 3 stream-K, "

@@ -42,7 +42,7 @@ std::string remedy_of_type(std::string_view name, std::string_view type) {
   const bool is_elements = name == "activations" || name == "residual";
   if (is_elements && type == element_type(Element::bf16)) return "ask for element=bf16";
   if (is_elements && type == element_type(Element::fp16)) return "ask for element=fp16";
-  return "give it of that type";
+  return name == "scales" ? "accepted: F16, or BF16 of numbers that F16 has" : "give it of that type";
 }
 
 }  // namespace
@@ -71,6 +71,7 @@ void GemmProblem::check() const {
   check_group_size();
   check_shape("activations", element, {m(), k()});
   check_shape("scales", "F16", {groups, n()});
+  check_scales();
   check_shape("qweight", "I32", {by_n ? k() : k() / in_word, by_n ? n() / in_word : n()});
   check_shape("qzeros", "I32", {groups, n() / in_word});
   check_shape("residual", element, {m(), output_columns(descriptor_, n())});
@@ -92,6 +93,17 @@ void GemmProblem::check_group_size() const {
          groups == 1 ? "ask for group_size=all, which they are of"
          : is_one    ? fmt::format("ask for group_size={}, which they are of", group_size)
                      : "accepted: groups of 32, 64 or 128, or one of all of k");
+}
+
+/// Such a weight is no number, whatever is stored; a damaged file has them.
+void GemmProblem::check_scales() const {
+  const auto* const bits = static_cast<const std::uint16_t*>(scales().data);
+  for (std::int64_t i = 0; i < scales().elements(); ++i) {
+    const double scale = to_double(Element::fp16, bits[i]);
+    if (std::isfinite(scale)) continue;
+    reject(fmt::format("scales[{}, {}] = {}", i / n(), i % n(), scale), "no weight of its group would be a number",
+           "accepted: finite scales");
+  }
 }
 
 void GemmProblem::check_order() const {
@@ -233,8 +245,10 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
     double contributions = 0;
     for (std::int64_t at = row * columns; at < (row + 1) * columns; ++at) {
       difference += std::pow(beyond_rounding(descriptor_.element, output[at], reference[at], result.tolerance), 2);
-      // Of the numbers alone: beside an infinity every error would be small.
-      if (!std::isfinite(reference[at]) || !std::isfinite(to_double(descriptor_.element, output[at]))) continue;
+      // Of the numbers alone: beside an infinity every error would be small, also one that the function has cut off.
+      if (!std::isfinite(reference[at]) || !std::isfinite(scale[at]) ||
+          !std::isfinite(to_double(descriptor_.element, output[at])))
+        continue;
       norm += reference[at] * reference[at];
       contributions += scale[at] * scale[at];
     }

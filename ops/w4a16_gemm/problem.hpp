@@ -48,6 +48,7 @@ class GemmProblem final : public Problem {
   int n() const { return static_cast<int>(scales().shape[1]); }
   void check() const;
   void check_group_size() const;
+  void check_scales() const;
   void check_order() const;
   void check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const;
   double element(const Tensor& tensor, std::int64_t index) const;

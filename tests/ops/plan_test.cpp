@@ -187,11 +187,12 @@ TEST(GqaPlan, PackedWordsOfAContiguousCacheKeepPace) {
 }
 
 TEST(GqaPlan, PlainScoresOfAContiguousCacheMayBeginInTheMiddle) {
-  EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=8", "sm_90a").staggers());
+  for (const char* const other : {"", ",kv=fp8_e4m3", ",kv=int8_split"})
+    EXPECT_FALSE(tests::gqa_plan_of(std::string("gqa_decode:heads_per_kv=8") + other, "sm_90a").staggers()) << other;
   const std::string rows = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
   EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").staggers());
-  for (const char* const more : {",cache=paged", ",family=sm80", ",query_tokens=4", ",alibi=true", ",window=true",
-                                 ",soft_cap=true", ",value=fp8_e4m3"})
+  for (const char* const more :
+       {",cache=paged", ",family=sm80", ",query_tokens=4", ",alibi=true", ",window=true", ",soft_cap=true"})
     EXPECT_FALSE(tests::gqa_plan_of(rows + more, "sm_90a").staggers()) << more;
 }
 

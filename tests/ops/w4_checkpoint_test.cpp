@@ -132,6 +132,11 @@ TEST(W4Conversion, RefusesWordsThatDoNotFit) {
   std::vector<std::uint32_t> dst(kSizes.qweight_words() - 1);
   expect_refused([&] { convert_qweight(W4Format::gptq, W4Format::awq, kSizes, layer.qweight, dst, 1); },
                  "the result's qweight of 479 words: it does not fit the layer's sizes; accepted: 480");
+  for (const W4LayerSizes sizes : {W4LayerSizes{12, 96, 3}, W4LayerSizes{40, 96, 0}, W4LayerSizes{40, 96, 5}})
+    expect_refused([&] { convert_qweight(W4Format::gptq, W4Format::awq, sizes, {}, {}, 1); },
+                   "n = " + std::to_string(sizes.n) + ", k = 96 and " + std::to_string(sizes.groups) +
+                       " groups: these are no sizes of a layer; accepted: multiples of 8 for n and k, and groups that "
+                       "divide k");
   expect_refused([&] { convert_qzeros(W4Format::symmetric, W4Format::awq, kSizes, layer.qzeros, dst, 1); },
                  "the source's qzeros of 15 words: it does not fit the layer's sizes; accepted: 0");
 }
@@ -142,6 +147,7 @@ TEST(W4Conversion, KnowsAGroupIndexThatSaysNothing) {
   EXPECT_TRUE(is_in_order(g_idx, kSizes));
   std::swap(g_idx[31], g_idx[32]);
   EXPECT_FALSE(is_in_order(g_idx, kSizes));
+  EXPECT_FALSE(is_in_order(g_idx, {40, 96, 97})) << "more groups than k's";
   g_idx.resize(95);
   EXPECT_FALSE(is_in_order(g_idx, kSizes));
 }

@@ -227,6 +227,29 @@ TEST(GemmProblem, InfinitiesAndNaNsAreRightWhereTheReferenceHasThem) {
   }
 }
 
+/// relu makes an infinity a zero, beside which the row must be as exact as ever.
+TEST(GemmProblem, AFunctionHidesNoErrorBesideAnInfinity) {
+  const W4a16Gemm descriptor{.group_size = kGroup, .function = GemmFunction::relu};
+  Case one(descriptor);
+  for (auto& row : one.plain.zero)
+    for (int& zero : row) zero = 1;
+  for (int n = 0; n < kN; ++n) one.plain.q[7][n] = n == 3 ? 0 : 2;  // of the infinity: -1 and 1
+  one.packed = Packed(one.plain, descriptor);
+  one.tensors[0].data = one.packed.qweight.data();
+  one.tensors[3].data = one.packed.qzeros.data();
+  one.activations[7] = bits_of(descriptor, -std::numeric_limits<double>::infinity());
+  std::vector<std::uint16_t> output = rounded_product(one, descriptor);
+  for (std::uint16_t& number : output)
+    if ((number & 0x8000) != 0) number = 0;
+  ASSERT_TRUE(std::isinf(to_double(Element::fp16, output[3])));
+  const auto problem = one.problem();
+  const void* address = output.data();
+  const auto good = problem->compare({&address, 1});
+  EXPECT_LE(good.error, good.tolerance);
+  output[4] = bits_of(descriptor, 1);  // of the same row, where zero is right
+  EXPECT_FALSE(problem->compare({&address, 1}).error <= good.tolerance);
+}
+
 /// About the largest number of fp16, where half a step decides, both are right.
 TEST(GemmProblem, AnOutputThatOverflowsIsInfinite) {
   const W4a16Gemm descriptor{.group_size = kGroup};
@@ -411,6 +434,20 @@ TEST(GemmProblem, ScalesOfBf16AreTakenWhereTheyStayWhatTheyAre) {
     EXPECT_NE(refusal_of(one).find("of type BF16: fp16, which the kernel reads, has no such number; accepted: F16, or"),
               std::string::npos);
   }
+}
+
+TEST(GemmProblem, ScalesAreFinite) {
+  Case one({.group_size = kGroup});
+  one.plain.scale[1][5] = 0x7c00;
+  EXPECT_EQ(refusal_of(one), "scales[1, 5] = inf: no weight of its group would be a number; accepted: finite scales");
+  std::vector<std::uint16_t> scales(kK / kGroup * kN, 0x7fc0);  // NaNs of bf16
+  one.tensors[1].type = "BF16";
+  one.tensors[1].data = scales.data();
+  EXPECT_EQ(refusal_of(one), "scales[0, 0] = nan: no weight of its group would be a number; accepted: finite scales");
+  one.tensors[1].type = "F32";
+  EXPECT_EQ(refusal_of(one),
+            "tensor scales of type F32: the descriptor w4a16_gemm:group_size=32 wants F16; accepted: F16, or BF16 of "
+            "numbers that F16 has");
 }
 
 TEST(GemmProblem, ABiasOfAnotherTypeIsRounded) {

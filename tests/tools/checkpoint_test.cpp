@@ -193,6 +193,19 @@ TEST(CheckpointLayer, AFolderHasOneCheckpoint) {
       HasSubstr("the folder holds 2 files *.safetensors, a.safetensors and others; give the one that is meant"));
 }
 
+/// What a conversion leaves behind that did not come to its end.
+TEST(CheckpointLayer, AFolderOfAFileOfSeveralWithoutTheirIndexIsNone) {
+  const TemporaryFolder folder;
+  folder.write("model-00001-of-00002.safetensors", file_of({"x.qweight"}));
+  EXPECT_THAT(message_of_layer(folder.path(""), "x"),
+              HasSubstr("the folder holds model-00001-of-00002.safetensors, one of several files, without their index; "
+                        "give a whole checkpoint's folder, or that file by its name"));
+  EXPECT_THAT(names_of(CheckpointLayer(folder.path("model-00001-of-00002.safetensors"), "x")), ElementsAre("qweight"));
+  const TemporaryFolder whole;
+  whole.write("model-00001-of-00001.safetensors", file_of({"x.qweight"}));
+  EXPECT_THAT(names_of(CheckpointLayer(whole.path(""), "x")), ElementsAre("qweight"));
+}
+
 TEST(CheckpointLayer, MissingThingsAreNamed) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of_layer(folder.path("none"), "x"), HasSubstr("cannot be read: No such file"));
@@ -203,6 +216,11 @@ TEST(CheckpointLayer, MissingThingsAreNamed) {
   EXPECT_THAT(message_of_layer(file, ""),
               ::testing::AllOf(HasSubstr("no --layer: "), HasSubstr("has no tensors that are "
                                                                     "of none; accepted: \"x.1\"")));
+  const std::string dense = folder.write("d.safetensors", file_of({"x.1.weight", "x.2.weight", "table"}));
+  EXPECT_THAT(message_of_layer(dense, "x.3"), HasSubstr("has no tensors of it; accepted: \"x.1\", \"x.2\""));
+  const std::string neither = folder.write("n.safetensors", file_of({"table"}));
+  EXPECT_THAT(message_of_layer(neither, "x"),
+              HasSubstr("; give a checkpoint with tensors NAME.qweight, NAME.scales and others, or NAME.weight"));
   const std::string index = folder.write(
       "i.json",
       index_of(R"("x.1.qweight":"m.safetensors","x.1.bias":"m.safetensors","y.qweight":"shard.safetensors")"));

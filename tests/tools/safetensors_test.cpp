@@ -17,6 +17,7 @@
 #include "tests/tools/support.hpp"
 #include "tools/error.hpp"
 #include "tools/output_file.hpp"
+#include "tools/safetensors_stream.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -108,6 +109,12 @@ std::string length_only(std::uint64_t length) {
   return bytes;
 }
 
+std::string many_ones(int count) {
+  std::string ones = "1";
+  for (int i = 1; i < count; ++i) ones += ",1";
+  return ones;
+}
+
 std::vector<Hostile> hostile_files() {
   const std::string good = R"("dtype":"U8","shape":[2],"data_offsets":[0,2])";
   return {
@@ -163,6 +170,8 @@ std::vector<Hostile> hostile_files() {
       {"BytesOverflow", one_tensor(R"("dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0])"), "overflows"},
       {"RankNine", one_tensor(R"("dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1])", "a"),
        "rank is over 8"},
+      {"RankOf65", one_tensor(R"("dtype":"F4","data_offsets":[0,1],"shape":[)" + many_ones(65) + "]", "a"),
+       "rank is over 64"},
       {"OneOffset", one_tensor(R"("dtype":"U8","shape":[2],"data_offsets":[0])", "ab"),
        "data_offsets must be two numbers"},
       {"ThreeOffsets", one_tensor(R"("dtype":"U8","shape":[2],"data_offsets":[0,2,2])", "ab"),
@@ -317,7 +326,7 @@ TEST(SafetensorsFile, AFileThatIsCutLaterKeepsItsTensors) {
 
 std::string open_error(const std::string& path, const std::string& wanted) {
   try {
-    const SafetensorsFile file(path, [&](const std::string& name) { return name == wanted; });
+    const SafetensorsFile file(SafetensorsReader(path), [&](const std::string& name) { return name == wanted; });
     EXPECT_EQ(file.tensors().size(), 1u);
     EXPECT_EQ(file.tensors().at(0).name, wanted);
     EXPECT_EQ(std::to_integer<char>(file.tensors().at(0).data[0]), wanted.front());
@@ -341,8 +350,9 @@ TEST(SafetensorsFile, OfAnEndlessFileWhatFitsIsRead) {
   if (refused) GTEST_SKIP() << "no file is so long here: " << refused.message();
   EXPECT_EQ(open_error(path, "s"), "opened");
   EXPECT_THAT(open_error(path, "l"),
-              HasSubstr("has tensors of 8796093022208 bytes, which is more than this machine's"));
-  EXPECT_THAT(open_error(path), HasSubstr("has tensors of 8796093022210 bytes, which is more than this machine's"));
+              HasSubstr("has tensors that take 8796093022208 bytes, which is more than this machine's"));
+  EXPECT_THAT(open_error(path),
+              HasSubstr("has tensors that take 8796093022210 bytes, which is more than this machine's"));
 }
 
 TEST(SafetensorsFile, WhatIsNotWantedMayBeOfAnyTypeAndRank) {

@@ -254,6 +254,13 @@ class SeveralFiles(Folder):
         self.assertIn("model-00002-of-00002.safetensors: exists and is not a regular file", done.stderr)
         self.assertFalse((out / self.INDEX).exists())
         (out / "model-00002-of-00002.safetensors").rmdir()
+        (out / self.INDEX).mkdir()  # which is found before a file is written
+        (out / "model-00001-of-00002.safetensors").write_text("older")
+        done = self.run_several("gptq", "awq", folder, out)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(self.INDEX + ": exists and is not a regular file", done.stderr)
+        self.assertEqual((out / "model-00001-of-00002.safetensors").read_text(), "older")
+        (out / self.INDEX).rmdir()
         self.assertEqual(self.run_several("gptq", "awq", folder, out).returncode, 0)
         self.assertEqual(self.read(out), model("awq"))
 

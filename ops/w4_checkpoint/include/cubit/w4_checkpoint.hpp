@@ -68,6 +68,14 @@ inline void require_bits(W4Format from, W4Format to, int bits) {
          is_awq ? "accepted: 4" : "accepted: 4, 8");
 }
 
+inline void require_sizes(const W4LayerSizes& sizes) {
+  const auto is_multiple = [](std::int64_t size) { return size > 0 && size % 8 == 0; };
+  if (is_multiple(sizes.n) && is_multiple(sizes.k) && sizes.groups > 0 && sizes.k % sizes.groups == 0) return;
+  refuse("n = " + std::to_string(sizes.n) + ", k = " + std::to_string(sizes.k) + " and " +
+             std::to_string(sizes.groups) + " groups",
+         "these are no sizes of a layer", "accepted: multiples of 8 for n and k, and groups that divide k");
+}
+
 inline void require_words(const char* name, std::size_t given, std::size_t expected) {
   if (given == expected) return;
   refuse(std::string(name) + " of " + std::to_string(given) + " words", "it does not fit the layer's sizes",
@@ -158,6 +166,7 @@ inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& size
                             std::span<std::uint32_t> dst, int threads) {
   using namespace w4_checkpoint_detail;
   require_bits(from, to, sizes.bits);
+  require_sizes(sizes);
   require_words("the source's qweight", src.size(), sizes.qweight_words());
   require_words("the result's qweight", dst.size(), sizes.qweight_words());
   const bool from_n = from == W4Format::awq;
@@ -194,6 +203,7 @@ inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes
                            std::span<std::uint32_t> dst, int threads) {
   using namespace w4_checkpoint_detail;
   require_bits(from, to, sizes.bits);
+  require_sizes(sizes);
   require_words("the source's qzeros", src.size(), stores_zeros(from) ? sizes.qzeros_words() : 0);
   require_words("the result's qzeros", dst.size(), stores_zeros(to) ? sizes.qzeros_words() : 0);
   const ZeroRange range = zero_range(to, sizes.bits);
@@ -220,7 +230,7 @@ inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes
 
 /// Whether a group index says nothing new: g_idx[k] = k / group size. awq can have no other.
 inline bool is_in_order(std::span<const std::int32_t> g_idx, const W4LayerSizes& sizes) {
-  if (g_idx.size() != static_cast<std::size_t>(sizes.k) || sizes.groups < 1) return false;
+  if (g_idx.size() != static_cast<std::size_t>(sizes.k) || sizes.groups < 1 || sizes.groups > sizes.k) return false;
   const std::int64_t group_size = sizes.k / sizes.groups;
   for (std::size_t i = 0; i < g_idx.size(); ++i) {
     if (g_idx[i] != static_cast<std::int64_t>(i) / group_size) return false;

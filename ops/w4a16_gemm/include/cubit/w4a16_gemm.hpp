@@ -36,7 +36,8 @@ struct W4a16Gemm {
   int bits = 4;          ///< of a weight and of a zero: 4, or 8 (not of awq)
   int group_size = 128;  ///< k's that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
   /// Of activations, bias, residual and output. Sums of a group's activations times q - zero are fp32, before their
-  /// scale: bf16 activations beyond about 1e36 (bits=8: 1e35) may make them infinite where the product would not be.
+  /// scale: bf16 activations whose magnitude times group size times 2^bits exceeds 3.4e38 may make them infinite where
+  /// the product would not be.
   Element element = Element::fp16;
   int tile_m = 16;  ///< rows that a block computes: 8, 16, 32 or, of 4 bits, 64; any m is computed with each
   /// Columns of the weights that a block computes: 256, or with at most 16 rows 64 or 32, or on sm_90a 224, 160, 128
