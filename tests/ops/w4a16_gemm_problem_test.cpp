@@ -353,10 +353,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor scales [1, 24]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; ask for group_size=all",
                 [](Case& c) { c.tensors[1].shape[0] = 1; }},
         BadCase{"tensor scales [2, 24]: w4a16_gemm:group_size=32 with k = 128 wants 4 groups; ask for group_size=64",
-                [](Case& c) { c.tensors[2].shape[1] = 128; }},
-        BadCase{
-            "tensor scales [5, 24]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; accepted: groups of 32, 64",
-            [](Case& c) { c.tensors[1].shape[0] = 5; }},
+                [](Case& c) {
+                  c.tensors[2].shape = {1, 128};
+                }},
+        BadCase{"tensor scales [5, 8]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; accepted: groups of 32, 64",
+                [](Case& c) {
+                  c.tensors[1].shape = {5, 8};
+                }},
         BadCase{
             "tensor scales [0, 24]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; accepted: groups of 32, 64",
             [](Case& c) { c.tensors[1].shape[0] = 0; }},
@@ -444,7 +447,9 @@ TEST(GemmProblem, ScalesAreFinite) {
   one.tensors[1].type = "BF16";
   one.tensors[1].data = scales.data();
   EXPECT_EQ(refusal_of(one), "scales[0, 0] = nan: no weight of its group would be a number; accepted: finite scales");
+  std::vector<float> floats(kK / kGroup * kN, 1);
   one.tensors[1].type = "F32";
+  one.tensors[1].data = floats.data();
   EXPECT_EQ(refusal_of(one),
             "tensor scales of type F32: the descriptor w4a16_gemm:group_size=32 wants F16; accepted: F16, or BF16 of "
             "numbers that F16 has");
