@@ -70,24 +70,24 @@ std::string beside(const std::string& index, const std::string& shard) {
 
 std::string layer_of(const std::string& tensor) { return tensor.substr(0, std::min(tensor.rfind('.'), tensor.size())); }
 
-/// Layers of several tensors, which a quantised one is; where there is none, those with a weight.
-std::string some_layers(const std::vector<std::string>& tensors) {
+/// What to ask for instead of a layer that is not there: quantised ones, or else those with a weight; or none, where
+/// tensors are of no layer.
+std::string remedy_of_layer(const std::vector<std::string>& tensors) {
   constexpr std::size_t kShown = 2;
-  std::map<std::string, int> counts;
-  for (const std::string& tensor : tensors) ++counts[layer_of(tensor)];
-  const auto is_dense = [&](const std::string& layer) {
-    return std::find(tensors.begin(), tensors.end(), layer + ".weight") != tensors.end();
-  };
-  const bool has_quantised = std::any_of(counts.begin(), counts.end(), [](const auto& one) { return one.second > 1; });
-  std::erase_if(counts, [&](const auto& one) { return has_quantised ? one.second < 2 : !is_dense(one.first); });
-  std::string text;
-  std::size_t shown = 0;
-  for (const auto& [layer, count] : counts) {
-    if (shown++ == kShown) break;
-    text += (text.empty() ? "" : ", ") + quote(layer);
+  for (const char* const part : {"qweight", "weight"}) {
+    if (std::find(tensors.begin(), tensors.end(), part) != tensors.end())
+      return "leave --layer out, of a layer without a name";
+    std::set<std::string> layers;
+    for (const std::string& tensor : tensors)
+      if (tensor.ends_with(std::string(".") + part)) layers.insert(layer_of(tensor));
+    if (layers.empty()) continue;
+    std::string text;
+    std::size_t shown = 0;
+    for (auto layer = layers.begin(); layer != layers.end() && shown < kShown; ++layer, ++shown)
+      text += (text.empty() ? "" : ", ") + quote(*layer);
+    return fmt::format("accepted: {}{}", text, layers.size() > kShown ? " …" : "");
   }
-  if (text.empty()) return "give a checkpoint with tensors NAME.qweight, NAME.scales and others, or NAME.weight";
-  return fmt::format("accepted: {}{}", text, counts.size() > kShown ? " …" : "");
+  return "give a checkpoint with tensors NAME.qweight, NAME.scales and others, or NAME.weight";
 }
 
 }  // namespace
@@ -124,8 +124,9 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
   }
   if (!tensors_.empty()) return;
   if (layer.empty())
-    throw BadInput("no --layer", fmt::format("{} has no tensors that are of none", printable(file)), some_layers(seen));
-  throw BadInput("--layer " + layer, fmt::format("{} has no tensors of it", printable(file)), some_layers(seen));
+    throw BadInput("no --layer", fmt::format("{} has no tensors that are of none", printable(file)),
+                   remedy_of_layer(seen));
+  throw BadInput("--layer " + layer, fmt::format("{} has no tensors of it", printable(file)), remedy_of_layer(seen));
 }
 
 bool CheckpointLayer::is_of_layer(const std::string& tensor) const {

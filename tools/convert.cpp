@@ -237,16 +237,24 @@ void write_one(const Conversion& conversion, const std::string& input, const std
   conversion.write(0, output);
 }
 
+/// None of the names in the folder is, or leads to, a file that is read.
+void require_other_files(const CheckpointReader& checkpoint, const std::string& folder,
+                         const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const std::string output = (std::filesystem::path(folder) / name).string();
+    require_another_file("--output", output, checkpoint.path());
+    for (const auto& file : checkpoint.files()) require_another_file("--output", output, file->path());
+  }
+}
+
 /// The index goes first and comes last: without one the folder is no checkpoint.
 void write_several(const Conversion& conversion, const CheckpointReader& checkpoint, const std::string& folder) {
   make_folder(folder, "--output");
   std::vector<std::string> names;
-  for (const auto& file : checkpoint.files()) {
-    names.push_back(name_of(file->path()));
-    require_another_file("--output", (std::filesystem::path(folder) / names.back()).string(), file->path());
-  }
+  for (const auto& file : checkpoint.files()) names.push_back(name_of(file->path()));
   const std::string index = name_of(checkpoint.path());
-  require_another_file("--output", (std::filesystem::path(folder) / index).string(), checkpoint.path());
+  require_other_files(checkpoint, folder, names);
+  require_other_files(checkpoint, folder, {index});
   remove_file(folder, index);
   for (std::size_t i = 0; i < names.size(); ++i) {
     OutputFile output((std::filesystem::path(folder) / names[i]).string());
@@ -263,6 +271,8 @@ int convert_checkpoint(const ConvertOptions& options) {
                    fmt::format("accepted: another of {}", w4_format_names()));
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (options.bits != 4 && options.bits != 8)  // of an empty word
+    throw BadInput("--bits", "it is no number of bits", "accepted: 4, 8");
   if (options.bits == 8 && (from == W4Format::awq || to == W4Format::awq))
     throw BadInput("--bits 8", "awq has weights of 4 bits", "accepted: 4, or 8 of gptq, gptq_v2 and symmetric");
   const CheckpointReader checkpoint(options.input);

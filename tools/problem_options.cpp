@@ -53,6 +53,8 @@ std::string with_number(const std::string& part, const std::string& descriptor) 
   const nlohmann::json entry = operator_of(descriptor);
   for (const auto& one : entry.at("decompositions")) {
     if (!one.at("numbers").contains(number)) continue;
+    // A descriptor without its fields has no such one.
+    if (descriptor.find(one.at("fields").get<std::string>()) == std::string::npos) continue;
     names.push_back(one.at("name").get<std::string>());
     if (given == names.back()) return fmt::format("{}={}", number, one.at("numbers").at(number).get<double>());
   }

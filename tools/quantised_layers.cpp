@@ -54,7 +54,8 @@ class LayerFinder {
     // Some packers store zeros of symmetric weights nevertheless: then they are of one of the gptq formats.
     if (layer.qzeros != nullptr && !stores_zeros(format_)) {
       refuse_tensor(*layer.qzeros, "--from symmetric has no zeros",
-                    "say --from gptq, gptq_v2 or awq, as its packer did");
+                    bits_ == 4 ? "say --from gptq, gptq_v2 or awq, as its packer did"
+                               : "say --from gptq or gptq_v2, as its packer did");
     }
     layer.sizes = sizes_of(layer);
     return layer;

@@ -26,19 +26,25 @@ Number number_at(const Tensor& tensor, std::int64_t index) {
 /// Checkpoints without activation order often store it nevertheless: then it says nothing new. It is not copied.
 void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::int64_t k) {
   check_group_numbers(descriptor, tensor, k);
+  W4a16Gemm ordered = descriptor;
+  ordered.activation_order = true;
   for (std::int64_t i = 0; i < k; ++i) {
     const auto group = number_at<std::int32_t>(tensor, i);
     const std::int64_t expected = descriptor.group_size == 0 ? 0 : i / descriptor.group_size;
     if (group == expected) continue;
     reject(fmt::format("g_idx[{}] = {}", i, group), fmt::format("{} takes no activation order", descriptor.text()),
-           "ask for activation_order=true, or give g_idx[k] = k / group_size or none");
+           remedy_of_change(ordered, "activation_order=true", "accepted beside these fields: no activation order") +
+               ", or give g_idx[k] = k / group_size or none");
   }
 }
 
 /// What to do about a tensor that the descriptor does not take.
-std::string remedy_of_name(std::string_view name, const std::vector<std::string_view>& taken) {
-  if (name == "qzeros")
-    return "ask for format=gptq, gptq_v2 or awq, as its packer did, or leave it out where every zero is the middle";
+std::string remedy_of_name(const W4a16Gemm& descriptor, std::string_view name,
+                           const std::vector<std::string_view>& taken) {
+  if (name == "qzeros") {
+    return fmt::format("ask for format={}, as its packer did, or leave it out where every zero is the middle",
+                       descriptor.bits == 4 ? "gptq, gptq_v2 or awq" : "gptq or gptq_v2");
+  }
   if (name == "bias" || name == "residual") return fmt::format("ask for {}=true, or leave it out", name);
   if (name == "weights") return "quantise them first, by w4_quantize, and give what that writes";
   return fmt::format("accepted: {}", fmt::join(taken, ", "));
@@ -62,13 +68,18 @@ std::uint16_t scale_from(const Tensor& scales, std::int64_t index) {
 }
 
 /// Rounded, as a framework does that runs a model in another type than its checkpoint's.
-std::uint16_t bias_from(const Tensor& bias, std::int64_t index, Element element) {
+std::uint16_t bias_from(const Tensor& bias, std::int64_t index, const W4a16Gemm& descriptor) {
+  const Element element = descriptor.element;
   const double value = value_at(bias, index);
   const std::uint16_t bits = from_float(element, static_cast<float>(value));
   if (std::isfinite(to_double(element, bits)) || !std::isfinite(value)) return bits;
+  W4a16Gemm wider = descriptor;
+  wider.element = Element::bf16;
+  constexpr const char* kSmaller = "give a smaller one";
+  const bool fits = std::isfinite(to_double(Element::bf16, from_float(Element::bf16, static_cast<float>(value))));
   reject(fmt::format("bias[{}] = {} of type {}", index, value, bias.type),
          fmt::format("it is too large for {}, to which it would be rounded", element_type(element)),
-         "ask for element=bf16, or give a smaller one");
+         fits ? remedy_of_change(wider, "element=bf16", kSmaller) : kSmaller);
 }
 
 /// The tensor brought to 16 bits of `type`, number by number.
@@ -83,7 +94,12 @@ void add_converted(Tensors& taken, const Tensor& input, std::string_view type, C
   taken.add(std::move(tensor), std::move(storage));
 }
 
-/// False if there is none of that name.
+/// A bias of another shape is refused as it is.
+bool has_columns(const Tensor& bias, const Tensor& scales) {
+  return scales.shape.size() == 2 && bias.shape == std::vector<std::int64_t>{scales.shape[1]};
+}
+
+/// False if there is none of that name. `taken` has those that input_names lists before it.
 bool take(Tensors& taken, const W4a16Gemm& descriptor, std::span<const Tensor> inputs, std::string_view name) {
   const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& one) { return one.name == name; });
   if (input == inputs.end()) return false;
@@ -93,14 +109,29 @@ bool take(Tensors& taken, const W4a16Gemm& descriptor, std::span<const Tensor> i
     return true;
   }
   const bool is_float = input->type == "F16" || input->type == "BF16" || input->type == "F32";
-  if (name == "bias" && is_float && input->type != element) {
-    add_converted(taken, *input, element, [&](std::int64_t i) { return bias_from(*input, i, descriptor.element); });
+  if (name == "bias" && is_float && input->type != element && has_columns(*input, *taken.find("scales"))) {
+    add_converted(taken, *input, element, [&](std::int64_t i) { return bias_from(*input, i, descriptor); });
     return true;
   }
   return taken.take(inputs, name);
 }
 
 }  // namespace
+
+std::string remedy_of_change(W4a16Gemm changed, const std::string& what, const std::string& otherwise) {
+  const auto is_legal = [&] {
+    try {
+      check_rules(changed, "");
+      return true;
+    } catch (const Failure&) {
+      return false;
+    }
+  };
+  if (is_legal()) return "ask for " + what;
+  changed.tile_n = W4a16Gemm{}.tile_n;
+  changed.family = Family::automatic;
+  return is_legal() ? "ask for " + what + ", and leave tile_n and family out" : otherwise;
+}
 
 std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
   std::vector<std::string_view> names = {"activations", "qweight", "scales"};
@@ -141,7 +172,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
       continue;
     }
     reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", descriptor.text()),
-           remedy_of_name(input.name, names));
+           remedy_of_name(descriptor, input.name, names));
   }
   Tensors taken;
   for (const std::string_view name : names) {

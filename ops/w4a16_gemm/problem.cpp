@@ -38,11 +38,16 @@ GemmProblem::GemmProblem(W4a16Gemm descriptor, Tensors inputs, const LaunchNumbe
 namespace {
 
 /// Of a tensor that must be of another: who has its type may ask for another descriptor.
-std::string remedy_of_type(std::string_view name, std::string_view type) {
+std::string remedy_of_type(W4a16Gemm descriptor, std::string_view name, std::string_view type) {
+  const std::string otherwise =
+      name == "scales" ? "accepted: F16, or BF16 of numbers that F16 has" : "give it of that type";
   const bool is_elements = name == "activations" || name == "residual";
-  if (is_elements && type == element_type(Element::bf16)) return "ask for element=bf16";
-  if (is_elements && type == element_type(Element::fp16)) return "ask for element=fp16";
-  return name == "scales" ? "accepted: F16, or BF16 of numbers that F16 has" : "give it of that type";
+  for (const Element element : {Element::bf16, Element::fp16}) {
+    if (!is_elements || type != element_type(element)) continue;
+    descriptor.element = element;
+    return remedy_of_change(descriptor, element == Element::bf16 ? "element=bf16" : "element=fp16", otherwise);
+  }
+  return otherwise;
 }
 
 }  // namespace
@@ -52,7 +57,8 @@ void GemmProblem::check_shape(std::string_view name, std::string_view type, std:
   if (tensor == nullptr) return;
   if (tensor->type != type) {
     reject(fmt::format("tensor {} of type {}", name, tensor->type),
-           fmt::format("the descriptor {} wants {}", descriptor_.text(), type), remedy_of_type(name, tensor->type));
+           fmt::format("the descriptor {} wants {}", descriptor_.text(), type),
+           remedy_of_type(descriptor_, name, tensor->type));
   }
   if (std::equal(tensor->shape.begin(), tensor->shape.end(), shape.begin(), shape.end())) return;
   reject(shape_text(*tensor), fmt::format("{} with m = {}, n = {} and k = {} wants [{}, {}]", descriptor_.text(), m(),
@@ -63,12 +69,12 @@ void GemmProblem::check_shape(std::string_view name, std::string_view type, std:
 void GemmProblem::check() const {
   require_rank(activations(), 2, "[m, k]");
   require_rank(scales(), 2, "[k / group size, n]");
+  check_group_size();
   check_sizes(descriptor_, activations().shape[0], scales().shape[1], activations().shape[1]);
   const std::string_view element = element_type(descriptor_.element);
   const std::int64_t groups = groups_of(descriptor_, k());
   const bool by_n = descriptor_.format == W4Format::awq;
   const int in_word = word_weights(descriptor_);
-  check_group_size();
   check_shape("activations", element, {m(), k()});
   check_shape("scales", "F16", {groups, n()});
   check_scales();
@@ -80,19 +86,24 @@ void GemmProblem::check() const {
   if (bias == nullptr) return;
   require_rank(*bias, 1, "[n]");
   if (bias->type == element && bias->shape[0] == n()) return;
-  reject(fmt::format("{} of type {}", shape_text(*bias), bias->type), fmt::format("it must be {} [{}]", element, n()));
+  reject(fmt::format("{} of type {}", shape_text(*bias), bias->type),
+         fmt::format("it must be F16, BF16 or F32 [{}]", n()));
 }
 
+/// Where the descriptor's groups are not those that the scales are of: k and they are the checkpoint's.
 void GemmProblem::check_group_size() const {
   const std::int64_t groups = scales().shape[0];
-  const std::int64_t expected = groups_of(descriptor_, k());
-  if (groups == expected) return;
-  const std::int64_t group_size = groups > 0 && k() % groups == 0 ? k() / groups : 0;
-  const bool is_one = group_size == 32 || group_size == 64 || group_size == 128;
-  reject(shape_text(scales()), fmt::format("{} with k = {} wants {} groups", descriptor_.text(), k(), expected),
-         groups == 1 ? "ask for group_size=all, which they are of"
-         : is_one    ? fmt::format("ask for group_size={}, which they are of", group_size)
-                     : "accepted: groups of 32, 64 or 128, or one of all of k");
+  const std::int64_t k = activations().shape[1];
+  const int group_size = descriptor_.group_size;
+  if (group_size == 0 ? groups == 1 : groups * group_size == k) return;
+  const std::int64_t size = groups > 0 && k % groups == 0 ? k / groups : 0;
+  W4a16Gemm changed = descriptor_;
+  changed.group_size = groups == 1 ? 0 : static_cast<int>(std::min<std::int64_t>(size, 1024));
+  const bool is_one = groups == 1 || size == 32 || size == 64 || size == 128;
+  const std::string what = groups == 1 ? "group_size=all" : fmt::format("group_size={}", size);
+  constexpr const char* kAccepted = "accepted: groups of 32, 64 or 128, or one of all of k";
+  reject(shape_text(scales()), fmt::format("{} with k = {} has other groups", descriptor_.text(), k),
+         is_one ? remedy_of_change(changed, what, kAccepted) : kAccepted);
 }
 
 /// Such a weight is no number, whatever is stored; a damaged file has them.

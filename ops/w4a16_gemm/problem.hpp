@@ -22,6 +22,10 @@ struct LaunchNumbers {
 /// The names of a descriptor's inputs, in order.
 std::vector<std::string_view> input_names(const W4a16Gemm& descriptor);
 
+/// "ask for element=bf16", say, where the descriptor that has been `changed` so is legal, maybe in kernels that cubit
+/// chooses; else `otherwise`.
+std::string remedy_of_change(W4a16Gemm changed, const std::string& what, const std::string& otherwise);
+
 /// That `order` has for every k the number of a group that there is. Throws Failure(invalid_argument).
 void check_group_numbers(const W4a16Gemm& descriptor, const Tensor& order, std::int64_t k);
 

@@ -350,18 +350,19 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) { c.tensors[3].name = "weights"; }},
         BadCase{"tensor bias: w4a16_gemm:group_size=32 has no such input; ask for bias=true, or leave it out",
                 [](Case& c) { c.tensors[3].name = "bias"; }},
-        BadCase{"tensor scales [1, 24]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; ask for group_size=all",
+        BadCase{"tensor scales [1, 24]: w4a16_gemm:group_size=32 with k = 64 has other groups; ask for group_size=all",
                 [](Case& c) { c.tensors[1].shape[0] = 1; }},
-        BadCase{"tensor scales [2, 24]: w4a16_gemm:group_size=32 with k = 128 wants 4 groups; ask for group_size=64",
+        BadCase{"tensor scales [2, 24]: w4a16_gemm:group_size=32 with k = 128 has other groups; ask for group_size=64",
                 [](Case& c) {
                   c.tensors[2].shape = {1, 128};
                 }},
-        BadCase{"tensor scales [5, 8]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; accepted: groups of 32, 64",
-                [](Case& c) {
-                  c.tensors[1].shape = {5, 8};
-                }},
         BadCase{
-            "tensor scales [0, 24]: w4a16_gemm:group_size=32 with k = 64 wants 2 groups; accepted: groups of 32, 64",
+            "tensor scales [5, 8]: w4a16_gemm:group_size=32 with k = 64 has other groups; accepted: groups of 32, 64",
+            [](Case& c) {
+              c.tensors[1].shape = {5, 8};
+            }},
+        BadCase{
+            "tensor scales [0, 24]: w4a16_gemm:group_size=32 with k = 64 has other groups; accepted: groups of 32, 64",
             [](Case& c) { c.tensors[1].shape[0] = 0; }},
         BadCase{"n = 20: it must be a multiple of 8", [](Case& c) { c.tensors[1].shape[1] = 20; }},
         BadCase{"tensor activations [64]: it must have the dimensions [m, k]",
@@ -468,10 +469,37 @@ TEST(GemmProblem, ABiasOfAnotherTypeIsRounded) {
   half.tensors.push_back({"bias", "BF16", {kN}, {}, large.data()});
   EXPECT_EQ(
       refusal_of(half),
-      "bias[0] = 99840 of type BF16: it is too large for F16, to which it would be rounded; ask for element=bf16, "
-      "or give a smaller one");
+      "bias[0] = 99840 of type BF16: it is too large for F16, to which it would be rounded; ask for element=bf16");
   half.tensors.back().type = "I16";
-  EXPECT_EQ(refusal_of(half), "tensor bias [24] of type I16: it must be F16 [24]");
+  EXPECT_EQ(refusal_of(half), "tensor bias [24] of type I16: it must be F16, BF16 or F32 [24]");
+}
+
+/// Advice is what would be accepted.
+TEST(GemmProblem, AdvisesWhatTheDescriptorCanBe) {
+  Case earlier({.group_size = kGroup, .family = Family::sm75});
+  earlier.tensors[2].type = "BF16";
+  EXPECT_NE(refusal_of(earlier).find("; ask for element=bf16, and leave tile_n and family out"), std::string::npos);
+  std::vector<float> bias(kN, 3.4e38f);
+  for (const Element element : {Element::fp16, Element::bf16}) {
+    Case one({.group_size = kGroup, .element = element, .bias = true});
+    one.tensors.push_back({"bias", "F32", {kN}, {}, bias.data()});
+    EXPECT_NE(refusal_of(one).find("rounded; give a smaller one"), std::string::npos) << refusal_of(one);
+    one.tensors.back().shape = {kN - 1};
+    EXPECT_EQ(refusal_of(one), "tensor bias [23] of type F32: it must be F16, BF16 or F32 [24]");
+  }
+  Case bytes({.format = W4Format::symmetric, .bits = 8, .group_size = kGroup});
+  bytes.tensors[1].name = "qzeros";
+  EXPECT_NE(refusal_of(bytes).find("; ask for format=gptq or gptq_v2, as"), std::string::npos);
+  Case boxes({.group_size = kGroup, .family = Family::sm90});
+  std::vector<std::int32_t> groups(kK, 1);
+  boxes.tensors.push_back({"g_idx", "I32", {kK}, {}, groups.data()});
+  EXPECT_NE(refusal_of(boxes).find("; ask for activation_order=true, and leave tile_n and family out, or give"),
+            std::string::npos);
+  Case few({.group_size = 64});
+  few.tensors[1].shape = {1, kN};
+  few.tensors[2].shape = {1, 96};
+  EXPECT_EQ(refusal_of(few),
+            "tensor scales [1, 24]: w4a16_gemm:group_size=64 with k = 96 has other groups; ask for group_size=all");
 }
 
 /// It says nothing new, but it must be one: of every k a group.

@@ -117,8 +117,11 @@ std::vector<Mistake> usage_mistakes() {
        {"--weights and --random: exclude each other; give what is not in the checkpoint by --input"}},
       {"DecompositionOfNoName",
        {"run", "w4a16_gemm", "--random", "m=1", "--set", "decomposition=foo"},
-       {"--set decomposition=foo: \"foo\" is the name of none; accepted: data_parallel, split_k, stream_k, "
-        "split_k_atomic, or a number"}},
+       {"--set decomposition=foo: \"foo\" is the name of none; accepted: data_parallel, split_k, stream_k, or a "
+        "number"}},
+      {"BitsOfAnEmptyWord",
+       {"convert", "--bits", "", "--from", "gptq", "--to", "gptq_v2", "--input", "a", "--output", "b"},
+       {"--bits: it is no number of bits; accepted: 4, 8"}},
       {"DenseWeightsOfNoFile",
        {"run", "w4_quantize", "--weights", "/no/such.safetensors", "--layer", "x"},
        {"/no/such.safetensors: cannot be read"}},

@@ -218,6 +218,10 @@ TEST(CheckpointLayer, MissingThingsAreNamed) {
                                                                     "of none; accepted: \"x.1\"")));
   const std::string dense = folder.write("d.safetensors", file_of({"x.1.weight", "x.2.weight", "table"}));
   EXPECT_THAT(message_of_layer(dense, "x.3"), HasSubstr("has no tensors of it; accepted: \"x.1\", \"x.2\""));
+  const std::string norms = folder.write("p.safetensors", file_of({"a.norm.weight", "a.norm.bias", "b.qweight"}));
+  EXPECT_THAT(message_of_layer(norms, "x"), HasSubstr("has no tensors of it; accepted: \"b\""));
+  const std::string nameless = folder.write("q.safetensors", file_of({"qweight", "scales"}));
+  EXPECT_THAT(message_of_layer(nameless, "a"), HasSubstr("has no tensors of it; leave --layer out"));
   const std::string neither = folder.write("n.safetensors", file_of({"table"}));
   EXPECT_THAT(message_of_layer(neither, "x"),
               HasSubstr("; give a checkpoint with tensors NAME.qweight, NAME.scales and others, or NAME.weight"));

@@ -212,6 +212,19 @@ class SeveralFiles(Folder):
         self.assertIn("is the input", done.stderr)
         self.assertEqual({path.name: path.read_bytes() for path in folder.iterdir()}, before)
 
+    def test_no_output_leads_to_an_input_of_another_name(self):
+        folder = self.write(model("gptq"), lambda number, name: number % 2)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        for name in ["model-00001-of-00002.safetensors", self.INDEX]:
+            out = self.folder / ("out " + name)
+            out.mkdir()
+            (out / name).symlink_to(folder / "model-00002-of-00002.safetensors")
+            done = self.run_several("gptq", "awq", folder, out)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("is the input", done.stderr)
+            self.assertEqual([path.name for path in out.iterdir()], [name])
+            self.assertEqual({path.name: path.read_bytes() for path in folder.iterdir()}, before)
+
     def test_files_that_do_not_belong_together(self):
         content = model("gptq")
         folder = self.write(content, lambda number, name: number % 2)

@@ -44,7 +44,8 @@ struct W4a16Gemm {
   /// or 96.
   int tile_n = 256;
   /// g_idx names the group of each k; not of awq, and not where one group is all of k. Of fp16 scale · (q - zero) must
-  /// not exceed 65504, which scales up to 4094 (bits=8: 255) do not; else outputs are no numbers.
+  /// not exceed 65504, which scales up to 4094 (bits=8: 255) do not; else outputs are no numbers. Nor are those of an
+  /// infinite activation: a weight is two terms.
   bool activation_order = false;
   GemmFunction function = GemmFunction::none;
   bool bias = false;
