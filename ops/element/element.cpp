@@ -9,15 +9,14 @@ namespace cubit::ops {
 namespace {
 
 double half_to_double(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const int fraction = bits & 1023;
-  double magnitude = 0;
-  if (exponent == 0) {
-    magnitude = std::ldexp(fraction, -24);
-  } else if (exponent == 31) {
+  const unsigned exponent = bits >> 10 & 31;
+  const std::uint64_t fraction = bits & 1023;
+  double magnitude = static_cast<double>(fraction) * 0x1p-24;
+  if (exponent == 31) {
     magnitude = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  } else {
-    magnitude = std::ldexp(1024 + fraction, exponent - 25);
+  } else if (exponent > 0) {
+    constexpr std::uint64_t kBiases = 1023 - 15;
+    magnitude = std::bit_cast<double>((exponent + kBiases) << 52 | fraction << 42);
   }
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }

@@ -39,8 +39,7 @@ namespace {
 
 /// Of a tensor that must be of another: who has its type may ask for another descriptor.
 std::string remedy_of_type(W4a16Gemm descriptor, std::string_view name, std::string_view type) {
-  const std::string otherwise =
-      name == "scales" ? "accepted: F16, or BF16 of numbers that F16 has" : "give it of that type";
+  std::string otherwise = name == "scales" ? "accepted: F16, or BF16 of numbers that F16 has" : "give it of that type";
   const bool is_elements = name == "activations" || name == "residual";
   for (const Element element : {Element::bf16, Element::fp16}) {
     if (!is_elements || type != element_type(element)) continue;

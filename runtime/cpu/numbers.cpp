@@ -52,8 +52,9 @@ double decode_float(const FormatFacts& format, std::uint64_t bits) {
   } else if (exponent == 0) {
     value = std::ldexp(static_cast<double>(mantissa), 1 - format.bias - format.mantissa_bits);
   } else {
-    value = std::ldexp(static_cast<double>(mantissa | 1ULL << format.mantissa_bits),
-                       exponent - format.bias - format.mantissa_bits);
+    constexpr int kBias = 1023;  // of a double, which has every such number
+    value = std::bit_cast<double>(static_cast<std::uint64_t>(exponent - format.bias + kBias) << 52 |
+                                  mantissa << (52 - format.mantissa_bits));
   }
   return negative ? -value : value;
 }
