@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -35,14 +35,16 @@ std::vector<std::string> names_in(const std::string& folder, std::string_view en
   return names;
 }
 
-/// "model-00001-of-00002.safetensors" is one of 2 files; any other name is one of 1.
-int files_of_name(const std::string& name) {
+/// "model-00001-of-00002.safetensors" is one of several files; a name of another pattern is not.
+bool is_one_of_several(const std::string& name) {
+  constexpr std::string_view kPattern = "-00001-of-00001";
   const std::string_view stem = std::string_view(name).substr(0, name.size() - std::string_view(kTensors).size());
-  const std::size_t of = stem.rfind("-of-");
-  if (of == std::string_view::npos) return 1;
-  int files = 1;
-  std::from_chars(stem.data() + of + 4, stem.data() + stem.size(), files);
-  return files;
+  if (stem.size() < kPattern.size()) return false;
+  const std::string_view end = stem.substr(stem.size() - kPattern.size());
+  const auto is_alike = [](char a, char b) {
+    return std::isdigit(static_cast<unsigned char>(b)) != 0 ? a >= '0' && a <= '9' : a == b;
+  };
+  return std::ranges::equal(end, kPattern, is_alike) && !end.ends_with("-of-00001");
 }
 
 /// The index, or else the one safetensors file, of a folder; of anything else the path itself.
@@ -51,7 +53,7 @@ std::string checkpoint_file(const std::string& path) {
   if (!fs::is_directory(path, error)) return path;
   for (const char* end : {kIndex, kTensors}) {
     const std::vector<std::string> names = names_in(path, end);
-    if (names.size() == 1 && end == kTensors && files_of_name(names.front()) > 1) {
+    if (names.size() == 1 && end == kTensors && is_one_of_several(names.front())) {
       throw BadInput(path, fmt::format("the folder holds {}, one of several files, without their index", names.front()),
                      "give a whole checkpoint's folder, or that file by its name");
     }

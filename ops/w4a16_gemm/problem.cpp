@@ -95,14 +95,16 @@ void GemmProblem::check_group_size() const {
   const std::int64_t k = activations().shape[1];
   const int group_size = descriptor_.group_size;
   if (group_size == 0 ? groups == 1 : groups * group_size == k) return;
-  const std::int64_t size = groups > 0 && k % groups == 0 ? k / groups : 0;
-  W4a16Gemm changed = descriptor_;
-  changed.group_size = groups == 1 ? 0 : static_cast<int>(std::min<std::int64_t>(size, 1024));
-  const bool is_one = groups == 1 || size == 32 || size == 64 || size == 128;
-  const std::string what = groups == 1 ? "group_size=all" : fmt::format("group_size={}", size);
-  constexpr const char* kAccepted = "accepted: groups of 32, 64 or 128, or one of all of k";
-  reject(shape_text(scales()), fmt::format("{} with k = {} has other groups", descriptor_.text(), k),
-         is_one ? remedy_of_change(changed, what, kAccepted) : kAccepted);
+  std::string remedy = "accepted: groups of 32, 64 or 128, or one of all of k";
+  for (const auto& [size, text] :
+       {std::pair{0, "group_size=all"}, {32, "group_size=32"}, {64, "group_size=64"}, {128, "group_size=128"}}) {
+    if (size == 0 ? groups != 1 : groups * size != k) continue;
+    W4a16Gemm changed = descriptor_;
+    changed.group_size = size;
+    remedy = remedy_of_change(changed, text, remedy);
+    break;
+  }
+  reject(shape_text(scales()), fmt::format("{} with k = {} has other groups", descriptor_.text(), k), remedy);
 }
 
 /// Such a weight is no number, whatever is stored; a damaged file has them.

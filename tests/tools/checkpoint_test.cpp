@@ -204,6 +204,9 @@ TEST(CheckpointLayer, AFolderOfAFileOfSeveralWithoutTheirIndexIsNone) {
   const TemporaryFolder whole;
   whole.write("model-00001-of-00001.safetensors", file_of({"x.qweight"}));
   EXPECT_THAT(names_of(CheckpointLayer(whole.path(""), "x")), ElementsAre("qweight"));
+  const TemporaryFolder other;
+  other.write("best-of-5.safetensors", file_of({"x.qweight"}));
+  EXPECT_THAT(names_of(CheckpointLayer(other.path(""), "x")), ElementsAre("qweight"));
 }
 
 TEST(CheckpointLayer, MissingThingsAreNamed) {
