@@ -2,16 +2,14 @@
 // workspace and without counters. (A launch asks for a workspace all the same: whether lengths on the device make pairs
 // is not known to it.)
 //
-// A block merges half of the channels. Of the others it stores the sum of its warps' results in the other block, over
-// the first stages, which nobody reads any more: [rows][quads of half] float4, then [rows] float2.
+// A block merges half of the channels. Of the others it sends the sum of its warps' results to the other block, over
+// the stages (pair.cuh): [rows][quads of half] float4, then [rows] float2.
 #pragma once
 
-#include "cluster.cuh"
 #include "gqa_decode_block.cuh"
+#include "pair.cuh"
 
 namespace cubit {
-
-constexpr uint32 kBlocksOfPair = 2;
 
 /// The sums of one block for the other.
 class PairParts {
@@ -20,16 +18,22 @@ class PairParts {
   static_assert(!plan::kMergesPairs ||
                 kRowWarps * plan::kHeadsPerBlock * (16 * kQuadsOfHalf + 8) <= plan::kStages * kStageBytes);
 
-  /// `stages`: their address in either block's memory.
-  __device__ __forceinline__ PairParts(uint32 stages, const Heads& heads)
-      : outputs_(stages), stats_(stages + 16 * kQuadsOfHalf * heads.rows()) {}
+  /// `stages`, `sent`: their addresses in either block's memory.
+  __device__ __forceinline__ PairParts(uint32 stages, uint32 sent, const Heads& heads)
+      : outputs_(stages), stats_(stages + 16 * kQuadsOfHalf * heads.rows()), sent_(sent) {}
 
-  /// In the memory of block `rank`.
-  __device__ __forceinline__ void store(uint32 rank, int row, int quad, const Combined& result) const {
-    store_cluster(address_in_block(output_at(row, quad), rank), result.output);
-    if (quad == 0) store_cluster(address_in_block(stats_ + 8 * row, rank), make_float2(result.reference, result.sum));
+  /// To the other block.
+  __device__ __forceinline__ void send_sum(int row, int quad, const Combined& result) const {
+    const uint32 there = address_in_other(sent_);
+    send(address_in_other(output_at(row, quad)), result.output, there);
+    if (quad == 0) send(address_in_other(stats_ + 8 * row), make_float2(result.reference, result.sum), there);
   }
-  /// In the block's own.
+  /// By one thread, sooner or later: what the other block sends.
+  __device__ __forceinline__ void expect(const Heads& heads) const {
+    expect_bytes(sent_, heads.span * heads_in(heads.head_group) * (16 * kQuadsOfHalf + 8));
+  }
+  __device__ __forceinline__ void wait() const { wait_barrier_of_cluster(sent_, 0); }
+  /// What has been sent to this block.
   __device__ __forceinline__ Combined load(int row, int quad) const {
     const float2 stat = load_shared2(stats_ + 8 * row);
     return {load_shared4(output_at(row, quad)), stat.x, stat.y};
@@ -42,6 +46,7 @@ class PairParts {
 
   uint32 outputs_;
   uint32 stats_;
+  uint32 sent_;
 };
 
 /// What a thread takes at once: a row, and four channels of a half. Eight lanes, which load 128 bytes together, have
@@ -62,36 +67,30 @@ struct PairItem {
   }
 };
 
-/// By all warps that attend, of both blocks, as the last they do: their results are stored, and since they read their
-/// last stage they have arrived in the cluster. Those that copy have ended, or will without waiting for anything: they
-/// count as arrived.
+/// By all warps that attend, of both blocks, as the last they do: their results are stored.
 __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const Heads& heads,
-                                           const WarpResults& results, uint32 stages) {
+                                           const WarpResults& results, uint32 stages, PairBarriers barriers) {
   const uint32 rank = rank_in_cluster();
   const int own_first = PairParts::kQuadsOfHalf * static_cast<int>(rank);
   const int other_first = PairParts::kQuadsOfHalf - own_first;
   const int items = heads.rows() * PairItem::kOfRow;
-  const PairParts parts(stages, heads);
+  const PairParts parts(stages, barriers.sent, heads);
   const auto thread = static_cast<int>(thread_index());
-  wait_for_cluster();  // the other block reads no stage any more
+  if (thread == 0) parts.expect(heads);
+  wait_barrier_of_cluster(barriers.free, 0);
   // From the last thread on: where the half is no more than half of the threads, the first ones begin with their own.
 #pragma unroll 1
   for (int first = kThreads - 1 - thread; first < items; first += kThreads) {
     const PairItem item = PairItem::of(heads, first);
     if (item.exists)
-      parts.store(rank ^ 1, item.row, item.quad, combine_warps(results, heads, item.row, other_first + item.quad));
+      parts.send_sum(item.row, item.quad, combine_warps(results, heads, item.row, other_first + item.quad));
   }
-  __syncwarp();
-  arrive_in_cluster();
-  // All lanes of a warp go round as often, and wait together.
 #pragma unroll 1
-  for (int first = 0; first < items; first += kThreads) {
-    const PairItem item = PairItem::of(heads, first + thread);
-    Combined sum = nothing();
-    if (item.exists) sum = combine_warps(results, heads, item.row, own_first + item.quad);
-    __syncwarp();
-    if (first == 0) wait_for_cluster();  // the other block's sums are there
+  for (int own = thread; own < items; own += kThreads) {
+    const PairItem item = PairItem::of(heads, own);
     if (!item.exists) continue;
+    const Combined sum = combine_warps(results, heads, item.row, own_first + item.quad);
+    parts.wait();
     // In the order of the blocks, so that both halves of a row are over one denominator, to the last bit.
     const Combined other = parts.load(item.row, item.quad);
     const Combined& before = rank == 0 ? sum : other;

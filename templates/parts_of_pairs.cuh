@@ -1,5 +1,5 @@
 // Parts of k whose blocks are clusters of two (family sm90, split-K with an even number of parts, not gated): the two
-// add their sums in each other's shared memory, half of the rows each, before anything goes through the L2. So half as
+// send each other their sums of half of the rows each, before anything goes through the L2. So half as
 // many parts are stored, of half the rows per block, and of two parts none.
 //
 // Parts 2 i and 2 i + 1 of a tile are a pair: blockIdx is (part, block of columns, block of rows). A tile has its
@@ -7,15 +7,13 @@
 // the sums of pair i are in place i. Sums are added in an order that depends on nothing: those of a pair, and pairs in
 // order.
 //
-// Shared memory: that of the stages, once both blocks are done with them.
-//
-// Warps that have ended count as arrived at a barrier of the cluster.
+// Shared memory: that of the stages (pair.cuh). Each warp has its sums from the other block's warp of the same number.
 #pragma once
 
 #include "plan.cuh"
 
-#include "cluster.cuh"
 #include "copies.cuh"
+#include "pair.cuh"
 #include "split_k.cuh"
 #include "types.cuh"
 #include "w4a16_gemm_arguments.h"
@@ -55,10 +53,11 @@ __device__ __forceinline__ bool merge_halves(const W4a16GemmArguments& args, con
   return true;
 }
 
-/// What becomes of a part's sums. `shared`: the stages. kHalf: of the warp's tiles of 8 rows those that it keeps.
+/// What becomes of a part's sums. `shared`: the stages; `barriers`: the block's and the warp's. kHalf: of the warp's
+/// tiles of 8 rows those that it keeps.
 template <int kHalf = kRowTiles / 2>
 __device__ __forceinline__ void merge_pairs(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
-                                            const Sums& sums) {
+                                            PairBarriers barriers, const Sums& sums) {
   if constexpr (kHalf > 0) {
     constexpr int kHalfBytes = kWarpSumsBytes / 2;
     const int warp = warp_index();
@@ -70,13 +69,15 @@ __device__ __forceinline__ void merge_pairs(const W4a16GemmArguments& args, cons
       const float high = sums[0][kHalf + i / 2][i % 2][j];
       return (rank == 0) == is_own ? low : high;
     };
-    sync_cluster();  // nobody still reads a stage
+    if (elect_one()) expect_bytes(barriers.sent, kHalfBytes);
+    wait_barrier_of_cluster(barriers.free, 0);
 #pragma unroll
     for (int i = 0; i < 2 * kHalf; ++i) {
-      store_cluster(address_in_block(lane_at + 16 * kWarpSize * i, rank ^ 1),
-                    make_float4(sum_of(false, i, 0), sum_of(false, i, 1), sum_of(false, i, 2), sum_of(false, i, 3)));
+      send(address_in_other(lane_at + 16 * kWarpSize * i),
+           make_float4(sum_of(false, i, 0), sum_of(false, i, 1), sum_of(false, i, 2), sum_of(false, i, 3)),
+           address_in_other(barriers.sent));
     }
-    sync_cluster();  // all sums are there
+    wait_barrier_of_cluster(barriers.sent, 0);
     RowSums half[kHalf];
 #pragma unroll
     for (int i = 0; i < 2 * kHalf; ++i) {

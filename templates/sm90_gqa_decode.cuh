@@ -40,8 +40,9 @@
 // those of pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that
 // one while it is, and heard when its queries are on their way: after its very first stage a block waits for that,
 // because loads that come after many copies end after them. Where a segment ends the warps that attend meet when all
-// results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh). The blocks of
-// a pair arrive at the cluster's barrier when they have read their last stage, over which the other block then writes.
+// results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh). Where the
+// blocks of a pair have read their last stage the thread that copied it says so to the other block, which then sends
+// its sums there.
 //
 // Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers,
 // those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
@@ -63,8 +64,8 @@
 //
 // Rows at or beyond the length are not read: they arrive as zeros.
 //
-// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", "barrier.cluster", "mapa", and those of
-// sm80_gqa_decode.cuh.
+// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", "barrier.cluster", "mapa", "st.async", and those
+// of sm80_gqa_decode.cuh.
 #include "plan.cuh"
 
 #include "bulk_boxes.cuh"
@@ -81,6 +82,7 @@
 #include "merge_slices.cuh"
 #include "overlap.cuh"
 #include "pace.cuh"
+#include "pair.cuh"
 #include "types.cuh"
 
 namespace cubit {
@@ -131,6 +133,10 @@ struct Rings {
   __device__ __forceinline__ uint32 heard(SegmentPlace place) const {
     return barrier(plan::kStages + place.index()) + 8;
   }
+  __device__ __forceinline__ PairBarriers of_pair() const {
+    const uint32 both = barrier(plan::kStages + plan::kSegments);
+    return {both, both + 8};
+  }
 
   /// By one thread: of several each would wait for the others.
   __device__ __forceinline__ void init_barriers() const {
@@ -139,6 +145,7 @@ struct Rings {
       init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
       init_barrier(barrier(index) + 8, plan::kWarps);
     }
+    if constexpr (plan::kMergesPairs) of_pair().init();
     fence_barrier_init();
   }
 
@@ -162,10 +169,11 @@ __device__ __forceinline__ void begin_copies(const Arguments& args, const Segmen
   copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
 }
 
-/// The copying warps, from the block's first segment on, for which begin_copies has been called.
-__device__ __forceinline__ void copy_segments(const Arguments& args, const Walk& walk, Cursor cursor, Segment segment,
-                                              PageWindow& pages, ToldSegment (&segments)[plan::kSegments],
-                                              Rings rings) {
+/// The copying warps, from the block's first segment on, for which begin_copies has been called. The place behind the
+/// last stage.
+__device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const Walk& walk, Cursor cursor,
+                                                    Segment segment, PageWindow& pages,
+                                                    ToldSegment (&segments)[plan::kSegments], Rings rings) {
   const bool is_first = is_first_copying();
   Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * walk.blocks() >> 10));
   StagePlace place;
@@ -227,6 +235,7 @@ __device__ __forceinline__ void copy_segments(const Arguments& args, const Walk&
     segment = walk.next(cursor);
   }
   wait_copies<0>();
+  return place;
 }
 
 /// Of the warp.
@@ -409,12 +418,18 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       state.are_pairs = blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
     __syncthreads();
     give_registers<plan::kCopyRegisters>();
-    copy_segments(args, walk, cursor, first, pages, state.segments, rings);
+    if (are_pairs(state)) arrive_in_cluster();
+    const StagePlace end = copy_segments(args, walk, cursor, first, pages, state.segments, rings);
+    if (are_pairs(state)) {
+      wait_for_cluster();
+      if (is_first_copying()) give_stages(rings, end, plan::kStages, rings.of_pair().free);
+    }
     return;
   }
 
   if (threadIdx.x == 0) state.parts[1] = {{0, 1}, {}};  // there is none before the first
   __syncthreads();
+  if (are_pairs(state)) arrive_in_cluster();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
@@ -451,10 +466,6 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
         place.advance();
       }
     }
-    if (are_pairs(state)) {
-      __syncwarp();
-      arrive_in_cluster();
-    }
     next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
     finish_softmax<Values>(softmax, output);
     Values::scale_outputs(output, args);
@@ -462,7 +473,10 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     store_stats(softmax, results.stats + first_result);
     sync_warps();
     const StoredPart own = {owners, {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)}};
-    if (are_pairs(state)) return merge_pair(args, own.heads, results, rings.base);
+    if (are_pairs(state)) {
+      wait_for_cluster();  // as all who have arrived
+      return merge_pair(args, own.heads, results, rings.base, rings.of_pair());
+    }
     if (threadIdx.x == 0) state.parts[turn] = own;
     const bool is_last = next.segment.batch < 0;
     const uint64 before_own = store_part(args, own, results, !is_last);

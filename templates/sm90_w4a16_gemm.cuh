@@ -93,6 +93,8 @@ struct OwnStages {
 using Reordered = ReorderedActivations<Format, plan::kReorders>;
 using StagePlace = RingPlace<plan::kStages>;
 
+constexpr bool kCanPair = !plan::Epilogue::kGated && kRowTiles % 2 == 0;  // see parts_of_pairs.cuh
+
 /// Addresses in shared memory.
 struct Ring {
   uint32 base;
@@ -104,15 +106,24 @@ struct Ring {
     return barrier(place.index) + (Format::kPairsActivations ? 16 : 0);
   }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
+  /// Of a pair and a warp.
+  __device__ __forceinline__ PairBarriers of_pair(int warp) const {
+    const uint32 free = barrier(plan::kStages);
+    return {free, free + 8 + 8 * warp};
+  }
 
-  /// By a thread of each warp, a stage's: lanes that made one each would take turns at it.
+  /// By a thread of each warp, a stage's and a warp's: lanes that made one each would take turns at it.
   __device__ __forceinline__ void init_barriers() const {
     constexpr int kArrivals = plan::kStoredZeros ? 1 + kWarpSize : 1;
     const int index = warp_index();
-    if (index >= plan::kStages || !elect_one()) return;
-    init_barrier(barrier(index), kArrivals);
-    init_barrier(barrier(index) + 8, plan::kWarps);
-    init_barrier(barrier(index) + 16, kPairWarps);
+    if (!elect_one()) return;
+    if (index < plan::kStages) {
+      init_barrier(barrier(index), kArrivals);
+      init_barrier(barrier(index) + 8, plan::kWarps);
+      init_barrier(barrier(index) + 16, kPairWarps);
+    }
+    if (kCanPair && index == 0) init_barrier(of_pair(0).free, 1);
+    if (kCanPair && index < plan::kWarps) init_barrier(of_pair(index).sent, 1);
     fence_barrier_init();
   }
 
@@ -121,8 +132,6 @@ struct Ring {
     return base + plan::kBarriersAt + gemm_lanes::kStageBarrierBytes * stage;
   }
 };
-
-constexpr bool kCanPair = !plan::Epilogue::kGated && kRowTiles % 2 == 0;  // see parts_of_pairs.cuh
 
 __device__ __forceinline__ Piece first_piece(const Arguments& args, plan::Work& work) {
   if (kCanPair && args.paired) return part_of_paired_block(args);
@@ -181,8 +190,8 @@ __device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& p
   }
 }
 
-/// The warp that copies.
-__device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
+/// The warp that copies. The place behind the last stage.
+__device__ __forceinline__ StagePlace copy_stages(const Arguments& args, Ring ring) {
   Reordered reordered(args);
   reordered.take_own();
   plan::Work work(args);
@@ -214,6 +223,7 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, Ring ring) {
   } while (work.next(piece));
   reordered.leave();
   wait_copies<0>();
+  return place;
 }
 
 /// The warps that put activations in order, 64 k's of a row per lane at a time.
@@ -343,12 +353,19 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
   ring.init_barriers();
   wait_for_previous_kernel();
   __syncthreads();
+  const bool is_of_pair = kCanPair && args.paired;
+  if (is_of_pair) arrive_in_cluster();
   if (warp_index() >= plan::kWarps) {
     give_registers<plan::kCopyRegisters>();
     if (warp_index() == plan::kWarps) {
-      copy_stages(args, ring);
+      const StagePlace end = copy_stages(args, ring);
+      if (is_of_pair) {
+        wait_for_cluster();
+        if (elect_one()) give_stages(ring, end, plan::kStages, ring.of_pair(0).free);
+      }
     } else {
       pair_stages<Format>(args, ring);
+      if (is_of_pair) wait_for_cluster();
     }
     return;
   }
@@ -361,8 +378,9 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
   do {
     Sums sums = {};
     walk(piece, ring, place, sums[0]);
-    if (kCanPair && args.paired) {
-      merge_pairs(args, piece, ring.base, sums);
+    if (is_of_pair) {
+      wait_for_cluster();
+      merge_pairs(args, piece, ring.base, ring.of_pair(warp_index()), sums);
       break;
     }
     end_piece(args, work, piece, ring.base + plan::kUpsAt, sums);

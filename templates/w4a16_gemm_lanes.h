@@ -20,6 +20,8 @@ inline constexpr int kActivationBytes = 2 * kStageK;   ///< of a row
 inline constexpr int kScaleBytes = 2 * kBlockColumns;  ///< of a group
 inline constexpr int kZeroBytes = kBlockColumns / 2;   ///< of a group; of bytes kBlockColumns
 inline constexpr int kStageBarrierBytes = 3 * 8;       ///< family sm90: a stage has arrived, is empty, is full
+inline constexpr int kPairBarrierBytes =
+    9 * 8;  ///< family sm90, pairs: stages are free, what each warp is sent has come
 
 struct Place {
   int row;

@@ -136,10 +136,11 @@ struct Plan {
   /// come by registers, as where the lanes of a warp have several heads of them.
   int parts_at_once() const;
   int head_tiles() const { return (heads_per_warp() + 7) / 8; }  ///< of a warp
-  /// Behind all of it family sm90 keeps two barriers per stage and per place of a segment, and then its BlockState.
+  /// Behind all of it family sm90 keeps two barriers per stage and per place of a segment, one of pairs, and then its
+  /// BlockState.
   int barriers_at(int stage_count) const;
   static constexpr int kSegments = 4;
-  int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments); }
+  int scratch_at(int stage_count) const { return barriers_at(stage_count) + 16 * (stage_count + kSegments + 1); }
   int scratch_bytes() const { return 32 * kSegments + 64; }
   int heads() const { return descriptor.heads_per_kv * descriptor.query_tokens; }  ///< of a KV head
   kv_cache::CacheFormats formats() const { return kv_cache::formats_of(descriptor); }

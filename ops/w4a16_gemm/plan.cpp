@@ -301,8 +301,10 @@ int Plan::stage_bytes() const {
 
 int Plan::barriers_at(int stage_count) const { return stage_count * (stage_bytes() + factor_bytes()); }
 
-int Plan::ups_at(int stage_count) const {
-  return align_region(barriers_at(stage_count) + gemm_lanes::kStageBarrierBytes * stage_count);
+int Plan::ups_at(int stage_count) const { return align_region(barriers_at(stage_count) + barrier_bytes(stage_count)); }
+
+int Plan::barrier_bytes(int stage_count) const {
+  return gemm_lanes::kStageBarrierBytes * stage_count + (teams == 1 ? gemm_lanes::kPairBarrierBytes : 0);
 }
 
 int Plan::bytes_for(int stage_count) const {

@@ -236,7 +236,7 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   for (int i = 0; has_copied_teams(plan) && i < plan.stages; ++i)
     add_factors(fmt::format("stage {}: ", i), plan.stages * plan.stage_bytes() + i * plan.factor_bytes());
   if (is_sm90(plan)) {
-    add("barriers", plan.barriers_at(plan.stages), gemm_lanes::kStageBarrierBytes * plan.stages);
+    add("barriers", plan.barriers_at(plan.stages), plan.barrier_bytes(plan.stages));
     if (plan.ups_at(plan.stages) < plan.shared_memory)
       add(plan.teams > 1 ? "sums of the teams" : "sums of the second columns", plan.ups_at(plan.stages),
           plan.shared_memory - plan.ups_at(plan.stages));

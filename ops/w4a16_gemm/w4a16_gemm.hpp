@@ -75,10 +75,11 @@ struct Plan {
   int stage_bytes() const;
   int factor_bytes() const;                ///< family sm90 with teams: of a stage's groups, which are behind the stages
   int barriers_at(int stage_count) const;  ///< family sm90: behind the stages
-  int ups_at(int stage_count) const;       ///< family sm90: sums of a gated block's second columns, behind the barriers
-  int ring_bytes(int stage_count) const;   ///< of a team's stages, and the factors behind them
-  int bytes_for(int stage_count) const;    ///< shared memory
-  int team_sum_bytes() const;              ///< of all teams
+  int barrier_bytes(int stage_count) const;  ///< family sm90: of stages and, without teams, of pairs
+  int ups_at(int stage_count) const;      ///< family sm90: sums of a gated block's second columns, behind the barriers
+  int ring_bytes(int stage_count) const;  ///< of a team's stages, and the factors behind them
+  int bytes_for(int stage_count) const;   ///< shared memory
+  int team_sum_bytes() const;             ///< of all teams
   int counters_per_tile() const;  ///< where splits share it: one for the warps that add up the same columns and rows
 };
 

@@ -91,9 +91,7 @@ void Lowering::branch() {
 
 void Lowering::leave() { returned_ = active(); }
 
-void Lowering::fence() {
-  if (!has("mbarrier_init")) call(site(helpers::fence));
-}
+void Lowering::fence() { call(site(helpers::fence)); }
 
 void Lowering::trap() { call(site(helpers::trap)); }
 

@@ -113,7 +113,14 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
                            Touch now) {
   std::string rule = broken_rule(warp, request, lane, address, now);
   Shadow& memory = shadow(lane.space);
-  const Clock& clock = order.of(warp).clock;
+  const Knowledge& known = order.of(warp);
+  const bool knows_inits = request.kind == RequestKind::mbarrier_use && !known.inits.is_empty();
+  Clock with_inits;
+  if (knows_inits) {
+    with_inits = known.clock;
+    with_inits.join(known.inits);
+  }
+  const Clock& clock = knows_inits ? with_inits : known.clock;
   const Touch* const earlier = now.is_write ? memory.write(address, now, clock) : memory.read(address, now, clock);
   if (rule.empty() && earlier != nullptr) {
     rule = fmt::format("race in {} memory at {:#x}: this {} is not ordered after the {} by {}",
@@ -220,6 +227,7 @@ std::string Checker::name_of(const Warp& warp, const Touch& touch) const {
 /// fence.proxy.async is of both memories unless it names one; those of other proxies are not of copies in bulk.
 void Checker::fence(const Warp& warp, const Site& site) {
   const ptx::Instruction& fence = *site.instruction;
+  if (fence.has("mbarrier_init")) return order.fence_inits(warp);
   if (!fence.has("proxy")) return order.fence(warp, orders_[site_index(site)]);
   if (!fence.has("async") && !fence.has("async::generic")) return;
   const bool of_shared = fence.has("shared::cta") || fence.has("shared::cluster");

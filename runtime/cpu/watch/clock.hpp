@@ -17,6 +17,7 @@ class Clock {
   std::uint32_t at(Agent agent) const;
   void set(Agent agent, std::uint32_t time);
   void join(const Clock& other);  ///< the later of both, agent by agent
+  bool is_empty() const { return entries_.empty(); }
 
  private:
   using Entry = std::pair<Agent, std::uint32_t>;

@@ -87,6 +87,12 @@ void HappensBefore::fence_proxies(const Warp& warp, Proxied memory) {
   tick(history(warp));
 }
 
+void HappensBefore::fence_inits(const Warp& warp) {
+  History& own = history(warp);
+  own.fenced_inits = own.knowledge.clock;
+  tick(own);
+}
+
 void HappensBefore::arrive(const Warp& warp, std::uint64_t barrier) {
   barriers_[barrier].join(of(warp));
   tick(history(warp));

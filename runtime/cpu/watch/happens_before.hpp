@@ -29,10 +29,12 @@ Order order_of(const ptx::Instruction& instruction);
 /// Of the past of all agents.
 struct Knowledge {
   Clock clock;                          ///< what is over
+  Clock inits;                          ///< what more is, of mbarrier.init alone: behind a fence.mbarrier_init
   std::array<Clock, kProxied> proxied;  ///< what of it is behind a fence.proxy.async: bulk copies may rely on it
 
   void join(const Knowledge& other) {
     clock.join(other.clock);
+    inits.join(other.inits);
     for (std::size_t i = 0; i < kProxied; ++i) proxied[i].join(other.proxied[i]);
   }
 };
@@ -64,13 +66,15 @@ class HappensBefore {
   void release(const Warp& warp, const Order& order, Published& published, bool keeps);
   void fence(const Warp& warp, const Order& order);
   void fence_proxies(const Warp& warp, Proxied memory);
+  void fence_inits(const Warp& warp);
 
   /// At a barrier of any kind: what a warp has done is known to those who pass after it has arrived. A barrier that is
   /// used again is another one, or has been forgotten.
   void arrive(const Warp& warp, std::uint64_t barrier);
-  /// barrier.cluster.arrive.relaxed: what is behind a fence.
+  /// barrier.cluster.arrive.relaxed: what is behind a fence, be it of mbarrier.init alone.
   void arrive_relaxed(const Warp& warp, std::uint64_t barrier) {
     barriers_[barrier].join(history(warp).fenced[kCluster]);
+    barriers_[barrier].inits.join(history(warp).fenced_inits);
   }
   void pass(const Warp& warp, std::uint64_t barrier) { history(warp).knowledge.join(barriers_[barrier]); }
   void forget(std::uint64_t barrier) { barriers_.erase(barrier); }
@@ -108,7 +112,8 @@ class HappensBefore {
   struct History {
     Agent agent = kNobody;
     Knowledge knowledge;
-    ByScope fenced;            ///< what a strong write publishes
+    ByScope fenced;  ///< what a strong write publishes
+    Clock fenced_inits;
     ByScope seen;              ///< what strong reads have found: known after the next fence
     std::uint32_t landed = 0;  ///< cp.async
     Agent copier = kNobody;    ///< of copies in bulk that report to their group
