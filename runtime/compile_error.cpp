@@ -12,6 +12,8 @@ namespace cubit::runtime {
 namespace {
 
 constexpr int kLinesAround = 2;
+constexpr std::size_t kMostPlaces = 5;  ///< that are quoted
+constexpr std::size_t kMostLines = 60;  ///< of a log: a brace that is missing makes hundreds of errors
 
 struct Place {
   std::string_view file;
@@ -68,6 +70,7 @@ std::string source_excerpts(const codegen::KernelSource& source, std::string_vie
   std::string result;
   for (const std::string_view log_line : split_lines(log)) {
     const auto place = place_of(log_line);
+    if (quoted.size() == kMostPlaces) break;
     if (!place || std::find(quoted.begin(), quoted.end(), *place) != quoted.end()) continue;
     quoted.push_back(*place);
     if (const std::string* text = text_of(source, place->file)) result += excerpt(*place, *text);
@@ -75,10 +78,18 @@ std::string source_excerpts(const codegen::KernelSource& source, std::string_vie
   return result;
 }
 
+/// Its first lines.
+static std::string beginning(std::string_view log) {
+  const std::vector<std::string_view> lines = split_lines(log);
+  if (lines.size() <= kMostLines) return std::string(log);
+  const auto shown = static_cast<std::size_t>(lines[kMostLines].data() - log.data());
+  return fmt::format("{}… {} lines more\n", log.substr(0, shown), lines.size() - kMostLines);
+}
+
 Failure compile_failure(const codegen::KernelSource& source, std::string_view compiler, std::string_view reason,
                         std::string_view log) {
   std::string rule = fmt::format("{} rejected the source ({})", compiler, reason);
-  if (!log.empty()) rule += fmt::format("\n{}", log);
+  if (!log.empty()) rule += fmt::format("\n{}", beginning(log));
   if (const std::string excerpts = source_excerpts(source, log); !excerpts.empty()) {
     rule += fmt::format("{}the source there:\n{}", rule.ends_with('\n') ? "" : "\n", excerpts);
   }

@@ -50,8 +50,9 @@ std::vector<DescriptorText> gather(const CompileOptions& options, const Context&
     std::vector<DescriptorText> lines = read_descriptors(*options.file);
     std::move(lines.begin(), lines.end(), std::back_inserter(all));
   }
-  const ScoreFiles scores(context.scores);
+  ScoreFiles scores(context.scores);
   for (DescriptorText& descriptor : all) descriptor.text = scores.resolve(descriptor.text);
+  scores.require_all_used();
   return all;
 }
 

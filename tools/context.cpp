@@ -40,7 +40,12 @@ Engine Context::engine(LogFunction log) const {
   return engine(CUBIT_COMPILE_FROM_ENVIRONMENT, std::move(log));
 }
 
-std::string Context::resolved(const std::string& descriptor) const { return ScoreFiles(scores).resolve(descriptor); }
+std::string Context::resolved(const std::string& descriptor) const {
+  ScoreFiles files(scores);
+  std::string text = files.resolve(descriptor);
+  files.require_all_used();
+  return text;
+}
 
 Engine Context::cache_reader(LogFunction log) const { return engine(CUBIT_COMPILE_NEVER, std::move(log)); }
 

@@ -40,20 +40,31 @@ ScoreFiles::ScoreFiles(const std::vector<std::string>& given) {
   }
 }
 
-std::string ScoreFiles::resolve(const std::string& descriptor) const {
+std::string ScoreFiles::resolve(const std::string& descriptor) {
   constexpr std::string_view kField = "score=";
   for (std::size_t at = descriptor.find(kField); at != std::string::npos; at = descriptor.find(kField, at + 1)) {
     if (at == 0 || (descriptor[at - 1] != ':' && descriptor[at - 1] != ',')) continue;
     const std::size_t first = at + kField.size();
     const std::size_t end = std::min(descriptor.find(',', first), descriptor.size());
     const std::string name = descriptor.substr(first, end - first);
-    const auto field = fields_.find(name);
-    if (field != fields_.end()) return descriptor.substr(0, first) + field->second + descriptor.substr(end);
+    const auto field = fields_.find(name.substr(0, name.find('@')));
+    if (field != fields_.end() && (name == field->first || name == field->second)) {
+      used_.insert(field->first);
+      return descriptor.substr(0, first) + field->second + descriptor.substr(end);
+    }
     if (name.find('@') == std::string::npos && name != "none" && !name.empty()) {
       throw BadInput("score=" + name, "no --score gives the code of this name", "give it: --score " + name + "=FILE");
     }
   }
   return descriptor;
+}
+
+void ScoreFiles::require_all_used() const {
+  for (const auto& [name, field] : fields_) {
+    if (!used_.contains(name))
+      throw BadInput("--score " + quote(name) + "=…", "no descriptor has score=" + name,
+                     "leave it out, or ask for score=" + name + " in the descriptor");
+  }
 }
 
 }  // namespace cubit::tools

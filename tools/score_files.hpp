@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,13 @@ class ScoreFiles {
 
   /// The descriptor with name@hash for a name that was given: "…,score=tanh" -> "…,score=tanh@0123456789abcdef".
   /// Throws BadInput for a name that was not.
-  std::string resolve(const std::string& descriptor) const;
+  std::string resolve(const std::string& descriptor);
+  /// Throws BadInput for a name that no descriptor has asked for: its code would be lost.
+  void require_all_used() const;
 
  private:
   std::map<std::string, std::string, std::less<>> fields_;  ///< name -> "name@hash"
+  std::set<std::string, std::less<>> used_;
 };
 
 }  // namespace cubit::tools

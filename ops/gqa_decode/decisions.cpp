@@ -163,18 +163,24 @@ Decision boxes_decision(const Plan& plan) {
                   plan.warps_abreast(), plan.chunk_tokens(), plan.copy_bytes)};
 }
 
-/// Rows so short that copies do not hide what a tile of them takes. Measured: the rows of
-/// bench/results/gqa_decode_h100.json that are below 80% of the floor, or just at it, and the next longer.
+/// Rows so short, or of so many groups, that copies do not hide what a tile of them takes. Measured: the rows of
+/// bench/results/gqa_decode_h200.json that are below 80% of the floor, or just at it, and the next longer.
 bool are_bound_by_arithmetic(const Plan& plan) {
-  constexpr int kBytes = 56;
-  return plan.copies_unaligned_rows() && plan.descriptor.row_bytes() <= kBytes;
+  constexpr int kShort = 56;
+  constexpr int kShortOfEightGroups = 96;
+  if (plan.family != Family::sm90 || plan.descriptor.kv != KvFormat::int4_rows) return false;
+  return plan.descriptor.row_bytes() <= (plan.descriptor.groups == 8 ? kShortOfEightGroups : kShort);
 }
 
 Decision arithmetic_decision(const Plan& plan) {
-  return {"limit", "arithmetic, not the memory: 69 to 87% of a plain read at B = 128 on an H100",
-          fmt::format("rows of {} bytes bring little per token, while scores, softmax and headers of a token take the "
-                      "instructions that they take of rows of any length",
-                      plan.descriptor.row_bytes())};
+  const bool has_eight = plan.descriptor.groups == 8;
+  return {
+      "limit",
+      fmt::format("arithmetic, not the memory: {} of a plain read at B = 128 on an H200, {} on an H100",
+                  has_eight ? "78%" : "61 to 74%", has_eight ? "92%" : "77 to 89%"),
+      fmt::format("rows of {} bytes bring little per token, while scores, softmax{} of a token take the "
+                  "instructions that they take of rows of any length",
+                  plan.descriptor.row_bytes(), has_eight ? " and the scales and shifts of 8 groups" : " and headers")};
 }
 
 /// Family sm75.

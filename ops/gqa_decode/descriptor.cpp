@@ -42,7 +42,7 @@ std::vector<Field<GqaDecode>> make_fields() {
                                             &GqaDecode::output, elements),
              kv_cache::addressing_field<GqaDecode>(),
              number_field<GqaDecode>({"query_tokens", "1 to 16", "1", "last tokens of every sequence that are queries"},
-                                     &GqaDecode::query_tokens, one_to(16)),
+                                     &GqaDecode::query_tokens, one_to(kMostQueryTokens)),
              word_field<GqaDecode, QueryMask>(
                  {"mask", "causal, tree", "causal", "what several query tokens see of one another"}, &GqaDecode::mask,
                  {{"causal", QueryMask::causal}, {"tree", QueryMask::tree}}),

@@ -241,6 +241,7 @@ struct Split {
   std::int64_t partial_rows(const Plan& plan) const { return slots * span * plan.heads_per_block; }  ///< one per head
 };
 inline constexpr int kMostSplits = 256;  ///< that a launch can ask for
+inline constexpr int kMostQueryTokens = 16;
 Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& device);
 /// The part of it of families sm75 and sm80.
 int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device);

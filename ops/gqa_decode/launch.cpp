@@ -336,11 +336,13 @@ runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Sp
 }  // namespace
 
 void check_softmax_scale(double scale) {
-  const auto rounded = static_cast<float>(scale);          // as launches take it
-  if (std::fabs(rounded) <= kLargestSoftmaxScale) return;  // false for NaN
+  const auto rounded = static_cast<float>(scale);                          // as launches take it
+  if (std::fabs(rounded) <= kLargestSoftmaxScale && rounded != 0) return;  // false for NaN
   throw Failure(Status::invalid_argument, fmt::format("softmax_scale = {}", scale),
-                std::isfinite(scale) ? "its magnitude is beyond 1e30" : "it is not a finite number",
-                "accepted: -1e30 to 1e30, usually 1 / sqrt(head_dim)");
+                !std::isfinite(scale) ? "it is not a finite number"
+                : rounded == 0        ? "all tokens would weigh the same"
+                                      : "its magnitude is beyond 1e30",
+                "accepted: -1e30 to 1e30 but not 0, usually 1 / sqrt(head_dim)");
 }
 
 void check_soft_cap(double cap) {

@@ -151,13 +151,16 @@ void GqaProblem::check_per_head(bool wanted, const char* name, const char* field
   if (tensor->shape[0] != query_heads())
     reject(shape_text(*tensor), fmt::format("there are {} query heads", query_heads()),
            fmt::format("accepted: [{}]", query_heads()));
+  // Times log2(e), and slopes times a distance as well, they are numbers of a float.
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const auto* values = static_cast<const float*>(tensor->data);
   const bool may_be_none = name == std::string_view(kSinks);
+  const float most = may_be_none ? 1e38f : 1e28f;
   for (std::int64_t head = 0; head < query_heads(); ++head) {
-    if (std::isfinite(values[head]) || (may_be_none && values[head] == kNone)) continue;
-    reject(fmt::format("{}[{}] = {}", name, head, values[head]), "it is not a finite number",
-           may_be_none ? "accepted: finite numbers, and -inf for no sink" : "accepted: finite numbers");
+    if (std::fabs(values[head]) <= most || (may_be_none && values[head] == kNone)) continue;  // false for NaN
+    reject(fmt::format("{}[{}] = {}", name, head, values[head]),
+           std::isfinite(values[head]) ? fmt::format("its magnitude is beyond {}", most) : "it is not a finite number",
+           fmt::format("accepted: -{0} to {0}{1}", most, may_be_none ? ", and -inf for no sink" : ""));
   }
 }
 
@@ -219,7 +222,8 @@ void GqaProblem::check_pages() const {
       const std::int64_t column = token / shape_.page_size;
       reject(fmt::format("page_table[{}, {}] = {}", sequence, column, shape_.table[sequence * shape_.columns + column]),
              fmt::format("the sequence has {} tokens, and the cache {} pages", length(sequence), shape_.pages),
-             fmt::format("accepted there: 0 to {}", shape_.pages - 1));
+             shape_.pages > 0 ? fmt::format("accepted there: 0 to {}", shape_.pages - 1)
+                              : "accepted of such a cache: sequences of 0 tokens");
     }
   }
 }
@@ -232,8 +236,11 @@ void GqaProblem::check_query() const {
     reject(shape_text(query()), fmt::format("head_dim is {}", descriptor_.head_dim));
   }
   if (!has_tokens || query().shape[1] == descriptor_.query_tokens) return;
+  const bool can_be = query().shape[1] >= 1 && query().shape[1] <= kMostQueryTokens;
   reject(shape_text(query()), fmt::format("the descriptor has query_tokens={}", descriptor_.query_tokens),
-         fmt::format("ask for query_tokens={}", query().shape[1]));
+         can_be
+             ? fmt::format("ask for query_tokens={}", query().shape[1])
+             : fmt::format("accepted: [batch, {}, query heads, {}]", descriptor_.query_tokens, descriptor_.head_dim));
 }
 
 void GqaProblem::check() {

@@ -168,7 +168,8 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
     } else if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
     } else if (!sizes.launch.set(descriptor, name, value)) {
-      throw Failure(Status::invalid_argument, fmt::format("size {}", name), "gqa_decode has no such size",
+      throw Failure(Status::invalid_argument, fmt::format("size {}", name),
+                    fmt::format("{} has no such size", descriptor.text()),
                     fmt::format("accepted: batch, context, kv_heads, lengths, ragged, pattern, {}",
                                 LaunchNumbers::names(descriptor)));
     }
@@ -194,7 +195,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   if (descriptor.cache == KvAddressing::paged) {
     kv_cache::CacheNumbers& pages = sizes.launch.cache;
     if (pages.page_size < 0) pages.page_size = 16;
-    pages.max_length = sizes.context;
+    if (pages.max_length < 0) pages.max_length = sizes.context;
     kv_cache::add_page_table(table, sizes.batch, sizes.context, pages.page_size, false, seed);
     shape = kv_cache::cache_shape(descriptor.cache, pages, sizes.batch, sizes.kv_heads, nullptr, &table.list()[0], 0);
   }

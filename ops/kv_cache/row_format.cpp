@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -69,8 +70,9 @@ float load_scale(const RowFormat& format, const char* src) {
 struct Fp8 {
   int fraction_bits;
   int least_exponent;  ///< of a normal number
+  bool has_infinity;   ///< and NaN in all else of the last exponent; else NaN is all ones
 };
-Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? Fp8{3, -6} : Fp8{2, -14}; }
+Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? Fp8{3, -6, false} : Fp8{2, -14, true}; }
 
 std::uint8_t fp8_from_float(const Fp8& type, float value) {
   if (std::isnan(value)) return 0x7f;  // NaN in both
@@ -85,6 +87,12 @@ std::uint8_t fp8_from_float(const Fp8& type, float value) {
 double fp8_to_double(const Fp8& type, std::uint8_t bits) {
   const int exponent = (bits & 0x7f) >> type.fraction_bits;
   const int fraction = bits & ((1 << type.fraction_bits) - 1);
+  if (const int infinity = 0x7f >> type.fraction_bits << type.fraction_bits;
+      type.has_infinity ? (bits & 0x7f) >= infinity : (bits & 0x7f) == 0x7f) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (!type.has_infinity || fraction != 0) return std::numeric_limits<double>::quiet_NaN();
+    return (bits & 0x80) != 0 ? -kInfinity : kInfinity;
+  }
   const int units = exponent == 0 ? fraction : fraction + (1 << type.fraction_bits);
   const double magnitude = std::ldexp(units, std::max(exponent, 1) - 1 + type.least_exponent - type.fraction_bits);
   return (bits & 0x80) != 0 ? -magnitude : magnitude;
@@ -187,7 +195,8 @@ void validate_formats(const CacheFormats& formats, const std::string& canonical)
     const std::string_view prefix = formats.has_own_fields(is_value ? 1 : 0) ? kOfValues : "";
     if (format.scales == KvScales::group && format.groups == 1)
       reject(fmt::format("{0}scales=group with one group per row is {0}scales=head", prefix),
-             fmt::format("ask for {0}groups=2, 4 or 8, or for {0}scales=head", prefix));
+             format.head_dim % 32 == 0 ? fmt::format("ask for {0}groups=2, 4 or 8, or for {0}scales=head", prefix)
+                                       : fmt::format("ask for {0}scales=head", prefix));
     if (format.groups == 1 || format.head_dim % (16 * format.groups) == 0) continue;
     const int most = std::gcd(format.head_dim / 16, 8);
     const bool is_own_dim = is_value && formats.value.head_dim != formats.key.head_dim;

@@ -286,10 +286,12 @@ TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
   refused("tensor sinks of type F16", [](C& c) { c.tensors[4].type = "F16"; });
   refused("tensors without sinks: the descriptor has sinks=true; give sinks [query heads] F32",
           [](C& c) { c.tensors.pop_back(); });
-  refused("alibi_slopes[1] = inf: it is not a finite number; accepted: finite numbers",
+  refused("alibi_slopes[1] = inf: it is not a finite number; accepted: -1e+28 to 1e+28",
           [](C& c) { c.slopes[1] = std::numeric_limits<float>::infinity(); });
-  refused("sinks[0] = nan: it is not a finite number; accepted: finite numbers, and -inf for no sink",
+  refused("sinks[0] = nan: it is not a finite number; accepted: -1e+38 to 1e+38, and -inf for no sink",
           [](C& c) { c.sinks[0] = std::nanf(""); });
+  refused("alibi_slopes[0] = -3e+38: its magnitude is beyond 1e+28", [](C& c) { c.slopes[0] = -3e38f; });
+  refused("sinks[1] = 3e+38: its magnitude is beyond 1e+38", [](C& c) { c.sinks[1] = 3e38f; });
   refused("soft_cap = nan", [](C& c) { c.numbers["soft_cap"] = std::nan(""); });
   refused("soft_cap = -1", [](C& c) { c.numbers["soft_cap"] = -1; });
   refused("soft_cap = 0", [](C& c) { c.numbers.erase("soft_cap"); });

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -140,6 +141,21 @@ TEST(KvRowsFormat, EveryFp8NumberIsStoredAsItselfAndReadBack) {
       ASSERT_EQ(quantised(format, row, bytes_of(-1.f)).bytes[0], static_cast<char>(0x80 | (code + code % 2))) << code;
     }
     EXPECT_EQ(last, format.largest());
+  }
+}
+
+TEST(KvRowsFormat, CodesThatAreNoNumbersAreReadAsNone) {
+  const auto value_of = [](KvFormat kv, int code) {
+    std::vector<double> values(64);
+    kv_cache::dequantise_row({64, kv, 1, KvScales::tensor}, std::vector<char>(64, static_cast<char>(code)).data(),
+                             values.data(), bytes_of(1.f).data());
+    return values[0];
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const int sign : {0, 0x80}) {
+    EXPECT_TRUE(std::isnan(value_of(KvFormat::fp8_e4m3, sign | 0x7f)));
+    EXPECT_EQ(value_of(KvFormat::fp8_e5m2, sign | 0x7c), sign == 0 ? kInfinity : -kInfinity);
+    for (const int code : {0x7d, 0x7e, 0x7f}) EXPECT_TRUE(std::isnan(value_of(KvFormat::fp8_e5m2, sign | code)));
   }
 }
 

@@ -250,7 +250,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"key_strides[1] (token) = 268435456", [](Arguments& a) { a.key_strides[1] = 1 << 28; }},
         BadArgument{"value_strides[1] (token) = -80", [](Arguments& a) { a.value_strides[1] = -80; }},
         BadArgument{"value stride 0 = 9223372036854775807", [](Arguments& a) { a.value_strides[0] = INT64_MAX; }},
-        BadArgument{": its magnitude is beyond 1e30; accepted: -1e30 to 1e30, usually 1 / sqrt(head_dim)",
+        BadArgument{
+            "softmax_scale = 0: all tokens would weigh the same; accepted: -1e30 to 1e30 but not 0, usually 1 /",
+            [](Arguments& a) { a.softmax_scale = 0; }},
+        BadArgument{": its magnitude is beyond 1e30; accepted: -1e30 to 1e30 but not 0, usually 1 / sqrt(head_dim)",
                     [](Arguments& a) { a.softmax_scale = 3e38f; }},
         BadArgument{"its magnitude is beyond 1e30",
                     [](Arguments& a) { a.softmax_scale = std::nextafter(-1e30f, -2e30f); }},

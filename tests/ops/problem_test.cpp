@@ -60,6 +60,11 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) {
                   c.tensors[0].shape = {2, 2, 16, 128};
                 }},
+        BadCase{
+            "tensor query [2, 17, 16, 128]: the descriptor has query_tokens=1; accepted: [batch, 1, query heads, 128]",
+            [](Case& c) {
+              c.tensors[0].shape = {2, 17, 16, 128};
+            }},
         BadCase{"query has a batch of 2", [](Case& c) { c.tensors[1].shape[0] = 1; }},
         BadCase{"tensor value [2, 9, 2, 80]: it must have the dimensions [batch, max_length, kv_heads, row]; accepted "
                 "beside the other tensors: [2, 10, 2, 80]",
@@ -76,8 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor weights: gqa_decode has no such input", [](Case& c) { c.tensors[3].name = "weights"; }},
         BadCase{"softmax_scale = nan: it is not a finite number",
                 [](Case& c) { c.numbers["softmax_scale"] = std::numeric_limits<double>::quiet_NaN(); }},
-        BadCase{"softmax_scale = 1e+300: its magnitude is beyond 1e30; accepted: -1e30 to 1e30, usually 1 / "
-                "sqrt(head_dim)",
+        BadCase{"softmax_scale = 1e+300: its magnitude is beyond 1e30; accepted: -1e30 to 1e30 but not "
+                "0, usually 1 / sqrt(head_dim)",
                 [](Case& c) { c.numbers["softmax_scale"] = 1e300; }},
         BadCase{"lse = 2: it is not a number that is accepted; accepted: whole numbers from 0 to 1",
                 [](Case& c) { c.numbers["lse"] = 2; }},

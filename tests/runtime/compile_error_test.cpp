@@ -1,6 +1,7 @@
 // Proves: a compile error shows descriptor, target, log, and the numbered lines of the right file around each place.
 #include "runtime/compile_error.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +59,16 @@ TEST(CompileErrorTest, TheFailureHoldsEverything) {
                            "NVRTC_ERROR_COMPILATION", "plan.cuh(2): error: bad", ">     2 | p2"}) {
     EXPECT_THAT(failure.what(), HasSubstr(part));
   }
+}
+
+TEST(CompileErrorTest, OfManyErrorsTheFirstAreShown) {
+  std::string log;
+  for (int i = 0; i < 900; ++i) log += fmt::format("/cubit/kernel.cuh({}): error: number {}\n", 1 + i % 7, i);
+  const std::string text = compile_failure(source(), "NVRTC", "NVRTC_ERROR_COMPILATION", log).what();
+  EXPECT_THAT(text, HasSubstr("error: number 59\n… 840 lines more\nthe source there:\n"));
+  EXPECT_THAT(text, Not(HasSubstr("number 60")));
+  EXPECT_THAT(text, HasSubstr(">     5 | t5"));
+  EXPECT_THAT(text, Not(HasSubstr(">     6 | t6")));
 }
 
 TEST(CompileErrorTest, WithoutPlacesTheLogStandsAlone) {

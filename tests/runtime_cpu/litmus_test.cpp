@@ -101,6 +101,22 @@ TEST(LitmusCluster, ARelaxedArrivalAtItsBarrierTellsOfWhatIsBehindAFence) {
                 "race in shared memory", {.threads = 32, .blocks = 2, .cluster = {2, 1, 1}});
 }
 
+/// Of mbarriers alone a lighter fence will do, which tells of nothing else.
+TEST(LitmusCluster, ARelaxedArrivalAtItsBarrierTellsOfMbarriersBehindTheirFence) {
+  const std::string meet = "barrier.cluster.arrive.relaxed; barrier.cluster.wait; xor.b32 %r9, %r9, 1; ";
+  const std::string init = "@%p0 mbarrier.init.shared.b64 [bar], 1; ";
+  const Case pair = {.threads = 32, .blocks = 2, .cluster = {2, 1, 1}};
+  expect_needed(kNames + init + "<<fence.mbarrier_init.release.cluster;>> " + meet +
+                    "mov.u32 %r2, bar; mapa.shared::cluster.u32 %r2, %r2, %r9; "
+                    "@%p0 mbarrier.arrive.shared::cluster.b64 _, [%r2]; barrier.cluster.arrive; barrier.cluster.wait;",
+                "race in shared memory", pair);
+  expect_needed(kNames + init + "@%p0 st.shared.u32 [tile], 1; fence.mbarrier_init.release.cluster; " +
+                    "<<fence.acq_rel.cluster;>> " + meet +
+                    "mapa.shared::cluster.u32 %r2, %r1, %r9; ld.shared::cluster.u32 %r3, [%r2]; "
+                    "barrier.cluster.arrive; barrier.cluster.wait;",
+                "race in shared memory", pair);
+}
+
 // ---- cp.async ----
 
 const std::string kCopy =

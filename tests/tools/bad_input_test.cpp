@@ -316,13 +316,26 @@ TEST(BadCase, BenchFilesThatAreInputs) {
   const Program program;
   const std::string input = program.folder().write("case.safetensors", file_of(int4_case()));
   const std::string score = program.folder().write("score.cuh", "float modify_score(float s) { return s; }");
+  const std::string descriptor = std::string(kInt4) + ",score=same";
   for (const char* option : {"--json", "--svg"}) {
     for (const std::string& output : {input, score}) {
-      expect_one_sentence(program.run({"bench", kInt4, "--input", input, "--score", "same=" + score, option, output}),
-                          {option, "is the input", "give the name of another file"});
+      expect_one_sentence(
+          program.run({"bench", descriptor, "--input", input, "--score", "same=" + score, option, output}),
+          {option, "is the input", "give the name of another file"});
     }
   }
   EXPECT_EQ(test::read_file(input), file_of(int4_case()));
+}
+
+TEST(BadInput, ScoreThatNobodyAsksFor) {
+  const Program program;
+  const std::string score =
+      program.folder().write("score.cuh", "struct Score { float modify_score(float s) { return s; } };");
+  for (const std::string command : {"explain", "compile", "run", "bench"}) {
+    std::vector<std::string> words = {command, "gqa_decode", "--score", "same=" + score};
+    if (command == "run" || command == "bench") words.insert(words.end(), {"--random", "batch=1"});
+    expect_one_sentence(program.run(words), {"--score", "same", "no descriptor has score=same", "leave it out"});
+  }
 }
 
 TEST(BadCase, BenchFilesThatAreOne) {

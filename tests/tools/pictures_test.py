@@ -127,8 +127,8 @@ class Pictures(unittest.TestCase):
         regions = [region.find(SVG + "title").text for region in of_class(root, "region")]
         stages = [region for region in regions if ": stage " in region]
         barriers = [region for region in regions if ": barriers: " in region]
-        # Two for each stage, and two for each of the four segments that are known ahead.
-        self.assertEqual([region.split(": ")[2] for region in barriers], [f"{16 * (len(stages) + 4)} bytes"])
+        # Two for each stage, for each of the four segments that are known ahead, and for a pair.
+        self.assertEqual([region.split(": ")[2] for region in barriers], [f"{16 * (len(stages) + 5)} bytes"])
 
     def test_a_plan_without_layouts_says_so(self):
         pictures, done = draw(self.folder.name, "stream_read")

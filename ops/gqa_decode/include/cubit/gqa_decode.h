@@ -3,14 +3,17 @@
  *   output[b, h] = sum over t < lengths[b] of softmax_t(softmax_scale * query[b, h] . key[b, t, h / heads_per_kv])
  *                  * value[b, t, h / heads_per_kv]
  *
- * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity. What the numbers in the cache mean is the
- * descriptor's business: see <cubit/gqa_decode.hpp>.
+ * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity, or of its sink. What the numbers in the
+ * cache mean is the descriptor's business: see <cubit/gqa_decode.hpp>. Outputs are as exact as the README says where
+ * values times their scales are below 2^100 and a value's scale, of a row or a group, is 0 or at least 2^-80: smaller
+ * ones may become 0. Where a query, or a row that is seen, has an infinity or NaN, the outputs of its heads may be
+ * anything.
  *
  * query_tokens = S > 1: query and output are [batch, S, heads, head_dim], lse is [batch, S, heads]. The query tokens
  * are the last S of a sequence, whose keys and values are in the cache: token s stands at position lengths[b] - S + s.
  * It sees all positions before the first query token; of the query tokens, itself and those before it, or with
  * mask=tree those that the mask names. Where a sequence has fewer than S tokens, query tokens of a negative position
- * see nothing and give zeros and minus infinity.
+ * see nothing and give zeros and minus infinity, or their sink.
  *
  * The same launch gives the same bits. In which order a sequence's tokens are added up, which their last bits depend
  * on, is up to batch and place in it, lengths, strides and device.
@@ -55,7 +58,7 @@ typedef struct cubit_gqa_decode_arguments {
   int32_t kv_heads;          /* at least 1 */
   int32_t max_length;        /* bound of every length, at most 2147479551; grid and workspace depend on it. Family sm90:
                               * batch * kv_heads * max_length below 2^31 stages, of 16 to 256 tokens each */
-  float softmax_scale;       /* usually 1 / sqrt(head_dim); magnitude at most 1e30, and times a query below 2^100 */
+  float softmax_scale;       /* usually 1 / sqrt(head_dim); not 0; magnitude at most 1e30, times a query below 2^100 */
   int32_t splits; /* for tuning: parts of equal size per sequence and KV head, at most 256; 0: cubit decides, which is
                    * right for everybody else */
   /* cache=paged: key and value are [pages, page_size, kv_heads, row] or, by their strides, [pages, kv_heads, page_size,
@@ -77,8 +80,8 @@ typedef struct cubit_gqa_decode_arguments {
                                 * the device: may change between replays of a CUDA graph */
   int64_t mask_stride; /* mask=tree: from sequence to sequence, in words */
   /* Each is 0 or NULL where the descriptor does not ask for it. */
-  const float* alibi_slopes;    /* alibi=true: [kv_heads * heads_per_kv], dense, finite */
-  const float* sinks;           /* sinks=true: [kv_heads * heads_per_kv], dense, finite or minus infinity */
+  const float* alibi_slopes;    /* alibi=true: [kv_heads * heads_per_kv], dense, magnitude at most 1e28 */
+  const float* sinks;           /* sinks=true: likewise, magnitude at most 1e38; minus infinity: none */
   const void* score_parameters; /* score=…: what modify_score is given; may be NULL */
   float soft_cap;               /* soft_cap=true: 1e-30 to 1e30 */
   int32_t window;               /* window=true: tokens that a query sees, itself the last of them; at least 1. Grid and
