@@ -5,6 +5,14 @@
 #include "base/error.hpp"
 
 namespace cubit::ops {
+namespace {
+
+[[noreturn]] void reject_role(const std::string& given, const char* none, const char* field) {
+  throw Failure(Status::invalid_argument, given, fmt::format("the descriptor does not have {}", field),
+                fmt::format("give {}, or ask for {} in the descriptor", none, field));
+}
+
+}  // namespace
 
 void require_argument(bool good, const char* name, const char* rule, std::int64_t given) {
   if (good) return;
@@ -13,6 +21,15 @@ void require_argument(bool good, const char* name, const char* rule, std::int64_
 
 void require_pointer(bool present, const char* name) {
   if (!present) throw Failure(Status::invalid_argument, fmt::format("{} = NULL", name), "the tensor is needed");
+}
+
+void require_absent(float number, const char* name, const char* field) {
+  if (number != 0) reject_role(fmt::format("{} = {}", name, number), "0", field);
+}
+
+void require_absent(const void* pointer, const char* name, const char* field) {
+  if (pointer == nullptr) return;
+  reject_role(fmt::format("{} at {:#x}", name, reinterpret_cast<std::uintptr_t>(pointer)), "NULL", field);
 }
 
 void reject_arguments_size(const char* type, std::size_t given, std::size_t expected) {

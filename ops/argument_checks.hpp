@@ -15,6 +15,10 @@ const Arguments& checked_arguments(const void* arguments, const char* type);
 void require_argument(bool good, const char* name, const char* rule, std::int64_t given);
 /// "<name> = NULL: the tensor is needed"
 void require_pointer(bool present, const char* name);
+/// What is given for a role that the descriptor does not ask for would be lost: it is refused. `field`: what a
+/// descriptor that wants it has, such as "alibi=true".
+void require_absent(float number, const char* name, const char* field);
+void require_absent(const void* pointer, const char* name, const char* field);
 [[noreturn]] void reject_arguments_size(const char* type, std::size_t given, std::size_t expected);
 [[noreturn]] void reject_null_arguments(const char* type);
 

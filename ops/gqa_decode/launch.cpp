@@ -60,19 +60,6 @@ void check_bounds(const GqaDecode& descriptor, const Arguments& arguments) {
   check_window(descriptor, arguments);
 }
 
-/// What is given for a role that the descriptor does not ask for would be lost.
-[[noreturn]] void reject_role(const std::string& given, const char* none, const char* field) {
-  throw Failure(Status::invalid_argument, given, fmt::format("the descriptor does not have {}", field),
-                fmt::format("give {}, or ask for {} in the descriptor", none, field));
-}
-void require_absent(float number, const char* name, const char* field) {
-  if (number != 0) reject_role(fmt::format("{} = {}", name, number), "0", field);
-}
-void require_absent(const void* pointer, const char* name, const char* field) {
-  if (pointer == nullptr) return;
-  reject_role(fmt::format("{} at {:#x}", name, reinterpret_cast<std::uintptr_t>(pointer)), "NULL", field);
-}
-
 void check_roles(const GqaDecode& descriptor, const Arguments& arguments) {
   if (descriptor.soft_cap)
     check_soft_cap(arguments.soft_cap);
@@ -138,6 +125,7 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   } else {
     require_argument(arguments.page_size == 0, "page_size", "it must be 0, for the descriptor has cache=contiguous",
                      arguments.page_size);
+    require_absent(arguments.page_table, "page_table", "cache=paged");
   }
   check_query_tokens(descriptor, arguments);
   check_roles(descriptor, arguments);

@@ -40,7 +40,14 @@ int blocks_of(const KvAppend& descriptor, const codegen::Architecture& architect
 }
 
 void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
-  if (descriptor.rotary == Rotary::none) return;
+  if (descriptor.rotary == Rotary::none) {
+    constexpr const char* kRotates = "rotary=interleaved or rotary=half_split";
+    require_absent(arguments.cosines, "cosines", kRotates);
+    require_absent(arguments.sines, "sines", kRotates);
+    require_argument(arguments.rotary_dim == 0, "rotary_dim", "it must be 0, for the descriptor has rotary=none",
+                     arguments.rotary_dim);
+    return;
+  }
   require_argument(
       arguments.rotary_dim >= 16 && arguments.rotary_dim % 16 == 0 && arguments.rotary_dim <= descriptor.head_dim,
       "rotary_dim", "it must be a multiple of 16 from 16 to head_dim", arguments.rotary_dim);

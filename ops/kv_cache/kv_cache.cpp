@@ -104,6 +104,9 @@ void check_cache(const CacheFormats& formats, KvAddressing addressing, const cub
   if (addressing == KvAddressing::contiguous) {
     require_argument(cache.page_size == 0, "cache.page_size", "it must be 0, for the descriptor has cache=contiguous",
                      cache.page_size);
+    require_argument(cache.pages == 0, "cache.pages", "it must be 0, for the descriptor has cache=contiguous",
+                     cache.pages);
+    require_absent(cache.page_table, "cache.page_table", "cache=paged");
     return;
   }
   require_argument(cache.page_size >= 1 && cache.page_size <= 256, "cache.page_size", "it must be from 1 to 256",

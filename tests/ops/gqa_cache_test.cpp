@@ -71,6 +71,10 @@ TEST(GqaPages, AreTakenWhereTheDescriptorHasThemAndOnlyThere) {
   EXPECT_EQ(parameters.page_size.divisor, 24u);
   EXPECT_EQ(parameters.page_table, address(0x7000));
   EXPECT_EQ(parameters.page_table_stride, 5);
+  arguments.page_size = 0;
+  expect_refused("gqa_decode:kv=int8_split,scale_type=fp16", arguments,
+                 "page_table at 0x7000: the descriptor does not have cache=paged; give NULL, or ask for cache=paged in "
+                 "the descriptor");
 }
 
 /// One sequence of 3 tokens in pages of 2, of which it has the last and the first: signed bytes, 64 channels, scale

@@ -336,6 +336,32 @@ TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
   EXPECT_EQ(parameters.cache.page_table, address(0x6000));
 }
 
+/// What is given for a role that the descriptor does not ask for would be lost.
+TEST(KvRowsLaunch, TakesAnglesAndPagesOnlyWhereTheDescriptorDoes) {
+  const auto refused = [](void (*change)(cubit_kv_append_arguments&), const std::string& sentence) {
+    auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
+    change(arguments);
+    tests::expect_refused([&] { kv_append::encode(kv_append::parse("kv_append"), &arguments, small_device()); },
+                          sentence);
+  };
+  using Given = cubit_kv_append_arguments;
+  const std::string rotary =
+      ": the descriptor does not have rotary=interleaved or rotary=half_split; give NULL, or ask for "
+      "rotary=interleaved or rotary=half_split in the descriptor";
+  refused([](Given& a) { a.cosines = address<float>(0x5000); }, "cosines at 0x5000" + rotary);
+  refused([](Given& a) { a.sines = address<float>(0x5100); }, "sines at 0x5100" + rotary);
+  refused([](Given& a) { a.rotary_dim = 64; }, "rotary_dim = 64: it must be 0, for the descriptor has rotary=none");
+  const std::string table =
+      "cache.page_table at 0x6000: the descriptor does not have cache=paged; give NULL, or ask for cache=paged in the "
+      "descriptor";
+  refused([](Given& a) { a.cache.page_table = address<std::int32_t>(0x6000); }, table);
+  refused([](Given& a) { a.cache.pages = 3; },
+          "cache.pages = 3: it must be 0, for the descriptor has cache=contiguous");
+  auto gather = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 128);
+  gather.cache.page_table = address<std::int32_t>(0x6000);
+  tests::expect_refused([&] { kv_gather::encode(kv_gather::parse("kv_gather"), &gather); }, table);
+}
+
 /// One scale per KV head, for all tokens: who reads it takes it, who writes it for every row does not.
 TEST(KvRowsLaunch, WhatWritesScalesHasOneForEachToken) {
   const auto with_scales_per_head = [](auto arguments) {

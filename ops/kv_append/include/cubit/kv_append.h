@@ -41,10 +41,11 @@ typedef struct cubit_kv_append_arguments {
   const int32_t* positions; /* [batch, tokens], or NULL: tokens follow on lengths */
   const int32_t* counts;    /* [batch] of the tokens those that are there; NULL: all */
   const float* cosines;     /* [positions, rotary_dim / 2], where the descriptor rotates: those of all positions that
-                             * are stored, at most cache.max_length, are read */
+                             * are stored, at most cache.max_length, are read; else NULL */
   const float* sines;       /* as cosines */
   int64_t rotary_stride;    /* of cosines and of sines, from position to position */
-  int32_t rotary_dim;       /* channels that are rotated, the first of a row: a multiple of 16 up to head_dim */
+  int32_t rotary_dim;       /* channels that are rotated, the first of a row: a multiple of 16 up to head_dim; where
+                             * the descriptor does not rotate, 0 */
   int32_t batch;            /* 0: nothing is launched; batch * tokens * cache.kv_heads at most 2147483647 */
   int32_t tokens;           /* new ones per sequence; 0: nothing is launched */
   cubit_kv_scales
