@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <utility>
+
 #include "base/error.hpp"
 
 namespace cubit::ops {
@@ -10,6 +13,23 @@ namespace {
 [[noreturn]] void reject_role(const std::string& given, const char* none, const char* field) {
   throw Failure(Status::invalid_argument, given, fmt::format("the descriptor does not have {}", field),
                 fmt::format("give {}, or ask for {} in the descriptor", none, field));
+}
+
+struct TooSmall {
+  const WrittenDimension* dimension;  ///< null: none is
+  double within;                      ///< elements that its stride would have to step over
+};
+/// From the last dimension, the innermost, to the first. A double is exact up to 2^53, and no stride reaches what it is
+/// rounded to beyond.
+TooSmall first_too_small(std::span<const WrittenDimension> dimensions, std::int64_t row_elements) {
+  auto within = static_cast<double>(row_elements);
+  for (auto dimension = dimensions.rbegin(); dimension != dimensions.rend(); ++dimension) {
+    if (dimension->extent <= 1) continue;
+    const auto step = static_cast<double>(std::abs(dimension->stride));
+    if (step < within) return {&*dimension, within};
+    within += step * static_cast<double>(dimension->extent - 1);
+  }
+  return {nullptr, within};
 }
 
 }  // namespace
@@ -64,6 +84,22 @@ void require_alignment(const char* name, const void* data, const std::int64_t* s
                   fmt::format("{} stride {} of {} bytes", name, i, strides[i] * element_bytes),
                   fmt::format("it is not a multiple of {} bytes", alignment), alternative);
   }
+}
+
+void require_apart(std::span<WrittenDimension> dimensions, std::int64_t row_elements) {
+  if (first_too_small(dimensions, row_elements).dimension == nullptr) return;  // in the usual order: nothing to sort
+  // The largest first; of equal strides the later dimension lies within, as it does where tensors are dense.
+  for (std::size_t i = 1; i < dimensions.size(); ++i) {
+    for (std::size_t j = i; j > 0 && std::abs(dimensions[j].stride) > std::abs(dimensions[j - 1].stride); --j)
+      std::swap(dimensions[j], dimensions[j - 1]);
+  }
+  const auto [found, within] = first_too_small(dimensions, row_elements);
+  if (found == nullptr) return;
+  const std::string index = found->index < 0 ? "" : fmt::format("[{}]", found->index);
+  throw Failure(Status::invalid_argument, fmt::format("{}{} = {}", found->name, index, found->stride),
+                fmt::format("outputs would overwrite one another, for what lies within this stride spans {:.0f} {}",
+                            within, within == 1 ? "element" : "elements"),
+                fmt::format("accepted: a magnitude of {:.0f} and more", within));
 }
 
 void require_workspace(const void* workspace, std::size_t given, std::size_t needed) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "ops/operator.hpp"
 
@@ -26,6 +27,18 @@ void require_absent(const void* pointer, const char* name, const char* field);
 /// it.
 void require_alignment(const char* name, const void* data, const std::int64_t* strides, int count, int element_bytes,
                        int alignment, const char* alternative = "align it, and pad its rows");
+
+/// A dimension of a tensor that a launch writes.
+struct WrittenDimension {
+  const char* name;  ///< of its stride, such as "output_strides"
+  int index;         ///< which of the strides of that name; -1: there is just one
+  std::int64_t extent;
+  std::int64_t stride;  ///< of a magnitude as require_alignment accepts it
+};
+
+/// That nothing is written twice: from the smallest stride to the largest, each steps over all that lies within it, a
+/// contiguous row of so many elements first. Strides may be negative, dimensions in any order; they are sorted.
+void require_apart(std::span<WrittenDimension> dimensions, std::int64_t row_elements);
 
 inline constexpr std::size_t kWorkspaceAlignment = 256;  ///< bytes
 

@@ -95,6 +95,18 @@ void check_query_tokens(const GqaDecode& descriptor, const Arguments& arguments)
   }
 }
 
+/// Of the output alone: the log-sum-exp is dense.
+void check_apart(const GqaDecode& descriptor, const Arguments& arguments, int channels) {
+  const std::int64_t query_heads = std::int64_t{arguments.kv_heads} * descriptor.heads_per_kv;
+  WrittenDimension dimensions[] = {
+      {"output_strides", 0, arguments.batch, arguments.output_strides[0]},
+      {"output_token_stride", -1, descriptor.query_tokens,
+       descriptor.query_tokens > 1 ? arguments.output_token_stride : 0},
+      {"output_strides", 1, query_heads, arguments.output_strides[1]},
+  };
+  require_apart(dimensions, channels);
+}
+
 void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_pointer(arguments.query != nullptr, "query");
   require_pointer(arguments.output != nullptr, "output");
@@ -128,6 +140,7 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
     require_absent(arguments.page_table, "page_table", "cache=paged");
   }
   check_query_tokens(descriptor, arguments);
+  check_apart(descriptor, arguments, formats.value.head_dim);
   check_roles(descriptor, arguments);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);

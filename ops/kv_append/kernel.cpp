@@ -57,10 +57,14 @@ void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
   require_alignment("sines", arguments.sines, &arguments.rotary_stride, 1, 4, 16);
 }
 
+/// Tokens of a sequence, or of one of its pages, that may be written.
+std::int64_t place_tokens(const cubit_kv_cache& cache) {
+  return cache.page_size > 0 ? std::min(cache.page_size, cache.max_length) : cache.max_length;
+}
+
 /// Of one scale per KV head, which readers take, a token would overwrite what all others rest on.
 void check_written_scales(const kv_cache::CacheFormats& formats, const Arguments& arguments) {
-  const cubit_kv_cache& cache = arguments.cache;
-  if ((cache.page_size > 0 ? cache.page_size : cache.max_length) <= 1) return;
+  if (place_tokens(arguments.cache) <= 1) return;
   constexpr const char* kRule =
       "it must not be 0 where scales are written, for each row makes its own (one scale for all: scales=tensor, which "
       "are read)";
@@ -71,6 +75,21 @@ void check_written_scales(const kv_cache::CacheFormats& formats, const Arguments
   check(formats.value, "scales.value_strides[1]", arguments.scales.value_strides[1]);
 }
 
+/// No token's rows, or scales, share anything with another's.
+void check_written(const kv_cache::CacheFormats& formats, const Arguments& arguments) {
+  const cubit_kv_cache& cache = arguments.cache;
+  const std::int64_t extents[] = {cache.page_size > 0 ? cache.pages : arguments.batch, place_tokens(cache),
+                                  cache.kv_heads};
+  kv_cache::check_apart("cache.key_strides", cache.key_strides, extents, formats.key.row_elements());
+  kv_cache::check_apart("cache.value_strides", cache.value_strides, extents, formats.value.row_elements());
+  check_written_scales(formats, arguments);
+  const cubit_kv_scales& scales = arguments.scales;
+  if (formats.key.makes_scales())
+    kv_cache::check_apart("scales.key_strides", scales.key_strides, extents, formats.key.groups);
+  if (formats.value.makes_scales())
+    kv_cache::check_apart("scales.value_strides", scales.value_strides, extents, formats.value.groups);
+}
+
 void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   kv_cache::check_dense_rows(arguments);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
@@ -79,7 +98,7 @@ void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   kv_cache::check_cache(formats, descriptor.cache, arguments.cache);
   kv_cache::check_scales(formats, arguments.scales, arguments.cache.max_length > 0);
-  check_written_scales(formats, arguments);
+  check_written(formats, arguments);
   check_rotary(descriptor, arguments);
 }
 

@@ -133,6 +133,13 @@ void check_scales(const CacheFormats& formats, const cubit_kv_scales& scales, bo
   check(1, "scales.value", scales.value, scales.value_strides);
 }
 
+void check_apart(const char* name, const std::int64_t (&strides)[3], const std::int64_t (&extents)[3],
+                 std::int64_t row_elements) {
+  WrittenDimension dimensions[] = {
+      {name, 0, extents[0], strides[0]}, {name, 1, extents[1], strides[1]}, {name, 2, extents[2], strides[2]}};
+  require_apart(dimensions, row_elements);
+}
+
 std::uint32_t count_rows(int batch, int tokens, int kv_heads) {
   require_argument(batch >= 0, "batch", "it must not be negative", batch);
   require_argument(tokens >= 0, "tokens", "it must not be negative", tokens);

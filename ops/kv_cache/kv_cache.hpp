@@ -73,6 +73,9 @@ void check_dense_rows(const Arguments& arguments) {
 /// Throw Failure(invalid_argument) for what <cubit/kv_cache.h> rules out.
 void check_cache(const CacheFormats& formats, KvAddressing addressing, const cubit_kv_cache& cache);
 void check_scales(const CacheFormats& formats, const cubit_kv_scales& scales, bool needed);
+/// Of rows or scales that a launch writes, by sequence or page, token and KV head: that none overwrites another.
+void check_apart(const char* name, const std::int64_t (&strides)[3], const std::int64_t (&extents)[3],
+                 std::int64_t row_elements);
 /// batch * tokens * kv_heads, checked.
 std::uint32_t count_rows(int batch, int tokens, int kv_heads);
 KvCacheArguments kernel_cache(const CacheFormats& formats, const cubit_kv_cache& cache, const cubit_kv_scales& scales);

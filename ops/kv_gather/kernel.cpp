@@ -21,6 +21,9 @@ void check_tensors(const KvGather& descriptor, const Arguments& arguments) {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   kv_cache::check_cache(formats, descriptor.cache, arguments.cache);
   kv_cache::check_scales(formats, arguments.scales, arguments.cache.max_length > 0);
+  const std::int64_t extents[] = {arguments.batch, arguments.tokens, arguments.cache.kv_heads};
+  kv_cache::check_apart("key_strides", arguments.key_strides, extents, formats.key.head_dim);
+  kv_cache::check_apart("value_strides", arguments.value_strides, extents, formats.value.head_dim);
 }
 
 KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& arguments, std::uint32_t rows) {

@@ -54,13 +54,22 @@ void check_rows(const Merge& descriptor, const char* name, const void* data, con
   require_alignment(name, data, strides, count, element_bytes(element), thread_bytes(descriptor, element));
 }
 
+/// Of rows and heads that are written: that none overwrites another.
+void check_apart(const char* name, const std::int64_t (&strides)[2], const Arguments& arguments, int channels) {
+  WrittenDimension dimensions[] = {{name, 0, arguments.rows, strides[0]}, {name, 1, arguments.heads, strides[1]}};
+  require_apart(dimensions, channels);
+}
+
 void check_tensors(const Merge& descriptor, const Arguments& arguments) {
   check_rows(descriptor, "partial_outputs", arguments.partial_outputs, arguments.partial_output_strides, 3,
              descriptor.input);
   check_rows(descriptor, "output", arguments.output, arguments.output_strides, 2, descriptor.output);
   require_pointer(arguments.partial_lse != nullptr, "partial_lse");
   require_alignment("partial_lse", arguments.partial_lse, arguments.partial_lse_strides, 3, 4, 4);
-  if (arguments.lse != nullptr) require_alignment("lse", arguments.lse, arguments.lse_strides, 2, 4, 4);
+  check_apart("output_strides", arguments.output_strides, arguments, descriptor.head_dim);
+  if (arguments.lse == nullptr) return;
+  require_alignment("lse", arguments.lse, arguments.lse_strides, 2, 4, 4);
+  check_apart("lse_strides", arguments.lse_strides, arguments, 1);
 }
 
 template <std::size_t Count>

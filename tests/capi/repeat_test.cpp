@@ -94,7 +94,7 @@ TEST_F(CapiRepeat, EveryArgumentCounts) {
                                                       [&] { arguments_.key = rows_ + 16; },
                                                       [&] { arguments_.value = rows_ + 32; },
                                                       [&] { arguments_.softmax_scale = 0.2F; },
-                                                      [&] { arguments_.output_strides[0] = 0; }};
+                                                      [&] { arguments_.output_strides[0] = 9 * 128; }};
   for (const auto& change : changes) {
     change();
     launch();

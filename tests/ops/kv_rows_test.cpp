@@ -270,7 +270,9 @@ TEST(KvRowsLaunch, HasALaneGroupForEveryRow) {
   EXPECT_EQ(parameters.cache.key_strides[1], 80 * 5) << "elements of int4_rows are bytes";
   EXPECT_EQ(parameters.cache.max_length, 100);
 
-  const auto gather = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 256);
+  auto gather = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 256);
+  for (std::int64_t* strides : {gather.key_strides, gather.value_strides})
+    for (int i = 0; i < 3; ++i) strides[i] *= 2;
   const Launch wide = kv_gather::encode(kv_gather::parse("kv_gather:head_dim=256"), &gather);
   EXPECT_EQ(wide.shape.grid[0], (3u * 7 * 5 + 3) / 4) << "4 rows of 32 lanes in a block";
 }
@@ -373,6 +375,7 @@ TEST(KvRowsLaunch, WhatWritesScalesHasOneForEachToken) {
   EXPECT_FALSE(kv_gather::encode(kv_gather::parse("kv_gather:kv=int8_split"), &gather).empty);
   auto append = with_scales_per_head(dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128));
   const KvAppend descriptor = kv_append::parse("kv_append:kv=int8_split");
+  append.scales.key_strides[0] = append.scales.value_strides[0] = 500;
   append.scales.key_strides[1] = 5;
   tests::expect_refused(
       [&] { kv_append::encode(descriptor, &append, small_device()); },
@@ -380,6 +383,96 @@ TEST(KvRowsLaunch, WhatWritesScalesHasOneForEachToken) {
       "own (one scale for all: scales=tensor, which are read)");
   append.scales.value_strides[1] = 5;
   EXPECT_FALSE(kv_append::encode(descriptor, &append, small_device()).empty);
+}
+
+std::string overwriting(const std::string& given, int within) {
+  return fmt::format(
+      "{}: outputs would overwrite one another, for what lies within this stride spans {}; accepted: a "
+      "magnitude of {} and more",
+      given, within == 1 ? "1 element" : fmt::format("{} elements", within), within);
+}
+
+// Caches of 3 sequences of 100 tokens of 5 KV heads, dense; then one stride is changed.
+TEST(KvRowsLaunch, RefusesStridesWithWhichRowsOverwriteOneAnother) {
+  using Given = cubit_kv_append_arguments;
+  const auto refused = [](const char* text, int row, const std::string& sentence, void (*change)(Given&)) {
+    auto arguments = dense_arguments<Given>(3, 7, 5, row);
+    if (kv_append::parse(text).kv == KvFormat::int8_split) {
+      arguments.scales.key = arguments.scales.value = address(0x7000);
+      for (std::int64_t* strides : {arguments.scales.key_strides, arguments.scales.value_strides}) {
+        strides[0] = 1000;
+        strides[1] = 10;
+        strides[2] = 2;
+      }
+    }
+    const auto encode = [&] { kv_append::encode(kv_append::parse(text), &arguments, small_device()); };
+    EXPECT_EQ(tests::refusal_of(encode), "accepted");
+    change(arguments);
+    tests::expect_refused(encode, sentence);
+  };
+  refused("kv_append", 128, overwriting("cache.key_strides[0] = 0", 128), [](Given& a) { a.cache.key_strides[0] = 0; });
+  refused("kv_append", 128, overwriting("cache.key_strides[1] = 8", 128), [](Given& a) { a.cache.key_strides[1] = 8; });
+  refused("kv_append", 128, overwriting("cache.key_strides[1] = 632", 640),
+          [](Given& a) { a.cache.key_strides[1] = 632; });
+  refused("kv_append", 128, overwriting("cache.value_strides[2] = -120", 128),
+          [](Given& a) { a.cache.value_strides[2] = -120; });
+  refused("kv_append", 128, overwriting("cache.value_strides[0] = 63992", 64000),
+          [](Given& a) { a.cache.value_strides[0] = 63992; });
+  refused("kv_append:kv=int4_rows,groups=4", 80, overwriting("cache.key_strides[2] = 76", 80),
+          [](Given& a) { a.cache.key_strides[2] = 76; });
+  const char* const grouped = "kv_append:kv=int8_split,groups=2,scales=group";
+  refused(grouped, 128, overwriting("scales.key_strides[2] = 1", 2), [](Given& a) { a.scales.key_strides[2] = 1; });
+  refused(grouped, 128, overwriting("scales.value_strides[0] = 999", 1000),
+          [](Given& a) { a.scales.value_strides[0] = 999; });
+  const auto gather_refused = [](const std::string& sentence, void (*change)(cubit_kv_gather_arguments&)) {
+    auto arguments = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 128);
+    change(arguments);
+    tests::expect_refused([&] { kv_gather::encode(kv_gather::parse("kv_gather"), &arguments); }, sentence);
+  };
+  gather_refused(overwriting("key_strides[1] = 0", 128), [](auto& a) { a.key_strides[1] = 0; });
+  gather_refused(overwriting("value_strides[0] = 4472", 4480), [](auto& a) { a.value_strides[0] = 4472; });
+}
+
+TEST(KvRowsLaunch, TakesStridesOfAnyOrderAndSignThatKeepRowsApart) {
+  const auto encode = [](const char* text, void (*change)(cubit_kv_append_arguments&)) {
+    auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
+    change(arguments);
+    return tests::refusal_of([&] { kv_append::encode(kv_append::parse(text), &arguments, small_device()); });
+  };
+  const auto heads_outside = [](cubit_kv_append_arguments& a) {
+    for (std::int64_t* strides : {a.cache.key_strides, a.cache.value_strides}) {
+      strides[1] = -128;
+      strides[2] = 12800;
+    }
+  };
+  EXPECT_EQ(encode("kv_append", heads_outside), "accepted");
+  const auto one_token = [](cubit_kv_append_arguments& a) {
+    a.cache.max_length = 1;
+    for (std::int64_t* strides : {a.cache.key_strides, a.cache.value_strides}) strides[1] = 0;
+  };
+  EXPECT_EQ(encode("kv_append", one_token), "accepted") << "a stride that nothing is multiplied by";
+  const auto farthest = [](cubit_kv_append_arguments& a) {
+    a.cache.max_length = std::numeric_limits<std::int32_t>::max();
+    for (std::int64_t* strides : {a.cache.key_strides, a.cache.value_strides}) {
+      strides[0] = 640;
+      strides[1] = std::int64_t{1} << 48;
+    }
+  };
+  EXPECT_EQ(encode("kv_append", farthest), "accepted");
+  const auto paged = [](cubit_kv_append_arguments& a) {
+    a.cache.page_table = address<std::int32_t>(0x6000);
+    a.cache.page_size = 16;
+    a.cache.pages = 4;
+    for (std::int64_t* strides : {a.cache.key_strides, a.cache.value_strides}) strides[0] = 16 * 640;
+  };
+  EXPECT_EQ(encode("kv_append:cache=paged", paged), "accepted");
+  const auto overlapping_pages = [](cubit_kv_append_arguments& a) {
+    a.cache.page_table = address<std::int32_t>(0x6000);
+    a.cache.page_size = 16;
+    a.cache.pages = 4;
+    a.cache.key_strides[0] = 15 * 640;
+  };
+  EXPECT_EQ(encode("kv_append:cache=paged", overlapping_pages), overwriting("cache.key_strides[0] = 9600", 10240));
 }
 
 TEST(KvRowsLaunch, OfNothingIsEmptyWhateverThePointers) {

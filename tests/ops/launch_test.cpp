@@ -71,7 +71,7 @@ TEST(GqaLaunch, HeadGroupsAreSplitEachByItself) {
   const auto plan = plan_of("gqa_decode:heads_per_kv=35,family=sm80");
   ASSERT_EQ(plan.head_groups, 3);
   ASSERT_EQ(plan.heads_per_block, 12);
-  auto arguments = arguments_of(4, 2, 8192);
+  auto arguments = tests::made_up_gqa_arguments({4, 2, 35 * 2, 128, 80, 8192});
   const std::size_t bytes = gqa_decode::workspace_bytes(plan, &arguments, h200());
   auto* base = static_cast<char*>(address(0x100000));
   const Launch launch = gqa_decode::encode(plan, &arguments, base, bytes, h200());
@@ -259,6 +259,31 @@ INSTANTIATE_TEST_SUITE_P(
                     [](Arguments& a) { a.softmax_scale = std::nextafter(-1e30f, -2e30f); }},
         BadArgument{"lengths at 0x1002", [](Arguments& a) { a.lengths = address<std::int32_t>(0x1002); }},
         BadArgument{"cubit_gqa_decode_arguments.size = 4", [](Arguments& a) { a.size = 4; }}));
+
+/// 2 sequences of 16 heads of 128 channels, some of several query tokens.
+TEST(GqaLaunch, RefusesStridesWithWhichHeadsOverwriteOneAnother) {
+  const auto refusal = [](const char* text, std::int64_t sequence, std::int64_t token, std::int64_t head) {
+    auto arguments = arguments_of(2, 2, 64);
+    arguments.query_token_stride = 128;
+    arguments.output_strides[0] = sequence;
+    arguments.output_token_stride = token;
+    arguments.output_strides[1] = head;
+    return tests::refusal_of([&] { gqa_decode::encode(plan_of(text), &arguments, address(0x10000), 1 << 30, h200()); });
+  };
+  const auto overwriting = [](const std::string& given, const std::string& within) {
+    return given + ": outputs would overwrite one another, for what lies within this stride spans " + within +
+           " elements; accepted: a magnitude of " + within + " and more";
+  };
+  EXPECT_EQ(refusal(kInt4, 0, 0, 128), overwriting("output_strides[0] = 0", "128"));
+  EXPECT_EQ(refusal(kInt4, 2048, 0, 8), overwriting("output_strides[1] = 8", "128"));
+  EXPECT_EQ(refusal(kInt4, 2040, 0, 128), overwriting("output_strides[0] = 2040", "2048"));
+  EXPECT_EQ(refusal(kInt4, -128, 0, -256), "accepted");
+  const std::string several = std::string(kInt4) + ",query_tokens=4";
+  EXPECT_EQ(refusal(several.c_str(), 8192, 2048, 128), "accepted");
+  EXPECT_EQ(refusal(several.c_str(), 8192, 128, 512), "accepted");
+  EXPECT_EQ(refusal(several.c_str(), 8192, 0, 128), overwriting("output_token_stride = 0", "128"));
+  EXPECT_EQ(refusal(several.c_str(), 4096, 2048, 128), overwriting("output_strides[0] = 4096", "8192"));
+}
 
 /// The float that is nearest to 1e30 is above it.
 TEST(GqaLaunch, TakesTheLargestSoftmaxScales) {

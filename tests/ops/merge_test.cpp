@@ -1,6 +1,7 @@
 // merge as a value: texts, plans, what launches and problems refuse, and results that can be worked out by hand. What
 // the kernels compute is tests/cover's business.
 #include <cubit/merge.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -123,6 +124,21 @@ TEST(MergeLaunch, RefusesByName) {
           "output stride 0 of 8 bytes: it is not a multiple of 16 bytes; align it, and pad its rows");
   refused([](Given& a) { a.lse = address<float>(0x4002); }, "merge",
           "lse at 0x4002: the address is not a multiple of 4 bytes; align it, and pad its rows");
+  const auto overwriting = [](const std::string& given, int within) {
+    return fmt::format(
+        "{}: outputs would overwrite one another, for what lies within this stride spans {}; accepted: a "
+        "magnitude of {} and more",
+        given, within == 1 ? "1 element" : fmt::format("{} elements", within), within);
+  };
+  refused([](Given& a) { a.output_strides[0] = 0; }, "merge", overwriting("output_strides[0] = 0", 128));
+  refused([](Given& a) { a.output_strides[1] = -120; }, "merge", overwriting("output_strides[1] = -120", 128));
+  refused([](Given& a) { a.output_strides[0] = 888; }, "merge", overwriting("output_strides[0] = 888", 896));
+  refused([](Given& a) { a.lse_strides[0] = 6; }, "merge", overwriting("lse_strides[0] = 6", 7));
+  refused([](Given& a) { a.lse_strides[1] = 0; }, "merge", overwriting("lse_strides[1] = 0", 1));
+  auto without_lse = dense_arguments(128);
+  without_lse.lse = nullptr;
+  without_lse.lse_strides[0] = without_lse.lse_strides[1] = 0;
+  EXPECT_FALSE(merge::encode({}, &without_lse).empty) << "strides of nothing";
   // 16-bit rows beside those of floats: a thread has 8 bytes of them.
   auto arguments = dense_arguments(128);
   arguments.output = address(0x3008);

@@ -246,6 +246,7 @@ TEST(MixedCaches, AppendRefusesWhatEitherFormatRulesOut) {
   arguments.cache.value = address(0x3004);
   arguments.cache.kv_heads = arguments.batch = arguments.tokens = 1;
   arguments.cache.max_length = 64;
+  arguments.cache.key_strides[1] = arguments.cache.value_strides[1] = 128;
   const auto encode = [&](const char* text) {
     kv_append::encode(kv_append::parse(text), &arguments, tests::made_up_device("sm_80", 1));
   };

@@ -39,7 +39,8 @@ extern "C" {
 
 /* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements of the tensor (bytes
  * for int4_rows caches and those of one byte); the last dimension is contiguous. Every pointer and every stride, in
- * bytes, of query, key, value and output must be a multiple of the descriptor's alignment. */
+ * bytes, of query, key, value and output must be a multiple of the descriptor's alignment. Strides of output may be
+ * negative, but none is so small that heads overwrite one another: its magnitude is at least what smaller ones span. */
 typedef struct cubit_gqa_decode_arguments {
   size_t size;       /* sizeof(cubit_gqa_decode_arguments) */
   const void* query; /* [batch, kv_heads * heads_per_kv, head_dim]; several query tokens: [batch, query_tokens, …] */

@@ -19,8 +19,9 @@ extern "C" {
 #endif
 
 /* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements; the last dimension is
- * contiguous. The addresses and strides of key and value, in bytes, are multiples of 16. What the int32 tensors hold is
- * read on the device: it may change between replays of a CUDA graph. */
+ * contiguous. The addresses and strides of key and value, in bytes, are multiples of 16; strides may be negative, but
+ * none is so small that rows overwrite one another: its magnitude is at least what smaller ones span. What the int32
+ * tensors hold is read on the device: it may change between replays of a CUDA graph. */
 typedef struct cubit_kv_gather_arguments {
   size_t size;              /* sizeof(cubit_kv_gather_arguments) */
   void* key;                /* [batch, tokens, kv_heads, head_dim] */

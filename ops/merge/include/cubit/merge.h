@@ -26,7 +26,8 @@ extern "C" {
  * partial_outputs and output is contiguous. Addresses and strides of partial_outputs and output are, in bytes,
  * multiples of 16; where one of both types is float and the other has 16 bits, those of the latter are multiples of 8.
  * Of the descriptor: head_dim and both types; see <cubit/merge.hpp>. output may be a part of partial_outputs of the
- * same type and strides; else what is written lies apart from what is read. */
+ * same type and strides; else what is written lies apart from what is read. Strides of output and lse may be negative,
+ * but none is so small that heads overwrite one another: its magnitude is at least what smaller ones span. */
 typedef struct cubit_merge_arguments {
   size_t size;                       /* sizeof(cubit_merge_arguments) */
   const void* partial_outputs;       /* [parts, rows, heads, head_dim] */
