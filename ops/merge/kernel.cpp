@@ -117,7 +117,8 @@ int thread_channels(const Merge& descriptor) {
 
 void check_sizes(const Merge& descriptor, std::int64_t parts, std::int64_t rows, std::int64_t heads) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  require_argument(parts >= 1 && parts <= kMost, "parts", "it must be from 1 to 2147483647", parts);
+  // The kernel counts in 32 bits, four parts at a time.
+  require_argument(parts >= 1 && parts <= kMost - 3, "parts", "it must be from 1 to 2147483644", parts);
   require_argument(rows >= 0 && rows <= kMost, "rows", "it must be from 0 to 2147483647", rows);
   require_argument(heads >= 1 && heads <= kMost, "heads", "it must be from 1 to 2147483647", heads);
   const std::int64_t heads_of_all = rows * heads;

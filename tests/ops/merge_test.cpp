@@ -104,7 +104,8 @@ TEST(MergeLaunch, RefusesByName) {
     expect_refused([&] { merge::encode(descriptor, &arguments); }, sentence);
   };
   using Given = cubit_merge_arguments;
-  refused([](Given& a) { a.parts = 0; }, "merge", "parts = 0: it must be from 1 to 2147483647");
+  refused([](Given& a) { a.parts = 0; }, "merge", "parts = 0: it must be from 1 to 2147483644");
+  refused([](Given& a) { a.parts = 2147483645; }, "merge", "parts = 2147483645: it must be from 1 to 2147483644");
   refused([](Given& a) { a.rows = -1; }, "merge", "rows = -1: it must be from 0 to 2147483647");
   refused([](Given& a) { a.heads = 0; }, "merge", "heads = 0: it must be from 1 to 2147483647");
   refused(
@@ -240,7 +241,7 @@ TEST(MergeProblem, RefusesByName) {
       },
       "tensor partial_lse [2, 2, 3]: it must have the dimensions [parts, ..., heads]; accepted beside the other "
       "tensors: [3, 2, 2]");
-  refused([](Given& t, Numbers&) { t[0].shape[0] = t[1].shape[0] = 0; }, "parts = 0: it must be from 1 to 2147483647");
+  refused([](Given& t, Numbers&) { t[0].shape[0] = t[1].shape[0] = 0; }, "parts = 0: it must be from 1 to 2147483644");
   refused(
       [](Given&, Numbers& numbers) {
         numbers = {{"splits", 2}};

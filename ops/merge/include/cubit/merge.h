@@ -38,7 +38,7 @@ typedef struct cubit_merge_arguments {
   int64_t partial_lse_strides[3];    /* likewise */
   int64_t output_strides[2];         /* row, head */
   int64_t lse_strides[2];            /* likewise, where there is an lse */
-  int32_t parts;                     /* at least 1 */
+  int32_t parts;                     /* 1 to 2147483644 */
   int32_t rows;                      /* queries: of all sequences, or of one; 0: nothing is launched */
   int32_t heads;                     /* query heads, at least 1; rows * heads * head_dim below 2^33 */
 } cubit_merge_arguments;
