@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,8 +96,9 @@ RandomCache random_cache(const RowFormat& format, const CacheShape& shape, int p
 std::unique_ptr<char[]> random_scales(const RowFormat& format, const CacheShape& shape, float peak, std::uint64_t seed);
 /// The largest magnitude among the first rows.
 float peak_of(Element element, const char* rows, std::int64_t count, int channels);
-/// Compares bytes of two caches, row by row: the first that differs is `worst`, the error how many.
+/// Compares bytes of two caches, row by row: the first that differs is `worst`, the error how many. Of rows of
+/// 16-bit `values` a NaN is any NaN, whose bits are the hardware's.
 void compare_rows(const char* name, const CacheShape& shape, std::span<const char> expected, const void* got,
-                  Problem::Comparison& comparison);
+                  std::optional<Element> values, Problem::Comparison& comparison);
 
 }  // namespace cubit::ops::kv_cache

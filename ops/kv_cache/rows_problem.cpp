@@ -4,10 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "ops/made_up_data.hpp"
 
 namespace cubit::ops::kv_cache {
+namespace {
+
+/// Of a tensor of rows that are values, not of packed rows and not of scales.
+std::optional<Element> value_element(const Tensor& tensor) {
+  if (std::find(std::begin(kScaleNames), std::end(kScaleNames), tensor.name) != std::end(kScaleNames)) return {};
+  for (const Element element : {Element::bf16, Element::fp16})
+    if (tensor.type == element_type(element)) return element;
+  return {};
+}
+
+}  // namespace
 
 Problem::Comparison RowsProblem::compare(std::span<const void* const> got) const {
   const auto& tensors = outputs_.list();
@@ -18,7 +31,8 @@ Problem::Comparison RowsProblem::compare(std::span<const void* const> got) const
   Comparison comparison{0, 0, "none"};
   for (std::size_t which = 0; which < tensors.size(); ++which) {
     const std::vector<char> expected = reference(which);
-    compare_rows(tensors[which].name.c_str(), output_shape(), expected, got[which], comparison);
+    compare_rows(tensors[which].name.c_str(), output_shape(), expected, got[which], value_element(tensors[which]),
+                 comparison);
   }
   return comparison;
 }

@@ -8,7 +8,8 @@
 
 namespace cubit::ops::kv_cache {
 
-/// Rows into rows, bit for bit: each output has rows of `output_shape`, of as many bytes as its last dimension.
+/// Rows into rows, bit for bit but for NaN among 16-bit values: each output has rows of `output_shape`, of as many
+/// bytes as its last dimension.
 class RowsProblem : public Problem {
  public:
   const std::vector<Tensor>& inputs() const override { return inputs_.list(); }

@@ -366,6 +366,55 @@ TEST(KvAppendProblem, ReadsTheScalesThatRowsShare) {
   }
 }
 
+/// Whose bits each machine has its own: 16-bit rows may hold any of them.
+TEST(KvRowsProblem, NanAmong16BitValuesIsAnyNan) {
+  Case one;
+  one.rows[3 * 128 + 7] = 0x7fc1;  // sequence 1, token 0
+  const auto append = one.problem();
+  std::vector<std::uint16_t> cache = one.cache;
+  std::fill(cache.begin() + 2 * 128, cache.begin() + (4 + 3) * 128, 0x3f80);
+  cache[4 * 128 + 7] = 0xffff;
+  const void* got[] = {cache.data(), cache.data()};
+  EXPECT_EQ(append->compare(got).error, 0) << append->compare(got).worst;
+  std::vector<std::uint16_t> wrong = cache;
+  wrong[4 * 128 + 9] = 0x7fff;
+  const void* of_a_number[] = {cache.data(), wrong.data()};
+  EXPECT_EQ(append->compare(of_a_number).error, 1);
+  EXPECT_EQ(append->compare(of_a_number).worst, "value_cache, sequence 1, token 0, head 0: byte 18 is 0xff, not 0x80");
+  wrong = cache;
+  wrong[4 * 128 + 7] = 0x7f80;
+  const void* infinity[] = {cache.data(), wrong.data()};
+  EXPECT_EQ(append->compare(infinity).error, 1) << "an infinity is none";
+
+  const std::vector<Tensor> tensors = {{"key_cache", "BF16", {2, 3, 2, 64}, {}, one.rows.data()},
+                                       {"value_cache", "BF16", {2, 3, 2, 64}, {}, one.rows.data()}};
+  const auto gather = find_operator("kv_gather").problem("kv_gather:head_dim=64,output=fp16", tensors, {});
+  std::vector<std::uint16_t> rows(2 * 3 * 2 * 64, 0x3c00);
+  rows[3 * 128 + 7] = 0x7fff;
+  const void* gathered[] = {rows.data(), rows.data()};
+  EXPECT_EQ(gather->compare(gathered).error, 0) << gather->compare(gathered).worst;
+
+  // Of packed rows and of scales every bit counts, also where it looks like NaN.
+  ByteCase bytes(",scale_type=fp16");
+  std::vector<std::uint16_t> scales(2 * 4 * 2, 0x7e00);
+  for (const char* name : {"key_scale", "value_scale"})
+    bytes.tensors.push_back({name, "F16", {2, 4, 2}, {}, scales.data()});
+  const auto packed = bytes.problem();
+  const auto found = [&](std::size_t which, std::size_t byte) {
+    std::vector<std::vector<char>> outputs;
+    for (const Tensor& tensor : packed->outputs()) {
+      const auto* data = static_cast<const char*>(tensor.data);
+      outputs.emplace_back(data, data + tensor.bytes());
+    }
+    std::vector<const void*> all;
+    for (const auto& output : outputs) all.push_back(output.data());
+    const double before = packed->compare(all).error;
+    outputs[which][byte] ^= 1;
+    return packed->compare(all).error - before;
+  };
+  EXPECT_EQ(found(3, 0), 1) << "a scale that is not touched";
+}
+
 TEST(KvAppendProblem, SaysWhatScalesItCannotTake) {
   const auto refused = [](const std::string& sentence, const char* fields, std::vector<std::int64_t> shape, int left) {
     ByteCase one(fields);
