@@ -37,6 +37,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     check_rows();
     shape_ = kv_cache::cache_shape(addressing_, numbers, batch(), key().shape[2], outputs_.find(kCacheNames[0]),
                                    inputs_.find("page_table"), longest(std::numeric_limits<std::int64_t>::max()));
+    check_places();
     check_rotary();
     if (outputs_.list().empty()) {
       for (const std::size_t which : {0, 1})
@@ -133,6 +134,42 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     check_numbers("lengths", {batch()}, "[batch]");
     check_numbers("counts", {batch()}, "[batch]");
     check_numbers("positions", {batch(), tokens()}, "[batch, tokens]");
+  }
+
+  /// Which of two tokens of one place its rows are of is for the device to decide.
+  void check_places() const {
+    if (inputs_.find("positions") == nullptr && !shape_.is_paged()) return;  // one follows another
+    struct Place {
+      std::int64_t row;
+      std::int64_t item;
+      auto operator<=>(const Place&) const = default;
+    };
+    std::vector<Place> places;
+    for (std::int64_t item = 0; item < batch() * tokens(); ++item) {
+      const std::int64_t row = shape_.row(item / tokens(), position(item / tokens(), item % tokens()), 0);
+      if (row >= 0) places.push_back({row, item});
+    }
+    std::sort(places.begin(), places.end());
+    const auto found =
+        std::adjacent_find(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.row == b.row; });
+    if (found != places.end()) reject_place(found->item, (found + 1)->item);
+  }
+
+  /// `first` and `second`, tokens counted over all sequences, have the same rows of the cache.
+  [[noreturn]] void reject_place(std::int64_t first, std::int64_t second) const {
+    const std::int64_t sequence = second / tokens();
+    const std::int64_t token = second % tokens();
+    const std::int64_t place = position(sequence, token);
+    if (first / tokens() == sequence && position(sequence, first % tokens()) == place) {
+      reject(fmt::format("positions[{}, {}] = {}", sequence, token, place),
+             fmt::format("token {} of this sequence has that position too", first % tokens()),
+             "give each token a position of its own, or one outside the cache where it is to be left out");
+    }
+    const std::int64_t column = place / shape_.page_size;
+    reject(fmt::format("page_table[{}, {}] = {}", sequence, column, shape_.table[sequence * shape_.columns + column]),
+           fmt::format("token {} of sequence {} goes to place {} of that page, and so does token {} of sequence {}",
+                       token, sequence, place % shape_.page_size, first % tokens(), first / tokens()),
+           "give each new token a place of its own");
   }
 
   void check_rotary() const {

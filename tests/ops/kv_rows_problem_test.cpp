@@ -142,6 +142,46 @@ TEST(KvAppendProblem, FindsRowsThroughThePageTable) {
   EXPECT_EQ(one.problem()->compare(got).error, 0);
 }
 
+TEST(KvAppendProblem, RefusesTokensOfOnePlace) {
+  Case one;
+  std::vector<std::int32_t> positions = {3, -1, 2, 0, 1, 0};
+  one.tensors[4] = {"positions", "I32", {2, 3}, {}, positions.data()};
+  const char* const remedy =
+      "; give each token a position of its own, or one outside the cache where it is to be left out";
+  const auto problem = [&] { one.problem(); };
+  tests::expect_refused(problem,
+                        std::string("positions[1, 2] = 0: token 0 of this sequence has that position too") + remedy);
+  positions[5] = 3;
+  EXPECT_EQ(tests::refusal_of(problem), "accepted") << "sequence 0 has that position too, in rows of its own";
+  positions = {-1, -1, -1, 9, 9, 9};
+  EXPECT_EQ(tests::refusal_of(problem), "accepted") << "none of these go anywhere";
+  positions = {0, 0, 0, 1, 2, 3};
+  std::vector<std::int32_t> counts = {1, 3};
+  one.tensors.push_back({"counts", "I32", {2}, {}, counts.data()});
+  EXPECT_EQ(tests::refusal_of(problem), "accepted") << "two of them are not there";
+}
+
+TEST(KvAppendProblem, RefusesTokensOfOnePlaceOfAPage) {
+  const char* const remedy = "; give each new token a place of its own";
+  const auto refusal = [](std::vector<std::int32_t> table, std::vector<std::int32_t> lengths) {
+    PagedCase one;
+    std::copy(table.begin(), table.end(), one.table.begin());
+    std::copy(lengths.begin(), lengths.end(), one.lengths.begin());
+    return tests::refusal_of([&] { one.problem(); });
+  };
+  // Of 3 tokens from the second on in pages of 2; those of sequence 0 from the first on.
+  EXPECT_EQ(refusal({2, 3, 0, 3}, {0, 1}),
+            std::string("page_table[1, 1] = 3: token 1 of sequence 1 goes to place 0 of that page, and so does token 2 "
+                        "of sequence 0") +
+                remedy);
+  EXPECT_EQ(refusal({2, 2, 0, 1}, {0, 1}),
+            std::string("page_table[0, 1] = 2: token 2 of sequence 0 goes to place 0 of that page, and so does token 0 "
+                        "of sequence 0") +
+                remedy);
+  EXPECT_EQ(refusal({0, 2, 0, 3}, {2, 2}), "accepted") << "a page that both have, and none writes";
+  EXPECT_EQ(refusal({2, 7, 7, -1}, {0, 1}), "accepted") << "pages that are none";
+}
+
 TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
   const auto refused = [](const std::string& sentence, auto change) {
     PagedCase one;

@@ -5,8 +5,8 @@
  *
  * with p(b, i) = positions[b, i], or lengths[b] + i. A token whose position is negative or not below cache.max_length,
  * or whose i is not below counts[b], is left out: nothing of it is written. Two tokens of one sequence must not have
- * the same position. The number format of the cache and the kind of rotation are the descriptor's: see
- * <cubit/kv_append.hpp>.
+ * the same position, nor may two tokens, of whichever sequences, go to the same place of the same page. The number
+ * format of the cache and the kind of rotation are the descriptor's: see <cubit/kv_append.hpp>.
  *
  * Rotation in float, each operation rounded by itself: a pair of channels (x, y) becomes (x cos - y sin, y cos + x
  * sin), the cosine and sine those of its position and number; what is then stored is rounded from these floats once.
