@@ -35,6 +35,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
       : RowsProblem(descriptor.cache, kv_cache::formats_of(descriptor), std::move(inputs), std::move(caches)),
         descriptor_(descriptor) {
     check_rows();
+    check_positions();
     shape_ = kv_cache::cache_shape(addressing_, numbers, batch(), key().shape[2], outputs_.find(kCacheNames[0]),
                                    inputs_.find("page_table"), longest(std::numeric_limits<std::int64_t>::max()));
     check_places();
@@ -134,6 +135,12 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     check_numbers("lengths", {batch()}, "[batch]");
     check_numbers("counts", {batch()}, "[batch]");
     check_numbers("positions", {batch(), tokens()}, "[batch, tokens]");
+  }
+
+  void check_positions() const {
+    if (inputs_.find("lengths") == nullptr || inputs_.find("positions") == nullptr) return;
+    reject("tensors lengths and positions", "where there are positions nothing else says where tokens go",
+           "leave one of both out");
   }
 
   /// Which of two tokens of one place its rows are of is for the device to decide.

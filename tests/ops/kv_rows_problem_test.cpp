@@ -182,6 +182,15 @@ TEST(KvAppendProblem, RefusesTokensOfOnePlaceOfAPage) {
   EXPECT_EQ(refusal({2, 7, 7, -1}, {0, 1}), "accepted") << "pages that are none";
 }
 
+TEST(KvAppendProblem, TakesLengthsOrPositions) {
+  Case one;
+  std::vector<std::int32_t> positions = {0, 1, 2, 0, 1, 2};
+  one.tensors.push_back({"positions", "I32", {2, 3}, {}, positions.data()});
+  tests::expect_refused([&] { one.problem(); },
+                        "tensors lengths and positions: where there are positions nothing else says where tokens go; "
+                        "leave one of both out");
+}
+
 TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
   const auto refused = [](const std::string& sentence, auto change) {
     PagedCase one;
