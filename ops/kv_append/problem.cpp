@@ -36,6 +36,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
         descriptor_(descriptor) {
     check_rows();
     check_positions();
+    if (addressing_ == KvAddressing::contiguous && numbers.max_length < 0 && outputs_.list().empty()) check_longest();
     shape_ = kv_cache::cache_shape(addressing_, numbers, batch(), key().shape[2], outputs_.find(kCacheNames[0]),
                                    inputs_.find("page_table"), longest(std::numeric_limits<std::int64_t>::max()));
     check_places();
@@ -141,6 +142,29 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     if (inputs_.find("lengths") == nullptr || inputs_.find("positions") == nullptr) return;
     reject("tensors lengths and positions", "where there are positions nothing else says where tokens go",
            "leave one of both out");
+  }
+
+  /// Where the tokens alone say how long the caches are.
+  void check_longest() const {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    std::int64_t sequence = 0;
+    std::int64_t token = 0;
+    std::int64_t last = -1;
+    for (std::int64_t item = 0; item < batch() * tokens(); ++item) {
+      const std::int64_t found = position(item / tokens(), item % tokens());
+      if (found <= last) continue;
+      sequence = item / tokens();
+      token = item % tokens();
+      last = found;
+    }
+    if (last < kMost) return;
+    reject(inputs_.find("positions") != nullptr
+               ? fmt::format("positions[{}, {}] = {}", sequence, token, last)
+               : fmt::format("lengths[{}] = {}", sequence, number("lengths", sequence, 0)),
+           fmt::format("token {} of this sequence is the last in a cache of {} tokens, and a launch counts them in 32 "
+                       "bits",
+                       token, last + 1),
+           fmt::format("accepted: up to {} tokens, or max_length, beyond which tokens are left out", kMost));
   }
 
   /// Which of two tokens of one place its rows are of is for the device to decide.

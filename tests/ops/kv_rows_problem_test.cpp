@@ -191,6 +191,24 @@ TEST(KvAppendProblem, TakesLengthsOrPositions) {
                         "leave one of both out");
 }
 
+TEST(KvAppendProblem, SaysWhichTokenNoCacheIsLongEnoughFor) {
+  Case one;
+  one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);
+  one.lengths = {5, 2147483647};
+  const auto problem = [&] { one.problem(); };
+  const std::string counted =
+      " tokens, and a launch counts them in 32 bits; accepted: up to 2147483647 tokens, or max_length, beyond which "
+      "tokens are left out";
+  tests::expect_refused(
+      problem, "lengths[1] = 2147483647: token 2 of this sequence is the last in a cache of 2147483650" + counted);
+  std::vector<std::int32_t> positions = {0, 1, 2, 0, 2147483647, 2};
+  one.tensors[2] = {"positions", "I32", {2, 3}, {}, positions.data()};
+  tests::expect_refused(
+      problem, "positions[1, 1] = 2147483647: token 1 of this sequence is the last in a cache of 2147483648" + counted);
+  one.numbers["max_length"] = 4;
+  EXPECT_EQ(tests::refusal_of(problem), "accepted");
+}
+
 TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
   const auto refused = [](const std::string& sentence, auto change) {
     PagedCase one;
