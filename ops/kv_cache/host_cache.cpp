@@ -36,10 +36,15 @@ void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key
       shape.pages = std::max<std::int64_t>(last + 1, 0);
     }
   }
-  if (shape.page_size < 1 || shape.page_size > 256) {
+  if (shape.page_size < 1 || shape.page_size > 256) {  // a tensor's, for numbers are from 1 to 256
     reject(fmt::format("pages of {} tokens", shape.page_size), "a page has 1 to 256 tokens",
-           shape.heads_outside ? "key_cache is [pages, kv_heads, page_size, row] where hnd=1"
-                               : "where key_cache is [pages, kv_heads, page_size, row], say so by hnd=1");
+           shape.heads_outside
+               ? fmt::format("with hnd=1 {} is [pages, kv_heads, page_size, row]: give pages of 1 to 256 tokens, or "
+                             "leave hnd=1 out where it is [pages, page_size, kv_heads, row]",
+                             key_cache->name)
+               : fmt::format("{} is [pages, page_size, kv_heads, row]: give pages of 1 to 256 tokens, or hnd=1 where "
+                             "it is [pages, kv_heads, page_size, row]",
+                             key_cache->name));
   }
   require_most("pages", shape.pages);
   if (key_cache == nullptr) return;

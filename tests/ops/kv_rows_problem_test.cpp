@@ -219,7 +219,20 @@ TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
   refused("tensor page_table: the descriptor has cache=contiguous", [](Case& c) { c.text = "kv_append:head_dim=64"; });
   refused("tensor page_table [2]: it must have the dimensions", [](Case& c) { c.tensors.back().shape = {2}; });
   refused("max_length = 5: the page table has room for 4 tokens", [](Case& c) { c.numbers["max_length"] = 5; });
-  refused("pages of 512 tokens: a page has 1 to 256 tokens", [](Case& c) { c.tensors[2].shape = {0, 512, 2, 64}; });
+  const std::string pages = "pages of 512 tokens: a page has 1 to 256 tokens; ";
+  refused(pages +
+              "key_cache is [pages, page_size, kv_heads, row]: give pages of 1 to 256 tokens, or hnd=1 where it is "
+              "[pages, kv_heads, page_size, row]",
+          [](Case& c) {
+            c.tensors[2].shape = {0, 512, 2, 64};
+          });
+  refused(pages +
+              "with hnd=1 key_cache is [pages, kv_heads, page_size, row]: give pages of 1 to 256 tokens, or leave "
+              "hnd=1 out where it is [pages, page_size, kv_heads, row]",
+          [](Case& c) {
+            c.tensors[2].shape = {0, 2, 512, 64};
+            c.numbers["hnd"] = 1;
+          });
   refused("must have the dimensions [pages, page_size, kv_heads, row]", [](Case& c) {
     c.tensors[3].shape = {3, 2, 2, 64};
   });
