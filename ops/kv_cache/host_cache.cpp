@@ -193,12 +193,24 @@ void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheSha
            fmt::format("give {} {} {}", name, shape.scale_dimensions(format), format.scale_element()));
   }
   require_type(*tensor, format.scale_element());
-  if (format.scales == KvScales::tensor && tensor->shape.empty()) return;
-  std::vector<std::int64_t> of_heads = {shape.kv_heads};
-  if (format.scales == KvScales::group) of_heads.push_back(format.groups);
-  shape.has_scales_of_heads[which] = is_read && format.makes_scales() && tensor->shape == of_heads;
-  if (shape.has_scales_of_heads[which]) return;
-  require_shape(*tensor, shape.scale_shape(format), shape.scale_dimensions(format));
+  const std::vector<std::int64_t> usual = shape.scale_shape(format);
+  if (tensor->shape == usual) return;
+  std::vector<std::int64_t> fewer;  // of one number no dimension at all
+  const char* fewer_dimensions = "[]";
+  if (format.makes_scales()) {
+    fewer.push_back(shape.kv_heads);
+    if (format.scales == KvScales::group) fewer.push_back(format.groups);
+    fewer_dimensions = format.scales == KvScales::group ? "[kv_heads, groups]" : "[kv_heads]";
+  }
+  const bool may_be_fewer = is_read && format.scales != KvScales::token;
+  if (!may_be_fewer) require_shape(*tensor, usual, shape.scale_dimensions(format));
+  if (tensor->shape != fewer) {
+    reject(
+        shape_text(*tensor),
+        fmt::format("it must have the dimensions {} or {}", shape.scale_dimensions(format), fewer_dimensions),
+        fmt::format("accepted beside the other tensors: [{}] or [{}]", fmt::join(usual, ", "), fmt::join(fewer, ", ")));
+  }
+  shape.has_scales_of_heads[which] = format.makes_scales();
 }
 
 CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std::int64_t batch, std::int64_t kv_heads,

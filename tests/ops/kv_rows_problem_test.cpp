@@ -380,7 +380,29 @@ TEST(KvGatherProblem, TakesOneScalePerKvHead) {
       [&] {
         find_operator("kv_gather").problem(text, tensors, {{"hnd", 1}});
       },
-      "tensor key_scale [3]: it must have the dimensions [pages, kv_heads, page_size]");
+      "tensor key_scale [3]: it must have the dimensions [pages, kv_heads, page_size] or [kv_heads]; accepted beside "
+      "the other tensors: [3, 2, 2] or [2]");
+}
+
+TEST(KvRowsProblem, SaysHowFewScalesAreAccepted) {
+  const auto refusal = [](const char* text) {
+    std::vector<char> rows(2 * 4 * 2 * 64);
+    std::vector<float> scales(6);
+    std::vector<Tensor> tensors;
+    for (const char* name : {"key_cache", "value_cache"})
+      tensors.push_back({name, "I8", {2, 4, 2, 64}, {}, rows.data()});
+    for (const char* name : {"key_scale", "value_scale"}) tensors.push_back({name, "F32", {6}, {}, scales.data()});
+    return tests::refusal_of([&] { find_operator("kv_gather").problem(text, tensors, {}); });
+  };
+  const std::string given = "tensor key_scale [6]: it must have the dimensions ";
+  const std::string beside = "; accepted beside the other tensors: ";
+  EXPECT_EQ(refusal("kv_gather:head_dim=64,kv=int8_split,scales=tensor"), given + "[1] or []" + beside + "[1] or []");
+  EXPECT_EQ(refusal("kv_gather:head_dim=64,kv=int8_split"),
+            given + "[batch, max_length, kv_heads] or [kv_heads]" + beside + "[2, 4, 2] or [2]");
+  EXPECT_EQ(refusal("kv_gather:head_dim=64,kv=int8_split,groups=2,scales=group"),
+            given + "[batch, max_length, kv_heads, groups] or [kv_heads, groups]" + beside + "[2, 4, 2, 2] or [2, 2]");
+  EXPECT_EQ(refusal("kv_gather:head_dim=64,kv=int8_split,scales=token"),
+            given + "[batch, max_length]" + beside + "[2, 4]");
 }
 
 TEST(KvGatherProblem, FindsRowsThroughThePageTable) {
