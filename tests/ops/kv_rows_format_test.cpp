@@ -47,6 +47,21 @@ TEST(KvRowsFormat, AShiftOfZeroIsPositiveWhicheverZeroComesFirst) {
   EXPECT_EQ(plus[4], '\xf0');
 }
 
+/// The widest group that is not "anything": beyond it lowest and highest are no float apart.
+TEST(KvRowsFormat, AGroupAsWideAsTheLargestFloatHasItsEnds) {
+  const kv_cache::RowFormat format{64, KvFormat::int4_rows, 1};
+  constexpr float kHalf = std::numeric_limits<float>::max() / 2;
+  std::vector<float> row(64, -kHalf);
+  row[1] = kHalf;
+  std::vector<char> stored(format.row_bytes());
+  kv_cache::quantise_row(format, row.data(), stored.data());
+  std::vector<char> expected(format.row_bytes(), 0);
+  const std::uint16_t header[] = {0x7bff, 0xfbff};  // 65504 and -65504
+  std::memcpy(expected.data(), header, 4);
+  expected[4] = '\xf0';
+  EXPECT_EQ(stored, expected);
+}
+
 /// The bytes of a row, and its scales.
 struct Quantised {
   std::vector<char> bytes;

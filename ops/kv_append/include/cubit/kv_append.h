@@ -10,7 +10,8 @@
  *
  * Rotation in float, each operation rounded by itself: a pair of channels (x, y) becomes (x cos - y sin, y cos + x
  * sin), the cosine and sine those of its position and number; what is then stored is rounded from these floats once.
- * Values that share a scale become anything where one of them is an infinity or NaN.
+ * Values that share a scale become anything where one of them is an infinity or NaN, those of a group of int4_rows
+ * also where the largest less the smallest of them is more than the largest float.
  *
  * int8_split, fp8_e4m3, fp8_e5m2, in float: a scale is max(largest |x| / m, 1e-8), m = 127, 448, 57344, rounded to its
  * type (fp16 saturated to 65504); x / scale, rounded, -0 made +0, is clamped to -m ... m and rounded to the nearest
