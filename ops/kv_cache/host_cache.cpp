@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -177,6 +178,18 @@ bool CacheNumbers::set(KvAddressing addressing, std::string_view name, double va
   return true;
 }
 
+/// Scales that all rows share, of which there is none that nobody reads.
+static void require_finite_scales(const RowFormat& format, const Tensor& tensor) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : tensor.shape) count *= extent;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float scale = load_scale(format, static_cast<const char*>(tensor.data) + i * format.scale_bytes());
+    if (std::isfinite(scale)) continue;
+    reject(fmt::format("{}[{}] = {}", tensor.name, i, scale), "no number of its rows would be one",
+           "accepted: finite scales");
+  }
+}
+
 void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheShape& shape, const Tensor* tensor,
                         bool is_read) {
   const RowFormat& format = formats[which];
@@ -194,7 +207,10 @@ void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheSha
   }
   require_type(*tensor, format.scale_element());
   const std::vector<std::int64_t> usual = shape.scale_shape(format);
-  if (tensor->shape == usual) return;
+  if (tensor->shape == usual) {
+    if (format.scales == KvScales::tensor) require_finite_scales(format, *tensor);
+    return;
+  }
   std::vector<std::int64_t> fewer;  // of one number no dimension at all
   const char* fewer_dimensions = "[]";
   if (format.makes_scales()) {
@@ -210,6 +226,7 @@ void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheSha
         fmt::format("it must have the dimensions {} or {}", shape.scale_dimensions(format), fewer_dimensions),
         fmt::format("accepted beside the other tensors: [{}] or [{}]", fmt::join(usual, ", "), fmt::join(fewer, ", ")));
   }
+  require_finite_scales(format, *tensor);
   shape.has_scales_of_heads[which] = format.makes_scales();
 }
 
@@ -229,7 +246,8 @@ CacheShape cache_shape(KvAddressing addressing, const CacheNumbers& numbers, std
              "give page_table [batch, pages of a sequence] I32, or ask for cache=contiguous");
     }
     require_type(*page_table, "I32");
-    shape.columns = page_table->shape.size() == 2 ? page_table->shape[1] : 0;
+    require_rank(*page_table, 2, "[batch, pages of a sequence]");
+    shape.columns = page_table->shape[1];
     require_shape(*page_table, {batch, shape.columns}, "[batch, pages of a sequence]");
     require_most("pages of a sequence", shape.columns);
     shape.heads_outside = numbers.heads_outside;

@@ -60,13 +60,6 @@ void dequantise_int4(const RowFormat& format, const char* src, double* dst) {
   }
 }
 
-float load_scale(const RowFormat& format, const char* src) {
-  if (format.scale_type == ScaleType::fp16) return static_cast<float>(load16(Element::fp16, src));
-  float scale = 0;
-  std::memcpy(&scale, src, 4);
-  return scale;
-}
-
 struct Fp8 {
   int fraction_bits;
   int least_exponent;  ///< of a normal number
@@ -141,6 +134,13 @@ constexpr std::string_view kOfValues = "value_";
 }
 
 }  // namespace
+
+float load_scale(const RowFormat& format, const char* src) {
+  if (format.scale_type == ScaleType::fp16) return static_cast<float>(load16(Element::fp16, src));
+  float scale = 0;
+  std::memcpy(&scale, src, 4);
+  return scale;
+}
 
 std::string_view RowFormat::type() const {
   if (is_16bit()) return element_type(element());

@@ -163,6 +163,7 @@ void quantise_row(const RowFormat& format, const float* src, char* dst, char* sc
 void dequantise_row(const RowFormat& format, const char* src, double* dst, const char* scales = nullptr);
 /// The scale of values up to `peak`, rounded to its type, as it is stored.
 void store_scale(const RowFormat& format, float peak, char* dst);
+float load_scale(const RowFormat& format, const char* src);
 void load_row(Element element, const char* src, int channels, float* dst);
 void store_row(Element element, const float* src, int channels, char* dst);
 

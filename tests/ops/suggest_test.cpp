@@ -1,5 +1,6 @@
 // Suggestions: the tiles and families that were measured to be fastest come out again, whatever else a descriptor asks
 // for stays, and sizes that are missing, unknown or illegal are refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,6 +131,7 @@ TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
   std::ifstream file(CUBIT_RESULTS "/w4a16_gemm_h200.json");
   int fitted = 0;
   int near = 0;
+  std::string far;
   for (const auto& one : nlohmann::json::parse(file)) {
     cubit_w4a16_gemm_arguments sizes{};
     sizes.m = one.at("sizes").at("m").get<std::int32_t>();
@@ -143,9 +145,12 @@ TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
     if (descriptor.element != Element::fp16 || descriptor.group_size != 128 || descriptor.batch_invariant) continue;
     ++fitted;
     near += missed < kUsuallyMissed ? 1 : 0;
+    if (missed >= kUsuallyMissed)
+      far += fmt::format("\n{} {}: {:.2f} us, modelled {:.2f}", one.at("name").get<std::string>(), text, measured,
+                         modelled(text, sizes));
   }
   EXPECT_GE(fitted, 50);
-  EXPECT_GE(near, fitted - 2);
+  EXPECT_GE(near, fitted - 2) << far;
 }
 
 TEST(SuggestedTiles, PartsOfKAreTimedToo) {
