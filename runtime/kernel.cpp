@@ -17,12 +17,12 @@ void check_architecture(const Artifact& artifact, const DeviceFacts& device) {
                   fmt::format("get the kernel for {}{}", is_ptx ? "" : "cpu:", artifact.target));
   }
   const codegen::Architecture& code = codegen::find_architecture(artifact.target);
-  const char* const prefix = artifact.code == codegen::Code::ptx ? "cpu:" : "";
   if (device.architecture == nullptr || codegen::runs_on(code, *device.architecture)) return;
   throw Failure(Status::unsupported, artifact.descriptor,
                 fmt::format("code for {} does not run on {}, which is {}", artifact.target, device.name,
                             device.architecture->name),
-                fmt::format("get the kernel for {}{}", prefix, device.architecture->name));
+                fmt::format("get the kernel for {}{}", artifact.code == codegen::Code::ptx ? "cpu:" : "",
+                            device.architecture->name));
 }
 
 Failure not_resident(const Artifact& artifact, const DeviceFacts& device) {

@@ -101,7 +101,9 @@ struct alignas(16) ToldSegment {
 struct BlockState {
   ToldSegment segments[plan::kSegments];
   StoredPart parts[2];  // of a segment and of the one before, which is merged when this one's results are stored
-  int are_pairs;        // each sequence is a cluster's, see merge_pair.cuh
+  // Each sequence is a cluster's, see merge_pair.cuh, and this block has half of one: a grid may be larger, and blocks
+  // without a share end at once, after which nobody may tell them anything.
+  int are_pairs;
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
@@ -415,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     if (plan::Cache::kIsPaged) pages.begin(first);
     if (is_first_copying()) begin_copies(args, first, rings);
     if (plan::kMergesPairs && is_first_copying())
-      state.are_pairs = blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
+      state.are_pairs = first.batch >= 0 && blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
     __syncthreads();
     give_registers<plan::kCopyRegisters>();
     if (are_pairs(state)) arrive_in_cluster();

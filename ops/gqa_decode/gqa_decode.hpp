@@ -136,7 +136,7 @@ struct Plan {
   /// come by registers, as where the lanes of a warp have several heads of them.
   int parts_at_once() const;
   int head_tiles() const { return (heads_per_warp() + 7) / 8; }  ///< of a warp
-  /// Behind all of it family sm90 keeps two barriers per stage and per place of a segment, one of pairs, and then its
+  /// Behind all of it family sm90 keeps two barriers per stage, per place of a segment and for a pair, and then its
   /// BlockState.
   int barriers_at(int stage_count) const;
   static constexpr int kSegments = 4;
