@@ -31,15 +31,16 @@ TEST(GqaPlan, SaysWhyUnalignedRowsHaveHeadGroups) {
 }
 
 // What stays below four fifths of a plain read says why: the shortest rows, and no others.
-TEST(GqaPlan, ShortUnalignedRowsSayThatArithmeticIsTheirLimit) {
+TEST(GqaPlan, ShortRowsSayThatArithmeticIsTheirLimit) {
   const auto reason = [](std::string_view fields) {
     return tests::reason_of(
         tests::gqa_plan_of(fmt::format("gqa_decode:heads_per_kv=8,kv=int4_rows,{}", fields), "sm_90a"), "limit");
   };
-  for (const char* fields :
-       {"head_dim=64,alignment=4", "head_dim=64,groups=2,alignment=8", "head_dim=96,groups=2,alignment=8"})
+  for (const char* fields : {"head_dim=64,alignment=4", "head_dim=64,groups=2,alignment=8",
+                             "head_dim=96,groups=2,alignment=8", "head_dim=64,groups=4", "groups=8"})
     EXPECT_NE(reason(fields), "") << fields;
-  for (const char* fields : {"head_dim=64,groups=4", "alignment=4", "groups=2,alignment=8", "groups=4"})
+  for (const char* fields :
+       {"head_dim=96,groups=4", "alignment=4", "groups=2,alignment=8", "groups=4", "head_dim=192,groups=8"})
     EXPECT_EQ(reason(fields), "") << fields;
 }
 
