@@ -40,7 +40,7 @@ TEST(GqaPlan, ShortRowsSayThatArithmeticIsTheirLimit) {
                              "head_dim=96,groups=2,alignment=8", "head_dim=64,groups=4", "groups=8"})
     EXPECT_NE(reason(fields), "") << fields;
   for (const char* fields :
-       {"head_dim=96,groups=4", "alignment=4", "groups=2,alignment=8", "groups=4", "head_dim=192,groups=8"})
+       {"head_dim=96,groups=2", "alignment=4", "groups=2,alignment=8", "groups=4", "head_dim=256,groups=8"})
     EXPECT_EQ(reason(fields), "") << fields;
 }
 
