@@ -153,7 +153,7 @@ class BlockScores {
   /// Scores of a step's rows, from `first` on.
   template <class Rows>
   __device__ __forceinline__ void modify(float (&scores)[Layout::kTiles][4], const Rows& rows, int first) const {
-    const int lane = lane_index();
+    const int lane = lane_index<plan::kRecomputesLanes>();
 #pragma unroll
     for (int tile = 0; tile < Layout::kTiles; ++tile) {
 #pragma unroll
@@ -182,7 +182,7 @@ template <class Rows>
 __device__ __forceinline__ void mask_scores(float (&scores)[Layout::kTiles][4], const Rows& rows, int first,
                                             const plan::Queries& queries, const plan::Tokens& tokens,
                                             const BlockScores& steps) {
-  const int lane = lane_index();
+  const int lane = lane_index<plan::kRecomputesLanes>();
 #pragma unroll
   for (int set = 0; set < Layout::kSets; ++set) {
     const int columns[2] = {Layout::column(lane, set, 0), Layout::column(lane, set, 1)};
@@ -274,7 +274,7 @@ __device__ __forceinline__ WarpResults results_in(unsigned char* shared) {
 
 /// A warp's references and sums, [kHeadsPerWarp].
 __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst) {
-  const int lane = lane_index();
+  const int lane = lane_index<plan::kRecomputesLanes>();
   if (!Layout::is_first(lane)) return;  // every lane of a column has its totals
 #pragma unroll
   for (int set = 0; set < Layout::kSets; ++set) {

@@ -37,12 +37,13 @@
 namespace cubit {
 
 /// kAddress(row, byte): offset of a byte in a stage. kQueryIsShared: as keys, see query_operands.cuh. kBefore: of
-/// unaligned rows, see kv_int4_rows_alignment.cuh; null: they are aligned. kCentred: as values.
+/// unaligned rows, see kv_int4_rows_alignment.cuh; null: they are aligned. kCentred: as values. kRecomputesLanes: what
+/// follows from a lane is computed anew at each use.
 template <class QueryElement, int kHeadDim, int kGroups, int kHeads, int kAlignment, int (*kAddress)(int, int),
-          bool kQueryIsShared = false, int (*kBefore)() = nullptr, bool kCentred = false>
+          bool kQueryIsShared = false, int (*kBefore)() = nullptr, bool kCentred = false, bool kRecomputesLanes = false>
 struct Int4Rows : WithoutScales {
   using Shape = Int4RowsShape<kHeadDim, kGroups>;
-  using Loads = Int4RowsLoads<Shape, kAddress>;
+  using Loads = Int4RowsLoads<Shape, kAddress, kRecomputesLanes>;
   using Alignment = Int4RowsAlignment<Shape, Loads, kBefore>;
   static constexpr int kTileRows = lanes::kTileRows;
   static constexpr int kHeadTiles = (kHeads + 7) / 8;
@@ -63,7 +64,8 @@ struct Int4Rows : WithoutScales {
   /// Makes the operands of one of the tiles, for which factors are to be multiplied by this: of many tiles what the
   /// packed words' products lack is made up for beforehand.
   static constexpr float kSharedQueryFactor = 1.f / Shape::kSubnormal;
-  using OneTile = Int4Rows<QueryElement, kHeadDim, kGroups, 8, kAlignment, kAddress, false, nullptr, kCentred>;
+  using OneTile =
+      Int4Rows<QueryElement, kHeadDim, kGroups, 8, kAlignment, kAddress, false, nullptr, kCentred, kRecomputesLanes>;
 
   /// Several head tiles share what is made of a tile's rows, so that less is left for each of them to do: weights are
   /// transposed before they are multiplied by the scales of the groups, once; so they are A operands as well, of two
@@ -113,7 +115,7 @@ struct Int4Rows : WithoutScales {
   template <class TileScales>
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales&,
                                                 float (&scores)[kHeadTiles][4]) {
-    const int lane = lane_index();
+    const int lane = lane_index<kRecomputesLanes>();
     // What is left of a query operand is loaded once: with its factors, behind the others.
     constexpr bool kShiftsLast = Query::kIsShared;
     uint32 words[kMatrices][2];
@@ -195,7 +197,7 @@ struct Int4Rows : WithoutScales {
   template <class Softmax>
   static __device__ __forceinline__ void accumulate(Accumulator& output, Softmax& softmax, uint32 stage,
                                                     const ValueScales& scales, const float (&weights)[kHeadTiles][4]) {
-    const int lane = lane_index();
+    const int lane = lane_index<kRecomputesLanes>();
     uint32 words[kMatrices][2];
     uint32 headers[kHeaderChunks][2];
     Alignment::template load<true>(headers, words, stage, lane);
@@ -280,7 +282,7 @@ struct Int4Rows : WithoutScales {
 
   /// dst[head * pitch + channel] for heads below kHeads; pitch is a multiple of 4 and dst is 16-byte aligned.
   static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
-    const int lane = lane_index();
+    const int lane = lane_index<kRecomputesLanes>();
     constexpr float even = Shape::kSubnormal;
     constexpr float odd = even / 16.f;
 #pragma unroll

@@ -8,8 +8,8 @@
 
 namespace cubit {
 
-/// kAddress(row, byte): offset of a byte in a stage.
-template <class Shape, int (*kAddress)(int, int)>
+/// kAddress(row, byte): offset of a byte in a stage. kRecomputesLanes: for each use of an address.
+template <class Shape, int (*kAddress)(int, int), bool kRecomputesLanes>
 struct Int4RowsLoads {
   /// Pairs of a header that are loaded at once.
   static constexpr int kPiece = Shape::kGroups < 4 ? Shape::kGroups : 4;
@@ -62,7 +62,7 @@ struct Int4RowsLoads {
   template <bool kTransposed>
   static __device__ __forceinline__ void load_header_matrices(uint32 (&headers)[Shape::kHeaderChunks][2],
                                                               uint32 stage) {
-    const int lane = lane_index();
+    const int lane = lane_index<kRecomputesLanes>();
 #pragma unroll
     for (int chunk = 0; chunk < Shape::kHeaderChunks; ++chunk) {
       const uint32 row = stage + address(lanes::int4_header_matrices(lane, chunk, first_row(kTransposed)));
@@ -76,7 +76,7 @@ struct Int4RowsLoads {
 
   /// (scale, shift) of rows r and r + 8, behind `first_row`.
   static __device__ __forceinline__ void load_headers(uint32 (&pairs)[2][Shape::kGroups], uint32 stage, int first_row) {
-    const int lane = lane_index();
+    const int lane = lane_index<kRecomputesLanes>();
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
@@ -91,7 +91,7 @@ struct Int4RowsLoads {
 
   /// Scales of the values' rows as the products take them along k: of rows 2c and 2c + 1, and of 2c + 8 and 2c + 9.
   static __device__ __forceinline__ void load_transposed_scales(uint32 (&pairs)[2][Shape::kGroups], uint32 stage) {
-    const int lane = lane_index();
+    const int lane = lane_index<kRecomputesLanes>();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -112,7 +112,7 @@ struct Int4RowsLoads {
   static __device__ __forceinline__ void clear_padding(uint32 stage, int first_row) {
     constexpr int kPaddingWords = (Shape::kWordsStart - Shape::kHeaderBytes) / 4;
     if constexpr (kPaddingWords > 0) {
-      const int lane = lane_index();
+      const int lane = lane_index<kRecomputesLanes>();
       if (lane / 8 >= kPaddingWords) return;
 #pragma unroll
       for (int row = first_row; row < first_row + lanes::kTileRows; row += 8) {

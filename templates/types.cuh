@@ -163,6 +163,12 @@ __device__ __forceinline__ int recomputed(int value) {
   return value;
 }
 
+/// The lane, of which what follows is computed anew at each use of this call, or not.
+template <bool kRecomputed>
+__device__ __forceinline__ int lane_index() {
+  return kRecomputed ? recomputed(lane_index()) : lane_index();
+}
+
 /// The same value, computed here once: the compiler would otherwise compute cheap invariants anew inside a loop, once
 /// per branch that uses them.
 __device__ __forceinline__ uint32 settled(uint32 value) {

@@ -380,6 +380,11 @@ std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture
                          "a tensor of their own has other strides than rows, and no part in their boxes"});
   }
   if (plan.family == Family::sm80) decisions.push_back(offset_decision(plan));
+  if (plan.recomputes_lanes) {
+    decisions.push_back({"lanes", "what follows from them, such as addresses, is computed at each use",
+                         "of many groups the compilers of later architectures would keep more of it than there are "
+                         "registers for, and spill"});
+  }
   if (plan.family == Family::sm75) decisions.push_back(held_decision(plan));
   if (descriptor.query_tokens > 1) decisions.push_back(query_decision(descriptor));
   if (descriptor.cache == KvAddressing::paged) decisions.push_back(page_decision(plan));

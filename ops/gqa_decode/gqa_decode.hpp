@@ -80,7 +80,8 @@ struct Plan {
   int held_pieces = 0;       ///< family sm75: of a lane's copies of the next tile, those that wait in registers
   bool keep_offsets = true;  ///< where a lane's copies come from, relative to a tile: in registers or computed anew
   int slot_period = 0;       ///< copies after which the places in a stage repeat, but for a constant: see slot_period()
-  int counted_registers = 0;  ///< that the loop keeps live, per thread
+  bool recomputes_lanes = false;  ///< what follows from a lane, such as addresses: anew at each use, not kept
+  int counted_registers = 0;      ///< that the loop keeps live, per thread
   /// Families sm75 and sm80: of one tile, 16 rows of keys, then 16 of values. Family sm90: the keys of a stage, a row
   /// of every warp that is abreast side by side; behind them are the values in the same way.
   codegen::TileLayout stage;
@@ -183,9 +184,6 @@ std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture
 
 /// Whether rows of keys or of values are int4_rows of 8 groups, which take the most registers.
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats);
-
-/// Loads and stores of a thread, where a plan says why it spills.
-inline constexpr int kMostSpilledBytes = 64;
 
 /// Whether rows have scales in a tensor of their own, one or more for each.
 bool reads_row_scales(const Plan& plan);

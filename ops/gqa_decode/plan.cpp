@@ -302,6 +302,16 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
   return plan.head_tiles() == 1 && descriptor.head_dim <= 128 && (descriptor.groups <= 4 || (is_plain && !two_tiles));
 }
 
+/// The compilers of later architectures keep more of a loop's invariants than there are registers for beside many
+/// groups of packed rows, and spilled up to 380 bytes of 256 channels in 8 groups.
+bool recomputes_lanes(const Plan& plan, const codegen::Architecture& architecture) {
+  constexpr int kMany = 1024;
+  const auto has_many = [](const kv_cache::RowFormat& format) {
+    return format.kv == KvFormat::int4_rows && format.head_dim * format.groups >= kMany;
+  };
+  return architecture.capability >= 100 && (has_many(plan.formats().key) || has_many(plan.formats().value));
+}
+
 /// One block per SM, which is resident from beginning to end: two warps for each scheduler of an SM, or fewer where
 /// three stages of them do not fit, and the ones that copy. Stages of two tiles, where registers allow: their
 /// instructions are independent, and a stage's own cost is shared. Then as many stages as fit, up to one in use and
@@ -374,6 +384,7 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
   plan.descriptor = descriptor;
   choose_family(plan, architecture);
   choose_head_groups(plan, architecture);
+  plan.recomputes_lanes = recomputes_lanes(plan, architecture);
   if (plan.family == Family::sm90) {
     choose_bulk_copies(plan, architecture);
   } else {

@@ -113,14 +113,6 @@ void explain_conflicts(Plan& plan) {
   }
 }
 
-/// Where the compiler of one architecture spilled what those of the others did not.
-bool may_spill(const Plan& plan, const codegen::Architecture& architecture) {
-  const bool is_centred = centres_nibbles(plan.descriptor);
-  const int most_tiles_without = is_centred ? 1 : 2;
-  return architecture.capability >= 120 && (is_centred || plan.descriptor.cache == KvAddressing::paged) &&
-         has_eight_packed_groups(plan.formats()) && plan.head_tiles() > most_tiles_without;
-}
-
 }  // namespace
 
 void write_report(Plan& plan, const codegen::Architecture& architecture) {
@@ -136,13 +128,6 @@ void write_report(Plan& plan, const codegen::Architecture& architecture) {
   if (!plan.descriptor.score.empty())
     report.spills_allowed_because = "a user's score modification may need any number of registers";
   const kv_cache::CacheFormats formats = plan.formats();
-  if (may_spill(plan, architecture)) {
-    report.spills_allowed_because = fmt::format(
-        "8 groups of several tiles of heads with a page table or the middle of nibbles are more than the registers of "
-        "sm_120: up to {} bytes that are spilled cost less than blocks of fewer tiles, which would read the cache once "
-        "more",
-        kMostSpilledBytes);
-  }
   const auto leaves_two = [](const kv_cache::RowFormat& format) {
     return format.kv == KvFormat::int4_rows || (format.has_scales() && format.head_dim % 32 != 0);
   };

@@ -1,6 +1,8 @@
 // From a plan to the kernel's text: constants, layouts and the roles that the template's parts play.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "codegen/plan_header.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/user_code.hpp"
@@ -69,18 +71,23 @@ struct RowOptions {
   bool query_is_shared = false;
   bool begin_between = false;
   bool centred = false;  ///< of values
+  bool recomputes_lanes = false;
 };
 
 std::string int4_rows_type(const kv_cache::RowFormat& format, std::string_view channels, std::string_view place,
                            const RowOptions& options) {
-  // The last ones are defaults, and are left out.
-  std::string last = options.query_is_shared ? ", true" : options.begin_between || options.centred ? ", false" : "";
-  if (options.begin_between) {
-    last += fmt::format(", cubit::bytes_before_own_rows<{}, kColumnGroups, kWarpsAbreast>", format.header_bytes());
-  } else if (options.centred) {
-    last += ", nullptr";
-  }
-  if (options.centred) last += ", true";
+  // Up to the last that is no default.
+  std::string last;
+  std::string not_yet;
+  const auto add = [&](bool is_chosen, std::string_view value, std::string_view by_default) {
+    not_yet += fmt::format(", {}", is_chosen ? value : by_default);
+    if (is_chosen) last += std::exchange(not_yet, {});
+  };
+  add(options.query_is_shared, "true", "false");
+  add(options.begin_between,
+      fmt::format("cubit::bytes_before_own_rows<{}, kColumnGroups, kWarpsAbreast>", format.header_bytes()), "nullptr");
+  add(options.centred, "true", "false");
+  add(options.recomputes_lanes, "true", "false");
   return fmt::format("cubit::Int4Rows<Query, {}, {}, kHeadsPerWarp, kAlignment, {}{}>", channels, format.groups, place,
                      last);
 }
@@ -107,9 +114,12 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   if (!formats.are_alike()) {
     header.layout("key_stage", plan.stage)
         .layout("value_stage", plan.value_stage)
-        .alias("Keys", format_type(formats.key, "kHeadDim", "key_stage", {.query_is_shared = plan.query_is_shared}))
-        .alias("Values", format_type(formats.value, "kValueDim", "cubit::place_of_value<value_stage, kKeyStageBytes>",
-                                     {.centred = centres_nibbles(plan.descriptor)}))
+        .alias("Keys",
+               format_type(formats.key, "kHeadDim", "key_stage",
+                           {.query_is_shared = plan.query_is_shared, .recomputes_lanes = plan.recomputes_lanes}))
+        .alias("Values",
+               format_type(formats.value, "kValueDim", "cubit::place_of_value<value_stage, kKeyStageBytes>",
+                           {.centred = centres_nibbles(plan.descriptor), .recomputes_lanes = plan.recomputes_lanes}))
         .alias("Stage",
                "cubit::StageOfTwoFormats<Keys, Values, kCopyBytes, key_stage, "
                "cubit::place_of_value<value_stage, kKeyStageBytes>>");
@@ -130,7 +140,8 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
                                          : format_type(formats.key, "kHeadDim", place,
                                                        {.query_is_shared = plan.query_is_shared,
                                                         .begin_between = plan.copies_unaligned_rows(),
-                                                        .centred = centres_nibbles(plan.descriptor)}))
+                                                        .centred = centres_nibbles(plan.descriptor),
+                                                        .recomputes_lanes = plan.recomputes_lanes}))
       .alias("Values", "Keys");
   if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
 }
@@ -163,6 +174,7 @@ void add_constants(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kHeadsPerWarp", plan.heads_per_warp())
       .flag("kHeadsAreRows", plan.heads_are_rows)
       .constant("kAlignment", descriptor.alignment)
+      .flag("kRecomputesLanes", plan.recomputes_lanes)
       .constant("kWarps", plan.warps)
       .constant("kTilesPerStage", plan.tiles_per_stage)
       .constant("kTileBytes", 16 * plan.stage.pitch)

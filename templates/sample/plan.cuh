@@ -31,6 +31,7 @@ constexpr int kStages = 4;
 constexpr int kBlocksPerSm = 4;
 constexpr int kCopyBytes = 16;
 constexpr bool kKeepOffsets = true;
+constexpr bool kRecomputesLanes = false;
 constexpr int kSlotPeriod = 1;
 constexpr int kQueryAt = 0;
 constexpr int kQueryBytes = 0;

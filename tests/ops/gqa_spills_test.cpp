@@ -16,29 +16,37 @@
 namespace cubit::ops {
 namespace {
 
-void expect_spills_as_said(const std::vector<tests::KernelFor>& kernels) {
-  tests::expect_no_spills(kernels, 255, gqa_decode::kMostSpilledBytes);
-}
-
-/// Each for the other architectures as well, whose plans have no excuse, in turn.
-TEST(GqaPlan, OnlyTilesOfEightGroupsInPagesOrCentredMaySpill) {
+/// Where a lane's addresses are computed anew. Each for the earlier ones as well, in turn.
+TEST(GqaPlan, ManyGroupsCompileWithoutSpillsOnLaterArchitectures) {
+  constexpr const char* kLater[] = {"sm_100a", "sm_120"};
+  constexpr const char* kEarlier[] = {"sm_80", "sm_86", "sm_89", "sm_90a"};
   std::vector<tests::KernelFor> kernels;
+  const auto add = [&](std::string_view fields, const char* architecture, bool recomputes) {
+    const GqaDecode descriptor = gqa_decode::parse(fmt::format("gqa_decode:kv=int4_rows,{}", fields));
+    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
+    EXPECT_EQ(plan.recomputes_lanes, recomputes) << descriptor.text() << " for " << architecture;
+    EXPECT_EQ(tests::reason_of(plan, "lanes") != "", recomputes);
+    kernels.push_back({descriptor.text(), architecture});
+  };
   for (const char* fields : {"cache=paged,heads_per_kv=24,query_tokens=5,mask=tree",
                              "cache=paged,heads_per_kv=12,query_tokens=2", "cache=paged,heads_per_kv=16",
                              "query=fp16,heads_per_kv=8", "query=fp16,heads_per_kv=16", "query=fp16,heads_per_kv=64"}) {
-    const GqaDecode descriptor =
-        gqa_decode::parse(fmt::format("gqa_decode:kv=int4_rows,groups=8,family=sm80,{}", fields));
-    for (const char* architecture : tests::kGqaArchitectures) {
-      const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
-      EXPECT_EQ(plan.report.spills_allowed_because.empty(),
-                architecture != std::string_view("sm_120") ||
-                    plan.head_tiles() < (gqa_decode::centres_nibbles(descriptor) ? 2 : 3))
-          << descriptor.text() << " for " << architecture;
-    }
-    kernels.push_back({descriptor.text(), "sm_120"});
-    kernels.push_back({descriptor.text(), tests::kGqaArchitectures[kernels.size() / 2]});
+    const std::string all = fmt::format("groups=8,family=sm80,{}", fields);
+    for (const char* architecture : kLater) add(all, architecture, true);
+    add(all, kEarlier[kernels.size() / 3 % std::size(kEarlier)], false);
   }
-  expect_spills_as_said(kernels);
+  for (const char* groups : {"groups=4", "groups=8"}) {
+    for (const char* fields :
+         {"heads_per_kv=1", "heads_per_kv=8,cache=paged", "heads_per_kv=64,query=fp16",
+          "heads_per_kv=1,query_tokens=4,mask=tree", "heads_per_kv=1,query_tokens=4,alibi=true",
+          "heads_per_kv=8,query_tokens=4,window=true", "heads_per_kv=8,query_tokens=4,alibi=true,window=true",
+          "heads_per_kv=1,query_tokens=4,mask=tree,alibi=true,window=true,cache=paged"}) {
+      const std::string all = fmt::format("head_dim=256,family=sm90,{},{}", groups, fields);
+      for (const char* architecture : kLater) add(all, architecture, true);
+    }
+  }
+  add("groups=4", "sm_100a", false);
+  tests::expect_no_spills(kernels);
 }
 
 TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
@@ -48,7 +56,7 @@ TEST(GqaPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
       kernels.push_back({descriptor.text(), architecture});
     for (const char* blocks : {"stream_read", "stream_read:blocks_per_sm=2"}) kernels.push_back({blocks, architecture});
   }
-  expect_spills_as_said(kernels);
+  tests::expect_no_spills(kernels);
 }
 
 TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
@@ -60,7 +68,7 @@ TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
     kernels.push_back(
         {descriptors[i].text(), tests::kGqaArchitectures[1 + i % (std::size(tests::kGqaArchitectures) - 1)]});
   }
-  expect_spills_as_said(kernels);
+  tests::expect_no_spills(kernels);
 }
 
 /// Of family sm90: where registers change hands the plan has dealt out all that the block's threads begin with.
@@ -80,7 +88,7 @@ TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
     kernels.push_back(kernel_for(descriptor, "sm_90a"));
     kernels.push_back(kernel_for(descriptor, kLaterThanSm90[kernels.size() / 2 % std::size(kLaterThanSm90)]));
   }
-  expect_spills_as_said(kernels);
+  tests::expect_no_spills(kernels);
 }
 
 TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
@@ -96,7 +104,7 @@ TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
     kernels.push_back(kernel_for(
         gqa_decode::parse(fmt::format("gqa_decode:kv=int4_rows,groups=2,family=sm90,{}", fields)), "sm_120"));
   }
-  expect_spills_as_said(kernels);
+  tests::expect_no_spills(kernels);
 }
 
 TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
@@ -106,7 +114,7 @@ TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
     if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_90a"});
     kernels.push_back({descriptor.text(), "sm_75"});
   }
-  expect_spills_as_said(kernels);
+  tests::expect_no_spills(kernels);
 }
 
 TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
@@ -119,7 +127,7 @@ TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
     }
     kernels.push_back(kernel_for(descriptor, "sm_90a"));
   }
-  expect_spills_as_said(kernels);
+  tests::expect_no_spills(kernels);
 }
 
 TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
@@ -136,7 +144,7 @@ TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
     }
   }
   EXPECT_EQ(kernels.size(), 6 * (3 + 3 + 1));
-  expect_spills_as_said(kernels);
+  tests::expect_no_spills(kernels);
 }
 
 }  // namespace

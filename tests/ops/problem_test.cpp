@@ -18,8 +18,8 @@ namespace {
 
 const std::string kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
 
-/// Two sequences of 10 tokens, 2 KV heads, 16 query heads. A problem copies its tensors before it checks them, so `query` is
-/// as long as the largest shape that a case gives it, of 17 query tokens.
+/// Two sequences of 10 tokens, 2 KV heads, 16 query heads. A problem copies its tensors before it checks them, so
+/// `query` is as long as the largest shape that a case gives it, of 17 query tokens.
 struct Case {
   std::vector<char> query = std::vector<char>(std::size_t{2} * 17 * 16 * 128 * 2);
   std::vector<char> cache = std::vector<char>(std::size_t{2} * 10 * 2 * 80);
