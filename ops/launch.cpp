@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "ops/operator.hpp"
 #include "ops/recent_launches.hpp"
+#include "ops/recent_maps.hpp"
 #include "ops/session.hpp"
 
 namespace cubit::ops {
@@ -22,7 +23,8 @@ void encode_maps(const runtime::Kernel& kernel, runtime::Device& device, Launch&
                     fmt::format("a tensor map at byte {} of {} bytes of parameters", item.offset, made.parameter_bytes),
                     fmt::format("it takes {} bytes at a multiple of {}", kBytes, alignof(runtime::EncodedTensorMap)));
     }
-    const runtime::EncodedTensorMap encoded = device.encode(item.map);
+    const runtime::EncodedTensorMap& encoded = of_this_thread<RecentMaps>().find_or_encode(
+        device.identity(), item.map, [&] { return device.encode(item.map); });
     std::memcpy(made.parameters.data() + item.offset, encoded.bytes.data(), kBytes);
   }
 }
@@ -39,14 +41,18 @@ void Launch::spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device
       static_cast<unsigned>(std::min(each - architecture.shared_memory_reserved, architecture.shared_memory_per_block));
 }
 
+unsigned Launch::dynamic_shared_memory_of_overlap(unsigned fixed) const {
+  const unsigned left = overlap_shared_memory - std::min(fixed, overlap_shared_memory);
+  return std::max(shape.dynamic_shared_memory, left);
+}
+
 void launch(runtime::Kernel& kernel, runtime::Device& device, const Launch& made, bool overlap,
             runtime::Stream stream) {
   runtime::LaunchShape shape = made.shape;
   shape.overlap = overlap;
-  if (overlap && made.overlap_shared_memory > 0) {
-    // A user's device code may have static shared memory.
+  if (overlap) {
     const auto fixed = static_cast<unsigned>(kernel.artifact().resources.static_shared_memory);
-    shape.dynamic_shared_memory = std::max(shape.dynamic_shared_memory, made.overlap_shared_memory - fixed);
+    shape.dynamic_shared_memory = made.dynamic_shared_memory_of_overlap(fixed);
   }
   kernel.launch(device, shape, std::span(made.parameters).first(made.parameter_bytes), stream);
 }
@@ -66,13 +72,12 @@ void launch(const OperatorKernel& kernel, runtime::Device& device, const void* a
   // The struct's own size comes first; encode() says what is wrong with another one.
   const std::size_t bytes = specialisation.repeatable_bytes();
   if (bytes == 0 || *static_cast<const std::size_t*>(arguments) != bytes) return go(make());
-  RecentLaunches& recent = RecentLaunches::of_this_thread();
   const LaunchRequest request{kernel.id,
                               device.identity(),
                               place.workspace,
                               place.workspace_bytes,
                               {static_cast<const std::byte*>(arguments), bytes}};
-  go(recent.find_or_make(request, make));
+  go(of_this_thread<RecentLaunches>().find_or_make(request, make));
 }
 
 }  // namespace cubit::ops

@@ -80,6 +80,8 @@ struct Launch {
   /// of a launch that overlaps go where the kernel before ends first; with so much each, no multiprocessor gets more
   /// than its even share of them.
   void spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device);
+  /// Of a launch that overlaps, whose kernel has `fixed` bytes of static shared memory, as a user's device code may.
+  unsigned dynamic_shared_memory_of_overlap(unsigned fixed) const;
 };
 
 /// Encodes the launch's tensor maps for `device` into its parameters. Throws as Device::encode does.

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "ops/operator.hpp"
+#include "ops/recent_table.hpp"
 
 namespace cubit::ops {
 
@@ -20,53 +21,45 @@ struct LaunchRequest {
   const void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
   std::span<const std::byte> arguments;  ///< the public struct: Specialisation::repeatable_bytes()
+
+  std::uint64_t hash() const {
+    return hash_of({kernel, device, reinterpret_cast<std::uintptr_t>(workspace), workspace_bytes}, arguments);
+  }
+  bool operator==(const LaunchRequest& other) const {
+    return kernel == other.kernel && device == other.device && workspace == other.workspace &&
+           workspace_bytes == other.workspace_bytes && arguments.size() == other.arguments.size() &&
+           std::memcmp(arguments.data(), other.arguments.data(), arguments.size()) == 0;
+  }
 };
 
 /// The launches of a step of a large model, a few hundred, with room for what falls into the same place. A thread's
-/// own, so there is no lock; 1 MB of a thread that launches so many, and what it uses of one that launches few.
+/// own (of_this_thread), so there is no lock; 1 MB of a thread that launches so many, and what it uses of one that
+/// launches few.
 class RecentLaunches {
  public:
-  static RecentLaunches& of_this_thread();
-
   /// The launch of a request that is equal byte for byte, its tensor maps encoded. Where there is none, what make()
-  /// returns, remembered. Where its place is full another goes, which one is up to the request: of steps that come
-  /// again some of a place stay, where the one used least recently would always be the next.
+  /// returns, remembered.
   template <class Make>
   const Launch& find_or_make(const LaunchRequest& request, const Make& make) {
-    const std::uint64_t hash = hash_of(request);
-    const std::size_t place = hash / 2 % kPlaces;
-    if (const Launch* const known = find(request, hash, place); known != nullptr) return *known;
-    const std::size_t way = vacate(hash, place);
-    // Made where it stays; where make() throws the way is left vacant.
-    auto* const entry = new (entry_at(place, way)) Entry{request, {}, make()};
-    std::memcpy(entry->arguments.data(), request.arguments.data(), request.arguments.size());
-    entry->request.arguments = {entry->arguments.data(), request.arguments.size()};
-    places_[place][way] = hash;
-    return entry->launch;
+    const auto make_at = [&](std::byte* at) {
+      auto* const entry = new (at) Entry{request, {}, make()};  // made where it stays
+      std::memcpy(entry->arguments.data(), request.arguments.data(), request.arguments.size());
+      entry->request.arguments = {entry->arguments.data(), request.arguments.size()};
+      return entry;
+    };
+    const auto is_it = [&](const Entry& entry) { return entry.request == request; };
+    return table_.find_or_make(request.hash(), is_it, make_at).launch;
   }
 
  private:
-  static constexpr std::size_t kPlaces = 128;
-  static constexpr std::size_t kWays = 4;
   struct Entry {
     LaunchRequest request;  ///< its arguments are the entry's
     std::array<std::byte, kMostRepeatableBytes> arguments;
     Launch launch;
   };
-  using Place = std::array<std::uint64_t, kWays>;  ///< hashes; 0: no entry
-  static_assert(std::is_trivially_copyable_v<Launch> && std::is_trivially_destructible_v<Entry>);
+  static_assert(std::is_trivially_copyable_v<Launch>);
 
-  std::array<Place, kPlaces> places_{};
-  // Without a constructor's run, so that a page is the process's only once it is used.
-  alignas(Entry) std::array<std::byte, kPlaces * kWays * sizeof(Entry)> entries_;
-
-  static std::uint64_t hash_of(const LaunchRequest& request);
-  const Launch* find(const LaunchRequest& request, std::uint64_t hash, std::size_t place);
-  /// Of the place's ways one that has no entry, or no longer has.
-  std::size_t vacate(std::uint64_t hash, std::size_t place);
-  std::byte* entry_at(std::size_t place, std::size_t way) {
-    return entries_.data() + (place * kWays + way) * sizeof(Entry);
-  }
+  RecentTable<Entry, 128, 4> table_;
 };
 
 }  // namespace cubit::ops

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/capi/allocations.hpp"
@@ -27,7 +28,8 @@ class CapiRepeat : public ::testing::Test {
     constexpr int kRow = 80;  // bytes
     arguments_.size = sizeof arguments_;
     arguments_.query = arguments_.output = query_;
-    arguments_.key = arguments_.value = rows_;
+    arguments_.key = rows_;
+    arguments_.value = rows_ + 128;
     arguments_.query_strides[0] = arguments_.output_strides[0] = 8 * 128;
     arguments_.query_strides[1] = arguments_.output_strides[1] = 128;
     for (auto* strides : {&arguments_.key_strides, &arguments_.value_strides}) {
@@ -84,26 +86,63 @@ TEST_F(CapiRepeat, TheSameLaunchIsMadeOnce) {
   }
 }
 
+// What a launch that is known is not asked about: it is made anew, and refused.
 TEST_F(CapiRepeat, EveryArgumentCounts) {
   launch();
-  const unsigned blocks = last().grid[0];
-  int encoded = driver_.encoded_maps();
-  const std::vector<std::function<void()>> changes = {[&] { arguments_.batch = 3; },
-                                                      [&] { arguments_.max_length = 256; },
-                                                      [&] { arguments_.splits = 2; },
-                                                      [&] { arguments_.key = rows_ + 16; },
-                                                      [&] { arguments_.value = rows_ + 32; },
-                                                      [&] { arguments_.softmax_scale = 0.2F; },
-                                                      [&] { arguments_.output_strides[0] = 9 * 128; }};
-  for (const auto& change : changes) {
-    change();
-    launch();
-    EXPECT_EQ(driver_.encoded_maps(), encoded += kMaps);
+  const cubit_gqa_decode_arguments good = arguments_;
+  const std::vector<std::function<void()>> changes = {[&] { arguments_.batch = -1; },
+                                                      [&] { arguments_.kv_heads = -1; },
+                                                      [&] { arguments_.max_length = -1; },
+                                                      [&] { arguments_.splits = -1; },
+                                                      [&] { arguments_.query = nullptr; },
+                                                      [&] { arguments_.key = nullptr; },
+                                                      [&] { arguments_.value = nullptr; },
+                                                      [&] { arguments_.softmax_scale = 0; },
+                                                      [&] { arguments_.output_strides[0] = 1; },
+                                                      [&] { arguments_.window = 1; }};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    arguments_ = good;
+    changes[i]();
+    EXPECT_THROW(launch(), Error) << i;
   }
-  EXPECT_NE(last().grid[0], blocks);
+  EXPECT_THAT(driver_.launches(), SizeIs(1));
+  arguments_ = good;
   arguments_.query = rows_;
   launch();
   EXPECT_EQ(last().first_parameter, static_cast<int>(reinterpret_cast<std::uintptr_t>(rows_)));
+  const unsigned blocks = last().grid[0];
+  arguments_.max_length = 256;
+  launch();
+  EXPECT_NE(last().grid[0], blocks);
+}
+
+// A cache stays where it is while outputs, scales and lengths change: what describes it is encoded once.
+TEST_F(CapiRepeat, MapsAreEncodedOnceForWhatTheyDescribe) {
+  launch();
+  int encoded = driver_.encoded_maps();
+  const auto expect_new = [&](int maps, const char* change) {
+    launch();
+    EXPECT_EQ(driver_.encoded_maps() - encoded, maps) << change;
+    encoded = driver_.encoded_maps();
+  };
+  arguments_.softmax_scale = 0.2F;
+  expect_new(0, "scale");
+  arguments_.output = rows_;
+  expect_new(0, "output");
+  arguments_.splits = 2;
+  expect_new(0, "splits");
+  arguments_.max_length = 8191;  // another number of rows of all warps
+  expect_new(kMaps, "length");
+  arguments_.max_length = 8190;
+  expect_new(0, "length of as many such rows");
+  arguments_.batch = 3;
+  expect_new(kMaps, "batch");
+  arguments_.key = rows_ + 16;
+  expect_new(1, "key");
+  std::swap(arguments_.key, arguments_.value);
+  expect_new(0, "keys as values");
+  arguments_.key_strides[0] += 80;
+  expect_new(1, "stride");
 }
 
 TEST_F(CapiRepeat, OfAnotherDeviceOrThreadItIsMadeAnew) {
@@ -123,7 +162,6 @@ TEST_F(CapiRepeat, OfAnotherKernelItIsMadeAnew) {
   launch();
   kernel_ = machine_.engine().get(kAttention, "sm_90a");  // the one before may have left its address
   launch();
-  EXPECT_EQ(driver_.encoded_maps(), 2 * kMaps);
   EXPECT_EQ(driver_.loads(), 2);
 }
 

@@ -119,9 +119,9 @@ TEST(RecentLaunches, KnowsAStepsLaunches) {
 
 TEST(RecentLaunches, AreAThreadsOwn) {
   const Asked asked(11);
-  EXPECT_FALSE(is_known(RecentLaunches::of_this_thread(), asked.request, 11));
-  std::thread([&] { EXPECT_FALSE(is_known(RecentLaunches::of_this_thread(), asked.request, 12)); }).join();
-  EXPECT_TRUE(is_known(RecentLaunches::of_this_thread(), asked.request, 11));
+  EXPECT_FALSE(is_known(of_this_thread<RecentLaunches>(), asked.request, 11));
+  std::thread([&] { EXPECT_FALSE(is_known(of_this_thread<RecentLaunches>(), asked.request, 12)); }).join();
+  EXPECT_TRUE(is_known(of_this_thread<RecentLaunches>(), asked.request, 11));
 }
 
 }  // namespace

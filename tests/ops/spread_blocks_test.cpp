@@ -46,5 +46,16 @@ TEST(SpreadBlocks, WhatFillsTheDeviceAsksForNothing) {
   EXPECT_EQ(spread({65535, 65535, 65535}, 3, architecture), 0U);
 }
 
+TEST(SpreadBlocks, StaticSharedMemoryIsPartOfTheShare) {
+  Launch launch;
+  launch.shape.dynamic_shared_memory = 24576;
+  EXPECT_EQ(launch.dynamic_shared_memory_of_overlap(0), 24576U) << "blocks are not spread";
+  launch.overlap_shared_memory = 33024;
+  EXPECT_EQ(launch.dynamic_shared_memory_of_overlap(0), 33024U);
+  EXPECT_EQ(launch.dynamic_shared_memory_of_overlap(1000), 32024U);
+  for (const unsigned fixed : {20000U, 33024U, 36000U})  // of the last alone more than the share
+    EXPECT_EQ(launch.dynamic_shared_memory_of_overlap(fixed), 24576U) << fixed;
+}
+
 }  // namespace
 }  // namespace cubit::ops

@@ -1,0 +1,62 @@
+// Tensor maps that a thread has had encoded: a cache stays where it is while what else a launch is made of changes,
+// and to encode what describes it takes the driver as long as all else of a launch.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+
+#include "ops/recent_table.hpp"
+#include "runtime/tensor_map.hpp"
+
+namespace cubit::ops {
+
+/// Those of a step of a large model, two for each layer. A thread's own (of_this_thread); 128 KB of one that has so
+/// many.
+class RecentMaps {
+ public:
+  /// The map as it was encoded for `device` (Device::identity()), or as encode() does now. Throws as that.
+  template <class Encode>
+  const runtime::EncodedTensorMap& find_or_encode(std::uint64_t device, const runtime::TensorMap& map,
+                                                  const Encode& encode) {
+    const Words words = words_of(device, map);
+    const auto make_at = [&](std::byte* at) { return new (at) Entry{words, encode()}; };
+    const auto is_it = [&](const Entry& entry) { return entry.words == words; };
+    return table_.find_or_make(hash_of({}, std::as_bytes(std::span(words))), is_it, make_at).encoded;
+  }
+
+ private:
+  /// All that a map says, and whose it is.
+  using Words = std::array<std::uint64_t, 15>;
+  static Words words_of(std::uint64_t device, const runtime::TensorMap& map) {
+    static_assert(sizeof map == 112, "a member that is new tells maps apart, too");
+    const auto both = [](std::uint64_t low, std::uint64_t high) { return low | high << 32; };
+    const auto& [n0, n1, n2, n3, n4] = map.sizes;
+    const auto& [s1, s2, s3, s4] = map.strides;
+    const auto& box = map.box;
+    return {device,
+            map.base,
+            n0,
+            n1,
+            n2,
+            n3,
+            n4,
+            s1,
+            s2,
+            s3,
+            s4,
+            both(box[0], box[1]),
+            both(box[2], box[3]),
+            both(box[4], static_cast<std::uint32_t>(map.element_bytes)),
+            both(static_cast<std::uint32_t>(map.rank), static_cast<std::uint32_t>(map.swizzle) << 16 | map.l2_bytes)};
+  }
+  struct Entry {
+    Words words;
+    runtime::EncodedTensorMap encoded;
+  };
+  RecentTable<Entry, 128, 4> table_;
+};
+
+}  // namespace cubit::ops

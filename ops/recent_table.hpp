@@ -1,0 +1,72 @@
+// What a thread has made lately, by a hash of what it was made of: a few hundred entries of a few bytes' or kilobytes'
+// size, found without a lock.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace cubit::ops {
+
+/// Of bytes in whole words, behind four numbers; never 0. By four chains, which the processor follows side by side.
+std::uint64_t hash_of(const std::array<std::uint64_t, 4>& numbers, std::span<const std::byte> bytes);
+
+/// Entries in places, of which each has a few ways. Where its place is full another goes, which one is up to the hash:
+/// of steps that come again some of a place stay, where the one used least recently would always be the next.
+template <class Entry, std::size_t kPlaces, std::size_t kWays>
+class RecentTable {
+ public:
+  /// The entry of this hash that is_it() says yes to. Where there is none, what make(at) makes at an address that is
+  /// its own; where make() throws, nothing is there.
+  template <class IsIt, class Make>
+  const Entry& find_or_make(std::uint64_t hash, const IsIt& is_it, const Make& make) {
+    const std::size_t place = hash / 2 % kPlaces;
+    Ways& ways = places_[place];
+    for (std::size_t way = 0; way < kWays; ++way) {
+      if (ways[way] != hash) continue;
+      const Entry* const known = std::launder(reinterpret_cast<const Entry*>(entry_at(place, way)));
+      if (is_it(*known)) return *known;
+    }
+    const auto vacant = static_cast<std::size_t>(std::find(ways.begin(), ways.end(), 0U) - ways.begin());
+    const std::size_t way = vacant < kWays ? vacant : (hash >> 32) % kWays;
+    ways[way] = 0;
+    const Entry* const made = make(entry_at(place, way));
+    ways[way] = hash;
+    return *made;
+  }
+
+ private:
+  using Ways = std::array<std::uint64_t, kWays>;  ///< hashes; 0: no entry
+  static_assert(std::is_trivially_destructible_v<Entry>);
+
+  std::byte* entry_at(std::size_t place, std::size_t way) {
+    return entries_.data() + (place * kWays + way) * sizeof(Entry);
+  }
+
+  std::array<Ways, kPlaces> places_{};
+  // Without a constructor's run, so that a page is the process's only once it is used.
+  alignas(Entry) std::array<std::byte, kPlaces * kWays * sizeof(Entry)> entries_;
+};
+
+/// A thread's own. It is freed as the thread ends; what is asked for after that, by what is destroyed later, begins
+/// empty and stays.
+template <class Recent>
+Recent& of_this_thread() {
+  static thread_local Recent* recent = nullptr;
+  struct Owner {
+    ~Owner() { delete std::exchange(recent, nullptr); }
+  };
+  if (recent == nullptr) [[unlikely]] {
+    static thread_local const Owner owner;
+    recent = new Recent;
+  }
+  return *recent;
+}
+
+}  // namespace cubit::ops
