@@ -41,12 +41,12 @@ struct Merged {
     for (int i = 0; i < kChannels; ++i) values[i] *= kept;
     reference = larger_reference;
   }
-  /// A part of weight 0 is an empty one, whose values may be anything. What is not a number stays so.
+  /// The values of an empty part may be anything. What is not a number stays so, however little its part weighs.
   template <class Values>
   __device__ __forceinline__ void add(float lse, uint32 (&words)[Values::kWords]) {
     const float weight = exp2_fast((lse - reference) * kLog2e);
 #pragma unroll
-    for (int i = 0; i < Values::kWords; ++i) words[i] = weight == 0.f ? 0u : words[i];
+    for (int i = 0; i < Values::kWords; ++i) words[i] = lse == negative_infinity() ? 0u : words[i];
     float part[kChannels];
     Values::widen(part, words);
     sum += weight;

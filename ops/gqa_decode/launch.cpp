@@ -180,7 +180,9 @@ void add_granules(GqaDecodeArguments& result, const Plan& plan, const Split& spl
 }
 
 /// Addresses, and strides in bytes.
-void add_tensors(GqaDecodeArguments& result, const kv_cache::CacheFormats& formats, const Arguments& arguments) {
+void add_tensors(GqaDecodeArguments& result, const GqaDecode& descriptor, const Arguments& arguments) {
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  const bool has_tokens = descriptor.query_tokens > 1;  // else their strides are not read, and may be anything
   const int key_bytes = formats.key.element_bytes();
   const int value_bytes = formats.value.element_bytes();
   result.query = arguments.query;
@@ -191,7 +193,7 @@ void add_tensors(GqaDecodeArguments& result, const kv_cache::CacheFormats& forma
   result.lse = arguments.lse;
   result.query_batch_stride = 2 * arguments.query_strides[0];
   result.query_head_stride = 2 * arguments.query_strides[1];
-  result.query_token_stride = 2 * arguments.query_token_stride;
+  result.query_token_stride = has_tokens ? 2 * arguments.query_token_stride : 0;
   result.key_batch_stride = key_bytes * arguments.key_strides[0];
   result.key_token_stride = static_cast<int>(key_bytes * arguments.key_strides[1]);
   result.key_head_stride = key_bytes * arguments.key_strides[2];
@@ -200,7 +202,7 @@ void add_tensors(GqaDecodeArguments& result, const kv_cache::CacheFormats& forma
   result.value_head_stride = value_bytes * arguments.value_strides[2];
   result.output_batch_stride = 2 * arguments.output_strides[0];
   result.output_head_stride = 2 * arguments.output_strides[1];
-  result.output_token_stride = 2 * arguments.output_token_stride;
+  result.output_token_stride = has_tokens ? 2 * arguments.output_token_stride : 0;
   result.key_scales = static_cast<const char*>(arguments.scales.key);
   result.value_scales = static_cast<const char*>(arguments.scales.value);
   kv_cache::copy_scale_strides(formats.key, result.key_scale_strides, arguments.scales.key_strides);
@@ -281,7 +283,7 @@ void add_scores(GqaDecodeArguments& result, const GqaDecode& descriptor, const A
 GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace,
                                     const runtime::DeviceFacts& device) {
   GqaDecodeArguments result;
-  add_tensors(result, plan.formats(), arguments);
+  add_tensors(result, plan.descriptor, arguments);
   add_workspace(result, plan, split, workspace);
   add_split(result, plan, arguments, split);
   add_granules(result, plan, split);

@@ -197,11 +197,15 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
   const int longest = longest_sequence(plan, arguments, span);
   const int flush = plan.flush_stages();
   if (!can_count(plan, arguments, span)) {
-    throw Failure(Status::invalid_argument,
-                  fmt::format("batch = {}, kv_heads = {}, max_length = {}", arguments.batch, arguments.kv_heads,
-                              arguments.max_length),
-                  fmt::format("family sm90 counts a launch's stages, of {} tokens here, in 31 bits", stage_tokens),
-                  "a smaller bound on the length, fewer sequences per launch, or family=sm80");
+    throw Failure(
+        Status::invalid_argument,
+        fmt::format("batch = {}, kv_heads = {}, max_length = {}", arguments.batch, arguments.kv_heads,
+                    arguments.max_length),
+        fmt::format("family sm90 counts a launch's stages in 31 bits: here of {} tokens, and {} more for each "
+                    "sequence{}",
+                    stage_tokens, plan.gap_stages(),
+                    plan.head_groups == 1 ? "" : fmt::format(", all {} times", plan.head_groups)),
+        "a smaller bound on the length, fewer sequences per launch, or family=sm80");
   }
   const auto count = static_cast<int>(sequences);
   if (arguments.splits > 0) {

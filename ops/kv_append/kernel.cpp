@@ -139,7 +139,7 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
   result.counts = arguments.counts;
   result.cosines = reinterpret_cast<const char*>(arguments.cosines);
   result.sines = reinterpret_cast<const char*>(arguments.sines);
-  result.rotary_stride = 4 * arguments.rotary_stride;
+  result.rotary_stride = descriptor.rotary == Rotary::none ? 0 : 4 * arguments.rotary_stride;
   result.tokens = divide_by(arguments.tokens);
   result.rotary_lanes = arguments.rotary_dim / 8;
   result.steps = steps_of(descriptor, arguments.cache.kv_heads, rows, device);

@@ -99,10 +99,42 @@ TEST(MergeStrides, EveryTensorHasItsOwnAndAPartMayBeTheResult) {
   for (std::size_t i = 1; i < lse.host.size(); i += 2) EXPECT_EQ(lse.host[i], kUntouched);
 }
 
+struct Merged {
+  std::vector<float> output;  // [items, channels]
+  std::vector<float> lse;     // [items]
+};
+
+/// `values`: [parts, items, channels], `weights`: [parts, items].
+constexpr int kFewChannels = 8;
+Merged merged(int items, const std::vector<float>& values, const std::vector<float>& weights) {
+  const Device device("cpu:sm_90a");
+  const Floats partial_lse(device, weights);
+  const Floats outputs(device, values);
+  Floats output(device, std::vector<float>(items * kFewChannels, kUntouched));
+  Floats lse(device, std::vector<float>(items, kUntouched));
+  cubit_merge_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.partial_outputs = outputs.data();
+  arguments.partial_lse = partial_lse.data();
+  arguments.output = output.data();
+  arguments.lse = lse.data();
+  arguments.partial_output_strides[0] = items * kFewChannels;
+  arguments.partial_output_strides[1] = arguments.output_strides[0] = kFewChannels;
+  arguments.partial_lse_strides[0] = items;
+  arguments.partial_lse_strides[1] = arguments.lse_strides[0] = 1;
+  arguments.parts = static_cast<int>(weights.size()) / items;
+  arguments.rows = items;
+  arguments.heads = 1;
+  engine().get("merge:head_dim=8,input=fp32,output=fp32", "cpu:sm_90a").launch(arguments, {.device = &device});
+  device.synchronise(nullptr);
+  output.fetch();
+  lse.fetch();
+  return {output.host, lse.host};
+}
+
 // What <cubit/merge.h> says of +inf and NaN.
 TEST(MergeSpecialValues, NanAndInfinityReachTheirOwnHeadAlone) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const Device device("cpu:sm_90a");
   constexpr int kMany = 9;  // parts, in three steps
   constexpr int kItems = 5;
   std::vector<float> weights(kMany * kItems, 1.f);
@@ -110,35 +142,39 @@ TEST(MergeSpecialValues, NanAndInfinityReachTheirOwnHeadAlone) {
   weights[8 * kItems + 1] = INFINITY;
   weights[3 * kItems + 2] = NAN;
   for (int part = 0; part < kMany; ++part) weights[part * kItems + 3] = -INFINITY;
-  const Floats partial_lse(device, weights);
-  const Floats outputs(device, std::vector<float>(kMany * kItems * 8, 2.f));
-  Floats output(device, std::vector<float>(kItems * 8, kUntouched));
-  Floats lse(device, std::vector<float>(kItems, kUntouched));
-  cubit_merge_arguments arguments{};
-  arguments.size = sizeof arguments;
-  arguments.partial_outputs = outputs.data();
-  arguments.partial_lse = partial_lse.data();
-  arguments.output = output.data();
-  arguments.lse = lse.data();
-  arguments.partial_output_strides[0] = kItems * 8;
-  arguments.partial_output_strides[1] = arguments.output_strides[0] = 8;
-  arguments.partial_lse_strides[0] = kItems;
-  arguments.partial_lse_strides[1] = arguments.lse_strides[0] = 1;
-  arguments.parts = kMany;
-  arguments.rows = kItems;
-  arguments.heads = 1;
-  engine().get("merge:head_dim=8,input=fp32,output=fp32", "cpu:sm_90a").launch(arguments, {.device = &device});
-  device.synchronise(nullptr);
-  output.fetch();
-  lse.fetch();
+  const Merged result = merged(kItems, std::vector<float>(kMany * kItems * kFewChannels, 2.f), weights);
   for (int item = 0; item < 3; ++item) {
-    EXPECT_TRUE(std::isnan(lse.host[item])) << item;
-    for (int channel = 0; channel < 8; ++channel) EXPECT_TRUE(std::isnan(output.host[8 * item + channel])) << item;
+    EXPECT_TRUE(std::isnan(result.lse[item])) << item;
+    for (int channel = 0; channel < kFewChannels; ++channel)
+      EXPECT_TRUE(std::isnan(result.output[kFewChannels * item + channel])) << item;
   }
-  EXPECT_EQ(lse.host[3], -INFINITY);
-  EXPECT_EQ(output.host[3 * 8 + 5], 0.f);
-  EXPECT_NEAR(lse.host[4], 1 + std::log(9.f), 1e-6f);
-  EXPECT_NEAR(output.host[4 * 8 + 5], 2.f, 1e-6f);
+  EXPECT_EQ(result.lse[3], -INFINITY);
+  EXPECT_EQ(result.output[3 * kFewChannels + 5], 0.f);
+  EXPECT_NEAR(result.lse[4], 1 + std::log(9.f), 1e-6f);
+  EXPECT_NEAR(result.output[4 * kFewChannels + 5], 2.f, 1e-6f);
+}
+
+// In whichever order, and however little it weighs: only an empty part's output is not looked at.
+TEST(MergeSpecialValues, APartThatIsNotEmptyIsLookedAtHoweverLittleItWeighs) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  constexpr int kMany = 5;  // parts, in two steps; of item i part i has values that are no numbers
+  for (const float little : {-20.f, -200.f, -1e30f, -INFINITY}) {
+    std::vector<float> weights(kMany * kMany, 0.f);
+    std::vector<float> values(kMany * kMany * kFewChannels, 2.f);
+    for (int item = 0; item < kMany; ++item) {
+      weights[item * kMany + item] = little;
+      values[(item * kMany + item) * kFewChannels + 3] = INFINITY;
+      values[(item * kMany + item) * kFewChannels + 4] = NAN;
+    }
+    const Merged result = merged(kMany, values, weights);
+    for (int item = 0; item < kMany; ++item) {
+      const float* const channels = result.output.data() + kFewChannels * item;
+      const bool is_empty = little == -INFINITY;
+      EXPECT_EQ(std::isfinite(channels[3]), is_empty) << item << " with " << little;
+      EXPECT_EQ(std::isnan(channels[4]), !is_empty) << item << " with " << little;
+      EXPECT_NEAR(channels[5], 2.f, 1e-6f);
+    }
+  }
 }
 
 }  // namespace

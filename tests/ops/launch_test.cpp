@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "ops/argument_checks.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
@@ -100,6 +101,15 @@ TEST(GqaLaunch, StridesBecomeBytes) {
   EXPECT_EQ(parameters.key_head_stride, 256);
   EXPECT_EQ(parameters.query_head_stride, 256);
   EXPECT_FLOAT_EQ(parameters.scale_log2, 0.088f * 1.44269504f);
+}
+
+TEST(GqaLaunch, StridesOfQueryTokensAreNotReadWhereThereIsOne) {
+  auto arguments = arguments_of(4, 2, 16);
+  arguments.query_token_stride = arguments.output_token_stride = std::numeric_limits<std::int64_t>::max();
+  const auto plan = plan_of("gqa_decode:heads_per_kv=8,family=sm80");
+  const auto parameters = parameters_of(gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200()));
+  EXPECT_EQ(parameters.query_token_stride, 0);
+  EXPECT_EQ(parameters.output_token_stride, 0);
 }
 
 /// The model of choose_splits, over every possible number of splits.

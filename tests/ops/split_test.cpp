@@ -369,7 +369,9 @@ TEST(GqaSplit, WhatCannotBeIsRefused) {
         Refused{kSm90, bounds(1, 100, 257), "splits = 257: it must be from 0 to 256"},
         Refused{kSm80, bounds(5000, 100, 2), "splits = 2 of 5000 sequences"},
         Refused{kSm90, bounds(1000, 2147479551),
-                "max_length = 2147479551: family sm90 counts a launch's stages, of 256 tokens"}}) {
+                "max_length = 2147479551: family sm90 counts a launch's stages in 31 bits: here of 256 tokens, and "},
+        Refused{"gqa_decode:heads_per_kv=64,kv=int4_rows,groups=4,family=sm90", bounds(8192, 16711680),
+                " more for each sequence, all 2 times; a smaller bound on the length, fewer sequences"}}) {
     tests::expect_refused_with([&] { choose_split(plan_of(refused.text), refused.arguments, h200()); }, refused.why);
   }
 }

@@ -40,13 +40,14 @@ typedef struct cubit_kv_append_arguments {
   int64_t key_strides[3];   /* sequence, token, KV head */
   int64_t value_strides[3]; /* likewise */
   cubit_kv_cache cache;
-  const int32_t* lengths;   /* [batch] tokens that are in the cache already; NULL: none. Not read beside positions */
+  const int32_t* lengths;   /* [batch] tokens that are in the cache already; NULL: none. One below 0: nothing of that
+                             * sequence is written. Not read beside positions */
   const int32_t* positions; /* [batch, tokens], or NULL: tokens follow on lengths */
   const int32_t* counts;    /* [batch] of the tokens those that are there; NULL: all */
   const float* cosines;     /* [positions, rotary_dim / 2], where the descriptor rotates: those of all positions that
                              * are stored, at most cache.max_length, are read; else NULL */
   const float* sines;       /* as cosines */
-  int64_t rotary_stride;    /* of cosines and of sines, from position to position */
+  int64_t rotary_stride;    /* of cosines and of sines, from position to position; not read without them */
   int32_t rotary_dim;       /* channels that are rotated, the first of a row: a multiple of 16 up to head_dim; where
                              * the descriptor does not rotate, 0 */
   int32_t batch;            /* 0: nothing is launched; batch * tokens * cache.kv_heads at most 2147483647 */

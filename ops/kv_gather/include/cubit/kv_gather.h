@@ -3,9 +3,9 @@
  *   key[b, i, h] = value of cache.key[b, from[b] + i, h], and value[b, i, h] likewise, for from[b] + i < to[b]
  *
  * in float (of int8_split, fp8_e4m3, fp8_e5m2 the product with the scale, rounded; a NaN or infinity among the bytes
- * gives anything), rounded to the output's type. A row whose token is negative, not below to[b] or not below
- * cache.max_length is neither read nor written. The cache's number format is the descriptor's: see
- * <cubit/kv_gather.hpp>.
+ * gives anything), rounded to the output's type. A row whose token is not below to[b] or not below
+ * cache.max_length is neither read nor written, nor is any of a sequence whose from[b] is negative. The cache's number
+ * format is the descriptor's: see <cubit/kv_gather.hpp>.
  */
 #ifndef CUBIT_KV_GATHER_H
 #define CUBIT_KV_GATHER_H
