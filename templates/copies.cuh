@@ -126,9 +126,6 @@ __device__ __forceinline__ float4 load_shared4(uint32 address) {
   return value;
 }
 
-__device__ __forceinline__ void store_shared2(uint32 address, float2 value) {
-  asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(address), "f"(value.x), "f"(value.y) : "memory");
-}
 __device__ __forceinline__ void store_shared_word(uint32 address, uint32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }

@@ -8,7 +8,7 @@
 #include "divide_by.h"
 #include "even_share.h"
 #include "gqa_decode_arguments.h"
-#include "split_kv.cuh"
+#include "sequence_length.cuh"
 #include "types.cuh"
 
 namespace cubit {

@@ -40,7 +40,7 @@ CUBIT_SHARED_CODE int stages_of(int length, int stage_tokens_log2) {
   return stages > 1 ? stages : 1;
 }
 
-/// Those with tokens that are kept, or that the first query token's window begins in or before.
+/// Those with tokens that are kept, and all from the one in which the first query token's window begins.
 CUBIT_SHARED_CODE WalkedStages stages_of_window(int length, int first_query, int window, int kept_tokens,
                                                 int stage_tokens_log2) {
   const int all = stages_of(length, stage_tokens_log2);

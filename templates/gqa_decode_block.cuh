@@ -2,7 +2,8 @@
 // with one another and with those of other splits, and the final output.
 //
 // The warps' results in shared memory: a word for last_block, or two for merge_parts, padded to 16 bytes, floats
-// [kRowWarps][kHeadsPerBlock][pitch] and stats [kRowWarps][kHeadsPerBlock][2]. Splits: see split_kv.cuh.
+// [kRowWarps][kHeadsPerBlock][pitch] and stats [kRowWarps][kHeadsPerBlock][2]. What becomes of several blocks' results:
+// see parts.cuh.
 //
 // Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, one after the other, which have
 // the same rows: warp w has rows of row warp w / kColumnGroups and the columns of group w % kColumnGroups.
@@ -49,8 +50,10 @@
 #include "kv_scales.cuh"
 #include "math.cuh"
 #include "online_softmax.cuh"
+#include "parts.cuh"
 #include "query_tokens.cuh"
 #include "score_steps.cuh"
+#include "sequence_length.cuh"
 #include "split_kv.cuh"
 #include "types.cuh"
 
@@ -139,7 +142,6 @@ struct RowsInTurn {
 /// The reference that a softmax begins with: a column whose tokens are all masked keeps it, and from minus infinity its
 /// scores could not be subtracted.
 __device__ __forceinline__ float first_reference() {
-  constexpr float kBelowEveryScore = -3e38f;
   return plan::Tokens::kIsWindow || plan::Score::kMayMask ? kBelowEveryScore : plan::Queries::first_reference();
 }
 

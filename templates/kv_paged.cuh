@@ -1,6 +1,6 @@
 // Cache addressing: pages of a few tokens each, found through a table [batch, pages of a sequence]. The order of tokens
-// and KV heads within a page is a matter of strides: NHD and HND are one kernel. A page number below a sequence's
-// length must be one of the cache's pages: it is not checked.
+// and KV heads within a page is a matter of strides: NHD and HND are one kernel. The page numbers of a sequence's
+// tokens must be the cache's: they are not checked.
 //
 // Interface of an addressing role: see kv_contiguous.cuh.
 #pragma once

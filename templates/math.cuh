@@ -25,6 +25,8 @@ __device__ __forceinline__ float log2_fast(float x) {
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 
 __device__ __forceinline__ float negative_infinity() { return __uint_as_float(0xff800000u); }
+/// Of a maximum that nothing has been seen for, yet finite: minus infinity less itself is no number.
+constexpr float kBelowEveryScore = -3e38f;
 
 /// 2^exponent for exponent in -126 … 127.
 __device__ __forceinline__ float power_of_two(int exponent) {

@@ -104,7 +104,7 @@ class QueryColumns {
     return length - kTokens + column / kHeadsPerKv;
   }
   /// Below every score: of a tile in which a column sees nothing, its weights are 2^(-inf - this), which is 0.
-  static __device__ __forceinline__ float first_reference() { return -3e38f; }
+  static __device__ __forceinline__ float first_reference() { return kBelowEveryScore; }
 
  protected:
   __device__ __forceinline__ QueryColumns(int length, int first_column)

@@ -13,7 +13,7 @@
 // one reciprocal, and 6 instructions per channel, of which a division is two. Interface: see row_16bit.cuh.
 #pragma once
 
-#include "quotient.cuh"
+#include "reciprocal.cuh"
 #include "row_lanes.cuh"
 #include "types.cuh"
 

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "math.cuh"
-#include "quotient.cuh"
+#include "reciprocal.cuh"
 #include "row_lanes.cuh"
 #include "scale.cuh"
 #include "types.cuh"

@@ -4,7 +4,7 @@
 
 #include "gqa_decode_arguments.h"
 #include "math.cuh"
-#include "split_kv.cuh"
+#include "parts.cuh"
 #include "types.cuh"
 
 namespace cubit {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "gqa_decode_arguments.h"
-#include "split_kv.cuh"
+#include "parts.cuh"
 #include "types.cuh"
 
 namespace cubit {

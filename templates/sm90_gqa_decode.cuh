@@ -392,6 +392,69 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
   }
 }
 
+/// The copying warps, from the block's first instruction for them to the last.
+__device__ __forceinline__ void copy_all(const Arguments& args, BlockState& state, Rings rings) {
+  Walk walk(args);
+  Cursor cursor;
+  const Segment first = walk.begin(cursor);
+  PageWindow pages(args);
+  if (plan::Cache::kIsPaged) pages.begin(first);
+  if (is_first_copying()) begin_copies(args, first, rings);
+  if (plan::kMergesPairs && is_first_copying())
+    state.are_pairs = first.batch >= 0 && blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
+  __syncthreads();
+  give_registers<plan::kCopyRegisters>();
+  if (are_pairs(state)) arrive_in_cluster();
+  const StagePlace end = copy_segments(args, walk, cursor, first, pages, state.segments, rings);
+  if (are_pairs(state)) {
+    wait_for_cluster();
+    if (is_first_copying()) give_stages(rings, end, plan::kStages, rings.of_pair().free);
+  }
+}
+
+/// What becomes of the results of a block's segments, by the warps that attend. Those of a sequence that other blocks
+/// have parts of are merged when the next segment's are stored, by when the others have arrived; of the last segment at
+/// once.
+class LateMerges {
+ public:
+  /// By one thread, before the block meets.
+  static __device__ __forceinline__ void begin(StoredPart (&parts)[2]) {
+    parts[1] = {{0, 1}, {}};  // there is none before the first
+  }
+  __device__ __forceinline__ LateMerges(const GqaDecodeArguments& args, StoredPart (&parts)[2],
+                                        const WarpResults& results)
+      : args_(args), parts_(parts), results_(results) {}
+
+  /// Of a segment; the warps' results are stored, and the warps have met.
+  __device__ __forceinline__ void store(const StoredPart& own, bool is_last) {
+    if (threadIdx.x == 0) parts_[turn_] = own;
+    const uint64 before_own = store_part(args_, own, results_, !is_last);
+    turn_ ^= 1;
+    bool is_own = false;
+#pragma unroll 1
+    while (true) {
+      const StoredPart part = parts_[turn_];
+      if (part.owners.count > 1) {
+        merge_parts(args_, part, before_late_, results_, !is_own, [](const Parts& parts, int row, int quad) {
+          return kRowsOfWholeWarps ? combine_by_warp<kLoadedParts>(parts, row, quad) : combine<8>(parts, row, quad);
+        });
+        sync_warps();  // the results are read
+      }
+      before_late_ = before_own;
+      if (!is_last || is_own) break;
+      turn_ ^= 1;
+      is_own = true;
+    }
+  }
+
+ private:
+  const GqaDecodeArguments& args_;
+  StoredPart (&parts_)[2];  // of a segment and of the one before, by turns
+  const WarpResults& results_;
+  int turn_ = 0;
+  uint64 before_late_ = 0;  // what store_part returned of the segment before
+};
+
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlocksPerSm)
@@ -409,27 +472,9 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   }
   if (is_first_copying()) rings.init_barriers();
   wait_for_previous_kernel();
-  if (warp >= plan::kWarps) {
-    Walk walk(args);
-    Cursor cursor;
-    const Segment first = walk.begin(cursor);
-    PageWindow pages(args);
-    if (plan::Cache::kIsPaged) pages.begin(first);
-    if (is_first_copying()) begin_copies(args, first, rings);
-    if (plan::kMergesPairs && is_first_copying())
-      state.are_pairs = first.batch >= 0 && blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
-    __syncthreads();
-    give_registers<plan::kCopyRegisters>();
-    if (are_pairs(state)) arrive_in_cluster();
-    const StagePlace end = copy_segments(args, walk, cursor, first, pages, state.segments, rings);
-    if (are_pairs(state)) {
-      wait_for_cluster();
-      if (is_first_copying()) give_stages(rings, end, plan::kStages, rings.of_pair().free);
-    }
-    return;
-  }
+  if (warp >= plan::kWarps) return copy_all(args, state, rings);
 
-  if (threadIdx.x == 0) state.parts[1] = {{0, 1}, {}};  // there is none before the first
+  if (threadIdx.x == 0) LateMerges::begin(state.parts);
   __syncthreads();
   if (are_pairs(state)) arrive_in_cluster();
   take_registers<plan::kAttendRegisters>();
@@ -441,8 +486,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   NextScales next_scales;
   const float query_factor = args.scale_log2 * Keys::key_factor(args);
   ToldSegment next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
-  int turn = 0;            // of state.parts
-  uint64 before_late = 0;  // what store_part returned of the segment before
+  LateMerges merges(args, state.parts, results);
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
@@ -479,24 +523,6 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       wait_for_cluster();  // as all who have arrived
       return merge_pair(args, own.heads, results, rings.base, rings.of_pair());
     }
-    if (threadIdx.x == 0) state.parts[turn] = own;
-    const bool is_last = next.segment.batch < 0;
-    const uint64 before_own = store_part(args, own, results, !is_last);
-    turn ^= 1;
-    bool is_own = false;
-#pragma unroll 1
-    while (true) {
-      const StoredPart part = state.parts[turn];
-      if (part.owners.count > 1) {
-        merge_parts(args, part, before_late, results, !is_own, [](const Parts& parts, int row, int quad) {
-          return kRowsOfWholeWarps ? combine_by_warp<kLoadedParts>(parts, row, quad) : combine<8>(parts, row, quad);
-        });
-        sync_warps();  // the results are read
-      }
-      before_late = before_own;
-      if (!is_last || is_own) break;
-      turn ^= 1;
-      is_own = true;
-    }
+    merges.store(own, next.segment.batch < 0);
   }
 }

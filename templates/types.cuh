@@ -3,7 +3,6 @@
 
 namespace cubit {
 
-using int32 = int;
 using int64 = long long;
 using uint16 = unsigned short;
 using uint32 = unsigned int;

@@ -11,7 +11,7 @@
 // A weight w is stored as round(w / scale) + zero, clamped to 0 … 15. All in float; halves are rounded to even.
 #pragma once
 
-#include "quotient.cuh"
+#include "reciprocal.cuh"
 #include "types.cuh"
 
 namespace cubit {

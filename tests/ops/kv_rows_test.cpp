@@ -172,7 +172,7 @@ TEST(KvRowsDivision, IsExactForEveryDividendBelow2To31) {
   }
 }
 
-/// Reciprocal of templates/quotient.cuh.
+/// Reciprocal of templates/reciprocal.cuh.
 float by_reciprocal(float dividend, float divisor) {
   const float nearest = 1.f / divisor;
   const float rest = std::fma(-divisor, nearest, 1.f) * nearest;
