@@ -68,9 +68,13 @@ Family choose_family(PlanReport& report, std::span<const FamilyFacts<Descriptor>
                   fmt::format("accepted: {}", accepted));
   }
   const FamilyFacts<Descriptor>& facts = facts_of(families, named);
+  const bool another_fits = std::any_of(families.begin(), families.end(), [&](const FamilyFacts<Descriptor>& other) {
+    return other.why_not(descriptor, architecture).empty();
+  });
   throw Failure(Status::unsupported, subject,
                 fmt::format("family={}: {}", family_name(named), facts.why_not(descriptor, architecture)),
-                fmt::format("accepted: {}, or leave family out", facts.accepted));
+                fmt::format("accepted: {}{}", facts.accepted,
+                            another_fits ? ", or leave family out" : fmt::format("; without family: {}", accepted)));
 }
 
 }  // namespace cubit::ops

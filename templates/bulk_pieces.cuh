@@ -37,8 +37,13 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
     int token = token_of(args, at.row, warp);
     const char* key = keys.row(token) + head * args.key_head_stride + byte;
     const char* value = values.row(token) + head * args.value_head_stride + byte;
+    // Counted by the first row of a step: of a few steps whose last is not full the compiler has lanes with one less
+    // take them before the others' second, from other rows.
+    constexpr bool kByStep = kStageTokens == lanes::kTileRows && kStageTokens % kRows != 0;
 #pragma unroll 4
-    for (int row = at.row; row < kStageTokens; row += kRows) {
+    for (int first = kByStep ? 0 : at.row; first < kStageTokens; first += kRows) {
+      const int row = kByStep ? first + at.row : first;
+      if (kByStep && row >= kStageTokens) break;
       const uint32 place = dst + plan::kv_stage(row, at.byte);
       copy_async<16>(place, key, tokens.has(token));                 // access: cp.async of rows
       copy_async<16>(place + kHalfStage, value, tokens.has(token));  // access: cp.async of rows

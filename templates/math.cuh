@@ -24,6 +24,18 @@ __device__ __forceinline__ float log2_fast(float x) {
 
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 
+/// a + b, rounded down or up.
+__device__ __forceinline__ float sum_rounded_down(float a, float b) {
+  float result;
+  asm("add.rm.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+__device__ __forceinline__ float sum_rounded_up(float a, float b) {
+  float result;
+  asm("add.rp.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
 __device__ __forceinline__ float negative_infinity() { return __uint_as_float(0xff800000u); }
 /// Of a maximum that nothing has been seen for, yet finite: minus infinity less itself is no number.
 constexpr float kBelowEveryScore = -3e38f;

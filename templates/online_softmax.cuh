@@ -51,7 +51,7 @@ class OnlineSoftmax {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) above |= Layout::has(i) && scores[step][tile][i] > reference(tile, i) + bits_;
+        for (int i = 0; i < 4; ++i) above |= Layout::has(i) && scores[step][tile][i] > ceiling(tile, i);
       }
     }
     if (__any_sync(kFullWarp, above)) {
@@ -115,6 +115,10 @@ class OnlineSoftmax {
   __device__ __forceinline__ float reference(int tile, int i) const {
     return reference_[Layout::set(tile)][Layout::head(i)];
   }
+  /// Of scores so large that a float does not tell them from those kWeightBits further on as well: rounded down, and a
+  /// reference up, so that no weight is above 2^kWeightBits.
+  __device__ __forceinline__ float ceiling_of(float reference) const { return sum_rounded_down(reference, bits_); }
+  __device__ __forceinline__ float ceiling(int tile, int i) const { return ceiling_of(reference(tile, i)); }
 
   template <int kSteps, class Rescale>
   __device__ __forceinline__ void raise(const float (&scores)[kSteps][kTiles][4], Rescale&& rescale) {
@@ -144,7 +148,7 @@ class OnlineSoftmax {
         }
         const float old = reference_[set][head];
         // A head whose ceiling holds keeps it: its factor is exactly 1.
-        const float raised = peak > old + bits_ ? peak + (kSlack - bits_) : old;
+        const float raised = peak > ceiling_of(old) ? sum_rounded_up(peak, kSlack - bits_) : old;
         factors[set][head] = old == raised ? 1.f : exp2_fast(old - raised);
         reference_[set][head] = raised;
         if constexpr (kAddsWeights) sum_[set][head] *= factors[set][head];

@@ -184,13 +184,15 @@ int choose_copy_bytes(const Plan& plan) {
   return bytes;
 }
 
-/// Family sm75: as much of the next tile as the loop leaves registers for.
+/// Family sm75: as much of the next tile as the loop leaves registers for. The compilers of later architectures keep
+/// more besides, and an address of each piece in two registers.
 int choose_held_pieces(const Plan& plan, const codegen::Architecture& architecture) {
-  constexpr int kSpare = 40;
-  constexpr int kMostPieces = 32;  // each has an address as well, and is code
-  const int words = plan.copy_bytes / 4;
-  const int free = architecture.registers_per_thread - kSpare - count_registers(plan.descriptor, plan.head_tiles(), 0);
-  return std::clamp(free / words, 1, std::min(kMostPieces, count_copies(plan)));
+  const bool is_later = architecture.capability >= 100;
+  const int spare = is_later ? 64 : 40;
+  constexpr int kMostPieces = 32;  // each is code
+  const int each = plan.copy_bytes / 4 + (is_later ? 2 : 0);
+  const int free = architecture.registers_per_thread - spare - count_registers(plan.descriptor, plan.head_tiles(), 0);
+  return std::clamp(free / each, 1, std::min(kMostPieces, count_copies(plan)));
 }
 
 void choose_copies(Plan& plan, const codegen::Architecture& architecture) {

@@ -26,8 +26,9 @@ std::string_view rotary_type(Rotary rotary) {
 }
 
 /// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of
-/// half_split take 16 of a lane; pointers to scales, and lanes without channels, some more. SMs of fewer threads have
-/// slower memory each, and in fewer registers sm_120 would spill.
+/// half_split take 16 of a lane; pointers to scales, lanes without channels and, on later architectures, values that
+/// are stored otherwise some more. SMs of fewer threads have slower memory each, and in fewer registers sm_120 would
+/// spill.
 int blocks_of(const KvAppend& descriptor, const codegen::Architecture& architecture) {
   if (architecture.threads_per_sm < 2048) return 7;
   if (descriptor.rotary == Rotary::none) return 9;
@@ -35,7 +36,8 @@ int blocks_of(const KvAppend& descriptor, const codegen::Architecture& architect
   const auto takes_more = [&](const kv_cache::RowFormat& format) {
     return format.head_dim != 8 * kv_cache::row_lanes(formats) || format.has_scales();
   };
-  const bool needs_more = takes_more(formats.key) || takes_more(formats.value);
+  const bool needs_more =
+      takes_more(formats.key) || takes_more(formats.value) || (architecture.capability >= 100 && !formats.are_alike());
   return descriptor.rotary == Rotary::half_split && needs_more ? 7 : 8;
 }
 

@@ -30,7 +30,7 @@ void store16(Element element, float value, char* dst) {
 
 /// Per group: lo, hi the extremes in float; q = clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15);
 /// stored scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated. This is what FBGEMM writes. A shift of zero
-/// is stored as +0, whichever zero comes first.
+/// is stored as +0, whichever zero comes first, and so is a scale.
 void quantise_int4(const RowFormat& format, const float* src, char* dst) {
   const int groups = format.groups;
   const int width = format.head_dim / groups;
@@ -39,7 +39,7 @@ void quantise_int4(const RowFormat& format, const float* src, char* dst) {
   for (int group = 0; group < groups; ++group) {
     const auto [lo, hi] = std::minmax_element(src + group * width, src + (group + 1) * width);
     const float lowest = *lo + 0.f;
-    const float range = *hi - lowest;
+    const float range = *hi + 0.f - lowest;
     const std::uint16_t header[2] = {saturated_half(range / 15.f), saturated_half(lowest)};
     std::memcpy(dst + 4 * group, header, 4);
     for (int channel = group * width; channel < (group + 1) * width; ++channel) {

@@ -60,6 +60,20 @@ void check_apart(const char* name, const std::int64_t (&strides)[2], const Argum
   require_apart(dimensions, channels);
 }
 
+/// A part may be the output: each thread has read all parts of its channels when it writes them, and no other reads
+/// them.
+void check_part_as_output(const Merge& descriptor, const Arguments& arguments) {
+  if (arguments.output != arguments.partial_outputs) return;
+  const bool is_alike = descriptor.input == descriptor.output &&
+                        (arguments.rows == 1 || arguments.output_strides[0] == arguments.partial_output_strides[1]) &&
+                        (arguments.heads == 1 || arguments.output_strides[1] == arguments.partial_output_strides[2]);
+  if (is_alike) return;
+  throw Failure(
+      Status::invalid_argument, "output = partial_outputs",
+      "rows that are still to be read would be overwritten, for its type or strides are not the parts'",
+      "accepted: a part as the output where both have the same type and strides, else tensors that lie apart");
+}
+
 void check_tensors(const Merge& descriptor, const Arguments& arguments) {
   check_rows(descriptor, "partial_outputs", arguments.partial_outputs, arguments.partial_output_strides, 3,
              descriptor.input);
@@ -67,6 +81,7 @@ void check_tensors(const Merge& descriptor, const Arguments& arguments) {
   require_pointer(arguments.partial_lse != nullptr, "partial_lse");
   require_alignment("partial_lse", arguments.partial_lse, arguments.partial_lse_strides, 3, 4, 4);
   check_apart("output_strides", arguments.output_strides, arguments, descriptor.head_dim);
+  check_part_as_output(descriptor, arguments);
   if (arguments.lse == nullptr) return;
   require_alignment("lse", arguments.lse, arguments.lse_strides, 2, 4, 4);
   check_apart("lse_strides", arguments.lse_strides, arguments, 1);

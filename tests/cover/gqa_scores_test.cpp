@@ -223,6 +223,30 @@ TEST(GqaSoftCap, IsExactWhereScoresAreSmallBesideIt) {
   }
 }
 
+// Beyond 2^27 a float does not tell a score from one 8 further on: only the largest counts then, and no weight leaves
+// the range of fp16.
+TEST(GqaScores, MayBeOfAnySize) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  for (const std::string& descriptor :
+       {std::string("gqa_decode:heads_per_kv=8,kv=fp16,family=sm80"), std::string("gqa_decode:kv=fp16,family=sm90"),
+        std::string("gqa_decode:heads_per_kv=8,kv=int8_split,family=sm90"),
+        std::string("gqa_decode:heads_per_kv=12,kv=int4_rows,groups=4,family=sm80"),
+        std::string("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90"),
+        std::string("gqa_decode:heads_per_kv=8,kv=fp8_e4m3,alibi=true,family=sm80")}) {
+    const Device device(architecture_of(descriptor));
+    device.watch(CUBIT_WATCH_MEMORY);
+    for (const double scale : {1e6, 3e6, 1e7, 2e7, 3e7, 1e9, 1e12, -1e7}) {
+      SCOPED_TRACE(descriptor + " with a softmax_scale of " + std::to_string(scale));
+      const Problem problem =
+          Problem::random(descriptor, {{"batch", 2}, {"context", 200}, {"kv_heads", 2}, {"softmax_scale", scale}}, 7);
+      const DeviceCase on_device(device, problem);
+      launch(device, descriptor, arguments_of(on_device));
+      const auto result = on_device.compare(problem);
+      EXPECT_LE(result.error, result.tolerance) << result.worst;
+    }
+  }
+}
+
 TEST(GqaScore, HidingEveryTokenLeavesTheSink) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   const std::string hidden = "score=" + add_score("hidden", R"(

@@ -103,14 +103,22 @@ TEST(GqaPlan, SaysWhyFamilySm90IsNotTheFasterOne) {
 }
 
 TEST(GqaPlan, AFamilyThatIsNamedSaysWhatItNeeds) {
-  try {
-    tests::gqa_plan_of("gqa_decode:kv=fp16,query=fp16,output=fp16,family=sm80", "sm_75");
-    FAIL();
-  } catch (const Failure& failure) {
-    EXPECT_STREQ(failure.what(),
-                 "gqa_decode:kv=fp16,query=fp16,family=sm80 for sm_75: family=sm80: it needs cp.async, "
-                 "which sm_80 brought; accepted: sm_80 and later, or leave family out");
-  }
+  const auto why_not = [](std::string_view text) -> std::string {
+    try {
+      tests::gqa_plan_of(text, "sm_75");
+      return "";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.status(), Status::unsupported);
+      return failure.what();
+    }
+  };
+  EXPECT_EQ(why_not("gqa_decode:kv=fp16,query=fp16,output=fp16,family=sm80"),
+            "gqa_decode:kv=fp16,query=fp16,family=sm80 for sm_75: family=sm80: it needs cp.async, "
+            "which sm_80 brought; accepted: sm_80 and later, or leave family out");
+  // Leaving it out would not do.
+  EXPECT_EQ(why_not("gqa_decode:family=sm80"),
+            "gqa_decode:family=sm80 for sm_75: family=sm80: it needs cp.async, which sm_80 brought; accepted: sm_80 "
+            "and later; without family: sm_80 and later; sm_75 with query=fp16, output=fp16 and a cache without bf16");
 }
 
 TEST(GqaPlan, SaysWhyOtherFamiliesWereNotChosen) {

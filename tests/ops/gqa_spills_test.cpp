@@ -109,10 +109,19 @@ TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
 
 TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
-  constexpr std::size_t kOfLater = 6;  // a later architecture has more registers for the same loop: every sixth
+  constexpr const char* kLater[] = {"sm_90a", "sm_120", "sm_100a"};
+  constexpr std::size_t kOfLater = 4;  // of a later architecture: every fourth
   for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors()) {
-    if (kernels.size() % (kOfLater + 1) == 0) kernels.push_back({descriptor.text(), "sm_90a"});
+    if (kernels.size() % (kOfLater + 1) == 0)
+      kernels.push_back({descriptor.text(), kLater[kernels.size() / (kOfLater + 1) % std::size(kLater)]});
     kernels.push_back({descriptor.text(), "sm_75"});
+  }
+  // Many narrow copies, and many channels: what sm_120 spilled.
+  for (const char* fields : {"head_dim=80,heads_per_kv=16,alignment=4", "head_dim=160,heads_per_kv=1,alignment=4",
+                             "head_dim=160,heads_per_kv=16", "head_dim=192,heads_per_kv=1,alignment=4",
+                             "head_dim=192,heads_per_kv=8,query_tokens=4", "head_dim=256,heads_per_kv=1,alignment=4"}) {
+    const GqaDecode descriptor = gqa_decode::parse(fmt::format("gqa_decode:kv=fp16,query=fp16,family=sm75,{}", fields));
+    kernels.push_back({descriptor.text(), "sm_120"});
   }
   tests::expect_no_spills(kernels);
 }

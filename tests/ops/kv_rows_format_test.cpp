@@ -45,6 +45,9 @@ TEST(KvRowsFormat, AShiftOfZeroIsPositiveWhicheverZeroComesFirst) {
   EXPECT_EQ(plus, minus);
   EXPECT_EQ(plus[3], 0);
   EXPECT_EQ(plus[4], '\xf0');
+  std::fill(row.begin(), row.end(), -0.f);
+  kv_cache::quantise_row(format, row.data(), minus.data());
+  EXPECT_EQ(minus, std::vector<char>(format.row_bytes(), 0)) << "of scale and shift";
 }
 
 /// The widest group that is not "anything": beyond it lowest and highest are no float apart.

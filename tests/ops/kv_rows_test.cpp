@@ -15,10 +15,10 @@
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 #include "ops/random.hpp"
-#include "runtime/nvrtc.hpp"
-#include "runtime/settings.hpp"
 #include "templates/kv_append_arguments.h"
 #include "templates/kv_gather_arguments.h"
+#include "tests/support/cache_descriptors.hpp"
+#include "tests/support/compiled.hpp"
 #include "tests/support/launches.hpp"
 #include "tests/support/refusals.hpp"
 
@@ -557,27 +557,20 @@ INSTANTIATE_TEST_SUITE_P(
                                   a.rotary_stride = 3;
                                 }}));
 
-// Every thirty-first descriptor, each for one architecture in turn; tests/cover compiles every pair of field values.
+// Every thirty-first descriptor, each for one architecture in turn, and where values are stored otherwise than keys for
+// two later ones; tests/cover compiles every pair of field values.
 TEST(KvRowsPlan, CompilesForEveryArchitectureWithoutSpills) {
-  std::shared_ptr<const runtime::Compiler> compiler;
-  try {
-    const auto settings = runtime::Settings::from_environment();
-    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
-  } catch (const Failure& failure) {
-    GTEST_SKIP() << "no compiler: " << failure.what();
-  }
-  constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+  constexpr int kMostRegisters = 72;  // 7 blocks of 128 threads fit an SM
   std::vector<std::string> texts;
   for (const KvAppend& descriptor : all_appends()) texts.push_back(descriptor.text());
   for (const KvGather& descriptor : all_gathers()) texts.push_back(descriptor.text());
-  for (std::size_t i = 0; i < texts.size(); i += 31) {
-    const char* architecture = kArchitectures[i / 31 % std::size(kArchitectures)];
-    SCOPED_TRACE(texts[i] + " for " + architecture);
-    const auto specialisation = find_operator(texts[i]).specialise(texts[i], codegen::find_architecture(architecture));
-    const auto resources = compiler->compile(specialisation->source()).resources;
-    EXPECT_EQ(resources.spill_load_bytes + resources.spill_store_bytes, 0);
-    EXPECT_LE(resources.registers, 72) << "7 blocks of 128 threads would not fit an SM";
+  std::vector<tests::KernelFor> kernels = tests::some_in_turn(texts, 31);
+  for (KvAppend descriptor : tests::mixed_rows_descriptors<KvAppend>()) {
+    kernels.push_back({descriptor.text(), kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"});
+    descriptor.rotary = Rotary::half_split;
+    kernels.push_back({descriptor.text(), "sm_100a"});
   }
+  tests::expect_no_spills(kernels, kMostRegisters);
 }
 
 }  // namespace

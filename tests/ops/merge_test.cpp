@@ -136,6 +136,21 @@ TEST(MergeLaunch, RefusesByName) {
   refused([](Given& a) { a.output_strides[0] = 888; }, "merge", overwriting("output_strides[0] = 888", 896));
   refused([](Given& a) { a.lse_strides[0] = 6; }, "merge", overwriting("lse_strides[0] = 6", 7));
   refused([](Given& a) { a.lse_strides[1] = 0; }, "merge", overwriting("lse_strides[1] = 0", 1));
+  const std::string overlapping =
+      "output = partial_outputs: rows that are still to be read would be overwritten, for its type or strides are not "
+      "the parts'; accepted: a part as the output where both have the same type and strides, else tensors that lie "
+      "apart";
+  const auto take_first_part = [](Given& a) { a.output = const_cast<void*>(a.partial_outputs); };
+  refused(take_first_part, "merge:input=fp16,output=fp32", overlapping);
+  refused(
+      [](Given& a) {
+        a.output = const_cast<void*>(a.partial_outputs);
+        a.output_strides[0] += 128;
+      },
+      "merge", overlapping);
+  auto in_place = dense_arguments(128);
+  take_first_part(in_place);
+  EXPECT_FALSE(merge::encode({}, &in_place).empty);
   auto without_lse = dense_arguments(128);
   without_lse.lse = nullptr;
   without_lse.lse_strides[0] = without_lse.lse_strides[1] = 0;

@@ -163,6 +163,17 @@ TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfFamilySm90) {
   }
 }
 
+/// Sequences of many heads are not split by themselves; nor is every number of rows a whole number of copies' steps.
+TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfManyHeadsAndOfOddSteps) {
+  for (const auto& [text, architecture] :
+       {std::pair{"gqa_decode:heads_per_kv=48", "sm_80"},
+        {"gqa_decode:heads_per_kv=8,query_tokens=8", "sm_80"},
+        {"gqa_decode:head_dim=256,heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "sm_120"}}) {
+    const Result result = program_.run({"explain", text, "--arch", architecture, "--measure"});
+    EXPECT_EQ(result.exit_code, 0) << text << ": " << result.err;
+  }
+}
+
 /// The plan is shown, with the reason why nothing was counted.
 TEST_F(OnTheCpu, ExplainSaysWhyItCouldNotMeasure) {
   const std::string command = "CUBIT_COMPILE=never \"$0\" \"$@\"";
@@ -171,6 +182,7 @@ TEST_F(OnTheCpu, ExplainSaysWhyItCouldNotMeasure) {
   const Result text = program_.run_in_shell(command, words);
   EXPECT_EQ(text.exit_code, 1);
   EXPECT_THAT(text.out, AllOf(HasSubstr("Decisions"), HasSubstr("Not counted on the CPU device: ")));
+  EXPECT_THAT(text.err, HasSubstr("cubit: --measure: "));
   auto with_json = words;
   with_json.push_back("--json");
   EXPECT_TRUE(program_.run_in_shell(command, with_json).json().contains("measured_unavailable"));

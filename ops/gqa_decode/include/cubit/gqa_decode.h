@@ -60,7 +60,8 @@ typedef struct cubit_gqa_decode_arguments {
   int32_t max_length;        /* bound of every length, at most 2147479551; grid and workspace depend on it. Family sm90:
                               * batch * kv_heads * max_length below 2^31 stages, of 16 to 256 tokens each, times the
                               * head groups that explain shows, with a few stages more for each sequence */
-  float softmax_scale;       /* usually 1 / sqrt(head_dim); not 0; magnitude at most 1e30, times a query below 2^100 */
+  float softmax_scale;       /* usually 1 / sqrt(head_dim); not 0; magnitude at most 1e30, times a query below 2^100.
+                              * Of bf16 the products of query and key are a float before they are scaled */
   int32_t splits; /* for tuning: parts of equal size per sequence and KV head, at most 256; 0: cubit decides, which is
                    * right for everybody else */
   /* cache=paged: key and value are [pages, page_size, kv_heads, row] or, by their strides, [pages, kv_heads, page_size,
