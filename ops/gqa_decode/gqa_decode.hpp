@@ -3,6 +3,7 @@
 
 #include <cubit/gqa_decode.hpp>
 
+#include <bit>
 #include <functional>
 #include <limits>
 #include <string_view>
@@ -92,7 +93,8 @@ struct Plan {
 
   /// Of the block, in one step of its warps.
   int chunk_tokens() const { return 16 * tiles_per_stage * row_warps(); }
-  int row_warps() const { return warps / column_groups; }  ///< that have rows of their own
+  /// That have rows of their own: column groups are a power of two.
+  int row_warps() const { return warps >> std::countr_zero(static_cast<unsigned>(column_groups)); }
   /// Family sm90, of rows that are no multiple of 16 bytes: those of several warps are copied together.
   bool copies_unaligned_rows() const { return family == Family::sm90 && has_unaligned_rows(descriptor); }
   /// Family sm90: of those the ones whose rows lie side by side in a row of the stage, which is what boxes are made of:

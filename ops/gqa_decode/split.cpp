@@ -21,6 +21,12 @@ namespace {
 constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // bytes, of a tensor map
 static_assert(2 * kMostBlocks <= kWorkspaceCounters);
 
+/// x / span. Spans are powers of two, and every launch asks for this a dozen times.
+template <class Integer>
+Integer per_span(Integer x, int span) {
+  return x >> std::countr_zero(static_cast<unsigned>(span));
+}
+
 /// Tokens that a block walks over, at most: those that are kept and the window, each in whole tiles.
 int most_walked(const Plan& plan, const cubit_gqa_decode_arguments& arguments) {
   constexpr std::int64_t kTile = 16;
@@ -49,7 +55,7 @@ Split equal_splits(const Plan& plan, const cubit_gqa_decode_arguments& arguments
 /// Stages of a sequence of max_length tokens. With lengths on the device and a window, of any up to that: as the
 /// window's tokens lie across stages, one more.
 int longest_sequence(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const int log2 = std::countr_zero(static_cast<unsigned>(plan.chunk_tokens() / span));
+  const int log2 = std::countr_zero(static_cast<unsigned>(per_span(plan.chunk_tokens(), span)));
   const int all = stages_of(arguments.max_length, log2);
   if (arguments.window == 0) return all;
   const int window = std::min(arguments.window, std::max(arguments.max_length, 1));
@@ -60,27 +66,27 @@ int longest_sequence(const Plan& plan, const cubit_gqa_decode_arguments& argumen
   return std::min(all, stages_of(kept, log2) + stages_of(query_tokens + window - 2, log2) + 1);
 }
 
-/// The kernel counts all stages of a launch, and what segments' ends cost in such, in an int.
-bool can_count(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span) {
-  const std::int64_t units = std::max(longest_sequence(plan, arguments, span), arguments.splits) + plan.gap_stages();
-  return count_sequences(plan, arguments) / span * units <= std::numeric_limits<int>::max();
+/// The kernel counts all stages of a launch, and what segments' ends cost in such (gap_stages), in an int.
+bool can_count(const Plan& plan, const cubit_gqa_decode_arguments& arguments, int span, int gap_stages) {
+  const std::int64_t units = std::max(longest_sequence(plan, arguments, span), arguments.splits) + gap_stages;
+  return per_span(count_sequences(plan, arguments), span) * units <= std::numeric_limits<int>::max();
 }
 
 /// The end of a sequence of which `slots` blocks share `sequences`: the warps' results, and where it is split what
 /// merge_slices.cuh does. With few parts one block reads them all at once, else several blocks some rows each, with 16
 /// loads of a thread at a time.
-double merge_time(const Plan& plan, std::int64_t sequences, int span, int slots) {
+double merge_time(const Plan& plan, int sequences, int span, int slots) {
   constexpr double kBlock = 0.8;      // microseconds
   constexpr double kCounter = 0.7;    // its way to the L2 and back
   constexpr double kOthers = 0.5;     // until they know of the last block
   constexpr double kRoundTrip = 0.8;  // of loads
-  const auto parts = static_cast<int>(slots / sequences);
+  const int parts = slots / sequences;
   if (parts <= 1) return kBlock;
   const int rows = span * plan.heads_per_block;
   const int items = rows * plan.descriptor.head_dim / 4;
   const int at_once = 32 * plan.warps;
   const int slices = std::min(most_slices(parts, items, at_once), rows);
-  const double loads = static_cast<double>(parts) * items / slices / at_once;  // of a thread
+  const double loads = static_cast<double>(parts) * items / (slices * at_once);  // of a thread
   return kBlock + kCounter + (slices == 1 ? 0 : kOthers) + std::max(1.0, loads / kPartsOfStep) * kRoundTrip;
 }
 
@@ -117,7 +123,7 @@ Boxes find_boxes_of_unaligned_rows(const Plan& plan, const cubit_gqa_decode_argu
     const bool sequences_are_units = arguments.batch == 1 || is_unit(sequence);
     if (!heads_follow || !tokens_follow || !spans_are_units || !sequences_are_units) return {};
   }
-  if (arguments.max_length < plan.chunk_tokens() / span) return {};
+  if (arguments.max_length < per_span(plan.chunk_tokens(), span)) return {};
   return {plan.row_warps() / plan.warps_abreast(), 16 * plan.tiles_per_stage};
 }
 
@@ -140,12 +146,12 @@ Boxes find_boxes(const Plan& plan, const cubit_gqa_decode_arguments& arguments, 
   for (const auto* strides : {&arguments.key_strides, &arguments.value_strides}) {
     const auto& [sequence, token, head] = *strides;
     heads_follow = heads_follow && (span == 1 || head == row) && token > 0 &&
-                   is_stride(head * span, arguments.kv_heads / span) && is_stride(sequence, sequences);
+                   is_stride(head * span, per_span(arguments.kv_heads, span)) && is_stride(sequence, sequences);
     tokens_follow = tokens_follow && (span == plan.row_warps() || token == span * row);
   }
-  if (!heads_follow || arguments.max_length < plan.chunk_tokens() / span) return {};
+  if (!heads_follow || arguments.max_length < per_span(plan.chunk_tokens(), span)) return {};
   const int part = plan.stage.part_bytes;
-  const int in_turn = plan.row_warps() / span;  // tokens of a row, where warps take them in turn
+  const int in_turn = per_span(plan.row_warps(), span);  // tokens of a row, where warps take them in turn
   const bool are_parts = part > 0 && span * plan.descriptor.row_bytes() % part == 0;
   if (!is_paged) {
     if (tokens_follow) return {1, plan.stage.rows};
@@ -164,13 +170,14 @@ int choose_span(const Plan& plan, const cubit_gqa_decode_arguments& arguments, i
   if (arguments.kv_heads % 2 != 0) return 1;     // there is no other
   const std::int64_t heads = count_sequences(plan, arguments);
   const double stages = static_cast<double>(heads) * most_walked(plan, arguments) / plan.chunk_tokens() / slots;
+  const int gap_stages = plan.gap_stages();
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
   for (int span = plan.warps_abreast(); span >= 1; span /= 2) {
-    if (arguments.kv_heads % span != 0 || !can_count(plan, arguments, span)) continue;
+    if (arguments.kv_heads % span != 0 || !can_count(plan, arguments, span, gap_stages)) continue;
     const double copies = std::max(stages, 1.0) * plan.stage_bytes() / kBytesPerMicrosecond *
                           (find_boxes(plan, arguments, span).count > 0 ? 1 : kPieces);
-    const double cost = copies + merge_time(plan, heads / span, span, slots);
+    const double cost = copies + merge_time(plan, static_cast<int>(per_span(heads, span)), span, slots);
     if (cost >= best_cost) continue;
     best = span;
     best_cost = cost;
@@ -192,11 +199,11 @@ Split even_shares(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
   const Boxes boxes = find_boxes(plan, arguments, span);
   split.boxes = boxes.count;
   split.box_rows = boxes.rows;
-  const std::int64_t sequences = count_sequences(plan, arguments) / split.span;
-  const int stage_tokens = plan.chunk_tokens() / split.span;
+  const std::int64_t sequences = per_span(count_sequences(plan, arguments), span);
+  const int stage_tokens = per_span(plan.chunk_tokens(), span);
   const int longest = longest_sequence(plan, arguments, span);
   const int flush = plan.flush_stages();
-  if (!can_count(plan, arguments, span)) {
+  if (!can_count(plan, arguments, span, plan.gap_stages())) {
     throw Failure(
         Status::invalid_argument,
         fmt::format("batch = {}, kv_heads = {}, max_length = {}", arguments.batch, arguments.kv_heads,
@@ -295,7 +302,7 @@ std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_argument
     cubit_gqa_decode_arguments either = arguments;
     either.lengths = lengths;
     for (int span = 1; span <= plan.warps_abreast(); span *= 2) {
-      if (arguments.kv_heads % span != 0 || !can_count(plan, either, span)) continue;
+      if (arguments.kv_heads % span != 0 || !can_count(plan, either, span, plan.gap_stages())) continue;
       most = std::max(most, even_shares(plan, either, span, device).partial_rows(plan));
     }
   }
