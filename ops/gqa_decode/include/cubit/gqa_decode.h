@@ -4,7 +4,8 @@
  *                  * value[b, t, h / heads_per_kv]
  *
  * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity, or of its sink. What the numbers in the
- * cache mean is the descriptor's business: see <cubit/gqa_decode.hpp>. Outputs are as exact as the README says where
+ * cache mean is the descriptor's business: see <cubit/gqa_decode.hpp>. Outputs are within 1e-3 of a double-precision
+ * reference, or 3e-3 where the output or the cache is bf16 (docs/performance/gqa_decode.md, "Accuracy"), where
  * values times their scales are below 2^100 and a value's scale, of a row or a group, is 0 or at least 2^-80: smaller
  * ones may become 0. Where a query, or a row that is seen, has an infinity or NaN, the outputs of its heads may be
  * anything.
