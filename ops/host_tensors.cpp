@@ -51,6 +51,14 @@ void require_names(std::span<const Tensor> inputs, std::span<const std::string_v
   }
 }
 
+void require_element(const Tensor& tensor, Element element, std::string_view field) {
+  const Element other = element == Element::bf16 ? Element::fp16 : Element::bf16;
+  if (tensor.type != element_type(other)) return require_type(tensor, element_type(element));
+  reject(fmt::format("tensor {} of type {}", tensor.name, tensor.type),
+         fmt::format("it must be {}", element_type(element)),
+         fmt::format("or ask for {}={}", field, other == Element::bf16 ? "bf16" : "fp16"));
+}
+
 std::int64_t whole_number(std::string_view name, double value, double least, double most) {
   if (value >= least && value <= most && value == std::floor(value)) return static_cast<std::int64_t>(value);
   reject(fmt::format("{} = {}", name, value), "it is not a number that is accepted",

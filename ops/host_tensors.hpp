@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/element/element.hpp"
 #include "ops/operator.hpp"
 
 namespace cubit::ops {
@@ -22,6 +23,8 @@ Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> 
 void require_type(const Tensor& tensor, std::string_view type);
 void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, const char* dimensions);
 void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions);
+/// As require_type, of 16-bit elements that a descriptor's field names: says which value of it would do.
+void require_element(const Tensor& tensor, Element element, std::string_view field);
 void require_names(std::span<const Tensor> inputs, std::span<const std::string_view> accepted, const char* op);
 std::int64_t whole_number(std::string_view name, double value, double least, double most);
 

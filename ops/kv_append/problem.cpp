@@ -121,12 +121,11 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
   }
 
   void check_rows() const {
-    const std::string_view type = descriptor_.input == Element::bf16 ? "BF16" : "F16";
     for (const std::size_t which : {0, 1}) {
       const Tensor& tensor = *inputs_.find(kRowNames[which]);
       const char* const dimensions = dimensions_of(descriptor_, which);
       const int channels = formats_[which].head_dim;
-      require_type(tensor, type);
+      require_element(tensor, descriptor_.input, "input");
       if (tensor.shape.size() != 4) require_shape(tensor, {1, 1, 1, channels}, dimensions);
       require_shape(tensor, {batch(), tokens(), key().shape[2], channels}, dimensions);
     }

@@ -44,7 +44,7 @@ class QuantizeProblem final : public Problem {
   QuantizeProblem(const W4Quantize& descriptor, Tensors inputs, bool with_errors)
       : descriptor_(descriptor), inputs_(std::move(inputs)) {
     const Tensor& weights = inputs_.list()[0];
-    require_type(weights, element_type(descriptor.input));
+    require_element(weights, descriptor.input, "input");
     if (weights.shape.size() != 2) {
       reject(fmt::format("tensor weights [{}]", fmt::join(weights.shape, ", ")),
              "it must have the dimensions [n, k], as a linear layer has them");

@@ -283,7 +283,7 @@ TEST(QuantiseProblem, RefusesByName) {
   refused([](Given& t) { t.clear(); },
           "tensors without weights: w4_quantize needs them; give weights [n, k], as a linear layer has them");
   refused([](Given& t) { t[0].name = "weight"; }, "tensor weight: w4_quantize has no such input; accepted: weights");
-  refused([](Given& t) { t[0].type = "BF16"; }, "tensor weights of type BF16: it must be F16");
+  refused([](Given& t) { t[0].type = "BF16"; }, "tensor weights of type BF16: it must be F16; or ask for input=bf16");
   refused([](Given& t) { t[0].shape = {256}; },
           "tensor weights [256]: it must have the dimensions [n, k], as a linear layer has them");
   refused([](Given& t) { t[0].shape = {4, 64}; }, "n = 4: it must be a multiple of 8 from 0 to 2097120");
