@@ -171,6 +171,42 @@ __device__ __forceinline__ void begin_copies(const Arguments& args, const Segmen
   copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
 }
 
+/// By the first of the threads that copy: those that attend are told of a segment, or that there is none left.
+__device__ __forceinline__ void tell_segment(const Arguments& args, const Walk& walk, const Cursor& cursor,
+                                             const Segment& segment, ToldSegment (&segments)[plan::kSegments],
+                                             SegmentPlace place, Rings rings) {
+  wait_barrier(rings.heard(place), place.parity() ^ 1);  // the first time round at once
+  const bool is_one = segment.batch >= 0;
+  segments[place.index()] = {segment, is_one ? walk.owners_of_last(cursor) : Owners{}, first_kv_head(args, segment)};
+  arrive(rings.told(place));
+}
+
+/// The copying warps, whose stage is free. `are_under_way`: the block's very first boxes, but for pages.
+__device__ __forceinline__ void copy_stage_in_boxes(const Arguments& args, const Segment& segment, int stage,
+                                                    StagePlace place, bool are_under_way, PageWindow& pages,
+                                                    Rings rings) {
+  const uint32 full = rings.full(place);
+  // Every warp arrives, so that none falls two rounds behind and takes one for the other.
+  __syncwarp();
+  if (!is_first_copying()) {
+    if (lane_index() == 0) arrive(full, kWarpSize);
+  } else {
+    arrive(full, kWarpSize - 1);
+    if (plan::Cache::kIsPaged) {
+      expect_bytes(full, 2 * kHalfStage);
+    } else if (!are_under_way) {
+      fence_async_proxy();  // what cp.async has written there came before
+      copy_boxes(args, segment, stage, rings.stage(place), full);
+    }
+  }
+  if (plan::Cache::kIsPaged) {
+    // The same; where only a segment's last stage is copied in pieces once round the ring in the next, for it
+    // waits for the pages that are being looked up.
+    if (!kInOrder || stage < segment.first + plan::kStages) fence_async_proxy();
+    pages.copy(segment, stage, rings.stage(place), full);
+  }
+}
+
 /// The copying warps, from the block's first segment on, for which begin_copies has been called. The place behind the
 /// last stage.
 __device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const Walk& walk, Cursor cursor,
@@ -184,12 +220,7 @@ __device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const
   bool are_looked_up = true;                           // the segment's first pages
 #pragma unroll 1
   while (true) {
-    if (is_first) {
-      wait_barrier(rings.heard(told), told.parity() ^ 1);  // the first time round at once
-      const bool is_one = segment.batch >= 0;
-      segments[told.index()] = {segment, is_one ? walk.owners_of_last(cursor) : Owners{}, first_kv_head(args, segment)};
-      arrive(rings.told(told));
-    }
+    if (is_first) tell_segment(args, walk, cursor, segment, segments, told, rings);
     if (segment.batch < 0) break;
     if (plan::Cache::kIsPaged && !are_looked_up) pages.begin(segment);
     are_looked_up = false;
@@ -199,35 +230,16 @@ __device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const
     for (StageWalk walked(args, segment); !walked.is_over(); walked.advance()) {
       const int stage = walked.stage();
       const StageTokens tokens = tokens_in(args, segment, stage);
-      const uint32 full = rings.full(place);
       const bool has_boxes = is_of_boxes(args, tokens);
       if (plan::Cache::kIsPaged && has_boxes) pages.reach(segment, stage);
       if (!has_boxes) pieces.reach(args, cache, segment, stage);
       if (is_first && has_boxes) pace.wait();
       wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
       if (has_boxes) {
-        // Every warp arrives, so that none falls two rounds behind and takes one for the other.
-        __syncwarp();
-        if (!is_first) {
-          if (lane_index() == 0) arrive(full, kWarpSize);
-        } else {
-          arrive(full, kWarpSize - 1);
-          if (plan::Cache::kIsPaged) {
-            expect_bytes(full, 2 * kHalfStage);
-          } else if (!is_very_first) {  // those are under way
-            fence_async_proxy();        // what cp.async has written there came before
-            copy_boxes(args, segment, stage, rings.stage(place), full);
-          }
-        }
-        if (plan::Cache::kIsPaged) {
-          // The same; where only a segment's last stage is copied in pieces once round the ring in the next, for it
-          // waits for the pages that are being looked up.
-          if (!kInOrder || stage < segment.first + plan::kStages) fence_async_proxy();
-          pages.copy(segment, stage, rings.stage(place), full);
-        }
+        copy_stage_in_boxes(args, segment, stage, place, is_very_first, pages, rings);
       } else {
         pieces.copy(args, cache, segment, stage, tokens, rings.stage(place));
-        arrive_after_copies(full);
+        arrive_after_copies(rings.full(place));
       }
       place.advance();
       if (is_very_first) wait_barrier(rings.heard(told), told.parity());
