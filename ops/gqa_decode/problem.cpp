@@ -407,9 +407,11 @@ GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, std::span<cons
   std::vector<double> roundings(channels);
   for (int channel = 0; channel < channels; ++channel) {
     const double exact = reference.output[channel];
-    difference[channel] = to_double(descriptor_.output, output[channel]) - exact;
-    roundings[channel] =
-        to_double(descriptor_.output, from_float(descriptor_.output, static_cast<float>(exact))) - exact;
+    const auto difference_to = [&](std::uint16_t bits) {
+      return difference_of(descriptor_.output, to_double(descriptor_.output, bits), exact, tolerance_of(descriptor_));
+    };
+    difference[channel] = difference_to(output[channel]);
+    roundings[channel] = difference_to(from_float(descriptor_.output, static_cast<float>(exact)));
   }
   double scale = std::max(norm(reference.output), 0.1 * norm(reference.contributions));
   if (descriptor_.sinks) scale = std::max(scale, std::sqrt(channels) * smallest_normal(descriptor_.output));

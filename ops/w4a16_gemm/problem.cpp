@@ -216,14 +216,7 @@ namespace {
 double beyond_rounding(Element element, std::uint16_t got, double reference, double tolerance) {
   const double found = to_double(element, got);
   if (std::isnan(found) && std::isnan(reference)) return 0;
-  // The first that rounds to infinity. About there both are right.
-  const double largest = element == Element::fp16 ? 65520 : 0x1.ffp127;
-  if (std::isinf(found)) {
-    const bool is_right = std::fabs(reference) >= largest * (1 - tolerance) && (reference < 0) == (found < 0);
-    return is_right ? 0 : std::numeric_limits<double>::quiet_NaN();
-  }
-  if (!(std::fabs(reference) < largest * (1 + tolerance))) return std::numeric_limits<double>::quiet_NaN();
-  const double error = std::fabs(found - reference);
+  const double error = std::fabs(difference_of(element, found, reference, tolerance));
   if (element != Element::fp16 || std::fabs(reference) >= 0x1p-14) return error;
   const double beyond = error - 0x1p-25;
   return beyond < 0 ? 0 : beyond;  // NaN stays

@@ -269,6 +269,36 @@ TEST(GqaProblem, AcceptsTheErrorsOfTheDescriptorsTypes) {
   }
 }
 
+// One token, whose value is the output: beyond the largest number of fp16 infinity is right, and only that.
+TEST(GqaProblem, AnInfinityIsRightWhereTheReferenceRoundsToIt) {
+  const std::string text = "gqa_decode:kv=bf16,query=fp16,output=fp16";
+  constexpr int kChannels = 128;
+  constexpr std::uint16_t kOne = 0x3c00;
+  constexpr std::uint16_t kInfinity = 0x7c00;
+  constexpr std::uint16_t kLargest = 0x7bff;
+  const auto passes = [&](float value, std::uint16_t found) {
+    std::vector<std::uint16_t> zeros(kChannels);
+    std::vector<std::uint16_t> values(kChannels, from_float(Element::bf16, 1));
+    values[0] = from_float(Element::bf16, value);
+    const std::vector<Tensor> tensors = {{"query", "F16", {1, 1, kChannels}, {}, zeros.data()},
+                                         {"key", "BF16", {1, 1, 1, kChannels}, {}, zeros.data()},
+                                         {"value", "BF16", {1, 1, 1, kChannels}, {}, values.data()}};
+    std::vector<std::uint16_t> output(kChannels, kOne);
+    output[0] = found;
+    const void* address = output.data();
+    const auto compared = find_operator(text).problem(text, tensors, {})->compare({&address, 1});
+    return compared.error <= compared.tolerance;
+  };
+  EXPECT_TRUE(passes(70144, kInfinity));
+  EXPECT_FALSE(passes(70144, kLargest));
+  EXPECT_FALSE(passes(70144, kInfinity | 0x8000));
+  EXPECT_TRUE(passes(-70144, kInfinity | 0x8000));
+  EXPECT_TRUE(passes(65536, kInfinity));
+  EXPECT_TRUE(passes(65536, kLargest)) << "an error of 1e-3 away";
+  EXPECT_FALSE(passes(60160, kInfinity));
+  EXPECT_FALSE(passes(1, kInfinity));
+}
+
 // Outputs whose rounding alone is more than the tolerance, as of fp16's subnormals: the tolerance is that of the head,
 // and the error what it is.
 TEST(GqaProblem, RoundingOfTinyOutputsRaisesTheToleranceNotLowersTheError) {
