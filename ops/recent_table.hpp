@@ -19,39 +19,39 @@ std::uint64_t hash_of(const std::array<std::uint64_t, 4>& numbers, std::span<con
 
 /// Entries in places, of which each has a few ways. Where its place is full another goes, which one is up to the hash:
 /// of steps that come again some of a place stay, where the one used least recently would always be the next.
-template <class Entry, std::size_t kPlaces, std::size_t kWays>
+template <class Entry, std::size_t Places, std::size_t Ways>
 class RecentTable {
  public:
   /// The entry of this hash that is_it() says yes to. Where there is none, what make(at) makes at an address that is
   /// its own; where make() throws, nothing is there.
   template <class IsIt, class Make>
   const Entry& find_or_make(std::uint64_t hash, const IsIt& is_it, const Make& make) {
-    const std::size_t place = hash / 2 % kPlaces;
-    Ways& ways = places_[place];
-    for (std::size_t way = 0; way < kWays; ++way) {
-      if (ways[way] != hash) continue;
+    const std::size_t place = hash / 2 % Places;
+    Hashes& hashes = places_[place];
+    for (std::size_t way = 0; way < Ways; ++way) {
+      if (hashes[way] != hash) continue;
       const Entry* const known = std::launder(reinterpret_cast<const Entry*>(entry_at(place, way)));
       if (is_it(*known)) return *known;
     }
-    const auto vacant = static_cast<std::size_t>(std::find(ways.begin(), ways.end(), 0U) - ways.begin());
-    const std::size_t way = vacant < kWays ? vacant : (hash >> 32) % kWays;
-    ways[way] = 0;
+    const auto vacant = static_cast<std::size_t>(std::find(hashes.begin(), hashes.end(), 0U) - hashes.begin());
+    const std::size_t way = vacant < Ways ? vacant : (hash >> 32) % Ways;
+    hashes[way] = 0;
     const Entry* const made = make(entry_at(place, way));
-    ways[way] = hash;
+    hashes[way] = hash;
     return *made;
   }
 
  private:
-  using Ways = std::array<std::uint64_t, kWays>;  ///< hashes; 0: no entry
+  using Hashes = std::array<std::uint64_t, Ways>;  ///< 0: no entry
   static_assert(std::is_trivially_destructible_v<Entry>);
 
   std::byte* entry_at(std::size_t place, std::size_t way) {
-    return entries_.data() + (place * kWays + way) * sizeof(Entry);
+    return entries_.data() + (place * Ways + way) * sizeof(Entry);
   }
 
-  std::array<Ways, kPlaces> places_{};
+  std::array<Hashes, Places> places_{};
   // Without a constructor's run, so that a page is the process's only once it is used.
-  alignas(Entry) std::array<std::byte, kPlaces * kWays * sizeof(Entry)> entries_;
+  alignas(Entry) std::array<std::byte, Places * Ways * sizeof(Entry)> entries_;
 };
 
 /// A thread's own. It is freed as the thread ends; what is asked for after that, by what is destroyed later, begins
