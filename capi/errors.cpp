@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/lifetime.hpp"
 #include "capi/border.hpp"
 
 namespace cubit::capi {
@@ -33,10 +34,12 @@ struct LastError {
   }
 };
 
-LastError& last_error() {
-  thread_local LastError error;
-  return error;
-}
+LastError& last_error() { return in_place_of_this_thread<LastError>(); }
+
+/// What a call has returned a pointer to, until the thread's next such call.
+struct ThreadText {
+  std::string text;
+};
 
 void record() {
   try {
@@ -74,7 +77,7 @@ void refuse_size(const char* name, std::size_t size, std::size_t known) {
 }
 
 const char* thread_text(std::string text) {
-  thread_local std::string owner;
+  auto& owner = in_place_of_this_thread<ThreadText>().text;
   owner = std::move(text);
   return owner.c_str();
 }

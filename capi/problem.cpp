@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/lifetime.hpp"
 #include "capi/border.hpp"
 #include "capi/handles.hpp"
 #include "ops/operator.hpp"
@@ -171,7 +172,7 @@ cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* 
     require(arguments, "cubit_problem_arguments: arguments");
     const ops::Problem& wanted = *problem->problem;
     check_count(count, wanted.inputs().size() + wanted.outputs().size(), "device addresses");
-    thread_local std::vector<std::byte> owner;
+    auto& owner = in_place_of_this_thread<std::vector<std::byte>>();
     owner = wanted.arguments({device_data, count});
     *arguments = owner.data();
     if (bytes != nullptr) *bytes = owner.size();

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/lifetime.hpp"
 #include "ops/operator.hpp"
 #include "ops/recent_launches.hpp"
 #include "ops/recent_maps.hpp"

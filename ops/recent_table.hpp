@@ -10,7 +10,6 @@
 #include <new>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 namespace cubit::ops {
 
@@ -53,20 +52,5 @@ class RecentTable {
   // Without a constructor's run, so that a page is the process's only once it is used.
   alignas(Entry) std::array<std::byte, Places * Ways * sizeof(Entry)> entries_;
 };
-
-/// A thread's own. It is freed as the thread ends; what is asked for after that, by what is destroyed later, begins
-/// empty and stays.
-template <class Recent>
-Recent& of_this_thread() {
-  static thread_local Recent* recent = nullptr;
-  struct Owner {
-    ~Owner() { delete std::exchange(recent, nullptr); }
-  };
-  if (recent == nullptr) [[unlikely]] {
-    static thread_local const Owner owner;
-    recent = new Recent;
-  }
-  return *recent;
-}
 
 }  // namespace cubit::ops

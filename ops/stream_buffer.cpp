@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/lifetime.hpp"
 #include "codegen/plan_header.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/host_tensors.hpp"
@@ -26,9 +27,9 @@ void require_whole_pieces(std::size_t bytes) {
 }  // namespace
 
 const std::vector<Field<StreamDescriptor>>& stream_fields() {
-  static const std::vector<Field<StreamDescriptor>> table = {number_field<StreamDescriptor>(
+  static const auto& table = never_destroyed(std::vector<Field<StreamDescriptor>>{number_field<StreamDescriptor>(
       {"blocks_per_sm", "2, 4, 8", "4", fmt::format("blocks of {} threads per SM", kStreamThreads)},
-      &StreamDescriptor::blocks_per_sm, {2, 4, 8})};
+      &StreamDescriptor::blocks_per_sm, {2, 4, 8})});
   return table;
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/lifetime.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/user_code.hpp"
 
@@ -73,7 +74,7 @@ std::vector<Field<GqaDecode>> make_fields() {
 }  // namespace
 
 const std::vector<Field<GqaDecode>>& fields() {
-  static const std::vector<Field<GqaDecode>> table = make_fields();
+  static const auto& table = never_destroyed(make_fields());
   return table;
 }
 

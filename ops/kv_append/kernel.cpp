@@ -1,6 +1,7 @@
 // From the text to the kernel and its launch: descriptor, plan, parameters.
 #include <algorithm>
 
+#include "base/lifetime.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "templates/kv_append_arguments.h"
 
@@ -160,7 +161,7 @@ KvAppendArguments kernel_arguments(const KvAppend& descriptor, const Arguments& 
 }  // namespace
 
 const std::vector<Field<KvAppend>>& fields() {
-  static const std::vector<Field<KvAppend>> table = make_fields();
+  static const auto& table = never_destroyed(make_fields());
   return table;
 }
 

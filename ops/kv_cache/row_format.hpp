@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lifetime.hpp"
 #include "ops/element/element.hpp"
 #include "ops/fields.hpp"
 
@@ -75,7 +76,7 @@ CacheFormats formats_of(const Descriptor& descriptor) {
 
 inline constexpr const char* kHeadDims = "64, 80, 96, 112, 128, 160, 192, 256";
 inline const std::vector<int>& head_dims() {
-  static const std::vector<int> dims = {64, 80, 96, 112, 128, 160, 192, 256};
+  static const auto& dims = never_destroyed(std::vector<int>{64, 80, 96, 112, 128, 160, 192, 256});
   return dims;
 }
 

@@ -1,4 +1,5 @@
 // From the text to the kernel and its launch: descriptor, plan, parameters.
+#include "base/lifetime.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 #include "templates/kv_gather_arguments.h"
 
@@ -43,7 +44,7 @@ KvGatherArguments kernel_arguments(const KvGather& descriptor, const Arguments& 
 }  // namespace
 
 const std::vector<Field<KvGather>>& fields() {
-  static const std::vector<Field<KvGather>> table = make_fields();
+  static const auto& table = never_destroyed(make_fields());
   return table;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/lifetime.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/divide_by.hpp"
 #include "ops/merge/merge.hpp"
@@ -113,7 +114,7 @@ MergeArguments kernel_arguments(const Merge& descriptor, const Arguments& argume
 }  // namespace
 
 const std::vector<Field<Merge>>& fields() {
-  static const std::vector<Field<Merge>> table = make_fields();
+  static const auto& table = never_destroyed(make_fields());
   return table;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/lifetime.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/element/element.hpp"
 #include "ops/one_pass.hpp"
@@ -54,7 +55,11 @@ void check_tensors(const W4Quantize& descriptor, const Arguments& arguments) {
   require_alignment("weights", arguments.weights, &arguments.weight_stride, 1, 2, 16);
   require_tensor("qweight", arguments.qweight, descriptor.format == W4Format::awq ? 4 : 16);
   require_tensor("scales", arguments.scales, 16);
-  if (descriptor.stores_zeros()) require_tensor("qzeros", arguments.qzeros, 4);
+  if (descriptor.stores_zeros()) {
+    require_tensor("qzeros", arguments.qzeros, 4);
+  } else {
+    require_absent(arguments.qzeros, "qzeros", "a format that stores zeros");
+  }
   require_alignment("max_error", arguments.max_error, nullptr, 0, 1, 16, "align it");
   require_alignment("rms_error", arguments.rms_error, nullptr, 0, 1, 16, "align it");
 }
@@ -62,7 +67,7 @@ void check_tensors(const W4Quantize& descriptor, const Arguments& arguments) {
 }  // namespace
 
 const std::vector<Field<W4Quantize>>& fields() {
-  static const std::vector<Field<W4Quantize>> table = make_fields();
+  static const auto& table = never_destroyed(make_fields());
   return table;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/lifetime.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/w4a16_gemm_lanes.h"
 
@@ -101,7 +102,7 @@ void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
 }  // namespace
 
 const std::vector<Field<W4a16Gemm>>& fields() {
-  static const std::vector<Field<W4a16Gemm>> table = make_fields();
+  static const auto& table = never_destroyed(make_fields());
   return table;
 }
 

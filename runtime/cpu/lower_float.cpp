@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/lifetime.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/lowering.hpp"
 #include "runtime/cpu/numbers.hpp"
@@ -223,11 +224,14 @@ void Lowering::square_root() {
 }
 
 void Lowering::special_function() {
-  static const std::map<std::string_view, helpers::FunctionKind> kKinds = {
-      {"ex2", helpers::FunctionKind::ex2},   {"lg2", helpers::FunctionKind::lg2},
-      {"sin", helpers::FunctionKind::sine},  {"cos", helpers::FunctionKind::cosine},
-      {"tanh", helpers::FunctionKind::tanh}, {"rsqrt", helpers::FunctionKind::rsqrt},
-      {"rcp", helpers::FunctionKind::rcp}};
+  static const auto& kKinds =
+      never_destroyed(std::map<std::string_view, helpers::FunctionKind>{{"ex2", helpers::FunctionKind::ex2},
+                                                                        {"lg2", helpers::FunctionKind::lg2},
+                                                                        {"sin", helpers::FunctionKind::sine},
+                                                                        {"cos", helpers::FunctionKind::cosine},
+                                                                        {"tanh", helpers::FunctionKind::tanh},
+                                                                        {"rsqrt", helpers::FunctionKind::rsqrt},
+                                                                        {"rcp", helpers::FunctionKind::rcp}});
   const TypeFacts type = type_at_end();
   const std::string_view name = ptx::name(type.type);
   Site made = site(helpers::function);

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/lifetime.hpp"
 #include "codegen/fragments.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/lowering.hpp"
@@ -113,10 +114,16 @@ void Lowering::store() {
 /// Operation and type of atom, red and cp.reduce.
 void Lowering::reduction_kind(Site& made) {
   using Kind = helpers::AtomicKind;
-  static const std::map<std::string_view, Kind> kKinds = {
-      {"add", Kind::add},       {"min", Kind::min},      {"max", Kind::max},       {"and", Kind::bit_and},
-      {"or", Kind::bit_or},     {"xor", Kind::bit_xor},  {"exch", Kind::exchange}, {"cas", Kind::compare},
-      {"inc", Kind::increment}, {"dec", Kind::decrement}};
+  static const auto& kKinds = never_destroyed(std::map<std::string_view, Kind>{{"add", Kind::add},
+                                                                               {"min", Kind::min},
+                                                                               {"max", Kind::max},
+                                                                               {"and", Kind::bit_and},
+                                                                               {"or", Kind::bit_or},
+                                                                               {"xor", Kind::bit_xor},
+                                                                               {"exch", Kind::exchange},
+                                                                               {"cas", Kind::compare},
+                                                                               {"inc", Kind::increment},
+                                                                               {"dec", Kind::decrement}});
   const TypeFacts type = type_at_end();
   bool known = false;
   for (const std::string_view modifier : now_->modifiers) {

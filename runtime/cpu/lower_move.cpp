@@ -1,6 +1,7 @@
 // Moves, comparisons and conversions. PTX ISA, "Comparison and Selection Instructions", "mov", "cvt", "cvta".
 #include <map>
 
+#include "base/lifetime.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/lowering.hpp"
 #include "runtime/cpu/numbers.hpp"
@@ -41,16 +42,25 @@ Lowering::Value* Lowering::comparison(std::string_view name, const TypeFacts& ty
     Predicate floating, is_signed, is_unsigned;
   };
   using P = llvm::CmpInst;
-  static const std::map<std::string_view, Row> kRows = {
-      {"eq", {P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ}},     {"ne", {P::FCMP_ONE, P::ICMP_NE, P::ICMP_NE}},
-      {"lt", {P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT}},   {"le", {P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE}},
-      {"gt", {P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT}},   {"ge", {P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE}},
-      {"lo", {P::FCMP_FALSE, P::ICMP_ULT, P::ICMP_ULT}}, {"ls", {P::FCMP_FALSE, P::ICMP_ULE, P::ICMP_ULE}},
-      {"hi", {P::FCMP_FALSE, P::ICMP_UGT, P::ICMP_UGT}}, {"hs", {P::FCMP_FALSE, P::ICMP_UGE, P::ICMP_UGE}},
-      {"equ", {P::FCMP_UEQ, P::ICMP_EQ, P::ICMP_EQ}},    {"neu", {P::FCMP_UNE, P::ICMP_NE, P::ICMP_NE}},
-      {"ltu", {P::FCMP_ULT, P::ICMP_ULT, P::ICMP_ULT}},  {"leu", {P::FCMP_ULE, P::ICMP_ULE, P::ICMP_ULE}},
-      {"gtu", {P::FCMP_UGT, P::ICMP_UGT, P::ICMP_UGT}},  {"geu", {P::FCMP_UGE, P::ICMP_UGE, P::ICMP_UGE}},
-      {"num", {P::FCMP_ORD, P::ICMP_EQ, P::ICMP_EQ}},    {"nan", {P::FCMP_UNO, P::ICMP_EQ, P::ICMP_EQ}}};
+  static const auto& kRows =
+      never_destroyed(std::map<std::string_view, Row>{{"eq", {P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ}},
+                                                      {"ne", {P::FCMP_ONE, P::ICMP_NE, P::ICMP_NE}},
+                                                      {"lt", {P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT}},
+                                                      {"le", {P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE}},
+                                                      {"gt", {P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT}},
+                                                      {"ge", {P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE}},
+                                                      {"lo", {P::FCMP_FALSE, P::ICMP_ULT, P::ICMP_ULT}},
+                                                      {"ls", {P::FCMP_FALSE, P::ICMP_ULE, P::ICMP_ULE}},
+                                                      {"hi", {P::FCMP_FALSE, P::ICMP_UGT, P::ICMP_UGT}},
+                                                      {"hs", {P::FCMP_FALSE, P::ICMP_UGE, P::ICMP_UGE}},
+                                                      {"equ", {P::FCMP_UEQ, P::ICMP_EQ, P::ICMP_EQ}},
+                                                      {"neu", {P::FCMP_UNE, P::ICMP_NE, P::ICMP_NE}},
+                                                      {"ltu", {P::FCMP_ULT, P::ICMP_ULT, P::ICMP_ULT}},
+                                                      {"leu", {P::FCMP_ULE, P::ICMP_ULE, P::ICMP_ULE}},
+                                                      {"gtu", {P::FCMP_UGT, P::ICMP_UGT, P::ICMP_UGT}},
+                                                      {"geu", {P::FCMP_UGE, P::ICMP_UGE, P::ICMP_UGE}},
+                                                      {"num", {P::FCMP_ORD, P::ICMP_EQ, P::ICMP_EQ}},
+                                                      {"nan", {P::FCMP_UNO, P::ICMP_EQ, P::ICMP_EQ}}});
   const auto row = kRows.find(name);
   if (row == kRows.end()) unsupported("its comparison is not executed");
   if (is_half()) {
@@ -93,10 +103,15 @@ namespace {
 enum Packing { kScalar, kTwoSources, kPackedSource };
 
 Rounding rounding_of(const ptx::Instruction& instruction) {
-  static const std::map<std::string_view, Rounding> kRoundings = {
-      {"rn", Rounding::nearest}, {"rz", Rounding::zero},  {"rm", Rounding::down},
-      {"rp", Rounding::up},      {"rna", Rounding::away}, {"rni", Rounding::nearest},
-      {"rzi", Rounding::zero},   {"rmi", Rounding::down}, {"rpi", Rounding::up}};
+  static const auto& kRoundings = never_destroyed(std::map<std::string_view, Rounding>{{"rn", Rounding::nearest},
+                                                                                       {"rz", Rounding::zero},
+                                                                                       {"rm", Rounding::down},
+                                                                                       {"rp", Rounding::up},
+                                                                                       {"rna", Rounding::away},
+                                                                                       {"rni", Rounding::nearest},
+                                                                                       {"rzi", Rounding::zero},
+                                                                                       {"rmi", Rounding::down},
+                                                                                       {"rpi", Rounding::up}});
   for (const std::string_view modifier : instruction.modifiers) {
     if (const auto row = kRoundings.find(modifier); row != kRoundings.end()) return row->second;
   }

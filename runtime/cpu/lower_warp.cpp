@@ -2,6 +2,7 @@
 // Instructions", "Parallel Synchronization and Communication Instructions".
 #include <map>
 
+#include "base/lifetime.hpp"
 #include "runtime/cpu/helpers.hpp"
 #include "runtime/cpu/lowering.hpp"
 #include "runtime/cpu/numbers.hpp"
@@ -54,9 +55,12 @@ void Lowering::match() {
 
 void Lowering::reduce() {
   using Kind = helpers::AtomicKind;
-  static const std::map<std::string_view, Kind> kKinds = {{"add", Kind::add},   {"min", Kind::min},
-                                                          {"max", Kind::max},   {"and", Kind::bit_and},
-                                                          {"or", Kind::bit_or}, {"xor", Kind::bit_xor}};
+  static const auto& kKinds = never_destroyed(std::map<std::string_view, Kind>{{"add", Kind::add},
+                                                                               {"min", Kind::min},
+                                                                               {"max", Kind::max},
+                                                                               {"and", Kind::bit_and},
+                                                                               {"or", Kind::bit_or},
+                                                                               {"xor", Kind::bit_xor}});
   const TypeFacts type = type_at_end();
   if (type.is_float) unsupported("redux of floats is not executed");
   Site made = site(helpers::reduce);
@@ -97,7 +101,7 @@ void Lowering::trap() { call(site(helpers::trap)); }
 
 const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
   using L = Lowering;
-  static const std::map<std::string_view, Handler> kHandlers = {
+  static const auto& kHandlers = never_destroyed(std::map<std::string_view, Handler>{
       {"add", &L::add},
       {"sub", &L::subtract},
       {"addc", &L::add},
@@ -183,7 +187,7 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"griddepcontrol", &L::nothing},
       {"setmaxnreg", &L::nothing},
       {"createpolicy", &L::cache_policy},
-  };
+  });
   return kHandlers;
 }
 

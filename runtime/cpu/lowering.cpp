@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "base/error.hpp"
+#include "base/lifetime.hpp"
 #include "runtime/cpu/accumulators.hpp"
 #include "runtime/cpu/helpers.hpp"
 
@@ -228,34 +229,36 @@ Lowering::Value* Lowering::uniform(Uniform which, unsigned bits) {
 }
 
 Lowering::Value* Lowering::special(std::string_view name, unsigned bits) {
-  static const std::map<std::string_view, std::size_t> kTid = {{"%tid.x", 0}, {"%tid.y", 1}, {"%tid.z", 2}};
-  static const std::map<std::string_view, Uniform> kUniform = {{"%ntid.x", Uniform::ntid_x},
-                                                               {"%ntid.y", Uniform::ntid_y},
-                                                               {"%ntid.z", Uniform::ntid_z},
-                                                               {"%ctaid.x", Uniform::ctaid_x},
-                                                               {"%ctaid.y", Uniform::ctaid_y},
-                                                               {"%ctaid.z", Uniform::ctaid_z},
-                                                               {"%nctaid.x", Uniform::nctaid_x},
-                                                               {"%nctaid.y", Uniform::nctaid_y},
-                                                               {"%nctaid.z", Uniform::nctaid_z},
-                                                               {"%clusterid.x", Uniform::clusterid_x},
-                                                               {"%clusterid.y", Uniform::clusterid_y},
-                                                               {"%clusterid.z", Uniform::clusterid_z},
-                                                               {"%nclusterid.x", Uniform::nclusterid_x},
-                                                               {"%nclusterid.y", Uniform::nclusterid_y},
-                                                               {"%nclusterid.z", Uniform::nclusterid_z},
-                                                               {"%cluster_ctaid.x", Uniform::cluster_ctaid_x},
-                                                               {"%cluster_ctaid.y", Uniform::cluster_ctaid_y},
-                                                               {"%cluster_ctaid.z", Uniform::cluster_ctaid_z},
-                                                               {"%cluster_nctaid.x", Uniform::cluster_nctaid_x},
-                                                               {"%cluster_nctaid.y", Uniform::cluster_nctaid_y},
-                                                               {"%cluster_nctaid.z", Uniform::cluster_nctaid_z},
-                                                               {"%cluster_ctarank", Uniform::cluster_ctarank},
-                                                               {"%cluster_nctarank", Uniform::cluster_nctarank},
-                                                               {"%warpid", Uniform::warpid},
-                                                               {"%nwarpid", Uniform::nwarpid},
-                                                               {"%dynamic_smem_size", Uniform::dynamic_smem_size},
-                                                               {"%total_smem_size", Uniform::total_smem_size}};
+  static const auto& kTid =
+      never_destroyed(std::map<std::string_view, std::size_t>{{"%tid.x", 0}, {"%tid.y", 1}, {"%tid.z", 2}});
+  static const auto& kUniform =
+      never_destroyed(std::map<std::string_view, Uniform>{{"%ntid.x", Uniform::ntid_x},
+                                                          {"%ntid.y", Uniform::ntid_y},
+                                                          {"%ntid.z", Uniform::ntid_z},
+                                                          {"%ctaid.x", Uniform::ctaid_x},
+                                                          {"%ctaid.y", Uniform::ctaid_y},
+                                                          {"%ctaid.z", Uniform::ctaid_z},
+                                                          {"%nctaid.x", Uniform::nctaid_x},
+                                                          {"%nctaid.y", Uniform::nctaid_y},
+                                                          {"%nctaid.z", Uniform::nctaid_z},
+                                                          {"%clusterid.x", Uniform::clusterid_x},
+                                                          {"%clusterid.y", Uniform::clusterid_y},
+                                                          {"%clusterid.z", Uniform::clusterid_z},
+                                                          {"%nclusterid.x", Uniform::nclusterid_x},
+                                                          {"%nclusterid.y", Uniform::nclusterid_y},
+                                                          {"%nclusterid.z", Uniform::nclusterid_z},
+                                                          {"%cluster_ctaid.x", Uniform::cluster_ctaid_x},
+                                                          {"%cluster_ctaid.y", Uniform::cluster_ctaid_y},
+                                                          {"%cluster_ctaid.z", Uniform::cluster_ctaid_z},
+                                                          {"%cluster_nctaid.x", Uniform::cluster_nctaid_x},
+                                                          {"%cluster_nctaid.y", Uniform::cluster_nctaid_y},
+                                                          {"%cluster_nctaid.z", Uniform::cluster_nctaid_z},
+                                                          {"%cluster_ctarank", Uniform::cluster_ctarank},
+                                                          {"%cluster_nctarank", Uniform::cluster_nctarank},
+                                                          {"%warpid", Uniform::warpid},
+                                                          {"%nwarpid", Uniform::nwarpid},
+                                                          {"%dynamic_smem_size", Uniform::dynamic_smem_size},
+                                                          {"%total_smem_size", Uniform::total_smem_size}});
   if (const auto tid = kTid.find(name); tid != kTid.end()) {
     Value* const place = frame_field(offsetof(Frame, tid) + tid->second * sizeof(std::uint32_t) * kLanes);
     return resize(builder_.CreateAlignedLoad(integers(32), place, llvm::Align(64)), bits, false);
@@ -265,14 +268,14 @@ Lowering::Value* Lowering::special(std::string_view name, unsigned bits) {
     call(site(helpers::read_timer));
     return resize(take(0, 64), bits, false);
   }
-  static const std::map<std::string_view, Mask (*)(int)> kOfLane = {
-      {"%laneid", [](int lane) { return static_cast<Mask>(lane); }},
-      {"%lanemask_eq", [](int lane) { return 1u << lane; }},
-      {"%lanemask_lt", [](int lane) { return (1u << lane) - 1; }},
-      {"%lanemask_le", [](int lane) { return (2u << lane) - 1; }},
-      {"%lanemask_gt", [](int lane) { return ~((2u << lane) - 1); }},
-      {"%lanemask_ge", [](int lane) { return ~((1u << lane) - 1); }},
-      {"WARP_SZ", [](int) { return static_cast<Mask>(kLanes); }}};
+  static const auto& kOfLane = never_destroyed(
+      std::map<std::string_view, Mask (*)(int)>{{"%laneid", [](int lane) { return static_cast<Mask>(lane); }},
+                                                {"%lanemask_eq", [](int lane) { return 1u << lane; }},
+                                                {"%lanemask_lt", [](int lane) { return (1u << lane) - 1; }},
+                                                {"%lanemask_le", [](int lane) { return (2u << lane) - 1; }},
+                                                {"%lanemask_gt", [](int lane) { return ~((2u << lane) - 1); }},
+                                                {"%lanemask_ge", [](int lane) { return ~((1u << lane) - 1); }},
+                                                {"WARP_SZ", [](int) { return static_cast<Mask>(kLanes); }}});
   const auto of_lane = kOfLane.find(name);
   if (of_lane == kOfLane.end()) unsupported(fmt::format("the CPU device has no register {}", name));
   std::vector<llvm::Constant*> lanes;

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/lifetime.hpp"
+
 namespace cubit::ops {
 namespace {
 
