@@ -80,7 +80,7 @@ void check_words(const W4a16Gemm& descriptor, const Arguments& arguments) {
   check_rows_of_words(descriptor, arguments.n);
   require_pointer(arguments.qweight != nullptr, "qweight");
   require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
-  if (!stores_zeros(descriptor)) return;
+  if (!stores_zeros(descriptor)) return require_absent(arguments.qzeros, "qzeros", "a format that stores zeros");
   require_pointer(arguments.qzeros != nullptr, "qzeros");
   require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, descriptor.bits);
 }
@@ -92,12 +92,16 @@ void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_pointer(arguments.bias != nullptr || !descriptor.bias, "bias");
   require_pointer(arguments.residual != nullptr || !descriptor.residual, "residual");
   require_pointer(arguments.g_idx != nullptr || !descriptor.activation_order, "g_idx");
+  if (!descriptor.bias) require_absent(arguments.bias, "bias", "bias=true");
+  if (!descriptor.residual) require_absent(arguments.residual, "residual", "residual=true");
   check_words(descriptor, arguments);
   require_16_bytes("activations", arguments.activations);
   require_16_bytes("scales", arguments.scales);
   require_16_bytes("output", arguments.output);
   require_stride("activation_stride", arguments.activation_stride);
   require_stride("output_stride", arguments.output_stride);
+  WrittenDimension rows[] = {{"output_stride", -1, arguments.m, arguments.output_stride}};
+  require_apart(rows, output_columns(descriptor, arguments.n));
   if (descriptor.bias) require_16_bytes("bias", arguments.bias);
   if (descriptor.activation_order) require_16_bytes("g_idx", arguments.g_idx);
   if (!descriptor.residual) return;

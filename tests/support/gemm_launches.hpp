@@ -14,6 +14,7 @@ inline ops::w4a16_gemm::Plan plan_of(std::string_view text, const char* architec
   return ops::w4a16_gemm::make_plan(ops::w4a16_gemm::parse(text), codegen::find_architecture(architecture));
 }
 
+/// Of a format that stores zeros.
 inline cubit_w4a16_gemm_arguments arguments_of(int m, int n, int k) {
   cubit_w4a16_gemm_arguments arguments{};
   arguments.size = sizeof arguments;

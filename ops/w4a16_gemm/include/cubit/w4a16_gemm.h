@@ -39,8 +39,8 @@ typedef enum cubit_w4a16_decomposition {
  * rounded up to a multiple of 64, of 2 bytes. */
 
 /* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros: of 4, for
- * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8; all other
- * tensors are dense. */
+ * bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row in elements, multiples of 8 from 0 to
+ * 2^30, output_stride at least a row's columns unless m is 1; all other tensors are dense. */
 typedef struct cubit_w4a16_gemm_arguments {
   size_t size;               /* sizeof(cubit_w4a16_gemm_arguments) */
   const void* activations;   /* [m, k] */
