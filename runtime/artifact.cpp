@@ -182,6 +182,11 @@ std::string serialise(const Artifact& artifact) {
   if (header.size() > kMaximumHeaderBytes) {
     throw Failure(Status::io_error, "cache entry", fmt::format("its header of {} bytes is too long", header.size()));
   }
+  const std::uint64_t size = kPrefixBytes + header.size() + artifact.cubin.size() + kHashBytes;
+  if (size > kMaximumEntryBytes) {
+    throw Failure(Status::io_error, "cache entry",
+                  fmt::format("it has {} bytes, and the largest has {}", size, kMaximumEntryBytes));
+  }
   std::string bytes(kMagic);
   append_number(bytes, static_cast<std::uint32_t>(kSchemaVersion));
   append_number(bytes, static_cast<std::uint32_t>(header.size()));

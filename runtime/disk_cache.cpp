@@ -102,22 +102,22 @@ std::string misplacement(const Artifact& artifact, const fs::path& path) {
 /// What an entry's file holds, or why not.
 struct Content {
   std::string bytes;
-  std::uint64_t size = 0;  ///< of the file
-  int error = 0;           ///< it cannot be read now
-  std::string damage;      ///< it will never be an entry
+  FileFacts file;
+  int error = 0;       ///< it cannot be read now
+  std::string damage;  ///< it will never be an entry
 };
 
 /// The lengths at the front are checked before the rest is given any memory.
 Content read_content(const fs::path& path) {
   Content content;
   File file;
-  content.error = open_regular(path, file, content.size);
+  content.error = open_regular(path, file, content.file);
   if (content.error != 0) return content;
   content.error = read_some(file, kEntryPrefixBytes, content.bytes);
   if (content.error != 0) return content;
-  content.damage = prefix_damage(content.bytes, content.size);
+  content.damage = prefix_damage(content.bytes, content.file.size);
   if (content.damage.empty()) {
-    content.error = read_some(file, static_cast<std::size_t>(content.size) - content.bytes.size(), content.bytes);
+    content.error = read_some(file, static_cast<std::size_t>(content.file.size) - content.bytes.size(), content.bytes);
   }
   return content;
 }
@@ -134,12 +134,13 @@ std::string mismatch(const Artifact& artifact, const RequestKey& key, const Comp
                      artifact.target, wanted->entry_point, wanted->target);
 }
 
-CacheEntry examine(const fs::path& path) {
+CacheEntry examine(const fs::path& path, FileIdentity& identity) {
   CacheEntry entry;
   entry.id = entry_id(path);
   try {
     Content content = read_content(path);
-    entry.bytes = content.size;
+    entry.bytes = content.file.size;
+    identity = content.file.identity;
     entry.damage = content.damage;
     if (content.error != 0) {
       entry.damage = fmt::format("it cannot be read: {}", reason(content.error));
@@ -191,19 +192,46 @@ void DiskCache::warn(std::string_view line) const {
   if (log_) log_(LogLevel::warning, line);
 }
 
-void DiskCache::discard(const fs::path& path, std::string_view damage) const {
-  const bool gone = writable_ && remove_entry(path);
-  if (gone) damaged_.fetch_add(1, std::memory_order_relaxed);
+DiskCache::Fate DiskCache::remove_if_still(const fs::path& path, const FileIdentity& identity) const {
+  // Whoever has the key's lock stores an entry, which takes the place of this one. Where there is no lock file nobody
+  // has begun to, and none is made: names that are damaged may be anything.
+  fs::path lock_path = path;
+  lock_path.replace_extension(kLockSuffix);
+  std::error_code ignored;
+  File held;
+  if (fs::exists(lock_path, ignored) && lock_file(lock_path, held, std::chrono::milliseconds(0)) == EWOULDBLOCK)
+    return is_still(path, identity) ? Fate::stays : Fate::replaced;
+  Fate fate = Fate::replaced;
+  if (is_still(path, identity)) fate = remove_entry(path) ? Fate::deleted : Fate::stays;
+  unlock_file(held);
+  return fate;
+}
+
+DiskCache::Fate DiskCache::discard(const fs::path& path, const FileIdentity& identity, std::string_view damage) const {
+  const Fate fate = writable_ ? remove_if_still(path, identity) : Fate::stays;
+  if (fate == Fate::replaced) return fate;
+  if (fate == Fate::deleted) damaged_.fetch_add(1, std::memory_order_relaxed);
   warn(fmt::format("disk cache entry {} is damaged and {}: {}", path.string(),
-                   gone ? "was deleted" : "could not be deleted", damage));
+                   fate == Fate::deleted ? "was deleted" : "could not be deleted", damage));
+  return fate;
 }
 
 std::optional<Artifact> DiskCache::read(const fs::path& path, const RequestKey& key, const CompilerVersion* compiler,
                                         const Wanted* wanted) const {
+  bool is_replaced = false;
+  std::optional<Artifact> artifact = read_once(path, key, compiler, wanted, is_replaced);
+  return is_replaced ? read_once(path, key, compiler, wanted, is_replaced) : std::move(artifact);
+}
+
+std::optional<Artifact> DiskCache::read_once(const fs::path& path, const RequestKey& key,
+                                             const CompilerVersion* compiler, const Wanted* wanted,
+                                             bool& is_replaced) const {
   std::string damage;
+  FileIdentity identity;
   int error = 0;
   try {
     const Content content = read_content(path);
+    identity = content.file.identity;
     error = content.error;
     damage = error == kNoRegularFile ? reason(error) : content.damage;
     if (error == 0 && damage.empty()) {
@@ -218,7 +246,7 @@ std::optional<Artifact> DiskCache::read(const fs::path& path, const RequestKey& 
   }
   if (error == ENOENT || error == ENOTDIR) return std::nullopt;
   if (!damage.empty()) {
-    discard(path, damage);
+    is_replaced = discard(path, identity, damage) == Fate::replaced;
     return std::nullopt;
   }
   warn(fmt::format("disk cache entry {} cannot be read: {}; it stays, and this request goes on without it",
@@ -287,7 +315,8 @@ std::optional<DiskCache::Lock> DiskCache::lock(const std::string& id) const {
 std::vector<CacheEntry> DiskCache::list() const {
   std::vector<CacheEntry> entries;
   for (const fs::path& path : known_files(folder_)) {
-    if (is_entry(path)) entries.push_back(examine(path));
+    FileIdentity identity;
+    if (is_entry(path)) entries.push_back(examine(path, identity));
   }
   return entries;
 }
@@ -297,9 +326,12 @@ std::vector<CacheEntry> DiskCache::remove_damaged() const {
   for (const fs::path& path : known_files(folder_)) {
     remove_abandoned(path);
     if (!is_entry(path)) continue;
-    CacheEntry entry = examine(path);
+    FileIdentity identity;
+    CacheEntry entry = examine(path, identity);
     if (entry.damage.empty()) continue;
-    entry.removed = !entry.unreadable && remove_entry(path);
+    const Fate fate = entry.unreadable ? Fate::stays : remove_if_still(path, identity);
+    if (fate == Fate::replaced) continue;  // by a good one: entries take their names whole
+    entry.removed = fate == Fate::deleted;
     damaged.push_back(std::move(entry));
   }
   return damaged;

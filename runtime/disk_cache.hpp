@@ -20,6 +20,8 @@
 
 namespace cubit::runtime {
 
+struct FileIdentity;
+
 struct CacheEntry {
   std::string id;  ///< artifact id
   std::uint64_t bytes = 0;
@@ -52,8 +54,8 @@ class DiskCache {
   const std::string& trouble() const { return trouble_; }
 
   /// A verified entry, or nothing. A damaged file, or one whose content belongs to another key, is deleted and reported
-  /// to the log as a warning; it is never fatal. A file that cannot be read now (too many open files, no memory, a
-  /// failing disk) is a warning and stays: it may be good.
+  /// to the log as a warning, unless another has taken its place, which is then read; it is never fatal. A file that
+  /// cannot be read now (too many open files, no memory, a failing disk) is a warning and stays: it may be good.
   std::optional<Artifact> load(const RequestKey& key, const CompilerVersion& compiler,
                                const Wanted* wanted = nullptr) const;
   /// For machines without a compiler: the entry of the newest compiler that stored this key.
@@ -86,7 +88,13 @@ class DiskCache {
   void warn(std::string_view line) const;
   std::optional<Artifact> read(const std::filesystem::path& path, const RequestKey& key,
                                const CompilerVersion* compiler, const Wanted* wanted) const;
-  void discard(const std::filesystem::path& path, std::string_view damage) const;
+  /// What became of a damaged entry. Replaced: another stands there, which nobody has read yet.
+  enum class Fate { deleted, stays, replaced };
+  /// Of the file that was read and no other: whoever compiles the key may have stored a good entry since.
+  Fate remove_if_still(const std::filesystem::path& path, const FileIdentity& identity) const;
+  Fate discard(const std::filesystem::path& path, const FileIdentity& identity, std::string_view damage) const;
+  std::optional<Artifact> read_once(const std::filesystem::path& path, const RequestKey& key,
+                                    const CompilerVersion* compiler, const Wanted* wanted, bool& is_replaced) const;
 
   std::filesystem::path folder_;
   LogSink log_;

@@ -138,8 +138,9 @@ Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& k
 std::optional<Artifact> Engine::from_disk(const codegen::KernelSource& source, const RequestKey& key,
                                           const Compiler* compiler) {
   const Wanted wanted{.target = source.target, .entry_point = source.entry_point};
-  auto artifact = compiler == nullptr ? disk_.load_any(key, cuda_driver_major(), &wanted)
-                                      : disk_.load(key, compiler->version(), &wanted);
+  const int driver = source.code == codegen::Code::ptx ? 0 : cuda_driver_major();  // PTX is the CPU device's
+  auto artifact =
+      compiler == nullptr ? disk_.load_any(key, driver, &wanted) : disk_.load(key, compiler->version(), &wanted);
   if (artifact) {
     count(disk_hits_);
     lines_.keep(LogLevel::debug, fmt::format("{} for {}: from disk", artifact->descriptor, artifact->target));

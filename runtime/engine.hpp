@@ -32,7 +32,8 @@ struct Counters {
   std::uint64_t damaged_entries = 0;  ///< disk entries deleted
 };
 
-/// Thread-safe. Holds no lock of this process while it compiles, reads or writes files. The log sink is called when a
+/// Thread-safe. Holds no lock of this process while it compiles, reads or writes files; but whoever needs the compiler
+/// first finds and asks it while others that need one wait. The log sink is called when a
 /// request is answered and all that was locked for it is free: it may call the engine.
 class Engine {
  public:

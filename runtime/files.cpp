@@ -110,13 +110,25 @@ int create_folders(const std::filesystem::path& path) {
   return error;
 }
 
-int open_regular(const std::filesystem::path& path, File& file, std::uint64_t& size) {
+static FileIdentity identity_of(const struct stat& status) {
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino),
+          status.st_ctim.tv_sec * kNanoseconds + status.st_ctim.tv_nsec};
+}
+
+int open_regular(const std::filesystem::path& path, File& file, FileFacts& facts) {
   if (const int error = open_file(path, O_RDONLY | O_NONBLOCK, file)) return error;
   struct stat status {};
   if (::fstat(file.descriptor(), &status) != 0) return errno;
+  facts.identity = identity_of(status);
   if (!S_ISREG(status.st_mode)) return kNoRegularFile;
-  size = static_cast<std::uint64_t>(status.st_size);
+  facts.size = static_cast<std::uint64_t>(status.st_size);
   return 0;
+}
+
+bool is_still(const std::filesystem::path& path, const FileIdentity& identity) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && identity_of(status) == identity;
 }
 
 int read_some(const File& file, std::size_t most, std::string& content) {

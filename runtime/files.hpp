@@ -34,8 +34,25 @@ class File {
 /// above it is something else.
 int create_folders(const std::filesystem::path& path);
 
+/// Which file a name stands for. One that takes its place has another, even if it gets the same number.
+struct FileIdentity {
+  std::uint64_t device = 0;
+  std::uint64_t number = 0;
+  std::int64_t changed = 0;  ///< nanoseconds
+
+  bool operator==(const FileIdentity&) const = default;
+};
+
+struct FileFacts {
+  std::uint64_t size = 0;
+  FileIdentity identity;
+};
+
 /// Opens a file to be read. ENOENT if there is none; a fifo or folder of that name is kNoRegularFile, never a wait.
-int open_regular(const std::filesystem::path& path, File& file, std::uint64_t& size);
+int open_regular(const std::filesystem::path& path, File& file, FileFacts& facts);
+
+/// Whether the name still stands for that file.
+bool is_still(const std::filesystem::path& path, const FileIdentity& identity);
 
 /// Appends what the file still holds, at most `most` bytes. ENOMEM if they have no room.
 int read_some(const File& file, std::size_t most, std::string& content);

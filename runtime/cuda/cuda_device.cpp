@@ -168,14 +168,15 @@ std::shared_ptr<Device> open_cuda_device(int ordinal) {
   const cuda::DeviceHandle handle = cuda::device_handle(driver, ordinal);
   cuda::Context context = nullptr;
   cuda::check(driver, driver.cuDevicePrimaryCtxRetain(&context, handle), "cuDevicePrimaryCtxRetain");
+  std::shared_ptr<cuda::ContextDevice> device;
   try {
-    auto device = cuda::registry().find_or_add(driver, context, cuda::context_id(driver, context), handle);
-    Device* const view = device.get();
-    return {view, cuda::ReleasePrimary{std::move(device), &driver, handle}};
+    device = cuda::registry().find_or_add(driver, context, cuda::context_id(driver, context), handle);
   } catch (...) {
     driver.cuDevicePrimaryCtxRelease(handle);
     throw;
   }
+  Device* const view = device.get();
+  return {view, cuda::ReleasePrimary{std::move(device), &driver, handle}};  // releases if it cannot be made, too
 }
 
 Device& current_cuda_device() {

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "tests/runtime/injected_faults.hpp"
 
@@ -39,6 +40,47 @@ TEST_F(DamageTest, Truncated) {
   const std::string good = serialise(artifact_);
   store(good.substr(0, good.size() - 1));
   expect_rebuilt("lengths");
+}
+
+/// Whoever compiles the key stores a good entry between another's look at the damaged one and its removal.
+class ReplacedTest : public DamageTest {
+ protected:
+  void SetUp() override {
+    const std::string good = serialise(artifact_);
+    store(good.substr(0, good.size() - 1));
+    faults.read = [this, good, is_replaced = false](int file, void* bytes, std::size_t size) mutable {
+      const ssize_t count = __real_read(file, bytes, size);
+      if (std::exchange(is_replaced, true)) return count;
+      fs::remove(entry_of(artifact_));
+      store(good);
+      return count;
+    };
+  }
+};
+
+TEST_F(ReplacedTest, AGoodEntryIsTakenAndStays) {
+  Engine other = engine(cache_folder());
+  other.get(source_);
+  EXPECT_EQ(other.counters().disk_hits, 1u);
+  EXPECT_EQ(other.counters().compiles, 0u);
+  EXPECT_EQ(other.counters().damaged_entries, 0u);
+  EXPECT_THAT(lines_.all(), IsEmpty());
+}
+
+TEST_F(ReplacedTest, AGoodEntryIsNotCleanedUp) {
+  EXPECT_THAT(DiskCache(cache_folder(), {}).remove_damaged(), IsEmpty());
+  EXPECT_TRUE(fs::exists(entry_of(artifact_)));
+}
+
+TEST_F(DamageTest, WhileItsKeyIsCompiledItStays) {
+  store("");
+  const DiskCache compiling(cache_folder(), {});
+  const auto lock = compiling.lock(artifact_id(artifact_.key, artifact_.compiler));
+  ASSERT_TRUE(lock.has_value());
+  const auto damaged = DiskCache(cache_folder(), {}).remove_damaged();
+  ASSERT_THAT(damaged, SizeIs(1));
+  EXPECT_FALSE(damaged[0].removed);
+  EXPECT_TRUE(fs::exists(entry_of(artifact_)));
 }
 
 TEST_F(DamageTest, Empty) {
