@@ -15,8 +15,9 @@
 //   other's. A group's products are scaled when they are complete, one turn later, the last ones at the stage's end.
 //
 // Shared memory: stages { words | activations: of the first 64 k's, of the second | scales: of the first 128 columns,
-// of the second | zeros }, on kBarriersAt three barriers per stage, `arrived`, `empty` and `full`; gated, on kUpsAt the
-// sums of the second 128 columns.
+// of the second | zeros }, on kBarriersAt three barriers per stage, `arrived`, `empty` and `full`, and behind them
+// those of a pair, `free` and a `sent` for each warp that multiplies (pair.cuh); gated, on kUpsAt the sums of the
+// second 128 columns.
 //
 // Who waits for whom: the copying warp until the others have arrived at a stage's `empty`; those that put activations
 // in order until the copies have at `arrived`; those that multiply until these have at `full` (where nobody puts

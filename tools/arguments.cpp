@@ -158,7 +158,10 @@ void require_descriptor_length(std::string_view text, const std::string& origin)
 std::vector<DescriptorText> read_descriptors(const std::string& path) {
   if (path == "-") return read_lines(std::cin, "standard input");
   std::ifstream file(path);
-  if (!file) throw BadInput(path, std::string("cannot be read: ") + std::strerror(errno), kReadableWanted);
+  if (!file) {
+    throw BadInput(path.empty() ? quote(path) : path, std::string("cannot be read: ") + std::strerror(errno),
+                   kReadableWanted);
+  }
   // A folder opens, and only reading it fails; peek turns that into a state that can be asked for.
   file.peek();
   if (file.bad()) throw BadInput(path, "cannot be read", kListWanted);

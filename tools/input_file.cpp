@@ -9,13 +9,15 @@
 #include <cstring>
 
 #include "tools/error.hpp"
+#include "tools/quote.hpp"
 
 namespace cubit::tools {
 namespace {
 
 /// By errno, whose text strerror makes; that is not thread-safe everywhere, but only one thread opens files here.
 [[noreturn]] void fail_to_read(const std::string& path) {
-  throw BadInput(path, std::string("cannot be read: ") + std::strerror(errno), kReadableWanted);
+  throw BadInput(path.empty() ? quote(path) : path, std::string("cannot be read: ") + std::strerror(errno),
+                 kReadableWanted);
 }
 
 std::uint64_t regular_file_bytes(int descriptor, const std::string& path) {

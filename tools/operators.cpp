@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "tools/context.hpp"
 #include "tools/error.hpp"
@@ -40,12 +43,12 @@ void print_operator(const nlohmann::json& entry) {
   if (!text("suggest").empty()) fmt::print("  cubit suggest chooses:\n{}\n\n", indented(text("suggest")));
 }
 
-int list_operators(const std::string& name, bool json) {
+int list_operators(const std::optional<std::string>& name, bool json) {
   nlohmann::ordered_json selected = nlohmann::ordered_json::array();
   for (const auto& entry : nlohmann::ordered_json::parse(operators())) {
-    if (name.empty() || entry.at("name") == name) selected.push_back(entry);
+    if (!name || entry.at("name") == *name) selected.push_back(entry);
   }
-  if (selected.empty()) throw BadInput(quote(name), "is not an operator", "cubit operators lists them");
+  if (selected.empty()) throw BadInput(quote(*name), "is not an operator", "cubit operators lists them");
   if (json) {
     print_json(selected);
   } else {
@@ -58,7 +61,7 @@ int list_operators(const std::string& name, bool json) {
 
 void add_operators(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("operators", "Lists operators: their fields, tensors and sizes.");
-  auto name = std::make_shared<std::string>();
+  auto name = std::make_shared<std::optional<std::string>>();
   auto json = std::make_shared<bool>(false);
   command->add_option("OPERATOR", *name, "Only this one");
   command->add_flag("--json", *json, "Print JSON");

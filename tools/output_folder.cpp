@@ -5,13 +5,16 @@
 
 #include "tools/error.hpp"
 #include "tools/output_file.hpp"
+#include "tools/quote.hpp"
 
 namespace cubit::tools {
 
 void make_folder(const std::string& folder, const std::string& option) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw BadInput(option + " " + folder, "cannot be made a folder: " + error.message(), kWritableWanted);
+  if (error)
+    throw BadInput(option + " " + (folder.empty() ? quote(folder) : folder),
+                   "cannot be made a folder: " + error.message(), kWritableWanted);
 }
 
 void remove_file(const std::string& folder, const std::string& name) {

@@ -217,6 +217,10 @@ ChosenDevice choose_cpu_device(const ProblemOptions& options) {
   }
 }
 
+bool means_cpu(const std::optional<std::string>& device) {
+  return device && (*device == kCpu || device->starts_with(kCpuPrefix));
+}
+
 ChosenDevice choose_device(const ProblemOptions& options) {
   std::string name;
   if (options.device == kCpu) {

@@ -46,6 +46,8 @@ struct ChosenDevice {
   std::string trouble;
 };
 ChosenDevice choose_device(const ProblemOptions& options);
+/// "cpu", or that of an architecture, as "cpu:sm_80".
+bool means_cpu(const std::optional<std::string>& device);
 /// The CPU device for --arch, or for sm_80, whose kernels every later family runs; nothing where cubit was installed
 /// without it or --arch names several.
 ChosenDevice choose_cpu_device(const ProblemOptions& options);

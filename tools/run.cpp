@@ -197,7 +197,8 @@ std::optional<OutputFile> open_output(const RunOptions& options, const std::vect
 int run(const RunOptions& options, Context& context) {
   if (options.problem.architectures) parse_architectures(*options.problem.architectures);
   context.require_cache_folder();
-  if (options.bench && (options.check_memory || options.counters || options.problem.device == "cpu")) {
+  const bool watches = options.check_memory || options.counters;  // which the CPU device alone does
+  if (options.bench && (watches || means_cpu(options.problem.device))) {
     throw BadInput("--bench", "the CPU device, which --device cpu, --check-memory and --counters mean, is not timed",
                    kOneWanted);
   }
@@ -205,6 +206,10 @@ int run(const RunOptions& options, Context& context) {
   std::optional<OutputFile> file = open_output(options, context.scores);  // before data is made, which may take minutes
   const Problem problem = options.problem.make();
   ChosenDevice chosen = choose_device(options.problem);
+  if (chosen.device && watches && !options.problem.device && !means_cpu(chosen.facts.at("name").get<std::string>())) {
+    chosen = choose_cpu_device(options.problem);
+    context.console.say("a GPU watches nothing; the CPU computes it");
+  }
   if (!chosen.device && !options.bench) {
     const std::string trouble = std::exchange(chosen, choose_cpu_device(options.problem)).trouble;
     if (chosen.device) context.console.say(fmt::format("no GPU: {}; the CPU computes it", trouble));

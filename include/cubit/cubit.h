@@ -68,10 +68,11 @@ CUBIT_API int cubit_version(void);
 /* ---- what there is (JSON text, owned by the library until this thread's next string result) -------------------- */
 
 /* [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random, suggest, bench: [{group, name,
- * descriptor, sizes, target_microseconds, target_share}], decompositions: [{name, numbers}]}]. `decompositions`: ways
- * to share a launch's work, and the launch arguments that ask for each. `bench`: the operator's benchmark; sizes are
- * those of made-up data, targets null where there is none, microseconds of an NVIDIA H200 and shares of the read floor
- * in the same run. */
+ * descriptor, sizes, target_microseconds, target_share, comparable}], decompositions: [{name, numbers, fields}]}].
+ * `decompositions`: ways to share a launch's work, the launch arguments that ask for each, and the fields that a
+ * descriptor needs for it; `comparable`: whether a case takes part in comparing them. `bench`: the operator's
+ * benchmark; sizes are those of made-up data, targets null where there is none, microseconds of an NVIDIA H200 and
+ * shares of the read floor in the same run. */
 CUBIT_API cubit_status cubit_operators(const char** json);
 /* [{name, capability, usual, shared_memory_per_sm, …}] in ascending order; `usual`: one of those to compile for where
  * nothing says what will run the kernels. */

@@ -209,6 +209,12 @@ std::vector<Mistake> descriptor_mistakes() {
       {"OutputHasNoName",
        {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--output", ""},
        {"the name of an output: is empty", "give the name of a file to write"}},
+      {"InputHasNoName", {"run", "gqa_decode", "--input", ""}, {"\"\": cannot be read"}},
+      {"DescriptorFileHasNoName", {"compile", "--file", "", "--arch", "sm_80"}, {"\"\": cannot be read"}},
+      {"OperatorHasNoName", {"operators", ""}, {"\"\": is not an operator"}},
+      {"TheCpuDeviceIsNotTimed",
+       {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--device", "cpu:sm_80", "--bench"},
+       {"the CPU device", "is not timed"}},
       // Data may take minutes to make, and comes last.
       {"OutputIsReportedBeforeSizes",
        {"run", "gqa_decode", "--random", "weight=3", "--output", "/nonexistent/out"},
