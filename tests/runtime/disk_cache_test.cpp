@@ -164,9 +164,12 @@ TEST_F(DiskCacheTest, ADescriptorOfAnyLengthIsStoredCut) {
 }
 
 TEST_F(DiskCacheTest, WhatCannotBeStoredIsAWarning) {
+  Artifact too_large = first_;
+  too_large.cubin.resize(std::size_t{256} << 20);
+  EXPECT_FALSE(cache_.store(too_large));
   first_.entry_point.assign(std::size_t{3} << 20, 'k');
   EXPECT_FALSE(cache_.store(first_));
-  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("was not stored")));
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("it has 268"), HasSubstr("was not stored")));
   EXPECT_THAT(cache_.list(), IsEmpty());
 }
 
