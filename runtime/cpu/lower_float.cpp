@@ -224,7 +224,7 @@ void Lowering::square_root() {
 }
 
 void Lowering::special_function() {
-  static const auto& kKinds =
+  static const auto& kinds =
       never_destroyed(std::map<std::string_view, helpers::FunctionKind>{{"ex2", helpers::FunctionKind::ex2},
                                                                         {"lg2", helpers::FunctionKind::lg2},
                                                                         {"sin", helpers::FunctionKind::sine},
@@ -235,7 +235,7 @@ void Lowering::special_function() {
   const TypeFacts type = type_at_end();
   const std::string_view name = ptx::name(type.type);
   Site made = site(helpers::function);
-  made.kind = static_cast<int>(kKinds.at(now_->root));
+  made.kind = static_cast<int>(kinds.at(now_->root));
   made.count = name.ends_with("x2") ? 2 : 1;
   made.flag = has("ftz");
   Format format{};

@@ -114,21 +114,21 @@ void Lowering::store() {
 /// Operation and type of atom, red and cp.reduce.
 void Lowering::reduction_kind(Site& made) {
   using Kind = helpers::AtomicKind;
-  static const auto& kKinds = never_destroyed(std::map<std::string_view, Kind>{{"add", Kind::add},
-                                                                               {"min", Kind::min},
-                                                                               {"max", Kind::max},
-                                                                               {"and", Kind::bit_and},
-                                                                               {"or", Kind::bit_or},
-                                                                               {"xor", Kind::bit_xor},
-                                                                               {"exch", Kind::exchange},
-                                                                               {"cas", Kind::compare},
-                                                                               {"inc", Kind::increment},
-                                                                               {"dec", Kind::decrement}});
+  static const auto& kinds = never_destroyed(std::map<std::string_view, Kind>{{"add", Kind::add},
+                                                                              {"min", Kind::min},
+                                                                              {"max", Kind::max},
+                                                                              {"and", Kind::bit_and},
+                                                                              {"or", Kind::bit_or},
+                                                                              {"xor", Kind::bit_xor},
+                                                                              {"exch", Kind::exchange},
+                                                                              {"cas", Kind::compare},
+                                                                              {"inc", Kind::increment},
+                                                                              {"dec", Kind::decrement}});
   const TypeFacts type = type_at_end();
   bool known = false;
   for (const std::string_view modifier : now_->modifiers) {
-    const auto kind = kKinds.find(modifier);
-    if (kind == kKinds.end()) continue;
+    const auto kind = kinds.find(modifier);
+    if (kind == kinds.end()) continue;
     made.kind = static_cast<int>(kind->second);
     known = true;
   }

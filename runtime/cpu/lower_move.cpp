@@ -42,7 +42,7 @@ Lowering::Value* Lowering::comparison(std::string_view name, const TypeFacts& ty
     Predicate floating, is_signed, is_unsigned;
   };
   using P = llvm::CmpInst;
-  static const auto& kRows =
+  static const auto& rows_by_name =
       never_destroyed(std::map<std::string_view, Row>{{"eq", {P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ}},
                                                       {"ne", {P::FCMP_ONE, P::ICMP_NE, P::ICMP_NE}},
                                                       {"lt", {P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT}},
@@ -61,8 +61,8 @@ Lowering::Value* Lowering::comparison(std::string_view name, const TypeFacts& ty
                                                       {"geu", {P::FCMP_UGE, P::ICMP_UGE, P::ICMP_UGE}},
                                                       {"num", {P::FCMP_ORD, P::ICMP_EQ, P::ICMP_EQ}},
                                                       {"nan", {P::FCMP_UNO, P::ICMP_EQ, P::ICMP_EQ}}});
-  const auto row = kRows.find(name);
-  if (row == kRows.end()) unsupported("its comparison is not executed");
+  const auto row = rows_by_name.find(name);
+  if (row == rows_by_name.end()) unsupported("its comparison is not executed");
   if (is_half()) {
     const auto half = [&](std::size_t index) {
       Value* const whole = read(index, type.bits);
@@ -103,17 +103,17 @@ namespace {
 enum Packing { kScalar, kTwoSources, kPackedSource };
 
 Rounding rounding_of(const ptx::Instruction& instruction) {
-  static const auto& kRoundings = never_destroyed(std::map<std::string_view, Rounding>{{"rn", Rounding::nearest},
-                                                                                       {"rz", Rounding::zero},
-                                                                                       {"rm", Rounding::down},
-                                                                                       {"rp", Rounding::up},
-                                                                                       {"rna", Rounding::away},
-                                                                                       {"rni", Rounding::nearest},
-                                                                                       {"rzi", Rounding::zero},
-                                                                                       {"rmi", Rounding::down},
-                                                                                       {"rpi", Rounding::up}});
+  static const auto& roundings = never_destroyed(std::map<std::string_view, Rounding>{{"rn", Rounding::nearest},
+                                                                                      {"rz", Rounding::zero},
+                                                                                      {"rm", Rounding::down},
+                                                                                      {"rp", Rounding::up},
+                                                                                      {"rna", Rounding::away},
+                                                                                      {"rni", Rounding::nearest},
+                                                                                      {"rzi", Rounding::zero},
+                                                                                      {"rmi", Rounding::down},
+                                                                                      {"rpi", Rounding::up}});
   for (const std::string_view modifier : instruction.modifiers) {
-    if (const auto row = kRoundings.find(modifier); row != kRoundings.end()) return row->second;
+    if (const auto row = roundings.find(modifier); row != roundings.end()) return row->second;
   }
   return Rounding::nearest;
 }

@@ -55,19 +55,19 @@ void Lowering::match() {
 
 void Lowering::reduce() {
   using Kind = helpers::AtomicKind;
-  static const auto& kKinds = never_destroyed(std::map<std::string_view, Kind>{{"add", Kind::add},
-                                                                               {"min", Kind::min},
-                                                                               {"max", Kind::max},
-                                                                               {"and", Kind::bit_and},
-                                                                               {"or", Kind::bit_or},
-                                                                               {"xor", Kind::bit_xor}});
+  static const auto& kinds = never_destroyed(std::map<std::string_view, Kind>{{"add", Kind::add},
+                                                                              {"min", Kind::min},
+                                                                              {"max", Kind::max},
+                                                                              {"and", Kind::bit_and},
+                                                                              {"or", Kind::bit_or},
+                                                                              {"xor", Kind::bit_xor}});
   const TypeFacts type = type_at_end();
   if (type.is_float) unsupported("redux of floats is not executed");
   Site made = site(helpers::reduce);
   bool known = false;
   for (const std::string_view modifier : now_->modifiers) {
-    const auto kind = kKinds.find(modifier);
-    if (kind == kKinds.end()) continue;
+    const auto kind = kinds.find(modifier);
+    if (kind == kinds.end()) continue;
     made.kind = static_cast<int>(kind->second);
     known = true;
   }
@@ -101,7 +101,7 @@ void Lowering::trap() { call(site(helpers::trap)); }
 
 const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
   using L = Lowering;
-  static const auto& kHandlers = never_destroyed(std::map<std::string_view, Handler>{
+  static const auto& table = never_destroyed(std::map<std::string_view, Handler>{
       {"add", &L::add},
       {"sub", &L::subtract},
       {"addc", &L::add},
@@ -188,7 +188,7 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"setmaxnreg", &L::nothing},
       {"createpolicy", &L::cache_policy},
   });
-  return kHandlers;
+  return table;
 }
 
 }  // namespace cubit::runtime::cpu

@@ -229,9 +229,9 @@ Lowering::Value* Lowering::uniform(Uniform which, unsigned bits) {
 }
 
 Lowering::Value* Lowering::special(std::string_view name, unsigned bits) {
-  static const auto& kTid =
+  static const auto& thread_places =
       never_destroyed(std::map<std::string_view, std::size_t>{{"%tid.x", 0}, {"%tid.y", 1}, {"%tid.z", 2}});
-  static const auto& kUniform =
+  static const auto& uniforms =
       never_destroyed(std::map<std::string_view, Uniform>{{"%ntid.x", Uniform::ntid_x},
                                                           {"%ntid.y", Uniform::ntid_y},
                                                           {"%ntid.z", Uniform::ntid_z},
@@ -259,16 +259,16 @@ Lowering::Value* Lowering::special(std::string_view name, unsigned bits) {
                                                           {"%nwarpid", Uniform::nwarpid},
                                                           {"%dynamic_smem_size", Uniform::dynamic_smem_size},
                                                           {"%total_smem_size", Uniform::total_smem_size}});
-  if (const auto tid = kTid.find(name); tid != kTid.end()) {
+  if (const auto tid = thread_places.find(name); tid != thread_places.end()) {
     Value* const place = frame_field(offsetof(Frame, tid) + tid->second * sizeof(std::uint32_t) * kLanes);
     return resize(builder_.CreateAlignedLoad(integers(32), place, llvm::Align(64)), bits, false);
   }
-  if (const auto which = kUniform.find(name); which != kUniform.end()) return uniform(which->second, bits);
+  if (const auto which = uniforms.find(name); which != uniforms.end()) return uniform(which->second, bits);
   if (name == "%globaltimer") {
     call(site(helpers::read_timer));
     return resize(take(0, 64), bits, false);
   }
-  static const auto& kOfLane = never_destroyed(
+  static const auto& masks_of_lane = never_destroyed(
       std::map<std::string_view, Mask (*)(int)>{{"%laneid", [](int lane) { return static_cast<Mask>(lane); }},
                                                 {"%lanemask_eq", [](int lane) { return 1u << lane; }},
                                                 {"%lanemask_lt", [](int lane) { return (1u << lane) - 1; }},
@@ -276,8 +276,8 @@ Lowering::Value* Lowering::special(std::string_view name, unsigned bits) {
                                                 {"%lanemask_gt", [](int lane) { return ~((2u << lane) - 1); }},
                                                 {"%lanemask_ge", [](int lane) { return ~((1u << lane) - 1); }},
                                                 {"WARP_SZ", [](int) { return static_cast<Mask>(kLanes); }}});
-  const auto of_lane = kOfLane.find(name);
-  if (of_lane == kOfLane.end()) unsupported(fmt::format("the CPU device has no register {}", name));
+  const auto of_lane = masks_of_lane.find(name);
+  if (of_lane == masks_of_lane.end()) unsupported(fmt::format("the CPU device has no register {}", name));
   std::vector<llvm::Constant*> lanes;
   for (int lane = 0; lane < kLanes; ++lane) lanes.push_back(builder_.getIntN(bits, of_lane->second(lane)));
   return llvm::ConstantVector::get(lanes);
