@@ -14,8 +14,8 @@ const T& never_destroyed(T value) {
   return *new T(std::move(value));
 }
 
-/// A thread's own, on the heap. It is freed as the thread ends; what is asked for after that, by what is destroyed
-/// later, begins anew and stays.
+/// A thread's own, on the heap; one for each T, so what is asked for has a type of its own. It is freed as the thread
+/// ends; what is asked for after that, by what is destroyed later, begins anew and stays.
 template <class T>
 T& of_this_thread() {
   static thread_local T* own = nullptr;

@@ -164,6 +164,15 @@ cubit_status cubit_problem_operations(const cubit_problem* problem, double* oper
   });
 }
 
+namespace {
+
+/// What the call has returned a pointer to, until the thread's next.
+struct ThreadArguments {
+  std::vector<std::byte> bytes;
+};
+
+}  // namespace
+
 cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* device_data, size_t count,
                                      const void** arguments, size_t* bytes) {
   return guarded([&] {
@@ -172,7 +181,7 @@ cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* 
     require(arguments, "cubit_problem_arguments: arguments");
     const ops::Problem& wanted = *problem->problem;
     check_count(count, wanted.inputs().size() + wanted.outputs().size(), "device addresses");
-    auto& owner = in_place_of_this_thread<std::vector<std::byte>>();
+    auto& owner = in_place_of_this_thread<ThreadArguments>().bytes;
     owner = wanted.arguments({device_data, count});
     *arguments = owner.data();
     if (bytes != nullptr) *bytes = owner.size();

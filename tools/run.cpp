@@ -208,7 +208,7 @@ int run(const RunOptions& options, Context& context) {
   ChosenDevice chosen = choose_device(options.problem);
   if (chosen.device && watches && !options.problem.device && !means_cpu(chosen.facts.at("name").get<std::string>())) {
     chosen = choose_cpu_device(options.problem);
-    context.console.say("a GPU watches nothing; the CPU computes it");
+    if (chosen.device) context.console.say("a GPU watches nothing; the CPU computes it");
   }
   if (!chosen.device && !options.bench) {
     const std::string trouble = std::exchange(chosen, choose_cpu_device(options.problem)).trouble;

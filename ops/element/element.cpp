@@ -54,10 +54,8 @@ std::uint16_t from_float(Element element, float value) {
   return element == Element::fp16 ? half_from_float(value) : bfloat16_from_float(value);
 }
 
-double first_beyond(Element element) { return element == Element::fp16 ? 65520 : 0x1.ffp127; }
-
 double difference_of(Element element, double found, double reference, double tolerance) {
-  const double beyond = first_beyond(element);
+  const double beyond = element == Element::fp16 ? 65520 : 0x1.ffp127;  // the first that rounds to infinity
   if (!std::isinf(found)) {
     const bool may_be_finite = std::fabs(reference) < beyond * (1 + tolerance);
     return may_be_finite ? found - reference : std::numeric_limits<double>::quiet_NaN();

@@ -14,8 +14,6 @@ std::string_view device_type(Element element);   ///< "cubit::Bfloat16", as a pl
 double to_double(Element element, std::uint16_t bits);
 std::uint16_t from_float(Element element, float value);  ///< nearest even
 
-/// The first number that rounds to infinity.
-double first_beyond(Element element);
 /// found - reference, of an output. Zero where it is the infinity that the reference rounds to, or could with an error
 /// of `tolerance` of itself: about there both are right. NaN where only one of the two is beyond all numbers, or is
 /// none.

@@ -225,7 +225,7 @@ TEST(GqaSoftCap, IsExactWhereScoresAreSmallBesideIt) {
 
 // Beyond 2^27 a float does not tell a score from one 8 further on: only the largest counts then, and no weight leaves
 // the range of fp16.
-TEST(GqaScores, MayBeOfAnySize) {
+TEST(GqaScore, MayBeOfAnySize) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   for (const std::string& descriptor :
        {std::string("gqa_decode:heads_per_kv=8,kv=fp16,family=sm80"), std::string("gqa_decode:kv=fp16,family=sm90"),
