@@ -32,23 +32,30 @@ struct LaunchRequest {
   }
 };
 
-/// The launches of a step of a large model, a few hundred, with room for what falls into the same place. A thread's
-/// own (of_this_thread), so there is no lock; 1 MB of a thread that launches so many, and what it uses of one that
-/// launches few.
+/// The launches of a step of a large model, a few hundred, with room for what falls into the same place. A launch is
+/// remembered when it comes for the second time: those that change with every step, as where max_length grows, neither
+/// take the place of those that stay nor cost a walk over its memory. A thread's own (of_this_thread), so there is no
+/// lock; 1 MB of a thread that repeats so many, and what it uses of one that repeats few.
 class RecentLaunches {
  public:
   /// The launch of a request that is equal byte for byte, its tensor maps encoded. Where there is none, what make()
-  /// returns, remembered.
+  /// returns; it stays until the next call, or is remembered.
   template <class Make>
   const Launch& find_or_make(const LaunchRequest& request, const Make& make) {
-    const auto make_at = [&](std::byte* at) {
+    const std::uint64_t hash = request.hash();
+    const Entry* const known = table_.find(hash, [&](const Entry& entry) { return entry.request == request; });
+    if (known != nullptr) return known->launch;
+    if (seen_.find(hash, [](const Seen&) { return true; }) == nullptr) {
+      seen_.add(hash, [](std::byte* at) { return new (at) Seen; });
+      return *new (once_.data()) Launch(make());
+    }
+    const Entry& made = table_.add(hash, [&](std::byte* at) {
       auto* const entry = new (at) Entry{request, {}, make()};  // made where it stays
       std::memcpy(entry->arguments.data(), request.arguments.data(), request.arguments.size());
       entry->request.arguments = {entry->arguments.data(), request.arguments.size()};
       return entry;
-    };
-    const auto is_it = [&](const Entry& entry) { return entry.request == request; };
-    return table_.find_or_make(request.hash(), is_it, make_at).launch;
+    });
+    return made.launch;
   }
 
  private:
@@ -57,9 +64,12 @@ class RecentLaunches {
     std::array<std::byte, kMostRepeatableBytes> arguments;
     Launch launch;
   };
+  struct Seen {};
   static_assert(std::is_trivially_copyable_v<Launch>);
 
   RecentTable<Entry, 128, 4> table_;
+  RecentTable<Seen, 128, 8> seen_;  ///< once, by their hashes alone
+  alignas(Launch) std::array<std::byte, sizeof(Launch)> once_;
 };
 
 }  // namespace cubit::ops

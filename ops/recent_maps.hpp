@@ -22,9 +22,10 @@ class RecentMaps {
   const runtime::EncodedTensorMap& find_or_encode(std::uint64_t device, const runtime::TensorMap& map,
                                                   const Encode& encode) {
     const Words words = words_of(device, map);
-    const auto make_at = [&](std::byte* at) { return new (at) Entry{words, encode()}; };
-    const auto is_it = [&](const Entry& entry) { return entry.words == words; };
-    return table_.find_or_make(hash_of({}, std::as_bytes(std::span(words))), is_it, make_at).encoded;
+    const std::uint64_t hash = hash_of({}, std::as_bytes(std::span(words)));
+    const Entry* const known = table_.find(hash, [&](const Entry& entry) { return entry.words == words; });
+    if (known != nullptr) return known->encoded;
+    return table_.add(hash, [&](std::byte* at) { return new (at) Entry{words, encode()}; }).encoded;
   }
 
  private:

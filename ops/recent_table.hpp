@@ -21,17 +21,24 @@ std::uint64_t hash_of(const std::array<std::uint64_t, 4>& numbers, std::span<con
 template <class Entry, std::size_t Places, std::size_t Ways>
 class RecentTable {
  public:
-  /// The entry of this hash that is_it() says yes to. Where there is none, what make(at) makes at an address that is
-  /// its own; where make() throws, nothing is there.
-  template <class IsIt, class Make>
-  const Entry& find_or_make(std::uint64_t hash, const IsIt& is_it, const Make& make) {
+  /// The entry of this hash that is_it() says yes to, or null.
+  template <class IsIt>
+  const Entry* find(std::uint64_t hash, const IsIt& is_it) {
     const std::size_t place = hash / 2 % Places;
-    Hashes& hashes = places_[place];
+    const Hashes& hashes = places_[place];
     for (std::size_t way = 0; way < Ways; ++way) {
       if (hashes[way] != hash) continue;
       const Entry* const known = std::launder(reinterpret_cast<const Entry*>(entry_at(place, way)));
-      if (is_it(*known)) return *known;
+      if (is_it(*known)) return known;
     }
+    return nullptr;
+  }
+
+  /// What make(at) makes at an address that is its own; where make() throws, nothing is there.
+  template <class Make>
+  const Entry& add(std::uint64_t hash, const Make& make) {
+    const std::size_t place = hash / 2 % Places;
+    Hashes& hashes = places_[place];
     const auto vacant = static_cast<std::size_t>(std::find(hashes.begin(), hashes.end(), 0U) - hashes.begin());
     const std::size_t way = vacant < Ways ? vacant : (hash >> 32) % Ways;
     hashes[way] = 0;
