@@ -31,8 +31,8 @@ using Clock = std::chrono::steady_clock;
 // Launches are queued, not waited for: fewer than the driver queues before a launch blocks (1024).
 constexpr int kLaunches = 100;
 constexpr int kBatches = 300;
-// Outputs of launches that are new each time.
-constexpr int kOutputs = 1000;
+// Outputs of launches that are new each time: a thread still knows whether it has seen the last thousand.
+constexpr int kOutputs = 20000;
 constexpr std::size_t kOutputStep = 16;
 constexpr std::size_t kOutputsRoom = kOutputs * kOutputStep;
 
@@ -163,7 +163,7 @@ struct Case {
   std::string descriptor;
   std::vector<cubit::Buffer> memory;
   std::function<void(const cubit::Kernel&, const cubit::LaunchOptions&)> launch;
-  /// With an output address that is another each time, of more than a thread remembers.
+  /// With an output address that is another each time.
   std::function<void(const cubit::Kernel&, const cubit::LaunchOptions&)> launch_anew;
   std::function<std::size_t(const cubit::Kernel&)> workspace;
 };

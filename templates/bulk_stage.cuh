@@ -101,7 +101,8 @@ using StageWalk = StageWalkOf<plan::kStaggers>;
 /// Tokens of a stage that are read.
 struct StageTokens {
   int first;  // of the sequence's
-  int count;  // that the stage has below the sequence's length
+  int left;   // of the sequence from there on; none: zero or less
+  int count;  // of those the stage's
   plan::Tokens tokens;
 
   /// Whether token `index` of the stage is.
@@ -117,7 +118,8 @@ struct StageTokens {
   }
   __device__ __forceinline__ bool are_all(int of_stage) const {
     if constexpr (plan::Tokens::kIsWindow) return tokens.has_all(first, of_stage);
-    return count == of_stage;
+    // CUDA 13.0's ptxas, asked for sm_90a whether count is of_stage, answers whether left is from 0 to of_stage.
+    return left >= of_stage;
   }
 };
 
@@ -134,8 +136,8 @@ __device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args,
   const int whole = 1 << args.stage_tokens_log2;
   const int first = stage << args.stage_tokens_log2;
   const int length = segment.length;
-  return {first, max(0, min(length - first, whole)),
-          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
+  const int left = length - first;
+  return {first, left, max(0, min(left, whole)), plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
 }
 
 }  // namespace cubit
