@@ -118,7 +118,7 @@ struct StageTokens {
   }
   __device__ __forceinline__ bool are_all(int of_stage) const {
     if constexpr (plan::Tokens::kIsWindow) return tokens.has_all(first, of_stage);
-    // CUDA 13.0's ptxas, asked for sm_90a whether count is of_stage, answers whether left is from 0 to of_stage.
+    // CUDA 13.0's ptxas, asked for sm_90a whether count is of_stage, may answer whether left is from 0 to of_stage.
     return left >= of_stage;
   }
 };
@@ -137,7 +137,8 @@ __device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args,
   const int first = stage << args.stage_tokens_log2;
   const int length = segment.length;
   const int left = length - first;
-  return {first, left, max(0, min(left, whole)), plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
+  return {first, left, max(0, min(left, whole)),
+          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
 }
 
 }  // namespace cubit

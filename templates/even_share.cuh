@@ -114,7 +114,8 @@ class Walker {
     return {first_owner, last_owner - first_owner + 1};
   }
 
-  /// The same where all lengths are, by what the host has computed of them: a third of the instructions of next(),
+ private:
+  /// Where all lengths are the same, by what the host has computed of them: a third of the instructions of next(),
   /// which the block's first copies would wait for.
   __device__ __forceinline__ Segment begin_uniform(Cursor& cursor) {
     cursor = known_place();
@@ -127,7 +128,6 @@ class Walker {
     return segment;
   }
 
- private:
   /// Where the host has made the division, as divide_lengths().
   __device__ __forceinline__ Cursor known_place() {
     division_ = args_.division;

@@ -8,30 +8,12 @@
 namespace cubit {
 
 struct GqaDecodeArguments {
-  // What every block of family sm90 asks for is in front, in the order in which it does: the constant cache brings 64
-  // bytes at a time, the ones behind the others, and once copies are under way behind those.
-  const int* lengths;  // [batch], or null: every sequence has max_length tokens
-  Division division;   // where lengths is null, or splits are asked for; else parts are 0, and the blocks those of the
-                       // grid
-  DivideBy units;      // of a sequence, where lengths is null or splits are asked for; else blocks of the grid
-  int unit_stages;     // where lengths is null: of each unit, of the first larger_units of a sequence one more
-  int larger_units;
-  DivideBy heads;  // spans * head groups
-  int max_length;
-  int boxes;  // columns of boxes that are the keys of a stage, as its values; 0: the maps do not describe the cache
-
-  int stage_tokens_log2;  // of a stage
-  int span_log2;          // of the KV heads that a block takes together
-  unsigned stagger;       // what blocks begin in the middle of segments by, see StageWalk; 0: they begin at the first
-                          // stage
-  unsigned pace;          // 1/1024 ns in which the memory brings a stage, see pace.cuh; 0: nobody waits for it
   const void* query;  // [batch, query tokens, kv_heads * heads_per_kv, head_dim], with one token without that dimension
-  long long query_batch_stride;
-  long long query_head_stride;
-  float scale_log2;    // softmax scale times log2(e)
-  int row_step_log2;   // tokens from one row of a warp to its next
-  int warp_step_log2;  // tokens from a warp to the next beside it of the same KV head
-  int blocks_each;     // with lengths: blocks / sequences
+  const void* key;    // [batch, tokens, kv_heads, row], or pages
+  const void* value;  // as key
+  const int* lengths;  // [batch], or null: every sequence has max_length tokens
+  void* output;        // as query, with value_dim for head_dim
+  float* lse;          // [batch, query tokens, kv_heads * heads_per_kv] natural log-sum-exp, or null
 
   // Workspace. A head group is the heads of one KV head that a block takes, those of every query token counted, a span
   // the KV heads: one but in family sm90.
@@ -40,22 +22,39 @@ struct GqaDecodeArguments {
   unsigned* counters;    // zero between launches
   float* partial;        // [slots, span, heads per block, value_dim] unnormalised outputs
   float* partial_stats;  // [slots, span, heads per block, 2] reference exponent and sum
-  void* output;          // as query, with value_dim for head_dim
-  long long output_batch_stride;
-  long long output_head_stride;
-  float* lse;  // [batch, query tokens, kv_heads * heads_per_kv] natural log-sum-exp, or null
-  int kv_heads;
-  int batch;
 
-  const void* key;    // [batch, tokens, kv_heads, row], or pages
-  const void* value;  // as key
+  long long query_batch_stride;
+  long long query_head_stride;
   long long key_batch_stride;
   long long key_head_stride;
   long long value_batch_stride;
   long long value_head_stride;
+  long long output_batch_stride;
+  long long output_head_stride;
+
   int key_token_stride;
   int value_token_stride;
-  int splits;  // families sm75 and sm80
+  int kv_heads;
+  int max_length;
+  int batch;
+  float scale_log2;  // softmax scale times log2(e)
+  int splits;        // families sm75 and sm80
+  // Family sm90: see sm90_gqa_decode.cuh.
+  int span_log2;  // of the KV heads that a block takes together
+  int boxes;      // columns of boxes that are the keys of a stage, as its values; 0: the maps do not describe the cache
+  int stage_tokens_log2;  // of a stage
+  int row_step_log2;      // tokens from one row of a warp to its next
+  unsigned pace;          // 1/1024 ns in which the memory brings a stage, see pace.cuh; 0: nobody waits for it
+  unsigned stagger;       // what blocks begin in the middle of segments by, see StageWalk; 0: they begin at the first
+                          // stage
+  int warp_step_log2;     // tokens from a warp to the next beside it of the same KV head
+  DivideBy heads;         // spans * head groups
+  Division division;      // where lengths is null, or splits are asked for; else parts are 0, and the blocks those of
+                          // the grid
+  int blocks_each;        // then: blocks / sequences
+  DivideBy units;         // of a sequence, where lengths is null or splits are asked for; else blocks of the grid
+  int unit_stages;        // where lengths is null: of each unit, of the first larger_units of a sequence one more
+  int larger_units;
   // Where scales are tensors of their own; of one that all rows share, the strides are 0.
   const char* key_scales;
   const char* value_scales;

@@ -38,9 +38,6 @@ class Pace {
     if (looks == 0) due_.interval = 0;
   }
 
-  /// In the place of wait(), of copies that are under way.
-  __device__ __forceinline__ void count() { due_.at += due_.interval; }
-
  private:
   DueTime due_;  // of the next stage
 };
@@ -50,7 +47,6 @@ class Pace<0> {
  public:
   explicit __device__ __forceinline__ Pace(uint32) {}
   __device__ __forceinline__ void wait() {}
-  __device__ __forceinline__ void count() {}
 };
 
 }  // namespace cubit

@@ -37,11 +37,9 @@
 //
 // Who waits for whom: the copying warps wait until the others have arrived at a stage's `empty`, and they until the
 // copies have at `full`. The copies of boxes of a block's very first stage are started before the block meets (not
-// those of pages), and where the host knows the lengths before anything else: that much sooner all is over. Likewise a
-// segment is told before its first stage is copied, or that one while it is, and heard when its queries are on their
-// way: after its very first stage a block waits for that, because loads that come after many copies end after them. So
-// do what instructions and constants are brought then, which is why the first segment is told before it is known which
-// blocks share its sequence. Where a segment ends the warps that attend meet when all
+// those of pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that
+// one while it is, and heard when its queries are on their way: after its very first stage a block waits for that,
+// because loads that come after many copies end after them. Where a segment ends the warps that attend meet when all
 // results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh). Where the
 // blocks of a pair have read their last stage the thread that copied it says so to the other block, which then sends
 // its sums there.
@@ -106,7 +104,6 @@ struct BlockState {
   // Each sequence is a cluster's, see merge_pair.cuh, and this block has half of one: a grid may be larger, and blocks
   // without a share end at once, after which nobody may tell them anything.
   int are_pairs;
-  Owners first_owners;  // of the first segment's sequence; there when the block is told what comes behind it
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
@@ -143,15 +140,11 @@ struct Rings {
     return {both, both + 8};
   }
 
-  /// By one thread, as the others: of several each would wait for the others. What a block's very first copies need.
-  __device__ __forceinline__ void init_first_barrier() const {
-    init_barrier(barrier(0), kCopyThreads);
-    fence_barrier_init();
-  }
-  __device__ __forceinline__ void init_other_barriers() const {
+  /// By one thread: of several each would wait for the others.
+  __device__ __forceinline__ void init_barriers() const {
 #pragma unroll
     for (int index = 0; index < plan::kStages + plan::kSegments; ++index) {
-      if (index > 0) init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
+      init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
       init_barrier(barrier(index) + 8, plan::kWarps);
     }
     if constexpr (plan::kMergesPairs) of_pair().init();
@@ -168,38 +161,30 @@ constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlai
 /// The first of the threads that copy, which makes the barriers and starts the copies of boxes.
 __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan::kWarps * kWarpSize; }
 
-/// Whether the block's very first stage is copied before the block meets: what it waits for longest. Not where that is
-/// of pieces, nor of pages, whose boxes all copying warps start.
-__device__ __forceinline__ bool begins_in_boxes(const Arguments& args, const Segment& segment) {
-  if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return false;
-  return is_of_boxes(args, tokens_in(args, segment, StageWalk(args, segment).stage()));
-}
-
-/// By that thread, before any other knows of the barriers: it arrives for all of them.
+/// By that thread, before any other knows of the barriers: what a block waits for longest is its very first stage. Not
+/// where that is of pieces, nor of pages, whose boxes all copying warps start.
 __device__ __forceinline__ void begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
-  if (!begins_in_boxes(args, segment)) return;
+  if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return;
+  const int stage = StageWalk(args, segment).stage();
+  if (!is_of_boxes(args, tokens_in(args, segment, stage))) return;
   const StagePlace place;
-  const uint32 full = rings.full(place);
-  arrive(full, kCopyThreads - 1);
-  copy_boxes(args, segment, StageWalk(args, segment).stage(), rings.stage(place), full);
+  copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
 }
 
 /// By the first of the threads that copy: those that attend are told of a segment, or that there is none left.
 __device__ __forceinline__ void tell_segment(const Arguments& args, const Walk& walk, const Cursor& cursor,
-                                             const Segment& segment, BlockState& state, SegmentPlace place,
-                                             Rings rings) {
+                                             const Segment& segment, ToldSegment (&segments)[plan::kSegments],
+                                             SegmentPlace place, Rings rings) {
   wait_barrier(rings.heard(place), place.parity() ^ 1);  // the first time round at once
-  const bool is_first = place.turn == 0;
   const bool is_one = segment.batch >= 0;
-  state.segments[place.index()] = {segment, is_one && !is_first ? walk.owners_of_last(cursor) : Owners{},
-                                   first_kv_head(args, segment)};
+  segments[place.index()] = {segment, is_one ? walk.owners_of_last(cursor) : Owners{}, first_kv_head(args, segment)};
   arrive(rings.told(place));
-  if (is_one && is_first) state.first_owners = walk.owners_of_last(cursor);
 }
 
-/// The copying warps, whose stage is free.
+/// The copying warps, whose stage is free. `are_under_way`: the block's very first boxes, but for pages.
 __device__ __forceinline__ void copy_stage_in_boxes(const Arguments& args, const Segment& segment, int stage,
-                                                    StagePlace place, PageWindow& pages, Rings rings) {
+                                                    StagePlace place, bool are_under_way, PageWindow& pages,
+                                                    Rings rings) {
   const uint32 full = rings.full(place);
   // Every warp arrives, so that none falls two rounds behind and takes one for the other.
   __syncwarp();
@@ -209,7 +194,7 @@ __device__ __forceinline__ void copy_stage_in_boxes(const Arguments& args, const
     arrive(full, kWarpSize - 1);
     if (plan::Cache::kIsPaged) {
       expect_bytes(full, 2 * kHalfStage);
-    } else {
+    } else if (!are_under_way) {
       fence_async_proxy();  // what cp.async has written there came before
       copy_boxes(args, segment, stage, rings.stage(place), full);
     }
@@ -225,44 +210,37 @@ __device__ __forceinline__ void copy_stage_in_boxes(const Arguments& args, const
 /// The copying warps, from the block's first segment on, for which begin_copies has been called. The place behind the
 /// last stage.
 __device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const Walk& walk, Cursor cursor,
-                                                    Segment segment, PageWindow& pages, BlockState& state,
-                                                    Rings rings) {
+                                                    Segment segment, PageWindow& pages,
+                                                    ToldSegment (&segments)[plan::kSegments], Rings rings) {
   const bool is_first = is_first_copying();
   Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * walk.blocks() >> 10));
   StagePlace place;
   SegmentPlace told;
-  bool is_under_way = begins_in_boxes(args, segment);
-  bool is_very_first = segment.first != segment.last;  // of an empty segment nothing is waited for
+  bool is_very_first = segment.first != segment.last;  // of an empty segment nothing is under way, nor waited for
   bool are_looked_up = true;                           // the segment's first pages
 #pragma unroll 1
   while (true) {
-    if (is_first) tell_segment(args, walk, cursor, segment, state, told, rings);
-    __syncwarp();  // together again: compilers may let that thread go on by itself
+    if (is_first) tell_segment(args, walk, cursor, segment, segments, told, rings);
     if (segment.batch < 0) break;
     if (plan::Cache::kIsPaged && !are_looked_up) pages.begin(segment);
     are_looked_up = false;
-    const auto cache = [&] { return plan::Cache::rows(args, segment.batch, first_kv_head(args, segment)); };
+    const plan::Cache cache = plan::Cache::rows(args, segment.batch, first_kv_head(args, segment));
     Pieces<plan::Cache> pieces;
 #pragma unroll 1
     for (StageWalk walked(args, segment); !walked.is_over(); walked.advance()) {
-      if (is_under_way) {
-        pace.count();
+      const int stage = walked.stage();
+      const StageTokens tokens = tokens_in(args, segment, stage);
+      const bool has_boxes = is_of_boxes(args, tokens);
+      if (plan::Cache::kIsPaged && has_boxes) pages.reach(segment, stage);
+      if (!has_boxes) pieces.reach(args, cache, segment, stage);
+      if (is_first && has_boxes) pace.wait();
+      wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
+      if (has_boxes) {
+        copy_stage_in_boxes(args, segment, stage, place, is_very_first, pages, rings);
       } else {
-        const int stage = walked.stage();
-        const StageTokens tokens = tokens_in(args, segment, stage);
-        const bool has_boxes = is_of_boxes(args, tokens);
-        if (plan::Cache::kIsPaged && has_boxes) pages.reach(segment, stage);
-        if (!has_boxes) pieces.reach(args, cache(), segment, stage);
-        if (is_first && has_boxes) pace.wait();
-        wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
-        if (has_boxes) {
-          copy_stage_in_boxes(args, segment, stage, place, pages, rings);
-        } else {
-          pieces.copy(args, cache(), segment, stage, tokens, rings.stage(place));
-          arrive_after_copies(rings.full(place));
-        }
+        pieces.copy(args, cache, segment, stage, tokens, rings.stage(place));
+        arrive_after_copies(rings.full(place));
       }
-      is_under_way = false;
       place.advance();
       if (is_very_first) wait_barrier(rings.heard(told), told.parity());
       is_very_first = false;
@@ -428,30 +406,18 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
 
 /// The copying warps, from the block's first instruction for them to the last.
 __device__ __forceinline__ void copy_all(const Arguments& args, BlockState& state, Rings rings) {
-  const bool knows_lengths = args.lengths == nullptr;
-  if (threadIdx.x == (plan::kWarps + 1) * kWarpSize && args.boxes != 0) {
-    prefetch_map(args.keys);
-    prefetch_map(args.values);
-  }
-  if (is_first_copying()) rings.init_first_barrier();
-  wait_for_previous_kernel();
-  if (is_first_copying() && knows_lengths) {
-    Cursor cursor;
-    begin_copies(args, Walk(args).begin_uniform(cursor), rings);
-  }
-  if (is_first_copying()) rings.init_other_barriers();
   Walk walk(args);
   Cursor cursor;
   const Segment first = walk.begin(cursor);
   PageWindow pages(args);
   if (plan::Cache::kIsPaged) pages.begin(first);
-  if (is_first_copying() && !knows_lengths) begin_copies(args, first, rings);
+  if (is_first_copying()) begin_copies(args, first, rings);
   if (plan::kMergesPairs && is_first_copying())
     state.are_pairs = first.batch >= 0 && blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
   __syncthreads();
   give_registers<plan::kCopyRegisters>();
   if (are_pairs(state)) arrive_in_cluster();
-  const StagePlace end = copy_segments(args, walk, cursor, first, pages, state, rings);
+  const StagePlace end = copy_segments(args, walk, cursor, first, pages, state.segments, rings);
   if (are_pairs(state)) {
     wait_for_cluster();
     if (is_first_copying()) give_stages(rings, end, plan::kStages, rings.of_pair().free);
@@ -511,10 +477,15 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   const Rings rings{shared_address(shared)};
   const int warp = warp_index();
   allow_next_kernel();
+  prefetch_lengths(args);
+  if (threadIdx.x == 0 && args.boxes != 0) {
+    prefetch_map(args.keys);
+    prefetch_map(args.values);
+  }
+  if (is_first_copying()) rings.init_barriers();
+  wait_for_previous_kernel();
   if (warp >= plan::kWarps) return copy_all(args, state, rings);
 
-  prefetch_lengths(args);
-  wait_for_previous_kernel();
   if (threadIdx.x == 0) LateMerges::begin(state.parts);
   __syncthreads();
   if (are_pairs(state)) arrive_in_cluster();
@@ -531,7 +502,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
-    const Owners told_owners = next.owners;
+    const Owners owners = next.owners;
     const int kv_head = next.kv_head;
     const Sights sights = Sights::of(args, next);
     Softmax softmax(first_reference());
@@ -559,7 +530,6 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Values::store(output, results.outputs + first_result * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + first_result);
     sync_warps();
-    const Owners owners = told_owners.count != 0 ? told_owners : state.first_owners;
     const StoredPart own = {owners, {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)}};
     if (are_pairs(state)) {
       wait_for_cluster();  // as all who have arrived
