@@ -137,8 +137,7 @@ __device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args,
   const int first = stage << args.stage_tokens_log2;
   const int length = segment.length;
   const int left = length - first;
-  return {first, left, max(0, min(left, whole)),
-          plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
+  return {first, left, max(0, min(left, whole)), plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
 }
 
 }  // namespace cubit
