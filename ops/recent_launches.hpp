@@ -33,9 +33,10 @@ struct LaunchRequest {
 };
 
 /// The launches of a step of a large model, a few hundred, with room for what falls into the same place. A launch is
-/// remembered when it comes for the second time: those that change with every step, as where max_length grows, neither
-/// take the place of those that stay nor cost a walk over its memory. A thread's own (of_this_thread), so there is no
-/// lock; 1 MB of a thread that repeats so many, and what it uses of one that repeats few.
+/// remembered when it comes for the second time, among a thousand others that are new: those that change with every
+/// step, as where max_length grows, neither take the place of those that stay nor cost a walk over the table. A
+/// thread's own (of_this_thread), so there is no lock; 1 MB of a thread that repeats so many, and what it uses of one
+/// that repeats few.
 class RecentLaunches {
  public:
   /// The launch of a request that is equal byte for byte, its tensor maps encoded. Where there is none, what make()
@@ -46,8 +47,9 @@ class RecentLaunches {
     const Entry* const known = table_.find(hash, [&](const Entry& entry) { return entry.request == request; });
     if (known != nullptr) return known->launch;
     if (seen_.find(hash, [](const Seen&) { return true; }) == nullptr) {
+      const Launch& made = *new (once_.data()) Launch(make());
       seen_.add(hash, [](std::byte* at) { return new (at) Seen; });
-      return *new (once_.data()) Launch(make());
+      return made;
     }
     const Entry& made = table_.add(hash, [&](std::byte* at) {
       auto* const entry = new (at) Entry{request, {}, make()};  // made where it stays

@@ -46,8 +46,8 @@ struct LaunchPlace {
   bool overlap = false;  ///< begin before the kernel ahead has ended, where the kernel can wait for it
 };
 
-/// Launches `kernel`, which has a specialisation, unless there is nothing to do: a launch that this thread has made of
-/// late is not made anew, see RecentLaunches, whose first allocates; no other launch does. Throws as
+/// Launches `kernel`, which has a specialisation, unless there is nothing to do: a launch that this thread has made
+/// twice of late is not made anew, see RecentLaunches, whose first allocates; no other launch does. Throws as
 /// Specialisation::encode, Device::encode and Kernel::launch do.
 void launch(const OperatorKernel& kernel, runtime::Device& device, const void* arguments, const LaunchPlace& place);
 

@@ -316,8 +316,8 @@ typedef struct cubit_launch {
 CUBIT_API cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments, cubit_device* device,
                                               size_t* bytes);
 /* Stream-ordered, capture-safe once the kernel is resident, allocation-free but for a thread's first. A thread
- * remembers a few hundred of its launches: one with the same kernel, device, workspace and arguments, byte for byte
- * with their padding, is not made anew. */
+ * remembers a few hundred of the launches that it has made twice: one with the same kernel, device, workspace and
+ * arguments, byte for byte with their padding, is not made anew. */
 CUBIT_API cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, const cubit_launch* launch);
 /* For kernels from cubit_engine_get_source: `parameters` is the kernel's single by-value argument, read during the call
  * only; NULL if `parameter_bytes` is 0. */

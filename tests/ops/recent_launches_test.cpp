@@ -90,23 +90,6 @@ TEST(RecentLaunches, WordsThatChangePlacesAreOthers) {
   EXPECT_TRUE(is_known(recent, asked.request, 1));
 }
 
-/// What can not be made is not remembered, and neither is what it took the place of.
-TEST(RecentLaunches, ForgetsWhatCanNotBeMade) {
-  RecentLaunches recent;
-  const Asked asked(3);
-  const auto fails = []() -> Launch { throw std::runtime_error("no such launch"); };
-  EXPECT_THROW(recent.find_or_make(asked.request, fails), std::runtime_error);
-  EXPECT_THROW(recent.find_or_make(asked.request, fails), std::runtime_error);
-  EXPECT_FALSE(is_known(recent, asked.request, 3));
-  EXPECT_TRUE(is_known(recent, asked.request, 3));
-  for (unsigned i = 0; i < 5000; ++i) {
-    const Asked other(1000 + i);
-    EXPECT_THROW(recent.find_or_make(other.request, fails), std::runtime_error);
-    const Asked next(10000 + i);
-    EXPECT_FALSE(is_known(recent, next.request, 10000 + i));
-  }
-}
-
 /// Launches by number, each looked for and, where it is not there, made: how many of them were.
 unsigned count_known(RecentLaunches& recent, unsigned launches) {
   unsigned known = 0;
@@ -114,15 +97,43 @@ unsigned count_known(RecentLaunches& recent, unsigned launches) {
   return known;
 }
 
+constexpr unsigned kStay = 200;  // that a step has
+constexpr unsigned kMostStay = kStay * 95 / 100;
+
+/// What can not be made is not remembered, however often it comes, and nothing goes for it.
+TEST(RecentLaunches, ForgetsWhatCanNotBeMade) {
+  RecentLaunches recent;
+  for (int step = 0; step < 3; ++step) count_known(recent, kStay);
+  const auto fails = []() -> Launch { throw std::runtime_error("no such launch"); };
+  for (unsigned i = 0; i < 5000; ++i) {
+    const Asked asked(1000 + i);
+    for (int turn = 0; turn < 3; ++turn) EXPECT_THROW(recent.find_or_make(asked.request, fails), std::runtime_error);
+  }
+  EXPECT_GE(count_known(recent, kStay), kMostStay);
+  make_known(recent, Asked(1000).request, 1000);
+  EXPECT_TRUE(is_known(recent, Asked(1000).request, 1000));
+}
+
+/// One that can not be made when it is to be remembered.
+TEST(RecentLaunches, IsMadeAnewAfterAFailure) {
+  RecentLaunches recent;
+  const Asked asked(3);
+  const auto fails = []() -> Launch { throw std::runtime_error("no such launch"); };
+  EXPECT_FALSE(is_known(recent, asked.request, 3));
+  EXPECT_THROW(recent.find_or_make(asked.request, fails), std::runtime_error);
+  EXPECT_FALSE(is_known(recent, asked.request, 3));
+  EXPECT_TRUE(is_known(recent, asked.request, 3));
+}
+
 /// A step's launches, step after step. Of more than there is room for none is taken for another, and some stay.
 TEST(RecentLaunches, KnowsAStepsLaunches) {
-  for (const unsigned launches : {80U, 160U, 400U, 5000U}) {
+  for (const unsigned launches : {80U, 160U, 400U, 2000U}) {
     RecentLaunches recent;
     EXPECT_EQ(count_known(recent, launches), 0U);
-    EXPECT_LE(count_known(recent, launches), launches > 512 ? 512U : 0U);
+    EXPECT_EQ(count_known(recent, launches), 0U);
     for (int step = 0; step < 20; ++step) count_known(recent, launches);
     const unsigned known = count_known(recent, launches);
-    EXPECT_GE(known, launches <= 160 ? launches * 95 / 100 : launches == 400 ? 300 : 0) << launches;
+    EXPECT_GE(known, launches <= 160 ? launches * 95 / 100 : launches == 400 ? 300 : 1) << launches;
     EXPECT_LE(known, 512U);
   }
 }
@@ -130,12 +141,10 @@ TEST(RecentLaunches, KnowsAStepsLaunches) {
 /// Launches that never come again, as where max_length grows, leave those alone that do.
 TEST(RecentLaunches, WhatComesOnceTakesNoPlace) {
   RecentLaunches recent;
-  constexpr unsigned kStay = 200;
   for (int step = 0; step < 3; ++step) count_known(recent, kStay);
-  const unsigned known = count_known(recent, kStay);
-  EXPECT_GE(known, kStay * 95 / 100);
+  EXPECT_GE(count_known(recent, kStay), kMostStay);
   for (unsigned i = 0; i < 20000; ++i) is_known(recent, Asked(100000 + i).request, 100000 + i);
-  EXPECT_EQ(count_known(recent, kStay), known);
+  EXPECT_GE(count_known(recent, kStay), kMostStay);
 }
 
 TEST(RecentLaunches, AreAThreadsOwn) {
