@@ -78,6 +78,7 @@
 #include "gqa_decode_block.cuh"
 #include "kv_contiguous.cuh"
 #include "kv_paged.cuh"
+#include "late_merges.cuh"
 #include "merge_pair.cuh"
 #include "merge_slices.cuh"
 #include "overlap.cuh"
@@ -424,49 +425,6 @@ __device__ __forceinline__ void copy_all(const Arguments& args, BlockState& stat
   }
 }
 
-/// What becomes of the results of a block's segments, by the warps that attend. Those of a sequence that other blocks
-/// have parts of are merged when the next segment's are stored, by when the others have arrived; of the last segment at
-/// once.
-class LateMerges {
- public:
-  /// By one thread, before the block meets.
-  static __device__ __forceinline__ void begin(StoredPart (&parts)[2]) {
-    parts[1] = {{0, 1}, {}};  // there is none before the first
-  }
-  __device__ __forceinline__ LateMerges(const GqaDecodeArguments& args, StoredPart (&parts)[2],
-                                        const WarpResults& results)
-      : args_(args), parts_(parts), results_(results) {}
-
-  /// Of a segment; the warps' results are stored, and the warps have met.
-  __device__ __forceinline__ void store(const StoredPart& own, bool is_last) {
-    if (threadIdx.x == 0) parts_[turn_] = own;
-    const uint64 before_own = store_part(args_, own, results_, !is_last);
-    turn_ ^= 1;
-    bool is_own = false;
-#pragma unroll 1
-    while (true) {
-      const StoredPart part = parts_[turn_];
-      if (part.owners.count > 1) {
-        merge_parts(args_, part, before_late_, results_, !is_own, [](const Parts& parts, int row, int quad) {
-          return kRowsOfWholeWarps ? combine_by_warp<kLoadedParts>(parts, row, quad) : combine<8>(parts, row, quad);
-        });
-        sync_warps();  // the results are read
-      }
-      before_late_ = before_own;
-      if (!is_last || is_own) break;
-      turn_ ^= 1;
-      is_own = true;
-    }
-  }
-
- private:
-  const GqaDecodeArguments& args_;
-  StoredPart (&parts_)[2];  // of a segment and of the one before, by turns
-  const WarpResults& results_;
-  int turn_ = 0;
-  uint64 before_late_ = 0;  // what store_part returned of the segment before
-};
-
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlocksPerSm)
@@ -486,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   wait_for_previous_kernel();
   if (warp >= plan::kWarps) return copy_all(args, state, rings);
 
-  if (threadIdx.x == 0) LateMerges::begin(state.parts);
+  if (threadIdx.x == 0) LateMerges<kLoadedParts>::begin(state.parts);
   __syncthreads();
   if (are_pairs(state)) arrive_in_cluster();
   take_registers<plan::kAttendRegisters>();
@@ -498,7 +456,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   NextScales next_scales;
   const float query_factor = args.scale_log2 * Keys::key_factor(args);
   ToldSegment next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
-  LateMerges merges(args, state.parts, results);
+  LateMerges<kLoadedParts> merges(args, state.parts, results);
 #pragma unroll 1
   while (next.segment.batch >= 0) {
     const Segment segment = next.segment;
