@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "templates/divide_by.h"
+#include "templates/core/divide_by.h"
 
 namespace cubit::ops {
 

@@ -8,8 +8,8 @@ namespace cubit::ops::one_pass {
 
 codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
                                   const codegen::Architecture& architecture) {
-  return codegen::assemble(descriptor, templates::find(fmt::format("{}.cuh", name)), header.text(), architecture, name,
-                           {kThreads, 0}, templates::embedded());
+  return codegen::assemble(descriptor, templates::find(fmt::format("kernels/{}.cuh", name)), header.text(),
+                           architecture, name, {kThreads, 0}, templates::embedded());
 }
 
 }  // namespace cubit::ops::one_pass

@@ -43,7 +43,7 @@ codegen::KernelSource stream_source(std::string_view name, const StreamDescripto
   const std::string text = stream_text(name, descriptor);
   codegen::PlanHeader header(text);
   header.constant("kThreads", kStreamThreads);
-  return codegen::assemble(text, templates::find(fmt::format("{}.cuh", name)), header.text(), architecture,
+  return codegen::assemble(text, templates::find(fmt::format("kernels/{}.cuh", name)), header.text(), architecture,
                            std::string(name), {kStreamThreads, 0}, templates::embedded());
 }
 

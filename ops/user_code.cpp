@@ -59,8 +59,9 @@ std::string add_user_code(std::string_view name, std::string_view text, std::str
     reject(fmt::format("the code of {}", name), fmt::format("it has {} bytes", text.size()),
            fmt::format("accepted: up to {}", kLongestText));
   if (text.find(function) == std::string_view::npos)
-    reject(fmt::format("the code of {}", name), fmt::format("it does not define {}", function),
-           fmt::format("accepted: code with a function {}, as templates/score_user.cuh declares it", function));
+    reject(
+        fmt::format("the code of {}", name), fmt::format("it does not define {}", function),
+        fmt::format("accepted: code with a function {}, as templates/attention/score_user.cuh declares it", function));
   std::string key = fmt::format("{}@{}", name, hash_of(text));
   Table& known = table();
   const std::lock_guard lock(known.mutex);

@@ -2,9 +2,9 @@
 //
 // One block per row; a thread moves 16 bytes (8 columns) at a time. No shared memory, no synchronisation.
 // Every architecture from sm_75. PTX ISA: "Half Precision Floating Point Instructions: fma".
-#include "plan.cuh"  // kColumns (a multiple of 8), kThreads
+#include "core/types.cuh"  // cubit's integers and 16-bit floats
+#include "plan.cuh"        // kColumns (a multiple of 8), kThreads
 #include "scale_and_add_arguments.h"
-#include "types.cuh"  // cubit's integers and 16-bit floats
 
 namespace {
 

@@ -108,7 +108,7 @@ CUBIT_API cubit_status cubit_suggest(const char* descriptor, const cubit_number*
  *
  *   __device__ float modify_score(float score, const cubit::ScorePlace& place, const void* parameters)
  *
- * and may include cubit's device headers; see templates/score_user.cuh and score_steps.cuh. `field` is "<name>@<hash of
+ * and may include cubit's device headers; see templates/attention/score_user.cuh and score_steps.cuh. `field` is "<name>@<hash of
  * the text>", which the descriptor is given as score=…: kept as long as the process lives, found by the same text under
  * the same name at any time. `name` is an identifier of up to 64 characters; compile errors name the text
  * user/<name>.cuh, with its own lines. */

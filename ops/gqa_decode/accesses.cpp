@@ -1,12 +1,12 @@
 // Every shared-memory access of the loop of the GQA decode templates and of their format headers, as the lanes make it:
-// the places are those of templates/gqa_decode_lanes.h, which the kernel itself uses. The plan's layout is searched by
+// the places are those of templates/attention/gqa_decode_lanes.h, which the kernel itself uses. The plan's layout is searched by
 // these accesses, and the proofs that `explain` prints are of these. (What a pair of blocks stores in each other,
 // consecutive pieces of 16 bytes, is counted by tests/cover/gqa_slices_test.cpp.)
 #include <algorithm>
 #include <bit>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "templates/gqa_decode_lanes.h"
+#include "templates/attention/gqa_decode_lanes.h"
 
 namespace cubit::ops::gqa_decode {
 namespace {

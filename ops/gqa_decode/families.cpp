@@ -30,9 +30,9 @@ std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architectur
 
 /// Without a family in the descriptor the first that fits is chosen, unless sm90 is preferred.
 constexpr FamilyFacts<GqaDecode> kFamilies[] = {
-    {Family::sm80, "sm80_gqa_decode", "sm80_gqa_decode.cuh", "sm_80 and later", why_not_sm80},
-    {Family::sm90, "sm90_gqa_decode", "sm90_gqa_decode.cuh", "sm_90 and later", why_not_sm90},
-    {Family::sm75, "sm75_gqa_decode", "sm80_gqa_decode.cuh", "sm_75 and later", why_not_sm75}};
+    {Family::sm80, "sm80_gqa_decode", "kernels/sm80_gqa_decode.cuh", "sm_80 and later", why_not_sm80},
+    {Family::sm90, "sm90_gqa_decode", "kernels/sm90_gqa_decode.cuh", "sm_90 and later", why_not_sm90},
+    {Family::sm75, "sm75_gqa_decode", "kernels/sm80_gqa_decode.cuh", "sm_75 and later", why_not_sm75}};
 
 /// What an H200 has shown (docs/performance/gqa_decode_sm90.md): empty where family sm90 is the faster one. It is with
 /// one tile of columns, two of several tokens over bytes, four of 16-bit caches, whose rows are operands as they are,

@@ -14,7 +14,7 @@
 #include "ops/fields.hpp"
 #include "ops/kv_cache/row_format.hpp"
 #include "ops/operator.hpp"
-#include "templates/even_share.h"
+#include "templates/pipeline/balanced_schedule.h"
 
 namespace cubit::ops {
 
@@ -116,18 +116,18 @@ struct Plan {
   /// sequences share, which are read at the same time. False where several head groups read the cache; and where scales
   /// are tensors of their own, which gains nothing.
   bool evicts_first() const;
-  /// Family sm90: whether blocks start copies no sooner than the memory can have brought those before (pace.cuh). Where
+  /// Family sm90: whether blocks start copies no sooner than the memory can have brought those before (copy_pacing.cuh). Where
   /// products take nearly as long as copies do, an SM that the memory has served last does not catch up when others are
   /// done; those of rows of 8 and 16 bits do, and with more on its way the memory gives 2% more.
   bool keeps_pace() const;
   /// Then: those that a block asks for at its beginning.
   int stages_at_once() const;
-  /// Family sm90: whether blocks may begin in the middle of their segments, which a launch decides (bulk_stage.cuh).
+  /// Family sm90: whether blocks may begin in the middle of their segments, which a launch decides (producer_stage.cuh).
   /// Where scores rise, with windows and in pages stages have an order of their own; other scores and several query
   /// tokens, which arithmetic binds, are left in order. So are formats other than int4_rows: no layout of theirs meets
   /// at a stack but that of a multiple of 5 KV heads, which nobody has timed, and the code for it costs registers.
   bool staggers() const;
-  /// Family sm90: whether two blocks that have a sequence to themselves merge it as a cluster (merge_pair.cuh): its
+  /// Family sm90: whether two blocks that have a sequence to themselves merge it as a cluster (cluster_merge.cuh): its
   /// stages hold what each stores in the other, half of the channels and the sums of as many rows as a block has.
   bool merges_pairs() const;
   /// Query operands in shared memory, behind the rings; 0: they are in registers.

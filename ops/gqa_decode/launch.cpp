@@ -15,7 +15,7 @@
 #include "ops/divide_by.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_cache/kv_cache.hpp"
-#include "templates/gqa_decode_arguments.h"
+#include "templates/kernels/gqa_decode_arguments.h"
 
 namespace cubit::ops::gqa_decode {
 namespace {

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "templates/gqa_decode_lanes.h"
+#include "templates/attention/gqa_decode_lanes.h"
 
 namespace cubit::ops::gqa_decode {
 namespace {

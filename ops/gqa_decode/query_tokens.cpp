@@ -1,4 +1,4 @@
-// Several query tokens per sequence on the host: what each of them sees, as templates/query_tokens.cuh has it, and
+// Several query tokens per sequence on the host: what each of them sees, as templates/attention/query_tokens.cuh has it, and
 // masks of trees.
 #include <fmt/format.h>
 

@@ -15,15 +15,15 @@ namespace {
 /// that calls it comes after.
 std::vector<codegen::Header> include_roles(codegen::PlanHeader& header, const GqaDecode& descriptor) {
   std::vector<codegen::Header> users;
-  if (descriptor.soft_cap) header.include("score_soft_cap.cuh");
-  if (descriptor.alibi) header.include("score_alibi.cuh");
-  header.include("score_steps.cuh");
+  if (descriptor.soft_cap) header.include("attention/score_soft_cap.cuh");
+  if (descriptor.alibi) header.include("attention/score_alibi.cuh");
+  header.include("attention/score_steps.cuh");
   if (!descriptor.score.empty()) {
     users.push_back(find_user_code(descriptor.score));
-    header.include(users.back().name).include("score_user.cuh");
+    header.include(users.back().name).include("attention/score_user.cuh");
   }
-  header.include(descriptor.window ? "tokens_window.cuh" : "tokens_all.cuh");
-  header.include(descriptor.sinks ? "sink_learned.cuh" : "sink_none.cuh");
+  header.include(descriptor.window ? "attention/tokens_window.cuh" : "attention/tokens_all.cuh");
+  header.include(descriptor.sinks ? "attention/sink_learned.cuh" : "attention/sink_none.cuh");
   return users;
 }
 
@@ -55,9 +55,9 @@ std::string_view operand_type(KvFormat kv) {
 }
 
 std::string_view format_header(const kv_cache::RowFormat& format, bool heads_are_rows) {
-  if (heads_are_rows) return "kv_rows16_by_heads.cuh";
-  if (format.kv == KvFormat::int4_rows) return "kv_int4_rows.cuh";
-  return format.has_scales() ? "kv_bytes.cuh" : "kv_rows16.cuh";
+  if (heads_are_rows) return "kv_format/kv_rows16_by_heads.cuh";
+  if (format.kv == KvFormat::int4_rows) return "kv_format/kv_int4_rows.cuh";
+  return format.has_scales() ? "kv_format/kv_bytes.cuh" : "kv_format/kv_rows16.cuh";
 }
 
 /// Where a warpgroup makes products whose rows are heads.
@@ -153,13 +153,14 @@ void include_formats(codegen::PlanHeader& header, const Plan& plan) {
   const std::string_view of_values = format_header(formats.value, plan.heads_are_rows);
   header.include(of_keys);
   if (of_values != of_keys) header.include(of_values);
-  if (plan.family != Family::sm90) header.include("kv_stage.cuh");
-  header.include(plan.descriptor.cache == KvAddressing::paged ? "kv_paged.cuh" : "kv_contiguous.cuh")
-      .include("query_tokens.cuh")
-      .include("types.cuh");
-  header.include(plan.family == Family::sm90   ? "warp_rows.cuh"
-                 : plan.family == Family::sm75 ? "tile_copies_registers.cuh"
-                                               : "tile_copies_async.cuh");
+  if (plan.family != Family::sm90) header.include("kv_format/kv_stage.cuh");
+  header
+      .include(plan.descriptor.cache == KvAddressing::paged ? "kv_format/kv_paged.cuh" : "kv_format/kv_contiguous.cuh")
+      .include("attention/query_tokens.cuh")
+      .include("core/types.cuh");
+  header.include(plan.family == Family::sm90   ? "kv_format/warp_rows.cuh"
+                 : plan.family == Family::sm75 ? "pipeline/tile_copies_registers.cuh"
+                                               : "pipeline/tile_copies_async.cuh");
 }
 
 void add_constants(codegen::PlanHeader& header, const Plan& plan) {

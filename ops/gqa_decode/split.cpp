@@ -1,7 +1,7 @@
 // How the tokens of a batch are dealt out to blocks: from host-side bounds and the device alone.
 //
 // Family sm80 cuts every sequence into the same number of splits: choose_splits. Family sm90 gives every block an even
-// share: templates/even_share.h, by the kernel itself where the lengths are on the device.
+// share: templates/pipeline/balanced_schedule.h, by the kernel itself where the lengths are on the device.
 #include <cubit/gqa_decode.h>
 #include <fmt/format.h>
 

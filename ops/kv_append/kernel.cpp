@@ -3,7 +3,7 @@
 
 #include "base/lifetime.hpp"
 #include "ops/kv_append/kv_append.hpp"
-#include "templates/kv_append_arguments.h"
+#include "templates/kernels/kv_append_arguments.h"
 
 namespace cubit::ops::kv_append {
 namespace {
@@ -176,7 +176,7 @@ codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Arc
   kv_cache::add_formats(header, kv_cache::formats_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
   header.constant("kBlocks", blocks_of(descriptor, architecture));
-  header.include("rotary.cuh").include("types.cuh");
+  header.include("attention/rotary.cuh").include("core/types.cuh");
   header.alias("Input", device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
   return one_pass::make_source(descriptor.text(), "kv_append", header, architecture);
 }

@@ -18,8 +18,8 @@ std::string format_name(const RowFormat& format) {
 }
 
 std::string_view format_header(const RowFormat& format) {
-  if (format.kv == KvFormat::int4_rows) return "row_int4.cuh";
-  return format.has_scales() ? "row_split.cuh" : "row_16bit.cuh";
+  if (format.kv == KvFormat::int4_rows) return "kv_format/row_int4.cuh";
+  return format.has_scales() ? "kv_format/row_split.cuh" : "kv_format/row_16bit.cuh";
 }
 
 /// The role of keys or of values: of `channels`, which is a constant of the plan.
@@ -79,7 +79,7 @@ void add_formats(codegen::PlanHeader& header, const CacheFormats& formats, const
 
 void add_addressing(codegen::PlanHeader& header, KvAddressing addressing) {
   const bool paged = addressing == KvAddressing::paged;
-  header.include(paged ? "rows_paged.cuh" : "rows_contiguous.cuh");
+  header.include(paged ? "kv_format/rows_paged.cuh" : "kv_format/rows_contiguous.cuh");
   header.alias("Rows", paged ? "cubit::PagedRows" : "cubit::ContiguousRows");
 }
 

@@ -18,7 +18,7 @@
 #include "ops/kv_cache/row_format.hpp"
 #include "ops/one_pass.hpp"
 #include "ops/operator.hpp"
-#include "templates/kv_cache_arguments.h"
+#include "templates/kv_format/kv_cache_arguments.h"
 
 namespace cubit::ops::kv_cache {
 

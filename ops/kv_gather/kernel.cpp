@@ -1,7 +1,7 @@
 // From the text to the kernel and its launch: descriptor, plan, parameters.
 #include "base/lifetime.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
-#include "templates/kv_gather_arguments.h"
+#include "templates/kernels/kv_gather_arguments.h"
 
 namespace cubit::ops::kv_gather {
 namespace {
@@ -58,7 +58,7 @@ codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Arc
   codegen::PlanHeader header(descriptor.text());
   kv_cache::add_formats(header, kv_cache::formats_of(descriptor), architecture);
   kv_cache::add_addressing(header, descriptor.cache);
-  header.include("types.cuh");
+  header.include("core/types.cuh");
   header.alias("Output", device_type(descriptor.output));
   return one_pass::make_source(descriptor.text(), "kv_gather", header, architecture);
 }

@@ -11,7 +11,7 @@
 #include "ops/divide_by.hpp"
 #include "ops/merge/merge.hpp"
 #include "ops/one_pass.hpp"
-#include "templates/merge_arguments.h"
+#include "templates/kernels/merge_arguments.h"
 
 namespace cubit::ops::merge {
 namespace {
@@ -144,7 +144,7 @@ void check_sizes(const Merge& descriptor, std::int64_t parts, std::int64_t rows,
 
 codegen::KernelSource make_source(const Merge& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
-  header.include("types.cuh").constant("kThreads", kThreads).constant("kHeadDim", descriptor.head_dim);
+  header.include("core/types.cuh").constant("kThreads", kThreads).constant("kHeadDim", descriptor.head_dim);
   header.constant("kChannels", thread_channels(descriptor));
   header.alias("Input", element_type_on_device(descriptor.input));
   header.alias("Output", element_type_on_device(descriptor.output));

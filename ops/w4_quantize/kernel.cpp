@@ -10,7 +10,7 @@
 #include "ops/element/element.hpp"
 #include "ops/one_pass.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
-#include "templates/w4_quantize_arguments.h"
+#include "templates/kernels/w4_quantize_arguments.h"
 
 namespace cubit::ops::w4_quantize {
 namespace {
@@ -96,7 +96,7 @@ void check_sizes(const W4Quantize& descriptor, std::int64_t n, std::int64_t k) {
 
 codegen::KernelSource make_source(const W4Quantize& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
-  header.include("types.cuh").include("w4_packing.cuh").include("w4_rounding.cuh");
+  header.include("core/types.cuh").include("weight_format/w4_packing.cuh").include("weight_format/w4_rounding.cuh");
   header.constant("kThreads", kThreads).constant("kGroupSize", descriptor.group_size);
   header.flag("kStoresZeros", descriptor.stores_zeros()).constant("kZeroOffset", descriptor.zero_offset());
   header.alias("Input", device_type(descriptor.input));

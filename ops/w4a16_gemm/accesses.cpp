@@ -1,12 +1,12 @@
 // Every shared-memory access of the loop of the W4A16 GEMM templates and of their format headers, as the lanes make it:
-// the places are those of templates/w4a16_gemm_lanes.h, which the kernel itself uses. Layouts are searched by these
+// the places are those of templates/gemm/w4a16_gemm_lanes.h, which the kernel itself uses. Layouts are searched by these
 // accesses, and the proofs that `explain` prints are of these.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/w4a16_gemm_lanes.h"
+#include "templates/gemm/w4a16_gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {

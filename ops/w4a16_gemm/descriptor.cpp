@@ -4,7 +4,7 @@
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/w4a16_gemm_lanes.h"
+#include "templates/gemm/w4a16_gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {

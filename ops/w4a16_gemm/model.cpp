@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/w4a16_gemm_lanes.h"
+#include "templates/gemm/w4a16_gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {

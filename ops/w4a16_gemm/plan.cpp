@@ -8,7 +8,7 @@
 #include "ops/families.hpp"
 #include "ops/ring.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/w4a16_gemm_lanes.h"
+#include "templates/gemm/w4a16_gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {
@@ -57,9 +57,9 @@ std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architectur
 
 /// Without a family in the descriptor the first that fits is chosen, unless is_sm90_faster says otherwise.
 constexpr FamilyFacts<W4a16Gemm> kFamilies[] = {
-    {Family::sm80, "sm80_w4a16_gemm", "sm80_w4a16_gemm.cuh", "sm_80 and later", why_not_sm80},
-    {Family::sm90, "sm90_w4a16_gemm", "sm90_w4a16_gemm.cuh", "sm_90a", why_not_sm90},
-    {Family::sm75, "sm75_w4a16_gemm", "sm80_w4a16_gemm.cuh", "sm_75 and later", why_not_sm75}};
+    {Family::sm80, "sm80_w4a16_gemm", "kernels/sm80_w4a16_gemm.cuh", "sm_80 and later", why_not_sm80},
+    {Family::sm90, "sm90_w4a16_gemm", "kernels/sm90_w4a16_gemm.cuh", "sm_90a", why_not_sm90},
+    {Family::sm75, "sm75_w4a16_gemm", "kernels/sm80_w4a16_gemm.cuh", "sm_75 and later", why_not_sm75}};
 
 /// What an H200 has shown (docs/performance/w4a16_gemm.md): with up to 16 rows wgmma takes nearly as long as with 32,
 /// and mma.sync does not; in blocks of few columns both families have mma.sync, and sm90 the faster copies.
@@ -163,7 +163,7 @@ void choose_boxes(Plan& plan) {
   plan.merged_tiles = std::min(kMostMergedTiles, descriptor.tile_m / 8);
 }
 
-/// Of a warp between two stages, see sm90_w4a16_gemm_teams.cuh: as measured with zeros in groups of 128, whose copy
+/// Of a warp between two stages, see sm90_w4a16_gemm_narrow.cuh: as measured with zeros in groups of 128, whose copy
 /// takes as long as two rests. By n, whose rows are short, more.
 int copy_rests(const W4a16Gemm& descriptor) {
   constexpr int kOfZeros = 2;

@@ -4,7 +4,7 @@
 #include "codegen/plan_header.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/embedded.hpp"
-#include "templates/w4a16_gemm_lanes.h"
+#include "templates/gemm/w4a16_gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {
@@ -17,16 +17,17 @@ struct NumberFormat {
 NumberFormat number_format(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
   if (plan.family == Family::sm90)
-    return {"w4_copied_words.cuh", descriptor.format == W4Format::awq ? "W4CopiedWordsByN" : "W4CopiedWordsByK", true};
-  if (descriptor.bits == 8) return {"w8_words_by_k.cuh", "W8WordsByK"};
-  if (descriptor.format == W4Format::awq) return {"w4_words_by_n.cuh", "W4WordsByN"};
-  return {"w4_words_by_k.cuh", "W4WordsByK"};
+    return {"weight_format/w4_copied_words.cuh",
+            descriptor.format == W4Format::awq ? "W4CopiedWordsByN" : "W4CopiedWordsByK", true};
+  if (descriptor.bits == 8) return {"weight_format/w8_words_by_k.cuh", "W8WordsByK"};
+  if (descriptor.format == W4Format::awq) return {"weight_format/w4_words_by_n.cuh", "W4WordsByN"};
+  return {"weight_format/w4_words_by_k.cuh", "W4WordsByK"};
 }
 
 /// The template: family sm75 has that of sm80, with another role for copies.
 std::string_view kernel_of(const Plan& plan) {
-  if (has_copied_teams(plan)) return "sm90_w4a16_gemm_teams.cuh";
-  return plan.family == Family::sm90 ? "sm90_w4a16_gemm.cuh" : "sm80_w4a16_gemm.cuh";
+  if (has_copied_teams(plan)) return "kernels/sm90_w4a16_gemm_narrow.cuh";
+  return plan.family == Family::sm90 ? "kernels/sm90_w4a16_gemm.cuh" : "kernels/sm80_w4a16_gemm.cuh";
 }
 
 std::string_view function_type(GemmFunction function) {
@@ -54,12 +55,12 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   codegen::PlanHeader header(descriptor.text());
   const bool is_90 = plan.family == Family::sm90;
   const bool is_75 = plan.family == Family::sm75;
-  header.include(format.header).include("gemm_epilogue.cuh").include("types.cuh");
+  header.include(format.header).include("gemm/epilogue.cuh").include("core/types.cuh");
   const bool has_own_rings = plan.teams > 1 && !is_90;
-  header.include(has_own_rings                ? "parts_of_teams.cuh"
-                 : descriptor.batch_invariant ? "parts_in_turn.cuh"
-                                              : "split_k.cuh");
-  if (!is_90) header.include(is_75 ? "stage_copies_registers.cuh" : "stage_copies_async.cuh");
+  header.include(has_own_rings                ? "gemm/intra_block_split_k.cuh"
+                 : descriptor.batch_invariant ? "gemm/batch_invariant_split_k.cuh"
+                                              : "gemm/split_k.cuh");
+  if (!is_90) header.include(is_75 ? "pipeline/stage_copies_registers.cuh" : "pipeline/stage_copies_async.cuh");
   header.constant("kGroup", descriptor.group_size)
       .constant("kTileM", descriptor.tile_m)
       .constant("kTileN", descriptor.tile_n)

@@ -83,11 +83,11 @@ struct Plan {
   int counters_per_tile() const;  ///< where splits share it: one for the warps that add up the same columns and rows
 };
 
-bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm90_w4a16_gemm_teams.cuh
+bool has_copied_teams(const Plan& plan);  ///< family sm90, few columns: see sm90_w4a16_gemm_narrow.cuh
 /// Whether several blocks can have parts of k of the same columns. Of few columns only in family sm90, up to 160 of
 /// them: who asks for 224 has many, and code that is jumped over costs 0.2 us.
 bool shares_k(const Plan& plan);
-bool has_pairs(const Plan& plan);      ///< family sm90: parts of k in pairs of blocks, see parts_of_pairs.cuh
+bool has_pairs(const Plan& plan);      ///< family sm90: parts of k in pairs of blocks, see cluster_split_k.cuh
 bool has_many_rows(const Plan& plan);  ///< family sm90, tiles of more than 32 rows
 /// Family sm90, many rows of words by k: all blocks together put activations in order, in the workspace, see
 /// reordered_activations.cuh.

@@ -1,15 +1,15 @@
 // gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80
 #pragma once
 
-#include "kv_int4_rows.cuh"
-#include "kv_stage.cuh"
-#include "kv_contiguous.cuh"
-#include "query_tokens.cuh"
-#include "types.cuh"
-#include "tile_copies_async.cuh"
-#include "score_steps.cuh"
-#include "tokens_all.cuh"
-#include "sink_none.cuh"
+#include "kv_format/kv_int4_rows.cuh"
+#include "kv_format/kv_stage.cuh"
+#include "kv_format/kv_contiguous.cuh"
+#include "attention/query_tokens.cuh"
+#include "core/types.cuh"
+#include "pipeline/tile_copies_async.cuh"
+#include "attention/score_steps.cuh"
+#include "attention/tokens_all.cuh"
+#include "attention/sink_none.cuh"
 
 namespace plan {
 

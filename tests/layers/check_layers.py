@@ -84,7 +84,7 @@ def include_rule(path: str, bracket: str, name: str, tree: "Tree") -> str | None
     if bracket == "<" and (tree.root / name).is_file():
         return f"a file of the tree is included in quotes, not as <{name}>"
     if is_device_file(path):
-        if bracket == "<" or "/" in name or name not in tree.device_names | {"plan.cuh"}:
+        if bracket == "<" or name not in tree.device_names | {"plan.cuh"}:
             return f"a template includes nothing but cubit's own device headers, not {name}"
     elif room in OUTSIDE:
         below = BELOW_THE_SURFACE.get(path, set())
@@ -113,7 +113,7 @@ class Tree:
         self.files = list(self._source_files())
         self.rooms = {path.split("/", 1)[0] for path in self.files}
         self.names = {Path(path).name for path in self.files}
-        self.device_names = {Path(path).name for path in self.files if is_device_file(path)}
+        self.device_names = {path.removeprefix("templates/") for path in self.files if is_device_file(path)}
 
     def _source_files(self) -> Iterator[str]:
         folders = [*LIBRARY, "tools", "bench", "examples", "tests/consumer"]
@@ -123,7 +123,7 @@ class Tree:
                     yield path.relative_to(self.root).as_posix()
 
     def is_own(self, path: str, name: str, room: str) -> bool:
-        """Device code may also take cubit's device headers by their bare names, and its plan. A bare name that no file
+        """Device code may also take cubit's device headers by their paths from templates/, and its plan. A bare name that no file
         of the tree has is generated beside."""
         if path.endswith(".cuh") and name in self.device_names | {"plan.cuh"}:
             return True

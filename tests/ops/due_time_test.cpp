@@ -1,5 +1,5 @@
-// templates/due_time.h by clocks that go on, stand still, jump and are set back.
-#include "templates/due_time.h"
+// templates/pipeline/copy_deadline.h by clocks that go on, stand still, jump and are set back.
+#include "templates/pipeline/copy_deadline.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include "codegen/fragments.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "templates/gqa_decode_lanes.h"
+#include "templates/attention/gqa_decode_lanes.h"
 #include "tests/support/gqa_descriptors.hpp"
 
 namespace cubit::ops {

@@ -85,7 +85,7 @@ TEST(UserCode, RefusesWhatCannotBeCode) {
   EXPECT_NO_THROW(add_user_code(std::string(64, 'a'), kCode, "modify_score"));
   refused("x", "",
           "the code of x: it does not define modify_score; accepted: code with a function modify_score, as "
-          "templates/score_user.cuh declares it");
+          "templates/attention/score_user.cuh declares it");
   refused("x", std::string(65537, ' '), "the code of x: it has 65537 bytes; accepted: up to 65536");
   expect_refused([] { find_user_code("x@0123456789abcdef"); },
                  "score=x@0123456789abcdef: no code of this name and hash was added to this process; add its text with "

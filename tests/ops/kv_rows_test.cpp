@@ -15,8 +15,8 @@
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 #include "ops/random.hpp"
-#include "templates/kv_append_arguments.h"
-#include "templates/kv_gather_arguments.h"
+#include "templates/kernels/kv_append_arguments.h"
+#include "templates/kernels/kv_gather_arguments.h"
 #include "tests/support/cache_descriptors.hpp"
 #include "tests/support/compiled.hpp"
 #include "tests/support/launches.hpp"
@@ -172,7 +172,7 @@ TEST(KvRowsDivision, IsExactForEveryDividendBelow2To31) {
   }
 }
 
-/// Reciprocal of templates/reciprocal.cuh.
+/// Reciprocal of templates/core/reciprocal.cuh.
 float by_reciprocal(float dividend, float divisor) {
   const float nearest = 1.f / divisor;
   const float rest = std::fma(-divisor, nearest, 1.f) * nearest;

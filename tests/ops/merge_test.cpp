@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "ops/merge/merge.hpp"
-#include "templates/merge_arguments.h"
+#include "templates/kernels/merge_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"

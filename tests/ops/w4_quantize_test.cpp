@@ -11,7 +11,7 @@
 #include "ops/random.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/w4_quantize_arguments.h"
+#include "templates/kernels/w4_quantize_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"

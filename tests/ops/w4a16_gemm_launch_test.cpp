@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/w4a16_gemm_arguments.h"
+#include "templates/kernels/w4a16_gemm_arguments.h"
 #include "tests/support/gemm_launches.hpp"
 
 namespace cubit::ops {

@@ -12,7 +12,7 @@
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "runtime/nvrtc.hpp"
 #include "runtime/settings.hpp"
-#include "templates/w4a16_gemm_lanes.h"
+#include "templates/gemm/w4a16_gemm_lanes.h"
 #include "tests/support/gemm_descriptors.hpp"
 #include "tests/support/gemm_launches.hpp"
 #include "tests/support/register_pool.hpp"

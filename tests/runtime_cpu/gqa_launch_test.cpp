@@ -1,6 +1,6 @@
 // Attention over packed words as it is launched for devices that are made up: of a memory so slow that its time is far
-// above what the CPU device takes for a stage, with which blocks keep pace (templates/pace.cuh); and of more
-// multiprocessors than the pairs of blocks need that the kernel makes of a batch (templates/pair.cuh).
+// above what the CPU device takes for a stage, with which blocks keep pace (templates/pipeline/copy_pacing.cuh); and of more
+// multiprocessors than the pairs of blocks need that the kernel makes of a batch (templates/pipeline/two_cta_cluster.cuh).
 #include <cubit/gqa_decode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-// Blocks that begin in the middle of their segments (templates/bulk_stage.cuh) because rows of all sequences are at the
+// Blocks that begin in the middle of their segments (templates/pipeline/producer_stage.cuh) because rows of all sequences are at the
 // same remainder of a memory's stacks: attention as it is launched for such a memory and for another, over the same
 // cache. The order of sums is another, so some bits are; what is computed is not.
 #include <cubit/gqa_decode.h>
@@ -9,7 +9,7 @@
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/random.hpp"
 #include "ops/random_rows.hpp"
-#include "templates/gqa_decode_arguments.h"
+#include "templates/kernels/gqa_decode_arguments.h"
 #include "tests/support/cpu_launches.hpp"
 #include "tests/support/gqa_launches.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "templates/gqa_decode_arguments.h"
+#include "templates/kernels/gqa_decode_arguments.h"
 #include "tests/support/launches.hpp"
 
 namespace cubit::tests {

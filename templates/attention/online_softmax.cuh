@@ -1,0 +1,165 @@
+// The running softmax of one warp: scores come in step by step, weights go out, old results are rescaled when needed.
+//
+// Which scores a lane has: see score_layout.cuh. Scores are in base 2. A weight is 2^(score - reference), where
+// reference is a ceiling on the scores seen, less kWeightBits: weights lie in (0, 2^kWeightBits], far from the
+// subnormals of fp16 for everything that matters. The ceiling is set kSlack above the maximum, so it moves rarely; only
+// then are sums and accumulators rescaled. Where weights are multiplied by factors above 2^kFactorBits in fp16, they
+// are kept that much smaller.
+#pragma once
+
+#include "attention/score_layout.cuh"
+#include "core/math.cuh"
+#include "core/types.cuh"
+
+namespace cubit {
+
+/// kAnyFactor: factors may be small as well: weights are as large as they allow, so that products are far from the
+/// subnormals of fp16.
+/// kAddsWeights: each step's weights are added here; else a number format sums them, and gives their sums to add() in
+/// the end.
+template <class Layout, bool kAnyFactor = false, bool kAddsWeights = true>
+class OnlineSoftmax {
+  static constexpr int kSets = Layout::kSets;
+  static constexpr int kTiles = Layout::kTiles;
+
+ public:
+  /// One factor per head: [set][head].
+  using Factors = float[kSets][2];
+
+  static constexpr float kWeightBits = 12.f;
+  static constexpr float kSlack = 4.f;
+  /// Factors up to 2^kFactorBits leave products of fp16 weights below 2^15.
+  static constexpr float kFactorBits = 3.f;
+
+  /// `reference`: below every score. Minus infinity, unless all scores that a head has in a tile may be that.
+  explicit __device__ __forceinline__ OnlineSoftmax(float reference) {
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+      reference_[set][0] = reference_[set][1] = reference;
+      sum_[set][0] = sum_[set][1] = 0.f;
+    }
+  }
+
+  /// Turns the scores of kSteps steps into weights in place. Where a ceiling must move, calls rescale(factors): what
+  /// has been accumulated with the old weights is to be multiplied by factors[set][head].
+  /// `peak`: where kScaled, the largest |factor| that some of the lane's weights will be multiplied by in fp16.
+  template <bool kScaled, int kSteps, class Rescale>
+  __device__ __forceinline__ void weigh(float (&scores)[kSteps][kTiles][4], float peak, Rescale&& rescale) {
+    bool above = kScaled && peak > factor_limit_;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) above |= Layout::has(i) && scores[step][tile][i] > ceiling(tile, i);
+      }
+    }
+    if (__any_sync(kFullWarp, above)) {
+      if constexpr (kScaled) lower_ceiling(peak);
+      raise(scores, rescale);
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (Layout::has(i)) scores[step][tile][i] = exp2_fast(scores[step][tile][i] - reference(tile, i));
+        }
+      }
+    }
+  }
+
+  /// Adds an accumulator's weights as they are used, after rounding, so that rounding cancels in the quotient.
+  __device__ __forceinline__ void add(int tile, float w0, float w1, float w2, float w3) {
+    constexpr bool kAlternate = Layout::head(1) == 1;
+    const int set = Layout::set(tile);
+    sum_[set][0] += w0 + (kAlternate ? w2 : w1);
+    sum_[set][1] += (kAlternate ? w1 : w2) + w3;
+  }
+
+  /// Sums over the warp's tokens; afterwards every lane of a head has its total.
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int head = 0; head < 2; ++head) {
+#pragma unroll
+        for (int distance = Layout::kNearest; distance < Layout::kBeyond; distance *= 2) {
+          sum_[set][head] += __shfl_xor_sync(kFullWarp, sum_[set][head], distance);
+        }
+      }
+    }
+  }
+
+  /// (reference exponent, sum of weights) of a lane's head, behind finish().
+  __device__ __forceinline__ float2 stats(int set, int head) const {
+    return make_float2(reference_[set][head], sum_[set][head]);
+  }
+
+ private:
+  /// For factors above the limit: weights become smaller (with the first, of any size), so that their products stay
+  /// below 2^15.
+  __device__ __forceinline__ void lower_ceiling(float peak) {
+#pragma unroll
+    for (int distance = 1; distance < kWarpSize; distance *= 2) {
+      peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, distance));
+    }
+    if (peak <= factor_limit_) return;
+    constexpr int kLeast = -64;  // beyond which weights would leave the range of float
+    const int exponent = (kAnyFactor ? max(exponent_of(peak), kLeast) : exponent_of(peak)) + 1;
+    factor_limit_ = power_of_two(exponent);
+    bits_ = kWeightBits + kFactorBits - static_cast<float>(exponent);
+  }
+
+  __device__ __forceinline__ float reference(int tile, int i) const {
+    return reference_[Layout::set(tile)][Layout::head(i)];
+  }
+  /// Of scores so large that a float does not tell them from those kWeightBits further on as well: rounded down, and a
+  /// reference up, so that no weight is above 2^kWeightBits.
+  __device__ __forceinline__ float ceiling_of(float reference) const { return sum_rounded_down(reference, bits_); }
+  __device__ __forceinline__ float ceiling(int tile, int i) const { return ceiling_of(reference(tile, i)); }
+
+  template <int kSteps, class Rescale>
+  __device__ __forceinline__ void raise(const float (&scores)[kSteps][kTiles][4], Rescale&& rescale) {
+    Factors peaks;
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) peaks[set][0] = peaks[set][1] = negative_infinity();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float& peak = peaks[Layout::set(tile)][Layout::head(i)];
+          if (Layout::has(i)) peak = maximum(peak, scores[step][tile][i]);
+        }
+      }
+    }
+    Factors factors;
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int head = 0; head < 2; ++head) {
+        float peak = peaks[set][head];
+#pragma unroll
+        for (int distance = Layout::kNearest; distance < Layout::kBeyond; distance *= 2) {
+          peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, distance));
+        }
+        const float old = reference_[set][head];
+        // A head whose ceiling holds keeps it: its factor is exactly 1.
+        const float raised = peak > ceiling_of(old) ? sum_rounded_up(peak, kSlack - bits_) : old;
+        factors[set][head] = old == raised ? 1.f : exp2_fast(old - raised);
+        reference_[set][head] = raised;
+        if constexpr (kAddsWeights) sum_[set][head] *= factors[set][head];
+      }
+    }
+    rescale(factors);
+  }
+  float bits_ = kWeightBits;
+  float factor_limit_ = kAnyFactor ? 0.f : 8.f;  // 2^kFactorBits
+  float reference_[kSets][2];
+  float sum_[kSets][2];
+};
+
+}  // namespace cubit

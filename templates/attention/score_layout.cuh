@@ -1,0 +1,54 @@
+// Whose scores a lane has, of a step of a warp: the accumulators of mma.cuh, whose rows are tokens or whose rows are
+// heads.
+//
+// Interface of a layout:
+//   kSets, kTiles                 a lane has scores of 2 · kSets heads, in kTiles accumulators: scores[kTiles][4]
+//   set(tile), head(i)            which of them element i of accumulator `tile` belongs to: [set][0 or 1]
+//   has(i)                        whether any head does: a constant
+//   column(lane, set, head)       which column of the warp's that is
+//   row(lane, tile, i)            which of the step's tokens
+//   kNearest, kBeyond             lanes of the same heads: they are 1, 2, 4 … times kNearest apart, below kBeyond
+//   is_first(lane)                of lanes of the same heads
+#pragma once
+
+#include "attention/gqa_decode_lanes.h"
+#include "core/types.cuh"
+
+namespace cubit {
+
+/// 16 tokens × 8 heads in each accumulator: lane (r, c) has tokens r and r + 8 of heads 2c and 2c + 1.
+template <int kHeadTiles>
+struct TokensByHeads {
+  static constexpr int kSets = kHeadTiles;
+  static constexpr int kTiles = kHeadTiles;
+  static constexpr int kNearest = 4;
+  static constexpr int kBeyond = kWarpSize;
+
+  static constexpr __device__ __forceinline__ int set(int tile) { return tile; }
+  static constexpr __device__ __forceinline__ int head(int i) { return i & 1; }
+  static constexpr __device__ __forceinline__ bool has(int) { return true; }
+  static __device__ __forceinline__ int column(int lane, int set, int head) {
+    return lanes::accumulator_head(lane, set, head);
+  }
+  static __device__ __forceinline__ int row(int lane, int, int i) { return lane / 4 + i / 2 * 8; }
+  static __device__ __forceinline__ bool is_first(int lane) { return lane < 4; }
+};
+
+/// 16 heads × 8 tokens in each accumulator: lane (r, c) has tokens 2c and 2c + 1 of heads r and r + 8, or there are no
+/// more than 8 heads.
+template <int kTokenTiles, int kHeadsOfLane>
+struct HeadsByTokens {
+  static constexpr int kSets = 1;
+  static constexpr int kTiles = kTokenTiles;
+  static constexpr int kNearest = 1;
+  static constexpr int kBeyond = 4;
+
+  static constexpr __device__ __forceinline__ int set(int) { return 0; }
+  static constexpr __device__ __forceinline__ int head(int i) { return i / 2; }
+  static constexpr __device__ __forceinline__ bool has(int i) { return head(i) < kHeadsOfLane; }
+  static __device__ __forceinline__ int column(int lane, int, int head) { return lanes::row_head(lane, head); }
+  static __device__ __forceinline__ int row(int lane, int tile, int i) { return 8 * tile + 2 * (lane % 4) + (i & 1); }
+  static __device__ __forceinline__ bool is_first(int lane) { return lane % 4 == 0; }
+};
+
+}  // namespace cubit

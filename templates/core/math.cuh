@@ -1,0 +1,58 @@
+// Float arithmetic of the softmax: base-2 exponentials and logarithms, powers of two built from bits.
+#pragma once
+
+#include "core/types.cuh"
+
+namespace cubit {
+
+inline constexpr float kLn2 = 0.693147180559945309f;
+inline constexpr float kLog2e = 1.44269504088896341f;
+
+/// 2^x, relative error 2^-22; subnormal results are flushed to zero. 2^-inf is 0.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+/// log2(x), absolute error 2^-22.
+__device__ __forceinline__ float log2_fast(float x) {
+  float result;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+__device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
+
+/// a + b, rounded down or up.
+__device__ __forceinline__ float sum_rounded_down(float a, float b) {
+  float result;
+  asm("add.rm.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+__device__ __forceinline__ float sum_rounded_up(float a, float b) {
+  float result;
+  asm("add.rp.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
+__device__ __forceinline__ float negative_infinity() { return __uint_as_float(0xff800000u); }
+/// Of a maximum that nothing has been seen for, yet finite: minus infinity less itself is no number.
+constexpr float kBelowEveryScore = -3e38f;
+
+/// 2^exponent for exponent in -126 … 127.
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __uint_as_float(static_cast<uint32>(exponent + 127) << 23);
+}
+
+/// 1 / x, relative error 2^-23; x and 1 / x are normal.
+__device__ __forceinline__ float reciprocal_fast(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+/// floor(log2(x)) for a normal positive x; -127 for zero and subnormals.
+__device__ __forceinline__ int exponent_of(float x) { return static_cast<int>(__float_as_uint(x) >> 23 & 255u) - 127; }
+
+}  // namespace cubit

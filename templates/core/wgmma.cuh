@@ -1,0 +1,123 @@
+// Products of a warpgroup (four warps) on Hopper's asynchronous tensor cores: wgmma, A from registers, B from shared
+// memory.
+//
+// A is 64 × 16, each warp has 16 rows in the fragment of mma.m16n8k16 (mma.cuh); B is n rows of 16 k's, as the tensor
+// map left them: rows of 128 bytes, 64 k's, swizzled within 128 bytes, 8 rows in 1024 bytes. Or B is transposed: 16
+// such rows, one per k, of 64 columns. Accumulators are those of mma.m16n8k16 for each 8 of B's rows, or columns.
+//
+// A product runs while the warp goes on. Until it has been waited for nobody may touch its registers; the fence orders
+// what the warp has written to them before.
+//
+// PTX ISA: "Asynchronous Warpgroup Level Matrix Instructions", "Matrix descriptor".
+#pragma once
+
+#include "core/types.cuh"
+
+namespace cubit {
+
+/// The descriptor of B from an address on, transposed or not: the stride from 8 rows to the next 8, and the swizzle,
+/// are in the high half.
+__device__ __forceinline__ uint64 describe_rows_of_128(uint32 address) {
+  constexpr uint64 kStride = 1024 / 16;
+  constexpr uint64 kSwizzle128 = 1;
+  constexpr uint64 kLeading = 1;  // not looked at where rows are swizzled and no longer than that
+  return kSwizzle128 << 62 | kStride << 32 | kLeading << 16 | (address & 0x3ffffu) >> 4;
+}
+
+/// What the warp has written to registers comes before the products that follow.
+__device__ __forceinline__ void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// Closes the group of products since the last one.
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Until at most kPending of the newest groups are unfinished.
+template <int kPending>
+__device__ __forceinline__ void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+/// Behind the wait for the products that `sums` are of: they are not read before it. An asm that writes a register is
+/// done with it, as the compiler sees it, though the product is not.
+template <int kRowTiles>
+__device__ __forceinline__ void settle_sums(float (&sums)[kRowTiles][4]) {
+#pragma unroll
+  for (int i = 0; i < kRowTiles; ++i)
+    asm volatile("" : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])::"memory");
+}
+
+/// The operand is made here, before the fence and not, as the compiler might like, after it: where products are in
+/// flight that would make them wait for one another.
+__device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
+  asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3])::"memory");
+}
+
+#define CUBIT_SUMS(t) "+f"(sums(t)[0]), "+f"(sums(t)[1]), "+f"(sums(t)[2]), "+f"(sums(t)[3])
+#define CUBIT_OPERANDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kIsTransposed ? 1 : 0)
+#define CUBIT_WGMMA(type, n, sums, a0, a1, a2, a3, b, accumulate, transposed)                                      \
+  "{\n.reg .pred adds;\nsetp.ne.b32 adds, " accumulate ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32." type \
+  "." type " {" sums "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", adds, 1, 1, " transposed ";\n}"
+#define CUBIT_SUMS_8 "%0, %1, %2, %3"
+#define CUBIT_SUMS_16 CUBIT_SUMS_8 ", %4, %5, %6, %7"
+#define CUBIT_SUMS_32 CUBIT_SUMS_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define CUBIT_SUMS_64 CUBIT_SUMS_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define CUBIT_WGMMA_8(type) CUBIT_WGMMA(type, "8", CUBIT_SUMS_8, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
+#define CUBIT_WGMMA_16(type) CUBIT_WGMMA(type, "16", CUBIT_SUMS_16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+#define CUBIT_WGMMA_32(type) CUBIT_WGMMA(type, "32", CUBIT_SUMS_32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+#define CUBIT_WGMMA_64(type) CUBIT_WGMMA(type, "64", CUBIT_SUMS_64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+
+/// Starts sums(i) += a · b, or = a · b where not `accumulate`: sums(i), a float (&)[4], is of rows 8 i to 8 i + 7 of B,
+/// or of these columns where it is transposed, of kRowTiles such. T is Half or Bfloat16.
+template <class T, int kRowTiles, bool kIsTransposed, class Sums>
+__device__ __forceinline__ void start_product_of(const Sums& sums, const uint32 (&a)[4], uint64 b, uint32 accumulate) {
+  constexpr bool kHalf = kSameType<T, Half>;
+  if constexpr (kRowTiles == 1 && kHalf) {
+    asm volatile(CUBIT_WGMMA_8("f16") : CUBIT_SUMS(0) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 1) {
+    asm volatile(CUBIT_WGMMA_8("bf16") : CUBIT_SUMS(0) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 2 && kHalf) {
+    asm volatile(CUBIT_WGMMA_16("f16") : CUBIT_SUMS(0), CUBIT_SUMS(1) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 2) {
+    asm volatile(CUBIT_WGMMA_16("bf16") : CUBIT_SUMS(0), CUBIT_SUMS(1) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 4 && kHalf) {
+    asm volatile(CUBIT_WGMMA_32("f16") : CUBIT_SUMS(0), CUBIT_SUMS(1), CUBIT_SUMS(2), CUBIT_SUMS(3) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 4) {
+    asm volatile(CUBIT_WGMMA_32("bf16") : CUBIT_SUMS(0), CUBIT_SUMS(1), CUBIT_SUMS(2), CUBIT_SUMS(3) : CUBIT_OPERANDS);
+  } else if constexpr (kHalf) {
+    static_assert(kRowTiles == 8);
+    asm volatile(CUBIT_WGMMA_64("f16")
+                 : CUBIT_SUMS(0), CUBIT_SUMS(1), CUBIT_SUMS(2), CUBIT_SUMS(3), CUBIT_SUMS(4), CUBIT_SUMS(5),
+                   CUBIT_SUMS(6), CUBIT_SUMS(7)
+                 : CUBIT_OPERANDS);
+  } else {
+    static_assert(kRowTiles == 8);
+    asm volatile(CUBIT_WGMMA_64("bf16")
+                 : CUBIT_SUMS(0), CUBIT_SUMS(1), CUBIT_SUMS(2), CUBIT_SUMS(3), CUBIT_SUMS(4), CUBIT_SUMS(5),
+                   CUBIT_SUMS(6), CUBIT_SUMS(7)
+                 : CUBIT_OPERANDS);
+  }
+}
+
+/// The same of d.
+template <class T, bool kIsTransposed = false, int kRowTiles>
+__device__ __forceinline__ void start_product(float (&d)[kRowTiles][4], const uint32 (&a)[4], uint64 b,
+                                              uint32 accumulate) {
+  start_product_of<T, kRowTiles, kIsTransposed>([&d](int i) -> float(&)[4] { return d[i]; }, a, b, accumulate);
+}
+/// The same of d[·][tile].
+template <class T, int kRowTiles>
+__device__ __forceinline__ void start_product(float (&d)[kRowTiles][2][4], int tile, const uint32 (&a)[4], uint64 b,
+                                              uint32 accumulate) {
+  start_product_of<T, kRowTiles, false>([&d, tile](int i) -> float(&)[4] { return d[i][tile]; }, a, b, accumulate);
+}
+
+#undef CUBIT_WGMMA_64
+#undef CUBIT_WGMMA_32
+#undef CUBIT_WGMMA_16
+#undef CUBIT_WGMMA_8
+#undef CUBIT_SUMS_64
+#undef CUBIT_SUMS_32
+#undef CUBIT_SUMS_16
+#undef CUBIT_SUMS_8
+#undef CUBIT_WGMMA
+#undef CUBIT_OPERANDS
+#undef CUBIT_SUMS
+
+}  // namespace cubit

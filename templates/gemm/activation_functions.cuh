@@ -1,0 +1,43 @@
+// Activation functions of epilogues, each a type with apply(x): chosen by `using` in plan.cuh.
+#pragma once
+
+#include "core/math.cuh"
+
+namespace cubit {
+
+/// 1 / (1 + e^-x): 0 and 1 beyond what float can tell apart.
+__device__ __forceinline__ float logistic(float x) {
+  constexpr float kLog2e = 1.44269504088896341f;
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(1.f + exp2_fast(-kLog2e * x)));
+  return result;
+}
+
+struct Identity {
+  static __device__ __forceinline__ float apply(float x) { return x; }
+};
+
+/// As the frameworks define it, NaN stays NaN.
+struct Relu {
+  static __device__ __forceinline__ float apply(float x) { return x < 0.f ? 0.f : x; }
+};
+
+/// x / (1 + e^-x)
+struct Silu {
+  static __device__ __forceinline__ float apply(float x) { return x * logistic(x); }
+};
+
+/// x · (1 + erf(x / sqrt(2))) / 2
+struct GeluExact {
+  static __device__ __forceinline__ float apply(float x) { return 0.5f * x * (1.f + erff(0.707106781186547524f * x)); }
+};
+
+/// x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 x^3))) / 2, by (1 + tanh(u)) / 2 = 1 / (1 + e^-2u)
+struct GeluTanh {
+  static __device__ __forceinline__ float apply(float x) {
+    constexpr float kTwice = 1.59576912160573071f;
+    return x * logistic(kTwice * (x + 0.044715f * x * x * x));
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,69 @@
+// Epilogue of a GEMM: from fp32 accumulators to the stored output.
+//
+//   output = function(product + bias) + residual, or, gated, function(gate + its bias) · (up + its bias) + residual
+//
+// Interface of an epilogue: kGated, and store(args, row, column, values, ups) for four neighbouring columns of one
+// row. `column` counts the output's columns; gated, `values` are of the gate and `ups` of the column args.n / 2 further
+// on.
+#pragma once
+
+#include "core/copies.cuh"
+#include "core/types.cuh"
+#include "gemm/activation_functions.cuh"
+#include "kernels/w4a16_gemm_arguments.h"
+
+namespace cubit {
+
+template <class Element, class Function, bool kIsGated, bool kBias, bool kResidual>
+struct GemmEpilogue {
+  static constexpr bool kGated = kIsGated;
+
+  static __device__ __forceinline__ void store(const W4a16GemmArguments& args, int row, int column,
+                                               const float (&values)[4], const float (&ups)[4]) {
+    const int64 byte = 2 * static_cast<int64>(column);
+    float result[4];
+    float up[4];
+    add_bias(args, byte, values, result);
+    if constexpr (kGated) add_bias(args, byte + args.n, ups, up);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      result[i] = Function::apply(result[i]);
+      if constexpr (kGated) result[i] *= up[i];
+    }
+    if constexpr (kResidual)
+      add_residual(static_cast<const char*>(args.residual) + row * args.residual_stride + byte, result);
+    char* const dst = static_cast<char*>(args.output) + row * args.output_stride + byte;
+    store_global<8>(dst, Pair<Element>::pack(result[0], result[1]), Pair<Element>::pack(result[2], result[3]));
+  }
+
+ private:
+  static __device__ __forceinline__ void add_bias(const W4a16GemmArguments& args, int64 byte, const float (&values)[4],
+                                                  float (&result)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) result[i] = values[i];
+    if constexpr (kBias) add(static_cast<const char*>(args.bias) + byte, result);
+  }
+
+  /// Not by a load of read-only memory: the residual may be the output itself.
+  static __device__ __forceinline__ void add_residual(const char* src, float (&values)[4]) {
+    const float2 words = *reinterpret_cast<const float2*>(src);
+    const uint32 pairs[2] = {__float_as_uint(words.x), __float_as_uint(words.y)};
+    add_pairs(pairs, values);
+  }
+
+  static __device__ __forceinline__ void add(const char* src, float (&values)[4]) {
+    uint32 pairs[2];
+    load_global<2, 8>(pairs, src);
+    add_pairs(pairs, values);
+  }
+
+  static __device__ __forceinline__ void add_pairs(const uint32 (&pairs)[2], float (&values)[4]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      values[2 * i] += Pair<Element>::low(pairs[i]);
+      values[2 * i + 1] += Pair<Element>::high(pairs[i]);
+    }
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,20 @@
+// The one argument of the kv_gather kernel, shared by host and device. Strides in bytes.
+#pragma once
+
+#include "kv_format/kv_cache_arguments.h"
+
+namespace cubit {
+
+struct KvGatherArguments {
+  char* key;                 // [batch, tokens, kv_heads, head_dim]
+  char* value;               // [batch, tokens, kv_heads, value_dim]
+  long long key_strides[3];  // sequence, token, KV head
+  long long value_strides[3];
+  KvCacheArguments cache;
+  const int* from;  // [batch], or null: 0
+  const int* to;    // [batch], or null: all
+  DivideBy tokens;
+  unsigned rows;  // batch * tokens * kv_heads
+};
+
+}  // namespace cubit

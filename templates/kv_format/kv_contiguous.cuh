@@ -1,0 +1,86 @@
+// Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
+//
+// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose place(token) is where a token is,
+// whose key(place) and value(place) are the addresses of rows, and whose key_stride() and value_stride() are the bytes
+// from row to row; 32 bits, so that the address of a row is one multiply-add. Where kIsPaged, place(token) is a load,
+// whose time the caller has something else to do in, and rows are that far apart within a page only:
+// has_tiles_in_pages() says whether that holds for 16 tokens from a multiple of 16 on. place.behind(n): of the n-th
+// token behind, in the same page. Rows at or beyond the sequence's length may not exist; the caller does not read them.
+// scale_rows(of keys).at(place): where a row's scales are, where the number format has scales of their own. Family sm90
+// takes keys(first) and values(first) of a cache that is not paged.
+#pragma once
+
+#include "core/types.cuh"
+#include "kernels/gqa_decode_arguments.h"
+
+namespace cubit {
+
+/// The rows from a token on.
+struct CacheRows {
+  const char* first;
+  int stride;
+
+  __device__ __forceinline__ const char* row(int index) const { return first + static_cast<int64>(index) * stride; }
+};
+
+class ContiguousCache {
+ public:
+  static constexpr bool kIsPaged = false;
+
+  struct Place {
+    int row = 0;
+
+    __device__ __forceinline__ Place behind(int rows) const { return {row + rows}; }
+  };
+
+  struct ScaleRows {
+    const char* first;
+    int64 row_stride;
+
+    __device__ __forceinline__ const char* at(Place place) const { return first + place.row * row_stride; }
+  };
+
+  static __device__ __forceinline__ ContiguousCache rows(const GqaDecodeArguments& args, int batch, int kv_head) {
+    ContiguousCache cache;
+    cache.key_ =
+        settled(static_cast<const char*>(args.key) + batch * args.key_batch_stride + kv_head * args.key_head_stride);
+    cache.value_ = settled(static_cast<const char*>(args.value) + batch * args.value_batch_stride +
+                           kv_head * args.value_head_stride);
+    cache.key_stride_ = args.key_token_stride;
+    cache.value_stride_ = args.value_token_stride;
+    cache.key_scales_ = args.key_scales + batch * args.key_scale_strides[0] + kv_head * args.key_scale_strides[2];
+    cache.value_scales_ =
+        args.value_scales + batch * args.value_scale_strides[0] + kv_head * args.value_scale_strides[2];
+    cache.key_scale_stride_ = args.key_scale_strides[1];
+    cache.value_scale_stride_ = args.value_scale_strides[1];
+    return cache;
+  }
+
+  __device__ __forceinline__ Place place(int token) const { return {token}; }
+  __device__ __forceinline__ const char* key(Place place) const {
+    return key_ + static_cast<int64>(place.row) * key_stride_;
+  }
+  __device__ __forceinline__ const char* value(Place place) const {
+    return value_ + static_cast<int64>(place.row) * value_stride_;
+  }
+  __device__ __forceinline__ CacheRows keys(int first) const { return {key({first}), key_stride_}; }
+  __device__ __forceinline__ CacheRows values(int first) const { return {value({first}), value_stride_}; }
+  __device__ __forceinline__ int key_stride() const { return key_stride_; }
+  __device__ __forceinline__ int value_stride() const { return value_stride_; }
+  __device__ __forceinline__ ScaleRows scale_rows(bool of_keys) const {
+    return of_keys ? ScaleRows{key_scales_, key_scale_stride_} : ScaleRows{value_scales_, value_scale_stride_};
+  }
+
+ private:
+  const char* key_;
+  const char* value_;
+  int key_stride_;
+  int value_stride_;
+  // Of number formats that have them.
+  const char* key_scales_;
+  const char* value_scales_;
+  int64 key_scale_stride_;
+  int64 value_scale_stride_;
+};
+
+}  // namespace cubit

@@ -1,0 +1,63 @@
+// A stage of one warp: 16 rows of keys, then 16 of values. Where a byte of them lies, and which lane copies it.
+//
+// Interface of the role plan::Stage:
+//   kCopies           of kCopyBytes by each lane: a tile of keys and values
+//   piece(i, lane)    what a lane takes with copy i: rows 0 … 15 are keys, the others values, bytes as in the cache
+//   is_idle(i, lane)  it takes nothing. A constant where no lane of copy i does
+//   slot(piece)       where that goes
+#pragma once
+
+#include "attention/gqa_decode_lanes.h"
+#include "core/types.cuh"
+
+namespace cubit {
+
+/// Keys and values of one format: 32 rows of one layout, copied regardless of which are which.
+template <class Rows, int kCopyBytes, int (*kPlace)(int, int)>
+struct StageOfOneFormat {
+  static_assert(Rows::kRowBytes % kCopyBytes == 0);
+  static constexpr int kCopies = Rows::kRowBytes / kCopyBytes;
+
+  static constexpr __device__ lanes::Place piece(int i, int lane) {
+    return lanes::copied_piece(i, lane, Rows::kHeaderBytes, Rows::kRowBytes, kCopyBytes, 2 * lanes::kTileRows);
+  }
+  static constexpr __device__ bool is_idle(int, int) { return false; }
+  static constexpr __device__ int slot(lanes::Place piece) { return kPlace(piece.row, Rows::stage_byte(piece.byte)); }
+};
+
+/// Of two formats: a layout for each, and copies of keys before copies of values. Where the pieces of 16 rows do not
+/// come out even with a warp's lanes, some of the last copy have nothing to do.
+template <class Keys, class Values, int kCopyBytes, int (*kKeyPlace)(int, int), int (*kValuePlace)(int, int)>
+struct StageOfTwoFormats {
+  static_assert(Keys::kRowBytes % kCopyBytes == 0 && Values::kRowBytes % kCopyBytes == 0);
+  static constexpr int kKeyCopies =
+      lanes::count_copies(Keys::kHeaderBytes, Keys::kRowBytes, kCopyBytes, lanes::kTileRows);
+  static constexpr int kCopies =
+      kKeyCopies + lanes::count_copies(Values::kHeaderBytes, Values::kRowBytes, kCopyBytes, lanes::kTileRows);
+
+  static constexpr __device__ lanes::Place piece(int i, int lane) {
+    if (i < kKeyCopies) {
+      return lanes::copied_piece(i, lane, Keys::kHeaderBytes, Keys::kRowBytes, kCopyBytes, lanes::kTileRows);
+    }
+    lanes::Place place = lanes::copied_piece(i - kKeyCopies, lane, Values::kHeaderBytes, Values::kRowBytes, kCopyBytes,
+                                             lanes::kTileRows);
+    place.row += lanes::kTileRows;
+    return place;
+  }
+  static constexpr __device__ bool is_idle(int i, int lane) {
+    const int end = i < kKeyCopies ? lanes::kTileRows : 2 * lanes::kTileRows;
+    return piece(i, kWarpSize - 1).row >= end && piece(i, lane).row >= end;
+  }
+  static constexpr __device__ int slot(lanes::Place piece) {
+    if (piece.row < lanes::kTileRows) return kKeyPlace(piece.row, Keys::stage_byte(piece.byte));
+    return kValuePlace(piece.row, Values::stage_byte(piece.byte));
+  }
+};
+
+/// The place of a value's byte by a layout of values alone, which is kKeyBytes behind the keys.
+template <int (*kPlace)(int, int), int kKeyBytes>
+__device__ constexpr int place_of_value(int row, int byte) {
+  return kKeyBytes + kPlace(row - lanes::kTileRows, byte);
+}
+
+}  // namespace cubit

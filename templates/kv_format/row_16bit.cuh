@@ -1,0 +1,50 @@
+// Number format of whole rows: bf16 or fp16, as they are. 16 bytes per lane.
+//
+// Interface of a row format, for a lane of the kRowLanes of a row:
+//   kHasScales                                       whether scales are a tensor of their own: where this row's are
+//   store<Source>(row, scales, lane, words, stored)  stores channels that come as the pairs of 16-bit values of a
+//                                                    Source
+//   store(row, scales, lane, values, stored)         stores channels that come as floats, rounded to nearest even
+//   load<Result>(words, row, scales, lane)           the lane's channels as pairs of 16-bit Results
+// All lanes of a warp store together; `stored`: whether this lane's part of this row exists, else nothing is touched.
+#pragma once
+
+#include "core/types.cuh"
+#include "kv_format/row_lanes.cuh"
+
+namespace cubit {
+
+template <class Element>
+class Row16 {
+ public:
+  static constexpr bool kHasScales = false;
+
+  template <class Source>
+  static __device__ __forceinline__ void store(char* row, char*, int lane, const uint32 (&words)[4], bool stored) {
+    if constexpr (kSameType<Source, Element>) {
+      if (stored) store_global(row + 16 * lane, words);
+    } else {
+      float values[kLaneChannels];
+      widen<Source>(values, words);
+      store(row, nullptr, lane, values, stored);
+    }
+  }
+
+  static __device__ __forceinline__ void store(char* row, char*, int lane, const float (&values)[kLaneChannels],
+                                               bool stored) {
+    uint32 words[4];
+    narrow<Element>(words, values);
+    if (stored) store_global(row + 16 * lane, words);
+  }
+
+  template <class Result>
+  static __device__ __forceinline__ void load(uint32 (&words)[4], const char* row, const char*, int lane) {
+    load_global<4, 16>(words, row + 16 * lane);
+    if constexpr (kSameType<Result, Element>) return;
+    float values[kLaneChannels];
+    widen<Element>(values, words);
+    narrow<Result>(words, values);
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,139 @@
+// Number format of whole rows: int4_rows, a header of kGroups (scale, shift) pairs of fp16, then one nibble per
+// channel, low nibble first. value = scale · nibble + shift. A lane's 8 channels are one word; a group is kGroupLanes
+// lanes, of which the first has the header's pair.
+//
+//   lanes      |  0   1 | 2   3 | …          a row of 8 groups: 2 lanes each
+//   row  | pair 0 | pair 1 | … | word 0 | word 1 | …
+//
+// Quantising, per group, in float: lo and hi the extremes, q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) +
+// 1e-8)), 0, 15), scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated to ±65504. A shift of zero is stored
+// as +0.
+//
+// Per lane: of pairs as they come 9 instructions for the extremes and 2 per halving of the group, of floats 14 and 4;
+// one reciprocal, and 6 instructions per channel, of which a division is two. Interface: see row_16bit.cuh.
+#pragma once
+
+#include "core/reciprocal.cuh"
+#include "core/types.cuh"
+#include "kv_format/row_lanes.cuh"
+
+namespace cubit {
+
+/// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed
+/// elsewhere, for the divisor is at least the group's width.
+struct DividedSteps {
+  float divisor;
+  __device__ __forceinline__ float operator()(float x) const { return fminf(x / divisor, 15.f); }
+};
+
+template <int kChannels, int kGroups>
+class RowInt4 {
+  static constexpr int kLanes = kRowLanes<kChannels>;
+  static constexpr int kGroupLanes = kChannels / kGroups / kLaneChannels;
+  static constexpr int kHeaderBytes = 4 * kGroups;
+  static_assert(kChannels % (16 * kGroups) == 0);
+
+ public:
+  static constexpr bool kHasScales = false;
+
+  template <class Source>
+  static __device__ __forceinline__ void store(char* row, char*, int lane, const uint32 (&words)[4], bool stored) {
+    float values[kLaneChannels];
+    widen<Source>(values, words);
+    if constexpr (kComparesPairs) {
+      store(row, lane, values, range_of_pairs<Source>(words, lane), stored);
+    } else {
+      store(row, nullptr, lane, values, stored);
+    }
+  }
+
+  static __device__ __forceinline__ void store(char* row, char*, int lane, const float (&values)[kLaneChannels],
+                                               bool stored) {
+    store(row, lane, values, range_of_group(values, lane), stored);
+  }
+
+  template <class Result>
+  static __device__ __forceinline__ void load(uint32 (&words)[4], const char* row, const char*, int lane) {
+    uint32 pair[1];
+    uint32 word[1];
+    load_global<1, 4>(pair, row + 4 * (lane / kGroupLanes));
+    load_global<1, 4>(word, row + kHeaderBytes + 4 * lane);
+    const float scale = Pair<Half>::low(pair[0]);
+    const float shift = Pair<Half>::high(pair[0]);
+    float values[kLaneChannels];
+#pragma unroll
+    for (int i = 0; i < kLaneChannels; ++i) {
+      // The product of 11 and 4 bits is exact: fused or not, the sum is rounded once.
+      values[i] = scale * static_cast<float>(word[0] >> (4 * i) & 15u) + shift;
+    }
+    narrow<Result>(words, values);
+  }
+
+ private:
+  struct Range {
+    float lowest;
+    float highest;
+  };
+
+  static __device__ __forceinline__ void store(char* row, int lane, const float (&values)[kLaneChannels], Range range,
+                                               bool stored) {
+    const float width = range.highest - range.lowest;
+    const float divisor = width + 1e-8f;
+    uint32 word;
+    uint32 pair;
+    // Below the largest of fp16 nothing is saturated, nor is any product infinite.
+    if (divides_by_reciprocal(divisor) && divisor < kLargest && fabsf(range.lowest) <= kLargest) {
+      word = nibbles(values, range.lowest, Reciprocal(divisor));
+      pair = Pair<Half>::pack(divided_by<15>(width), range.lowest);
+    } else {
+      word = nibbles(values, range.lowest, DividedSteps{divisor});
+      pair = Pair<Half>::pack(saturated(width / 15.f), saturated(range.lowest));
+    }
+    char* const own = row + kHeaderBytes + 4 * lane;
+    char* const header = own - (kHeaderBytes + 4 * lane - 4 * (lane / kGroupLanes));
+    if (stored) store_global(own, word);
+    if (stored && lane % kGroupLanes == 0) store_global(header, pair);
+  }
+
+  template <class Steps>
+  static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, Steps steps) {
+    uint32 word = 0;
+#pragma unroll
+    for (int i = kLaneChannels - 1; i >= 0; --i) {
+      const float rounded = steps((values[i] - lowest) * 15.f) + kRounder;
+      word = 16 * word + __float_as_uint(rounded);
+    }
+    return word - kRounderNibbles;
+  }
+
+  static constexpr float kLargest = 65504.f;
+  static __device__ __forceinline__ float saturated(float value) { return fminf(fmaxf(value, -kLargest), kLargest); }
+
+  /// As they come, two in an instruction: the extremes of numbers are among them, whatever their type.
+  template <class Source>
+  static __device__ __forceinline__ Range range_of_pairs(const uint32 (&words)[4], int lane) {
+    using Two = Pair<Source>;
+    const uint32 lowest = Two::smaller(Two::smaller(words[0], words[1]), Two::smaller(words[2], words[3]));
+    const uint32 highest = Two::larger(Two::larger(words[0], words[1]), Two::larger(words[2], words[3]));
+    // Pairs (lowest, -highest): one minimum, and one shuffle, for both.
+    const uint32 opposite = highest ^ 0x80008000u;
+    uint32 both = Two::smaller(__byte_perm(lowest, opposite, 0x5410), __byte_perm(lowest, opposite, 0x7632));
+    both = over_group<kLanes, kGroupLanes>(both, lane, [](uint32 a, uint32 b) { return Two::smaller(a, b); });
+    return {Two::low(both) + 0.f, -Two::high(both)};  // -0 becomes +0
+  }
+
+  static __device__ __forceinline__ Range range_of_group(const float (&values)[kLaneChannels], int lane) {
+    Range range{values[0], values[0]};
+#pragma unroll
+    for (int i = 1; i < kLaneChannels; ++i) {
+      range.lowest = fminf(range.lowest, values[i]);
+      range.highest = fmaxf(range.highest, values[i]);
+    }
+    range.lowest = over_group<kLanes, kGroupLanes>(range.lowest, lane, [](float a, float b) { return fminf(a, b); });
+    range.highest = over_group<kLanes, kGroupLanes>(range.highest, lane, [](float a, float b) { return fmaxf(a, b); });
+    range.lowest += 0.f;  // -0 becomes +0
+    return range;
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,44 @@
+// A scale of a cache as it is stored: fp32 or fp16.
+#pragma once
+
+#include "core/copies.cuh"
+#include "core/types.cuh"
+
+namespace cubit {
+
+/// rounded(scale): as it is stored, saturated.
+template <class Stored>
+struct Scale;
+
+template <>
+struct Scale<float> {
+  static constexpr int kBytes = 4;
+  static __device__ __forceinline__ float rounded(float scale) { return scale; }
+  static __device__ __forceinline__ float load(const char* src) {
+    uint32 word[1];
+    load_global<1, 4>(word, src);
+    return __uint_as_float(word[0]);
+  }
+  static __device__ __forceinline__ void store(char* dst, float scale) {
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(dst), "f"(scale) : "memory");
+  }
+};
+
+template <>
+struct Scale<Half> {
+  static constexpr int kBytes = 2;
+  static __device__ __forceinline__ float rounded(float scale) {
+    return Pair<Half>::low(Pair<Half>::pack(fminf(scale, 65504.f), 0.f));
+  }
+  static __device__ __forceinline__ float load(const char* src) {
+    uint16 bits;
+    asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(bits) : "l"(src));
+    return Pair<Half>::low(bits);
+  }
+  static __device__ __forceinline__ void store(char* dst, float scale) {
+    const uint16 bits = static_cast<uint16>(Pair<Half>::pack(scale, 0.f));
+    asm volatile("st.global.b16 [%0], %1;" ::"l"(dst), "h"(bits) : "memory");
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,258 @@
+// Work split: every block takes an even share of all sequences' stages, in one piece; see balanced_schedule.h.
+//
+// Which blocks a sequence has follows from its place among the units by arithmetic. A block holds at most one
+// sequence's end that others have begun, and at most one's beginning that others end: two slots of partial results per
+// block are enough, whatever the batch.
+#pragma once
+
+#include "attention/sequence_length.cuh"
+#include "core/divide_by.h"
+#include "core/types.cuh"
+#include "kernels/gqa_decode_arguments.h"
+#include "pipeline/balanced_schedule.h"
+
+namespace cubit {
+
+/// A block's stages of one sequence.
+struct Segment {
+  int batch;   // -1: there is none
+  int head;    // span · head groups + head group
+  int length;  // tokens of the sequence
+  int first;   // stage, of those that are walked over
+  int last;    // one past; the same where a sequence has fewer stages than parts
+};
+
+/// The block in which a sequence begins, and how many it has.
+struct Owners {
+  int first;
+  int count;
+};
+
+/// The sum over the lanes up to this one.
+__device__ __forceinline__ int sum_over_lanes(int value) {
+#pragma unroll
+  for (int distance = 1; distance < kWarpSize; distance *= 2) {
+    const int other = __shfl_up_sync(kFullWarp, value, distance);
+    if (lane_index() >= distance) value += other;
+  }
+  return value;
+}
+
+/// By the block's first warp, before anything else: lengths are what it waits for first. Into the L2 alone, where they
+/// may still change; the first 1024.
+__device__ __forceinline__ void prefetch_lengths(const GqaDecodeArguments& args) {
+  const int first = kWarpSize * static_cast<int>(thread_index());
+  if (thread_index() >= kWarpSize || args.lengths == nullptr || first >= args.batch) return;
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(args.lengths + first));
+}
+
+/// A place between a block's segments.
+struct Cursor {
+  int next;   // unit
+  int end;    // one past the block's last
+  int batch;  // of the sequence that next is in
+  int head;
+  int start;  // where its gap begins
+  // Of the sequence of the segment before.
+  int last_start;  // its first unit
+  int last_units;
+};
+
+/// Walks over a block's segments: each warp that does so by itself, all its lanes alike. count_stages: of a sequence of
+/// so many tokens.
+template <int kFlushStages, int kGapStages, int (*count_stages)(const GqaDecodeArguments&, int)>
+class Walker {
+ public:
+  explicit __device__ __forceinline__ Walker(const GqaDecodeArguments& args) : args_(args) {}
+
+  /// The block's first segment, as next().
+  __device__ __forceinline__ Segment begin(Cursor& cursor) {
+    if (args_.lengths == nullptr) return begin_uniform(cursor);
+    cursor = args_.division.parts > 0 ? known_place() : divide_lengths();
+    return next(cursor);
+  }
+
+  /// After begin(): those that have a share.
+  __device__ __forceinline__ int blocks() const { return division_.blocks; }
+
+  /// After begin(): every sequence is that of two neighbouring blocks, which have nothing else.
+  __device__ __forceinline__ bool is_of_pairs() const {
+    return division_.parts == 2 && division_.quotient == 1 && division_.remainder == 0;
+  }
+
+  /// The segment after it; if there is none left, one without a batch entry.
+  __device__ __forceinline__ Segment next(Cursor& cursor) const {
+    const int parts = division_.parts;
+    Segment segment = {};
+#pragma unroll 1
+    while (cursor.next < cursor.end) {
+      segment.batch = cursor.batch;
+      segment.head = cursor.head;
+      segment.length = length_of(args_, cursor.batch);
+      const int stages = count_stages(args_, segment.length);
+      const int units = parts > 0 ? parts : stages;
+      const int start = cursor.start + gap_;
+      const int first = max(cursor.next - start, 0);
+      const int last = min(cursor.end - start, units);
+      leave(cursor, start, units);
+      if (first >= last) continue;  // the block's share ends in the gap
+      segment.first = first;
+      segment.last = last;
+      if (parts > 0) cut(segment, stages, parts);
+      return segment;
+    }
+    segment.batch = -1;
+    return segment;
+  }
+
+  /// Of the sequence of the last segment. A block knows itself where the sequence begins or ends in it.
+  __device__ __forceinline__ Owners owners_of_last(const Cursor& cursor) const {
+    const int block = static_cast<int>(blockIdx.x);
+    const int last = cursor.last_start + cursor.last_units - 1;
+    const int first_owner = cursor.last_start >= place().next ? block : owner_of(cursor.last_start);
+    const int last_owner = last < cursor.end ? block : owner_of(last);
+    return {first_owner, last_owner - first_owner + 1};
+  }
+
+ private:
+  /// Where all lengths are the same, by what the host has computed of them: a third of the instructions of next(),
+  /// which the block's first copies would wait for.
+  __device__ __forceinline__ Segment begin_uniform(Cursor& cursor) {
+    cursor = known_place();
+    const int units = static_cast<int>(args_.units.divisor);
+    const auto stage_of_unit = [this](int unit) { return unit * args_.unit_stages + min(unit, args_.larger_units); };
+    const Segment segment = {cursor.next < cursor.end ? cursor.batch : -1, cursor.head, args_.max_length,
+                             stage_of_unit(cursor.next - cursor.start),
+                             stage_of_unit(min(cursor.end - cursor.start, units))};
+    leave(cursor, cursor.start, units);
+    return segment;
+  }
+
+  /// Where the host has made the division, as divide_lengths().
+  __device__ __forceinline__ Cursor known_place() {
+    division_ = args_.division;
+    Cursor cursor = place();
+    const int sequence = static_cast<int>(quotient(cursor.next, args_.units));
+    cursor.start = sequence * static_cast<int>(args_.units.divisor);
+    set_sequence(cursor, sequence);
+    return cursor;
+  }
+
+  /// To the sequence behind the one of so many units from `start` on.
+  __device__ __forceinline__ void leave(Cursor& cursor, int start, int units) const {
+    cursor.last_start = start;
+    cursor.last_units = units;
+    cursor.start = cursor.next = start + units;
+    if (++cursor.head < heads_per_batch()) return;
+    cursor.head = 0;
+    ++cursor.batch;
+  }
+
+  __device__ __forceinline__ int heads_per_batch() const { return static_cast<int>(args_.heads.divisor); }
+
+  __device__ __forceinline__ int stages_in(int batch) const { return count_stages(args_, length_of(args_, batch)); }
+
+  /// From units, of which the sequence has `parts`, to the stages at which they begin.
+  __device__ __forceinline__ void cut(Segment& segment, int stages, int parts) const {
+    const int least = args_.division.parts > 0 ? static_cast<int>(quotient(stages, args_.units)) : stages / parts;
+    const int rest = stages - least * parts;
+    segment.first = segment.first * least + min(segment.first, rest);
+    segment.last = segment.last * least + min(segment.last, rest);
+  }
+
+  __device__ __forceinline__ int owner_of(int unit) const {
+    const int larger = division_.remainder * (division_.quotient + 1);  // units of the blocks that have one more
+    if (unit < larger) return unit / (division_.quotient + 1);
+    return division_.remainder + (unit - larger) / division_.quotient;
+  }
+
+  __device__ __forceinline__ void set_sequence(Cursor& cursor, int sequence) const {
+    cursor.batch = static_cast<int>(quotient(sequence, args_.heads));
+    cursor.head = sequence - cursor.batch * heads_per_batch();
+  }
+
+  __device__ __forceinline__ Cursor place() const {
+    const int block = static_cast<int>(blockIdx.x);
+    Cursor cursor = {};
+    if (block >= division_.blocks) return cursor;
+    cursor.next = block * division_.quotient + min(block, division_.remainder);
+    cursor.end = cursor.next + division_.quotient + (block < division_.remainder ? 1 : 0);
+    return cursor;
+  }
+
+  /// Every length is read, by each lane those of neighbours in the batch; the division follows.
+  __device__ __forceinline__ Cursor divide_lengths() {
+    const int each = (args_.batch + kWarpSize - 1) / kWarpSize;
+    const int first = lane_index() * each;
+    int sum = 0;
+    uint32 longest = 1;
+#pragma unroll 4
+    for (int i = 0; i < each; ++i) {
+      if (first + i >= args_.batch) continue;
+      const int stages = stages_in(first + i);
+      sum += stages;
+      longest = max(longest, static_cast<uint32>(stages));
+    }
+    longest = __reduce_max_sync(kFullWarp, longest);
+    const int up_to = sum_over_lanes(sum);
+    const int heads = heads_per_batch();
+    const int total = __shfl_sync(kFullWarp, up_to, kWarpSize - 1) * heads;
+    division_ =
+        divide({args_.batch * heads, total, static_cast<int>(longest)}, static_cast<int>(gridDim.x), kFlushStages,
+               kGapStages, args_.blocks_each, [this](int x) { return static_cast<int>(quotient(x, args_.units)); });
+    Cursor cursor = place();
+    if (division_.parts > 0) {
+      const int sequence = cursor.next / division_.parts;
+      cursor.start = sequence * division_.parts;
+      set_sequence(cursor, sequence);
+      return cursor;
+    }
+    gap_ = kGapStages;
+    if (cursor.next < cursor.end) find(cursor, each, up_to - sum);
+    return cursor;
+  }
+
+  /// The sequence in which the block's share begins. `each`: sequences of a lane; `before`: stages of the lanes before,
+  /// of one head.
+  __device__ __forceinline__ void find(Cursor& cursor, int each, int before) const {
+    const int heads = heads_per_batch();
+    const int lanes_start = heads * (before + gap_ * min(lane_index() * each, args_.batch));
+    const int lane = last_lane_of(lanes_start <= cursor.next);
+    cursor.start = __shfl_sync(kFullWarp, lanes_start, lane);
+    int units = 0;
+    int first = lane * each;
+#pragma unroll 1
+    while (true) {
+      const int batch = first + lane_index();
+      units = batch < args_.batch ? heads * (stages_in(batch) + gap_) : 0;
+      const int up_to = sum_over_lanes(units);
+      const int start = cursor.start + up_to - units;
+      const int total = __shfl_sync(kFullWarp, up_to, kWarpSize - 1);
+      if (cursor.next >= cursor.start + total) {
+        cursor.start += total;
+        first += kWarpSize;
+        continue;
+      }
+      const int found = last_lane_of(batch < args_.batch && start <= cursor.next);
+      cursor.batch = first + found;
+      cursor.start = __shfl_sync(kFullWarp, start, found);
+      units = __shfl_sync(kFullWarp, units, found);
+      break;
+    }
+    if (heads == 1) return;
+    units /= heads;
+    cursor.head = (cursor.next - cursor.start) / units;
+    cursor.start += cursor.head * units;
+  }
+
+  /// The last lane for which it is true, of at least one.
+  static __device__ __forceinline__ int last_lane_of(bool is_true) {
+    return kWarpSize - 1 - __clz(static_cast<int>(__ballot_sync(kFullWarp, is_true)));
+  }
+
+  const GqaDecodeArguments& args_;
+  Division division_ = {};
+  int gap_ = 0;  // units before each sequence
+};
+
+}  // namespace cubit

@@ -1,0 +1,106 @@
+// Merging a sequence whose two blocks are a cluster and have nothing else: through their shared memory, without the
+// workspace and without counters. (A launch asks for a workspace all the same: whether lengths on the device make pairs
+// is not known to it.)
+//
+// A block merges half of the channels. Of the others it sends the sum of its warps' results to the other block, over
+// the stages (two_cta_cluster.cuh): [rows][quads of half] float4, then [rows] float2.
+#pragma once
+
+#include "attention/gqa_decode_block.cuh"
+#include "pipeline/two_cta_cluster.cuh"
+
+namespace cubit {
+
+/// The sums of one block for the other.
+class PairParts {
+ public:
+  static constexpr int kQuadsOfHalf = kQuads / static_cast<int>(kBlocksOfPair);
+  static_assert(!plan::kMergesPairs ||
+                kRowWarps * plan::kHeadsPerBlock * (16 * kQuadsOfHalf + 8) <= plan::kStages * kStageBytes);
+
+  /// `stages`, `sent`: their addresses in either block's memory.
+  __device__ __forceinline__ PairParts(uint32 stages, uint32 sent, const Heads& heads)
+      : outputs_(stages), stats_(stages + 16 * kQuadsOfHalf * heads.rows()), sent_(sent) {}
+
+  /// To the other block.
+  __device__ __forceinline__ void send_sum(int row, int quad, const Combined& result) const {
+    const uint32 there = address_in_other(sent_);
+    send(address_in_other(output_at(row, quad)), result.output, there);
+    if (quad == 0) send(address_in_other(stats_ + 8 * row), make_float2(result.reference, result.sum), there);
+  }
+  /// By one thread, sooner or later: what the other block sends.
+  __device__ __forceinline__ void expect(const Heads& heads) const {
+    expect_bytes(sent_, heads.span * heads_in(heads.head_group) * (16 * kQuadsOfHalf + 8));
+  }
+  __device__ __forceinline__ void wait() const { wait_barrier_of_cluster(sent_, 0); }
+  /// What has been sent to this block.
+  __device__ __forceinline__ Combined load(int row, int quad) const {
+    const float2 stat = load_shared2(stats_ + 8 * row);
+    return {load_shared4(output_at(row, quad)), stat.x, stat.y};
+  }
+
+ private:
+  __device__ __forceinline__ uint32 output_at(int row, int quad) const {
+    return outputs_ + 16 * (row * kQuadsOfHalf + quad);
+  }
+
+  uint32 outputs_;
+  uint32 stats_;
+  uint32 sent_;
+};
+
+/// What a thread takes at once: a row, and four channels of a half. Eight lanes, which load 128 bytes together, have
+/// one row: pieces of two may be in the same banks.
+struct PairItem {
+  static constexpr int kOfRow = (PairParts::kQuadsOfHalf + 7) / 8 * 8;
+
+  int row;
+  int quad;  // of the half
+  bool exists;
+
+  static __device__ __forceinline__ PairItem of(const Heads& heads, int item) {
+    const int row = item / kOfRow;
+    const int quad = item % kOfRow;
+    return {row, quad,
+            row < heads.rows() && row % plan::kHeadsPerBlock < heads_in(heads.head_group) &&
+                quad < PairParts::kQuadsOfHalf};
+  }
+};
+
+/// By all warps that attend, of both blocks, as the last they do: their results are stored.
+__device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const Heads& heads,
+                                           const WarpResults& results, uint32 stages, PairBarriers barriers) {
+  const uint32 rank = rank_in_cluster();
+  const int own_first = PairParts::kQuadsOfHalf * static_cast<int>(rank);
+  const int other_first = PairParts::kQuadsOfHalf - own_first;
+  const int items = heads.rows() * PairItem::kOfRow;
+  const PairParts parts(stages, barriers.sent, heads);
+  const auto thread = static_cast<int>(thread_index());
+  if (thread == 0) parts.expect(heads);
+  wait_barrier_of_cluster(barriers.free, 0);
+  // From the last thread on: where the half is no more than half of the threads, the first ones begin with their own.
+#pragma unroll 1
+  for (int first = kThreads - 1 - thread; first < items; first += kThreads) {
+    const PairItem item = PairItem::of(heads, first);
+    if (item.exists)
+      parts.send_sum(item.row, item.quad, combine_warps(results, heads, item.row, other_first + item.quad));
+  }
+#pragma unroll 1
+  for (int own = thread; own < items; own += kThreads) {
+    const PairItem item = PairItem::of(heads, own);
+    if (!item.exists) continue;
+    const Combined sum = combine_warps(results, heads, item.row, own_first + item.quad);
+    parts.wait();
+    // In the order of the blocks, so that both halves of a row are over one denominator, to the last bit.
+    const Combined other = parts.load(item.row, item.quad);
+    const Combined& before = rank == 0 ? sum : other;
+    const Combined& after = rank == 0 ? other : sum;
+    const float2 stat[2] = {make_float2(before.reference, before.sum), make_float2(after.reference, after.sum)};
+    const float4 value[2] = {before.output, after.output};
+    Combined result = nothing();
+    add(result, stat, value);
+    finish_row(args, heads, item.row, own_first + item.quad, result);
+  }
+}
+
+}  // namespace cubit

@@ -1,0 +1,206 @@
+// Partial results of attention, one of each block that has a part of a sequence, and how they become one: unnormalised
+// outputs, each with its reference exponent and its sum of weights.
+#pragma once
+
+#include "core/copies.cuh"
+#include "core/math.cuh"
+#include "core/types.cuh"
+
+namespace cubit {
+
+/// Unnormalised results of the same heads, of the blocks of a sequence. Strides in bytes.
+struct Parts {
+  const char* outputs;  // [count][heads][quads of channels] float4
+  const char* stats;    // [count][heads] float2
+  int count;            // at least 1
+  uint32 part_stride;
+  uint32 head_stride;
+  uint32 stats_stride;  // from part to part
+  // The first part lies this much further on.
+  uint32 first_output = 0;
+  uint32 first_stats = 0;
+
+  /// Those from part `first` on, up to so many of them; with none left, none.
+  __device__ __forceinline__ Parts from(int first, int most) const {
+    Parts result = *this;
+    result.outputs += static_cast<uint64>(static_cast<uint32>(first)) * part_stride;
+    result.stats += static_cast<uint64>(static_cast<uint32>(first)) * stats_stride;
+    result.count = min(most, count - first);
+    if (first == 0) return result;
+    result.first_output = 0;
+    result.first_stats = 0;
+    return result;
+  }
+
+  /// The part's reference exponent and sum of weights for a head.
+  __device__ __forceinline__ float2 load_stat(int part, int head) const {
+    const uint32 at = 8 * head + (part == 0 ? first_stats : 0);
+    return load_partial2(stats + static_cast<uint64>(static_cast<uint32>(part)) * stats_stride + at);
+  }
+  /// Four channels of its output.
+  __device__ __forceinline__ const char* output(int part, int head, int quad) const {
+    const uint32 at = head * head_stride + 16 * quad + (part == 0 ? first_output : 0);
+    return outputs + static_cast<uint64>(static_cast<uint32>(part)) * part_stride + at;
+  }
+  __device__ __forceinline__ float4 load_output(int part, int head, int quad) const {
+    return load_partial4(output(part, head, quad));
+  }
+};
+
+struct Combined {
+  float4 output;  // four channels, unnormalised
+  float reference;
+  float sum;
+};
+
+__device__ __forceinline__ void scale(Combined& result, float factor) {
+  result.sum *= factor;
+  result.output.x *= factor;
+  result.output.y *= factor;
+  result.output.z *= factor;
+  result.output.w *= factor;
+}
+
+__device__ __forceinline__ void add(Combined& result, float weight, float4 value) {
+  result.output.x += weight * value.x;
+  result.output.y += weight * value.y;
+  result.output.z += weight * value.z;
+  result.output.w += weight * value.w;
+}
+
+/// Nothing yet. The reference is finite: a part without tokens has reference -inf and sum 0, and -inf - -inf must not
+/// reach exp2.
+__device__ __forceinline__ Combined nothing() { return {make_float4(0.f, 0.f, 0.f, 0.f), kBelowEveryScore, 0.f}; }
+
+/// Adds parts, of which one that there is not has reference -inf, sum 0 and outputs 0.
+template <int kCount>
+__device__ __forceinline__ void add(Combined& result, const float2 (&stat)[kCount], const float4 (&value)[kCount]) {
+  float reference = result.reference;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) reference = maximum(reference, stat[i].x);
+  scale(result, exp2_fast(result.reference - reference));
+  result.reference = reference;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const float weight = exp2_fast(stat[i].x - reference);
+    result.sum += weight * stat[i].y;
+    add(result, weight, value[i]);
+  }
+}
+
+/// One pass: the sum so far is rescaled where the next parts have a larger reference. The loads of kAtOnce parts are in
+/// flight together.
+template <int kAtOnce>
+__device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
+  Combined result = nothing();
+  int first = 0;
+#pragma unroll 1
+  do {
+    float2 stat[kAtOnce];
+    float4 value[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      stat[i] = make_float2(negative_infinity(), 0.f);
+      value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (first + i >= parts.count) continue;
+      stat[i] = parts.load_stat(first + i, head);
+      value[i] = parts.load_output(first + i, head, quad);
+    }
+    add(result, stat, value);
+    first += kAtOnce;
+  } while (first < parts.count);
+  return result;
+}
+
+/// The same by whole warps whose lanes have the same head: lane i looks at part i, so that there are registers for the
+/// outputs of twice as many parts.
+template <int kAtOnce>
+__device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head, int quad) {
+  static_assert(kAtOnce <= kWarpSize && (kAtOnce & (kAtOnce - 1)) == 0);
+  Combined result = nothing();
+  const int lane = lane_index() % kAtOnce;
+  int first = 0;
+#pragma unroll 1
+  do {
+    float2 stat = make_float2(negative_infinity(), 0.f);
+    if (first + lane < parts.count) stat = parts.load_stat(first + lane, head);
+    float4 value[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (first + i < parts.count) value[i] = parts.load_output(first + i, head, quad);
+    }
+    float reference = maximum(result.reference, stat.x);
+#pragma unroll
+    for (int distance = 1; distance < kAtOnce; distance *= 2)
+      reference = maximum(reference, __shfl_xor_sync(kFullWarp, reference, distance));
+    scale(result, exp2_fast(result.reference - reference));
+    result.reference = reference;
+    const float weight = exp2_fast(stat.x - reference);
+    float sum = weight * stat.y;
+#pragma unroll
+    for (int distance = 1; distance < kAtOnce; distance *= 2) sum += __shfl_xor_sync(kFullWarp, sum, distance);
+    result.sum += sum;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) add(result, __shfl_sync(kFullWarp, weight, i), value[i]);
+    first += kAtOnce;
+  } while (first < parts.count);
+  return result;
+}
+
+/// Shared memory of combine_through_memory.
+struct PartsMemory {
+  uint32 outputs;  // of the thread: 16 bytes for each part, `pitch` apart
+  uint32 pitch;
+  uint32 weights;  // of the warp: a part's weight and its sum of weights times that, 8 bytes for each lane
+};
+
+/// The same by such warps, with the outputs of kAtOnce parts on their way to shared memory, where they need neither
+/// registers nor instructions of their own: a third of the code.
+template <int kAtOnce>
+__device__ __forceinline__ Combined combine_through_memory(const Parts& parts, int head, int quad,
+                                                           const PartsMemory& memory) {
+  constexpr int kStep = 2;
+  static_assert(kAtOnce <= kWarpSize && kAtOnce % kStep == 0);
+  Combined result = nothing();
+  const int lane = lane_index();
+  int first = 0;
+#pragma unroll 1
+  do {
+    const int count = min(parts.count - first, kAtOnce);
+    float2 own = make_float2(negative_infinity(), 0.f);
+    if (lane < count) own = parts.load_stat(first + lane, head);
+    const int whole = (count + kStep - 1) / kStep * kStep;  // those that there are not are zeros
+#pragma unroll 1
+    for (int i = 0; i < whole; ++i) {
+      const char* const src = parts.output(first + min(i, count - 1), head, quad);
+      copy_async<16>(memory.outputs + i * memory.pitch, src, i < count);  // access: cp.async of parts
+    }
+    commit_copies();
+    float reference = maximum(result.reference, own.x);
+#pragma unroll 1
+    for (int distance = 1; distance < kWarpSize; distance *= 2)
+      reference = maximum(reference, __shfl_xor_sync(kFullWarp, reference, distance));
+    scale(result, exp2_fast(result.reference - reference));
+    result.reference = reference;
+    const float weight = exp2_fast(own.x - reference);
+    __syncwarp();  // every lane has read the weights before these
+    store_shared(memory.weights + 8 * lane, make_float2(weight, weight * own.y));  // access: stores of parts' weights
+    wait_copies<0>();
+    __syncwarp();
+#pragma unroll 1
+    for (int i = 0; i < whole; i += kStep) {
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) {
+        const float2 factors = load_shared2(memory.weights + 8 * (i + j));           // access: loads of parts' weights
+        const float4 value = load_shared4(memory.outputs + (i + j) * memory.pitch);  // access: loads of parts
+        result.sum += factors.y;
+        add(result, factors.x, value);
+      }
+    }
+    first += kAtOnce;
+  } while (first < parts.count);
+  return result;
+}
+
+}  // namespace cubit

@@ -1,0 +1,216 @@
+// Family sm90: copies of a stage in pieces, by all lanes of the copying warps (cp.async), where boxes of tensor maps do
+// not do: rows of a span that do not follow one another in the cache, tokens of which some are not read, pages of few
+// rows. What is not read arrives as zeros. Pieces are of 16 bytes; of unaligned rows, which begin between multiples of
+// that, of as many as the caller's alignment allows, but for the end of a sequence that is copied in boxes otherwise.
+//
+// PTX ISA: "cp.async".
+#pragma once
+
+#include "attention/gqa_decode_lanes.h"
+#include "core/copies.cuh"
+#include "kv_format/kv_contiguous.cuh"
+#include "kv_format/kv_paged.cuh"
+#include "pipeline/producer_stage.cuh"
+
+namespace cubit {
+
+constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
+
+/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is not read. A lane has the same bytes of
+/// every so many rows, so that from one to the next it adds constants.
+__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                            const StageTokens& tokens, uint32 dst) {
+  constexpr int kRowBytes = kRowWarps * Keys::kRowBytes;
+  constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
+  const CacheRows keys = cache.keys(tokens.first);
+  const CacheRows values = cache.values(tokens.first);
+  const int token_step = kRows << args.row_step_log2;
+  const int64 key_step = static_cast<int64>(token_step) * keys.stride;
+  const int64 value_step = static_cast<int64>(token_step) * values.stride;
+  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
+#pragma unroll 1
+  for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
+    const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
+    const int warp = at.byte / Keys::kRowBytes;
+    const int byte = at.byte % Keys::kRowBytes;
+    const int head = warp & ((1 << args.span_log2) - 1);
+    int token = token_of(args, at.row, warp);
+    const char* key = keys.row(token) + head * args.key_head_stride + byte;
+    const char* value = values.row(token) + head * args.value_head_stride + byte;
+    // Counted by the first row of a step: of a few steps whose last is not full the compiler has lanes with one less
+    // take them before the others' second, from other rows.
+    constexpr bool kByStep = kStageTokens == lanes::kTileRows && kStageTokens % kRows != 0;
+#pragma unroll 4
+    for (int first = kByStep ? 0 : at.row; first < kStageTokens; first += kRows) {
+      const int row = kByStep ? first + at.row : first;
+      if (kByStep && row >= kStageTokens) break;
+      const uint32 place = dst + plan::kv_stage(row, at.byte);
+      copy_async<16>(place, key, tokens.has(token));                 // access: cp.async of rows
+      copy_async<16>(place + kHalfStage, value, tokens.has(token));  // access: cp.async of rows
+      token += token_step;
+      key += key_step;
+      value += value_step;
+    }
+  }
+}
+
+/// The same of unaligned rows, in pieces of as few bytes as the caller's alignment asks for: one row of a KV head
+/// behind the other, which is how the stage has them.
+__device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                                      const StageTokens& tokens, uint32 dst) {
+  constexpr int kBytes = plan::kPieceBytes;
+  constexpr int kPieces = Keys::kRowBytes / kBytes;
+  const int heads = 1 << args.span_log2;
+  const int rows = max(kCopyThreads / kPieces & -heads, heads);  // at once, of whole tokens
+  const int token_step = rows >> args.span_log2;
+  const CacheRows keys = cache.keys(tokens.first);
+  const CacheRows values = cache.values(tokens.first);
+  const int64 key_step = static_cast<int64>(token_step) * keys.stride;
+  const int64 value_step = static_cast<int64>(token_step) * values.stride;
+  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
+#pragma unroll 1
+  for (int piece = thread; piece < rows * kPieces; piece += kCopyThreads) {
+    const int first = piece / kPieces;
+    const int byte = piece % kPieces * kBytes;
+    const int head = first & (heads - 1);
+    int token = first >> args.span_log2;
+    const char* key = keys.row(token) + head * args.key_head_stride + byte;
+    const char* value = values.row(token) + head * args.value_head_stride + byte;
+#pragma unroll 4
+    for (uint32 begin = 0; begin < kHalfStage; begin += rows * Keys::kRowBytes) {  // lanes stay in the same rows
+      const uint32 at = begin + piece * kBytes;
+      if (at >= kHalfStage) break;
+      copy_async<kBytes>(dst + at, key, tokens.has(token));                 // access: cp.async of rows
+      copy_async<kBytes>(dst + kHalfStage + at, value, tokens.has(token));  // access: cp.async of rows
+      token += token_step;
+      key += key_step;
+      value += value_step;
+    }
+  }
+}
+
+/// The same where boxes would do if the stage were full: rows of the stage, whose tokens follow one another in the
+/// cache, 16 bytes at a time, of which a piece has some of a token that is read and some of one that is not.
+__device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                                  const StageTokens& tokens, uint32 dst) {
+  constexpr int kRowBytes = plan::kWarpsAbreast * Keys::kRowBytes;
+  constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
+  const CacheRows keys = cache.keys(tokens.first);
+  const CacheRows values = cache.values(tokens.first);
+  const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
+#pragma unroll 1
+  for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
+    const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
+#pragma unroll 2
+    for (int first = 0; first < kStageRows; first += kRows) {  // counted by `first`: lanes stay in the same rows
+      const int row = first + at.row;
+      if (row >= kStageRows) break;  // of the last of them
+      const int token = row << args.row_step_log2;
+      const int bytes = max(0, tokens.count - token) * (Keys::kRowBytes << args.span_log2) - at.byte;
+      const int size = max(0, min(bytes, 16));
+      const uint32 place = dst + plan::kv_stage(row, at.byte);
+      copy_async_first(place, keys.row(token) + at.byte, size);                 // access: cp.async of rows
+      copy_async_first(place + kHalfStage, values.row(token) + at.byte, size);  // access: cp.async of rows
+    }
+  }
+}
+
+/// A segment's stages that are not copied in boxes.
+template <class Cache>
+class Pieces {
+ public:
+  __device__ __forceinline__ void reach(const GqaDecodeArguments&, const Cache&, const Segment&, int) {}
+  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const Cache& cache, const Segment&, int,
+                                       const StageTokens& tokens, uint32 dst) {
+    if (tokens.count == 0) return;
+    if constexpr (!kRowsAreUnaligned) {
+      copy_pieces(args, cache, tokens, dst);
+    } else if (args.boxes != 0 && !plan::Tokens::kIsWindow) {
+      copy_first_pieces(args, cache, tokens, dst);
+    } else {
+      copy_unaligned_pieces(args, cache, tokens, dst);
+    }
+  }
+};
+
+/// Of a paged cache: a lane has the pages of its next pieces, which are looked up while those before are copied.
+template <>
+class Pieces<PagedCache> {
+ public:
+  /// Once for each such stage, in order: its first pages, where the stage before has not looked them up.
+  __device__ __forceinline__ void reach(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
+                                        int stage) {
+    if ((kInOrder && args.boxes == 0 && stage != segment.first) || segment.length == 0) return;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) pages_[i] = look_up(args, cache, segment, stage, piece_of(0, i));
+  }
+
+  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
+                                       int stage, const StageTokens& tokens, uint32 dst) {
+    if (tokens.count == 0) return;
+#pragma unroll 1
+    for (int group = 0; group < kGroups; ++group) {
+      const bool is_last = group + 1 == kGroups;
+      uint32 pages[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        pages[i] = pages_[i];
+        if (is_last && !kInOrder) continue;
+        pages_[i] = look_up(args, cache, segment, is_last ? stage + 1 : stage, piece_of(is_last ? 0 : group + 1, i));
+      }
+      __syncwarp();  // or the assembler moves look-ups behind copies and waits for them at once
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = piece_of(group, i);
+        const uint32 page = pages[i];
+        if (!kIsWhole && piece >= kPieces) continue;
+        const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
+        const int warp = at.byte / Keys::kRowBytes;
+        const int byte = at.byte % Keys::kRowBytes;
+        const int token = token_of(args, at.row, warp);
+        const int64 row = cache.row_of_page(tokens.first + token);
+        const int head = first_kv_head(args, segment) + (warp & ((1 << args.span_log2) - 1));
+        // Not by the cache's pointers: there are no registers for them.
+        const char* const key = static_cast<const char*>(args.key) + page * args.key_batch_stride +
+                                row * args.key_token_stride + head * args.key_head_stride + byte;
+        const char* const value = static_cast<const char*>(args.value) + page * args.value_batch_stride +
+                                  row * args.value_token_stride + head * args.value_head_stride + byte;
+        const uint32 at_stage = dst + plan::kv_stage(at.row, at.byte);
+        copy_async<16>(at_stage, key, tokens.has(token));                 // access: cp.async of rows
+        copy_async<16>(at_stage + kHalfStage, value, tokens.has(token));  // access: cp.async of rows
+      }
+    }
+  }
+
+ private:
+  static constexpr int kPieces = kHalfStage / 16;
+  static constexpr int kOfLane = (kPieces + kCopyThreads - 1) / kCopyThreads;
+  static constexpr int kMost = !kInOrder ? 2 : plan::kCopyRegisters > 0 ? 4 : 8;  // with more the compiler spilled
+  static constexpr int kGroups = (kOfLane + kMost - 1) / kMost;
+  static constexpr int kAtOnce = (kOfLane + kGroups - 1) / kGroups;
+  static constexpr bool kIsWhole = kGroups * kAtOnce * kCopyThreads == kPieces;
+
+  /// Settled, or the compiler keeps rows and bytes of all pieces.
+  static __device__ __forceinline__ int piece_of(int group, int i) {
+    const uint32 first = group * kAtOnce * kCopyThreads + threadIdx.x - plan::kWarps * kWarpSize;
+    const int piece = static_cast<int>(settled(first)) + i * kCopyThreads;
+    __builtin_assume(piece >= 0 && piece < kGroups * kAtOnce * kCopyThreads);
+    return piece;
+  }
+  /// Of another token for one that is not read.
+  static __device__ __forceinline__ uint32 look_up(const GqaDecodeArguments& args, const PagedCache& cache,
+                                                   const Segment& segment, int stage, int piece) {
+    const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
+    const uint32 index = token_of(args, at.row, at.byte / Keys::kRowBytes);
+    if constexpr (plan::Tokens::kIsWindow) {
+      const StageTokens tokens = tokens_in(args, segment, stage);
+      return cache.page_of(tokens.first + tokens.readable(static_cast<int>(index)));
+    }
+    const uint32 token = (static_cast<uint32>(stage) << args.stage_tokens_log2) + index;
+    return cache.page_of(static_cast<int>(min(token, static_cast<uint32>(segment.length) - 1)));
+  }
+
+  uint32 pages_[kAtOnce] = {};
+};
+
+}  // namespace cubit

@@ -1,0 +1,70 @@
+// Rounding to nearest of one group of weights to 4 bits: what its scale and zero are, and eight of its weights as a
+// word.
+//
+// Interface of a fit: fit(lowest, highest) -> W4Factors, of a group's least and largest weight, zero among them. The
+// scale is the fp16 number that is stored, from 2^-24 to 65504.
+//
+//   AsymmetricFit  scale = fp16((highest - lowest) / 15), zero = round(-lowest / scale), from kLeastZero to 15. Where a
+//                  zero of 0 cannot be stored (kLeastZero = 1), lowest is at most -highest · float(1 / 14)
+//   SymmetricFit   scale = fp16(2 · max(highest, -lowest) / 15), zero = 8
+//
+// A weight w is stored as round(w / scale) + zero, clamped to 0 … 15. All in float; halves are rounded to even.
+#pragma once
+
+#include "core/reciprocal.cuh"
+#include "core/types.cuh"
+
+namespace cubit {
+
+inline constexpr int kWordWeights = 8;
+
+struct W4Factors {
+  float scale;
+  float zero;
+  float steps;  // 1 / scale
+};
+
+/// Of a group so wide: as it is stored. Beyond any that fp16 can store, `width` may be infinite, which divided_by() may
+/// not take.
+__device__ __forceinline__ float scale_of(float width) {
+  const float scale = divided_by<15>(fminf(width, 0x1p30f));
+  return Pair<Half>::low(Pair<Half>::pack(fminf(fmaxf(scale, 0x1p-24f), 65504.f), 0.f));
+}
+
+template <int kLeastZero>
+struct AsymmetricFit {
+  static __device__ __forceinline__ W4Factors fit(float lowest, float highest) {
+    if constexpr (kLeastZero == 1) lowest = fminf(lowest, -__fmul_rn(highest, 1.f / 14.f));
+    const float scale = scale_of(highest - lowest);
+    const float steps = fminf(fmaxf(Reciprocal(scale)(-lowest), static_cast<float>(kLeastZero)), 15.f);
+    return {scale, __fsub_rn(__fadd_rn(steps, kRounder), kRounder), 1.f / scale};
+  }
+};
+
+struct SymmetricFit {
+  static __device__ __forceinline__ W4Factors fit(float lowest, float highest) {
+    const float scale = scale_of(2.f * fmaxf(highest, -lowest));
+    return {scale, 8.f, 1.f / scale};
+  }
+};
+
+/// The nibbles of eight weights, the first lowest. What they are off by once they are dequantised goes into `largest`,
+/// its square into `squares`.
+__device__ __forceinline__ uint32 round_word(const float (&weights)[kWordWeights], const W4Factors& factors,
+                                             float& largest, float& squares) {
+  const Reciprocal steps(factors.scale, factors.steps);
+  uint32 word = 0;
+#pragma unroll
+  for (int i = kWordWeights - 1; i >= 0; --i) {
+    const float bounded = fminf(fmaxf(steps(weights[i]), -factors.zero), 15.f - factors.zero);
+    const float rounded = __fadd_rn(bounded, kRounder);
+    word = 16 * word + __float_as_uint(rounded);
+    // The product of 5 and 11 bits is exact: the difference is rounded once.
+    const float off = fabsf(__fmaf_rn(-__fsub_rn(rounded, kRounder), factors.scale, weights[i]));
+    largest = fmaxf(largest, off);
+    squares += off * off;
+  }
+  return word - kRounderNibbles + static_cast<uint32>(factors.zero) * 0x11111111u;
+}
+
+}  // namespace cubit
