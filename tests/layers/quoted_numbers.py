@@ -1,23 +1,25 @@
-"""The tables of README and docs that quote bench/results, checked cell by cell against the files that they name.
+"""Checks the tables of README and docs that quote bench/results, cell by cell, against the files that they name.
 
-  quoted_numbers.py <root>    prints each cell that is not its file's, and fails if there is one
+  quoted_numbers.py <root>    prints each cell that differs from its file, and fails if there is one
 
-A cell is microseconds with one decimal and, in brackets, the share of the floor; a cell without brackets is the time alone.
-Python's standard library only.
+A cell is microseconds with one decimal and, in brackets, the share of the floor; a cell without brackets is the time
+alone, and an empty cell quotes nothing. Python's standard library only.
 """
 
 import json
 import sys
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import Callable, Iterator, NamedTuple, Union
 
 
 class Table(NamedTuple):
+    """A table of a page: a cell quotes the one case that its row and its column both accept."""
+
     page: str
     heading: str  # the header line, exactly
-    results: str
-    rows: dict[str, Callable[[dict], bool]]  # first cell: which cases
-    columns: list[Optional[Callable[[dict], bool]]]  # those behind the first: which of them; None: not of the file
+    results: Union[str, list[str]]  # files of bench/results
+    rows: dict[str, Callable[[dict], bool]]  # by a row's first cell
+    columns: list[Callable[[dict], bool]]  # of the cells behind the first
 
 
 def called(name: str) -> Callable[[dict], bool]:
@@ -35,6 +37,8 @@ def sized(n: int, k: int) -> Callable[[dict], bool]:
 
 INT4 = "kv=int4_rows,groups=4"
 SHAPES = [(4096, 4096), (8192, 8192), (28672, 8192), (8192, 28672), (16384, 16384)]
+CACHES = {"bf16": "", "int8_split": ",kv=int8_split", "fp8_e4m3": ",kv=fp8_e4m3", "int4_rows, 4 groups": f",{INT4}",
+          "int4_rows, 1 group (alignment=4)": ",kv=int4_rows,alignment=4"}
 APPENDED = {
     "bf16 into bf16": "", "fp16 into fp16": "kv=fp16,input=fp16",
     "bf16 into bf16, rotary=half_split": "rotary=half_split", "bf16 into bf16, cache=paged": "cache=paged",
@@ -43,23 +47,75 @@ APPENDED = {
     "kv=int8_split,rotary=half_split": "kv=int8_split,rotary=half_split", "kv=fp8_e4m3": "kv=fp8_e4m3",
     "kv=fp8_e5m2": "kv=fp8_e5m2", "kv=fp8_e4m3,scales=tensor": "kv=fp8_e4m3,scales=tensor",
 }
+GATHERED = {"bf16": "", "kv=fp16,output=fp16": "kv=fp16,output=fp16", "kv=int4_rows": "kv=int4_rows", INT4: INT4,
+            f"{INT4},cache=paged": f"{INT4},cache=paged", "kv=int8_split": "kv=int8_split", "kv=fp8_e4m3": "kv=fp8_e4m3"}
+QUANTISED = {"gptq": "", "format=awq": "format=awq", "format=symmetric,input=bf16": "format=symmetric,input=bf16",
+             "group_size=32": "group_size=32", "format=awq,group_size=all": "format=awq,group_size=all"}
+# Fields of 8192 x 8192 with tile_n=64, to which M=1 adds tile_m=8.
+MULTIPLIED = {"gptq": "", "format=symmetric": "format=symmetric,", "format=awq": "format=awq,",
+              "element=bf16": "element=bf16,", "group_size=32": "group_size=32,", "bits=8": "bits=8,"}
+BATCHES = "| KV cache | B=8 | B=32 | B=64 | B=128 | B=256 | B=512 |"
+ROWS = "| | M=1 | M=8 | M=16 | M=32 | M=64 | M=128 |"
+
+
+def by_batch(page: str, caches: list[str]) -> Table:
+    return Table(page, BATCHES, "gqa_decode_h200.json",
+                 {name: of("gqa_decode", f"heads_per_kv=8{CACHES[name]}", "query [B, 1, 8, 128]") for name in caches},
+                 [called(f"B={batch}") for batch in (8, 32, 64, 128, 256, 512)])
+
+
+def by_rows(page: str, shapes: list[tuple[int, int]]) -> Table:
+    return Table(page, ROWS, "w4a16_gemm_h200.json", {f"{n}, {k}": sized(n, k) for n, k in shapes},
+                 [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 8, 16, 32, 64, 128)])
+
+
+def variant(group: str, heads: int, name: str, more: str = "") -> Callable[[dict], bool]:
+    """The cases of a row of the table of variants, whose columns are KV formats."""
+    return lambda case: (case["group"].startswith(group) and case["name"] == name and
+                         case["descriptor"].startswith("gqa_decode" + (f":heads_per_kv={heads}" if heads > 1 else "")) and
+                         case["descriptor"].endswith(more))
+
+
+def stored(kv: str) -> Callable[[dict], bool]:
+    """The cases whose keys and values have this format: "" is bf16."""
+    return lambda case: f",{kv}" in case["descriptor"] if kv else "kv=" not in case["descriptor"].replace("per_kv", "")
+
+
 TABLES = [
-    Table("README.md", "| KV cache | B=8 | B=32 | B=64 | B=128 | B=256 | B=512 |", "gqa_decode_h200.json",
-          {name: of("gqa_decode", f"heads_per_kv=8{fields}", "query [B, 1, 8, 128]")
-           for name, fields in {"bf16": "", "int8_split": ",kv=int8_split", "fp8_e4m3": ",kv=fp8_e4m3",
-                                "int4_rows, 4 groups": f",{INT4}",
-                                "int4_rows, 1 group (alignment=4)": ",kv=int4_rows,alignment=4"}.items()},
-          [called(f"B={batch}") for batch in (8, 32, 64, 128, 256, 512)]),
-    Table("README.md", "| KV cache | B=1, T=8192 | B=1, T=131072 | B=16, T=8192 |", "gqa_decode_h200.json",
+    by_batch("README.md", ["bf16", "fp8_e4m3", "int4_rows, 4 groups"]),
+    by_rows("README.md", SHAPES[:2]),
+    Table("README.md", "| kernel | time |", ["kv_append_h200.json", "kv_gather_h200.json", "w4_quantize_h200.json"],
+          {f"kv_append:{INT4}": of("kv_append", INT4), f"kv_gather:{INT4}": of("kv_gather", INT4),
+           "w4_quantize": of("w4_quantize", "")},
+          [lambda case: case["name"] in ("prefill", "all", "n = k = 16384")]),
+    by_batch("docs/operators/gqa_decode.md", list(CACHES)),
+    Table("docs/operators/gqa_decode.md", "| KV cache | B=1, T=8192 | B=1, T=131072 | B=16, T=8192 |",
+          "gqa_decode_h200.json",
           {"bf16": of("gqa_decode", "heads_per_kv=4", "32 query heads"),
            "int4_rows, 4 groups": of("gqa_decode", f"heads_per_kv=4,{INT4}", "32 query heads")},
           [called(name) for name in ("B=1 T=8192", "B=1 T=131072", "B=16 T=8192")]),
-    Table("README.md", "| | M=1 | M=8 | M=16 | M=32 | M=64 | M=128 |", "w4a16_gemm_h200.json",
-          {f"{n}, {k}": sized(n, k) for n, k in SHAPES},
-          [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 8, 16, 32, 64, 128)]),
-    Table("docs/performance/kv_append.md", "| kernel | 8192 tokens × 8 heads | before | 64 × 1 token × 8 heads |",
+    Table("docs/operators/gqa_decode.md", "| variant | bf16 | fp8_e4m3 | int4_rows, 4 groups |", "gqa_decode_h200.json",
+          {"pages of 16 tokens": variant("query [B, 1, 8, 128]", 8, "B=128", "cache=paged"),
+           "4 query tokens of 4 heads": variant("4 query tokens", 4, "B=128, 4 heads"),
+           "4 query tokens of 8 heads": variant("4 query tokens", 8, "B=128, 8 heads"),
+           "64 heads": variant("B = 128", 64, "64 heads"),
+           "lengths on the device": variant("lengths on the device", 8, "B=128"),
+           "64 sequences, lengths log-uniform in 1 to 32768": variant("64 sequences", 8, "ragged")},
+          [stored(""), stored("kv=fp8_e4m3"), stored(INT4)]),
+    by_rows("docs/operators/w4a16_gemm.md", SHAPES),
+    Table("docs/operators/w4a16_gemm.md", "| kernel | M=1 | M=16 |", "w4a16_gemm_h200.json",
+          {name: lambda case, fields=fields: case["group"] in ("other formats and types", "weights of 8 bits") and
+           case["descriptor"] in (f"w4a16_gemm:{fields}tile_m=8,tile_n=64", f"w4a16_gemm:{fields}tile_n=64")
+           for name, fields in MULTIPLIED.items()},
+          [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16)]),
+    Table("docs/operators/kv_append.md", "| kernel | 8192 tokens × 8 heads | 64 × 1 token × 8 heads |",
           "kv_append_h200.json", {name: of("kv_append", fields) for name, fields in APPENDED.items()},
-          [called("prefill"), None, called("decode")]),
+          [called("prefill"), called("decode")]),
+    Table("docs/operators/kv_gather.md", "| kernel | time |", "kv_gather_h200.json",
+          {name: of("kv_gather", fields) for name, fields in GATHERED.items()}, [called("all")]),
+    Table("docs/operators/w4_quantize.md", "| kernel | 4096 × 4096 | 16384 × 16384 |", "w4_quantize_h200.json",
+          {name: of("w4_quantize", fields) for name, fields in QUANTISED.items()},
+          [called("n = k = 4096"), called("n = k = 16384")]),
 ]
 
 
@@ -72,27 +128,29 @@ def quoted(case: dict, cell: str) -> str:
 
 def wrong_cells(root: Path, table: Table) -> Iterator[str]:
     lines = (root / table.page).read_text(encoding="utf-8").splitlines()
-    cases = json.loads((root / "bench/results" / table.results).read_text(encoding="utf-8"))
+    files = [table.results] if isinstance(table.results, str) else table.results
+    cases = [case for file in files for case in json.loads((root / "bench/results" / file).read_text(encoding="utf-8"))]
+    source = " and ".join(files)
     if table.heading not in lines:
         yield f"{table.page}: no table begins with {table.heading}"
         return
     at = lines.index(table.heading) + 2
     seen = set()
-    while lines[at].startswith("|"):
+    while at < len(lines) and lines[at].startswith("|"):
         name, *cells = [cell.strip() for cell in lines[at].strip("|").split("|")]
         at += 1
         if name not in table.rows:
-            yield f"{table.page}:{at}: {table.results} is not known to have {name}"
+            yield f"{table.page}:{at}: {source} is not known to have {name}"
             continue
         seen.add(name)
         for cell, of_column in zip(cells, table.columns, strict=True):
-            if of_column is None:
+            if not cell:
                 continue
             found = [case for case in cases if table.rows[name](case) and of_column(case)]
             if len(found) != 1:
-                yield f"{table.page}:{at}: {table.results} has {len(found)} cases for {cell} of {name}"
+                yield f"{table.page}:{at}: {source} has {len(found)} cases for {cell} of {name}"
             elif cell != quoted(found[0], cell):
-                yield f"{table.page}:{at}: {cell} of {name} is {quoted(found[0], cell)} in {table.results}"
+                yield f"{table.page}:{at}: {cell} of {name} is {quoted(found[0], cell)} in {source}"
     for name in sorted(set(table.rows) - seen):
         yield f"{table.page}: {table.heading} has no row {name}"
 
@@ -100,7 +158,7 @@ def wrong_cells(root: Path, table: Table) -> Iterator[str]:
 def main() -> int:
     root = Path(sys.argv[1])
     wrong = [line for table in TABLES for line in wrong_cells(root, table)]
-    print("\n".join(wrong) if wrong else f"{len(TABLES)} tables are their files'")
+    print("\n".join(wrong) if wrong else f"{len(TABLES)} tables agree with their files")
     return 1 if wrong else 0
 
 

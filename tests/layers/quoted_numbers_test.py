@@ -1,4 +1,4 @@
-"""quoted_numbers.py finds what it is there for: a digit, a row and a table that are not the file's."""
+"""quoted_numbers.py finds what it is there for: a digit, a row and a table that differ from the file."""
 
 import re
 import shutil
@@ -13,12 +13,10 @@ ROOT = HERE.parent.parent
 
 
 def complaints(old: str, new: str) -> tuple[int, str]:
-    """Of a tree whose README has `new` in the place of `old`."""
+    """The exit code and the words of quoted_numbers.py about a tree whose README has `new` in place of `old`."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
-        (tree / "docs").mkdir()
-        (tree / "bench").mkdir()
-        shutil.copytree(ROOT / "docs/performance", tree / "docs/performance")
+        shutil.copytree(ROOT / "docs", tree / "docs")
         shutil.copytree(ROOT / "bench/results", tree / "bench/results")
         text = (ROOT / "README.md").read_text(encoding="utf-8")
         assert old in text, old
@@ -29,7 +27,7 @@ def complaints(old: str, new: str) -> tuple[int, str]:
 
 
 def first_cell(row: str) -> str:
-    """Of the README's first such row: 8.9 (47%)."""
+    """The first number of the README's row that begins with `row`: 8.9 (47%)."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     found = re.search(rf"^\| {re.escape(row)} \| (\d+\.\d \(\d+%\)) ", text, re.MULTILINE)
     assert found, row
