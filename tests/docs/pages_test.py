@@ -1,0 +1,66 @@
+"""pages.py finds what it is there for: each rule about pages is broken once in a small tree."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import pages
+
+GOOD = {
+    "README.md": "# A tree\n\n[a page](docs/page.md#a-heading-it-is)\n[an\noperator](docs/operators/x.md)\n"
+                 "[versions](docs/compatibility.md)\n",
+    "docs/page.md": "# A page\n\n## A heading, it is\n\n```text\n[no link](absent.md)\n```\n",
+    "docs/operators/x.md": f"# x\n\n{pages.FIELDS}\n|---|---|---|---|\n| `size` | 1 | 1, 2 | how many |\n",
+    "docs/compatibility.md": "`find_package(cubit 0.1)` `libcubit.so.0` SameMinorVersion\n",
+    "CMakeLists.txt": "project(cubit VERSION 0.1.0 LANGUAGES C CXX)\n",
+    "cmake/install.cmake": "write_basic_package_version_file(x COMPATIBILITY SameMinorVersion)\n",
+    "capi/CMakeLists.txt": "set_target_properties(x PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR})\n",
+}
+OPERATORS = [{"name": "x", "fields": [{"name": "size", "default": "1", "accepts": "1, 2"}]}]
+
+# (file, what is replaced, by what, part of the complaint)
+BROKEN = [
+    ("README.md", "docs/page.md", "docs/pages.md", "does not exist"),
+    ("README.md", "#a-heading-it-is", "#a-heading", "no such heading"),
+    ("README.md", "[an\noperator](docs/operators/x.md)", "", "docs/operators/x.md:1: no link leads"),
+    ("README.md", "# A tree\n", "# A tree\n" + "line\n" * pages.README_LINES, "more than 120 lines"),
+    ("docs/page.md", "# A page\n", "# A page\n" + "word " * 21 + "\n", "wrap at 100"),
+    ("docs/operators/x.md", "| 1 |", "| 2 |", "field size"),
+    ("docs/operators/x.md", "1, 2", "1, 2, 3", "field size"),
+    ("docs/operators/x.md", "`size`", "`length`", "field length"),
+    ("docs/compatibility.md", "libcubit.so.0", "libcubit.so.1", "does not state `libcubit.so.0`"),
+    ("CMakeLists.txt", "0.1.0", "0.2.0", "does not state `find_package(cubit 0.2)`"),
+    ("cmake/install.cmake", "SameMinorVersion", "ExactVersion", "does not state ExactVersion"),
+    ("capi/CMakeLists.txt", "SOVERSION", "VERSION", "no longer takes the SONAME"),
+]
+
+
+def complaints(file: str = "", old: str = "", new: str = "") -> list[str]:
+    """What pages.py says about the good tree with one replacement."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in GOOD.items():
+            assert path != file or old in text, (file, old)
+            target = Path(folder) / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text.replace(old, new) if path == file else text, encoding="utf-8")
+        return pages.wrong_pages(Path(folder), OPERATORS)
+
+
+class Pages(unittest.TestCase):
+    def test_a_good_tree(self) -> None:
+        self.assertEqual(complaints(), [])
+
+    def test_each_broken_rule_is_found(self) -> None:
+        for file, old, new, complaint in BROKEN:
+            with self.subTest(file=file, new=new[:40]):
+                found = complaints(file, old, new)
+                self.assertTrue(any(complaint in line for line in found), found)
+
+    def test_an_operator_without_a_page(self) -> None:
+        OPERATORS.append({"name": "y", "fields": []})
+        self.addCleanup(OPERATORS.pop)
+        self.assertEqual(complaints(), ["docs/operators/y.md:1: the operator y has no page"])
+
+
+if __name__ == "__main__":
+    unittest.main()
