@@ -1,10 +1,10 @@
-"""Checks the form of README.md and docs/: links, line lengths, the README's length, and tables of fields.
+"""Checks the form of README.md and docs/: links, paths, line lengths, the README's length, and tables of fields.
 
   pages.py ROOT [--tool PATH]
 
-docs/compatibility.md must state the version, the SONAME and the compatibility of the CMake package that the build files
-have. With --tool the table of fields of each page docs/operators/NAME.md is compared with `cubit operators NAME --json`: every
-field, its default and the values that it accepts. Python's standard library only.
+docs/compatibility.md must state the version, the SONAME and the compatibility of the CMake package as the build files
+have them. With --tool the table of fields of each page docs/operators/NAME.md is compared with the JSON of
+`cubit operators`: every field, its default and the values that it accepts. Python's standard library only.
 """
 
 import argparse
@@ -18,6 +18,9 @@ from typing import Iterator
 COLUMNS = 100
 README_LINES = 120
 FIELDS = "| field | default | accepts | meaning |"
+# A path in backticks that begins with a folder of the tree; patterns with <, * or … are not paths.
+FOLDERS = "base|bench|capi|check|cmake|codegen|docs|examples|include|ops|runtime|scripts|templates|tests|tools"
+PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")  # the text of a link may be broken over lines
 
 
@@ -58,6 +61,11 @@ def wrong_links(page: Path) -> Iterator[tuple[int, str]]:
             yield number, f"{target} does not exist"
         elif anchor and anchor not in anchors_of(file):
             yield number, f"{target}: the page has no such heading"
+
+
+def wrong_paths(root: Path, page: Path) -> Iterator[tuple[int, str]]:
+    for number, line in prose_lines(page):
+        yield from ((number, f"{path} does not exist") for path in PATH.findall(line) if not (root / path).exists())
 
 
 def long_lines(page: Path) -> Iterator[tuple[int, str]]:
@@ -125,7 +133,7 @@ def wrong_versions(root: Path) -> Iterator[tuple[Path, int, str]]:
 def wrong_pages(root: Path, operators: list[dict]) -> list[str]:
     wrong = []
     for page in pages_of(root):
-        wrong += [(page, number, text) for number, text in (*wrong_links(page), *long_lines(page))]
+        wrong += [(page, number, text) for number, text in (*wrong_links(page), *wrong_paths(root, page), *long_lines(page))]
     readme = root / "README.md"
     count = len(readme.read_text(encoding="utf-8").splitlines())
     if count > README_LINES:

@@ -1,4 +1,7 @@
-"""The tests that docs/cache.md names exist: check_docs.py <root>. A renamed test must not leave a promise without proof."""
+"""Checks that the tests that docs/cache.md names exist, so that a renamed test leaves no promise without proof.
+
+  check_docs.py <root>    prints each name that is no test, and fails if there is one
+"""
 
 import re
 import sys
@@ -9,7 +12,7 @@ def main() -> int:
     root = Path(sys.argv[1])
     text = (root / "docs/cache.md").read_text(encoding="utf-8")
     folders = [root / "tests/runtime", root / "tests/codegen"]
-    paths = sorted(path for folder in folders for path in folder.glob("*_test.cpp"))
+    paths = sorted(path for folder in folders for path in folder.rglob("*_test.cpp"))
     sources = "".join(path.read_text(encoding="utf-8") for path in paths)
     known = {f"{suite}.{name}" for suite, name in re.findall(r"TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", sources)}
     names = {name.split(".")[-1] for name in known}

@@ -48,7 +48,8 @@ APPENDED = {
     "kv=fp8_e5m2": "kv=fp8_e5m2", "kv=fp8_e4m3,scales=tensor": "kv=fp8_e4m3,scales=tensor",
 }
 GATHERED = {"bf16": "", "kv=fp16,output=fp16": "kv=fp16,output=fp16", "kv=int4_rows": "kv=int4_rows", INT4: INT4,
-            f"{INT4},cache=paged": f"{INT4},cache=paged", "kv=int8_split": "kv=int8_split", "kv=fp8_e4m3": "kv=fp8_e4m3"}
+            f"{INT4},cache=paged": f"{INT4},cache=paged", "kv=int8_split": "kv=int8_split",
+            "kv=fp8_e4m3": "kv=fp8_e4m3"}
 QUANTISED = {"gptq": "", "format=awq": "format=awq", "format=symmetric,input=bf16": "format=symmetric,input=bf16",
              "group_size=32": "group_size=32", "format=awq,group_size=all": "format=awq,group_size=all"}
 # Fields of 8192 x 8192 with tile_n=64, to which M=1 adds tile_m=8.
@@ -72,7 +73,7 @@ def by_rows(page: str, shapes: list[tuple[int, int]]) -> Table:
 def variant(group: str, heads: int, name: str, more: str = "") -> Callable[[dict], bool]:
     """The cases of a row of the table of variants, whose columns are KV formats."""
     return lambda case: (case["group"].startswith(group) and case["name"] == name and
-                         case["descriptor"].startswith("gqa_decode" + (f":heads_per_kv={heads}" if heads > 1 else "")) and
+                         case["descriptor"].startswith(f"gqa_decode:heads_per_kv={heads}") and
                          case["descriptor"].endswith(more))
 
 
