@@ -126,7 +126,8 @@ std::vector<std::string> access_places(const KernelSource& source, std::string_v
   const auto search = [&](const std::string& file, const std::string& text) {
     for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
       const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-      places.push_back(fmt::format("{}:{}", file, line));
+      // Line information of PTX names files without their folders, and so do places.
+      places.push_back(fmt::format("{}:{}", file.substr(file.rfind('/') + 1), line));
     }
   };
   search(source.template_name, source.template_text);
