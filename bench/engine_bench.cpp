@@ -13,8 +13,8 @@
 #include "base/error.hpp"
 #include "codegen/kernel_source.hpp"
 #include "cubit_commit.hpp"
+#include "runtime/cache/key.hpp"
 #include "runtime/engine.hpp"
-#include "runtime/key.hpp"
 #include "runtime/settings.hpp"
 
 namespace {

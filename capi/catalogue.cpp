@@ -8,8 +8,8 @@
 #include "codegen/architecture.hpp"
 #include "ops/operator.hpp"
 #include "ops/user_code.hpp"
+#include "runtime/cache/key.hpp"
 #include "runtime/cuda/cuda_device.hpp"
-#include "runtime/key.hpp"
 
 namespace cubit::capi {
 namespace {

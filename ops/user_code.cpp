@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "codegen/identifier.hpp"
-#include "runtime/key.hpp"
+#include "runtime/cache/key.hpp"
 
 namespace cubit::ops {
 namespace {

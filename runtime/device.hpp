@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "codegen/architecture.hpp"
 #include "codegen/kernel_source.hpp"
-#include "runtime/artifact.hpp"
+#include "runtime/cache/artifact.hpp"
 #include "runtime/tensor_map.hpp"
 
 namespace cubit::runtime {

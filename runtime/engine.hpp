@@ -14,11 +14,11 @@
 
 #include "base/error.hpp"
 #include "codegen/kernel_source.hpp"
-#include "runtime/disk_cache.hpp"
+#include "runtime/cache/disk_cache.hpp"
+#include "runtime/compiler/nvrtc.hpp"
 #include "runtime/kernel.hpp"
 #include "runtime/log.hpp"
 #include "runtime/log_queue.hpp"
-#include "runtime/nvrtc.hpp"
 #include "runtime/settings.hpp"
 
 namespace cubit::runtime {

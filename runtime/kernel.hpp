@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "codegen/kernel_source.hpp"
-#include "runtime/artifact.hpp"
+#include "runtime/cache/artifact.hpp"
 #include "runtime/device.hpp"
 
 namespace cubit::runtime {

@@ -13,7 +13,7 @@ struct Settings {
   /// Folder of the disk cache. CUBIT_CACHE_DIR (set but empty: none), else $XDG_CACHE_HOME/cubit, else
   /// $HOME/.cache/cubit; empty: no disk cache.
   std::string cache_dir = {};
-  /// NVRTC library file to load; CUBIT_NVRTC. Empty: search (see runtime/nvrtc.hpp).
+  /// NVRTC library file to load; CUBIT_NVRTC. Empty: search (see runtime/compiler/nvrtc.hpp).
   std::string nvrtc_path = {};
   /// Folders to search for NVRTC before the machine's usual ones: a toolkit, a virtual environment or a folder of
   /// NVIDIA's wheels. CUBIT_NVRTC_DIR, CUDA_HOME, CUDA_PATH, VIRTUAL_ENV, CONDA_PREFIX and $HOME/.local, those that are

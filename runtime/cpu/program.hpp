@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cpu/control.hpp"
-#include "runtime/cpu/frame.hpp"
+#include "runtime/cpu/execute/frame.hpp"
+#include "runtime/cpu/lower/control.hpp"
 
 namespace cubit::runtime::cpu {
 

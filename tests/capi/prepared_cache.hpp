@@ -8,9 +8,9 @@
 #include <string>
 
 #include "ops/operator.hpp"
-#include "runtime/disk_cache.hpp"
-#include "runtime/key.hpp"
-#include "runtime/nvrtc.hpp"
+#include "runtime/cache/disk_cache.hpp"
+#include "runtime/cache/key.hpp"
+#include "runtime/compiler/nvrtc.hpp"
 #include "tests/runtime_cuda/harness.hpp"
 
 namespace cubit::fake {

@@ -21,7 +21,7 @@ struct Rule {
     number,  ///< any NaN for a NaN, otherwise bit for bit
     near,    ///< `ulps` units in the last place, or `absolute`, or `relative`: the widest, and half a unit for the
              ///< rounding of the CPU device, which computes exactly; any NaN for a NaN
-    matrix,  ///< bit for bit, and within sum_bound() of the exact product: see runtime/cpu/tensor_core.hpp
+    matrix,  ///< bit for bit, and within sum_bound() of the exact product: see runtime/cpu/arithmetic/tensor_core.hpp
   };
   Kind kind = Kind::exact;
   std::string_view format = {};  ///< of each result: "f16", "bf16", "f32", "f64"

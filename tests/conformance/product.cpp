@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "codegen/fragments.hpp"
-#include "runtime/cpu/tensor_core.hpp"
+#include "runtime/cpu/arithmetic/tensor_core.hpp"
 
 namespace cubit::conformance {
 namespace {

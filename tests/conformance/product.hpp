@@ -1,4 +1,4 @@
-// How far results of mma.sync are from the exact matrix product, in units of the bound that runtime/cpu/tensor_core.hpp
+// How far results of mma.sync are from the exact matrix product, in units of the bound that runtime/cpu/arithmetic/tensor_core.hpp
 // states.
 #pragma once
 

@@ -4,8 +4,8 @@
 
 #include "base/error.hpp"
 #include "ops/operator.hpp"
+#include "runtime/cache/key.hpp"
 #include "runtime/engine.hpp"
-#include "runtime/key.hpp"
 #include "tests/mutation/mutants.hpp"
 #include "tests/tools/program.hpp"
 

@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/user_code.hpp"
-#include "runtime/key.hpp"
+#include "runtime/cache/key.hpp"
 #include "tests/support/gqa_launches.hpp"
 #include "tests/support/refusals.hpp"
 

@@ -10,7 +10,7 @@
 #include "base/parallel.hpp"
 #include "codegen/fragments.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "runtime/nvrtc.hpp"
+#include "runtime/compiler/nvrtc.hpp"
 #include "runtime/settings.hpp"
 #include "templates/gemm/w4a16_gemm_lanes.h"
 #include "tests/support/gemm_descriptors.hpp"

@@ -1,5 +1,5 @@
 // Proves: an artifact survives its file unchanged, and a file with anything wrong is refused with the reason.
-#include "runtime/artifact.hpp"
+#include "runtime/cache/artifact.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Proves: a compile error shows descriptor, target, log, and the numbered lines of the right file around each place.
-#include "runtime/compile_error.hpp"
+#include "runtime/compiler/compile_error.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Proves: what is stored is found again by key and compiler and by nothing else, and list, verify and clear tell the
 // truth.
-#include "runtime/disk_cache.hpp"
+#include "runtime/cache/disk_cache.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

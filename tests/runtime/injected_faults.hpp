@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <functional>
 
-#include "runtime/disk_cache.hpp"
+#include "runtime/cache/disk_cache.hpp"
 #include "runtime/engine.hpp"
 #include "tests/runtime/support.hpp"
 

@@ -1,5 +1,5 @@
 // Proves: everything the compiler is given changes the key, nothing else does, and no byte moves between fields unseen.
-#include "runtime/key.hpp"
+#include "runtime/cache/key.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "runtime/compiler/nvrtc.hpp"
+#include "runtime/compiler/nvrtc_search.hpp"
 #include "runtime/engine.hpp"
-#include "runtime/nvrtc.hpp"
-#include "runtime/nvrtc_search.hpp"
 #include "tests/runtime/support.hpp"
 
 namespace cubit::runtime {

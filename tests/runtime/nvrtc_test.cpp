@@ -1,6 +1,6 @@
 // Proves, with the machine's NVRTC: version with build, cubin and report, reproducible bytes, errors that quote the
 // source, and a library that works from a folder that the loader does not search. Skips where there is no NVRTC.
-#include "runtime/nvrtc.hpp"
+#include "runtime/compiler/nvrtc.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

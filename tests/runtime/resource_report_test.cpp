@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "runtime/nvrtc.hpp"
+#include "runtime/compiler/nvrtc.hpp"
 
 namespace cubit::runtime {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "codegen/kernel_source.hpp"
-#include "runtime/artifact.hpp"
+#include "runtime/cache/artifact.hpp"
+#include "runtime/compiler/nvrtc.hpp"
 #include "runtime/log.hpp"
-#include "runtime/nvrtc.hpp"
 
 namespace cubit::runtime::test {
 

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "codegen/fragments.hpp"
-#include "runtime/cpu/numbers.hpp"
+#include "runtime/cpu/arithmetic/numbers.hpp"
 #include "tests/runtime_cpu/harness.hpp"
 
 namespace cubit::tests {

@@ -1,6 +1,6 @@
 // The model of tensor cores where architectures part: how many bits are kept, what is summed at once. That sm_90 is as
 // an H200 in every bit is conformance_test's to say.
-#include "runtime/cpu/tensor_core.hpp"
+#include "runtime/cpu/arithmetic/tensor_core.hpp"
 
 #include <gtest/gtest.h>
 

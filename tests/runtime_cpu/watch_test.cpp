@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/cpu/cluster.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
 #include "runtime/cpu/watch/happens_before.hpp"
 #include "runtime/cpu/watch/shadow.hpp"
 

@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "ops/operator.hpp"
-#include "runtime/nvrtc.hpp"
+#include "runtime/compiler/nvrtc.hpp"
 #include "runtime/settings.hpp"
 
 namespace cubit::tests {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/cpu/helpers.hpp"
-#include "runtime/cpu/numbers.hpp"
+#include "runtime/cpu/arithmetic/numbers.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/cpu/cluster.hpp"
-#include "runtime/cpu/helpers.hpp"
-#include "runtime/cpu/numbers.hpp"
+#include "runtime/cpu/arithmetic/numbers.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {

@@ -4,8 +4,8 @@
 // whole block. A barrier of the cluster counts lanes: all that have not ended arrive once in each generation.
 #include <fmt/format.h>
 
-#include "runtime/cpu/cluster.hpp"
-#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu {

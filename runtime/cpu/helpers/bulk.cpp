@@ -1,12 +1,12 @@
 // Bulk copies, their groups and their landing. PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk",
-// "cp.async.bulk.wait_group", "st.async", "red.async". See runtime/cpu/mbarrier.hpp.
+// "cp.async.bulk.wait_group", "st.async", "red.async". See runtime/cpu/execute/mbarrier.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "runtime/cpu/cluster.hpp"
-#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
 #include "runtime/cpu/helpers/bulk.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu {

@@ -1,8 +1,8 @@
 // What all asynchronous copies in bulk begin with, whether they copy a range or a tensor's box.
 #pragma once
 
-#include "runtime/cpu/helpers.hpp"
-#include "runtime/cpu/mbarrier.hpp"
+#include "runtime/cpu/execute/mbarrier.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 

@@ -2,7 +2,7 @@
 // "elect.sync".
 #include <fmt/format.h>
 
-#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {

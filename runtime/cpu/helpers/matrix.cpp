@@ -8,10 +8,10 @@
 #include <array>
 #include <cmath>
 
-#include "runtime/cpu/cluster.hpp"
-#include "runtime/cpu/helpers.hpp"
-#include "runtime/cpu/numbers.hpp"
-#include "runtime/cpu/tensor_core.hpp"
+#include "runtime/cpu/arithmetic/numbers.hpp"
+#include "runtime/cpu/arithmetic/tensor_core.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {

@@ -1,7 +1,7 @@
 // What the matrix instructions of a warp and of a warpgroup share.
 #pragma once
 
-#include "runtime/cpu/frame.hpp"
+#include "runtime/cpu/execute/frame.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 

@@ -1,11 +1,11 @@
-// mbarrier instructions and cp.async.mbarrier.arrive. See runtime/cpu/mbarrier.hpp.
-#include "runtime/cpu/mbarrier.hpp"
+// mbarrier instructions and cp.async.mbarrier.arrive. See runtime/cpu/execute/mbarrier.hpp.
+#include "runtime/cpu/execute/mbarrier.hpp"
 
 #include <fmt/format.h>
 
-#include "runtime/cpu/cluster.hpp"
-#include "runtime/cpu/helpers.hpp"
-#include "runtime/cpu/walk.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
+#include "runtime/cpu/execute/walk.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu {

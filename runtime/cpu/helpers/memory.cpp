@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/cpu/cluster.hpp"
-#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/memory_map.hpp"
 #include "runtime/cpu/program.hpp"
 #include "runtime/cpu/watch/watch.hpp"

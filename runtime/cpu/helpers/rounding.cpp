@@ -3,8 +3,8 @@
 #include <cfenv>
 #include <cmath>
 
-#include "runtime/cpu/helpers.hpp"
-#include "runtime/cpu/numbers.hpp"
+#include "runtime/cpu/arithmetic/numbers.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {

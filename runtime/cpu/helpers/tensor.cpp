@@ -8,7 +8,7 @@
 
 #include "runtime/cpu/encoded_map.hpp"
 #include "runtime/cpu/helpers/bulk.hpp"
-#include "runtime/cpu/swizzle.hpp"
+#include "runtime/cpu/helpers/swizzle.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu::helpers {

@@ -1,7 +1,7 @@
 // What time it is. PTX ISA, "Special Registers".
 #include <chrono>
 
-#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 

@@ -12,14 +12,14 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/cpu/cluster.hpp"
-#include "runtime/cpu/helpers.hpp"
+#include "runtime/cpu/arithmetic/numbers.hpp"
+#include "runtime/cpu/arithmetic/tensor_core.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
+#include "runtime/cpu/execute/mbarrier.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/helpers/matrix.hpp"
-#include "runtime/cpu/matrix_descriptor.hpp"
-#include "runtime/cpu/mbarrier.hpp"
-#include "runtime/cpu/numbers.hpp"
-#include "runtime/cpu/swizzle.hpp"
-#include "runtime/cpu/tensor_core.hpp"
+#include "runtime/cpu/helpers/matrix_descriptor.hpp"
+#include "runtime/cpu/helpers/swizzle.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu::helpers {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "runtime/cpu/cluster.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
 #include "runtime/cpu/memory_map.hpp"
 
 namespace cubit::runtime::cpu {

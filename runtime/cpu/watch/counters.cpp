@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "runtime/cpu/cluster.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
 
 namespace cubit::runtime::cpu {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/cpu/cluster.hpp"
+#include "runtime/cpu/execute/cluster.hpp"
 
 namespace cubit::runtime::cpu {
 

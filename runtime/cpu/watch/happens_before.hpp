@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/cpu/frame.hpp"
+#include "runtime/cpu/execute/frame.hpp"
 #include "runtime/cpu/watch/clock.hpp"
 
 namespace cubit::runtime::cpu {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/cpu/frame.hpp"
+#include "runtime/cpu/execute/frame.hpp"
 
 namespace cubit::runtime::cpu {
 

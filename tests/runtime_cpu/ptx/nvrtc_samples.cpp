@@ -9,8 +9,8 @@
 
 #include "base/error.hpp"
 #include "ops/operator.hpp"
+#include "runtime/compiler/nvrtc_search.hpp"
 #include "runtime/dynamic_library.hpp"
-#include "runtime/nvrtc_search.hpp"
 #include "templates/embedded.hpp"
 
 namespace cubit::runtime::ptx {

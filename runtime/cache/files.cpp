@@ -1,0 +1,189 @@
+// POSIX underneath; see files.hpp for what is promised.
+#include "runtime/cache/files.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace cubit::runtime {
+namespace {
+
+constexpr std::string_view kStagingSuffix = ".staging";
+constexpr auto kAbandonedAfter = std::chrono::hours(1);
+constexpr std::chrono::milliseconds kLongestPause(20);
+
+/// Repeats a call that a signal interrupted.
+template <class Call>
+auto retried(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+int open_file(const std::filesystem::path& path, int flags, File& file, mode_t mode = 0600) {
+  file = File(retried([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
+  return file.open() ? 0 : errno;
+}
+
+int write_all(int descriptor, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = retried([&] { return ::write(descriptor, content.data(), content.size()); });
+    if (written < 0) return errno;
+    // A write of nothing that is no error would repeat for ever.
+    if (written == 0) return EIO;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+int make_room(std::string& content, std::size_t size) {
+  try {
+    content.resize(size);
+    return 0;
+  } catch (const std::exception&) {  // bad_alloc, or length_error for a file that claims more than there is memory
+    return ENOMEM;
+  }
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/// Unique among processes of this machine by the process, among its threads and calls by the count; O_EXCL catches the
+/// rest (another machine on the same folder) as an error of one store.
+std::filesystem::path staging_path(const std::filesystem::path& path) {
+  static std::atomic<unsigned> count{0};
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  return fmt::format("{}.{}.{}.{}{}", path.string(), ::getpid(), count.fetch_add(1), now, kStagingSuffix);
+}
+
+PublishError stage(const std::filesystem::path& staged, std::string_view content, File& file) {
+  if (const int error = open_file(staged, O_WRONLY | O_CREAT | O_EXCL, file, 0644)) return {error, "create"};
+  // Only says "in use" to is_abandoned; works without.
+  static_cast<void>(::flock(file.descriptor(), LOCK_EX | LOCK_NB));
+  if (const int error = write_all(file.descriptor(), content)) return {error, "write"};
+  if (retried([&] { return ::fsync(file.descriptor()); }) != 0) return {errno, "fsync"};
+  return {};
+}
+
+}  // namespace
+
+File& File::operator=(File&& other) noexcept {
+  if (this != &other) {
+    static_cast<void>(close());
+    descriptor_ = other.release();
+  }
+  return *this;
+}
+
+File::~File() { static_cast<void>(close()); }
+
+int File::release() { return std::exchange(descriptor_, -1); }
+
+int File::close() {
+  // Linux frees the descriptor even where close is interrupted: no retry.
+  return open() && ::close(release()) != 0 ? errno : 0;
+}
+
+int create_folders(const std::filesystem::path& path) {
+  if (is_folder(path)) return 0;
+  const auto parent = path.parent_path();
+  if (!parent.empty() && parent != path) {
+    if (const int error = create_folders(parent)) return error;
+  }
+  if (::mkdir(path.c_str(), 0700) == 0) return 0;
+  const int error = errno;
+  // Another process may have made it meanwhile; a file of that name is the one case to tell apart.
+  if (error == EEXIST) return is_folder(path) ? 0 : ENOTDIR;
+  return error;
+}
+
+static FileIdentity identity_of(const struct stat& status) {
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino),
+          status.st_ctim.tv_sec * kNanoseconds + status.st_ctim.tv_nsec};
+}
+
+int open_regular(const std::filesystem::path& path, File& file, FileFacts& facts) {
+  if (const int error = open_file(path, O_RDONLY | O_NONBLOCK, file)) return error;
+  struct stat status {};
+  if (::fstat(file.descriptor(), &status) != 0) return errno;
+  facts.identity = identity_of(status);
+  if (!S_ISREG(status.st_mode)) return kNoRegularFile;
+  facts.size = static_cast<std::uint64_t>(status.st_size);
+  return 0;
+}
+
+bool is_still(const std::filesystem::path& path, const FileIdentity& identity) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && identity_of(status) == identity;
+}
+
+int read_some(const File& file, std::size_t most, std::string& content) {
+  std::size_t done = content.size();
+  const std::size_t end = done + most;
+  if (const int error = make_room(content, end)) return error;
+  while (done < end) {
+    const ssize_t count = retried([&] { return ::read(file.descriptor(), content.data() + done, end - done); });
+    if (count < 0) return errno;
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  content.resize(done);
+  return 0;
+}
+
+PublishError publish_file(const std::filesystem::path& path, std::string_view content) {
+  const auto staged = staging_path(path);
+  File file;
+  PublishError failure = stage(staged, content, file);
+  if (failure.error == 0 && ::rename(staged.c_str(), path.c_str()) != 0) failure = {errno, "rename"};
+  if (const int error = file.close(); error != 0 && failure.error == 0) failure = {error, "close"};
+  if (failure.error != 0) {
+    static_cast<void>(::unlink(staged.c_str()));
+    return failure;
+  }
+  return {};
+}
+
+bool is_staging_name(std::string_view name) { return name.ends_with(kStagingSuffix); }
+
+bool is_abandoned(const std::filesystem::path& staged) {
+  File file;
+  if (open_file(staged, O_RDONLY | O_NONBLOCK, file) != 0) return false;
+  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  std::error_code error;
+  const auto changed = std::filesystem::last_write_time(staged, error);
+  return !error && std::filesystem::file_time_type::clock::now() - changed > kAbandonedAfter;
+}
+
+int lock_file(const std::filesystem::path& path, File& file, std::chrono::milliseconds wait) {
+  if (const int error = open_file(path, O_RDWR | O_CREAT, file)) return error;
+  // Asked for again and again rather than waited for: a wait for a lock has no end where its owner is stopped.
+  const auto end = std::chrono::steady_clock::now() + wait;
+  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
+    if (retried([&] { return ::flock(file.descriptor(), LOCK_EX | LOCK_NB); }) == 0) return 0;
+    const int error = errno;
+    if (error != EWOULDBLOCK || std::chrono::steady_clock::now() >= end) return error;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+void unlock_file(const File& file) {
+  if (file.open()) static_cast<void>(retried([&] { return ::flock(file.descriptor(), LOCK_UN); }));
+}
+
+}  // namespace cubit::runtime

@@ -1,0 +1,304 @@
+// NVRTC through a table of functions found by name; its header is not needed to build cubit.
+#include "runtime/compiler/nvrtc.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "base/error.hpp"
+#include "runtime/compiler/compile_error.hpp"
+#include "runtime/compiler/nvrtc_search.hpp"
+#include "runtime/dynamic_library.hpp"
+
+namespace cubit::runtime {
+namespace {
+
+using Handle = struct NvrtcProgram*;
+
+// Every function cubit takes from NVRTC, once: name and signature as nvrtc.h documents them.
+#define CUBIT_NVRTC_FUNCTIONS(X)                                                                  \
+  X(nvrtcVersion, int, (int* major, int* minor))                                                  \
+  X(nvrtcGetErrorString, const char*, (int result))                                               \
+  X(nvrtcCreateProgram, int,                                                                      \
+    (Handle * program, const char* source, const char* name, int count, const char* const* texts, \
+     const char* const* names))                                                                   \
+  X(nvrtcCompileProgram, int, (Handle program, int count, const char* const* options))            \
+  X(nvrtcDestroyProgram, int, (Handle * program))                                                 \
+  X(nvrtcGetProgramLogSize, int, (Handle program, std::size_t * size))                            \
+  X(nvrtcGetProgramLog, int, (Handle program, char* log))                                         \
+  X(nvrtcGetPTXSize, int, (Handle program, std::size_t * size))                                   \
+  X(nvrtcGetPTX, int, (Handle program, char* ptx))                                                \
+  X(nvrtcGetCUBINSize, int, (Handle program, std::size_t * size))                                 \
+  X(nvrtcGetCUBIN, int, (Handle program, char* cubin))
+
+struct Functions {
+#define CUBIT_DECLARE(name, result, parameters) result(*name) parameters = nullptr;
+  CUBIT_NVRTC_FUNCTIONS(CUBIT_DECLARE)
+#undef CUBIT_DECLARE
+};
+
+/// The first versions that know every architecture and option cubit uses.
+constexpr CompilerVersion kOldest{12, 8, 0};
+constexpr CompilerVersion kFirstWithCache{12, 9, 0};
+constexpr const char* kNoCache = "--no-cache";
+constexpr const char* kHowToGetOne =
+    "install a CUDA toolkit (12.8 or newer) or NVIDIA's wheel nvidia-cuda-nvrtc, or name the library in CUBIT_NVRTC or "
+    "its folder in CUBIT_NVRTC_DIR";
+
+/// Empty, with the first missing name in `why`, if the library is not an NVRTC that cubit can use.
+std::optional<Functions> resolve(const DynamicLibrary& library, std::string& why) {
+  Functions functions;
+#define CUBIT_RESOLVE(name, result, parameters)                                       \
+  functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(#name)); \
+  if (functions.name == nullptr) {                                                    \
+    why = "it has no function " #name;                                                \
+    return std::nullopt;                                                              \
+  }
+  CUBIT_NVRTC_FUNCTIONS(CUBIT_RESOLVE)
+#undef CUBIT_RESOLVE
+  return functions;
+}
+
+struct Opened {
+  DynamicLibrary library;
+  Functions functions;
+  CompilerVersion release;  ///< build is not known yet
+};
+
+std::optional<Opened> open_candidate(const std::string& path, std::string& why) {
+  auto library = DynamicLibrary::open(path, why);
+  if (!library) return std::nullopt;
+  auto functions = resolve(*library, why);
+  if (!functions) return std::nullopt;
+  CompilerVersion release;
+  if (functions->nvrtcVersion(&release.major, &release.minor) != 0) {
+    why = "it does not tell its version";
+    return std::nullopt;
+  }
+  if (release < kOldest) {
+    why = fmt::format("it is version {}.{}, older than {}.{}", release.major, release.minor, kOldest.major,
+                      kOldest.minor);
+    return std::nullopt;
+  }
+  return Opened{std::move(*library), *functions, release};
+}
+
+/// One program of NVRTC's, destroyed with its owner.
+class Program {
+ public:
+  Program(const Functions& functions, const std::string& text, const std::string& name,
+          std::span<const codegen::Header> headers)
+      : functions_(functions) {
+    std::vector<const char*> names;
+    std::vector<const char*> texts;
+    for (const codegen::Header& header : headers) {
+      names.push_back(header.name.c_str());
+      texts.push_back(header.text.c_str());
+    }
+    result_ = functions_.nvrtcCreateProgram(&handle_, text.c_str(), name.c_str(), static_cast<int>(headers.size()),
+                                            texts.data(), names.data());
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (handle_ != nullptr) functions_.nvrtcDestroyProgram(&handle_);
+  }
+
+  /// False if NVRTC refused; reason() and log() then say why.
+  bool compile(std::span<const std::string> options) {
+    if (result_ != 0) return false;
+    std::vector<const char*> pointers;
+    for (const std::string& option : options) pointers.push_back(option.c_str());
+    result_ = functions_.nvrtcCompileProgram(handle_, static_cast<int>(pointers.size()), pointers.data());
+    return result_ == 0;
+  }
+
+  std::string reason() const { return functions_.nvrtcGetErrorString(result_); }
+  std::string log() const { return text(functions_.nvrtcGetProgramLogSize, functions_.nvrtcGetProgramLog); }
+  std::string ptx() const { return text(functions_.nvrtcGetPTXSize, functions_.nvrtcGetPTX); }
+  std::vector<std::byte> cubin() const {
+    std::size_t size = 0;
+    if (functions_.nvrtcGetCUBINSize(handle_, &size) != 0) return {};
+    std::vector<std::byte> bytes(size);
+    if (functions_.nvrtcGetCUBIN(handle_, reinterpret_cast<char*>(bytes.data())) != 0) return {};
+    return bytes;
+  }
+
+ private:
+  /// NVRTC's texts end in a zero that its sizes count.
+  std::string text(int (*size_of)(Handle, std::size_t*), int (*get)(Handle, char*)) const {
+    std::size_t size = 0;
+    if (handle_ == nullptr || size_of(handle_, &size) != 0 || size == 0) return {};
+    std::string result(size, '\0');
+    if (get(handle_, result.data()) != 0) return {};
+    result.resize(result.find('\0'));
+    return result;
+  }
+
+  const Functions& functions_;
+  Handle handle_ = nullptr;
+  int result_ = 0;
+};
+
+/// The build number stands only in what the compiler writes: "// Cuda compilation tools, release 13.0, V13.0.88".
+std::optional<CompilerVersion> version_in_ptx(const std::string& ptx) {
+  const auto at = ptx.find("Cuda compilation tools, release ");
+  if (at == std::string::npos) return std::nullopt;
+  const auto dot = ptx.find(", V", at);
+  CompilerVersion version;
+  if (dot == std::string::npos ||
+      std::sscanf(ptx.c_str() + dot, ", V%d.%d.%d", &version.major, &version.minor, &version.build) != 3) {
+    return std::nullopt;
+  }
+  return version;
+}
+
+/// Line information names every header in the folder that the process happens to be in; bytes must not depend on it.
+std::vector<std::byte> ptx_bytes(const std::string& ptx) {
+  constexpr std::string_view kFile = "\t.file\t";
+  std::string text;
+  for (std::size_t first = 0; first < ptx.size();) {
+    const std::size_t last = std::min(ptx.find('\n', first), ptx.size());
+    std::string line = ptx.substr(first, last - first);
+    const std::size_t quote = line.find('"');
+    const std::size_t slash = line.rfind('/');
+    if (line.starts_with(kFile) && quote != std::string::npos && slash != std::string::npos) {
+      line.replace(quote + 1, slash - quote, "/cubit/");
+    }
+    text += line + '\n';
+    first = last + 1;
+  }
+  const auto* const bytes = reinterpret_cast<const std::byte*>(text.data());
+  return {bytes, bytes + text.size()};
+}
+
+/// NVRTC asks the loader for its builtins by bare name, which fails in a folder that the loader does not search; a
+/// library of that name that is already in the process is taken instead.
+std::optional<DynamicLibrary> open_builtins(const Opened& opened) {
+  const auto file = std::filesystem::path(opened.library.path()).parent_path() /
+                    fmt::format("libnvrtc-builtins.so.{}.{}", opened.release.major, opened.release.minor);
+  std::string why;
+  return DynamicLibrary::open(file.string(), why);
+}
+
+class Nvrtc final : public Compiler {
+ public:
+  explicit Nvrtc(Opened opened) : opened_(std::move(opened)), builtins_(open_builtins(opened_)) {}
+
+  const CompilerVersion& version() const override {
+    std::call_once(version_once_, [this] { version_ = ask_version(); });
+    return version_;
+  }
+
+  Compiled compile(const codegen::KernelSource& source) const override {
+    const auto start = std::chrono::steady_clock::now();
+    Program program(opened_.functions, source.template_text, "/cubit/" + source.template_name, source.headers);
+    if (!program.compile(known_options(compiler_options(source)))) {
+      throw compile_failure(source, name(), program.reason(), program.log());
+    }
+    Compiled compiled;
+    compiled.cubin = source.code == codegen::Code::ptx ? ptx_bytes(program.ptx()) : program.cubin();
+    compiled.log = program.log();
+    compiled.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (compiled.cubin.empty()) throw compile_failure(source, name(), "it made no code", compiled.log);
+    if (source.code == codegen::Code::ptx) return compiled;  // registers are ptxas's
+    compiled.resources = parse_resource_report(compiled.log, source.entry_point);
+    return compiled;
+  }
+
+ private:
+  std::string name() const {
+    return fmt::format("NVRTC {}.{} ({})", opened_.release.major, opened_.release.minor, opened_.library.path());
+  }
+
+  /// NVRTC before 12.9 has no cache of its own, and takes the option that turns it off for a mistake.
+  std::vector<std::string> known_options(std::vector<std::string> options) const {
+    if (opened_.release < kFirstWithCache) std::erase(options, kNoCache);
+    return options;
+  }
+
+  CompilerVersion ask_version() const {
+    Program program(opened_.functions, "", "version", {});
+    if (!program.compile(known_options({kNoCache}))) {
+      throw Failure(Status::compiler_unavailable, name(),
+                    fmt::format("it cannot compile an empty program ({})\n{}", program.reason(), program.log()),
+                    kHowToGetOne);
+    }
+    if (const auto version = version_in_ptx(program.ptx())) return *version;
+    throw Failure(Status::compiler_unavailable, name(), "it does not name its build", kHowToGetOne);
+  }
+
+  Opened opened_;
+  std::optional<DynamicLibrary> builtins_;
+  mutable std::once_flag version_once_;
+  mutable CompilerVersion version_;
+};
+
+/// The one registry of this file: every NVRTC of this process by the path of its file. Never destroyed, because threads
+/// may still compile while the process ends, and never emptied, because NVRTC is not made to be unloaded.
+std::shared_ptr<const Compiler> shared_compiler(Opened opened) {
+  static auto& mutex = *new std::mutex;
+  static auto& compilers = *new std::map<std::string, std::shared_ptr<const Compiler>>;
+  const std::lock_guard lock(mutex);
+  auto& compiler = compilers[opened.library.path()];
+  if (!compiler) compiler = std::make_shared<Nvrtc>(std::move(opened));
+  return compiler;
+}
+
+std::optional<Opened> newest_usable(std::span<const std::string> candidates, int driver_major, std::string& tried) {
+  std::optional<Opened> best;
+  for (const std::string& candidate : candidates) {
+    std::string why;
+    auto opened = open_candidate(candidate, why);
+    if (opened && driver_major != 0 && opened->release.major > driver_major) {
+      why = fmt::format("version {}.{} is newer than the driver, which takes {}.x", opened->release.major,
+                        opened->release.minor, driver_major);
+      opened.reset();
+    }
+    if (!opened) {
+      tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate, why);
+    } else if (!best || opened->release > best->release) {
+      best = std::move(opened);
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string CompilerVersion::text() const { return fmt::format("{}.{}.{}", major, minor, build); }
+
+std::vector<std::string> compiler_options(const codegen::KernelSource& source) {
+  if (source.code == codegen::Code::cubin) {
+    std::vector<std::string> options = {"--gpu-architecture=" + source.target};
+    options.insert(options.end(), source.options.begin(), source.options.end());
+    return options;
+  }
+  std::vector<std::string> options = {"--gpu-architecture=compute_" + source.target.substr(source.target.find('_') + 1),
+                                      "--generate-line-info"};
+  std::copy_if(source.options.begin(), source.options.end(), std::back_inserter(options),
+               [](const std::string& option) { return !option.starts_with("--ptxas-options"); });
+  return options;
+}
+
+std::shared_ptr<const Compiler> load_nvrtc(const std::string& path, int driver_major,
+                                           std::span<const std::string> folders) {
+  const bool searched = path.empty();
+  const std::vector<std::string> candidates = searched ? nvrtc_candidates(folders) : std::vector{path};
+  std::string tried;
+  auto opened = newest_usable(candidates, searched ? driver_major : 0, tried);
+  if (!opened) {
+    throw Failure(Status::compiler_unavailable, searched ? "NVRTC" : path,
+                  "no usable NVRTC library was found (" + tried + ")", kHowToGetOne);
+  }
+  return shared_compiler(std::move(*opened));
+}
+
+}  // namespace cubit::runtime

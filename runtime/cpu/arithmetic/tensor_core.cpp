@@ -1,0 +1,273 @@
+#include "runtime/cpu/arithmetic/tensor_core.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+
+namespace cubit::runtime::cpu {
+namespace {
+
+// By first_sm. sm_100 and sm_120 sum 16 bits as sm_90 does.
+constexpr TensorCore kTensorCores[] = {
+    {75, false, 24, 8, 23, false},  {80, false, 24, 8, 23, false}, {89, true, 13, 8, 13, false},
+    {90, false, 25, 16, 23, false}, {90, true, 25, 16, 23, true},  {100, true, 25, 16, 23, false},
+};
+
+constexpr int kColumns = 8;
+constexpr int kMaxRows = 16;
+constexpr int kMaxK = 64;
+constexpr int kNoExponent = -0x4000;  ///< of zero: below every other, also in sums
+
+using Columns = std::int32_t __attribute__((vector_size(4 * kColumns)));
+
+/// Numbers of one operand, k after k: significand · 2^(exponent - mantissa bits).
+struct Factors {
+  std::array<std::int32_t, kMaxRows * kMaxK> significands;
+  std::array<std::int32_t, kMaxRows * kMaxK> exponents;
+  std::uint32_t special = 0;  ///< rows or columns with an infinity or NaN
+};
+
+struct Number {
+  std::int32_t significand;
+  std::int32_t exponent;
+  bool special;
+};
+
+int exponent_bits(const FormatFacts& format) { return std::bit_width(static_cast<unsigned>(format.bias)) + 1; }
+
+inline Number parts_of(const FormatFacts& format, int exponent_width, std::uint32_t bits) {
+  const std::uint32_t mantissa = bits & ((1U << format.mantissa_bits) - 1);
+  const std::uint32_t top = (1U << exponent_width) - 1;
+  const std::uint32_t field = bits >> format.mantissa_bits & top;
+  const bool special =
+      field == top && (format.has_infinity || mantissa == (1U << format.mantissa_bits) - 1);  // e4m3: NaN alone
+  const std::uint32_t magnitude = field == 0 ? mantissa : mantissa | 1U << format.mantissa_bits;
+  const auto significand = static_cast<std::int32_t>(magnitude);
+  const bool negative = (bits >> (format.mantissa_bits + exponent_width) & 1) != 0;
+  const int exponent = std::max(static_cast<int>(field), 1) - format.bias;
+  return {negative ? -significand : significand, magnitude == 0 ? kNoExponent : exponent, special};
+}
+
+/// Where a k goes: of 8-bit formats as f16 the lower half of each register, then the upper.
+int place_of(const TensorCore& core, int k, int i) {
+  if (!core.through_f16) return i;
+  return (i % 4 < 2 ? 0 : k / 2) + i / 4 * 2 + i % 2;
+}
+
+/// `by_row`: numbers of one row lie together, else those of one k.
+void split(const TensorCore& core, Format format, const std::uint32_t* bits, int rows, int k, bool by_row,
+           Factors& dst) {
+  const FormatFacts& factor = facts(core.through_f16 ? Format::f16 : format);
+  const int width = exponent_bits(factor);
+  const int unused = format == Format::tf32 ? 13 : 0;
+  for (int row = 0; row < rows; ++row) {
+    for (int i = 0; i < k; ++i) {
+      std::uint32_t value = bits[row * k + i] >> unused;
+      if (core.through_f16)
+        value = static_cast<std::uint32_t>(encode(Format::f16, decode(format, value), Rounding::nearest));
+      const Number number = parts_of(factor, width, value);
+      const int place = place_of(core, k, i);
+      const auto at = static_cast<std::size_t>(by_row ? row * k + place : place * rows + row);
+      dst.significands[at] = number.significand;
+      dst.exponents[at] = number.exponent;
+      if (number.special) dst.special |= 1U << row;
+    }
+  }
+}
+
+/// What is the same of every sum of an instruction.
+struct Plan {
+  int fraction_bits;
+  int product_shift;  ///< from the last bit of a product's significand to that of the sum
+  Format result;
+  int result_bits;
+};
+
+/// significand · 2^exponent, cut to f32 or rounded to f16.
+std::uint32_t packed(const Plan& plan, std::int64_t significand, int exponent) {
+  if (significand == 0) return 0;
+  const bool is_half = plan.result == Format::f16;
+  const int mantissa_bits = is_half ? 10 : 23;
+  const int bias = is_half ? 15 : 127;
+  const bool negative = significand < 0;
+  const auto magnitude = static_cast<std::uint64_t>(negative ? -significand : significand);
+  const int leading = exponent + static_cast<int>(std::bit_width(magnitude)) - 1;
+  const int last = std::max(leading, 1 - bias) - mantissa_bits;  // exponent of the result's last bit
+  const int lost = last - exponent;
+  std::uint64_t kept = lost <= 0 ? magnitude << -lost : lost > 63 ? 0 : magnitude >> lost;
+  if (is_half && lost > 0 && lost <= 63) {
+    const std::uint64_t rest = magnitude & ((1ULL << lost) - 1);
+    const std::uint64_t half = 1ULL << (lost - 1);
+    kept += rest > half || (rest == half && (kept & 1) != 0) ? 1 : 0;
+  }
+  if (!is_half && plan.result_bits < mantissa_bits) kept &= ~0ULL << (mantissa_bits - plan.result_bits);
+  // A carry out of the mantissa lands in the exponent.
+  const std::uint64_t hidden = 1ULL << mantissa_bits;
+  std::uint64_t bits =
+      kept < hidden ? kept
+                    : (static_cast<std::uint64_t>(last + mantissa_bits + bias) << mantissa_bits) + (kept - hidden);
+  const std::uint64_t infinity = static_cast<std::uint64_t>(2 * bias + 1) << mantissa_bits;
+  bits = std::min(bits, infinity);
+  return static_cast<std::uint32_t>(bits | (negative ? (infinity + hidden) : 0));
+}
+
+/// Towards zero.
+std::int64_t aligned(const Number& addend, const Plan& plan, int mantissa_bits, int largest) {
+  const int shift = plan.fraction_bits - mantissa_bits - (largest - addend.exponent);
+  const std::int64_t magnitude = std::abs(std::int64_t{addend.significand});
+  const std::int64_t moved = shift >= 0 ? magnitude << shift : shift < -31 ? 0 : magnitude >> -shift;
+  return addend.significand < 0 ? -moved : moved;
+}
+
+/// The sums of one row with all columns. `a`: the row; `b`: column after column of each k.
+[[gnu::always_inline]] inline void sums_of_row(const Plan& plan, const std::int32_t* a, const std::int32_t* a_exponents,
+                                               const std::int32_t* b, const std::int32_t* b_exponents, int terms,
+                                               std::uint32_t* c) {
+  const FormatFacts& result = facts(plan.result);
+  const int width = exponent_bits(result);
+  std::array<Number, kColumns> addends;
+  Columns largest;
+  for (int n = 0; n < kColumns; ++n) {
+    addends[static_cast<std::size_t>(n)] = parts_of(result, width, c[n]);
+    largest[n] = addends[static_cast<std::size_t>(n)].exponent;
+  }
+  const auto* const columns = reinterpret_cast<const Columns*>(b);
+  const auto* const exponents = reinterpret_cast<const Columns*>(b_exponents);
+  for (int i = 0; i < terms; ++i) {
+    const Columns exponent = exponents[i] + a_exponents[i];
+    largest = exponent > largest ? exponent : largest;
+  }
+  // Eight terms are less than 2^31: a product is below 4, of the sum's 25 bits or fewer.
+  std::array<std::int64_t, kColumns> sums{};
+  for (int first = 0; first < terms; first += 8) {
+    Columns sum{};
+    for (int i = first; i < std::min(first + 8, terms); ++i) {
+      const Columns product = (columns[i] * a[i]) << plan.product_shift;
+      Columns distance = largest - (exponents[i] + a_exponents[i]);
+      distance = distance > 31 ? Columns{} + 31 : distance;
+      // Negative ones are raised by what the shift would take below.
+      const Columns below = ~((Columns{} - 1) << distance);
+      sum += (product + ((product >> 31) & below)) >> distance;
+    }
+    for (int n = 0; n < kColumns; ++n) sums[static_cast<std::size_t>(n)] += sum[n];
+  }
+  for (int n = 0; n < kColumns; ++n) {
+    const auto at = static_cast<std::size_t>(n);
+    const std::int64_t addend =
+        addends[at].significand == 0 ? 0 : aligned(addends[at], plan, result.mantissa_bits, largest[n]);
+    c[n] = packed(plan, sums[at] + addend, largest[n] - plan.fraction_bits);
+  }
+}
+
+using SumsOfRow = void (*)(const Plan& plan, const std::int32_t* a, const std::int32_t* a_exponents,
+                           const std::int32_t* b, const std::int32_t* b_exponents, int terms, std::uint32_t* c);
+
+void plain_sums(const Plan& plan, const std::int32_t* a, const std::int32_t* a_exponents, const std::int32_t* b,
+                const std::int32_t* b_exponents, int terms, std::uint32_t* c) {
+  sums_of_row(plan, a, a_exponents, b, b_exponents, terms, c);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void wide_sums(const Plan& plan, const std::int32_t* a, const std::int32_t* a_exponents,
+                                       const std::int32_t* b, const std::int32_t* b_exponents, int terms,
+                                       std::uint32_t* c) {
+  sums_of_row(plan, a, a_exponents, b, b_exponents, terms, c);
+}
+SumsOfRow best_sums() { return __builtin_cpu_supports("avx2") ? wide_sums : plain_sums; }
+#else
+SumsOfRow best_sums() { return plain_sums; }
+#endif
+
+/// One instruction's operands, taken apart once.
+struct Operands {
+  const TensorCore& core;
+  const MatrixShape& shape;
+  const std::uint32_t* a;
+  const std::uint32_t* b;
+  Factors rows;
+  Factors columns;
+};
+
+/// Where an infinity or NaN takes part, nothing but one comes out.
+std::uint32_t special_sum(const Operands& operands, int row, int column, int first, int terms, std::uint32_t addend) {
+  const MatrixShape& shape = operands.shape;
+  double sum = decode(shape.c, addend);
+  for (int i = 0; i < shape.k; ++i) {
+    const int place = place_of(operands.core, shape.k, i);
+    if (place < first || place >= first + terms) continue;
+    sum += decode(shape.a, operands.a[row * shape.k + i]) * decode(shape.b, operands.b[column * shape.k + i]);
+  }
+  return static_cast<std::uint32_t>(encode(shape.c, sum, Rounding::nearest));
+}
+
+bool is_special(const FormatFacts& format, std::uint32_t bits) {
+  const std::uint32_t infinity = ((1U << exponent_bits(format)) - 1) << format.mantissa_bits;
+  return (bits & infinity) == infinity;
+}
+
+/// Adds `terms` products from place `first` on to one row of results.
+void add_part(const Operands& operands, const Plan& plan, SumsOfRow sums, int row, int first, int terms,
+              std::uint32_t* c) {
+  const FormatFacts& result = facts(plan.result);
+  const bool special_row = (operands.rows.special >> row & 1) != 0;
+  std::array<std::uint32_t, kColumns> specials{};
+  std::uint32_t special = 0;
+  for (int n = 0; n < kColumns; ++n) {
+    if (!special_row && (operands.columns.special >> n & 1) == 0 && !is_special(result, c[n])) continue;
+    special |= 1U << n;
+    specials[static_cast<std::size_t>(n)] = special_sum(operands, row, n, first, terms, c[n]);
+  }
+  const auto at = static_cast<std::size_t>(row * operands.shape.k + first);
+  const auto column = static_cast<std::size_t>(first * kColumns);
+  sums(plan, operands.rows.significands.data() + at, operands.rows.exponents.data() + at,
+       operands.columns.significands.data() + column, operands.columns.exponents.data() + column, terms, c);
+  for (int n = 0; n < kColumns; ++n) {
+    // The part of another part's special factors is finite.
+    if ((special >> n & 1) != 0) c[n] = specials[static_cast<std::size_t>(n)];
+  }
+}
+
+std::uint32_t rounded_sum(Format format, std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(
+      encode(format, add_to_odd(decode(format, a), decode(format, b)), Rounding::nearest));
+}
+
+}  // namespace
+
+const TensorCore& tensor_core(int sm, Format factor) {
+  const bool eight_bits = facts(factor).bits == 8;
+  const TensorCore* found = &kTensorCores[0];
+  for (const TensorCore& row : kTensorCores) {
+    if (row.first_sm <= sm && row.eight_bits == eight_bits) found = &row;
+  }
+  return *found;
+}
+
+void multiply_add(const TensorCore& core, const MatrixShape& shape, const std::uint32_t* a, const std::uint32_t* b,
+                  std::uint32_t* c) {
+  static const SumsOfRow kSums = best_sums();
+  Operands operands{core, shape, a, b, {}, {}};
+  split(core, shape.a, a, shape.m, shape.k, true, operands.rows);
+  split(core, shape.b, b, kColumns, shape.k, false, operands.columns);
+  const auto mantissa = [&](Format format) { return core.through_f16 ? 10 : facts(format).mantissa_bits; };
+  const Plan plan{core.fraction_bits, core.fraction_bits - mantissa(shape.a) - mantissa(shape.b), shape.c,
+                  core.result_bits};
+  const int factor_bits = shape.a == Format::tf32 ? 32 : core.through_f16 ? 16 : facts(shape.a).bits;
+  const int terms = std::min(core.terms_of_16_bits * 16 / factor_bits, shape.k);
+  for (int row = 0; row < shape.m; ++row) {
+    std::array<std::uint32_t, kColumns> sums{};
+    std::uint32_t* const results = c + row * kColumns;
+    std::uint32_t* const target = core.through_f16 ? sums.data() : results;
+    for (int first = 0; first < shape.k; first += terms) add_part(operands, plan, kSums, row, first, terms, target);
+    if (!core.through_f16) continue;
+    for (int n = 0; n < kColumns; ++n) results[n] = rounded_sum(shape.c, results[n], target[n]);
+  }
+}
+
+double sum_bound(const TensorCore& core, int terms, double largest) {
+  return std::ldexp(largest * terms, -core.fraction_bits);
+}
+
+}  // namespace cubit::runtime::cpu

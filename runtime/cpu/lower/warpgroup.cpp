@@ -1,0 +1,162 @@
+// wgmma: each warp of the warpgroup computes its own 16 rows, eight columns at a time. PTX ISA, "Asynchronous Warpgroup
+// Level Matrix Multiply-Accumulate Instructions". Who may read the results when: helpers/warpgroup.cpp.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+#include "codegen/fragments.hpp"
+#include "runtime/cpu/arithmetic/numbers.hpp"
+#include "runtime/cpu/helpers/helpers.hpp"
+#include "runtime/cpu/lower/accumulators.hpp"
+#include "runtime/cpu/lower/lowering.hpp"
+
+namespace cubit::runtime::cpu {
+namespace {
+
+constexpr int kColumnsOfACall = 8;
+constexpr int kMostColumns = 256;
+constexpr std::uint64_t kMostGroups = 0xffff;
+constexpr std::size_t kRegistersOfA = 4;
+constexpr std::size_t kAccumulatorsOfACall = 4;
+
+/// N of "m64nNk16"; 0 if it is another shape.
+int columns_of(const ptx::Instruction& instruction) {
+  constexpr std::string_view kFirst = "m64n";
+  constexpr std::string_view kLast = "k16";
+  for (const std::string_view modifier : instruction.modifiers) {
+    if (!modifier.starts_with(kFirst) || !modifier.ends_with(kLast)) continue;
+    int columns = 0;
+    const char* const end = modifier.data() + modifier.size() - kLast.size();
+    const auto [last, error] = std::from_chars(modifier.data() + kFirst.size(), end, columns);
+    const bool is_legal = columns >= kColumnsOfACall && columns <= kMostColumns && columns % kColumnsOfACall == 0;
+    return error == std::errc() && last == end && is_legal ? columns : 0;
+  }
+  return 0;
+}
+
+void append_places(std::vector<std::uint16_t>& table, const codegen::FragmentMap& map) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int value = 0; value < map.value_count; ++value) {
+      const codegen::Element at = map.at(lane, value);
+      table.push_back(static_cast<std::uint16_t>(at.row * map.columns + at.column));
+    }
+  }
+}
+
+}  // namespace
+
+void Lowering::warpgroup() {
+  if (module_.target != "sm_90a")
+    unsupported(fmt::format("wgmma is an instruction of sm_90a, and this PTX is of {}", module_.target));
+  if (!has("sync") || !has("aligned")) unsupported("wgmma is executed with .sync.aligned");
+  if (has("mma_async")) return multiply_warpgroup();
+  if (has("fence")) return call(site(helpers::fence_warpgroup));
+  if (has("commit_group")) return call(site(helpers::commit_warpgroup));
+  if (!has("wait_group")) unsupported();
+  const auto* const groups = std::get_if<ptx::IntegerOperand>(&operand(0));
+  if (groups == nullptr || groups->bits > kMostGroups)
+    unsupported("it names how many groups may be unfinished, from 0 on");
+  Site made = site(helpers::wait_warpgroup);
+  made.kind = static_cast<int>(groups->bits);
+  call(std::move(made));
+}
+
+void Lowering::give_registers(std::size_t operand_index, int first, std::size_t count) {
+  const auto& elements = std::get<ptx::VectorOperand>(operand(operand_index)).elements;
+  for (std::size_t i = 0; i < count; ++i) give(first + static_cast<int>(i), read_scalar(elements[i], 32));
+}
+
+bool Lowering::immediate_sign(std::size_t operand_index) const {
+  const auto* const scale = std::get_if<ptx::IntegerOperand>(&operand(operand_index));
+  if (scale == nullptr || (scale->bits != 1 && scale->bits != ~std::uint64_t{0}))
+    unsupported("imm-scale-a and imm-scale-b are 1 or -1");
+  return scale->bits != 1;
+}
+
+bool Lowering::immediate_bit(std::size_t operand_index) const {
+  const auto* const bit = std::get_if<ptx::IntegerOperand>(&operand(operand_index));
+  if (bit == nullptr || bit->bits > 1) unsupported("imm-trans-a and imm-trans-b are 0 or 1");
+  return bit->bits == 1;
+}
+
+/// d, a, b-desc, scale-d, imm-scale-a, imm-scale-b[, imm-trans-a], imm-trans-b: the transposition of what is described.
+void Lowering::multiply_warpgroup() {
+  using namespace helpers;
+  const auto& modifiers = now_->modifiers;
+  Format format{};
+  const std::size_t count = modifiers.size();
+  const bool known = !has("sp") && !has("satfinite") && count >= 3 && modifiers[count - 3] == "f32" &&
+                     modifiers[count - 2] == modifiers[count - 1] && find_format(modifiers.back(), format) &&
+                     (format == Format::f16 || format == Format::bf16);
+  if (!known) unsupported("wgmma.mma_async is executed of .f32.f16.f16 and .f32.bf16.bf16, and not sparse");
+  const int columns = columns_of(*now_);
+  if (columns == 0) unsupported("wgmma.mma_async is executed of m64nNk16, N a multiple of 8 from 8 to 256");
+  const auto* const sums = std::get_if<ptx::VectorOperand>(&operand(0));
+  if (sums == nullptr || static_cast<int>(sums->elements.size()) != columns / 2)
+    unsupported(fmt::format("its accumulators do not match: m64n{}k16 has {} registers of them", columns, columns / 2));
+  const auto* const registers_of_a = std::get_if<ptx::VectorOperand>(&operand(1));
+  const bool is_described = registers_of_a == nullptr;
+  if (!is_described && registers_of_a->elements.size() != kRegistersOfA)
+    unsupported("A is a descriptor or four registers of 32 bits");
+  if (now_->operands.size() != (is_described ? 8 : 7))
+    unsupported(fmt::format("with A from {} it has {} operands", is_described ? "a descriptor" : "registers",
+                            is_described ? 8 : 7));
+  int options = immediate_sign(4) ? kNegateA : 0;
+  if (immediate_sign(5)) options |= kNegateB;
+  if (is_described && immediate_bit(6)) options |= kTransposeA;
+  if (immediate_bit(is_described ? 7 : 6)) options |= kTransposeB;
+  if (is_described) options |= kDescriptorA;
+
+  Site made = site(helpers::multiply_warpgroup);
+  made.from = static_cast<int>(format);
+  made.to = architecture();
+  made.count = columns;
+  made.form = options;
+  append_places(made.table, codegen::find_fragment("wgmma.m64k16 A, 16-bit"));
+  append_places(made.table, codegen::find_fragment("wgmma.m64n8 D, 32-bit"));
+  // A helper leaves its sources alone: those of A, B and the predicate are given once.
+  is_described ? give(0, read(1, 64)) : give_registers(1, 0, kRegistersOfA);
+  give(kDescriptorOfB, read(2, 64));
+  give(kScaleD, read_predicate(3));
+  Site started = made;
+  started.helper = start_warpgroup;
+  started.table.clear();
+  started.result_bytes = accumulator_count_;
+  number_accumulators(started, accesses_of(*now_).writes);
+  call(std::move(started));
+  for (int first = 0; first < columns; first += kColumnsOfACall) {
+    const auto offset = static_cast<std::size_t>(first / kColumnsOfACall) * kAccumulatorsOfACall;
+    for (std::size_t i = 0; i < kAccumulatorsOfACall; ++i)
+      give(kFirstAccumulator + static_cast<int>(i), read_scalar(sums->elements[offset + i], 32));
+    made.kind = first;
+    call(made);
+    for (std::size_t i = 0; i < kAccumulatorsOfACall; ++i)
+      write_scalar(sums->elements[offset + i], take(static_cast<int>(i), 32));
+  }
+}
+
+// ---- accumulators that are not there yet ----
+
+void Lowering::number_accumulators(Site& made, const std::vector<int>& registers) const {
+  if (accumulator_count_ > std::numeric_limits<std::uint16_t>::max())
+    unsupported("the kernel has more accumulator registers of wgmma than the CPU device can tell apart");
+  for (const int index : registers) {
+    const int number = accumulators_[static_cast<std::size_t>(index)];
+    if (number != ptx::kNone) made.table.push_back(static_cast<std::uint16_t>(number));
+  }
+}
+
+void Lowering::track_accumulators() {
+  const Accesses accesses = accesses_of(*now_);
+  Site made = site(helpers::use_accumulators);
+  number_accumulators(made, accesses.reads);
+  made.count = static_cast<int>(made.table.size());
+  number_accumulators(made, accesses.writes);
+  if (made.table.empty()) return;
+  made.flag = is_copy(*now_) && made.count == 1;
+  made.result_bytes = accumulator_count_;
+  call(std::move(made));
+}
+
+}  // namespace cubit::runtime::cpu
