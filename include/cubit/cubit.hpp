@@ -1,9 +1,12 @@
-// cubit for C++: a thin, header-only layer over <cubit/cubit.h> that owns handles and throws cubit::Error.
+// C++ interface of cubit: a header-only layer over <cubit/cubit.h> that owns handles and throws cubit::Error.
 //
 //   cubit::Engine engine;
-//   cubit::Kernel kernel = engine.get("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4");  // the current device's
-//   kernel.launch(arguments, {.stream = stream, .workspace = workspace, .workspace_bytes =
-//   kernel.workspace(arguments)});
+//   cubit::Kernel kernel = engine.get("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4");  // for the current device
+//   kernel.launch(arguments, {.stream = stream, .workspace = workspace, .workspace_bytes = workspace_bytes});
+//
+// kernel.workspace(arguments) gives the workspace_bytes that a launch needs. Every function of this file throws
+// cubit::Error when its C function fails, unless the function is noexcept. Comments of the C functions describe the
+// details.
 #pragma once
 
 #include <cubit/cubit.h>
@@ -21,7 +24,8 @@
 
 namespace cubit {
 
-/// A failed call: `code()`, the whole sentence as `what()`, and its three parts.
+/// A failed call of the library. code() is the status and what() the whole sentence; given(), why() and remedy() are
+/// the three parts of the sentence.
 class Error : public std::exception {
  public:
   explicit Error(const cubit_error& error)
@@ -31,7 +35,7 @@ class Error : public std::exception {
   const char* what() const noexcept override { return message_.c_str(); }
   const std::string& given() const noexcept { return given_; }    ///< what was given
   const std::string& why() const noexcept { return why_; }        ///< the rule it breaks
-  const std::string& remedy() const noexcept { return remedy_; }  ///< what would be accepted
+  const std::string& remedy() const noexcept { return remedy_; }  ///< what would be accepted; may be empty
 
  private:
   cubit_status code_;
@@ -62,17 +66,20 @@ inline std::vector<cubit_number> c_numbers(const std::vector<std::pair<std::stri
 
 }  // namespace detail
 
-/// JSON texts; see cubit.h for their fields.
+/// JSON texts that describe the library and this machine. cubit.h lists the fields at the C function of the same name.
 inline std::string operators() { return detail::text(cubit_operators); }
 inline std::string architectures() { return detail::text(cubit_architectures); }
 inline std::string devices() { return detail::text(cubit_devices); }
+/// The canonical text of `descriptor`; see cubit_descriptor_canonical.
 inline std::string canonical(const std::string& descriptor) {
   return detail::text(cubit_descriptor_canonical, descriptor.c_str());
 }
-/// "name@hash", for the field `score` of descriptors; see cubit_add_score.
+/// Registers a score modification and returns "name@hash", the value of a descriptor's field `score`; see
+/// cubit_add_score for `text`.
 inline std::string add_score(const std::string& name, const std::string& text) {
   return detail::text(cubit_add_score, name.c_str(), text.c_str());
 }
+/// The plan of a descriptor for one architecture, and its fragments and layouts, as JSON; see cubit_explain.
 inline std::string explain(const std::string& descriptor, const std::string& architecture) {
   return detail::text(cubit_explain, descriptor.c_str(), architecture.c_str());
 }
@@ -82,7 +89,8 @@ inline std::string explain_layouts(const std::string& descriptor, const std::str
 
 class Device;
 
-/// A recorded sequence of launches; replay by Device::replay.
+/// A sequence of launches recorded by Device::capture and replayed by Device::replay. The graph owns its handle.
+/// Destroy a graph before the last copy of its Device.
 class Graph {
  public:
   explicit Graph(cubit_graph* handle) : handle_(handle, &cubit_graph_release) {}
@@ -92,16 +100,20 @@ class Graph {
   std::unique_ptr<cubit_graph, void (*)(cubit_graph*)> handle_;
 };
 
-/// A device opened by name, with memory, streams and graphs. Copies share the handle.
+/// A device opened by name ("cuda:0", "cpu:sm_80") with memory, streams and graphs. Copies share one handle; the last
+/// copy releases the device. See cubit_device_open.
 class Device {
  public:
+  /// Throws cubit::Error if there is no such device.
   explicit Device(const std::string& name) {
     cubit_device* device = nullptr;
     detail::check(cubit_device_open(name.c_str(), &device));
     handle_.reset(device, &cubit_device_release);
   }
 
+  /// Name, architecture and properties as JSON; see cubit_device_describe.
   std::string describe() const { return detail::text(cubit_device_describe, handle()); }
+  /// Allocates device memory that the caller passes to free(). Buffer does both.
   void* allocate(std::size_t bytes) const {
     void* memory = nullptr;
     detail::check(cubit_device_allocate(handle(), bytes, &memory));
@@ -111,6 +123,8 @@ class Device {
   void fill_zero(void* memory, std::size_t bytes, cubit_stream stream = nullptr) const {
     detail::check(cubit_device_fill_zero(handle(), memory, bytes, stream));
   }
+  /// Copies `bytes` bytes to or from the device, in the order of `stream`. Host memory must stay valid until
+  /// synchronise(stream) returns.
   void upload(void* dst, const void* src, std::size_t bytes, cubit_stream stream = nullptr) const {
     detail::check(cubit_device_upload(handle(), dst, src, bytes, stream));
   }
@@ -118,21 +132,23 @@ class Device {
     detail::check(cubit_device_download(handle(), dst, src, bytes, stream));
   }
   void synchronise(cubit_stream stream = nullptr) const { detail::check(cubit_device_synchronise(handle(), stream)); }
-  /// CUBIT_WATCH_… added up, for the launches from now on.
+  /// Selects what to check and count in later launches: a sum of CUBIT_WATCH_ flags; see cubit_device_watch.
   void watch(unsigned what) const { detail::check(cubit_device_watch(handle(), what)); }
-  /// JSON of the watched launches since the last call.
+  /// Counters of all watched launches since the last call, as JSON; see cubit_device_counters.
   std::string counters() const {
     const char* json = nullptr;
     detail::check(cubit_device_counters(handle(), &json));
     return json;
   }
+  /// Creates a non-blocking stream that the caller passes to destroy_stream().
   cubit_stream create_stream() const {
     cubit_stream stream = nullptr;
     detail::check(cubit_stream_create(handle(), &stream));
     return stream;
   }
   void destroy_stream(cubit_stream stream) const { detail::check(cubit_stream_destroy(handle(), stream)); }
-  /// Records what `launches` puts on `stream`. An exception ends the capture and is passed on.
+  /// Runs `launches` and records the work that `launches` puts on `stream`, without executing the work. If `launches`
+  /// throws, the capture ends and the exception is passed on.
   Graph capture(cubit_stream stream, const std::function<void()>& launches) const {
     detail::check(cubit_capture_begin(handle(), stream));
     cubit_graph* graph = nullptr;
@@ -145,7 +161,7 @@ class Device {
     detail::check(cubit_capture_end(handle(), stream, &graph));
     return Graph(graph);
   }
-  /// Milliseconds between events around one replay.
+  /// Replays `graph` on `stream`, waits for the end, and returns the milliseconds of the replay.
   double replay(const Graph& graph, cubit_stream stream) const {
     double milliseconds = 0;
     detail::check(cubit_graph_replay(handle(), graph.handle(), stream, &milliseconds));
@@ -157,7 +173,7 @@ class Device {
   std::shared_ptr<cubit_device> handle_;
 };
 
-/// Device memory that frees itself.
+/// Device memory of a fixed number of bytes that the destructor frees. A Buffer can be moved but not copied.
 class Buffer {
  public:
   Buffer(Device device, std::size_t bytes)
@@ -181,13 +197,15 @@ class Buffer {
   void* data_;
 };
 
-/// Where a launch runs; see cubit_launch.
+/// Device, stream and workspace of a launch. The fields have the meaning of the fields of cubit_launch.
 struct LaunchOptions {
-  const Device* device = nullptr;  ///< nullptr: the current CUDA context
+  const Device* device = nullptr;  ///< nullptr: the device of the current CUDA context
   cubit_stream stream = nullptr;
+  /// Device memory, 256-byte aligned, of at least Kernel::workspace() bytes. Set the first CUBIT_WORKSPACE_ZEROED_BYTES
+  /// bytes to zero before the first use.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
-  bool overlap = false;  ///< begin while the kernel before in the stream ends
+  bool overlap = false;  ///< start while the previous kernel in the stream still runs
 
   cubit_launch c() const {
     return {sizeof(cubit_launch), device == nullptr ? nullptr : device->handle(), stream, workspace, workspace_bytes,
@@ -195,7 +213,7 @@ struct LaunchOptions {
   }
 };
 
-/// A counted handle to a compiled kernel.
+/// A reference-counted handle to a compiled kernel. Copies share the kernel. A Kernel may outlive its Engine.
 class Kernel {
  public:
   explicit Kernel(cubit_kernel* handle) : handle_(handle) {}
@@ -207,17 +225,22 @@ class Kernel {
   }
   ~Kernel() { cubit_kernel_release(handle_); }
 
+  /// Registers, code size, threads and keys as JSON; see cubit_kernel_describe.
   std::string describe() const { return detail::text(cubit_kernel_describe, handle_); }
+  /// The kernel's code, a cubin or a CPU device's PTX text. The bytes live as long as the kernel.
   std::span<const std::byte> cubin() const {
     const void* bytes = nullptr;
     std::size_t size = 0;
     detail::check(cubit_kernel_cubin(handle_, &bytes, &size));
     return {static_cast<const std::byte*>(bytes), size};
   }
+  /// Loads the kernel onto a device, by default the device of the current CUDA context, so that launches can be
+  /// captured.
   void prepare() const { detail::check(cubit_kernel_prepare(handle_, nullptr)); }
   void prepare(const Device& device) const { detail::check(cubit_kernel_prepare(handle_, device.handle())); }
 
-  /// `Arguments`: an operator's public struct, or `const void*` from Problem::arguments.
+  /// Bytes of workspace that a launch with these arguments needs. `Arguments` is the operator's public struct, or the
+  /// pointer that Problem::arguments returned.
   template <class Arguments>
   std::size_t workspace(const Arguments& arguments, const Device* device = nullptr) const {
     std::size_t bytes = 0;
@@ -225,11 +248,14 @@ class Kernel {
         cubit_kernel_workspace(handle_, address(arguments), device == nullptr ? nullptr : device->handle(), &bytes));
     return bytes;
   }
+  /// Launches the kernel on options.stream. `arguments` is read during the call only; see cubit_kernel_launch.
   template <class Arguments>
   void launch(const Arguments& arguments, const LaunchOptions& options) const {
     const cubit_launch launch = options.c();
     detail::check(cubit_kernel_launch(handle_, address(arguments), &launch));
   }
+  /// Launches a kernel that Engine::get made from a cubit_source. `parameters` is the kernel's single by-value
+  /// argument.
   template <class Parameters>
   void launch_raw(std::uint32_t grid_x, std::uint32_t grid_y, std::uint32_t grid_z, const Parameters& parameters,
                   const LaunchOptions& options) const {
@@ -252,15 +278,18 @@ class Kernel {
   cubit_kernel* handle_;
 };
 
+/// Receives log lines, possibly on several threads at once; see cubit_log_function.
 using LogFunction = std::function<void(cubit_log_level, std::string_view)>;
 
+/// Options of an Engine; the fields have the meaning of the fields of cubit_engine_options.
 struct EngineOptions {
-  const char* cache_dir = nullptr;  ///< nullptr: from the environment; "": no disk cache
+  const char* cache_dir = nullptr;  ///< nullptr: the folder that the environment names; "": no disk cache
   const char* nvrtc_path = nullptr;
   cubit_compile_policy compile = CUBIT_COMPILE_FROM_ENVIRONMENT;
   LogFunction log = {};
 };
 
+/// Makes kernels: looks in memory, then on disk, and then compiles. An Engine is thread-safe and serves all devices.
 class Engine {
  public:
   explicit Engine(EngineOptions options = {}) : log_(std::make_unique<LogFunction>(std::move(options.log))) {
@@ -280,16 +309,20 @@ class Engine {
     handle_.reset(engine);
   }
 
-  /// The architecture of the current CUDA context's device.
+  /// Returns the kernel of `descriptor` for the device of the current CUDA context, or for the named architecture; see
+  /// cubit_engine_get.
   Kernel get(const std::string& descriptor) const { return get_for(descriptor, nullptr); }
   Kernel get(const std::string& descriptor, const std::string& architecture) const {
     return get_for(descriptor, architecture.c_str());
   }
+  /// Returns the kernel of a user's own source; see cubit_source.
   Kernel get(const cubit_source& source, const std::string& architecture) const {
     cubit_kernel* kernel = nullptr;
     detail::check(cubit_engine_get_source(handle(), &source, architecture.c_str(), &kernel));
     return Kernel(kernel);
   }
+  /// Makes and loads the kernels of all descriptors for all devices, so that later launches never load code. An empty
+  /// `devices` means the device of the current CUDA context.
   void prepare(std::span<const std::string> descriptors, std::span<const Device> devices = {}) const {
     std::vector<const char*> texts;
     for (const std::string& descriptor : descriptors) texts.push_back(descriptor.c_str());
@@ -303,8 +336,10 @@ class Engine {
     detail::check(cubit_engine_counters(handle(), &counters));
     return counters;
   }
+  /// The disk cache's entries as JSON; see cubit_cache_list, cubit_cache_verify and cubit_cache_clear.
   std::string cache_list() const { return detail::text(cubit_cache_list, handle()); }
   std::string cache_verify() const { return detail::text(cubit_cache_verify, handle()); }
+  /// Deletes all entries of the disk cache and returns their number.
   std::size_t cache_clear() const {
     std::size_t removed = 0;
     detail::check(cubit_cache_clear(handle(), &removed));
@@ -326,17 +361,20 @@ class Engine {
   std::unique_ptr<cubit_engine, Release> handle_;
 };
 
-/// One concrete case of an operator by named tensors; see cubit.h.
+/// One test case of an operator as named tensors, for tools and tests. A Problem owns its tensors.
 class Problem {
  public:
+  /// Names and values of sizes or scalar arguments, such as {"batch", 4}.
   using Numbers = std::vector<std::pair<std::string, double>>;
 
+  /// Copies `inputs`; throws cubit::Error if a name, type or shape does not fit the descriptor.
   Problem(const std::string& descriptor, std::span<const cubit_tensor> inputs, const Numbers& numbers = {}) {
     const auto c = detail::c_numbers(numbers);
     cubit_problem* problem = nullptr;
     detail::check(cubit_problem_create(descriptor.c_str(), inputs.data(), inputs.size(), c.data(), c.size(), &problem));
     handle_.reset(problem);
   }
+  /// Makes input data for the given sizes. The same seed gives the same bytes.
   static Problem random(const std::string& descriptor, const Numbers& sizes, std::uint64_t seed) {
     const auto c = detail::c_numbers(sizes);
     cubit_problem* problem = nullptr;
@@ -344,32 +382,38 @@ class Problem {
     return Problem(problem);
   }
 
+  /// The tensors point into this Problem.
   std::vector<cubit_tensor> inputs() const {
     return tensors(cubit_problem_input_count(handle_.get()), cubit_problem_input);
   }
   std::vector<cubit_tensor> outputs() const {
     return tensors(cubit_problem_output_count(handle_.get()), cubit_problem_output);
   }
+  /// Bytes that any implementation must read and write.
   std::size_t bytes_read() const { return traffic().first; }
   std::size_t bytes_written() const { return traffic().second; }
+  /// Number of multiplications plus additions that any implementation must do.
   double operations() const {
     double operations = 0;
     detail::check(cubit_problem_operations(handle_.get(), &operations));
     return operations;
   }
-  /// Valid until this thread's next call.
+  /// The operator's argument struct for tensors at these device addresses, inputs first, then outputs. The struct stays
+  /// valid until this thread's next call of arguments().
   const void* arguments(std::span<void* const> device_data) const {
     const void* result = nullptr;
     std::size_t bytes = 0;
     detail::check(cubit_problem_arguments(handle_.get(), device_data.data(), device_data.size(), &result, &bytes));
     return result;
   }
+  /// The place with the largest error relative to its tolerance.
   struct Comparison {
     double error = 0;
     double tolerance = 0;
     std::string worst;
-    bool good() const { return error <= tolerance; }  ///< false for NaN
+    bool good() const { return error <= tolerance; }  ///< false if the error is NaN
   };
+  /// Compares outputs in host memory with a reference in double precision.
   Comparison compare(std::span<const void* const> outputs) const {
     Comparison result;
     const char* worst = nullptr;
@@ -400,7 +444,7 @@ class Problem {
   std::unique_ptr<cubit_problem, Release> handle_;
 };
 
-/// The descriptor as it should be fastest for launches of these sizes; see cubit_suggest.
+/// The descriptor with its performance fields chosen for launches of these sizes; see cubit_suggest.
 inline std::string suggest(const std::string& descriptor, const Problem::Numbers& sizes,
                            const std::string& architecture, int multiprocessors,
                            std::int64_t memory_bytes_per_second = 0) {
@@ -409,7 +453,7 @@ inline std::string suggest(const std::string& descriptor, const Problem::Numbers
                       memory_bytes_per_second);
 }
 
-/// Bytes of one element of a tensor type as safetensors spells it; 0 for a type cubit does not know.
+/// Bytes of one element of a tensor type, spelled as in safetensors; 0 for an unknown type.
 inline std::size_t type_bytes(std::string_view type) {
   if (type == "U8" || type == "I8" || type == "BOOL" || type == "F8_E4M3" || type == "F8_E5M2") return 1;
   if (type == "F16" || type == "BF16" || type == "I16" || type == "U16") return 2;
@@ -418,7 +462,7 @@ inline std::size_t type_bytes(std::string_view type) {
   return 0;
 }
 
-/// Bytes of a dense tensor.
+/// Bytes of a dense tensor with this type and shape.
 inline std::size_t tensor_bytes(const cubit_tensor& tensor) {
   std::size_t bytes = type_bytes(tensor.type);
   for (int i = 0; i < tensor.rank; ++i) bytes *= static_cast<std::size_t>(tensor.shape[i]);
