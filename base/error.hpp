@@ -1,4 +1,4 @@
-// The one exception type of cubit's own code. The C surface turns it into a status and a message.
+// The exception type of cubit's own code. The C interface turns a Failure into a status code and a message.
 #pragma once
 
 #include <exception>
@@ -7,23 +7,23 @@
 
 namespace cubit {
 
-/// What went wrong, by whose doing. Values equal the `cubit_status` of cubit.h.
+/// The kind of a failure. The values equal those of `cubit_status` in cubit.h.
 enum class Status : int {
   ok = 0,
   invalid_argument = 1,      ///< the caller gave something that no version of cubit accepts
   unsupported = 2,           ///< well formed, but this operator or architecture has no kernel for it
   not_cached = 3,            ///< the engine may not compile, and no cache holds the kernel
-  compile_failed = 4,        ///< the compiler rejected the source; the message carries its log
-  compiler_unavailable = 5,  ///< no usable NVRTC on this machine
-  driver_unavailable = 6,    ///< no CUDA driver, or no device
-  device_error = 7,          ///< the driver reported an error
-  not_resident = 8,          ///< a launch during capture of a kernel that was not prepared
+  compile_failed = 4,        ///< the compiler rejected the source; the message contains the compiler log
+  compiler_unavailable = 5,  ///< this machine has no usable NVRTC
+  driver_unavailable = 6,    ///< this machine has no CUDA driver or no GPU
+  device_error = 7,          ///< the CUDA driver reported an error
+  not_resident = 8,          ///< a launch during stream capture used a kernel that was not prepared
   io_error = 9,              ///< a file or folder could not be read or written
-  internal = 10,             ///< a bug of ours
+  internal = 10,             ///< a bug in cubit
 };
 
-/// An error in three parts: what was given, which rule it breaks, what would be accepted.
-/// `what()` is the three joined to one sentence: "<given>: <rule>; <remedy>".
+/// An error in three parts: what was given, which rule it breaks, and what would be accepted. what() joins the parts to
+/// one sentence: "<given>: <rule>; <remedy>".
 class Failure : public std::exception {
  public:
   Failure(Status status, std::string given, std::string rule, std::string remedy = {})

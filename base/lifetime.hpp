@@ -1,4 +1,7 @@
-// What outlives a thread, or the process's own end: destructors of others' statics and thread-locals may still call.
+// Objects that stay usable while a thread or the process ends.
+//
+// Destructors of other libraries' static and thread-local objects may call cubit late, after cubit's own static objects
+// would have been destroyed.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +11,16 @@
 
 namespace cubit {
 
-/// A table that threads may still ask for while the process ends: for `static const auto& table = never_destroyed(…)`.
+/// Returns a table that is never destroyed, so that threads may still use the table while the process ends. Usage:
+/// `static const auto& table = never_destroyed(…)`.
 template <class T>
 const T& never_destroyed(T value) {
   return *new T(std::move(value));
 }
 
-/// A thread's own, on the heap; one for each T, so what is asked for has a type of its own. It is freed as the thread
-/// ends; what is asked for after that, by what is destroyed later, begins anew and stays.
+/// Returns this thread's object of type T, allocated on the heap at the first call. Each T has one object per thread,
+/// so every use defines a type of its own. The object is freed when the thread ends. A destructor that asks after that
+/// gets a new object, which is leaked.
 template <class T>
 T& of_this_thread() {
   static thread_local T* own = nullptr;
@@ -29,7 +34,7 @@ T& of_this_thread() {
   return *own;
 }
 
-/// The same of something small, in the thread's own memory: there is always room for it.
+/// Like of_this_thread(), for a small T: the object lies in thread-local storage, so the call never allocates memory.
 template <class T>
 T& in_place_of_this_thread() noexcept {
   static_assert(std::is_nothrow_default_constructible_v<T>);

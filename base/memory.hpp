@@ -1,4 +1,4 @@
-// What this machine has left.
+// The amount of main memory that is available on this machine.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace cubit {
 
-/// Bytes that a process can still write to without others having to go: Linux promises more, and ends who uses it. The
-/// largest number where the system does not say.
+/// Bytes that a process can still write without swapping. Linux lets a process allocate more memory than exists, and
+/// kills the process that touches it. Returns the largest size_t if the system does not report the number.
 inline std::size_t available_memory() {
   std::ifstream file("/proc/meminfo");
   std::string name;

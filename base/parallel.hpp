@@ -1,4 +1,5 @@
-// Work on several threads. Header-only, so that the command line, which sees nothing else of the library, shares it.
+// Runs work on several threads. The file is header-only because the command-line tool uses it and sees no other
+// internal part of the library.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +15,9 @@ namespace cubit {
 
 inline std::size_t processors() { return std::max(1U, std::thread::hardware_concurrency()); }
 
-/// Calls work(0) on this thread and work(1) … work(threads - 1) on others; fewer where the machine gives no more, so
-/// each call must be able to do all there is to do. Rethrows the first exception after all have ended.
-/// `Thread` is for tests.
+/// Calls work(0) on this thread and work(1) … work(threads - 1) on other threads. If the system provides fewer threads,
+/// some calls do not happen, so each call must be able to do all of the work. Rethrows the first exception after all
+/// threads have ended. `Thread` is a parameter for tests.
 template <class Thread = std::thread, class Work>
 void on_threads(std::size_t threads, Work&& work) {
   std::exception_ptr failure;
@@ -33,15 +34,15 @@ void on_threads(std::size_t threads, Work&& work) {
   helpers.reserve(threads);
   try {
     while (helpers.size() + 1 < threads) helpers.emplace_back(guarded, helpers.size() + 1);
-  } catch (const std::exception&) {  // out of threads, or of memory for one: who is there does the work
+  } catch (const std::exception&) {  // no more threads, or no memory for one: the existing threads do the work
   }
   guarded(0);
   for (Thread& helper : helpers) helper.join();
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Calls body(i) for every i below count, in no order, on as many threads as the machine has processors for. Rethrows
-/// the first exception after all threads have ended; a thread whose body throws takes no further items.
+/// Calls body(i) for every i below `count`, in no particular order, on as many threads as the machine has processors.
+/// Rethrows the first exception after all threads have ended. A thread whose body throws takes no further items.
 template <class Thread = std::thread, class Body>
 void parallel_for(std::int64_t count, Body&& body) {
   std::atomic<std::int64_t> next{0};

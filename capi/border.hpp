@@ -1,5 +1,5 @@
-// The border between C++ and C: exceptions become a status and this thread's last error, NULL and unknown struct sizes
-// are refused with a sentence, texts get an owner.
+// The border between C++ and C: turns exceptions into a status and this thread's last error, refuses NULL and unknown
+// struct sizes, and owns returned texts.
 #pragma once
 
 #include <cubit/cubit.h>
@@ -13,10 +13,10 @@ namespace cubit::capi {
 
 using Json = nlohmann::ordered_json;
 
-/// Stores the exception in flight as this thread's last error. Never throws, whatever memory is left.
+/// Stores the exception in flight as this thread's last error. Never throws, even if no memory is left.
 cubit_status record_current_exception() noexcept;
 
-/// Runs the body of one C function.
+/// Runs the body of one C function and returns its status.
 template <class Body>
 cubit_status guarded(Body&& body) noexcept {
   try {
@@ -30,15 +30,17 @@ cubit_status guarded(Body&& body) noexcept {
 [[noreturn]] void refuse_null(const char* parameter);
 [[noreturn]] void refuse_size(const char* name, std::size_t size, std::size_t known);
 
-/// `parameter` names what must not be NULL: "cubit_engine_get: descriptor".
+/// Throws Failure(invalid_argument) if `pointer` is NULL. `parameter` names the pointer: "cubit_engine_get:
+/// descriptor".
 inline void require(const void* pointer, const char* parameter) {
   if (pointer == nullptr) [[unlikely]] {
     refuse_null(parameter);
   }
 }
 
-/// Checks the `size` member of a caller's struct: an older caller's shorter struct is fine, a longer one may say what
-/// this library does not understand. Members are whole multiples of the struct's alignment apart, so that none is cut.
+/// Checks the `size` member of a caller's struct. A shorter struct of an older caller is accepted. A longer struct is
+/// refused, because it may contain members that this library does not understand. Struct sizes differ by whole
+/// multiples of the struct's alignment, so no member is cut.
 template <class Struct>
 void check_size(const Struct& given, const char* name) {
   if (given.size == sizeof(Struct)) [[likely]] {
@@ -49,7 +51,7 @@ void check_size(const Struct& given, const char* name) {
   }
 }
 
-/// The caller's struct, with zero for the members that an older caller does not know.
+/// Copies the caller's struct. Members that an older caller does not know become zero.
 template <class Struct>
 Struct versioned(const Struct& given, const char* name) {
   check_size(given, name);
@@ -58,7 +60,7 @@ Struct versioned(const Struct& given, const char* name) {
   return whole;
 }
 
-/// Owned by the library until this thread's next string result.
+/// Stores a string result. The library owns the text until this thread's next string result.
 const char* thread_text(std::string text);
 const char* thread_text(const Json& json);
 

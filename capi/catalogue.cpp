@@ -1,4 +1,4 @@
-// What there is: operators, architectures, devices, and the plan of a descriptor.
+// C functions that list operators, architectures and devices, and explain the plan of a descriptor.
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 
@@ -65,9 +65,10 @@ Json architecture_json(const codegen::Architecture& row) {
           {"fp8_conversion", row.fp8_conversion}};
 }
 
-constexpr const char* kUsualCpuDevice = "cpu:sm_80";  // whose kernels every later family runs
+constexpr const char* kUsualCpuDevice = "cpu:sm_80";  // all newer architectures can run code for sm_80
 
-/// A device that cubit has no row for is listed with its trouble instead of hiding the others.
+/// A device without a row in cubit's architecture table is listed with its trouble, so that the other devices stay
+/// visible.
 Json listed_device(int ordinal) {
   const std::string name = fmt::format("cuda:{}", ordinal);
   try {
@@ -199,11 +200,12 @@ cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, si
     if (multiprocessors < 1 || multiprocessors > kMostMultiprocessors) {
       throw Failure(Status::invalid_argument, fmt::format("multiprocessors = {}", multiprocessors),
                     fmt::format("a device has 1 to {}", kMostMultiprocessors),
-                    "cubit_devices has the number; an H200 has 132");
+                    "cubit_devices reports the number; an H200 has 132");
     }
     if (memory_bytes_per_second < 0) {
       throw Failure(Status::invalid_argument, fmt::format("memory_bytes_per_second = {}", memory_bytes_per_second),
-                    "it is a memory's bytes in a second", "cubit_devices has the number; 0 if it is not known");
+                    "a bandwidth is 0 or more bytes per second",
+                    "cubit_devices reports the number; give 0 if it is not known");
     }
     runtime::DeviceFacts device;
     device.architecture = &codegen::find_architecture(architecture);

@@ -1,4 +1,4 @@
-// Devices, memory, streams and graphs for programs that have no CUDA runtime of their own.
+// C functions for devices, memory, streams and graphs, for programs that do not use the CUDA runtime.
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ std::unique_ptr<cubit_device> open_device(std::string_view name) {
       cubit_device{fmt::format("{}{}", kCudaPrefix, ordinal), runtime::open_cuda_device(ordinal)});
 }
 
-/// Runs `body` with the handle's device; every function below is one call of it.
+/// Runs `body` with the handle's device. Every function below is one call of on_device.
 template <class Body>
 cubit_status with_device(cubit_device* handle, const char* parameter, Body body) {
   return guarded([&] {
@@ -169,8 +169,8 @@ cubit_status cubit_graph_replay(cubit_device* device, cubit_graph* graph, cubit_
   return with_device(device, "cubit_graph_replay: device", [&](runtime::Device& target) {
     require(graph, "cubit_graph_replay: graph");
     if (graph->device != device->device) {
-      throw Failure(Status::invalid_argument, "cubit_graph_replay: graph", "another device captured it",
-                    "give the device that captured it");
+      throw Failure(Status::invalid_argument, "cubit_graph_replay: graph", "another device captured this graph",
+                    "give the device that captured the graph");
     }
     const double elapsed = target.replay(*graph->graph, stream);
     if (milliseconds != nullptr) *milliseconds = elapsed;

@@ -1,4 +1,4 @@
-// Engines: options, kernels by descriptor or by source, preparing many, and the disk cache.
+// C functions for engines: options, kernels from descriptors or sources, preparation, and the disk cache.
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 
@@ -18,8 +18,8 @@
 namespace cubit::capi {
 namespace {
 
-/// What the caller asks for; nothing where the environment decides. A caller in C may put any number into an enum, and
-/// C++ may not read one that has no enumerator: read the bytes.
+/// Returns the caller's compile policy, or nothing if the environment decides. A C caller may store any number in an
+/// enum, and C++ must not read an enum value outside its range, so the function reads the bytes.
 std::optional<runtime::CompilePolicy> policy_of(const cubit_engine_options& options) {
   int policy = 0;
   static_assert(sizeof policy == sizeof options.compile);
@@ -39,7 +39,8 @@ runtime::Settings settings_of(const cubit_engine_options& options) {
   return settings;
 }
 
-/// A sink that throws must not turn a good kernel into an error, so what comes out of it ends here.
+/// Returns a sink that drops the exceptions of the caller's log function, so that a failing log function does not make
+/// a good kernel fail.
 runtime::LogSink sink_of(const cubit_engine_options& options) {
   if (options.log == nullptr) return {};
   return [log = options.log, context = options.log_context](runtime::LogLevel level, std::string_view line) {
@@ -50,13 +51,13 @@ runtime::LogSink sink_of(const cubit_engine_options& options) {
   };
 }
 
-/// What a kernel is asked for: an architecture and the kind of code.
+/// The target of a request: an architecture and the kind of code.
 struct CodeTarget {
   const codegen::Architecture& architecture;
   codegen::Code code;
 };
 
-/// "sm_80", or "cpu:sm_80" as the CPU device is called.
+/// Parses "sm_80", or "cpu:sm_80" for the CPU device.
 CodeTarget target_of(const char* given) {
   if (given == nullptr) return {*runtime::current_cuda_device().facts().architecture, codegen::Code::cubin};
   const std::string_view name = given;
@@ -76,7 +77,8 @@ std::vector<codegen::Header> headers_of(const cubit_source& source) {
 }
 
 void check_launch(const cubit_source& source, const codegen::Architecture& architecture) {
-  constexpr int kMaxThreads = 1024;  // CUDA C++ Programming Guide, "Technical Specifications": every capability
+  constexpr int kMaxThreads = 1024;  // for every compute capability; CUDA C++ Programming Guide, "Technical
+                                     // Specifications"
   if (source.threads < 1 || source.threads > kMaxThreads) {
     throw Failure(Status::invalid_argument, fmt::format("cubit_source.threads = {}", source.threads),
                   "a block has 1 to 1024 threads", "give a number in that range");

@@ -1,4 +1,4 @@
-// This thread's last error and string result, and the library's version.
+// Stores each thread's last error and last string result, and returns the library's version.
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ struct LastError {
 
 LastError& last_error() { return in_place_of_this_thread<LastError>(); }
 
-/// What a call has returned a pointer to, until the thread's next such call.
+/// The text that the thread's last string result points to.
 struct ThreadText {
   std::string text;
 };
@@ -49,9 +49,9 @@ void record() {
   } catch (const std::bad_alloc&) {
     last_error().set_out_of_memory();
   } catch (const std::exception& error) {
-    last_error().set({Status::internal, "cubit", error.what(), "this is a bug of cubit's, please report it"});
+    last_error().set({Status::internal, "cubit", error.what(), "this is a bug in cubit; please report it"});
   } catch (...) {
-    last_error().set({Status::internal, "cubit", "an unknown exception", "this is a bug of cubit's, please report it"});
+    last_error().set({Status::internal, "cubit", "an unknown exception", "this is a bug in cubit; please report it"});
   }
 }
 
@@ -60,7 +60,7 @@ void record() {
 cubit_status record_current_exception() noexcept {
   try {
     record();
-  } catch (...) {  // no memory for the text
+  } catch (...) {  // there is no memory for the text
     last_error().set_out_of_memory();
   }
   return last_error().view.status;
@@ -72,7 +72,7 @@ void refuse_null(const char* parameter) {
 
 void refuse_size(const char* name, std::size_t size, std::size_t known) {
   throw Failure(Status::invalid_argument, fmt::format("{}.size = {}", name, size),
-                fmt::format("this version of cubit knows {} bytes of it", known),
+                fmt::format("this version of cubit knows {} bytes of the struct", known),
                 fmt::format("set size to sizeof({}) and build with headers no newer than the library", name));
 }
 
@@ -82,7 +82,7 @@ const char* thread_text(std::string text) {
   return owner.c_str();
 }
 
-/// Names and logs may hold bytes that are no UTF-8; those are replaced, as JSON has no way to carry them.
+/// Names and logs may contain bytes that are not UTF-8. JSON cannot hold such bytes, so they are replaced.
 const char* thread_text(const Json& json) {
   return thread_text(json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }

@@ -1,4 +1,4 @@
-// What the opaque handles of cubit.h are.
+// Defines the opaque handle types of cubit.h.
 #pragma once
 
 #include <cubit/cubit.h>
@@ -18,7 +18,7 @@ struct cubit_device {
 };
 
 struct cubit_graph {
-  std::shared_ptr<cubit::runtime::Device> device;  ///< keeps the context
+  std::shared_ptr<cubit::runtime::Device> device;  ///< keeps the device's context alive
   std::unique_ptr<cubit::runtime::Graph> graph;
 };
 
@@ -32,7 +32,7 @@ struct cubit_problem {
 
 namespace cubit::capi {
 
-// A cubit_kernel is an OperatorKernel, which counts itself: the opaque type is never defined.
+// A cubit_kernel is an ops::OperatorKernel, which counts its references. The opaque type itself is never defined.
 inline cubit_kernel* to_handle(ops::KernelHandle kernel) {
   return reinterpret_cast<cubit_kernel*>(const_cast<ops::OperatorKernel*>(kernel.detach()));
 }
@@ -41,11 +41,12 @@ inline const ops::OperatorKernel& from_handle(const cubit_kernel* kernel, const 
   return *reinterpret_cast<const ops::OperatorKernel*>(kernel);
 }
 
-/// `parameter` names the array, where it is NULL. Throws Failure(invalid_argument), also for a name that is given
-/// twice.
+/// Converts an array of numbers. Throws Failure(invalid_argument) if a name is given twice or the array is NULL;
+/// `parameter` names the array.
 ops::Numbers numbers_of(const cubit_number* numbers, std::size_t count, const char* parameter);
 
-/// The device of a call: the handle's, made current for the call, or that of the current context, left alone.
+/// The device of a call. The device of a handle is made current during the call. Without a handle, the current
+/// context's device is used and the context is left unchanged.
 class Target {
  public:
   explicit Target(cubit_device* handle)
@@ -59,10 +60,10 @@ class Target {
   std::optional<runtime::CurrentDevice> scope_;
 };
 
-/// Facts of a device as cubit_devices and cubit_device_describe give them.
+/// The facts of a device as JSON, for cubit_devices and cubit_device_describe.
 Json device_json(const std::string& name, const runtime::DeviceFacts& facts);
 
-/// A number that ptxas reports; null for PTX, which it never saw.
+/// A number that ptxas reports, or null for PTX, which ptxas never processed.
 inline Json ptxas_json(const runtime::Artifact& artifact, std::int64_t number) {
   return artifact.code == codegen::Code::ptx ? Json(nullptr) : Json(number);
 }

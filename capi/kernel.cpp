@@ -1,4 +1,4 @@
-// Kernels: description, residency and launch.
+// C functions that describe, load and launch kernels.
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 
@@ -36,18 +36,18 @@ Json kernel_json(const ops::OperatorKernel& handle) {
 void require_operator(const ops::OperatorKernel& handle) {
   if (handle.specialisation == nullptr) [[unlikely]] {
     throw Failure(Status::invalid_argument, handle.descriptor, "a kernel from cubit_engine_get_source has no operator",
-                  "launch it by cubit_kernel_launch_raw");
+                  "launch this kernel with cubit_kernel_launch_raw");
   }
 }
 
-/// Refuses what the driver would refuse with less to say.
+/// Refuses raw launches that the driver would refuse with a less helpful message.
 void check_raw(const ops::OperatorKernel& handle, const uint32_t grid[3], std::size_t parameter_bytes) {
   if (handle.specialisation != nullptr) {
-    throw Failure(Status::invalid_argument, handle.descriptor, "an operator's parameters are its own",
-                  "launch it by cubit_kernel_launch");
+    throw Failure(Status::invalid_argument, handle.descriptor, "the operator makes the parameters of this kernel",
+                  "launch this kernel with cubit_kernel_launch");
   }
-  // CUDA C++ Programming Guide, "__global__" function parameters: 32764 bytes since CUDA 12.1 from sm_70 on. The y and
-  // z limits are those of every capability.
+  // Kernel parameters may have 32764 bytes since CUDA 12.1 from sm_70 on (CUDA C++ Programming Guide, "__global__
+  // function parameters"). The y and z limits of a grid are the same for every compute capability.
   constexpr std::size_t kMaxParameterBytes = 32764;
   constexpr uint32_t kMaxX = 0x7fffffff;
   constexpr uint32_t kMaxYZ = 65535;
@@ -114,7 +114,7 @@ cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments,
   });
 }
 
-// The hot path: nothing is allocated, but by a thread's first launch, and no text is made unless something is wrong.
+// This function is the hot path: only a thread's first launches allocate memory, and texts are made only for errors.
 cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, const cubit_launch* launch) {
   return guarded([&] {
     const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_launch: kernel");

@@ -1,4 +1,4 @@
-// What pictures of a plan are drawn from: fragment tables, tiles with the address of every access, the memory map.
+// Describes a plan's layouts as JSON for pictures: fragment tables, tiles with the address of every access, memory map.
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// Problems: one concrete case of an operator by named tensors.
+// C functions for problems: one test case of an operator as named tensors.
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ constexpr int kMaxRank = static_cast<int>(std::size(cubit_tensor{}.shape));
                 fmt::format("give rank 0 to {} and sizes whose product fits 63 bits", kMaxRank));
 }
 
-/// Dense row-major strides, for a shape whose element count fits.
+/// Fills in dense row-major strides for a shape whose element count fits 63 bits.
 ops::Tensor tensor_of(const cubit_tensor& given) {
   require(given.name, "cubit_tensor: name");
   require(given.type, "cubit_tensor: type");
@@ -36,11 +36,12 @@ ops::Tensor tensor_of(const cubit_tensor& given) {
   for (std::size_t i = tensor.shape.size(); i-- > 0;) {
     if (tensor.shape[i] < 0) refuse_shape(given, fmt::format("size {} is negative", tensor.shape[i]));
     tensor.strides[i] = elements;
-    if (__builtin_mul_overflow(elements, tensor.shape[i], &elements)) refuse_shape(given, "its size overflows");
+    if (__builtin_mul_overflow(elements, tensor.shape[i], &elements))
+      refuse_shape(given, "the tensor's size overflows");
   }
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(elements, std::int64_t{ops::type_bytes(tensor.type)}, &bytes)) {
-    refuse_shape(given, "its size overflows");
+    refuse_shape(given, "the tensor's size overflows");
   }
   if (elements != 0) require(given.data, "cubit_tensor: data of an input");
   return tensor;
@@ -53,8 +54,8 @@ std::vector<ops::Tensor> tensors_of(const cubit_tensor* tensors, std::size_t cou
   for (const cubit_tensor& tensor : std::span(tensors, count)) {
     result.push_back(tensor_of(tensor));
     if (names.insert(tensor.name).second) continue;
-    throw Failure(Status::invalid_argument, fmt::format("tensor \"{}\"", tensor.name), "it is given twice",
-                  "give it once");
+    throw Failure(Status::invalid_argument, fmt::format("tensor \"{}\"", tensor.name), "this name is given twice",
+                  "give each name once");
   }
   return result;
 }
@@ -88,7 +89,8 @@ ops::Numbers numbers_of(const cubit_number* numbers, std::size_t count, const ch
   for (const cubit_number& number : std::span(numbers, count)) {
     require(number.name, "cubit_number: name");
     if (!result.emplace(number.name, number.value).second) {
-      throw Failure(Status::invalid_argument, fmt::format("\"{}\"", number.name), "it is given twice", "give it once");
+      throw Failure(Status::invalid_argument, fmt::format("\"{}\"", number.name), "this name is given twice",
+                    "give each name once");
     }
   }
   return result;
@@ -166,7 +168,7 @@ cubit_status cubit_problem_operations(const cubit_problem* problem, double* oper
 
 namespace {
 
-/// What the call has returned a pointer to, until the thread's next.
+/// The arguments that the thread's last call of cubit_problem_arguments returned.
 struct ThreadArguments {
   std::vector<std::byte> bytes;
 };

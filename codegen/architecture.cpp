@@ -1,4 +1,4 @@
-// The table of architectures, and the questions asked of it: which row, whose code runs, how many blocks fit.
+// The table of GPU architectures and its queries: find a row, check binary compatibility, compute occupancy.
 #include "codegen/architecture.hpp"
 
 #include <fmt/format.h>
@@ -13,10 +13,10 @@ namespace {
 
 using enum MmaType;
 
-// Shapes that one tensor-core instruction executes. ptxas also accepts shapes that it expands into conversions and
-// wider instructions (int4 from sm_90 on; fp8 on sm_90 to sm_110, which have it in wgmma and tcgen05 only): those are
-// left out, because a plan that chose them would lose to the wider type. tests/codegen compiles every shape for every
-// row and counts instructions.
+// Shapes that the hardware executes as one tensor-core instruction. ptxas also accepts shapes that it expands into
+// conversions and wider instructions: int4 from sm_90 on, and fp8 mma.sync on sm_90 to sm_110, whose fp8 hardware is
+// reached through wgmma and tcgen05 only. The table leaves these shapes out, because a plan with such a shape would be
+// slower than a plan with the wider type. tests/codegen compiles every shape for every row and counts instructions.
 constexpr std::array kMmaSm75 = {
     MmaShape{16, 8, 8, fp16},
     MmaShape{8, 8, 16, int8},
@@ -49,14 +49,14 @@ constexpr auto kMmaSm120 = join(kMmaSm90, kFp8);
 
 constexpr int kK = 1024;
 constexpr int kR = 64 * kK;
-constexpr bool kN = false;  // short, for the columns of the table
+constexpr bool kN = false;  // short names for the columns of the table
 constexpr bool kY = true;
 
 // clang-format off
 constexpr auto kArchitectures = std::to_array<Architecture>({
-  // usual; shared memory per SM, per block, reserved, unit; registers per SM, per thread; threads and blocks per SM;
-  // ldmatrix, movmatrix, stmatrix, cp_async, bulk_copy; cluster blocks; kernel_overlap, wgmma, register_transfer,
-  // fp8_conversion; mma shapes
+  // Columns: usual; shared memory per SM, per block, reserved, unit; registers per SM, per thread; threads and blocks
+  // per SM; ldmatrix, movmatrix, stmatrix, cp_async, bulk_copy; cluster blocks; kernel_overlap, wgmma,
+  // register_transfer, fp8_conversion; mma shapes.
   {"sm_75",    75, '\0', kN,  64 * kK,  64 * kK, 0,  256, kR, 255, 1024, 16, kY, kY, kN, kN, kN,  0, kN, kN, kN, kN, kMmaSm75},
   {"sm_80",    80, '\0', kY, 164 * kK, 163 * kK, kK, 128, kR, 255, 2048, 32, kY, kY, kN, kY, kN,  0, kN, kN, kN, kN, kMmaSm80},
   {"sm_86",    86, '\0', kY, 100 * kK,  99 * kK, kK, 128, kR, 255, 1536, 16, kY, kY, kN, kY, kN,  0, kN, kN, kN, kN, kMmaSm80},
@@ -94,13 +94,13 @@ constexpr int round_up(int value, int unit) { return (value + unit - 1) / unit *
 
 constexpr int kWarp = 32;
 constexpr int kThreadsPerBlock = 1024;
-constexpr int kSubPartitions = 4;     // an SM's register file is split evenly; a warp lives in one part
-constexpr int kRegisterUnit = 256;    // registers are handed to a warp in units of this many
-constexpr int kRegisterRounding = 8;  // per thread
+constexpr int kSubPartitions = 4;     // an SM's register file has four equal parts; each warp uses one part
+constexpr int kRegisterUnit = 256;    // the hardware allocates a warp's registers in units of this many
+constexpr int kRegisterRounding = 8;  // registers per thread are rounded up to a multiple of this
 
 int blocks_by_registers(const Architecture& architecture, int warps, int registers_per_thread) {
   const int per_warp = round_up(round_up(std::max(registers_per_thread, 1), kRegisterRounding) * kWarp, kRegisterUnit);
-  // The block is placed as if its warps filled every sub-partition evenly.
+  // The hardware places a block as if the block's warps filled all sub-partitions evenly.
   if (per_warp * round_up(warps, kSubPartitions) > architecture.registers_per_sm) return 0;
   return architecture.registers_per_sm / kSubPartitions / per_warp * kSubPartitions / warps;
 }
@@ -110,7 +110,7 @@ int blocks_by_shared_memory(const Architecture& architecture, int shared_memory)
   return per_block == 0 ? architecture.blocks_per_sm : architecture.shared_memory_per_sm / per_block;
 }
 
-/// Jetson Orin and Jetson Thor, in NVIDIA's list of GPUs by compute capability.
+/// True for Jetson Orin and Jetson Thor; source: NVIDIA's list of GPUs by compute capability.
 bool is_tegra(int capability) { return capability == 87 || capability == 110; }
 
 }  // namespace

@@ -1,8 +1,8 @@
-// The fragment tables, each beside the PTX ISA section that it states.
+// The fragment tables. Each table names the PTX ISA section that it states.
 //
-// The sections speak of groupID = lane >> 2 (lane bits 2, 3, 4) and threadID_in_group = lane % 4 (lane bits 0, 1).
-// Within an operand, `e` is the number of elements in one 32-bit register: a lane holds e neighbours along k, the four
-// lanes of a group hold 4e, and further registers continue 8 rows below (A, C) or 4e further along k.
+// The sections use groupID = lane >> 2 (lane bits 2, 3, 4) and threadID_in_group = lane % 4 (lane bits 0, 1). Let e be
+// the number of elements in one 32-bit register of an operand. A lane holds e neighbours along k, and the four lanes of
+// a group hold 4e. Further registers continue 8 rows below (A, C) or 4e further along k.
 #include "codegen/fragments.hpp"
 
 #include <fmt/format.h>
@@ -18,18 +18,18 @@ namespace {
 template <std::size_t Count>
 using Bits = std::array<Element, Count>;
 
-// Lane bits of A and C: threadID_in_group walks the columns e at a time, groupID the rows.
+// Lane bits of A and C: threadID_in_group selects the columns, e at a time; groupID selects the row.
 constexpr Bits<5> kRowLanes1 = {{{0, 1}, {0, 2}, {1, 0}, {2, 0}, {4, 0}}};
 constexpr Bits<5> kRowLanes2 = {{{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}};
 constexpr Bits<5> kRowLanes4 = {{{0, 4}, {0, 8}, {1, 0}, {2, 0}, {4, 0}}};
 constexpr Bits<5> kRowLanes8 = {{{0, 8}, {0, 16}, {1, 0}, {2, 0}, {4, 0}}};
-// Lane bits of B: the same with rows and columns exchanged.
+// Lane bits of B: those of A and C with rows and columns exchanged.
 constexpr Bits<5> kColumnLanes1 = {{{1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 4}}};
 constexpr Bits<5> kColumnLanes2 = {{{2, 0}, {4, 0}, {0, 1}, {0, 2}, {0, 4}}};
 constexpr Bits<5> kColumnLanes4 = {{{4, 0}, {8, 0}, {0, 1}, {0, 2}, {0, 4}}};
 constexpr Bits<5> kColumnLanes8 = {{{8, 0}, {16, 0}, {0, 1}, {0, 2}, {0, 4}}};
 
-// Value bits: within a register first, then the registers in order.
+// Value bits: first the position within a register, then the registers in order.
 constexpr Bits<0> kOneValue = {};
 constexpr Bits<1> kRow2 = {{{0, 1}}};
 constexpr Bits<2> kRow4 = {{{0, 1}, {0, 2}}};
@@ -52,7 +52,7 @@ constexpr Bits<2> kB1K16 = {{{4, 0}, {8, 0}}};
 constexpr Bits<2> kB2K16 = {{{1, 0}, {8, 0}}};
 constexpr Bits<3> kB4K32 = {{{1, 0}, {2, 0}, {16, 0}}};
 constexpr Bits<4> kB8K64 = {{{1, 0}, {2, 0}, {4, 0}, {32, 0}}};
-// ldmatrix and stmatrix: register i is matrix i, whose rows are those that lanes 8i to 8i + 7 point at.
+// ldmatrix and stmatrix: register i belongs to matrix i, whose row addresses come from lanes 8i to 8i + 7.
 constexpr Bits<2> kStack2 = {{{0, 1}, {8, 0}}};
 constexpr Bits<3> kStack4 = {{{0, 1}, {8, 0}, {16, 0}}};
 constexpr Bits<2> kStack2Transposed = {{{1, 0}, {8, 0}}};
@@ -64,7 +64,7 @@ constexpr FragmentMap map(std::string_view name, std::string_view section, int r
   return {name, section, rows, columns, element_bits, 1 << Count, value_bits, lane_bits};
 }
 
-// Section titles as the PTX ISA has them.
+// Section titles of the PTX ISA.
 constexpr std::string_view kM8N8K4 = "Matrix Fragments for mma.m8n8k4 with .f64 floating point type";
 constexpr std::string_view kM8N8K16 = "Matrix Fragments for mma.m8n8k16";
 constexpr std::string_view kM8N8K32 = "Matrix Fragments for mma.m8n8k32";
@@ -80,7 +80,7 @@ constexpr std::string_view kStmatrix = "Warp-level matrix store instruction: stm
 constexpr std::string_view kMovmatrix = "Warp-level matrix transpose instruction: movmatrix";
 
 constexpr std::array kMaps = {
-    // A is m × k, B is k × n, C (and D) m × n. fp16 accumulators are packed two to a register.
+    // A is m × k, B is k × n, C (and D) is m × n. fp16 accumulators are packed in pairs into registers.
     map("mma.m8n8k4 A, 64-bit", kM8N8K4, 8, 4, 64, kOneValue, kRowLanes1),
     map("mma.m8n8k4 B, 64-bit", kM8N8K4, 4, 8, 64, kOneValue, kColumnLanes1),
     map("mma.m8n8k4 C, 64-bit", kM8N8K4, 8, 8, 64, kRow2, kRowLanes2),
@@ -134,7 +134,7 @@ constexpr std::array kMaps = {
     map("mma.m16n8k64 B, 4-bit", kM16N8K64, 64, 8, 4, kB8K64, kColumnLanes8),
     map("mma.m16n8k64 C, 32-bit", kM16N8K64, 16, 8, 32, kA2Rows16, kRowLanes2),
 
-    // One warp's part: 16 of the 64 rows, eight of the N columns. See warpgroup_accumulator().
+    // The fragment of one warp: 16 of the 64 rows and eight of the N columns. See warpgroup_accumulator().
     map("wgmma.m64k16 A, 16-bit", kWgmma, 16, 16, 16, kA2Rows16K16, kRowLanes2),
     map("wgmma.m64n8 D, 32-bit", kWgmma, 16, 8, 32, kA2Rows16, kRowLanes2),
 
@@ -152,7 +152,8 @@ constexpr std::array kMaps = {
     map("stmatrix.x2.trans", kStmatrix, 16, 8, 16, kStack2Transposed, kColumnLanes2),
     map("stmatrix.x4.trans", kStmatrix, 32, 8, 16, kStack4Transposed, kColumnLanes2),
 
-    // Both in coordinates of the source matrix: after the move a lane holds what the transposed map says.
+    // Both maps use coordinates of the source matrix. After movmatrix a lane holds the elements that the transposed map
+    // states.
     map("movmatrix source", kMovmatrix, 8, 8, 16, kRow2, kRowLanes2),
     map("movmatrix destination", kMovmatrix, 8, 8, 16, kColumn2, kColumnLanes2),
 };

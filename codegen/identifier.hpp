@@ -1,4 +1,4 @@
-// Names that go into generated code.
+// Checks names that go into generated code.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace cubit::codegen {
 
-/// Letters, digits and underscores, not starting with a digit.
+/// True for letters, digits and underscores that do not start with a digit.
 constexpr bool is_identifier(std::string_view name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -17,7 +17,7 @@ constexpr bool is_identifier(std::string_view name) {
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || digit(c); });
 }
 
-/// Throws Failure(internal) unless `name`, that of a `what`, is an identifier.
+/// Throws Failure(internal) unless `name` is an identifier. `what` says in the message what the name is for.
 inline void check_identifier(std::string_view name, std::string_view what) {
   if (is_identifier(name)) return;
   throw Failure(Status::internal, std::string(what) + " \"" + std::string(name) + "\"", "not a C++ identifier");

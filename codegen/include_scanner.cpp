@@ -1,7 +1,9 @@
-// Two steps: characters to logical lines without comments, then lines to directives.
+// Finds #include directives in two steps: from characters to logical lines without comments, then from lines to
+// directives.
 //
-// A mistake here is a wrong cache key, so the reading is exact where a text can hide an #include: a quote inside a raw
-// string or behind a number, a comment that spans lines of a directive, a directive spelled over two lines.
+// A mistake here makes a wrong cache key. The scanner is therefore exact wherever a text can hide an #include: a quote
+// inside a raw string or behind a number, a comment that spans lines of a directive, or a directive that is spread over
+// two lines.
 #include "codegen/include_scanner.hpp"
 
 #include <fmt/format.h>
@@ -15,14 +17,14 @@ namespace cubit::codegen {
 namespace {
 
 struct Line {
-  std::string text;  ///< spliced; comments are one blank, raw strings ""
-  int number = 1;    ///< of its first character
+  std::string text;  ///< spliced lines joined; each comment replaced by one blank, each raw string by ""
+  int number = 1;    ///< line number of the first character
 };
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) {
-  // Bytes of UTF-8 count as letters, a dollar is one for the compiler.
+  // Bytes of UTF-8 sequences count as letters. The compiler also accepts a dollar sign as a letter.
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '$' || (c & 0x80) != 0;
 }
 
@@ -62,8 +64,8 @@ class LineReader {
  private:
   bool done() const { return next_ >= text_.size(); }
 
-  /// Length of the line splice at `at`, 0 if there is none. The compiler takes no blanks between the two, and CR LF
-  /// for a newline.
+  /// Length of the line splice at `at`, or 0 if there is none. The compiler allows no blanks between backslash and
+  /// newline, and accepts CR LF as a newline.
   std::size_t splice(std::size_t at) const {
     if (!has_splices_) return 0;
     const std::string_view rest = text_.substr(std::min(at, text_.size()));
@@ -95,8 +97,8 @@ class LineReader {
     skip();
   }
 
-  /// At the begin of a line of nothing but code: skips it, for a directive, a comment, a literal or a word that is
-  /// refused would hold one of these.
+  /// Skips a whole line if the line holds plain code only. Every directive, comment, literal or refused word contains
+  /// one of the characters that `remarkable` finds.
   bool skip_plain_line() {
     if (has_splices_ || !line_.text.empty() || !restarts_.empty()) return false;
     const auto remarkable = [&](std::size_t at) {
@@ -145,8 +147,9 @@ class LineReader {
     while (!done() && peek() != '\n') skip();
   }
 
-  /// One blank, also over several lines: "# /* … */ include" is a directive whatever stands between. Against the
-  /// standard, NVRTC takes "x /* … */ #include" for one too where the comment holds a newline: both are counted.
+  /// Replaces a comment, even over several lines, by one blank, because "# /* … */ include" is a directive. Contrary to
+  /// the standard, NVRTC also accepts "x /* … */ #include" as a directive if the comment contains a newline. The
+  /// scanner counts both.
   void skip_block_comment() {
     const int begin = number_;
     line_.text += ' ';
@@ -156,7 +159,7 @@ class LineReader {
     if (number_ != begin) restarts_.push_back({line_.text, number_});
   }
 
-  /// A preprocessing number: its quotes separate digits.
+  /// A preprocessing number, in which a quote may separate digits.
   void copy_number() {
     while (!done()) {
       const char c = peek();
@@ -190,7 +193,7 @@ class LineReader {
     if (peek() == '"' && std::find(kRaw.begin(), kRaw.end(), word) != kRaw.end()) skip_raw_string();
   }
 
-  /// A literal ends with its line at the latest: an apostrophe in text that no compiler reads opens nothing.
+  /// A literal ends at the end of its line at the latest. An apostrophe in text that the compiler skips opens nothing.
   void copy_literal(char quote) {
     copy();
     while (!done() && peek() != quote && peek() != '\n') {
@@ -200,7 +203,7 @@ class LineReader {
     if (peek() == quote) copy();
   }
 
-  /// Nothing is spliced inside.
+  /// Line splices have no effect inside a raw string.
   void skip_raw_string() {
     const std::size_t open = text_.find('(', next_);
     const std::size_t length = open == std::string_view::npos ? 0 : open - next_ - 1;
@@ -218,11 +221,11 @@ class LineReader {
 
   std::string_view name_;
   std::string_view text_;
-  bool has_splices_;  ///< hardly any text has: without, lines, comments and words are taken whole
+  bool has_splices_;  ///< few texts have splices; without them, lines, comments and words are taken whole
   std::size_t next_ = 0;
   int number_ = 1;
   Line line_;
-  std::vector<Line> restarts_;  ///< what stood in line_ before each place where it may begin anew
+  std::vector<Line> restarts_;  ///< what stood in line_ before each place where a directive may begin anew
   std::vector<Line> lines_;
 };
 
@@ -232,8 +235,8 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-/// What follows the hash of a directive, in any of its spellings; nothing for other lines. NVRTC leaves trigraphs off:
-/// to count one include too many does no harm.
+/// Returns the text after a directive's hash, in any spelling of the hash, or nothing for other lines. NVRTC disables
+/// trigraphs by default. Counting one include too many does no harm.
 std::string_view directive(std::string_view line) {
   line = trim(line);
   for (const std::string_view hash : {"#", "%:", "\?\?="}) {

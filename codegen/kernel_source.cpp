@@ -1,4 +1,4 @@
-// From a template to everything that the compiler is given: the headers it includes, and the options.
+// Assembles the complete compiler input of a kernel: the template, the headers that it includes, and the options.
 #include "codegen/kernel_source.hpp"
 
 #include <fmt/format.h>
@@ -18,13 +18,13 @@ constexpr std::string_view kRule = "templates include nothing but cubit's header
 
 [[noreturn]] void refuse_name(std::string_view whose, const Header& header) {
   throw Failure(Status::invalid_argument, fmt::format("{} header \"{}\"", whose, header.name),
-                "a header of that name is there already and may not be replaced", "give it another name");
+                "a header of this name exists already and may not be replaced", "give the header another name");
 }
 
-/// The closure of one text over a library and a few headers that belong to the text alone.
+/// The transitive includes of one text, found in a library and in a few headers that belong to the text alone.
 class Closure {
  public:
-  /// Of `root`, which is no header: nothing includes it.
+  /// `root` is the template itself. No file can include the root.
   Closure(const Header& root, const HeaderLibrary& library, std::span<const Header> own)
       : root_(root.name), library_(library), own_(own) {
     add_includes_of(root);
@@ -37,7 +37,7 @@ class Closure {
   }
 
  private:
-  /// Depth first, in the order of the text, so that the first missing header is the one reported.
+  /// Searches depth first, in the order of the text, so that the error names the first missing header.
   void add_includes_of(const Header& file) {
     if (const Header* known = library_.find(file.name); known != nullptr && known->text == file.text) {
       return add(file.name, library_.includes(*known));
@@ -52,12 +52,12 @@ class Closure {
     }
   }
 
-  /// The header that `include` of the file `name` asks for; throws if there is none.
+  /// Returns the header that `include` in the file `name` requests. Throws if there is none.
   const Header& resolve(const Include& include, std::string_view name) const {
     const std::string_view operand = include.operand;
     const bool closed = operand.size() > 2 && operand.front() == '"' && operand.back() == '"';
     const std::string_view wanted = closed ? operand.substr(1, operand.size() - 2) : std::string_view();
-    // The compiler ends a name at its first quote, escaped or not.
+    // The compiler ends a name at its first quote, even at an escaped quote.
     const bool quoted = closed && wanted.find_first_of("\"\\") == std::string_view::npos;
     const Header* const found = quoted && wanted != root_ ? find(wanted) : nullptr;
     if (found == nullptr) {
@@ -86,7 +86,8 @@ class Closure {
   std::map<std::string_view, const Header*> found_;
 };
 
-/// The plan's header and those given with the template. None may have a name that means another header already.
+/// Returns the plan header and the headers given with the template. Throws if a header has a name that is taken
+/// already.
 std::vector<Header> own_headers(const Header& kernel_template, std::string plan_header, const HeaderLibrary& library,
                                 std::span<const Header> extra) {
   std::vector<Header> headers;
@@ -136,9 +137,9 @@ std::vector<std::string> access_places(const KernelSource& source, std::string_v
 }
 
 std::vector<std::string> default_options() {
-  // --no-cache: NVRTC (12.9 and later) would otherwise keep a cache of its own beside cubit's, in the user's home.
-  // --minimal: no declarations of textures, of the CUDA runtime and of launches from kernels: the same code, some ms
-  // sooner.
+  // --no-cache: NVRTC from 12.9 on would otherwise keep its own cache in the user's home folder. --minimal: leaves out
+  // declarations of textures, of the CUDA runtime and of device-side launches; the machine code is the same, and
+  // compiling is a few milliseconds faster.
   return {"--std=c++17", "--ptxas-options=-v", "--no-cache", "--minimal"};
 }
 
@@ -156,7 +157,7 @@ KernelSource assemble(std::string_view descriptor, const Header& kernel_template
       std::any_of(headers.begin(), headers.end(), [](const Header& h) { return h.name == kPlanHeader; });
   if (planned && !reads_plan) {
     throw Failure(Status::invalid_argument, fmt::format("template {}", kernel_template.name),
-                  "it is given a plan and does not include it", "add #include \"plan.cuh\"");
+                  "the template is given a plan header and does not include it", "add #include \"plan.cuh\"");
   }
   return {.descriptor = std::string(descriptor),
           .template_name = kernel_template.name,

@@ -1,4 +1,4 @@
-// plan.cuh as text. Lines keep the order of the calls; nothing here depends on anything but the calls.
+// Writes plan.cuh as text. Lines keep the order of the calls, and the text depends on the calls alone.
 #include "codegen/plan_header.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +12,8 @@
 namespace cubit::codegen {
 namespace {
 
-/// Text that must stay on its line: a control character would end the line, a final backslash would swallow the next.
+/// Throws unless the text stays on its line: a control character would end the line, and a final backslash would join
+/// the next line.
 void check_line(std::string_view text, std::string_view what) {
   bool printable = text.empty() || text.back() != '\\';
   for (const char c : text) printable = printable && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
@@ -24,14 +25,15 @@ void check_line(std::string_view text, std::string_view what) {
 std::string constant_line(std::string_view name, std::int64_t value) {
   using Int = std::numeric_limits<int>;
   if (value >= Int::min() && value <= Int::max()) return fmt::format("constexpr int {} = {};", name, value);
-  // C++ has no literal for the least number: its minus sign is applied to a literal that is one too large.
+  // C++ has no literal for the least 64-bit number, because the minus sign is applied to a literal that is too large by
+  // one.
   if (value == std::numeric_limits<std::int64_t>::min()) {
     return fmt::format("constexpr long long {} = {}LL - 1;", name, value + 1);
   }
   return fmt::format("constexpr long long {} = {}LL;", name, value);
 }
 
-/// "key_tile" -> "KeyTile".
+/// Converts "key_tile" to "KeyTile".
 std::string pascal(std::string_view snake) {
   std::string result;
   bool start = true;
@@ -80,7 +82,7 @@ PlanHeader& PlanHeader::alias(std::string_view name, std::string_view type) {
 
 PlanHeader& PlanHeader::layout(std::string_view name, const TileLayout& layout) {
   std::string function = layout_function(std::string(name), layout);
-  function.pop_back();  // text() ends every line
+  function.pop_back();  // text() ends every line itself
   constant("k" + pascal(name) + "Pitch", layout.pitch);
   constant("k" + pascal(name) + "Bytes", layout.size());
   lines_.push_back(std::move(function));

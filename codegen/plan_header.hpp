@@ -1,4 +1,4 @@
-// Writes plan.cuh, the one header that the generator adds to a template: constants, type choices, layout functions.
+// Writes plan.cuh, the one header that the generator adds to a template: constants, type choices and layout functions.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,20 @@
 
 namespace cubit::codegen {
 
-/// Collects lines in the order they are added; `text()` is a complete header, the same for the same calls.
+/// Collects lines in the order of the calls. text() returns a complete header; equal calls give equal text.
 class PlanHeader {
  public:
   /// `descriptor` becomes the header's first comment line.
   explicit PlanHeader(std::string_view descriptor);
 
   PlanHeader& include(std::string_view header);                     ///< #include "header" before the namespace
-  PlanHeader& constant(std::string_view name, std::int64_t value);  ///< constexpr int (long long if it must be)
+  PlanHeader& constant(std::string_view name, std::int64_t value);  ///< constexpr int, or long long if the value needs
+                                                                    ///< it
   PlanHeader& flag(std::string_view name, bool value);              ///< constexpr bool
   PlanHeader& alias(std::string_view name, std::string_view type);  ///< using name = type;
   PlanHeader& layout(std::string_view name,
-                     const TileLayout& layout);  ///< constexpr device function + kName{Bytes,Pitch}
+                     const TileLayout& layout);  ///< constexpr device function, and constants k<Name>Bytes and
+                                                 ///< k<Name>Pitch
 
   std::string text() const;
 

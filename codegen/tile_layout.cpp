@@ -1,4 +1,4 @@
-// Bank conflicts by enumeration, and the search for the simplest layout that has the fewest.
+// Counts bank conflicts by enumeration, and searches for the simplest layout with the fewest conflicts.
 #include "codegen/tile_layout.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr int kLanes = 32;
 constexpr int kBanks = 32;
 constexpr int kBankBytes = 4;
-constexpr int kMaxSwizzleBits = 3;  // 8 units of 16 bytes are all 32 banks
+constexpr int kMaxSwizzleBits = 3;  // 8 units of 16 bytes cover all 32 banks
 
 constexpr int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
@@ -46,14 +46,14 @@ void check(const TileAccess& access) {
   const bool width = bytes == 16 || (!is_matrix(access.kind) && (bytes == 2 || bytes == 4 || bytes == 8));
   if (!width || !access.at || access.instances < 0) {
     throw bug(fmt::format("access \"{}\" of {} bytes per lane", access.name, bytes),
-              "an access moves 2, 4, 8 or 16 bytes per lane, a matrix access 16, and says where");
+              "an access needs an address function and moves 2, 4, 8 or 16 bytes per lane; a matrix access moves 16");
   }
 }
 
-/// All that an access does, asked once of its function.
+/// All addresses of an access. The access's function is called once per instance and lane.
 struct Trace {
   const TileAccess* access = nullptr;
-  std::vector<std::optional<TileByte>> lanes;  // instance-major
+  std::vector<std::optional<TileByte>> lanes;  // ordered by instance, then lane
 };
 
 Trace trace(const TileAccess& access) {
@@ -68,7 +68,7 @@ Trace trace(const TileAccess& access) {
   return result;
 }
 
-/// Checks that the lane's bytes lie inside the tile, aligned and in one piece; returns the first one's address.
+/// Checks that the lane's bytes lie inside the tile, aligned and contiguous. Returns the address of the first byte.
 int checked_address(const TileLayout& layout, const TileAccess& access, TileByte at, std::size_t index) {
   const int bytes = access.bytes_per_lane;
   const auto where = [&] {
@@ -82,12 +82,12 @@ int checked_address(const TileLayout& layout, const TileAccess& access, TileByte
   const bool in_part = layout.part_bytes == 0 || at.byte % layout.part_bytes + bytes <= layout.part_bytes;
   const bool whole = in_part && (layout.swizzle.bits == 0 || (1 << layout.swizzle.base) >= bytes);
   if (address % bytes != 0 || !whole) {
-    throw bug(where(), fmt::format("{} bytes at address {} are not aligned and in one piece", bytes, address));
+    throw bug(where(), fmt::format("{} bytes at address {} are not aligned and contiguous", bytes, address));
   }
   return address;
 }
 
-/// The distinct words that the lanes of one phase touch, by bank. Lanes that touch the same word share it.
+/// The distinct words that the lanes of one phase touch, grouped by bank. Lanes that touch the same word share one access.
 class Phase {
  public:
   void touch(int address, int bytes) {
@@ -107,7 +107,8 @@ class Phase {
     ++total_;
   }
 
-  std::array<std::array<int, kLanes>, kBanks> words_;  // a lane adds at most one word to a bank; count_ says how many
+  std::array<std::array<int, kLanes>, kBanks> words_;  // a lane adds at most one word to a bank; count_ holds the
+                                                       // number of words
   std::array<int, kBanks> count_{};
   int total_ = 0;
 };
@@ -145,19 +146,19 @@ ConflictProof prove_trace(const TileLayout& layout, const Trace& trace) {
   return proof;
 }
 
-/// What the lanes of one phase touch, each piece once: the lanes' places if they differ, so that in any layout they are
-/// different words.
+/// The vectors that the lanes of one phase touch, each distinct vector once. Distinct places are distinct words in
+/// every layout.
 struct PhaseTrace {
   std::vector<TileByte> places;
-  int log2_bytes = 2;    ///< of a piece, at least a word
-  int ideal = 0;         ///< wavefronts that no layout can save
-  int conflicts = 0;     ///< wavefronts beyond those in the first candidate
-  int ideal_beyond = 0;  ///< sum of the ideals of the phases behind it
+  int log2_bytes = 2;    ///< log2 of a vector's bytes, at least one word
+  int ideal = 0;         ///< wavefronts that every layout needs
+  int conflicts = 0;     ///< wavefronts beyond the ideal in the first candidate
+  int ideal_beyond = 0;  ///< sum of the ideals of all later phases
 };
 
-/// The search's own form of the accesses. It holds for layouts with rows on a boundary of `unit` bytes, which every
-/// access respects, and swizzles that keep such units whole: then the words of a piece lie side by side, and counting
-/// pieces by the place of their first word is counting words by bank.
+/// The search's own representation of the accesses. It is valid for layouts whose rows start at multiples of `unit`
+/// bytes and whose swizzles keep units of `unit` bytes whole. The words of a vector are then contiguous, so counting
+/// vectors by the bank of their first word equals counting words by bank.
 std::vector<PhaseTrace> phases_of(std::span<const Trace> traces) {
   std::vector<PhaseTrace> phases;
   for (const Trace& trace : traces) {
@@ -190,7 +191,7 @@ int wavefronts(const TileLayout& layout, const PhaseTrace& phase) {
   return most;
 }
 
-/// The phases with the most conflicts in `first` come first: where a layout is worse, it shows at once.
+/// Puts the phases with the most conflicts in `first` first, so that the search rejects a worse layout early.
 void order_by_conflicts(std::vector<PhaseTrace>& phases, const TileLayout& first) {
   for (PhaseTrace& phase : phases) phase.conflicts = wavefronts(first, phase) - phase.ideal;
   const auto more = [](const PhaseTrace& left, const PhaseTrace& right) { return left.conflicts > right.conflicts; };
@@ -202,7 +203,7 @@ void order_by_conflicts(std::vector<PhaseTrace>& phases, const TileLayout& first
   }
 }
 
-/// Over all phases; `limit` or more once it is certain that the sum is not below it.
+/// Sums the wavefronts of all phases. Returns `limit` as soon as the sum cannot stay below `limit`.
 int total_wavefronts(const TileLayout& layout, std::span<const PhaseTrace> phases, int limit) {
   int total = 0;
   for (const PhaseTrace& phase : phases) {
@@ -224,7 +225,8 @@ Cost total_cost(const TileLayout& layout, std::span<const Trace> traces) {
   return total;
 }
 
-/// The swizzles of a tile whose units of `unit` bytes must stay whole. Units of 16 bytes come before narrower ones.
+/// Adds the swizzles of a tile that keep units of `unit` bytes whole. Swizzles of 16-byte units come before narrower
+/// swizzles.
 void add_swizzles(std::vector<TileLayout>& candidates, const TileLayout& plain, int unit) {
   const int smallest_base = std::bit_width(static_cast<unsigned>(unit)) - 1;
   const int last_address = plain.rows * plain.pitch - 1;
@@ -243,13 +245,13 @@ TileLayout plain_layout(int rows, int row_bytes, int alignment) {
   return {.rows = rows, .row_bytes = row_bytes, .pitch = round_up(row_bytes, alignment), .swizzle = {}};
 }
 
-/// Every other layout worth a look, simplest first: swizzled, padded, padded and swizzled.
+/// All other candidate layouts, simplest first: swizzled, padded, padded and swizzled.
 std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment, int unit) {
   std::vector<TileLayout> swizzled;
   add_swizzles(swizzled, plain, unit);
   std::vector<TileLayout> padded;
   std::vector<TileLayout> both;
-  // Banks repeat every 128 bytes, so does the effect of padding.
+  // Banks repeat every 128 bytes, so the effect of padding does too.
   const int steps = kBanks * kBankBytes / alignment;
   for (int step = 1; step < steps; ++step) {
     TileLayout wider = plain;
@@ -266,7 +268,7 @@ std::vector<TileLayout> candidates_after(const TileLayout& plain, int alignment,
   return candidates;
 }
 
-/// The widest piece that a swizzle may not tear.
+/// The widest vector that a swizzle must keep whole.
 int widest_unit(int alignment, std::span<const TileAccess> accesses) {
   int unit = std::max(alignment, kBankBytes);
   for (const TileAccess& access : accesses) unit = std::max(unit, access.bytes_per_lane);
@@ -279,7 +281,7 @@ int TileLayout::size() const {
   const int extent =
       part_bytes == 0 ? (rows - 1) * pitch + row_bytes : (row_bytes / part_bytes * rows - 1) * pitch + part_bytes;
   if (swizzle.bits == 0) return extent;
-  // The XOR permutes blocks of 2^(base + bits) bytes within themselves, so a whole number of them holds every address.
+  // The XOR permutes addresses within blocks of 2^(base + bits) bytes, so a whole number of blocks holds every address.
   return round_up(extent, 1 << (swizzle.base + swizzle.bits));
 }
 
@@ -308,9 +310,9 @@ TileLayout search_layout(int rows, int row_bytes, int alignment, std::span<const
   const int unit = widest_unit(alignment, accesses);
   TileLayout best = plain_layout(rows, row_bytes, alignment);
   check(best);
-  const Cost plain = total_cost(best, traces);  // and every access is inside and aligned
+  const Cost plain = total_cost(best, traces);  // also checks that every access is inside the tile and aligned
   int fewest = plain.wavefronts;
-  // With rows on word boundaries the ideal is the same for every layout, so none can be better.
+  // If rows start at word boundaries, the ideal is the same for every layout, so no layout can be better.
   if (alignment % kBankBytes == 0 && fewest == plain.ideal) return best;
   const bool by_pieces = alignment == unit;
   std::vector<PhaseTrace> phases;

@@ -58,7 +58,7 @@ TEST(Catalogue, SuggestionsAreDescriptors) {
     cubit::suggest("w4a16_gemm", sizes, "sm_90a", 132, -1);
     ADD_FAILURE() << "accepted";
   } catch (const cubit::Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("memory_bytes_per_second = -1: it is a memory's bytes in a second"));
+    EXPECT_THAT(error.what(), HasSubstr("memory_bytes_per_second = -1: a bandwidth is 0 or more bytes per second"));
   }
   for (const int multiprocessors : {0, -1, 1 << 30}) {
     try {

@@ -86,8 +86,9 @@ TEST_F(CapiLaunch, AGraphIsReplayedOnItsOwnDeviceOnly) {
   EXPECT_EQ(same.replay(graph, stream), 1.5) << "another handle of the device";
   EXPECT_THROW(other.replay(graph, other.create_stream()), Error);
   EXPECT_EQ(cubit_last_error()->status, CUBIT_INVALID_ARGUMENT);
-  EXPECT_STREQ(cubit_last_error()->message,
-               "cubit_graph_replay: graph: another device captured it; give the device that captured it");
+  EXPECT_STREQ(
+      cubit_last_error()->message,
+      "cubit_graph_replay: graph: another device captured this graph; give the device that captured the graph");
 }
 
 TEST_F(CapiLaunch, RepeatedRequestAndLaunchAllocateNothing) {
@@ -135,7 +136,7 @@ TEST_F(CapiLaunch, OperatorsKernelIsNotLaunchedRaw) {
   driver_.create_context(0);
   const Kernel kernel = engine().get("stream_read");
   EXPECT_THROW(kernel.launch_raw(1, 1, 1, 7, {}), Error);
-  EXPECT_THAT(cubit_last_error()->message, HasSubstr("launch it by cubit_kernel_launch"));
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("launch this kernel with cubit_kernel_launch"));
 }
 
 TEST_F(CapiLaunch, DescribeTellsWhatItIs) {

@@ -84,7 +84,7 @@ TEST(Problem, TensorsThatCannotBeAreRefused) {
   EXPECT_THAT(refused([](cubit_tensor& t) { t.rank = -1; }), HasSubstr("rank -1 is out of range"));
   EXPECT_THAT(refused([](cubit_tensor& t) { t.shape[0] = -5; }), HasSubstr("size -5 is negative"));
   EXPECT_THAT(refused([](cubit_tensor& t) { t.rank = 2, t.shape[0] = t.shape[1] = INT64_C(1) << 40; }),
-              HasSubstr("its size overflows"));
+              HasSubstr("the tensor's size overflows"));
   EXPECT_THAT(refused([](cubit_tensor& t) { t.data = nullptr; }), HasSubstr("data of an input"));
   EXPECT_THAT(refused([](cubit_tensor& t) { t.name = nullptr; }), HasSubstr("cubit_tensor: name"));
   EXPECT_THAT(refused([](cubit_tensor& t) { t.type = nullptr; }), HasSubstr("cubit_tensor: type"));
@@ -93,7 +93,7 @@ TEST(Problem, TensorsThatCannotBeAreRefused) {
 
 TEST(Problem, NumberGivenTwiceIsRefused) {
   EXPECT_THROW(cubit::Problem::random("stream_read", {{"bytes", 64}, {"bytes", 128}}, 1), cubit::Error);
-  EXPECT_THAT(cubit_last_error()->message, HasSubstr("it is given twice"));
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("this name is given twice"));
 }
 
 TEST(Problem, TensorGivenTwiceIsRefused) {
@@ -101,7 +101,7 @@ TEST(Problem, TensorGivenTwiceIsRefused) {
   const cubit_tensor given[] = {source_tensor(data), source_tensor(data)};
   EXPECT_THROW(cubit::Problem("stream_read", given), cubit::Error);
   EXPECT_EQ(cubit_last_error()->status, CUBIT_INVALID_ARGUMENT);
-  EXPECT_STREQ(cubit_last_error()->message, "tensor \"source\": it is given twice; give it once");
+  EXPECT_STREQ(cubit_last_error()->message, "tensor \"source\": this name is given twice; give each name once");
 }
 
 TEST(Problem, IndexBeyondTheTensorsIsRefused) {

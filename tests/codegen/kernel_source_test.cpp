@@ -78,7 +78,8 @@ TEST(HeaderLibrary, KnowsEachHeadersIncludes) {
 }
 
 TEST(HeaderLibrary, NamesAreItsOwn) {
-  const std::string rest = ": a header of that name is there already and may not be replaced; give it another name";
+  const std::string rest =
+      ": a header of this name exists already and may not be replaced; give the header another name";
   EXPECT_EQ(failure_text([] {
               const HeaderLibrary twice(std::vector<Header>{{"a.cuh", "1"}, {"a.cuh", "2"}});
             }),
@@ -273,7 +274,7 @@ TEST(Assemble, ATemplateWithoutAPlanNeedsNone) {
   EXPECT_EQ(failure_text([] {
               assembled({"k.cuh", "// nothing"}, "// plan", {});
             }),
-            "template k.cuh: it is given a plan and does not include it; add #include \"plan.cuh\"");
+            "template k.cuh: the template is given a plan header and does not include it; add #include \"plan.cuh\"");
 }
 
 TEST(Assemble, NoHeaderMayBeReplaced) {
@@ -282,7 +283,7 @@ TEST(Assemble, NoHeaderMayBeReplaced) {
                 assembled(kKernel, "//", {{name, "// other"}});
               }),
               "extra header \"" + std::string(name) +
-                  "\": a header of that name is there already and may not be replaced; give it another name");
+                  "\": a header of this name exists already and may not be replaced; give the header another name");
   }
   EXPECT_THAT(failure_text([] {
                 assembled(kKernel, "//", {{"a.cuh", "1"}, {"a.cuh", "2"}});

@@ -352,12 +352,12 @@ TEST(TileLayoutFailures, SayWhichLaneAndWhy) {
   EXPECT_THAT(text(plain(4, 64), single(AccessKind::store, 4, {0, -4})), testing::HasSubstr("outside the tile"));
   EXPECT_EQ(
       text(plain(4, 72), single(AccessKind::ldmatrix, 16, {1, 0})),
-      "access \"probe\", instance 1, lane 5: row 1, byte 0: 16 bytes at address 72 are not aligned and in one piece");
+      "access \"probe\", instance 1, lane 5: row 1, byte 0: 16 bytes at address 72 are not aligned and contiguous");
   const TileLayout parts{.rows = 4, .row_bytes = 48, .pitch = 32, .swizzle = {}, .part_bytes = 24};
-  EXPECT_THAT(text(parts, single(AccessKind::load, 16, {0, 16})), testing::HasSubstr("not aligned and in one piece"));
+  EXPECT_THAT(text(parts, single(AccessKind::load, 16, {0, 16})), testing::HasSubstr("not aligned and contiguous"));
   TileLayout torn = plain(4, 64);
   torn.swizzle = {.bits = 1, .base = 2, .shift_from = 12};
-  EXPECT_THAT(text(torn, single(AccessKind::load, 8, {0, 0})), testing::HasSubstr("not aligned and in one piece"));
+  EXPECT_THAT(text(torn, single(AccessKind::load, 8, {0, 0})), testing::HasSubstr("not aligned and contiguous"));
 }
 
 TEST(TileLayoutFailures, RejectUnsoundLayoutsAndAccesses) {
@@ -374,7 +374,8 @@ TEST(TileLayoutFailures, RejectUnsoundLayoutsAndAccesses) {
   EXPECT_THAT(failure_text([&] { prove(overlapping, fragment_load()); }), testing::HasSubstr("<3, 4, 6>"));
   TileAccess odd = fragment_load();
   odd.bytes_per_lane = 3;
-  const std::string rule = ": an access moves 2, 4, 8 or 16 bytes per lane, a matrix access 16, and says where";
+  const std::string rule =
+      ": an access needs an address function and moves 2, 4, 8 or 16 bytes per lane; a matrix access moves 16";
   EXPECT_EQ(failure_text([&] { prove(plain(8, 64), odd); }), "access \"fragment\" of 3 bytes per lane" + rule);
   TileAccess matrix = fragment_load();
   matrix.kind = AccessKind::ldmatrix;
