@@ -1,4 +1,5 @@
-// What a launch needs of a device, whatever executes it. CUDA is the first implementation (runtime/cuda/).
+// The Device interface: everything that an operator's launch needs of a device. CUDA contexts (runtime/cuda/) and the
+// CPU device (runtime/cpu/) implement it.
 #pragma once
 
 #include <array>
@@ -17,31 +18,33 @@
 
 namespace cubit::runtime {
 
-/// Fixed for the life of the device; all that grid, split and workspace computations may depend on.
+/// Facts that never change while the device exists. Grids, splits and workspace sizes depend on these facts alone.
 struct DeviceFacts {
   std::string name;  ///< "NVIDIA H200"
   const codegen::Architecture* architecture = nullptr;
   int multiprocessors = 0;
   std::size_t memory_bytes = 0;
   std::size_t l2_bytes = 0;
-  int clock_khz = 0;                          ///< the highest of an SM; 0 where there is none
-  std::int64_t memory_bytes_per_second = 0;   ///< as the memory's clock and width have it; 0: not known
-  int memory_bus_bits = 0;                    ///< wires between it and its memory; 0: not known
-  int driver_version = 0;                     ///< as the driver gives it: 13000 for 13.0; 0 where there is none
-  codegen::Code code = codegen::Code::cubin;  ///< what `load` takes
+  int clock_khz = 0;                          ///< highest SM clock; 0 for a CPU device
+  std::int64_t memory_bytes_per_second = 0;   ///< computed from memory clock and bus width; 0: not known
+  int memory_bus_bits = 0;                    ///< width of the memory bus; 0: not known
+  int driver_version = 0;                     ///< as the driver reports it: 13000 for 13.0; 0 for a CPU device
+  codegen::Code code = codegen::Code::cubin;  ///< the kind of code that load() accepts
 };
 
+/// Grid, block and launch attributes of one launch.
 struct LaunchShape {
   std::array<unsigned, 3> grid{1, 1, 1};
   unsigned threads = 0;
   unsigned dynamic_shared_memory = 0;
-  unsigned cluster_blocks = 1;  ///< along x; grid[0] is a multiple of it
-  bool overlap = false;         ///< begin before the kernel ahead in the stream has ended; the kernel itself waits
+  unsigned cluster_blocks = 1;  ///< cluster size along x; grid[0] is a multiple of this
+  bool overlap = false;         ///< the kernel may start before the previous kernel in the stream has ended; the kernel
+                                ///< itself waits for its data
 };
 
 using Stream = void*;  ///< a CUstream; nullptr is the legacy default stream
 
-/// A kernel's code made executable on one device.
+/// A kernel's code, loaded and executable on one device.
 class LoadedKernel {
  public:
   virtual ~LoadedKernel() = default;
@@ -53,36 +56,37 @@ class Graph {
   virtual ~Graph() = default;
 };
 
-/// What a device does beside executing: see cubit_device_watch.
+/// What a device checks and counts in its launches; see cubit_device_watch.
 struct Watched {
   bool memory = false;
   bool counters = false;
 };
 
-/// Every method throws Failure(device_error) that names the driver call and its error.
-/// Memory, stream, capture and graph methods make the device's context current for the call and restore the caller's;
-/// `load` and `launch` work in the context that this object stands for and expect it to be current.
+/// A device that loads and launches kernels. Every method throws Failure(device_error), which names the driver call and
+/// its error. Memory, stream, capture and graph methods make the device's context current during the call and restore
+/// the caller's. load() and launch() work in the context of this object and expect that this context is current.
 class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceFacts& facts() const = 0;
 
-  /// Makes the device's context current on this thread; false if it was, and then no leave() is owed. Use
-  /// CurrentDevice.
+  /// Makes the device's context current on this thread. Returns false if the context was current already; the caller
+  /// must then not call leave(). Use CurrentDevice instead of calling these functions.
   virtual bool enter() { return false; }
   virtual void leave() noexcept {}
 
   virtual std::unique_ptr<LoadedKernel> load(const Artifact& artifact, const codegen::LaunchFacts& launch) = 0;
   virtual void launch(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters,
                       Stream stream) = 0;
-  /// The map as this device's kernels read it. Allocates nothing and touches no stream. Throws
-  /// Failure(invalid_argument) for a map that breaks a rule, Failure(unsupported) where there are no tensor maps.
+  /// Encodes a tensor map for this device's kernels. The call allocates nothing and uses no stream. Throws
+  /// Failure(invalid_argument) if the map breaks a rule, and Failure(unsupported) if the device has no tensor maps.
   virtual EncodedTensorMap encode(const TensorMap& map) = 0;
-  /// True while `stream` records a graph.
+  /// True while `stream` is being captured into a graph.
   virtual bool capturing(Stream stream) = 0;
 
   virtual void* allocate(std::size_t bytes) = 0;
-  /// A CPU device throws Failure(invalid_argument) for what is not, or no longer, memory of its own.
+  /// Frees memory from allocate(). A CPU device throws Failure(invalid_argument) for memory that it does not own or
+  /// that was freed before.
   virtual void release(void* memory) = 0;
   virtual void fill_zero(void* memory, std::size_t bytes, Stream stream) = 0;
   virtual void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream stream) = 0;
@@ -92,19 +96,20 @@ class Device {
   virtual void destroy_stream(Stream stream) = 0;
   virtual void begin_capture(Stream stream) = 0;
   virtual std::unique_ptr<Graph> end_capture(Stream stream) = 0;
-  /// Replays, waits, and returns the milliseconds between events around it.
+  /// Replays the graph, waits, and returns the milliseconds between two events around the replay.
   virtual double replay(Graph& graph, Stream stream) = 0;
 
-  /// For the launches from now on. Throws Failure(unsupported) on a device that cannot watch.
+  /// Selects what to watch in later launches. Throws Failure(unsupported) if the device cannot watch launches.
   virtual void watch(Watched what);
-  /// The counters of the launches since the last call, one JSON object each.
+  /// Returns and removes the counters of the launches since the last call, one JSON object per launch.
   virtual std::vector<std::string> take_counters() { return {}; }
 
-  /// Index into per-kernel tables of loaded code; unique per live device of the process, small.
+  /// Index into per-kernel tables of loaded code. The index is small, and unique among the live devices of the process.
   int slot() const { return slot_; }
-  /// How many devices had this slot before: what was loaded for a dead device is not taken for this one's.
+  /// Number of earlier devices with this slot. The generation distinguishes code that was loaded for a dead device in
+  /// the same slot.
   std::uint64_t generation() const { return generation_; }
-  /// Unique per device of the process, dead ones included.
+  /// Unique among all devices of the process, including dead devices.
   std::uint64_t identity() const { return generation_ << 32 | static_cast<std::uint64_t>(slot_); }
 
  protected:
@@ -121,7 +126,7 @@ inline void Device::watch(Watched what) {
                 "open \"cpu:sm_80\" with any architecture, or use compute-sanitizer and a profiler");
 }
 
-/// Makes a device current for a scope and restores the caller's.
+/// Makes a device current in a scope and restores the caller's device at the end.
 class CurrentDevice {
  public:
   explicit CurrentDevice(Device& device) : device_(device), entered_(device.enter()) {}

@@ -1,4 +1,4 @@
-// dlopen and its kin, with an owner.
+// Wraps dlopen, dlsym and dlclose in a class that owns the library.
 #include "runtime/dynamic_library.hpp"
 
 #include <dlfcn.h>
@@ -12,11 +12,11 @@ namespace cubit::runtime {
 DynamicLibrary::DynamicLibrary(void* handle) : handle_(handle, [](void* library) { dlclose(library); }) {}
 
 std::optional<DynamicLibrary> DynamicLibrary::open(const std::string& path, std::string& why) {
-  // RTLD_LOCAL: a framework in the same process may hold another version of the same library.
+  // RTLD_LOCAL, because a framework in the same process may use another version of the same library.
   if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return DynamicLibrary(handle);
   const char* reason = dlerror();
   why = reason == nullptr ? "the loader gave no reason" : reason;
-  if (why.starts_with(path + ": ")) why.erase(0, path.size() + 2);  // whoever reports it names the file
+  if (why.starts_with(path + ": ")) why.erase(0, path.size() + 2);  // callers name the file themselves
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// A shared library opened at run time: the compiler and the driver are found where cubit runs, never linked.
+// A shared library that is opened at run time. cubit opens the compiler and the driver this way and never links them.
 #pragma once
 
 #include <memory>
@@ -7,16 +7,17 @@
 
 namespace cubit::runtime {
 
-/// Copies share the library; it is closed with the last of them.
+/// A handle to an open library. Copies share the library; the last copy closes the library.
 class DynamicLibrary {
  public:
-  /// `path`: a file, or a bare soname for the loader to search. Empty on failure, with the loader's reason in `why`.
+  /// Opens a file path, or a bare soname that the loader searches for. On failure returns nothing and puts the loader's
+  /// reason into `why`.
   static std::optional<DynamicLibrary> open(const std::string& path, std::string& why);
 
-  /// The symbol's address, or nullptr if the library does not export it.
+  /// Returns the symbol's address, or nullptr if the library does not export the symbol.
   void* symbol(const char* name) const;
 
-  /// The file the loader really opened, links resolved; two names of one library give the same path.
+  /// The file that the loader opened, with links resolved. Two names of one library give the same path.
   std::string path() const;
 
  private:

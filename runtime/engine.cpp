@@ -1,4 +1,4 @@
-// One flight per key: who comes first makes the kernel, everybody else waits for the same future.
+// Implements single flight per key: the first thread makes the kernel, and all other threads wait for the same future.
 #include "runtime/engine.hpp"
 
 #include <fmt/format.h>
@@ -14,8 +14,8 @@ namespace {
 
 void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-/// The tool compiles descriptors for GPUs only: a caller's own source is cached by the program that gives it, and PTX
-/// by who runs it.
+/// Says how to cache a kernel beforehand. The command-line tool compiles descriptors for GPUs only. A user's own source
+/// is cached by the program that provides it, and PTX by the program that executes it.
 std::string how_to_cache(const codegen::KernelSource& source) {
   if (source.callers_own || source.code == codegen::Code::ptx)
     return "get it once from an engine that may compile and has the same cache folder";
@@ -36,7 +36,7 @@ std::string compiled_line(const codegen::KernelSource& source, const Compiled& c
                      compiled.resources.spill_store_bytes);
 }
 
-/// Of the exception being handled; null if it cannot be told, as without memory.
+/// Copies the exception that is being handled. Returns null if the copy fails, for example without memory.
 std::shared_ptr<const Failure> failure_in_flight(const codegen::KernelSource& source) noexcept {
   try {
     try {
@@ -45,7 +45,7 @@ std::shared_ptr<const Failure> failure_in_flight(const codegen::KernelSource& so
       return std::make_shared<Failure>(failure);
     } catch (const std::exception& error) {
       return std::make_shared<Failure>(Status::internal, source.descriptor, error.what());
-    } catch (...) {  // a compiler of an embedder's own
+    } catch (...) {  // thrown by an embedding program's own compiler
       return std::make_shared<Failure>(Status::internal, source.descriptor, "an unknown exception ended its compile");
     }
   } catch (...) {
@@ -103,7 +103,7 @@ std::shared_ptr<Kernel> Engine::join(const Flight& flight) {
 
 std::shared_ptr<Kernel> Engine::fly(const codegen::KernelSource& source, const Slot& slot,
                                     std::promise<Landing> promise) {
-  // Behind the landing and every lock: a sink may ask for this very kernel.
+  // Lines are emitted after the result is set and all locks are released, because the sink may ask for this kernel.
   const LogQueue::Emission emission(lines_);
   try {
     auto kernel = std::make_shared<Kernel>(obtain(source, slot.key), source.launch);
@@ -116,8 +116,8 @@ std::shared_ptr<Kernel> Engine::fly(const codegen::KernelSource& source, const S
   }
 }
 
-/// Before the waiters wake: a failed flight is never found by a request that starts after it failed. And before
-/// anything that needs memory, which may be what the flight lacked.
+/// Forgets a failed flight before its waiters wake, so that a request that starts after the failure never finds the
+/// flight. Nothing here allocates memory, because the flight may have failed for lack of memory.
 void Engine::abandon(const Slot& slot) {
   count(failures_);
   const std::unique_lock lock(mutex_);
@@ -125,7 +125,7 @@ void Engine::abandon(const Slot& slot) {
 }
 
 Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& key) {
-  // Who may not compile takes what any compiler made: the one found here, if any, is beside the point.
+  // An engine that may not compile accepts the result of any compiler version, even if this machine has a compiler.
   const bool may_compile = settings_.compile_policy != CompilePolicy::never;
   std::optional<Failure> no_compiler;
   const Compiler* compiler = may_compile ? find_compiler(no_compiler) : nullptr;
@@ -138,7 +138,8 @@ Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& k
 std::optional<Artifact> Engine::from_disk(const codegen::KernelSource& source, const RequestKey& key,
                                           const Compiler* compiler) {
   const Wanted wanted{.target = source.target, .entry_point = source.entry_point};
-  const int driver = source.code == codegen::Code::ptx ? 0 : cuda_driver_major();  // PTX is the CPU device's
+  const int driver = source.code == codegen::Code::ptx ? 0 : cuda_driver_major();  // the CPU device runs PTX of any
+                                                                                   // version
   auto artifact =
       compiler == nullptr ? disk_.load_any(key, driver, &wanted) : disk_.load(key, compiler->version(), &wanted);
   if (artifact) {
@@ -149,8 +150,8 @@ std::optional<Artifact> Engine::from_disk(const codegen::KernelSource& source, c
 }
 
 Artifact Engine::compile(const codegen::KernelSource& source, const RequestKey& key, const Compiler& compiler) {
-  // Between processes. Who had to wait finds what the owner stored; a failed owner leaves nothing, and we try
-  // ourselves.
+  // The lock excludes other processes. If this process had to wait, the owner has usually stored the entry. An owner
+  // that failed leaves nothing, and this process compiles.
   const auto lock = disk_.lock(artifact_id(key, compiler.version()));
   if (lock) {
     if (auto artifact = from_disk(source, key, &compiler)) return std::move(*artifact);
@@ -176,7 +177,8 @@ const Compiler* Engine::find_compiler(std::optional<Failure>& why) {
   if (compiler_) return compiler_.get();
   try {
     auto found = load_nvrtc(settings_.nvrtc_path, cuda_driver_major(), settings_.nvrtc_folders);
-    // A library that cannot tell its version cannot compile either: better known now than at every request.
+    // A library that cannot report its version cannot compile either. The query finds that out now instead of at every
+    // request.
     const std::string version = found->version().text();
     compiler_ = std::move(found);
     lines_.keep(LogLevel::debug, "NVRTC " + version);

@@ -1,4 +1,5 @@
-// From a KernelSource to a Kernel: memory, then disk, then the compiler; one compile per key whoever asks.
+// Engine: makes a Kernel from a KernelSource. It looks in memory, then on disk, and then compiles. Each key is compiled
+// once, however many threads ask.
 #pragma once
 
 #include <atomic>
@@ -23,43 +24,49 @@
 
 namespace cubit::runtime {
 
+/// Numbers of requests by outcome, since the engine's creation.
 struct Counters {
   std::uint64_t memory_hits = 0;
   std::uint64_t disk_hits = 0;
   std::uint64_t compiles = 0;
   std::uint64_t failures = 0;         ///< requests that ended in an error
-  std::uint64_t waits = 0;            ///< requests that shared another's compile
-  std::uint64_t damaged_entries = 0;  ///< disk entries deleted
+  std::uint64_t waits = 0;            ///< requests that waited for another thread's result
+  std::uint64_t damaged_entries = 0;  ///< damaged disk entries that were deleted
 };
 
-/// Thread-safe. Holds no lock of this process while it compiles, reads or writes files; but whoever needs the compiler
-/// first finds and asks it while others that need one wait. The log sink is called when a
-/// request is answered and all that was locked for it is free: it may call the engine.
+/// A thread-safe engine. The engine holds no process-wide lock while it compiles, reads or writes files. One exception:
+/// the first thread that needs the compiler searches for and queries it while other threads that need the compiler
+/// wait. The engine calls the log sink after a request is answered and its locks are released, so the sink may call the
+/// engine.
 class Engine {
  public:
-  /// `compiler`: for tests; empty loads NVRTC on first need.
+  /// `compiler` is for tests. If it is empty, the engine loads NVRTC when it first needs a compiler.
   Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> compiler = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Single flight: threads that ask for one key while it is made share the result or the error; a failure is
-  /// forgotten, so the next request tries again. Entries on disk match on the artifact id of the compiler found; where
-  /// there is no compiler, and in never-compile mode, which looks for none, on the key, newest compiler that the driver
-  /// accepts first. In never-compile mode a miss throws Failure(not_cached) with source.descriptor.
+  /// Returns the kernel. Threads that ask for the same key share one flight: one thread makes the kernel, and the
+  /// others wait and receive the same result or error. A failure is not remembered, so the next request tries again.
+  ///
+  /// Entries on disk are looked up by artifact id, which contains the version of the compiler found. Without a
+  /// compiler, and in never-compile mode, which does not search for one, entries are looked up by key; the newest
+  /// compiler version that the driver accepts is preferred. In never-compile mode a miss throws Failure(not_cached)
+  /// with source.descriptor.
   std::shared_ptr<Kernel> get(const codegen::KernelSource& source);
 
   Counters counters() const;
-  /// For the layer above, whose own table of texts answers before this engine is asked.
+  /// Counts a hit in the table of the layer above, which answered the request without calling get().
   void count_memory_hit() noexcept { memory_hits_.fetch_add(1, std::memory_order_relaxed); }
 
   const DiskCache& disk_cache() const { return disk_; }
   const Settings& settings() const { return settings_; }
-  /// Loads NVRTC if that has not succeeded before; throws Failure(compiler_unavailable).
+  /// Returns the compiler and loads NVRTC if necessary. Throws Failure(compiler_unavailable).
   const Compiler& compiler();
 
  private:
-  /// Launch facts are no part of a request's key, but a Kernel carries them: one key may have several kernels.
+  /// The key of a kernel in memory. Launch facts are not part of the request key, but a Kernel contains them, so one
+  /// request key may have several kernels.
   struct Slot {
     RequestKey key;
     codegen::LaunchFacts launch;
@@ -68,9 +75,9 @@ class Engine {
   struct SlotHash {
     std::size_t operator()(const Slot& slot) const noexcept { return RequestKeyHash{}(slot.key); }
   };
-  /// One of the two, or neither for a failure that cannot be told. Waiters throw copies of the failure, each its own:
-  /// an exception object that threads share is counted inside the C++ runtime, where ThreadSanitizer sees nothing and
-  /// reports races.
+  /// The result of a flight: a kernel or a failure. Both are null if the failure cannot be described, for example
+  /// without memory. Each waiter throws its own copy of the failure: threads that share an exception object share a
+  /// reference count inside the C++ runtime, which ThreadSanitizer cannot see and reports as races.
   struct Landing {
     std::shared_ptr<Kernel> kernel;
     std::shared_ptr<const Failure> failure;
@@ -85,8 +92,8 @@ class Engine {
   std::optional<Artifact> from_disk(const codegen::KernelSource& source, const RequestKey& key,
                                     const Compiler* compiler);
   Artifact compile(const codegen::KernelSource& source, const RequestKey& key, const Compiler& compiler);
-  /// Null with the reason in `why`. Searches again after a failure: a library may be installed meanwhile, or the
-  /// machine may have been out of files or memory.
+  /// Returns the compiler, or nullptr with the reason in `why`. After a failure the next call searches again, because a
+  /// library may have been installed meanwhile, or the machine may have run out of files or memory.
   const Compiler* find_compiler(std::optional<Failure>& why);
 
   Settings settings_;

@@ -1,4 +1,4 @@
-// Where a kernel's code is loaded: once per device, never behind the back of a capture.
+// Loads a kernel's code once per device, and never during a stream capture.
 #include "runtime/kernel.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A compiled kernel in this process: immutable code, and its loaded form on each device that has used it.
+// Kernel: a compiled kernel in this process, with its loaded form on each device that has used it.
 #pragma once
 
 #include <array>
@@ -13,10 +13,11 @@
 
 namespace cubit::runtime {
 
-inline constexpr int kMaxDevices = 64;    ///< live CUDA contexts per process: slots 0 …
-inline constexpr int kMaxCpuDevices = 8;  ///< live CPU devices: the slots after those
+inline constexpr int kMaxDevices = 64;    ///< live CUDA contexts per process: the first slots
+inline constexpr int kMaxCpuDevices = 8;  ///< live CPU devices per process: the slots after those of CUDA contexts
 
-/// Shared by everybody who asked for it; outlives its engine.
+/// Compiled code and its residency on devices. All requests for the same kernel share one object. A Kernel may outlive
+/// its engine.
 class Kernel {
  public:
   Kernel(Artifact artifact, codegen::LaunchFacts launch);
@@ -24,18 +25,20 @@ class Kernel {
   const Artifact& artifact() const { return artifact_; }
   const codegen::LaunchFacts& launch_facts() const { return launch_; }
 
-  /// Loads the code on `device`, whose context must be current, if it is not there yet. Thread-safe; loads once.
-  /// Throws Failure(unsupported) if the code is for another architecture than the device's, or of the other kind.
+  /// Loads the code on `device`, whose context must be current, unless the code is loaded already. Thread-safe. Throws
+  /// Failure(unsupported) if the code is for another architecture or of the wrong kind (cubin or PTX).
   const LoadedKernel& prepare(Device& device);
   bool resident(const Device& device) const { return find(device) != nullptr; }
 
-  /// Stream-ordered, allocation-free once resident. Loads on first use, except while `stream` is being captured: then
-  /// throws Failure(not_resident) and leaves the capture as it was. Throws as prepare does.
+  /// Launches the kernel in the order of `stream`. A launch of a resident kernel allocates nothing. The first launch on
+  /// a device loads the code. While `stream` is being captured a first launch throws Failure(not_resident) and leaves
+  /// the capture intact. Throws what prepare() throws.
   void launch(Device& device, const LaunchShape& shape, std::span<const std::byte> parameters, Stream stream);
 
  private:
-  /// What one slot's device has loaded. `tenant` is the device's generation + 1, written after `code`: a later device
-  /// in the same slot sees another tenant and never touches `code`, which then belongs to a dead context.
+  /// The code that is loaded for the device in one slot. `tenant` is the device's generation + 1 and is written after
+  /// `code`. A later device in the same slot sees a different tenant and ignores `code`, which belongs to a dead
+  /// context.
   struct Residency {
     std::atomic<std::uint64_t> tenant{0};
     std::atomic<const LoadedKernel*> code{nullptr};

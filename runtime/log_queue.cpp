@@ -1,4 +1,4 @@
-// The mutex covers the list only, never the sink.
+// Implements LogQueue. The mutex protects the list only and is never held while the sink runs.
 #include "runtime/log_queue.hpp"
 
 namespace cubit::runtime {
@@ -18,7 +18,7 @@ void LogQueue::emit() noexcept {
   for (const auto& [level, line] : lines) {
     try {
       sink_(level, line);
-    } catch (...) {  // its owner's business
+    } catch (...) {  // exceptions of the sink are dropped
     }
   }
 }

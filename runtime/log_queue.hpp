@@ -1,4 +1,4 @@
-// Lines wait here until no lock is held: an embedder's sink may call back into the engine that gives it a line.
+// Collects log lines until no lock is held, because the embedding program's sink may call back into the engine.
 #pragma once
 
 #include <mutex>
@@ -10,6 +10,7 @@
 #include "runtime/log.hpp"
 
 namespace cubit::runtime {
+/// A thread-safe queue of log lines in front of a sink.
 
 class LogQueue {
  public:
@@ -17,13 +18,13 @@ class LogQueue {
   LogQueue(const LogQueue&) = delete;
   LogQueue& operator=(const LogQueue&) = delete;
 
-  /// Keeps a line; thread-safe, calls nobody.
+  /// Stores a line. Thread-safe; does not call the sink.
   void keep(LogLevel level, std::string_view line);
-  /// Gives every line kept so far to the sink, in order; those of other threads too. What the sink throws is dropped: a
-  /// line that cannot be written fails no request.
+  /// Passes all stored lines to the sink in order, including lines of other threads. Exceptions of the sink are
+  /// dropped, so that a line that cannot be written does not fail a request.
   void emit() noexcept;
 
-  /// Emits at the end of a scope, whichever way it is left.
+  /// Calls emit() at the end of a scope, even if an exception leaves the scope.
   class Emission {
    public:
     explicit Emission(LogQueue& queue) : queue_(queue) {}

@@ -1,4 +1,4 @@
-// The library's environment, read in one place.
+// Reads the library's environment variables, in this one place.
 #include "runtime/settings.hpp"
 
 #include <cstdlib>
@@ -14,9 +14,9 @@ std::string variable(const char* name) {
 }
 
 std::string chosen_cache_dir() {
-  // Set but empty is an answer of its own: no disk cache.
+  // A variable that is set to "" disables the disk cache.
   if (const char* chosen = std::getenv("CUBIT_CACHE_DIR")) return chosen;
-  // The XDG base directory specification: a relative path is invalid and must be ignored.
+  // The XDG base directory specification says that a relative path is invalid and must be ignored.
   const std::string xdg = variable("XDG_CACHE_HOME");
   if (xdg.starts_with('/')) return xdg + "/cubit";
   const std::string home = variable("HOME");

@@ -1,4 +1,4 @@
-// Every environment variable that the library reads, read here.
+// Settings from the environment. All environment variables that the library reads are read here.
 #pragma once
 
 #include <optional>
@@ -9,21 +9,22 @@ namespace cubit::runtime {
 
 enum class CompilePolicy : int { allow = 0, never = 1 };
 
+/// What the environment decides. An embedding program may fill in the fields itself.
 struct Settings {
-  /// Folder of the disk cache. CUBIT_CACHE_DIR (set but empty: none), else $XDG_CACHE_HOME/cubit, else
-  /// $HOME/.cache/cubit; empty: no disk cache.
+  /// Folder of the disk cache; "" means no disk cache. The first variable that is set decides: CUBIT_CACHE_DIR (which
+  /// may be empty), $XDG_CACHE_HOME/cubit, $HOME/.cache/cubit.
   std::string cache_dir = {};
-  /// NVRTC library file to load; CUBIT_NVRTC. Empty: search (see runtime/compiler/nvrtc.hpp).
+  /// NVRTC library file to load (CUBIT_NVRTC). "" searches for NVRTC; see runtime/compiler/nvrtc.hpp.
   std::string nvrtc_path = {};
-  /// Folders to search for NVRTC before the machine's usual ones: a toolkit, a virtual environment or a folder of
-  /// NVIDIA's wheels. CUBIT_NVRTC_DIR, CUDA_HOME, CUDA_PATH, VIRTUAL_ENV, CONDA_PREFIX and $HOME/.local, those that are
-  /// set.
+  /// Folders to search for NVRTC before the machine's usual folders. A folder is a toolkit, a virtual environment or a
+  /// folder of NVIDIA's wheels. The folders are the values of CUBIT_NVRTC_DIR, CUDA_HOME, CUDA_PATH, VIRTUAL_ENV and
+  /// CONDA_PREFIX, if set, and $HOME/.local.
   std::vector<std::string> nvrtc_folders = {};
   /// CUBIT_COMPILE=never forbids compilation.
   CompilePolicy compile_policy = CompilePolicy::allow;
 
-  /// Throws Failure(invalid_argument) for a value that is not accepted. CUBIT_COMPILE is not read where the caller
-  /// gives the policy.
+  /// Reads the environment. Throws Failure(invalid_argument) for a value that is not accepted. CUBIT_COMPILE is not
+  /// read if the caller gives `policy`.
   static Settings from_environment(std::optional<CompilePolicy> policy = std::nullopt);
 };
 

@@ -1,3 +1,4 @@
+// Checks tensor maps against the rules of cuTensorMapEncodeTiled, and names them in messages.
 #include "runtime/tensor_map.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@ constexpr std::uint64_t kMostElements = std::uint64_t{1} << 32;
 constexpr std::uint64_t kStrideLimit = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMostOfBox = 256;
 constexpr std::uint64_t kBoxLimit = std::uint64_t{1}
-                                    << 20;  // PTX ISA, "Size and alignment of mbarrier object": tx-count
+                                    << 20;  // tx-count limit; PTX ISA, "Size and alignment of mbarrier object"
 
 bool is_one_of(int number, std::initializer_list<int> numbers) {
   return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
@@ -40,7 +41,7 @@ std::string broken_rule_of_box(const TensorMap& map) {
   const auto span = static_cast<std::uint64_t>(map.swizzle);
   if (span != 32 && span != 64 && span != 128)
     return fmt::format("a swizzle is within 32, 64 or 128 bytes, and not {}", span);
-  // The driver takes shorter rows, but no manual says where they then lie.
+  // The driver accepts shorter rows, but no manual says where such rows lie in shared memory.
   if (map.row_bytes() == span) return "";
   return fmt::format("a row of its box has {} bytes, and a swizzle within {} is for rows of as many", map.row_bytes(),
                      span);

@@ -1,5 +1,7 @@
-// A tensor in global memory and the boxes of it that one instruction copies (TMA). A plain value; Device::encode makes
-// of it the 128 bytes that a kernel takes. CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
+// TensorMap: a tensor in global memory and the box of it that one TMA instruction copies.
+//
+// A TensorMap is a plain value. Device::encode turns it into the 128 bytes that a kernel takes. Sources: CUDA Driver
+// API, "Tensor Map Object Management"; PTX ISA, "Tensors".
 #pragma once
 
 #include <array>
@@ -9,38 +11,42 @@
 
 namespace cubit::runtime {
 
-/// How chunks of 16 bytes change places in shared memory, so that a column of a box meets different banks: bits 4 … of
-/// the address are xor'ed with bits 7 …. The value is the span in bytes within which they do. CUDA C++ Programming
-/// Guide, "The Swizzle Modes"; PTX ISA, "Swizzling Modes".
+/// How TMA permutes 16-byte chunks in shared memory so that a column of a box spreads over the banks. Address bits from
+/// bit 4 on are XORed with the bits from bit 7 on. The value is the span in bytes within which chunks move. Sources:
+/// CUDA C++ Programming Guide, "The Swizzle Modes"; PTX ISA, "Swizzling Modes".
 enum class TensorSwizzle : std::uint8_t { none = 0, span32 = 32, span64 = 64, span128 = 128 };
 
+/// A tensor and the box that one instruction copies. Dimension 0 is the innermost, contiguous dimension.
 struct TensorMap {
   static constexpr int kMostDimensions = 5;
 
   std::uint64_t base = 0;  ///< device address of element (0, …, 0)
   int element_bytes = 1;   ///< 1, 2, 4 or 8
-  int rank = 1;            ///< dimensions, of which 0 is contiguous; the entries of those beyond are not looked at
-  std::array<std::uint64_t, kMostDimensions> sizes{};        ///< elements
+  int rank = 1;            ///< number of dimensions; array entries beyond `rank` are ignored
+  std::array<std::uint64_t, kMostDimensions> sizes{};        ///< in elements
   std::array<std::uint64_t, kMostDimensions - 1> strides{};  ///< in bytes, of dimensions 1 …
-  std::array<std::uint32_t, kMostDimensions> box{};          ///< elements of a copy; those outside the tensor are zeros
+  std::array<std::uint32_t, kMostDimensions> box{};          ///< in elements; elements outside the tensor are filled
+                                                             ///< with zeros
   TensorSwizzle swizzle = TensorSwizzle::none;
-  std::uint16_t l2_bytes = 0;  ///< what the second-level cache fetches at once: 64, 128, 256, or 0 as it likes
+  std::uint16_t l2_bytes = 0;  ///< L2 fetch granularity: 64, 128 or 256 bytes, or 0 for the device's default
 
   bool operator==(const TensorMap&) const = default;
   std::uint64_t row_bytes() const { return std::uint64_t{box[0]} * static_cast<std::uint64_t>(element_bytes); }
-  std::uint64_t box_bytes() const;  ///< of shared memory, and at the mbarrier: wherever the box lies
+  std::uint64_t box_bytes() const;  ///< bytes that a box occupies in shared memory and reports to its mbarrier, even if
+                                    ///< the box lies partly outside
 
-  /// "tensor map of 128 x 4096 elements of 2 bytes at 0x7f00 in boxes of 64 x 32"
+  /// For messages: "tensor map of 128 x 4096 elements of 2 bytes at 0x7f00 in boxes of 64 x 32".
   std::string text() const;
 };
 
-/// The rule of cuTensorMapEncodeTiled that the map breaks, as a sentence; empty if it breaks none.
+/// Returns the rule of cuTensorMapEncodeTiled that the map breaks, as a sentence, or "" if the map is valid.
 std::string broken_rule(const TensorMap& map);
 
-/// Throws Failure(invalid_argument) that names the map and the rule it breaks, if any.
+/// Throws Failure(invalid_argument), which names the map and the broken rule, if the map is not valid.
 void validate(const TensorMap& map);
 
-/// A map as its device reads it: a member of a kernel's `const __grid_constant__` argument struct.
+/// A tensor map in a device's encoding. An encoded map is a member of a kernel's `const __grid_constant__`
+/// argument struct.
 struct alignas(64) EncodedTensorMap {
   std::array<std::byte, 128> bytes;
 };

@@ -1,4 +1,4 @@
-// The artifact file: everything is checked before anything is believed.
+// Reads and writes the artifact file. A reader checks everything before it uses any value.
 //
 //   offset 0   8 bytes  magic "CUBITART"
 //          8   u32      schema version
@@ -26,9 +26,9 @@ constexpr std::string_view kMagic = "CUBITART";
 constexpr std::size_t kPrefixBytes = kEntryPrefixBytes;
 constexpr std::size_t kHashBytes = 32;
 constexpr std::size_t kMaximumHeaderBytes = std::size_t{1} << 20;
-/// Far more than any kernel; less than what a machine misses.
+/// Far more than any kernel needs, and little enough to read into memory.
 constexpr std::uint64_t kMaximumEntryBytes = std::uint64_t{256} << 20;
-/// Escaped at its worst, six bytes for one, it still fits the header.
+/// Even if every byte is escaped as six bytes, the descriptor fits the header.
 constexpr std::size_t kMaximumDescriptorBytes = std::size_t{64} << 10;
 
 [[noreturn]] void reject(const std::string& rule) { throw Failure(Status::io_error, "cache entry", rule); }
@@ -69,7 +69,7 @@ json header_of(const Artifact& artifact) {
   return header;
 }
 
-/// Entries of cubins do not say so.
+/// Entries of cubins have no such member.
 codegen::Code code_member(const json& header) {
   const auto found = header.find("code");
   if (found == header.end()) return codegen::Code::cubin;
@@ -89,7 +89,7 @@ std::string text_member(const json& header, const char* name) {
   return value.get<std::string>();
 }
 
-/// Never negative: no number of an entry is.
+/// No number of an entry is negative.
 int to_int(const json& value, const char* name) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::numeric_limits<int>::max()) {
     reject(fmt::format("{} in its header is not a number in range", name));
@@ -145,7 +145,7 @@ Artifact from_header(std::string_view text) {
   return artifact;
 }
 
-/// Checks magic, schema, lengths and hash, in that order; returns the header's length.
+/// Checks magic, schema, lengths and hash, in that order. Returns the header's length.
 std::size_t check_frame(std::string_view bytes) {
   if (const std::string damage = prefix_damage(bytes, bytes.size()); !damage.empty()) reject(damage);
   const auto hash = content_hash(bytes.substr(0, bytes.size() - kHashBytes));
@@ -177,7 +177,7 @@ std::string prefix_damage(std::string_view front, std::uint64_t size) {
 }
 
 std::string serialise(const Artifact& artifact) {
-  // A descriptor is for people: bytes that are not UTF-8 are replaced rather than fatal.
+  // The descriptor is for people, so bytes that are not UTF-8 are replaced instead of failing the store.
   const std::string header = header_of(artifact).dump(-1, ' ', false, json::error_handler_t::replace);
   if (header.size() > kMaximumHeaderBytes) {
     throw Failure(Status::io_error, "cache entry", fmt::format("its header of {} bytes is too long", header.size()));

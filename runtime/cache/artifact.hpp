@@ -1,4 +1,4 @@
-// A compiled kernel as a value, and its one file format.
+// The compiled kernel (Artifact) and its file format in the disk cache.
 #pragma once
 
 #include <cstddef>
@@ -11,30 +11,34 @@
 #include "runtime/compiler/nvrtc.hpp"
 
 namespace cubit::runtime {
+/// A compiled kernel with the facts that a loader and `cubit cache list` need.
 
 struct Artifact {
   RequestKey key;
   CompilerVersion compiler;
-  std::string descriptor;  ///< text of the request that first made it; for people (`cubit cache list`)
+  std::string descriptor;  ///< text of the request that first made the kernel; for people (`cubit cache list`)
   std::string target;      ///< "sm_90a"
   std::string entry_point;
   ResourceReport resources;
   double compile_milliseconds = 0;
   codegen::Code code = codegen::Code::cubin;
-  std::vector<std::byte> cubin;  ///< or the PTX text, as `code` says
+  std::vector<std::byte> cubin;  ///< the cubin, or the PTX text if `code` is Code::ptx
 };
 
-/// Bytes at an entry's front that say how long it is.
+/// Bytes at the start of an entry that suffice to compute the entry's length.
 inline constexpr std::size_t kEntryPrefixBytes = 24;
 
-/// Why a file of `size` bytes that starts with `front` (at least kEntryPrefixBytes of it, or all) is no entry; empty if
-/// it may be one. Looks at magic, schema version and lengths; an entry has 256 MiB at most.
+/// Says why a file of `size` bytes cannot be an entry, or returns "" if the file may be one. `front` holds at least the
+/// first kEntryPrefixBytes bytes, or the whole file. The function checks magic, schema version and lengths. An entry
+/// has at most 256 MiB.
 std::string prefix_damage(std::string_view front, std::uint64_t size);
 
-/// Magic, schema version, a JSON header, the cubin, and the content hash of all of it. Little-endian.
+/// Returns the file content: magic, schema version, a JSON header, the cubin, and a content hash of all bytes before
+/// the hash. Numbers are little-endian.
 std::string serialise(const Artifact& artifact);
 
-/// Throws Failure(io_error) that names the first thing wrong: too short, wrong magic, schema, lengths or hash.
+/// Parses an entry. Throws Failure(io_error) that names the first defect: too short, or wrong magic, schema, lengths or
+/// hash.
 Artifact deserialise(std::string_view bytes);
 
 }  // namespace cubit::runtime

@@ -1,4 +1,4 @@
-// What the cache promises about damage, crashes and unwritable folders; files.hpp does the file operations.
+// Implements the disk cache's guarantees about damaged files, crashes and unwritable folders.
 #include "runtime/cache/disk_cache.hpp"
 
 #include <fmt/format.h>
@@ -25,16 +25,16 @@ constexpr std::string_view kEntrySuffix = ".cubit";
 constexpr std::string_view kLockSuffix = ".lock";
 
 std::string reason(int error) {
-  return error == kNoRegularFile ? "it is no regular file" : std::generic_category().message(error);
+  return error == kNoRegularFile ? "it is not a regular file" : std::generic_category().message(error);
 }
 
-/// A file, or an empty folder in a file's place: what lies inside a folder is none of ours.
+/// Removes a file, or an empty folder in a file's place. The content of a folder does not belong to the cache.
 bool remove_entry(const fs::path& path) { return std::remove(path.c_str()) == 0; }
 
 fs::path settled(const fs::path& folder) {
   if (folder.empty()) return folder;
   std::error_code error;
-  // The process may change its folder later; the cache stays where it was.
+  // The process may change its working directory later, and the cache must stay where it was.
   fs::path result = fs::absolute(folder, error).lexically_normal();
   if (error) return folder;
   return result.has_filename() ? result : result.parent_path();
@@ -57,7 +57,7 @@ std::string entry_id(const fs::path& path) {
   return name.substr(0, name.size() - kEntrySuffix.size());
 }
 
-/// 3 of "v3"; -1 for any other name.
+/// Returns 3 for "v3", and -1 for any other name.
 int schema_of_folder(const fs::path& folder) {
   const std::string name = folder.filename().native();
   int schema = -1;
@@ -66,7 +66,7 @@ int schema_of_folder(const fs::path& folder) {
   return error == std::errc() && stop == name.data() + name.size() ? schema : -1;
 }
 
-/// The version that an entry's name claims, "…-nvrtc13.0.88"; orders candidates, proves nothing.
+/// Returns the version in an entry's name, "…-nvrtc13.0.88". The version only orders candidates and proves nothing.
 CompilerVersion version_in_id(const std::string& id) {
   CompilerVersion version;
   const char* at = id.data() + id.rfind("-nvrtc") + std::strlen("-nvrtc");
@@ -79,7 +79,8 @@ CompilerVersion version_in_id(const std::string& id) {
   return version;
 }
 
-/// Every file of this schema and older ones. A newer cubit may share the folder: its files are none of our business.
+/// Returns all files of this schema and older schemas. A newer cubit may share the folder, and its files are left
+/// alone.
 std::vector<fs::path> known_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::path& sub : folder_content(folder)) {
@@ -90,7 +91,7 @@ std::vector<fs::path> known_files(const fs::path& folder) {
   return files;
 }
 
-/// Why `artifact`, read from `path`, has no business there; empty if it has.
+/// Says why the entry `artifact` must not lie at `path`, or returns "" if the place is right.
 std::string misplacement(const Artifact& artifact, const fs::path& path) {
   if (schema_of_folder(path.parent_path()) != kSchemaVersion) {
     return fmt::format("it lies in the folder of schema {}", path.parent_path().filename().native());
@@ -99,15 +100,15 @@ std::string misplacement(const Artifact& artifact, const fs::path& path) {
   return id == entry_id(path) ? std::string() : fmt::format("its content belongs to {}", id);
 }
 
-/// What an entry's file holds, or why not.
+/// The content of an entry's file, or why there is none.
 struct Content {
   std::string bytes;
   FileFacts file;
-  int error = 0;       ///< it cannot be read now
-  std::string damage;  ///< it will never be an entry
+  int error = 0;       ///< the file cannot be read now
+  std::string damage;  ///< the file will never be a valid entry
 };
 
-/// The lengths at the front are checked before the rest is given any memory.
+/// Checks the lengths at the start of the file before it allocates memory for the rest.
 Content read_content(const fs::path& path) {
   Content content;
   File file;
@@ -122,7 +123,7 @@ Content read_content(const fs::path& path) {
   return content;
 }
 
-/// Why `artifact` is not what a request wants; empty if it is.
+/// Says why `artifact` is not what a request needs, or returns "" if it is.
 std::string mismatch(const Artifact& artifact, const RequestKey& key, const CompilerVersion* compiler,
                      const Wanted* wanted) {
   if (artifact.key != key || (compiler != nullptr && artifact.compiler != *compiler)) {
@@ -178,7 +179,7 @@ DiskCache::DiskCache(const fs::path& folder, LogSink log, std::chrono::milliseco
 
 fs::path DiskCache::files() const { return folder_ / fmt::format("v{}", kSchemaVersion); }
 
-/// Sets readable_ and writable_; returns what is wrong.
+/// Sets readable_ and writable_, and returns what is wrong with the folder.
 std::string DiskCache::prepare_folder() {
   const int error = create_folders(files());
   readable_ = ::access(files().c_str(), R_OK | X_OK) == 0;
@@ -193,8 +194,8 @@ void DiskCache::warn(std::string_view line) const {
 }
 
 DiskCache::Fate DiskCache::remove_if_still(const fs::path& path, const FileIdentity& identity) const {
-  // Whoever has the key's lock stores an entry, which takes the place of this one. Where there is no lock file nobody
-  // has begun to, and none is made: names that are damaged may be anything.
+  // The holder of the key's lock stores an entry that replaces this one. If there is no lock file, no process has begun
+  // to store an entry. The function creates no lock file, because a damaged entry may have any name.
   fs::path lock_path = path;
   lock_path.replace_extension(kLockSuffix);
   std::error_code ignored;
@@ -283,12 +284,12 @@ bool DiskCache::store(const Artifact& artifact) const {
   std::string content;
   try {
     content = serialise(artifact);
-  } catch (const std::exception& error) {  // the kernel is good all the same
+  } catch (const std::exception& error) {  // the kernel itself is good
     warn(fmt::format("disk cache: {} was not stored: {}", id, error.what()));
     return false;
   }
   PublishError failure = publish_file(path, content);
-  // Somebody cleaned up under a running process: make the folder again.
+  // Another process deleted the folder while this process runs. Create the folder again.
   if (failure.error == ENOENT && create_folders(files()) == 0) failure = publish_file(path, content);
   if (failure.error == 0) return true;
   warn(fmt::format("disk cache: {} was not stored: {} in {}: {}", artifact.descriptor, failure.step, files().string(),
@@ -330,7 +331,7 @@ std::vector<CacheEntry> DiskCache::remove_damaged() const {
     CacheEntry entry = examine(path, identity);
     if (entry.damage.empty()) continue;
     const Fate fate = entry.unreadable ? Fate::stays : remove_if_still(path, identity);
-    if (fate == Fate::replaced) continue;  // by a good one: entries take their names whole
+    if (fate == Fate::replaced) continue;  // replaced by a good entry, because entries take their names as a whole
     entry.removed = fate == Fate::deleted;
     damaged.push_back(std::move(entry));
   }
@@ -348,7 +349,7 @@ std::size_t DiskCache::clear() const {
 }
 
 DiskCache::Lock::~Lock() {
-  // The file itself stays: unlinking it would let two owners hold two locks of one name.
+  // The lock file stays. Unlinking it would let two owners hold two locks of the same name.
   const File file(file_);
   unlock_file(file);
 }

@@ -1,4 +1,4 @@
-// POSIX underneath; see files.hpp for what is promised.
+// POSIX implementation of the file operations; files.hpp states their guarantees.
 #include "runtime/cache/files.hpp"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ int write_all(int descriptor, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = retried([&] { return ::write(descriptor, content.data(), content.size()); });
     if (written < 0) return errno;
-    // A write of nothing that is no error would repeat for ever.
+    // A write of zero bytes without an error would repeat forever.
     if (written == 0) return EIO;
     content.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -51,7 +51,7 @@ int make_room(std::string& content, std::size_t size) {
   try {
     content.resize(size);
     return 0;
-  } catch (const std::exception&) {  // bad_alloc, or length_error for a file that claims more than there is memory
+  } catch (const std::exception&) {  // bad_alloc, or length_error if the file claims more bytes than memory can hold
     return ENOMEM;
   }
 }
@@ -61,8 +61,9 @@ bool is_folder(const std::filesystem::path& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/// Unique among processes of this machine by the process, among its threads and calls by the count; O_EXCL catches the
-/// rest (another machine on the same folder) as an error of one store.
+/// The process id makes the name unique among processes of this machine, and the counter makes it unique among threads
+/// and calls. Another machine on the same folder may still pick the same name; O_EXCL turns that into an error of one
+/// store.
 std::filesystem::path staging_path(const std::filesystem::path& path) {
   static std::atomic<unsigned> count{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -71,7 +72,7 @@ std::filesystem::path staging_path(const std::filesystem::path& path) {
 
 PublishError stage(const std::filesystem::path& staged, std::string_view content, File& file) {
   if (const int error = open_file(staged, O_WRONLY | O_CREAT | O_EXCL, file, 0644)) return {error, "create"};
-  // Only says "in use" to is_abandoned; works without.
+  // The lock only tells is_abandoned that the file is in use. Publishing works without the lock.
   static_cast<void>(::flock(file.descriptor(), LOCK_EX | LOCK_NB));
   if (const int error = write_all(file.descriptor(), content)) return {error, "write"};
   if (retried([&] { return ::fsync(file.descriptor()); }) != 0) return {errno, "fsync"};
@@ -93,7 +94,7 @@ File::~File() { static_cast<void>(close()); }
 int File::release() { return std::exchange(descriptor_, -1); }
 
 int File::close() {
-  // Linux frees the descriptor even where close is interrupted: no retry.
+  // Linux frees the descriptor even if close is interrupted, so there is no retry.
   return open() && ::close(release()) != 0 ? errno : 0;
 }
 
@@ -105,7 +106,7 @@ int create_folders(const std::filesystem::path& path) {
   }
   if (::mkdir(path.c_str(), 0700) == 0) return 0;
   const int error = errno;
-  // Another process may have made it meanwhile; a file of that name is the one case to tell apart.
+  // Another process may have created the folder meanwhile. A file of the same name is an error.
   if (error == EEXIST) return is_folder(path) ? 0 : ENOTDIR;
   return error;
 }
@@ -172,7 +173,7 @@ bool is_abandoned(const std::filesystem::path& staged) {
 
 int lock_file(const std::filesystem::path& path, File& file, std::chrono::milliseconds wait) {
   if (const int error = open_file(path, O_RDWR | O_CREAT, file)) return error;
-  // Asked for again and again rather than waited for: a wait for a lock has no end where its owner is stopped.
+  // Polls instead of blocking in flock: a blocking wait would never end if the lock's owner is stopped.
   const auto end = std::chrono::steady_clock::now() + wait;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
     if (retried([&] { return ::flock(file.descriptor(), LOCK_EX | LOCK_NB); }) == 0) return 0;

@@ -1,5 +1,4 @@
-// The few file operations that a cache's promises rest on. Every function returns 0 or an errno; none throws for what a
-// file system can do.
+// File operations of the disk cache. Every function returns 0 or an errno value; file-system errors never throw.
 #pragma once
 
 #include <chrono>
@@ -11,7 +10,7 @@
 
 namespace cubit::runtime {
 
-/// An open file descriptor and its owner.
+/// An open file descriptor with one owner.
 class File {
  public:
   explicit File(int descriptor = -1) : descriptor_(descriptor) {}
@@ -30,15 +29,16 @@ class File {
   int descriptor_;
 };
 
-/// The folder and every missing one above it, mode 0700. A folder that exists keeps its mode. ENOTDIR if `path` or one
-/// above it is something else.
+/// Creates the folder and every missing parent folder with mode 0700. An existing folder keeps its mode. Returns
+/// ENOTDIR if `path` or a parent exists and is not a folder.
 int create_folders(const std::filesystem::path& path);
 
-/// Which file a name stands for. One that takes its place has another, even if it gets the same number.
+/// Identifies the file behind a name. A file that replaces another file has a different identity, even if it gets the
+/// same inode number.
 struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t number = 0;
-  std::int64_t changed = 0;  ///< nanoseconds
+  std::int64_t changed = 0;  ///< time of the last change in nanoseconds
 
   bool operator==(const FileIdentity&) const = default;
 };
@@ -48,42 +48,45 @@ struct FileFacts {
   FileIdentity identity;
 };
 
-/// Opens a file to be read. ENOENT if there is none; a fifo or folder of that name is kNoRegularFile, never a wait.
+/// Opens a file for reading. Returns ENOENT if there is no file, and kNoRegularFile for a fifo or a folder; the call
+/// never blocks.
 int open_regular(const std::filesystem::path& path, File& file, FileFacts& facts);
 
-/// Whether the name still stands for that file.
+/// True if `path` still names the file with this identity.
 bool is_still(const std::filesystem::path& path, const FileIdentity& identity);
 
-/// Appends what the file still holds, at most `most` bytes. ENOMEM if they have no room.
+/// Appends the remaining content of the file to `content`, at most `most` bytes. Returns ENOMEM if memory does not
+/// suffice.
 int read_some(const File& file, std::size_t most, std::string& content);
 
-/// No errno of reading a file: what has this one can only be wrong, any other may be the machine's bad hour.
+/// Returned instead of an errno for a name that is not a regular file. Such a file is certainly wrong. Any other errno
+/// may be a temporary problem of the machine.
 inline constexpr int kNoRegularFile = -1;
 
-/// What publish_file is doing when it fails: for the message.
+/// The step in which publish_file failed, for the message.
 struct PublishError {
   int error = 0;
   const char* step = "";
 };
 
-/// The name becomes the whole content or stays what it was, also if the machine stops: stages into a file beside it,
-/// fsyncs, renames. Mode 0644: who may enter the folder may read. A failure removes the staged file. The folder is not
-/// synced: a power cut may undo the rename, which a cache cannot tell from a miss, and a second fsync would double the
-/// price of a store.
+/// Publishes a file atomically: the name stands for the whole new content or for the old file, even after a crash. The
+/// function writes a temporary file in the same folder, calls fsync and renames the file. The mode is 0644, because the
+/// folder's mode decides who may read. A failure removes the temporary file. The folder is not synced: a power failure
+/// may undo the rename, which is a cache miss like any other, and a second fsync would double the cost of a store.
 PublishError publish_file(const std::filesystem::path& path, std::string_view content);
 
-/// True for the name of a file that publish_file stages into.
+/// True for the name of a temporary file of publish_file.
 bool is_staging_name(std::string_view name);
 
-/// True if nobody is writing the staged file any more: its writer holds a lock on it. Where locks are not supported,
-/// if it is older than an hour.
+/// True if no process is writing the temporary file any more. A writer holds a lock on its temporary file. Where locks
+/// are not supported, a file older than an hour counts as abandoned.
 bool is_abandoned(const std::filesystem::path& staged);
 
-/// Opens (makes) `path` and waits for the exclusive lock on it, EWOULDBLOCK if somebody has it for longer than `wait`.
-/// The lock goes with the file, also if its owner dies; unlock_file is for owners that fork.
+/// Opens or creates `path` and waits for an exclusive lock. Returns EWOULDBLOCK if another process holds the lock for
+/// longer than `wait`. The lock ends when the file is closed or its owner dies. Owners that fork need unlock_file.
 int lock_file(const std::filesystem::path& path, File& file, std::chrono::milliseconds wait);
 
-/// Frees the lock also where a child process holds a copy of the descriptor; closing alone does not.
+/// Frees the lock even if a child process holds a copy of the descriptor, where closing the descriptor alone would not.
 void unlock_file(const File& file);
 
 }  // namespace cubit::runtime

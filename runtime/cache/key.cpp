@@ -1,4 +1,4 @@
-// BLAKE2b-256 over length-tagged fields.
+// Computes keys and hashes: BLAKE2b-256 over length-tagged fields.
 #include "runtime/cache/key.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 
 static_assert(sizeof(RequestKey::bytes) == crypto_generichash_BYTES);
 
-/// Lets libsodium pick the fastest BLAKE2b of this machine; safe to call from any thread, works once.
+/// Lets libsodium choose the fastest BLAKE2b for this machine. The call is thread-safe, and repeated calls do nothing.
 void initialise_hashing() {
   static const int result = sodium_init();
   if (result < 0) throw Failure(Status::internal, "libsodium", "it could not be initialised");
@@ -26,7 +26,7 @@ class Hash {
     crypto_generichash_init(&state_, nullptr, 0, crypto_generichash_BYTES);
   }
 
-  /// Name and value, each behind its length, so that no byte can move between neighbours unseen.
+  /// Hashes name and value, each after its length, so that moving a byte between neighbouring fields changes the hash.
   void field(std::string_view name, std::string_view value) {
     tagged(name);
     tagged(value);
@@ -85,7 +85,7 @@ RequestKey request_key(const codegen::KernelSource& source, int schema) {
   for (const std::string& option : source.options) hash.field("option", option);
   hash.field("target", source.target);
   hash.field("entry point", source.entry_point);
-  if (source.code == codegen::Code::ptx) hash.field("code", "ptx");  // cubins keep the keys they have always had
+  if (source.code == codegen::Code::ptx) hash.field("code", "ptx");  // cubins keep the keys of earlier versions
   return {hash.finish()};
 }
 
@@ -100,7 +100,7 @@ std::array<std::uint8_t, 32> content_hash(std::string_view bytes) {
 }
 
 std::size_t RequestKeyHash::operator()(const RequestKey& key) const noexcept {
-  // The key is itself a uniform hash.
+  // The key is a uniform hash itself.
   std::size_t result = 0;
   std::memcpy(&result, key.bytes.data(), sizeof result);
   return result;

@@ -1,4 +1,5 @@
-// The two identities of a kernel: what was asked of the compiler, and which compiler answered.
+// The two identities of a kernel: the request key (the compiler's input) and the artifact id (key plus compiler
+// version).
 #pragma once
 
 #include <array>
@@ -13,25 +14,26 @@
 
 namespace cubit::runtime {
 
-/// Raised whenever the meaning of the hashed bytes or of an entry's file changes: older entries stop matching.
+/// Raise this number when the meaning of the hashed bytes or of an entry's file changes. Older entries then no longer
+/// match.
 inline constexpr int kSchemaVersion = 1;
 
-/// BLAKE2b-256 over the schema version and every field that the compiler sees, each with its name and length:
-/// template name and text, every header's name and text, options, target, entry point. No path, time or host name;
-/// the descriptor's text is not in it. Computable where no compiler exists.
+/// BLAKE2b-256 over the schema version and every input of the compiler, each with its name and length: template name
+/// and text, all headers with names and texts, options, target and entry point. The key contains no path, time, host
+/// name or descriptor text. Computing a key needs no compiler.
 struct RequestKey {
   std::array<std::uint8_t, 32> bytes{};
   std::string hex() const;  ///< 64 lower-case digits
   auto operator<=>(const RequestKey&) const = default;
 };
 
-/// `schema` is an argument only so that a test can show that it counts.
+/// Computes the key. `schema` is a parameter so that a test can show its effect.
 RequestKey request_key(const codegen::KernelSource& source, int schema = kSchemaVersion);
 
-/// "<request key in hex>-nvrtc<major>.<minor>.<build>": the name under which the disk cache stores an entry.
+/// Returns "<request key in hex>-nvrtc<major>.<minor>.<build>", the name of the entry in the disk cache.
 std::string artifact_id(const RequestKey& key, const CompilerVersion& compiler);
 
-/// BLAKE2b-256 of arbitrary bytes, for integrity checks.
+/// BLAKE2b-256 of any bytes, for integrity checks.
 std::array<std::uint8_t, 32> content_hash(std::string_view bytes);
 
 struct RequestKeyHash {

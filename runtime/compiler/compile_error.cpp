@@ -1,4 +1,4 @@
-// Finds the places that a compiler log names and quotes the source around them.
+// Finds the source places that a compiler log names, and quotes the source around them.
 #include "runtime/compiler/compile_error.hpp"
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@ namespace cubit::runtime {
 namespace {
 
 constexpr int kLinesAround = 2;
-constexpr std::size_t kMostPlaces = 5;  ///< that are quoted
-constexpr std::size_t kMostLines = 60;  ///< of a log: a brace that is missing makes hundreds of errors
+constexpr std::size_t kMostPlaces = 5;  ///< number of quoted places
+constexpr std::size_t kMostLines = 60;  ///< quoted lines of a log; one missing brace can cause hundreds of errors
 
 struct Place {
   std::string_view file;
@@ -21,7 +21,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// "name(12): error …", "name(12): error #20-D: …" or "name(12): catastrophic error …".
+/// Parses "name(12): error …", "name(12): error #20-D: …" or "name(12): catastrophic error …".
 std::optional<Place> place_of(std::string_view log_line) {
   const auto close = std::min(log_line.find("): error"), log_line.find("): catastrophic error"));
   if (close == std::string_view::npos) return std::nullopt;
@@ -43,7 +43,7 @@ std::vector<std::string_view> split_lines(std::string_view text) {
   return lines;
 }
 
-/// The compiler knows the template as "/cubit/<name>" and a header by its bare name.
+/// The compiler calls the template "/cubit/<name>" and a header by its bare name.
 const std::string* text_of(const codegen::KernelSource& source, std::string_view file) {
   for (const codegen::Header& header : source.headers) {
     if (header.name == file) return &header.text;
@@ -78,7 +78,7 @@ std::string source_excerpts(const codegen::KernelSource& source, std::string_vie
   return result;
 }
 
-/// Its first lines.
+/// The first kMostLines lines of a log.
 static std::string beginning(std::string_view log) {
   const std::vector<std::string_view> lines = split_lines(log);
   if (lines.size() <= kMostLines) return std::string(log);

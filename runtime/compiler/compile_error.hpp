@@ -1,4 +1,4 @@
-// A compile error that a person can act on without having the files: they exist in memory only.
+// Turns a compiler log into an error text that quotes the source, because the compiled files exist in memory only.
 #pragma once
 
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace cubit::runtime {
 
-/// For every place that an error line of `log` names, "name(line): error …", the numbered source lines from two before
-/// to two after it, from the template or the header of that name. Each place once; empty if the log names none.
+/// Quotes the source for every place that an error line of `log` names ("name(line): error …"): the numbered lines from
+/// two before to two after the place, from the template or the header of that name. Each place is quoted once. Returns
+/// "" if the log names no place.
 std::string source_excerpts(const codegen::KernelSource& source, std::string_view log);
 
-/// Failure(compile_failed) that holds the descriptor, the target, the compiler, its log and the excerpts.
-/// `reason`: the compiler's own name for what went wrong ("NVRTC_ERROR_COMPILATION").
+/// Makes a Failure(compile_failed) with the descriptor, the target, the compiler, its log and the source excerpts.
+/// `reason` is the compiler's own name of the error ("NVRTC_ERROR_COMPILATION").
 Failure compile_failure(const codegen::KernelSource& source, std::string_view compiler, std::string_view reason,
                         std::string_view log);
 

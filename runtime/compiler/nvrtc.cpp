@@ -1,4 +1,4 @@
-// NVRTC through a table of functions found by name; its header is not needed to build cubit.
+// Calls NVRTC through a table of functions that are looked up by name, so that building cubit needs no NVRTC header.
 #include "runtime/compiler/nvrtc.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Handle = struct NvrtcProgram*;
 
-// Every function cubit takes from NVRTC, once: name and signature as nvrtc.h documents them.
+// All NVRTC functions that cubit calls, with name and signature as documented in nvrtc.h.
 #define CUBIT_NVRTC_FUNCTIONS(X)                                                                  \
   X(nvrtcVersion, int, (int* major, int* minor))                                                  \
   X(nvrtcGetErrorString, const char*, (int result))                                               \
@@ -44,7 +44,7 @@ struct Functions {
 #undef CUBIT_DECLARE
 };
 
-/// The first versions that know every architecture and option cubit uses.
+/// The first version that knows all architectures and options that cubit uses.
 constexpr CompilerVersion kOldest{12, 8, 0};
 constexpr CompilerVersion kFirstWithCache{12, 9, 0};
 constexpr const char* kNoCache = "--no-cache";
@@ -52,7 +52,7 @@ constexpr const char* kHowToGetOne =
     "install a CUDA toolkit (12.8 or newer) or NVIDIA's wheel nvidia-cuda-nvrtc, or name the library in CUBIT_NVRTC or "
     "its folder in CUBIT_NVRTC_DIR";
 
-/// Empty, with the first missing name in `why`, if the library is not an NVRTC that cubit can use.
+/// Looks up all functions. Returns nothing, with the reason in `why`, if cubit cannot use the library.
 std::optional<Functions> resolve(const DynamicLibrary& library, std::string& why) {
   Functions functions;
 #define CUBIT_RESOLVE(name, result, parameters)                                       \
@@ -69,7 +69,7 @@ std::optional<Functions> resolve(const DynamicLibrary& library, std::string& why
 struct Opened {
   DynamicLibrary library;
   Functions functions;
-  CompilerVersion release;  ///< build is not known yet
+  CompilerVersion release;  ///< the build number is not known yet
 };
 
 std::optional<Opened> open_candidate(const std::string& path, std::string& why) {
@@ -90,7 +90,7 @@ std::optional<Opened> open_candidate(const std::string& path, std::string& why) 
   return Opened{std::move(*library), *functions, release};
 }
 
-/// One program of NVRTC's, destroyed with its owner.
+/// One NVRTC program; the destructor destroys it.
 class Program {
  public:
   Program(const Functions& functions, const std::string& text, const std::string& name,
@@ -111,7 +111,7 @@ class Program {
     if (handle_ != nullptr) functions_.nvrtcDestroyProgram(&handle_);
   }
 
-  /// False if NVRTC refused; reason() and log() then say why.
+  /// Compiles. Returns false if NVRTC rejects the source; reason() and log() then say why.
   bool compile(std::span<const std::string> options) {
     if (result_ != 0) return false;
     std::vector<const char*> pointers;
@@ -132,7 +132,7 @@ class Program {
   }
 
  private:
-  /// NVRTC's texts end in a zero that its sizes count.
+  /// NVRTC's texts end with a zero byte that their sizes include.
   std::string text(int (*size_of)(Handle, std::size_t*), int (*get)(Handle, char*)) const {
     std::size_t size = 0;
     if (handle_ == nullptr || size_of(handle_, &size) != 0 || size == 0) return {};
@@ -147,7 +147,8 @@ class Program {
   int result_ = 0;
 };
 
-/// The build number stands only in what the compiler writes: "// Cuda compilation tools, release 13.0, V13.0.88".
+/// Reads the version from generated PTX: "// Cuda compilation tools, release 13.0, V13.0.88". NVRTC reports the build
+/// number nowhere else.
 std::optional<CompilerVersion> version_in_ptx(const std::string& ptx) {
   const auto at = ptx.find("Cuda compilation tools, release ");
   if (at == std::string::npos) return std::nullopt;
@@ -160,7 +161,8 @@ std::optional<CompilerVersion> version_in_ptx(const std::string& ptx) {
   return version;
 }
 
-/// Line information names every header in the folder that the process happens to be in; bytes must not depend on it.
+/// Removes the process's working directory from file names in the line information, because the bytes must not depend
+/// on it.
 std::vector<std::byte> ptx_bytes(const std::string& ptx) {
   constexpr std::string_view kFile = "\t.file\t";
   std::string text;
@@ -179,8 +181,8 @@ std::vector<std::byte> ptx_bytes(const std::string& ptx) {
   return {bytes, bytes + text.size()};
 }
 
-/// NVRTC asks the loader for its builtins by bare name, which fails in a folder that the loader does not search; a
-/// library of that name that is already in the process is taken instead.
+/// Opens NVRTC's builtins library before NVRTC does. NVRTC asks the loader for the bare name, which fails if the loader
+/// does not search NVRTC's folder. The loader uses a library of this name that is already in the process.
 std::optional<DynamicLibrary> open_builtins(const Opened& opened) {
   const auto file = std::filesystem::path(opened.library.path()).parent_path() /
                     fmt::format("libnvrtc-builtins.so.{}.{}", opened.release.major, opened.release.minor);
@@ -208,7 +210,7 @@ class Nvrtc final : public Compiler {
     compiled.log = program.log();
     compiled.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (compiled.cubin.empty()) throw compile_failure(source, name(), "it made no code", compiled.log);
-    if (source.code == codegen::Code::ptx) return compiled;  // registers are ptxas's
+    if (source.code == codegen::Code::ptx) return compiled;  // ptxas, which did not run, reports registers
     compiled.resources = parse_resource_report(compiled.log, source.entry_point);
     return compiled;
   }
@@ -218,7 +220,7 @@ class Nvrtc final : public Compiler {
     return fmt::format("NVRTC {}.{} ({})", opened_.release.major, opened_.release.minor, opened_.library.path());
   }
 
-  /// NVRTC before 12.9 has no cache of its own, and takes the option that turns it off for a mistake.
+  /// NVRTC before 12.9 has no cache and rejects the option that turns the cache off.
   std::vector<std::string> known_options(std::vector<std::string> options) const {
     if (opened_.release < kFirstWithCache) std::erase(options, kNoCache);
     return options;
@@ -241,8 +243,9 @@ class Nvrtc final : public Compiler {
   mutable CompilerVersion version_;
 };
 
-/// The one registry of this file: every NVRTC of this process by the path of its file. Never destroyed, because threads
-/// may still compile while the process ends, and never emptied, because NVRTC is not made to be unloaded.
+/// The registry of all NVRTC libraries of this process, by the path of the file. The registry is never destroyed,
+/// because threads may still compile while the process ends. Libraries are never removed, because NVRTC does not
+/// support unloading.
 std::shared_ptr<const Compiler> shared_compiler(Opened opened) {
   static auto& mutex = *new std::mutex;
   static auto& compilers = *new std::map<std::string, std::shared_ptr<const Compiler>>;

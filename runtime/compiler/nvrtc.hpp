@@ -1,4 +1,5 @@
-// NVRTC, opened at run time: source text in, cubin and log out. No nvcc, no headers, no link dependency.
+// NVRTC, NVIDIA's run-time compiler: compiles source text to a cubin or PTX. The library is opened at run time; neither
+// nvcc nor NVIDIA's headers are needed.
 #pragma once
 
 #include <compare>
@@ -14,7 +15,7 @@
 
 namespace cubit::runtime {
 
-/// Which compiler made a cubin: "13.0.88". Part of an artifact's identity.
+/// Version of the compiler that made a cubin: "13.0.88". The version is part of an artifact's identity.
 struct CompilerVersion {
   int major = 0;
   int minor = 0;
@@ -23,7 +24,7 @@ struct CompilerVersion {
   auto operator<=>(const CompilerVersion&) const = default;
 };
 
-/// Read from ptxas's report (`--ptxas-options=-v`) for the entry point.
+/// Resource usage of the entry point, read from ptxas's report (`--ptxas-options=-v`).
 struct ResourceReport {
   int registers = 0;
   int spill_store_bytes = 0;
@@ -31,41 +32,43 @@ struct ResourceReport {
   int stack_bytes = 0;
   int static_shared_memory = 0;
   int barriers = 0;
-  /// Stores and loads together: more than an int holds, where a made-up entry says so.
+  /// Spill stores plus spill loads. The sum of a forged entry may exceed the range of int.
   std::int64_t spill_bytes() const { return std::int64_t{spill_store_bytes} + spill_load_bytes; }
   auto operator<=>(const ResourceReport&) const = default;
 };
 
+/// The result of a compilation.
 struct Compiled {
   std::vector<std::byte> cubin;
   ResourceReport resources;
-  double milliseconds = 0;  ///< inside the compiler
+  double milliseconds = 0;  ///< time inside the compiler
   std::string log;
 };
 
-/// Parses ptxas's report. Throws Failure(invalid_argument), which names the entry points there are, if the source
-/// defines no `entry_point`; Failure(internal) if the log holds no report.
+/// Parses ptxas's report. If the source defines no `entry_point`, throws Failure(invalid_argument) that names the
+/// existing entry points. If the log holds no report, throws Failure(internal).
 ResourceReport parse_resource_report(std::string_view log, std::string_view entry_point);
 
-/// The exact option list the compiler is given for `source`: "--gpu-architecture=<target>" first, then source.options.
-/// For PTX the target is the virtual architecture, with line information and without ptxas's options.
+/// Returns the exact compiler options for `source`: "--gpu-architecture=<target>", then source.options. For PTX the
+/// target is the virtual architecture, line information is on and ptxas's options are left out.
 std::vector<std::string> compiler_options(const codegen::KernelSource& source);
 
+/// A compiler for kernel sources. Tests provide their own.
 class Compiler {
  public:
   virtual ~Compiler() = default;
   /// Thread-safe. Throws Failure(compiler_unavailable) if the library turns out not to work.
   virtual const CompilerVersion& version() const = 0;
-  /// Thread-safe. A rejected source throws Failure(compile_failed) whose text holds the descriptor, the log, and the
-  /// numbered source lines around every line that the log names.
+  /// Thread-safe. If the compiler rejects the source, throws Failure(compile_failed), whose text holds the descriptor,
+  /// the log, and the source lines around every place that the log names.
   virtual Compiled compile(const codegen::KernelSource& source) const = 0;
 };
 
-/// Loads NVRTC. A `path` is taken at its word, whatever the driver. Without one, every candidate of `folders`, of the
-/// loader's path, of the usual toolkit folders and of NVIDIA's Python wheels is tried; of several the newest whose
-/// major version is at most `driver_major` (0: no driver, any). Nothing older than NVRTC 12.8 is accepted. One library
-/// per process and path. Throws Failure(compiler_unavailable) that lists what was tried and how to get one. `folders`:
-/// Settings::nvrtc_folders.
+/// Loads NVRTC. If `path` is given, only this file is tried. Otherwise the function tries all candidates: `folders`
+/// (Settings::nvrtc_folders), the loader's search path, the usual toolkit folders and NVIDIA's Python wheels. It picks
+/// the newest library whose major version is at most `driver_major` (0: no driver, every version is accepted). The
+/// oldest accepted version is NVRTC 12.8. Each library file is loaded once per process. Throws
+/// Failure(compiler_unavailable) that lists the candidates and how to install NVRTC.
 std::shared_ptr<const Compiler> load_nvrtc(const std::string& path, int driver_major,
                                            std::span<const std::string> folders = {});
 

@@ -1,4 +1,4 @@
-// Folder patterns, not walks: a toolkit has thousands of folders and NVRTC is in one of a few.
+// Searches for NVRTC by folder patterns. Walking whole folders would be slow: a toolkit has thousands of them.
 #include "runtime/compiler/nvrtc_search.hpp"
 
 #include <glob.h>
@@ -11,7 +11,7 @@
 namespace cubit::runtime {
 namespace {
 
-/// Below a toolkit, a wheel folder, a Python environment; Debian's own Python says dist-packages.
+/// Patterns below a toolkit, a wheel folder or a Python environment. Debian's own Python uses dist-packages.
 constexpr const char* kPatterns[] = {
     "/libnvrtc.so*",
     "/lib64/libnvrtc.so*",
@@ -35,7 +35,7 @@ std::vector<std::string> expand(const std::string& pattern) {
   return files;
 }
 
-/// A folder that the user named is a path, not a pattern.
+/// Escapes pattern characters, because a folder that the user named is a path and not a pattern.
 std::string literal(const std::string& folder) {
   std::string pattern;
   for (const char c : folder) {

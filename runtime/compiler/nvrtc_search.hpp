@@ -1,4 +1,4 @@
-// Where an NVRTC library may be.
+// Finds the places where an NVRTC library may be installed.
 #pragma once
 
 #include <span>
@@ -7,9 +7,9 @@
 
 namespace cubit::runtime {
 
-/// Names for the loader and files that exist, each file once, in order of preference: `folders`, the loader's own path,
-/// the machine's usual folders. A folder is a toolkit, a folder of wheels (holding nvidia/<package>/lib) or a Python
-/// environment (holding lib/python3.x/site-packages/nvidia/…).
+/// Returns names for the dynamic loader and existing files, each file once, in order of preference: `folders`, the
+/// loader's search path, and the machine's usual folders. A folder may be a CUDA toolkit, a folder of wheels (with
+/// nvidia/<package>/lib) or a Python environment (with lib/python3.x/site-packages/nvidia/…).
 std::vector<std::string> nvrtc_candidates(std::span<const std::string> folders);
 
 }  // namespace cubit::runtime

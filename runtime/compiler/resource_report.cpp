@@ -1,8 +1,8 @@
-// Reads ptxas's report (--ptxas-options=-v) out of a compiler log.
+// Extracts ptxas's resource report (--ptxas-options=-v) from a compiler log.
 //
-// For each entry function, in any order, the log holds a section: "Compiling entry function 'k' for …", "Function
-// properties for k", its stack and spill line, "Used … registers, …", and then properties and stack line of each device
-// function that it calls and that was not inlined. Lines of other tools stand anywhere between.
+// The log holds one section per entry function, in any order: "Compiling entry function 'k' for …", "Function
+// properties for k", the stack and spill line, "Used … registers, …", and then the properties and stack line of each
+// called device function that was not inlined. Lines of other tools may appear anywhere.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace cubit::runtime {
 namespace {
 
-/// The number that ends right before `words` ("10" of "Used 10 registers"), or nothing.
+/// Returns the number that ends right before `words` ("10" in "Used 10 registers"), or nothing.
 std::optional<int> number_before(std::string_view line, std::string_view words) {
   const auto end = line.find(words);
   if (end == std::string_view::npos) return std::nullopt;
@@ -35,7 +35,7 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-/// What stands between quotes behind `words`, or nothing if the line does not hold them.
+/// Returns the quoted text after `words`, or nothing if the line does not contain `words`.
 std::optional<std::string_view> quoted_after(std::string_view line, std::string_view words) {
   const auto at = line.find(words);
   if (at == std::string_view::npos) return std::nullopt;
@@ -47,7 +47,8 @@ int saturating_sum(int a, int b) {
   return a > std::numeric_limits<int>::max() - b ? std::numeric_limits<int>::max() : a + b;
 }
 
-/// Takes what one line of the entry point's section says. Spills of its callees count as the entry's own.
+/// Adds the facts of one line of the entry point's section to `report`. Spills of called functions count as the entry's
+/// own.
 void take_line(std::string_view line, ResourceReport& report, bool& seen) {
   if (const auto registers = number_before(line, " registers")) {
     report.registers = *registers;
@@ -66,13 +67,13 @@ void take_line(std::string_view line, ResourceReport& report, bool& seen) {
   if (const auto barriers = number_before(line, " barriers")) report.barriers = *barriers;
 }
 
-/// The compiler took the source, and the source has other entry points or none.
+/// The failure for a source that compiles but does not define the requested entry point.
 Failure no_such_entry(std::string_view entry_point, const std::vector<std::string_view>& entries) {
   const std::string remedy = entries.empty()
                                  ? "the template defines no __global__ function"
                                  : fmt::format("entry points that it does define: {}", fmt::join(entries, ", "));
   return {Status::invalid_argument, fmt::format("entry point \"{}\"", entry_point),
-          "the source compiles and defines no extern \"C\" __global__ function of that name", remedy};
+          "the source compiles and defines no extern \"C\" __global__ function of this name", remedy};
 }
 
 }  // namespace

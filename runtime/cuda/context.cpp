@@ -1,4 +1,4 @@
-// The Device of one CUDA context: loading, launching, memory, streams and graphs through the driver.
+// Implements ContextDevice: loading, launching, memory, streams and graphs through the CUDA driver.
 #include "runtime/cuda/context.hpp"
 
 #include <bit>
@@ -8,22 +8,22 @@
 namespace cubit::runtime::cuda {
 namespace {
 
-/// What a launch may use of shared memory, static and dynamic together, before the function's limit is raised
-/// (CUDA C++ Programming Guide, "Shared Memory", every architecture).
+/// Shared memory, static plus dynamic, that a launch may use without raising the function's limit, on every
+/// architecture (CUDA C++ Programming Guide, "Shared Memory").
 constexpr int kSharedMemoryWithoutOptIn = 48 * 1024;
 constexpr int kPortableClusterBlocks = 8;
 
 DriverStream driver_stream(Stream stream) { return static_cast<DriverStream>(stream); }
 Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
 
-/// A cubin as a library of its own and its one function in the context that was current at loading.
+/// A cubin loaded as a library, and its one function in the context that was current at loading.
 class ContextKernel final : public LoadedKernel {
  public:
   ContextKernel(const Driver& driver, Library library) : driver_(driver), library_(library) {}
   ContextKernel(const ContextKernel&) = delete;
   ContextKernel& operator=(const ContextKernel&) = delete;
-  /// A context that is gone took its functions along and leaves the library valid; a driver that has shut down because
-  /// the process exits refuses politely. Neither matters here.
+  /// A destroyed context has destroyed its functions and leaves the library valid. A driver that shuts down at process
+  /// exit returns an error. Both cases are harmless here.
   ~ContextKernel() override {
     const RelaxedCapture relaxed(driver_);
     driver_.cuLibraryUnload(library_);
@@ -90,10 +90,11 @@ int tensor_type(int element_bytes) {
   }
 }
 
-/// 0, 1, 2 … of 0, `first`, twice `first` …: how CUtensorMapSwizzle and CUtensorMapL2promotion count bytes.
+/// Encodes a byte count as CUtensorMapSwizzle and CUtensorMapL2promotion do: 0, `first`, twice `first` … become 0, 1, 2
+/// ….
 int step(unsigned bytes, unsigned first) { return static_cast<int>(std::bit_width(bytes / first)); }
 
-/// What every call but a launch is wrapped in: the context is current, and captures elsewhere survive the call.
+/// Prepares every driver call except a launch: makes the context current and protects captures elsewhere.
 struct Call {
   explicit Call(ContextDevice& device, const Driver& driver) : current(device), relaxed(driver) {}
   CurrentDevice current;
@@ -138,7 +139,7 @@ std::unique_ptr<LoadedKernel> ContextDevice::load(const Artifact& artifact, cons
 
 void ContextDevice::launch(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters,
                            Stream stream) {
-  // The kernel's one argument is a struct by value: the driver copies it before the call returns.
+  // The kernel's one argument is a struct by value. The driver copies the struct before the call returns.
   void* arguments[] = {const_cast<std::byte*>(parameters.data())};
   void** const given = parameters.empty() ? nullptr : arguments;
   const Function function = static_cast<const ContextKernel&>(kernel).function();
@@ -170,7 +171,7 @@ EncodedTensorMap ContextDevice::encode(const TensorMap& map) {
   validate(map);
   if (driver_.cuTensorMapEncodeTiled == nullptr) {
     throw Failure(Status::unsupported, map.text(), "this CUDA driver has no cuTensorMapEncodeTiled",
-                  "install a newer driver, or take a kernel that needs no tensor map");
+                  "install a newer driver, or use a kernel that needs no tensor map");
   }
   EncodedTensorMap encoded;
   const Result result = driver_.cuTensorMapEncodeTiled(
@@ -186,8 +187,8 @@ bool ContextDevice::capturing(Stream stream) {
   int status = kCaptureNone;
   const Result result = driver_.cuStreamIsCapturing(driver_stream(stream), &status);
   if (result == kStreamCaptureImplicit) {
-    // Asked of the legacy default stream while a blocking stream of the context records. Going on would invalidate that
-    // capture, so neither answer is right.
+    // The query is about the legacy default stream while a blocking stream of the context is being captured. Continuing
+    // would invalidate that capture, so neither true nor false is right.
     throw Failure(Status::device_error, "cuStreamIsCapturing",
                   "the legacy default stream cannot be used while a blocking stream of its context is captured",
                   "use the captured stream, or capture a non-blocking one");

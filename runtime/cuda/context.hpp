@@ -1,4 +1,4 @@
-// The Device of one CUDA context.
+// ContextDevice: the Device of one CUDA context.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace cubit::runtime::cuda {
 
-/// While it lives, this thread may make calls that a capture in another thread (global mode) or on another stream of
-/// this thread would forbid and be invalidated by: loading, allocating, copying, waiting. cubit's own calls of that
-/// kind touch no captured stream, so the capture loses nothing.
+/// Relaxes stream-capture checks of this thread during its lifetime. Loading, allocating, copying and waiting are
+/// forbidden, and would invalidate the capture, while another thread captures in global mode or this thread captures on
+/// another stream. cubit's own calls of this kind use no captured stream, so the capture is not affected.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
@@ -25,7 +25,7 @@ class RelaxedCapture {
 
  private:
   const Driver& driver_;
-  int mode_ = kCaptureRelaxed;  ///< what to exchange next: afterwards the caller's
+  int mode_ = kCaptureRelaxed;  ///< the mode to exchange next: after construction, the caller's mode
   bool restore_ = false;
 };
 
@@ -37,7 +37,7 @@ class ContextDevice final : public Device {
 
   bool stands_for(const Driver& driver, unsigned long long id) const { return &driver_ == &driver && id_ == id; }
   bool uses_handle(const Driver& driver, Context context) const { return &driver_ == &driver && context_ == context; }
-  /// True if the driver does not know this context's handle any more, or knows another context by it.
+  /// True if the driver no longer knows this context's handle, or uses the handle for another context.
   bool dead() const;
 
   const DeviceFacts& facts() const override { return facts_; }

@@ -1,4 +1,4 @@
-// Devices of the CUDA driver: facts, and the registry of contexts.
+// Facts of CUDA devices, and the registry of CUDA contexts.
 #include "runtime/cuda/cuda_device.hpp"
 
 #include <fmt/format.h>
@@ -20,13 +20,13 @@ int attribute(const Driver& driver, int name, DeviceHandle device) {
   return value;
 }
 
-/// 0 where the driver does not say.
+/// Returns 0 if the driver does not report the attribute.
 int attribute_if_known(const Driver& driver, int name, DeviceHandle device) {
   int value = 0;
   return driver.cuDeviceGetAttribute(&value, name, device) == kSuccess ? value : 0;
 }
 
-/// Two bits per wire and cycle of the memory's clock.
+/// Memory transfers two bits per wire and memory clock cycle.
 void add_memory_facts(DeviceFacts& facts, const Driver& driver, DeviceHandle device) {
   facts.memory_bus_bits = attribute_if_known(driver, kGlobalMemoryBusWidth, device);
   const std::int64_t kilohertz = attribute_if_known(driver, kMemoryClockRate, device);
@@ -66,8 +66,9 @@ unsigned long long context_id(const Driver& driver, Context context) {
   return id;
 }
 
-/// Every context that cubit has met, in its slot. The driver does not say when a context dies, so a slot is taken back
-/// when its handle turns up with another id or, once all are taken, when the driver no longer knows it by its id.
+/// All contexts that cubit has met, each in its slot. The driver does not report the end of a context. A slot is
+/// therefore reused when its handle appears with a new id, or, once all slots are taken, when the driver no longer
+/// knows the slot's context by its id.
 class Registry {
  public:
   std::shared_ptr<ContextDevice> find_or_add(const Driver& driver, Context context, unsigned long long id,
@@ -109,13 +110,13 @@ class Registry {
   std::array<Slot, kMaxDevices> slots_;
 };
 
-/// The one documented registry of device state. Never destroyed: kernels may be released while the process exits.
+/// The one registry of device state. It is never destroyed, because kernels may be released while the process exits.
 Registry& registry() {
   static auto* const instance = new Registry;
   return *instance;
 }
 
-/// Gives the primary context back and lets the device object live on in its slot, as others may have it current.
+/// Releases the primary context. The device object stays in its slot, because other code may have the context current.
 struct ReleasePrimary {
   std::shared_ptr<ContextDevice> device;
   const Driver* driver;
@@ -123,7 +124,7 @@ struct ReleasePrimary {
   void operator()(Device*) const { driver->cuDevicePrimaryCtxRelease(handle); }
 };
 
-/// The last context this thread asked for; ids are never used twice, so a match needs no lock.
+/// The context that this thread used last. Context ids are never reused, so a match needs no lock.
 struct LastContext {
   const Driver* driver = nullptr;
   unsigned long long id = 0;
@@ -176,7 +177,8 @@ std::shared_ptr<Device> open_cuda_device(int ordinal) {
     throw;
   }
   Device* const view = device.get();
-  return {view, cuda::ReleasePrimary{std::move(device), &driver, handle}};  // releases if it cannot be made, too
+  return {view, cuda::ReleasePrimary{std::move(device), &driver, handle}};  // also releases the context if this line
+                                                                            // fails
 }
 
 Device& current_cuda_device() {

@@ -1,4 +1,4 @@
-// Opens libcuda.so.1 once and fills the table of entry points from the one list in driver.hpp.
+// Opens libcuda.so.1 once and fills the table of entry points from the list in driver.hpp.
 #include "runtime/cuda/driver.hpp"
 
 #include <fmt/format.h>
@@ -20,12 +20,12 @@ using GetProcAddress = Result (*)(const char* name, void** function, int version
 constexpr const char* kDriverLibrary = "libcuda.so.1";
 constexpr const char* kRemedy = "install an NVIDIA driver of CUDA 12.0 or newer";
 
-/// What opening the driver came to: a usable driver, or the reason why not.
+/// The result of opening the driver: a usable driver, or the reason why there is none.
 struct Opened {
   std::optional<DynamicLibrary> library;
   Driver driver;
   std::string trouble;
-  const Opened* replaced = nullptr;  ///< by a test's library; kept, because devices refer to it
+  const Opened* replaced = nullptr;  ///< the driver before a test replaced it; kept, because devices refer to it
 };
 
 std::string describe(const Driver& driver, Result result) {
@@ -37,7 +37,7 @@ std::string describe(const Driver& driver, Result result) {
   return text == nullptr ? name : fmt::format("{} ({})", name, text);
 }
 
-/// Returns the reason of a failure, or empty.
+/// Returns the reason of a failure, or "".
 std::string resolve(Driver& driver, GetProcAddress get_proc_address) {
   std::string missing;
   const auto find = [&](const char* name, int version) -> void* {
@@ -69,7 +69,8 @@ std::string start(Opened& opened, const std::string& path) {
   return result == kSuccess ? "" : fmt::format("cuInit failed with {}", describe(opened.driver, result));
 }
 
-// The one driver of the process. The fast path is one acquire load; opening and a test's replacement take the mutex.
+// The one driver of the process. The fast path is one acquire load. Opening the driver and replacing it in a test take
+// the mutex.
 std::mutex g_opening;
 std::atomic<const Opened*> g_opened{nullptr};
 

@@ -1,8 +1,8 @@
-// The CUDA driver API, opened at run time: no toolkit, no header and no library of NVIDIA's is needed to build cubit.
+// The CUDA driver API, opened at run time. Building cubit needs no toolkit, header or library of NVIDIA.
 //
-// Types, constants and prototypes are declared here by hand, as far as cubit uses them ("CUDA Driver API" manual).
-// Every function is one line of CUBIT_CUDA_FUNCTIONS; the version on that line picks the entry point whose prototype
-// stands beside it, so a later driver that changes a default cannot change what is called.
+// This file declares the types, constants and prototypes that cubit uses, after the "CUDA Driver API" manual. Every
+// function is one line of CUBIT_CUDA_FUNCTIONS. The version number on the line selects the entry point with exactly
+// this prototype, so a later driver with other defaults cannot change which function is called.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ using KernelHandle = struct KernelTag*;
 using DriverGraph = struct GraphTag*;
 using GraphExec = struct GraphExecTag*;
 
-/// CUresult values that cubit tells apart.
+/// CUresult values that cubit distinguishes.
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kDeinitialized = 4;
 inline constexpr Result kStreamCaptureImplicit = 906;
 
-/// CUdevice_attribute
+/// CUdevice_attribute values.
 inline constexpr int kClockRate = 13;
 inline constexpr int kMultiprocessorCount = 16;
 inline constexpr int kMemoryClockRate = 36;
@@ -37,22 +37,22 @@ inline constexpr int kL2CacheSize = 38;
 inline constexpr int kCapabilityMajor = 75;
 inline constexpr int kCapabilityMinor = 76;
 
-/// CUfunction_attribute
+/// CUfunction_attribute values.
 inline constexpr int kMaxDynamicSharedSizeBytes = 8;
 inline constexpr int kNonPortableClusterSizeAllowed = 14;
 
-/// CUlaunchAttributeID
+/// CUlaunchAttributeID values.
 inline constexpr int kClusterDimension = 4;
 inline constexpr int kProgrammaticStreamSerialization = 6;
 
-/// CUlaunchAttribute; the value is a union of 64 bytes, of which a cluster's size takes three words and a flag the
-/// first.
+/// CUlaunchAttribute. The value is a union of 64 bytes; a cluster size uses the first three words and a flag uses the
+/// first word.
 struct LaunchAttribute {
   alignas(8) int id = 0;
   alignas(8) unsigned value[16] = {};
 };
 
-/// CUlaunchConfig
+/// CUlaunchConfig.
 struct LaunchConfig {
   unsigned grid[3] = {1, 1, 1};
   unsigned block[3] = {1, 1, 1};
@@ -62,30 +62,32 @@ struct LaunchConfig {
   unsigned attribute_count = 0;
 };
 
-/// CUstreamCaptureMode
+/// CUstreamCaptureMode values.
 inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr int kCaptureRelaxed = 2;
 
-/// CUstreamCaptureStatus
+/// CUstreamCaptureStatus values.
 inline constexpr int kCaptureNone = 0;
 
-/// CUtensorMapDataType, of elements of 1, 2, 4 and 8 bytes. Which type of a size it is matters to reductions only.
+/// CUtensorMapDataType values for elements of 1, 2, 4 and 8 bytes. Copies depend on the element size alone; the exact
+/// type matters for reductions only.
 inline constexpr int kTensorUint8 = 0;
 inline constexpr int kTensorUint16 = 1;
 inline constexpr int kTensorUint32 = 2;
 inline constexpr int kTensorUint64 = 4;
 
-/// CUtensorMapInterleave and CUtensorMapFloatOOBfill
+/// CUtensorMapInterleave and CUtensorMapFloatOOBfill values.
 inline constexpr int kNotInterleaved = 0;
 inline constexpr int kFillWithZeros = 0;
 
-/// CUstream_flags: no implicit ordering with the legacy default stream.
+/// CUstream_flags value: no implicit ordering with the legacy default stream.
 inline constexpr unsigned kStreamNonBlocking = 1;
 
-/// CUdriverProcAddress_flags: nullptr streams mean the legacy default stream, however the embedder was compiled.
+/// CUdriverProcAddress_flags value: a nullptr stream means the legacy default stream, no matter how the embedding
+/// program was compiled.
 inline constexpr unsigned long long kLegacyStream = 1;
 
-// X(function, version of its prototype, parameters)
+// X(function, version of its prototype, parameters).
 #define CUBIT_CUDA_FUNCTIONS(X)                                                                                \
   X(cuInit, 2000, (unsigned flags))                                                                            \
   X(cuGetErrorName, 6000, (Result error, const char** text))                                                   \
@@ -136,14 +138,15 @@ inline constexpr unsigned long long kLegacyStream = 1;
   X(cuEventSynchronize, 2000, (Event event))                                                                   \
   X(cuEventElapsedTime, 2000, (float* milliseconds, Event begin, Event end))
 
-// Needed by some kernels only: null where the driver lacks it.
+// Functions that only some kernels need; nullptr if the driver lacks a function.
 #define CUBIT_CUDA_OPTIONAL_FUNCTIONS(X)                                                                            \
   X(cuTensorMapEncodeTiled, 12000,                                                                                  \
     (void* map, int type, unsigned rank, void* base, const std::uint64_t* sizes, const std::uint64_t* strides,      \
      const std::uint32_t* box, const std::uint32_t* element_strides, int interleave, int swizzle, int l2_promotion, \
      int fill))
 
-/// The driver's entry points. Never destroyed and never closed: handles may be freed while the process exits.
+/// The driver's entry points. The object is never destroyed and the library is never closed, because handles may be
+/// freed while the process exits.
 struct Driver {
   int version = 0;  ///< 13000 for 13.0
 #define CUBIT_DECLARE(function, version, parameters) Result(*function) parameters = nullptr;
@@ -152,21 +155,21 @@ struct Driver {
 #undef CUBIT_DECLARE
 };
 
-/// Opened and initialised on first use, with every entry point present but the optional ones. Throws
-/// Failure(driver_unavailable) with the reason: no library, older than CUDA 12.0, or cuInit's error.
+/// Returns the driver, opened and initialised at the first call, with all entry points except the optional ones. Throws
+/// Failure(driver_unavailable) with the reason: no library, a driver older than CUDA 12.0, or the error of cuInit.
 const Driver& driver();
 
-/// The version that an installed driver reports, even where cuInit fails for want of a device; 0 without a driver.
+/// The version that an installed driver reports, even if cuInit fails because there is no device; 0 without a driver.
 int driver_version() noexcept;
 
-/// Why driver() throws, or empty.
+/// Why driver() throws, or "" if it does not.
 std::string driver_trouble();
 
-/// Throws Failure(device_error) that names the call and the driver's error, if `result` is one.
+/// Throws Failure(device_error), which names the call and the driver's error, if `result` is not kSuccess.
 void check(const Driver& driver, Result result, const char* call);
 
-/// For tests: from now on `path` stands for libcuda.so.1. Device objects made before keep the driver they were made
-/// with.
+/// For tests: later calls use the library `path` instead of libcuda.so.1. Existing device objects keep the driver that
+/// they were made with.
 void use_driver_library(const std::string& path);
 
 }  // namespace cubit::runtime::cuda

@@ -224,7 +224,7 @@ TEST_F(DiskCacheFaultTest, RemoveDamagedSaysWhatCouldNotBeDeleted) {
   for (const CacheEntry& entry : cache.remove_damaged()) {
     const bool folder = entry.id == artifact_id(artifact_.key, artifact_.compiler);
     EXPECT_EQ(entry.removed, !folder) << entry.id;
-    EXPECT_THAT(entry.damage, HasSubstr(folder ? "no regular file" : "too short"));
+    EXPECT_THAT(entry.damage, HasSubstr(folder ? "not a regular file" : "too short"));
   }
   EXPECT_TRUE(fs::exists(entry_of(artifact_) / "a folder with something in it"));
   EXPECT_FALSE(fs::exists(entry_of(other)));

@@ -84,11 +84,11 @@ std::string refusal(std::string_view log, std::string_view entry_point) {
 
 TEST(ResourceReportTest, AnEntryPointThatTheSourceDoesNotDefineIsTheCallersMistakeAndTheOthersAreNamed) {
   EXPECT_EQ(refusal(kTwoEntries, "third"),
-            "entry point \"third\": the source compiles and defines no extern \"C\" __global__ function of that name; "
+            "entry point \"third\": the source compiles and defines no extern \"C\" __global__ function of this name; "
             "entry points that it does define: second, first");
   // What NVRTC 13.0 says of a source without kernels.
   EXPECT_EQ(refusal("ptxas info    : 0 bytes gmem\n", "k"),
-            "entry point \"k\": the source compiles and defines no extern \"C\" __global__ function of that name; the "
+            "entry point \"k\": the source compiles and defines no extern \"C\" __global__ function of this name; the "
             "template defines no __global__ function");
 }
 
