@@ -1,4 +1,4 @@
-// Memory, streams and graphs of the CPU device, and the way to libcubit_cpu.
+// Implements the CPU device: memory, streams and graphs, and loading libcubit_cpu.
 #include "runtime/cpu/cpu_device.hpp"
 
 #include <dlfcn.h>
@@ -32,10 +32,11 @@ namespace {
 
 constexpr const char* kLibrary = "libcubit_cpu.so";
 constexpr int kMultiprocessors = 4;
-constexpr std::int64_t kMemoryBytesPerSecond = std::int64_t{1} << 40;  // made up, so that kernels ask the time here too
-constexpr int kMemoryBusBits = 5120;  // as an H100's, so that blocks begin in the middle of segments
+constexpr std::int64_t kMemoryBytesPerSecond = std::int64_t{1} << 40;  // an invented number, so that performance models
+                                                                       // work for this device too
+constexpr int kMemoryBusBits = 5120;  // as on an H100, so that blocks begin in the middle of segments
 constexpr std::size_t kCacheBytes = std::size_t{4} << 20;
-constexpr std::size_t kAlignment = 256;  // as cuMemAlloc's
+constexpr std::size_t kAlignment = 256;  // as for cuMemAlloc
 constexpr int kUnwritten = 0xff;         // NaN in every format
 
 /// The executor, or why there is none.
@@ -45,7 +46,7 @@ struct Executor {
   std::string trouble;
 };
 
-/// The folder of the file that this code is in.
+/// The folder of the library that contains this code.
 std::string own_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return {};
@@ -75,13 +76,13 @@ Executor open_executor() {
   return executor;
 }
 
-/// Opened once per process, and never closed: kernels may be released while the process ends.
+/// The executor is opened once per process and never closed, because kernels may be released while the process ends.
 const Executor& executor() {
   static const Executor* const instance = new Executor(open_executor());
   return *instance;
 }
 
-/// Collects what the executor reports, to be thrown on this side of the border.
+/// Collects the executor's failure report, to throw it on this side of the C interface.
 struct Reported {
   std::optional<Failure> failure;
   std::string counters;
@@ -91,7 +92,7 @@ struct Reported {
   }
   [[noreturn]] void raise() const {
     if (failure) throw Failure(*failure);
-    throw Failure(Status::internal, "the CPU device", "it failed without a reason");
+    throw Failure(Status::internal, "the CPU device", "the executor failed without a reason");
   }
 };
 
@@ -122,20 +123,21 @@ class CpuGraph final : public Graph {
   std::vector<Work> steps_;
 };
 
-/// What a Stream points at. The default stream has none, and is never captured.
+/// The object behind a Stream. The default stream has no object and is never captured.
 struct CpuStream {
   bool capturing = false;
   std::vector<Work> steps;
 };
 
-/// 1 for each byte that has a value. Launches on several threads may mark and read it at once.
+/// 1 for each byte that has a value. Launches on several threads may read and write the array at the same time.
 using WrittenBytes = std::vector<std::uint8_t>;
 
-/// The memory of a device, by address. Of memory that is allocated while memory is watched it knows which bytes have a
-/// value.
+/// The memory of a device, by address. For memory allocated while memory is watched, the class records which bytes have
+/// a value.
 class Allocations {
  public:
-  /// What a launch sees: it stays while the launch runs, whatever is released or no longer watched meanwhile.
+  /// The memory that a launch sees. The snapshot stays valid during the launch, even if memory is released or watching
+  /// is turned off.
   struct Snapshot {
     std::vector<CubitCpuRange> ranges;
     std::vector<std::shared_ptr<WrittenBytes>> written;
@@ -145,18 +147,18 @@ class Allocations {
     const std::lock_guard lock(mutex_);
     watches_ = on;
     if (on) return;
-    for (auto& [first, entry] : entries_) entry.written.reset();  // the launches to come tell nothing
+    for (auto& [first, entry] : entries_) entry.written.reset();  // later launches do not update the marks
   }
   void add(void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     entries_[address(memory)] = {bytes, watches_ ? std::make_shared<WrittenBytes>(bytes) : nullptr};
   }
-  /// False if there is none at this address.
+  /// Returns false if there is no allocation at this address.
   bool remove(void* memory) {
     const std::lock_guard lock(mutex_);
     return entries_.erase(address(memory)) != 0;
   }
-  /// The host has written there.
+  /// Marks bytes that the host has written.
   void mark(void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto entry = entries_.upper_bound(address(memory));
@@ -179,7 +181,7 @@ class Allocations {
  private:
   struct Entry {
     std::size_t bytes = 0;
-    std::shared_ptr<WrittenBytes> written;  ///< null: not watched
+    std::shared_ptr<WrittenBytes> written;  ///< nullptr: not watched
   };
   static std::uint64_t address(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
 
@@ -188,7 +190,7 @@ class Allocations {
   std::map<std::uint64_t, Entry> entries_;
 };
 
-/// Slots of CPU devices in kernels' tables. The one registry of this file.
+/// Assigns slots to CPU devices in the kernels' tables. This is the one registry of this file.
 class Slots {
  public:
   struct Taken {
@@ -282,8 +284,8 @@ class CpuDevice final : public Device {
   void release(void* memory) override {
     if (!allocations_.remove(memory)) {
       throw Failure(Status::invalid_argument, fmt::format("memory at {:#x}", reinterpret_cast<std::uintptr_t>(memory)),
-                    "it is not memory of this CPU device, or was freed before",
-                    "give what cubit_device_allocate of this device gave, once");
+                    "this is not memory of this CPU device, or it was freed before",
+                    "give each pointer from this device's cubit_device_allocate once");
     }
     std::free(memory);
   }
@@ -324,7 +326,8 @@ class CpuDevice final : public Device {
  private:
   static CpuStream& of(Stream stream) { return *static_cast<CpuStream*>(stream); }
 
-  /// Of one allocation, which is written at once: so much is left. Asked where it matters.
+  /// Whether the system still has `bytes` of memory. Only large allocations are checked, because the memory of one
+  /// allocation is written at once.
   static bool is_there(std::size_t bytes) {
     constexpr std::size_t kLittle = std::size_t{64} << 20;
     return bytes <= kLittle ||
@@ -361,7 +364,7 @@ class CpuDevice final : public Device {
   const CubitCpuInterface& functions_;
   DeviceFacts facts_;
   Allocations allocations_;
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< protects the members below
   Watched watched_;
   std::vector<std::string> counted_;
 };

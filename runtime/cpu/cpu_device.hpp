@@ -1,5 +1,7 @@
-// The CPU as a Device: executes the PTX of any architecture. The executor is libcubit_cpu, opened at first need, so
-// that a program which neither opens this device nor lists devices does not load LLVM, and none must ship it.
+// The CPU device: a Device that executes the PTX of any architecture on the host processor.
+//
+// The executor is in libcubit_cpu, which contains LLVM. libcubit opens libcubit_cpu when a program first opens a CPU
+// device or lists devices. Other programs neither load nor ship LLVM.
 #pragma once
 
 #include <memory>
@@ -10,17 +12,18 @@
 
 namespace cubit::runtime {
 
-inline constexpr std::string_view kCpuPrefix = "cpu:";  ///< of the device's name: "cpu:sm_80"
+inline constexpr std::string_view kCpuPrefix = "cpu:";  ///< prefix of the device's name: "cpu:sm_80"
 
-/// Why there is no CPU device ("libcubit_cpu.so is not beside libcubit"), or empty. Never throws.
+/// Why there is no CPU device ("libcubit_cpu.so is not beside libcubit"), or "" if there is one. Never throws.
 std::string cpu_trouble();
 
-/// Facts of the device that executes the code of `architecture`. Multiprocessors are a fixed number, so that a launch's
-/// grid and splits are the same on every machine.
+/// Facts of the CPU device for `architecture`. The number of multiprocessors is fixed, so that a launch has the same
+/// grid and splits on every machine.
 DeviceFacts cpu_device_facts(const codegen::Architecture& architecture);
 
-/// Throws Failure(driver_unavailable) without libcubit_cpu, Failure(invalid_argument) for an architecture cubit does
-/// not know. Memory is host memory. Calls return when their work is done; what is captured runs at replay.
+/// Opens a CPU device. Memory of the device is host memory. Calls return when their work is done, and captured launches
+/// run at replay. Throws Failure(driver_unavailable) without libcubit_cpu, and Failure(invalid_argument) for an unknown
+/// architecture.
 std::shared_ptr<Device> open_cpu_device(std::string_view architecture);
 
 }  // namespace cubit::runtime

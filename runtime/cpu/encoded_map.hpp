@@ -1,4 +1,4 @@
-// The CPU device's tensor maps: the description itself, behind a mark that nothing else begins with.
+// The CPU device's encoding of tensor maps: the TensorMap itself behind a magic number.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ inline EncodedTensorMap encode(const TensorMap& map) {
   return encoded;
 }
 
-/// False: `encoded`, at any address, is not a map that `encode` made. One that is may still break a rule.
+/// Reads an encoded map at any address. Returns false if encode() did not make the bytes. A map that was changed
+/// afterwards may still break a rule.
 inline bool decode(const std::byte* encoded, TensorMap& dst) {
   MarkedMap marked;
   std::memcpy(&marked, encoded, sizeof marked);

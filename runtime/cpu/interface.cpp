@@ -1,4 +1,4 @@
-// libcubit_cpu's one export: load and execute behind a C table.
+// Exports the C table of libcubit_cpu: load and execute.
 #include "runtime/cpu/interface.h"
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace cubit::runtime::cpu {
 namespace {
 
-/// Runs `body`; what it throws is reported, and `failed` returned.
+/// Runs `body`. Reports an exception and returns `failed`.
 template <class Result, class Body>
 Result guarded(CubitCpuReport report, void* context, Result failed, Body body) {
   try {
@@ -48,7 +48,7 @@ int execute_program(const CubitCpuProgram* program, const CubitCpuLaunch* launch
     const MemoryMap memory(std::move(ranges));
     std::optional<Counters> counters;
     if (launch->counted != nullptr) counters.emplace(*program_of(program));
-    std::array<std::uint32_t, 3> cluster{};  // zeros: as the kernel's PTX says
+    std::array<std::uint32_t, 3> cluster{};  // zeros: the kernel's own cluster size
     if (launch->cluster_blocks > 1) cluster = {launch->cluster_blocks, 1, 1};
     execute(*program_of(program),
             {.grid = {launch->grid[0], launch->grid[1], launch->grid[2]},

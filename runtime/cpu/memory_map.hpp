@@ -1,4 +1,4 @@
-// The global memory that a kernel may touch.
+// MemoryMap: the global memory that a kernel may access.
 #pragma once
 
 #include <algorithm>
@@ -7,13 +7,13 @@
 
 namespace cubit::runtime::cpu {
 
-/// Ranges of host addresses, in ascending order.
+/// Ranges of host addresses in ascending order.
 class MemoryMap {
  public:
   struct Range {
     std::uint64_t first;
-    std::uint64_t last;               ///< one past
-    std::uint8_t* written = nullptr;  ///< 1 for each byte that has a value; null: all have
+    std::uint64_t last;               ///< first address after the range
+    std::uint8_t* written = nullptr;  ///< 1 for each byte that has a value; nullptr: all bytes have values
   };
 
   MemoryMap() = default;
@@ -21,12 +21,12 @@ class MemoryMap {
     std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
   }
 
-  /// The range that holds all of these bytes, null if there is none.
+  /// Returns the range that contains all of these bytes, or nullptr.
   const Range* find(std::uint64_t address, std::uint64_t bytes) const {
     const Range* const range = below(address);
     return range != nullptr && address < range->last && range->last - address >= bytes ? range : nullptr;
   }
-  /// The range that begins at or before an address, null if there is none.
+  /// Returns the last range that begins at or before `address`, or nullptr.
   const Range* below(std::uint64_t address) const {
     const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), address,
                                         [](std::uint64_t value, const Range& range) { return value < range.first; });

@@ -1,4 +1,4 @@
-// From PTX text to a Program: parse, cut into segments, lay out, generate.
+// Makes a Program from PTX text: parse, cut into segments, compute the layout, generate code.
 #include "runtime/cpu/program.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ constexpr std::uint64_t kDynamicAlignment = 128;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-/// The next variable's offset; `end` moves behind it.
+/// Returns the next variable's offset, and moves `end` behind the variable.
 std::uint64_t place_variable(const ptx::Variable& variable, std::uint64_t& end) {
   const std::uint64_t first = round_up(end, static_cast<std::uint64_t>(std::max<std::int64_t>(variable.alignment, 1)));
   end = first + static_cast<std::uint64_t>(variable.size());

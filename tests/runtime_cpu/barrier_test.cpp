@@ -63,7 +63,7 @@ TEST(BlockBarrier, MisuseIsAnError) {
   EXPECT_THAT(failure_of({.body = "bar.sync 16;"}), HasSubstr("the barriers 0 to 15, not 16"));
   EXPECT_THAT(failure_of({.body = "bar.sync 0, 33;"}), HasSubstr("a multiple of 32 threads, not for 33"));
   EXPECT_THAT(failure_of({.body = "setp.lt.u32 %p0, %t, 32; @%p0 bar.sync 1, 96; bar.sync 1, 64;", .threads = 64}),
-              HasSubstr("barrier 1 is for 64 threads, and others are there for 96"));
+              HasSubstr("barrier 1 is for 64 threads, and other warps use it for 96"));
 }
 
 TEST(Spinning, WarpsThatWaitForAFlagLetTheOthersRun) {
@@ -91,7 +91,7 @@ const std::string kSpin = "$spin: ld.volatile.global.u32 %r1, [%in]; setp.eq.u32
 TEST(Spinning, ForWhatNobodyWritesIsADeadlock) {
   const std::string failure = failure_of({.body = kSpin, .threads = 64, .blocks = 8}, {0});
   EXPECT_THAT(failure, HasSubstr("deadlock: warp 0 at bra"));
-  EXPECT_THAT(failure, HasSubstr("going round in circles; warp 1 at bra"));
+  EXPECT_THAT(failure, HasSubstr("in a loop; warp 1 at bra"));
 }
 
 /// Blocks begin in order, so many at a time as there are processors.
@@ -119,7 +119,7 @@ TEST(Spinning, WithACounterEndsWithThePatience) {
                           "setp.eq.u32 %p1, %r1, 0; @%p1 bra $spin;",
                   .patience = std::chrono::milliseconds(100)},
                  {0});
-  EXPECT_THAT(failure, HasSubstr("no end in sight: warp 0 at bra"));
+  EXPECT_THAT(failure, HasSubstr("no progress within the time limit: warp 0 at bra"));
 }
 
 }  // namespace

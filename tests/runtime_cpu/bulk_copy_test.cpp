@@ -68,7 +68,7 @@ TEST(BulkCopy, BytesThatWereNotAnnouncedAreNotWaitedFor) {
            number + "], 64, [%r8];\n";
   };
   EXPECT_THAT(failure_of(copies(expect + half(0) + half(64) + kWait), counted(32), 32),
-              HasSubstr("its cluster ends before anybody has waited for these bytes; cp.async.bulk"));
+              HasSubstr("the cluster ends before any warp has waited for these bytes; cp.async.bulk"));
   const std::string later =
       "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64;\n"
       "$more: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 1; @!%p1 bra $more;\n";

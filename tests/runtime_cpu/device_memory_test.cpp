@@ -32,8 +32,8 @@ TEST(CpuDeviceMemory, OnlyWhatItAllocatedIsFreedAndOnlyOnce) {
   const auto refused = [](const Device& of, void* memory) {
     EXPECT_EQ(cubit_device_free(of.handle(), memory), CUBIT_INVALID_ARGUMENT);
     EXPECT_THAT(cubit_last_error()->message,
-                HasSubstr("it is not memory of this CPU device, or was freed before; give what cubit_device_allocate "
-                          "of this device gave, once"));
+                HasSubstr("this is not memory of this CPU device, or it was freed before; give each pointer from "
+                          "this device's cubit_device_allocate once"));
   };
   void* memory = nullptr;
   ASSERT_EQ(cubit_device_allocate(device.handle(), 1024, &memory), CUBIT_OK);

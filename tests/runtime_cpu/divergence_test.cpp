@@ -155,7 +155,7 @@ TEST(Divergence, LanesThatWaitForLanesOfTheirWarpAreSaidToBeALimit) {
                           "$wait: ld.volatile.shared.u32 %r0, [flag]; setp.eq.u32 %p1, %r0, 0; @%p1 bra $wait; $end:",
                   .declarations = ".shared .align 4 .u32 flag;",
                   .threads = 2});
-  EXPECT_THAT(failure, HasSubstr("going round in circles, while its lanes 0x00000002 wait until lanes 0x00000001"));
+  EXPECT_THAT(failure, HasSubstr("in a loop, while its lanes 0x00000002 wait for lanes 0x00000001"));
   EXPECT_THAT(failure, HasSubstr("this is a limit of the CPU device"));
 }
 

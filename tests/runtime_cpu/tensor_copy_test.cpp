@@ -100,7 +100,7 @@ TEST(TensorCopy, IsUnderWayUntilItsMbarrierIsWaitedFor) {
   EXPECT_THAT(failure_of_copy(store_of(3) + "@%p0 st.shared.u32 [%r3+192], 1;", copy),
               HasSubstr("is written while a bulk copy from it is under way"));
   EXPECT_THAT(failure_of_copy(kExpect + load_of(3), copy),
-              HasSubstr("its cluster ends before anybody has waited for these bytes; cp.async.bulk.tensor.3d"));
+              HasSubstr("the cluster ends before any warp has waited for these bytes; cp.async.bulk.tensor.3d"));
   EXPECT_THAT(failure_of_copy(store_of(3), copy), HasSubstr("the thread ends before this copy has read its shared"));
 }
 
@@ -189,8 +189,9 @@ TEST(TensorCopy, WhatIsNotExecutedIsRefusedWhenTheKernelIsLoaded) {
   EXPECT_THAT(refusal("cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group [%d0, {%c0}], [%r3]"),
               HasSubstr("copies no tensor with .reduce"));
   EXPECT_THAT(refusal(load + "." + tells + " [%r3], [%d0, {%c0, %c1}], [bar]"),
-              HasSubstr("it lacks a tensor map with as many coordinates as it has dimensions"));
-  EXPECT_THAT(refusal(load + "." + tells + " [%r3], [%d0], [bar]"), HasSubstr("it lacks a tensor map"));
+              HasSubstr("a tensor map with one coordinate per dimension is missing"));
+  EXPECT_THAT(refusal(load + "." + tells + " [%r3], [%d0], [bar]"),
+              HasSubstr("a tensor map with one coordinate per dimension is missing"));
   EXPECT_THAT(refusal("ld.global.u32 %r8, [%d0, {%c0}]"), HasSubstr("only copies of tensors take coordinates"));
 }
 

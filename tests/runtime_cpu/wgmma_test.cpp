@@ -127,7 +127,7 @@ TEST(Wgmma, RefusesOtherShapesAndTypes) {
 TEST(Wgmma, RefusesOperandsThatDoNotFit) {
   const std::string shape = "m64n8k16.f32.bf16.bf16";
   EXPECT_THAT(failure_of_text(product_text("m64n16k16.f32.bf16.bf16")),
-              HasSubstr("its accumulators do not match: m64n16k16 has 8 registers of them"));
+              HasSubstr("the accumulators do not match: m64n16k16 has 8 accumulator registers"));
   EXPECT_THAT(failure_of_text(product_text(shape, "{%r0,%r1}, %desc, %p0, 1, 1, 0")),
               HasSubstr("A is a descriptor or four registers of 32 bits"));
   EXPECT_THAT(failure_of_text(product_text(shape, "{%r0,%r1,%r2,%r3}, %desc, %p0, 1, 1, 0, 0")),
@@ -137,7 +137,7 @@ TEST(Wgmma, RefusesOperandsThatDoNotFit) {
   EXPECT_THAT(failure_of_text(product_text(shape, "%desc, %desc, %p0, 2, 1, 0, 0")), HasSubstr("are 1 or -1"));
   EXPECT_THAT(failure_of_text(product_text(shape, "%desc, %desc, %p0, 1, 1, 0, 2")), HasSubstr("are 0 or 1"));
   EXPECT_THAT(failure_of_text("wgmma.wait_group.sync.aligned -1;"),
-              HasSubstr("it names how many groups may be unfinished, from 0 on"));
+              HasSubstr("the operand is the number of groups that may be unfinished, 0 or more"));
 }
 
 /// The harness compiles for sm_90a.

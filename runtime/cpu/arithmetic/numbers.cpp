@@ -1,4 +1,4 @@
-// Decoding and encoding on the bits of a double.
+// Decodes and encodes number formats through the bits of a double.
 #include "runtime/cpu/arithmetic/numbers.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace cubit::runtime::cpu {
 namespace {
 
-// PTX ISA, "Fundamental Types" and "Alternate Floating-Point Data Formats".
+// Formats after PTX ISA, "Fundamental Types" and "Alternate Floating-Point Data Formats".
 constexpr std::array<FormatFacts, 17> kFormats = {{
     {"f16", 16, 10, 15, true, true},
     {"bf16", 16, 7, 127, true, true},
@@ -31,7 +31,7 @@ constexpr std::array<FormatFacts, 17> kFormats = {{
     {"s4", 4, 0, 0, true, false},
 }};
 
-/// tf32 lies in the upper 19 bits of a word: its bits are those of an f32 without the last 13.
+/// tf32 occupies the upper 19 bits of a word: its bits are the bits of an f32 without the last 13.
 constexpr int kTf32Shift = 13;
 
 int exponent_bits(const FormatFacts& format) {
@@ -48,11 +48,11 @@ double decode_float(const FormatFacts& format, std::uint64_t bits) {
   if (all_ones && format.has_infinity) {
     value = mantissa == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   } else if (all_ones && mantissa == (1ULL << format.mantissa_bits) - 1) {
-    value = std::numeric_limits<double>::quiet_NaN();  // e4m3 has this one NaN in place of infinities
+    value = std::numeric_limits<double>::quiet_NaN();  // e4m3 has one NaN and no infinities
   } else if (exponent == 0) {
     value = std::ldexp(static_cast<double>(mantissa), 1 - format.bias - format.mantissa_bits);
   } else {
-    constexpr int kBias = 1023;  // of a double, which has every such number
+    constexpr int kBias = 1023;  // exponent bias of a double, whose range includes all these numbers
     value = std::bit_cast<double>(static_cast<std::uint64_t>(exponent - format.bias + kBias) << 52 |
                                   mantissa << (52 - format.mantissa_bits));
   }
@@ -66,7 +66,7 @@ double odd_double(std::uint64_t magnitude) {
   return std::ldexp(static_cast<double>(magnitude >> extra | sticky), extra);
 }
 
-/// The nearest integer in the given sense; exact for what a double can hold.
+/// Rounds to an integer. The result is exact for every value that a double can hold.
 double rounded(double value, Rounding rounding) {
   switch (rounding) {
     case Rounding::zero:
@@ -113,7 +113,7 @@ std::uint64_t encode_magnitude(const FormatFacts& format, double magnitude, bool
   if (std::ldexp(whole, exponent - format.mantissa_bits) > largest(format)) {
     return overflowed(format, negative, rounding, saturate);
   }
-  // A carry out of the mantissa lands in the exponent, as it should; subnormals have exponent field 0.
+  // A carry out of the mantissa increments the exponent, as it should. Subnormals have exponent field 0.
   const auto integer = static_cast<std::uint64_t>(whole);
   const std::uint64_t hidden = 1ULL << format.mantissa_bits;
   if (integer < hidden) return integer;
@@ -167,7 +167,7 @@ std::uint64_t encode_integer(Format format, double value, Rounding rounding, boo
   const std::uint64_t top = 1ULL << (row.bits - 1);
   if (std::isnan(value)) return from_double || row.bits == 64 ? top : 0;
   const double whole = rounded(value, rounding);
-  const double limit = std::ldexp(1.0, row.is_signed ? row.bits - 1 : row.bits);  // one beyond the largest
+  const double limit = std::ldexp(1.0, row.is_signed ? row.bits - 1 : row.bits);  // one more than the largest number
   if (whole >= limit) return row.is_signed ? top - 1 : ones;
   if (whole < 0 && !row.is_signed) return 0;
   if (whole < -limit) return top;
@@ -178,7 +178,7 @@ std::uint64_t encode_integer(Format format, double value, Rounding rounding, boo
 double add_to_odd(double a, double b) {
   const double sum = a + b;
   if (!std::isfinite(sum) || !std::isfinite(a) || !std::isfinite(b)) return sum;
-  // Knuth's two-sum: what the rounding of `sum` lost.
+  // Knuth's two-sum: the rounding error of `sum`.
   const double b_part = sum - a;
   const double lost = (a - (sum - b_part)) + (b - b_part);
   const auto bits = std::bit_cast<std::uint64_t>(sum);

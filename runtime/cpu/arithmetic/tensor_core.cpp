@@ -9,7 +9,7 @@
 namespace cubit::runtime::cpu {
 namespace {
 
-// By first_sm. sm_100 and sm_120 sum 16 bits as sm_90 does.
+// Sorted by first_sm. sm_100 and sm_120 sum 16-bit formats like sm_90.
 constexpr TensorCore kTensorCores[] = {
     {75, false, 24, 8, 23, false},  {80, false, 24, 8, 23, false}, {89, true, 13, 8, 13, false},
     {90, false, 25, 16, 23, false}, {90, true, 25, 16, 23, true},  {100, true, 25, 16, 23, false},
@@ -18,15 +18,15 @@ constexpr TensorCore kTensorCores[] = {
 constexpr int kColumns = 8;
 constexpr int kMaxRows = 16;
 constexpr int kMaxK = 64;
-constexpr int kNoExponent = -0x4000;  ///< of zero: below every other, also in sums
+constexpr int kNoExponent = -0x4000;  ///< exponent of zero, below every other exponent even in sums
 
 using Columns = std::int32_t __attribute__((vector_size(4 * kColumns)));
 
-/// Numbers of one operand, k after k: significand · 2^(exponent - mantissa bits).
+/// The numbers of one operand, ordered by k. A number is significand · 2^(exponent - mantissa bits).
 struct Factors {
   std::array<std::int32_t, kMaxRows * kMaxK> significands;
   std::array<std::int32_t, kMaxRows * kMaxK> exponents;
-  std::uint32_t special = 0;  ///< rows or columns with an infinity or NaN
+  std::uint32_t special = 0;  ///< rows or columns with an infinity or NaN, as bits
 };
 
 struct Number {
@@ -42,7 +42,8 @@ inline Number parts_of(const FormatFacts& format, int exponent_width, std::uint3
   const std::uint32_t top = (1U << exponent_width) - 1;
   const std::uint32_t field = bits >> format.mantissa_bits & top;
   const bool special =
-      field == top && (format.has_infinity || mantissa == (1U << format.mantissa_bits) - 1);  // e4m3: NaN alone
+      // e4m3: the largest exponent field holds numbers, and only the all-ones mantissa is NaN
+      field == top && (format.has_infinity || mantissa == (1U << format.mantissa_bits) - 1);
   const std::uint32_t magnitude = field == 0 ? mantissa : mantissa | 1U << format.mantissa_bits;
   const auto significand = static_cast<std::int32_t>(magnitude);
   const bool negative = (bits >> (format.mantissa_bits + exponent_width) & 1) != 0;
@@ -50,13 +51,15 @@ inline Number parts_of(const FormatFacts& format, int exponent_width, std::uint3
   return {negative ? -significand : significand, magnitude == 0 ? kNoExponent : exponent, special};
 }
 
-/// Where a k goes: of 8-bit formats as f16 the lower half of each register, then the upper.
+/// Position of element i along k. For 8-bit formats that become f16, the lower halves of all registers come first, then
+/// the upper halves.
 int place_of(const TensorCore& core, int k, int i) {
   if (!core.through_f16) return i;
   return (i % 4 < 2 ? 0 : k / 2) + i / 4 * 2 + i % 2;
 }
 
-/// `by_row`: numbers of one row lie together, else those of one k.
+/// Splits numbers into significands and exponents. With `by_row`, the numbers of one row are contiguous; otherwise the
+/// numbers of one k are.
 void split(const TensorCore& core, Format format, const std::uint32_t* bits, int rows, int k, bool by_row,
            Factors& dst) {
   const FormatFacts& factor = facts(core.through_f16 ? Format::f16 : format);
@@ -77,15 +80,15 @@ void split(const TensorCore& core, Format format, const std::uint32_t* bits, int
   }
 }
 
-/// What is the same of every sum of an instruction.
+/// Facts that all sums of an instruction share.
 struct Plan {
   int fraction_bits;
-  int product_shift;  ///< from the last bit of a product's significand to that of the sum
+  int product_shift;  ///< shift from the last bit of a product's significand to the last bit of the sum
   Format result;
   int result_bits;
 };
 
-/// significand · 2^exponent, cut to f32 or rounded to f16.
+/// Truncates significand · 2^exponent to f32, or rounds it to f16.
 std::uint32_t packed(const Plan& plan, std::int64_t significand, int exponent) {
   if (significand == 0) return 0;
   const bool is_half = plan.result == Format::f16;
@@ -103,7 +106,7 @@ std::uint32_t packed(const Plan& plan, std::int64_t significand, int exponent) {
     kept += rest > half || (rest == half && (kept & 1) != 0) ? 1 : 0;
   }
   if (!is_half && plan.result_bits < mantissa_bits) kept &= ~0ULL << (mantissa_bits - plan.result_bits);
-  // A carry out of the mantissa lands in the exponent.
+  // A carry out of the mantissa increments the exponent.
   const std::uint64_t hidden = 1ULL << mantissa_bits;
   std::uint64_t bits =
       kept < hidden ? kept
@@ -113,7 +116,7 @@ std::uint32_t packed(const Plan& plan, std::int64_t significand, int exponent) {
   return static_cast<std::uint32_t>(bits | (negative ? (infinity + hidden) : 0));
 }
 
-/// Towards zero.
+/// Aligns a term to the largest exponent; truncates towards zero.
 std::int64_t aligned(const Number& addend, const Plan& plan, int mantissa_bits, int largest) {
   const int shift = plan.fraction_bits - mantissa_bits - (largest - addend.exponent);
   const std::int64_t magnitude = std::abs(std::int64_t{addend.significand});
@@ -121,7 +124,7 @@ std::int64_t aligned(const Number& addend, const Plan& plan, int mantissa_bits, 
   return addend.significand < 0 ? -moved : moved;
 }
 
-/// The sums of one row with all columns. `a`: the row; `b`: column after column of each k.
+/// Sums one row with all columns. `a` is the row. `b` holds, for each k, all columns.
 [[gnu::always_inline]] inline void sums_of_row(const Plan& plan, const std::int32_t* a, const std::int32_t* a_exponents,
                                                const std::int32_t* b, const std::int32_t* b_exponents, int terms,
                                                std::uint32_t* c) {
@@ -139,7 +142,7 @@ std::int64_t aligned(const Number& addend, const Plan& plan, int mantissa_bits, 
     const Columns exponent = exponents[i] + a_exponents[i];
     largest = exponent > largest ? exponent : largest;
   }
-  // Eight terms are less than 2^31: a product is below 4, of the sum's 25 bits or fewer.
+  // The sum of eight terms stays below 2^31, because a product is below 4 and the sum has at most 25 bits.
   std::array<std::int64_t, kColumns> sums{};
   for (int first = 0; first < terms; first += 8) {
     Columns sum{};
@@ -147,7 +150,8 @@ std::int64_t aligned(const Number& addend, const Plan& plan, int mantissa_bits, 
       const Columns product = (columns[i] * a[i]) << plan.product_shift;
       Columns distance = largest - (exponents[i] + a_exponents[i]);
       distance = distance > 31 ? Columns{} + 31 : distance;
-      // Negative ones are raised by what the shift would take below.
+      // A right shift rounds negative numbers down. Adding the shifted-out bits' mask first makes it round towards
+      // zero.
       const Columns below = ~((Columns{} - 1) << distance);
       sum += (product + ((product >> 31) & below)) >> distance;
     }
@@ -180,7 +184,7 @@ SumsOfRow best_sums() { return __builtin_cpu_supports("avx2") ? wide_sums : plai
 SumsOfRow best_sums() { return plain_sums; }
 #endif
 
-/// One instruction's operands, taken apart once.
+/// The operands of one instruction, split once.
 struct Operands {
   const TensorCore& core;
   const MatrixShape& shape;
@@ -190,7 +194,7 @@ struct Operands {
   Factors columns;
 };
 
-/// Where an infinity or NaN takes part, nothing but one comes out.
+/// The result of a sum with an infinity or NaN is an infinity or NaN.
 std::uint32_t special_sum(const Operands& operands, int row, int column, int first, int terms, std::uint32_t addend) {
   const MatrixShape& shape = operands.shape;
   double sum = decode(shape.c, addend);
@@ -207,7 +211,7 @@ bool is_special(const FormatFacts& format, std::uint32_t bits) {
   return (bits & infinity) == infinity;
 }
 
-/// Adds `terms` products from place `first` on to one row of results.
+/// Adds `terms` products from position `first` on to one row of results.
 void add_part(const Operands& operands, const Plan& plan, SumsOfRow sums, int row, int first, int terms,
               std::uint32_t* c) {
   const FormatFacts& result = facts(plan.result);
@@ -224,7 +228,7 @@ void add_part(const Operands& operands, const Plan& plan, SumsOfRow sums, int ro
   sums(plan, operands.rows.significands.data() + at, operands.rows.exponents.data() + at,
        operands.columns.significands.data() + column, operands.columns.exponents.data() + column, terms, c);
   for (int n = 0; n < kColumns; ++n) {
-    // The part of another part's special factors is finite.
+    // The special factor may lie in another part of k; this part is then finite.
     if ((special >> n & 1) != 0) c[n] = specials[static_cast<std::size_t>(n)];
   }
 }

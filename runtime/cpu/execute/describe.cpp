@@ -1,4 +1,4 @@
-// Where a warp is and what it waits for, as the report of a deadlock says it.
+// Describes a warp's position and what it waits for, for deadlock reports.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,17 +50,17 @@ std::string reason(const Warp& warp) {
     case WarpState::done:
       break;
   }
-  return "going round in circles";
+  return "in a loop";
 }
 
-/// Diverged lanes run one side after the other here; a GPU since Volta lets each of them get on.
+/// Diverged lanes run one side after the other here. On a GPU since Volta, every lane makes progress.
 std::string others_of(const Warp& warp) {
   const Mask running = warp.paths.empty() ? warp.alive : warp.paths.back().mask;
   const Mask others = warp.alive & ~running;
   if (others == 0) return "";
   return fmt::format(
-      ", while its lanes {:#010x} wait until lanes {:#010x} have come to where they meet: if these need those, this is "
-      "a limit of the CPU device, which does not run lanes of a warp in turns as a GPU does",
+      ", while its lanes {:#010x} wait for lanes {:#010x} to reconverge: if the running lanes need the waiting lanes, "
+      "this is a limit of the CPU device, which does not run lanes of a warp in turns as a GPU does",
       others, running);
 }
 

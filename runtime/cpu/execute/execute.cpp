@@ -1,4 +1,5 @@
-// Running a grid: clusters of blocks, in order, on all processors. schedule.cpp runs a cluster, walk.cpp a warp.
+// Runs a grid: distributes its clusters, in order, over all processors. schedule.cpp runs a cluster, run_warp.cpp a
+// warp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kMaxBlockThreads = 1024;
 
-/// Hands out clusters and keeps the first failure.
+/// Hands out clusters to threads and keeps the first failure.
 class Grid {
  public:
   Grid(const Program& program, const Launch& launch)
@@ -34,7 +35,7 @@ class Grid {
     std::size_t next = 1;
     try {
       for (; next < runners_; ++next) helpers.emplace_back([this, next] { work(next); });
-    } catch (const std::system_error&) {  // out of threads: fewer do it
+    } catch (const std::system_error&) {  // the system has no more threads; the existing threads do the work
       for (; next < runners_; ++next) standstill_.leave(next);
     }
     work(0);
@@ -65,7 +66,7 @@ class Grid {
     standstill_.leave(runner);
   }
 
-  /// Null if nobody watches.
+  /// nullptr if the launch is not watched.
   std::unique_ptr<Watch> make_watch() const {
     if (!launch_.check && launch_.counters == nullptr) return nullptr;
     auto watch = std::make_unique<Watch>();
@@ -105,9 +106,9 @@ void check(const Program& program, const Launch& launch) {
                   fmt::format("a block has 1 to {} threads, not {}", kMaxBlockThreads, threads));
   }
   if (launch.parameters.size() != program.layout.parameter_bytes) {
-    throw Failure(
-        Status::invalid_argument, kernel,
-        fmt::format("its parameters have {} bytes, not {}", program.layout.parameter_bytes, launch.parameters.size()));
+    throw Failure(Status::invalid_argument, kernel,
+                  fmt::format("the kernel's parameters have {} bytes, not {}", program.layout.parameter_bytes,
+                              launch.parameters.size()));
   }
 }
 

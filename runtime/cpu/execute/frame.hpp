@@ -1,4 +1,4 @@
-// What a warp is while it executes: the part that generated code addresses by offset, and the part behind it.
+// The state of a running warp: the Frame, which generated code addresses by offset, and the Warp, which adds C++ state.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace cubit::runtime::cpu {
 
-using Mask = std::uint32_t;  ///< bit i: lane i
+using Mask = std::uint32_t;  ///< bit i stands for lane i
 
 inline constexpr int kLanes = 32;
 inline constexpr int kSlotBytes = kLanes * 8;
@@ -56,101 +56,105 @@ enum class Uniform : std::uint8_t {
 struct Frame;
 using Invoke = void (*)(Frame* frame, Mask mask, std::uint32_t site);
 
-/// Generated code knows this layout. A slot holds one operand of an instruction that runs in C++: 32 values of its
-/// width, one per lane; of a predicate one bit per lane in the first four bytes.
+/// The part of a warp's state whose layout generated code knows. A slot holds one operand of an instruction that a C++
+/// helper executes: 32 values of the operand's width, one per lane. A predicate is one bit per lane in the first four
+/// bytes.
 struct alignas(64) Frame {
   std::byte sources[kSourceSlots][kSlotBytes];
   std::byte results[kResultSlots][kSlotBytes];
   std::uint32_t tid[3][kLanes];
   std::uint32_t uniform[static_cast<std::size_t>(Uniform::count)];
   const std::byte* parameters;
-  Invoke invoke;  ///< runs an instruction in C++
+  Invoke invoke;  ///< calls the C++ helper of an instruction
 };
 
-/// A segment's code. Returns the lanes that take its branch.
+/// The code of a segment. Returns the lanes that take the segment's branch.
 using SegmentCode = Mask (*)(Frame* frame, std::byte* registers, Mask mask);
 
 struct Warp;
 struct Site;
 using Helper = void (*)(Warp& warp, Mask mask, const Site& site);
 
-/// Where the window of a state space begins in the generic address space. No host pointer looks like these.
+/// Windows of state spaces in the generic address space. No host pointer has these upper bits.
 inline constexpr std::uint64_t kSharedWindow = 0x5348000000000000;
 inline constexpr std::uint64_t kLocalWindow = 0x4c4f000000000000;
 inline constexpr std::uint64_t kParameterWindow = 0x5041000000000000;
 inline constexpr std::uint64_t kWindowMask = 0xffff000000000000;
 
-/// A shared address has 32 bits: the offset in a block's shared memory, and above it 0 for the executing block, or one
-/// more than the rank of a block of its cluster. So an address of .shared::cta is one of .shared::cluster too.
+/// A shared address has 32 bits. The lower bits are the offset in a block's shared memory. The upper bits are 0 for the
+/// executing block, or the rank plus one of a block in the cluster. A .shared::cta address is therefore also a
+/// .shared::cluster address.
 inline constexpr int kRankShift = 24;
 inline constexpr std::uint64_t kSharedOffsetMask = (std::uint64_t{1} << kRankShift) - 1;
 
-/// An instruction that runs in C++: everything that is known of it before it runs.
+/// An instruction that a C++ helper executes, with everything that is known before execution. The comment at each
+/// helper says how it uses the fields.
 struct Site {
   Helper helper = nullptr;
   const ptx::Instruction* instruction = nullptr;
   ptx::Space space = ptx::Space::global;
-  bool generic = false;    ///< the address is a generic one
+  bool generic = false;    ///< the address is generic
   bool cluster = false;    ///< the address may lie in another block of the cluster
-  bool is_signed = false;  ///< loads extend, integers divide and compare so
-  bool flag = false;       ///< per helper: flushes subnormals, has a result, …
+  bool is_signed = false;  ///< loads sign-extend; integers divide and compare as signed
+  bool flag = false;       ///< meaning depends on the helper: flush subnormals, has a result, …
   bool saturate = false;
-  bool is_matrix = false;            ///< ldmatrix, stmatrix
-  bool integral = false;             ///< of a conversion: to an integer, though the result may be a float
-  int bytes = 0;                     ///< of an element
-  int result_bytes = 0;              ///< of a register that takes one
-  int count = 1;                     ///< elements of a vector, matrices of an ldmatrix
-  int kind = 0;                      ///< an enum of the helper's
-  int form = 0;                      ///< another one
-  int from = 0;                      ///< numbers: format of the source
-  int to = 0;                        ///< numbers: format of the result
+  bool is_matrix = false;            ///< ldmatrix or stmatrix
+  bool integral = false;             ///< a conversion rounds to an integral value, although the result may be a float
+  int bytes = 0;                     ///< bytes of an element
+  int result_bytes = 0;              ///< bytes of a register that receives an element
+  int count = 1;                     ///< elements of a vector, or matrices of an ldmatrix
+  int kind = 0;                      ///< an enumerator; the type depends on the helper
+  int form = 0;                      ///< a second enumerator
+  int from = 0;                      ///< number format of the source
+  int to = 0;                        ///< number format of the result
   std::int64_t offset = 0;           ///< added to addresses
-  std::vector<std::uint16_t> table;  ///< of fragments: per helper
+  std::vector<std::uint16_t> table;  ///< positions of fragment elements; the meaning depends on the helper
 };
 
-/// One entry of the stack by which diverged lanes find together again: `mask` runs from `segment` and stops at `until`.
+/// One entry of the divergence stack: the lanes of `mask` run from `segment` and stop at `until`.
 struct Path {
   int segment;
   int until;
   Mask mask;
 };
 
-/// cp.async, started and not yet there. It arrives when its lane waits for its group and not before, so that a missing
-/// wait shows.
+/// A cp.async that has started and not landed. The copy lands when its lane waits for its group and not before, so that
+/// a missing wait shows as wrong data.
 struct PendingCopy {
   int lane;
   std::uint32_t group;
   std::uint64_t dst;
   std::uint64_t src;
   int bytes;
-  int read;  ///< the rest is zeros
+  int read;  ///< bytes to read; the rest is filled with zeros
   std::uint64_t serial;
 };
 
-/// An mbarrier's phase that a warp waits for the end of.
+/// An mbarrier phase whose end a warp waits for.
 struct PhaseWait {
   const std::byte* object;
   std::uint64_t address;
   bool parity;
 };
 
-/// A wgmma.mma_async reads shared memory until its group is waited for. Remembered only where somebody checks.
+/// Shared memory that a wgmma.mma_async reads until its group is waited for. Recorded only in checked launches.
 struct WarpgroupReading {
   std::uint32_t group;
   const Site* site;
-  std::vector<const std::byte*> chunks;  ///< of 16 bytes
+  std::vector<const std::byte*> chunks;  ///< 16-byte chunks
 };
 
-/// A warp's wgmma: groups are counted from 1, in the order of their commit.
+/// A warp's wgmma state. Groups are numbered from 1 in the order of their commit.
 struct WarpgroupState {
-  bool fenced = false;                           ///< there was a wgmma.fence
-  std::uint32_t committed = 0;                   ///< groups
-  std::uint32_t waited_for = 0;                  ///< groups up to this one are over
-  std::vector<std::uint32_t> group_of_register;  ///< of each accumulator register, the last that writes it; 0: none
+  bool fenced = false;                           ///< the warp has executed a wgmma.fence
+  std::uint32_t committed = 0;                   ///< number of committed groups
+  std::uint32_t waited_for = 0;                  ///< all groups up to this number have completed
+  std::vector<std::uint32_t> group_of_register;  ///< for each accumulator register, the group that last writes it; 0:
+                                                 ///< none
   std::vector<WarpgroupReading> readings;
 };
 
-/// What a warp waits for.
+/// The event that a warp waits for.
 enum class WarpState : std::uint8_t { ready, at_barrier, at_cluster_barrier, at_mbarrier, done };
 
 struct Program;
@@ -158,16 +162,17 @@ struct Watch;
 class MemoryMap;
 struct Cluster;
 
-/// bar and barrier: threads are counted by whole warps, whether they wait or only arrive.
+/// State of a named barrier (bar, barrier). Threads are counted in whole warps, both for waiting and for arriving
+/// warps.
 struct NamedBarrier {
   std::uint32_t arrived = 0;
-  std::uint32_t expected = 0;  ///< 0: all of the block
-  std::uint32_t voters = 0;    ///< of .red: lanes that gave a predicate
-  std::uint32_t votes = 0;     ///< and those for which it holds
+  std::uint32_t expected = 0;  ///< threads; 0: all threads of the block
+  std::uint32_t voters = 0;    ///< for .red: lanes that gave a predicate
+  std::uint32_t votes = 0;     ///< for .red: lanes whose predicate is true
 };
 inline constexpr std::size_t kNamedBarriers = 16;
 
-/// A block of threads while it executes.
+/// A running thread block.
 struct Cta {
   const Program* program = nullptr;
   std::array<std::uint32_t, 3> index{};
@@ -175,48 +180,51 @@ struct Cta {
   std::byte* shared = nullptr;
   std::uint32_t shared_bytes = 0;
   std::size_t parameter_bytes = 0;
-  const MemoryMap* memory = nullptr;  ///< null: any address is believed
+  const MemoryMap* memory = nullptr;  ///< nullptr: addresses are not checked
   Cluster* cluster = nullptr;
-  std::uint32_t rank = 0;  ///< in the cluster
+  std::uint32_t rank = 0;  ///< rank in the cluster
   std::vector<Warp*> warps;
   std::array<NamedBarrier, kNamedBarriers> barriers{};
 
-  std::uint32_t number() const { return (index[2] * grid[1] + index[1]) * grid[0] + index[0]; }  ///< in the grid
+  /// linear index in the grid
+  std::uint32_t number() const { return (index[2] * grid[1] + index[1]) * grid[0] + index[0]; }
 };
 
+/// A running warp.
 struct Warp : Frame {
   Cta* cta = nullptr;
-  Watch* watch = nullptr;  ///< null: nobody watches
+  Watch* watch = nullptr;  ///< nullptr: the launch is not watched
   int index = 0;
   std::byte* registers = nullptr;
-  std::byte* local = nullptr;  ///< lane after lane
+  std::byte* local = nullptr;  ///< local memory, one lane after the other
   std::vector<Path> paths;
   Mask alive = 0;
   WarpState state = WarpState::ready;
-  std::uint32_t barrier = 0;                   ///< that it is at
-  bool retry = false;                          ///< its segment is executed again when it is ready
-  bool passed = false;                         ///< the barrier of the segment that is executed again has opened
-  std::uint32_t votes = 0;                     ///< of the last .red barrier: what holds
-  std::uint32_t voters = 0;                    ///< and of how many lanes
-  Mask cluster_arrived = 0;                    ///< lanes at the cluster's barrier, until it opens
-  Mask cluster_owed = 0;                       ///< lanes that have arrived and not waited
-  std::uint32_t cluster_generation = 0;        ///< in which they arrived
-  std::uint32_t jumps = 0;                     ///< backwards, in this turn
-  std::uint64_t fingerprint = 0;               ///< of where it last stood when its turn ended
-  int segment = 0;                             ///< being executed, or waited in
-  std::array<std::uint32_t, kLanes> groups{};  ///< committed, per lane
+  std::uint32_t barrier = 0;                   ///< the barrier at which the warp waits
+  bool retry = false;                          ///< the warp executes its segment again when it is ready
+  bool passed = false;                         ///< the barrier of the segment to execute again has opened
+  std::uint32_t votes = 0;                     ///< of the last .red barrier: lanes whose predicate was true
+  std::uint32_t voters = 0;                    ///< of the last .red barrier: lanes that voted
+  Mask cluster_arrived = 0;                    ///< lanes that have arrived at the cluster's barrier, until it opens
+  Mask cluster_owed = 0;                       ///< lanes that have arrived at the cluster's barrier and not waited
+  std::uint32_t cluster_generation = 0;        ///< generation of the cluster's barrier at the arrival
+  std::uint32_t jumps = 0;                     ///< backward jumps in this turn
+  std::uint64_t fingerprint = 0;               ///< fingerprint of the warp's state at the end of its last turn
+  int segment = 0;                             ///< the segment that the warp executes or waits in
+  std::array<std::uint32_t, kLanes> groups{};  ///< committed cp.async groups, per lane
   std::vector<PendingCopy> copies;
-  std::uint64_t next_copy = 0;                      ///< serial number
-  std::array<std::uint32_t, kLanes> bulk_groups{};  ///< committed, per lane
-  std::vector<PhaseWait> phases;                    ///< of try_wait: those that are not over
+  std::uint64_t next_copy = 0;                      ///< serial number of the next cp.async
+  std::array<std::uint32_t, kLanes> bulk_groups{};  ///< committed bulk groups, per lane
+  std::vector<PhaseWait> phases;                    ///< the unfinished phases that a try_wait waits for
   WarpgroupState wgmma;
-  std::optional<std::string> failure;  ///< the first one
+  std::optional<std::string> failure;  ///< the first failure
 
-  /// Ends the launch. Generated code runs on to the end of its segment, in which no helper does anything any more.
+  /// Records a failure, which ends the launch. Generated code continues to the end of its segment, but helpers do
+  /// nothing any more.
   void fail(const Site& site, int lane, const std::string& rule);
 };
 
-/// Reads and writes a slot's lanes as T.
+/// Accesses the lanes of a slot as values of type T.
 template <class T>
 class Lanes {
  public:
@@ -243,13 +251,13 @@ Lanes<T> result(Warp& warp, int index = 0) {
 inline Mask source_mask(Warp& warp, int index) { return source<Mask>(warp, index)[0]; }
 inline void set_result_mask(Warp& warp, int index, Mask mask) { result<Mask>(warp, index).set(0, mask); }
 
-/// Calls body(lane) for every lane of `mask`, in order.
+/// Calls body(lane) for every lane of `mask`, in ascending order.
 template <class Body>
 void for_lanes(Mask mask, Body body) {
   for (; mask != 0; mask &= mask - 1) body(__builtin_ctz(mask));
 }
 
-/// Unsigned integer of `bytes` bytes, as a slot holds it.
+/// Reads an unsigned integer of `bytes` bytes from a slot.
 inline std::uint64_t read_lane(std::byte* slot, int bytes, int lane) {
   std::uint64_t value = 0;
   std::memcpy(&value, slot + static_cast<std::size_t>(bytes) * static_cast<std::size_t>(lane),

@@ -1,5 +1,8 @@
-// A round gives every warp that can go on a turn. A round in which nothing changed, neither memory nor where any warp
-// stands, will be followed by others like it: then only another cluster can help, and when all stand still, nobody.
+// Schedules the warps of a cluster in rounds.
+//
+// A round gives a turn to every warp that can continue. If a round changes neither memory nor any warp's position, all
+// later rounds are the same. Then only another cluster can make this cluster continue, and if all clusters stand still,
+// the launch is deadlocked.
 #include "runtime/cpu/execute/schedule.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +11,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "runtime/cpu/execute/walk.hpp"
+#include "runtime/cpu/execute/run_warp.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu {
@@ -16,7 +19,7 @@ namespace {
 
 using Triple = std::array<std::uint32_t, 3>;
 
-/// What shared memory holds before anybody writes: NaN in every format, and visibly wrong as an integer.
+/// Initial content of shared memory: NaN in every floating-point format, and conspicuous as an integer.
 constexpr int kUninitialised = 0xff;
 constexpr std::chrono::microseconds kPause{50};
 
@@ -26,7 +29,7 @@ void invoke(Frame* frame, Mask mask, std::uint32_t index) {
   const Site& site = warp.cta->program->sites[index];
   try {
     site.helper(warp, mask, site);
-  } catch (const std::exception& error) {  // must not pass through generated code
+  } catch (const std::exception& error) {  // an exception must not pass through generated code
     warp.fail(site, 0, error.what());
   }
 }
@@ -203,7 +206,7 @@ void ClusterRun::run(Triple index) {
   }
 }
 
-/// Something changed: what was tried before in vain may help now.
+/// Something changed, so attempts that failed before may succeed now.
 void ClusterRun::go_on() {
   standstill_.changed();
   refused_ = false;
@@ -225,16 +228,16 @@ bool ClusterRun::take_turns() {
   return !all_done;
 }
 
-/// A block's shared memory is another's when the block has ended.
+/// Copies must have landed before the cluster ends, because its shared memory is then reused.
 void ClusterRun::finish() {
   for (const Delivery& delivery : cluster_.deliveries) {
     if (delivery.kind == Delivery::Kind::arrival) continue;
-    delivery.warp->fail(*delivery.site, delivery.lane, "its cluster ends before anybody has waited for these bytes");
+    delivery.warp->fail(*delivery.site, delivery.lane, "the cluster ends before any warp has waited for these bytes");
     raise(*delivery.warp->cta, *delivery.warp->failure);
   }
 }
 
-/// After a round in which no memory changed and nobody arrived anywhere.
+/// Called after a round in which no memory changed and no warp arrived anywhere.
 void ClusterRun::stand_still(std::uint64_t since) {
   if (const std::uint64_t changes = standstill_.changes(); changes != seen_changes_) {
     seen_changes_ = changes;
@@ -245,10 +248,10 @@ void ClusterRun::stand_still(std::uint64_t since) {
     return refuse_waiting() ? void() : wait_for_others(since);
   }
   standstill_.moved();
-  if (Clock::now() - still_since_ > launch_.patience) raise_standstill("no end in sight");
+  if (Clock::now() - still_since_ > launch_.patience) raise_standstill("no progress within the time limit");
 }
 
-/// Every warp stands exactly where it stood after the round before.
+/// True if every warp is exactly where it was after the previous round.
 bool ClusterRun::is_as_before() {
   bool same = true;
   for_warps([&](Warp& warp) {
@@ -260,7 +263,8 @@ bool ClusterRun::is_as_before() {
   return same;
 }
 
-/// try_wait may give up: what its loop then does may help. If it comes back as it was, it did not.
+/// Lets try_wait return false once, because the loop around it may then do something useful. If the warp returns to the
+/// same state, it did not.
 bool ClusterRun::refuse_waiting() {
   bool any = false;
   for_warps([&](Warp& warp) {
@@ -274,7 +278,7 @@ bool ClusterRun::refuse_waiting() {
 
 void ClusterRun::wait_for_others(std::uint64_t since) {
   if (standstill_.is_final(runner_, since)) raise_standstill("deadlock");
-  if (Clock::now() - still_since_ > launch_.patience) raise_standstill("no end in sight");
+  if (Clock::now() - still_since_ > launch_.patience) raise_standstill("no progress within the time limit");
   std::this_thread::sleep_for(kPause);
 }
 

@@ -1,4 +1,4 @@
-// Running one cluster: all warps of its blocks take turns on one thread of the host.
+// Runs one cluster: the warps of its blocks take turns on one host thread.
 #pragma once
 
 #include <atomic>
@@ -12,23 +12,23 @@
 
 namespace cubit::runtime::cpu {
 
-/// Tells clusters that wait for one another through global memory from clusters that nobody can help any more. Each
-/// thread of a launch is a runner.
+/// Detects deadlock. Clusters may wait for each other through global memory; the class distinguishes this from clusters
+/// that no other cluster can help any more. Each host thread of a launch is a runner.
 class Standstill {
  public:
   Standstill(std::size_t runners, std::uint64_t clusters) : still_since_(runners, kMoving), to_begin_(clusters) {}
 
   std::uint64_t now() const { return moves_; }
   std::uint64_t changes() const { return changes_; }
-  void moved() { ++moves_; }  ///< a warp stands elsewhere
-  void changed() {            ///< memory is different, or somebody arrived or ended
+  void moved() { ++moves_; }  ///< a warp is at a new position
+  void changed() {            ///< memory changed, or a warp arrived somewhere or ended
     ++changes_;
     ++moves_;
   }
-  /// The runner's cluster changed nothing in a round of turns that began at `since`. True: neither did any other since
-  /// then, so that none of them ever will.
+  /// Reports that the runner's cluster changed nothing in a round of turns that began at `since`. Returns true if no
+  /// other runner has changed anything since then, so that no cluster will ever continue.
   bool is_final(std::size_t runner, std::uint64_t since);
-  void leave(std::size_t runner);  ///< it runs no more clusters
+  void leave(std::size_t runner);  ///< the runner has no more clusters to run
   void begin_cluster() { --to_begin_; }
   std::uint64_t clusters_to_begin() const { return to_begin_; }
 
@@ -43,17 +43,18 @@ class Standstill {
   std::atomic<std::uint64_t> to_begin_;
 };
 
-/// The size of the launch's clusters: its own, or the kernel's. Throws Failure(invalid_argument) if they disagree or
-/// the grid is not made of whole clusters.
+/// Returns the cluster size of the launch, which the launch or the kernel gives. Throws Failure(invalid_argument) if
+/// both give different sizes, or if the grid is not a multiple of the cluster size.
 std::array<std::uint32_t, 3> cluster_size(const Program& program, const Launch& launch);
 
-/// Memory and warps of a cluster; run() may be called again for the next.
+/// Memory and warps of a cluster. run() may be called again for the next cluster.
 class ClusterRun {
  public:
   ClusterRun(const Program& program, const Launch& launch, Standstill& standstill, std::size_t runner,
-             Watch* watch);  ///< `watch` may be null
+             Watch* watch);  ///< `watch` may be nullptr
 
-  /// All blocks of the cluster with this index. Throws the failure of a warp, or a deadlock's.
+  /// Runs all blocks of the cluster with this index. Throws the failure of a warp, or a failure that describes a
+  /// deadlock.
   void run(std::array<std::uint32_t, 3> index);
 
  private:
@@ -70,8 +71,8 @@ class ClusterRun {
   void add_warp(Block& block, std::size_t index, std::size_t count);
   void start(std::array<std::uint32_t, 3> index);
   void start_block(Block& block, std::array<std::uint32_t, 3> cluster);
-  bool take_turns();  ///< false: all have ended
-  void finish();      ///< when they have
+  bool take_turns();  ///< false when all warps have ended
+  void finish();      ///< called after all warps have ended
   void go_on();
   void stand_still(std::uint64_t since);
   bool is_as_before();
@@ -95,9 +96,10 @@ class ClusterRun {
   std::array<std::uint32_t, 3> size_;
   Cluster cluster_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  Clock::time_point still_since_{};  ///< nothing has changed in the whole launch, as far as this cluster knows
-  std::uint64_t seen_changes_ = 0;   ///< of the launch, then
-  bool refused_ = false;             ///< since the last change every try_wait was told that its phase is not over
+  Clock::time_point still_since_{};  ///< when the last change in the whole launch happened, as far as this cluster
+                                     ///< knows
+  std::uint64_t seen_changes_ = 0;   ///< the launch's number of changes at that time
+  bool refused_ = false;             ///< since the last change, every try_wait has returned false
 };
 
 }  // namespace cubit::runtime::cpu

@@ -15,13 +15,16 @@ std::int64_t sign_extended(std::uint64_t value, int bytes) {
   return static_cast<std::int64_t>(value << unused) >> unused;
 }
 
-/// Division by zero gives ones, and so does the remainder, as on an H200; the PTX ISA leaves it open.
+/// Division by zero gives all ones, and so does the remainder. The PTX ISA leaves the result open; an H200 does the
+/// same.
 std::uint64_t quotient(const Site& site, std::uint64_t a, std::uint64_t b, bool remainder) {
   if (b == 0) return ~0ULL;
   if (!site.is_signed) return remainder ? a % b : a / b;
   const std::int64_t x = sign_extended(a, site.bytes);
   const std::int64_t y = sign_extended(b, site.bytes);
-  if (y == -1) return remainder ? 0 : 0 - static_cast<std::uint64_t>(x);  // the lowest number has no negative
+  if (y == -1)
+    return remainder ? 0 : 0 - static_cast<std::uint64_t>(x);  // the lowest number has no positive
+                                                               // counterpart
   return static_cast<std::uint64_t>(remainder ? x % y : x / y);
 }
 
@@ -38,7 +41,7 @@ std::uint32_t permuted(std::uint64_t bytes, std::uint32_t selector, int mode) {
   std::uint32_t result = 0;
   for (unsigned i = 0; i < 4; ++i) {
     std::uint32_t picked = 0;
-    switch (mode) {  // PTX ISA, prmt: f4e, b4e, rc8, ecl, ecr, rc16
+    switch (mode) {  // modes of prmt in the PTX ISA: f4e, b4e, rc8, ecl, ecr, rc16
       case 2:
         picked = byte(s + i);
         break;
@@ -107,8 +110,8 @@ std::uint64_t integer_result(const Site& site, std::uint64_t a, std::uint64_t b,
   return 0;
 }
 
-/// .ftz of a result that is not rounded yet: zero, if it would round to a number below the lowest normal one that had
-/// all bits of the mantissa.
+/// Applies .ftz to a result that is not rounded yet. The result becomes zero if rounding to a format without the
+/// exponent limit would give a number below the lowest normal number.
 double flushed_result(Format format, double value) {
   const double lowest = std::ldexp(1.0, 1 - facts(format).bias);
   const double limit = lowest - std::ldexp(lowest, -facts(format).mantissa_bits - 2);
@@ -151,16 +154,16 @@ double half_result(const Site& site, double a, double b, double c) {
   return 0;
 }
 
-/// [+0, 1]; NaN becomes +0.
+/// Clamps to [+0, 1]; NaN becomes +0.
 double saturated(double value) { return value > 0 ? std::min(value, 1.0) : 0; }
 
-/// .sat makes NaN zero, .relu keeps it; neither leaves a -0.
+/// Applies .sat, which makes NaN zero, or .relu, which keeps NaN. Neither leaves -0.
 double limited(const Site& site, double value) {
   if (site.saturate) return saturated(value);
   return site.is_signed && value <= 0 ? 0 : value;
 }
 
-/// Subnormals of the format are zeros of the same sign.
+/// Replaces subnormals of the format by zeros of the same sign.
 double flushed(Format format, double value) {
   const double lowest = std::ldexp(1.0, 1 - facts(format).bias);
   return std::abs(value) < lowest ? std::copysign(0.0, value) : value;
@@ -188,8 +191,8 @@ double function_result(FunctionKind kind, double x) {
   return x;
 }
 
-/// The sign and the upper payload of a double's NaN stay, made quiet; a bf16's NaN stays as it is; others become the
-/// one NaN of their format. As an H200 does.
+/// Converts a NaN as an H200 does. A double's NaN keeps its sign and upper payload and becomes quiet. A bf16 NaN stays
+/// unchanged. All other NaNs become the canonical NaN of their format.
 std::uint64_t converted_nan(Format from, Format to, std::uint64_t bits) {
   const FormatFacts& target = facts(to);
   if (from == Format::bf16 && to == Format::f32) return bits << 16;
@@ -201,8 +204,9 @@ std::uint64_t converted_nan(Format from, Format to, std::uint64_t bits) {
   return sign | infinity | quiet | payload;
 }
 
-/// tf32 in its word. Away from zero it is integer arithmetic: a NaN is cut, and .satfinite takes one unit off whatever
-/// has the largest exponent, of infinities and NaNs too. Otherwise NaN is 0x7fffe000. As an H200 does.
+/// Converts to tf32, in the upper bits of a word, as an H200 does. Rounding away from zero is integer arithmetic: a NaN
+/// is truncated, and .satfinite subtracts one unit from everything with the largest exponent, including infinities and
+/// NaNs. In all other modes NaN becomes 0x7fffe000.
 std::uint64_t converted_to_tf32(const Site& site, double value, std::uint64_t bits) {
   constexpr std::uint64_t kInfinity = 0x7f800000;
   constexpr std::uint64_t kUnit = 0x2000;
@@ -238,7 +242,7 @@ std::uint64_t double_of_integer(Format from, Rounding rounding, std::uint64_t bi
 std::uint64_t converted_to_integer(const Site& site, double value, std::uint64_t bits) {
   const auto from = static_cast<Format>(site.from);
   const auto to = static_cast<Format>(site.to);
-  // Integers between 64-bit types saturate without passing through a double.
+  // Conversions between 64-bit integers saturate without passing through a double.
   if (is_integer(from) && facts(from).bits == 64) {
     const bool negative = facts(from).is_signed && static_cast<std::int64_t>(bits) < 0;
     if (negative && !facts(to).is_signed) return 0;
@@ -247,13 +251,13 @@ std::uint64_t converted_to_integer(const Site& site, double value, std::uint64_t
   return encode_integer(to, value, static_cast<Rounding>(site.kind), from == Format::f64);
 }
 
-/// `saturate`: .sat, `form`: .satfinite, `is_signed`: .relu, `flag`: .ftz, `integral`: .rni and the like.
+/// `saturate`: .sat; `form`: .satfinite; `is_signed`: .relu; `flag`: .ftz; `integral`: .rni and similar.
 std::uint64_t converted(const Site& site, std::uint64_t bits) {
   const auto from = static_cast<Format>(site.from);
   const auto to = static_cast<Format>(site.to);
   const auto rounding = static_cast<Rounding>(site.kind);
   double value = decode(from, bits);
-  // An H200 does not flush what becomes an f16, which shows when it is rounded up or down.
+  // An H200 does not flush values that become f16. The difference is visible in results that are rounded up or down.
   if (site.flag && from == Format::f32 && to != Format::f16) value = flushed(Format::f32, value);
   if (is_integer(to)) return converted_to_integer(site, value, bits);
   if (is_integer(from) && facts(from).bits == 64 && to == Format::f64) return double_of_integer(from, rounding, bits);
@@ -274,7 +278,7 @@ void integer(Warp& warp, Mask mask, const Site& site) {
     const std::uint64_t value =
         integer_result(site, read_lane(warp.sources[0], site.bytes, lane), read_lane(warp.sources[1], site.bytes, lane),
                        read_lane(warp.sources[2], site.bytes, lane));
-    // popc, bfind and the like give 32 bits of a 64-bit source; narrower ones are cut.
+    // popc, bfind and similar instructions give 32 bits for a 64-bit source. Narrower results are truncated.
     write_lane(warp.results[0], std::max(site.bytes, 1), lane, value);
   });
 }
@@ -298,7 +302,7 @@ void half_arithmetic(Warp& warp, Mask mask, const Site& site) {
   });
 }
 
-/// rcp and rsqrt.approx.ftz.f64 read and write the upper words alone.
+/// rcp and rsqrt.approx.ftz.f64 read and write the upper words only.
 void gross_function(Warp& warp, Mask mask, const Site& site) {
   constexpr std::uint64_t kUpper = 0xffffffff00000000;
   for_lanes(mask, [&](int lane) {
@@ -328,7 +332,8 @@ void function(Warp& warp, Mask mask, const Site& site) {
   });
 }
 
-/// `count`: 0 one value, 1 sources 0 and 1 into the high and low half, 2 both halves of source 0.
+/// `count`: 0 converts one value, 1 converts sources 0 and 1 into the high and low half, 2 converts both halves of
+/// source 0.
 void convert(Warp& warp, Mask mask, const Site& site) {
   const int from = facts(static_cast<Format>(site.from)).bits;
   const int to = facts(static_cast<Format>(site.to)).bits;

@@ -1,4 +1,4 @@
-// atom and red on host memory, lane after lane. PTX ISA, "atom", "red".
+// Executes atom and red on host memory, one lane after the other. PTX ISA, "atom", "red".
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -44,7 +44,7 @@ bool is_global(const Site& site, std::uint64_t address) {
   return (site.generic ? space_of(address) : site.space) == ptx::Space::global;
 }
 
-/// In global memory subnormals are zeros of the same sign, before and after. PTX ISA, "atom".
+/// In global memory, subnormal operands and results are flushed to zeros of the same sign. PTX ISA, "atom".
 float flushed(float value) {
   return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value;
 }
@@ -53,7 +53,7 @@ std::uint32_t flushed_sum(std::uint32_t old, std::uint32_t value) {
   return std::isnan(sum) ? 0x7fffffff : std::bit_cast<std::uint32_t>(sum);
 }
 
-/// f16x2 and the like: each half by itself.
+/// Adds each half of f16x2 and bf16x2 separately.
 std::uint64_t float_sum(const Site& site, std::uint64_t old, std::uint64_t value) {
   const auto format = static_cast<Format>(site.from);
   const int bits = facts(format).bits;
@@ -87,7 +87,7 @@ Unsigned changed(const Site& site, Unsigned old, Unsigned value, Unsigned swap) 
       combined(kind, static_cast<Signed>(old), static_cast<Signed>(value), static_cast<Signed>(swap)));
 }
 
-/// The value before.
+/// Returns the previous value.
 template <class Unsigned>
 Unsigned exchange(const Site& site, std::byte* place, Unsigned value, Unsigned swap, Unsigned& now,
                   bool flushes = false) {

@@ -1,7 +1,7 @@
-// bar, barrier and barrier.cluster: arriving, waiting and opening. PTX ISA, "bar, barrier", "barrier.cluster".
+// Executes bar, barrier and barrier.cluster: arrival, waiting and opening. PTX ISA, "bar, barrier", "barrier.cluster".
 //
-// A barrier of the block counts threads by whole warps; warps that have ended are not waited for where it expects the
-// whole block. A barrier of the cluster counts lanes: all that have not ended arrive once in each generation.
+// A barrier of the block counts threads in whole warps. A barrier for the whole block does not wait for warps that have
+// ended. The barrier of the cluster counts lanes: every lane that has not ended arrives once in each generation.
 #include <fmt/format.h>
 
 #include "runtime/cpu/execute/cluster.hpp"
@@ -73,7 +73,7 @@ void end_warp(Warp& warp) {
 namespace helpers {
 namespace {
 
-/// All of the warp's lanes that have not ended, or an error.
+/// True if all lanes of the warp that have not ended execute the barrier; otherwise reports a failure.
 bool all_lanes_here(Warp& warp, Mask mask, const Site& site) {
   if (mask == warp.alive) return true;
   warp.fail(site, __builtin_ctz(mask),
@@ -93,7 +93,7 @@ bool join(Warp& warp, const Site& site, int lane, std::uint32_t index, std::uint
   }
   if (barrier.arrived != 0 && barrier.expected != threads) {
     warp.fail(site, lane,
-              fmt::format("barrier {} is for {} threads, and others are there for {} (0: all of the block)", index,
+              fmt::format("barrier {} is for {} threads, and other warps use it for {} (0: all of the block)", index,
                           threads, barrier.expected));
     return false;
   }
@@ -142,7 +142,8 @@ void barrier(Warp& warp, Mask mask, const Site& site) {
 void arrive_at_cluster(Warp& warp, Mask mask, const Site& site) {
   const Mask twice = mask & warp.cluster_owed;
   if (twice != 0)
-    return warp.fail(site, __builtin_ctz(twice), "it arrives at the cluster's barrier again before it has waited");
+    return warp.fail(site, __builtin_ctz(twice),
+                     "the thread arrives at the cluster's barrier again before it has waited");
   warp.cluster_arrived |= mask;
   warp.cluster_owed |= mask;
   warp.cluster_generation = warp.cta->cluster->generation;
@@ -158,7 +159,7 @@ void arrive_at_cluster(Warp& warp, Mask mask, const Site& site) {
 void wait_for_cluster(Warp& warp, Mask mask, const Site& site) {
   const Mask early = mask & ~warp.cluster_owed;
   if (early != 0)
-    return warp.fail(site, __builtin_ctz(early), "it waits for the cluster's barrier without having arrived");
+    return warp.fail(site, __builtin_ctz(early), "the thread waits for the cluster's barrier without having arrived");
   warp.cluster_owed &= ~mask;
   if (warp.cluster_generation == warp.cta->cluster->generation) {
     warp.state = WarpState::at_cluster_barrier;
@@ -167,7 +168,7 @@ void wait_for_cluster(Warp& warp, Mask mask, const Site& site) {
   }
 }
 
-/// mapa: the address of the same place in the block of a rank. getctarank: the rank of an address's block.
+/// mapa: the address of the same offset in the block with a given rank. getctarank: the rank of an address's block.
 void map_address(Warp& warp, Mask mask, const Site& site) {
   const std::uint64_t blocks = warp.cta->cluster->ctas.size();
   for_lanes(mask, [&](int lane) {

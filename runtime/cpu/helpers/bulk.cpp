@@ -1,4 +1,4 @@
-// Bulk copies, their groups and their landing. PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk",
+// Executes bulk copies, their groups and their landing. PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk",
 // "cp.async.bulk.wait_group", "st.async", "red.async". See runtime/cpu/execute/mbarrier.hpp.
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ namespace {
 constexpr auto kSharedMemory = ptx::Space::shared;
 constexpr auto kGlobalMemory = ptx::Space::global;
 
-/// Calls body(space, place, bytes) for what the copy writes.
+/// Calls body(space, place, bytes) for every range that the copy writes.
 template <class Body>
 void for_targets(const Delivery& delivery, Body body) {
   if (delivery.object != nullptr) return body(kSharedMemory, delivery.dst, delivery.bytes);
@@ -43,7 +43,7 @@ void for_targets(const Delivery& delivery, Body body) {
   }
 }
 
-/// The same for what it reads, or is still to read.
+/// Calls body(space, place, bytes) for every range that the copy reads, or has still to read.
 template <class Body>
 void for_sources(const Delivery& delivery, Body body) {
   const auto space = delivery.reads_shared ? kSharedMemory : kGlobalMemory;
@@ -53,7 +53,8 @@ void for_sources(const Delivery& delivery, Body body) {
   }
 }
 
-/// A warp that has ended waits for nothing: what it has sent to global memory stays under way.
+/// Reports a landing to the checker. A warp that has ended waits for nothing, so its copies to global memory stay in
+/// flight.
 void watch_landing(const Cluster& cluster, const Delivery& delivery) {
   const Warp& warp = *delivery.warp;
   Checker* const checker = checker_of(warp);
@@ -70,7 +71,7 @@ void watch_landing(const Cluster& cluster, const Delivery& delivery) {
   });
 }
 
-/// One lane's copy: whom it tells, what it writes, and what it reads.
+/// Reports the start of one lane's copy to the checker: mbarrier, writes and reads.
 void watch_start(const Delivery& delivery) {
   const auto watch = [&](RequestKind kind, ptx::Space space, const std::byte* place, std::uint64_t bytes) {
     watch_range(*delivery.warp, *delivery.site, delivery.lane, kind, space, place, bytes);
@@ -81,7 +82,7 @@ void watch_start(const Delivery& delivery) {
   for_sources(delivery, [&](auto... range) { watch(RequestKind::bulk_read, range...); });
 }
 
-/// Zeros where the box lies outside of the tensor.
+/// Copies strips. Strips outside the tensor are filled with zeros.
 void copy_strips(const Delivery& delivery, const std::byte* src) {
   for (const Strip& strip : delivery.strips) {
     if (delivery.object == nullptr) {
@@ -118,7 +119,7 @@ void land(Cluster& cluster, Delivery& delivery) {
 
 namespace {
 
-/// Lands those for which `is_due`, in the order in which they were started.
+/// Lands the operations for which `is_due` returns true, in the order of their start.
 template <class IsDue>
 bool land_due(Cluster& cluster, IsDue is_due) {
   return std::erase_if(cluster.deliveries, [&](Delivery& delivery) {

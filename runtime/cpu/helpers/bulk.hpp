@@ -1,4 +1,4 @@
-// What all asynchronous copies in bulk begin with, whether they copy a range or a tensor's box.
+// Common parts of bulk copies of ranges (bulk.cpp) and of tensor boxes (tensor.cpp).
 #pragma once
 
 #include "runtime/cpu/execute/mbarrier.hpp"
@@ -6,23 +6,23 @@
 
 namespace cubit::runtime::cpu::helpers {
 
-/// Shared addresses: where bytes go, and the mbarrier that is told.
+/// Shared-memory addresses of a bulk copy: the destination, and the mbarrier to report to.
 struct Target {
   std::uint64_t dst;
   std::uint64_t object;
 };
 
-/// A copy or a reduction of the lane's open group.
+/// Makes a copy or a reduction that belongs to the lane's open group.
 Delivery begun(Warp& warp, const Site& site, int lane, bool reduces);
 
-/// Shared memory as host memory; null after warp.fail().
+/// Converts a shared address to a host pointer. Returns nullptr after warp.fail().
 std::byte* shared_place(Warp& warp, const Site& site, int lane, std::uint64_t address, std::uint64_t bytes);
 
-/// From now on it is under way.
+/// Puts the operation in flight.
 void send(Delivery delivery);
-/// Into the shared memory of one block.
+/// Puts a copy into the shared memory of one block in flight.
 void send_to_block(const Target& target, Delivery delivery);
-/// To the same place in each block that source 4 names.
+/// Puts copies to the same offset in each block that source 4 names in flight.
 void send_to_blocks(const Target& target, const Delivery& delivery);
 
 }  // namespace cubit::runtime::cpu::helpers

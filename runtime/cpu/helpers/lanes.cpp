@@ -1,5 +1,5 @@
-// What the lanes of a warp tell each other. PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync",
-// "elect.sync".
+// Executes instructions that exchange data between the lanes of a warp. PTX ISA, "shfl.sync", "vote.sync",
+// "match.sync", "redux.sync", "elect.sync".
 #include <fmt/format.h>
 
 #include "runtime/cpu/helpers/helpers.hpp"
@@ -7,8 +7,8 @@
 namespace cubit::runtime::cpu::helpers {
 namespace {
 
-/// A collective needs every lane that it names, and every lane that executes it must be named. Lanes that have left the
-/// kernel are not missed. False after warp.fail().
+/// A collective needs every lane that it names, and must name every lane that executes it. Lanes that have left the
+/// kernel are ignored. Returns false after warp.fail().
 bool all_members_here(Warp& warp, Mask mask, const Site& site, int slot) {
   bool good = true;
   for_lanes(mask, [&](int lane) {
@@ -90,7 +90,7 @@ void shuffle(Warp& warp, Mask mask, const Site& site) {
   for_lanes(mask, [&](int lane) {
     const Picked picked = picked_lane(static_cast<ShuffleKind>(site.kind), lane, source<std::uint32_t>(warp, 1)[lane],
                                       source<std::uint32_t>(warp, 2)[lane]);
-    // A lane that does not take part has no value; its garbage must not look like one.
+    // An inactive lane has no value. Its garbage must not look like a value.
     const bool takes_part = (mask >> picked.lane & 1) != 0;
     result<std::uint32_t>(warp).set(lane, takes_part ? source<std::uint32_t>(warp, 0)[picked.lane] : 0xdeadbeef);
     in_range |= static_cast<Mask>(picked.in_range) << lane;

@@ -1,8 +1,9 @@
-// Tensor-core instructions, by codegen's fragment tables. PTX ISA, "ldmatrix", "stmatrix", "movmatrix", "mma".
+// Executes tensor-core instructions of a warp with the fragment tables of codegen. PTX ISA, "ldmatrix", "stmatrix",
+// "movmatrix", "mma".
 //
-// Numbers: integer products are exact modulo 2^32, or saturated. Floating products are exact and summed in double in
-// order of k, the accumulator last; the sum is rounded once, to nearest. A tensor core aligns its products to the
-// largest and cuts them: it is within 2^-b · k · max|a·b| of this. Double precision is a chain of fused operations.
+// Integer products are exact modulo 2^32, or saturated. Floating-point products of 16-bit and 8-bit formats and of tf32
+// are summed as a tensor core does; see tensor_core.hpp. Double precision is a chain of fused multiply-adds in the
+// order of k.
 #include "runtime/cpu/helpers/matrix.hpp"
 
 #include <array>
@@ -18,15 +19,15 @@ namespace {
 
 constexpr int kRowBytes = 16;
 
-/// Bits of a 64-bit value `index` of `lane`, from source `slot` on.
+/// Returns the 64-bit value `index` of `lane`, from source `slot` on.
 std::uint64_t wide_element(Warp& warp, int slot, int lane, int index) {
   return source<std::uint64_t>(warp, slot + index)[lane];
 }
 
-/// Lanes that give the address of a row.
+/// The lanes that supply row addresses.
 Mask row_lanes(const Site& site) { return site.count == 4 ? ~Mask{0} : (Mask{1} << (8 * site.count)) - 1; }
 
-/// A lane's row addresses; null if one is bad.
+/// Converts the lanes' row addresses to host pointers. A pointer is nullptr if an address is bad.
 bool resolve_rows(Warp& warp, const Site& site, std::array<std::byte*, kLanes>& rows) {
   for (int lane = 0; lane < 8 * site.count; ++lane) {
     const std::uint64_t address = source<std::uint64_t>(warp, 0)[lane] + static_cast<std::uint64_t>(site.offset);
@@ -36,7 +37,7 @@ bool resolve_rows(Warp& warp, const Site& site, std::array<std::byte*, kLanes>& 
   return true;
 }
 
-/// Reads matrix `operand` (0 A, 1 B, 2 C) through its part of the table.
+/// Reads matrix `operand` (0: A, 1: B, 2: C) through its part of the table.
 template <class T, class Convert>
 void gather(Warp& warp, const std::uint16_t*& table, int& slot, int elements, int bits, T* dst, Convert convert) {
   const int values = elements / kLanes;
@@ -58,7 +59,7 @@ struct Matrices {
   std::array<T, kMaxM * kMaxN> c;
 };
 
-/// `product` turns the gathered C into the result.
+/// Gathers the operands, calls `product`, which turns C into the result, and distributes the result.
 template <class T, class DecodeA, class DecodeB, class DecodeC, class Product, class Finish>
 void multiply(Warp& warp, const Site& site, DecodeA decode_a, DecodeB decode_b, DecodeC decode_c, Product product,
               Finish finish) {

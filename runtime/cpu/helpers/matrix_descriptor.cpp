@@ -8,7 +8,7 @@ namespace cubit::runtime::cpu {
 namespace {
 
 constexpr std::uint64_t kSwizzles[] = {kSwizzleChunk, 128, 64, 32};  // by bits 62 and 63
-constexpr std::uint64_t kRows = 8;                                   // of what repeats
+constexpr std::uint64_t kRows = 8;                                   // rows of the repeating pattern
 constexpr std::uint64_t kAddressMask = (std::uint64_t{1} << 18) - 1;
 
 std::uint64_t field(std::uint64_t bits, int first, int count) {

@@ -1,18 +1,18 @@
-// mbarrier instructions and cp.async.mbarrier.arrive. See runtime/cpu/execute/mbarrier.hpp.
+// Executes mbarrier instructions and cp.async.mbarrier.arrive. See runtime/cpu/execute/mbarrier.hpp.
 #include "runtime/cpu/execute/mbarrier.hpp"
 
 #include <fmt/format.h>
 
 #include "runtime/cpu/execute/cluster.hpp"
-#include "runtime/cpu/execute/walk.hpp"
+#include "runtime/cpu/execute/run_warp.hpp"
 #include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu {
 namespace {
 
-// From bit 0: parity, expected (20 bits), missing (20), bytes (21, two's complement), and a tag that neither zeros nor
-// what shared memory holds at first has.
+// Bits of the object, from bit 0: parity, expected (20 bits), missing (20), bytes (21, two's complement), and a tag
+// that differs from zeros and from the initial content of shared memory.
 constexpr int kExpectedShift = 1;
 constexpr int kMissingShift = 21;
 constexpr int kBytesShift = 41;
@@ -106,7 +106,7 @@ MbarrierChange change_of(Warp& warp, const Site& site, int lane) {
   return {.arrivals = count, .bytes = bytes, .may_end_phase = !site.flag};
 }
 
-/// False after a report of the checker.
+/// Reports an access to the checker. Returns false if the checker found an error.
 bool watch_object(Warp& warp, const Site& site, int lane, RequestKind kind, const std::byte* object) {
   if (Checker* const checker = checker_of(warp); checker != nullptr && kind == RequestKind::mbarrier_init)
     checker->order.forget_mbarrier(object);
@@ -116,7 +116,7 @@ bool watch_object(Warp& warp, const Site& site, int lane, RequestKind kind, cons
 
 Scope scope_of(const Site& site) { return site.instruction->has("cluster") ? kCluster : kBlock; }
 
-/// What announces bytes arrives nowhere, and publishes nothing.
+/// An operation that only announces bytes does not arrive, so it publishes nothing.
 void publish_arrival(const Warp& warp, const Site& site, const std::byte* object) {
   const auto kind = static_cast<MbarrierKind>(site.kind);
   const bool arrives = kind == MbarrierKind::arrive || kind == MbarrierKind::drop;
@@ -174,11 +174,11 @@ void wait_for_phase(Warp& warp, Mask mask, const Site& site) {
     Mbarrier state;
     if (!read_mbarrier(object, state))
       return warp.fail(site, lane, "there is no mbarrier: it was not initialised, or is overwritten");
-    // A token is the object as it was, and so begins with the parity.
+    // A token is the object before the operation, so its lowest bit is the parity.
     const bool parity = (source<std::uint64_t>(warp, 1)[lane] & 1) != 0;
     land_for_phase(*warp.cta->cluster, object, parity);
     if (is_over(object, parity)) {
-      over |= Mask{1} << lane;  // here the lane sees that the phase is over
+      over |= Mask{1} << lane;  // here the lane observes that the phase has ended
       if (Checker* const checker = checker_of(warp)) {
         site.instruction->has("relaxed") ? checker->order.pass_mbarrier_relaxed(warp, object, scope_of(site))
                                          : checker->order.pass_mbarrier(warp, object);

@@ -1,4 +1,4 @@
-// Loads, stores and asynchronous copies, lane by lane. PTX ISA, "ld", "st", "cp.async".
+// Executes loads, stores and asynchronous copies, lane by lane. PTX ISA, "ld", "st", "cp.async".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@ struct Window {
   const char* name;
 };
 
-/// The block whose shared memory an address is in; leaves the offset. Null after warp.fail().
+/// Finds the block whose shared memory contains `address`, and leaves the offset in `address`. Returns nullptr after
+/// warp.fail().
 const Cta* block_of(Warp& warp, const Site& site, bool generic, std::uint64_t& address, int lane) {
   const std::uint64_t part = address >> kRankShift;
   if (part == 0) return warp.cta;
@@ -52,7 +53,7 @@ Window window_of(Warp& warp, ptx::Space space, int lane) {
   return {const_cast<std::byte*>(warp.parameters), cta.parameter_bytes, "the kernel's parameters"};
 }
 
-/// Performs the copies of `lane` for which `is_due(copy)`; `is_waited_for`: by the lane itself.
+/// Performs the copies of `lane` for which is_due(copy) is true. `is_waited_for`: the lane itself waits for the copies.
 template <class IsDue>
 void arrive(Warp& warp, const Site& site, int lane, bool is_waited_for, IsDue is_due) {
   std::erase_if(warp.copies, [&](const PendingCopy& copy) {
@@ -72,7 +73,7 @@ void arrive(Warp& warp, const Site& site, int lane, bool is_waited_for, IsDue is
   });
 }
 
-/// The kernel's own variables are in no allocation.
+/// The kernel's own variables lie outside all allocations.
 bool is_variable(const Program& program, std::uint64_t address, std::uint64_t bytes) {
   const auto first = reinterpret_cast<std::uint64_t>(program.globals.get());
   return address >= first && address - first < program.global_bytes &&
@@ -187,12 +188,12 @@ void store(Warp& warp, Mask mask, const Site& site) {
 
 namespace {
 
-/// The shared side is written when the copy starts, as far as others are concerned; the global side is read then, and
-/// only as far as the copy reads it.
+/// Reports cp.async to the watchers. For other agents, the write to shared memory counts from the start of the copy.
+/// The read of global memory happens at the start, and only for the bytes that the copy reads.
 void watch_copies(Warp& warp, Mask mask, const Site& site) {
   const auto bytes = static_cast<std::uint32_t>(site.bytes);
   Request writes{.site = &site, .kind = RequestKind::copy, .bytes = bytes};
-  std::map<std::uint32_t, Request> reads;  // by size: a tail reads less
+  std::map<std::uint32_t, Request> reads;  // by size, because a tail reads fewer bytes
   for_lanes(mask, [&](int lane) {
     writes.add({lane, ptx::Space::shared, watched_address(warp, source<std::uint64_t>(warp, 0)[lane])});
     const std::uint32_t size = std::min(source<std::uint32_t>(warp, 2)[lane], bytes);
@@ -221,7 +222,7 @@ void copy_async(Warp& warp, Mask mask, const Site& site) {
                            .bytes = site.bytes,
                            .read = static_cast<int>(std::min(sizes[lane], size)),
                            .serial = warp.next_copy++};
-    // Named at the copy, not where it is waited for.
+    // The error is reported at the copy instruction, not at the wait.
     if (copy.dst % size != 0 || (copy.read != 0 && copy.src % size != 0)) {
       return warp.fail(site, lane, fmt::format("{:#x} from {:#x}: not multiples of {}", copy.dst, copy.src, size));
     }

@@ -1,5 +1,6 @@
-// Arithmetic of single and double precision that is rounded towards zero, down or up, by this processor's own rounding
-// modes. The operands are volatile so that nothing is computed before the mode is set or after it is restored.
+// Executes single- and double-precision arithmetic that rounds towards zero, down or up, with the host processor's
+// rounding modes. The operands are volatile, so that the compiler moves no computation before the mode is set or after
+// it is restored.
 #include <cfenv>
 #include <cmath>
 

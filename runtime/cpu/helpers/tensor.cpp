@@ -1,7 +1,8 @@
-// Copies of boxes of tensors. PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "prefetch", "Tensors";
-// CUDA C++ Programming Guide, "The Swizzle Modes".
+// Copies boxes of tensors (TMA). PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "prefetch",
+// "Tensors"; CUDA C++ Programming Guide, "The Swizzle Modes".
 //
-// A box is cut into strips, which lie together on both sides: rows, or their chunks of 16 bytes where the map swizzles.
+// A box is cut into strips that are contiguous in global and in shared memory: rows, or 16-byte chunks of rows if the
+// map has a swizzle.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kBoxAlignment = 128;  // in shared memory
 
-/// Where an instruction is executed.
+/// The instruction and lane that are being executed.
 struct Here {
   Warp& warp;
   const Site& site;
@@ -25,7 +26,8 @@ struct Here {
   void fail(const std::string& rule) const { warp.fail(site, lane, rule); }
 };
 
-/// A box of a tensor: the map says how large, `first` where its first element is, which may be outside.
+/// A box of a tensor. The map gives the size. `first` is the position of the first element, which may be outside the
+/// tensor.
 struct Box {
   TensorMap map;
   std::array<std::int64_t, TensorMap::kMostDimensions> first{};
@@ -36,7 +38,7 @@ std::string name_of_place(ptx::Space space, std::uint64_t place) {
                                     : fmt::format("address {:#x}", place);
 }
 
-/// The map at a generic address. False after warp.fail().
+/// Reads the map at a generic address. Returns false after warp.fail().
 bool read_map(const Here& here, std::uint64_t address, TensorMap& dst) {
   std::uint64_t place = address;
   const ptx::Space space = space_of(place);
@@ -62,9 +64,9 @@ bool read_map(const Here& here, std::uint64_t address, TensorMap& dst) {
   return rule.empty();
 }
 
-/// Whether there is no dimension but the first in which the box is wholly beside the tensor. False after warp.fail().
-/// A GPU copies zeros and says nothing, though a page or a sequence that is not there is what was asked for. Beside the
-/// tensor in its first dimension begin boxes behind the ragged end of its rows.
+/// Returns true unless the box lies completely outside the tensor in a dimension other than the first; reports a
+/// failure then. A GPU silently copies zeros in this case, although the kernel has asked for a page or a sequence that
+/// does not exist. In the first dimension such boxes are normal at the ragged end of rows.
 bool is_near(const Here& here, const Box& box) {
   for (std::size_t i = 1; i < static_cast<std::size_t>(box.map.rank); ++i) {
     const std::int64_t first = box.first[i];
@@ -76,7 +78,7 @@ bool is_near(const Here& here, const Box& box) {
   return true;
 }
 
-/// What source 1 and the coordinates name. False after warp.fail().
+/// Reads the map and the coordinates that the instruction names. Returns false after warp.fail().
 bool read_box(const Here& here, Box& dst) {
   if (!read_map(here, source<std::uint64_t>(here.warp, 1)[here.lane], dst.map)) return false;
   if (dst.map.rank != here.site.count) {
@@ -91,11 +93,11 @@ bool read_box(const Here& here, Box& dst) {
 /// Cuts a box into strips, in the order of shared memory.
 class Cutter {
  public:
-  /// `shared`: the box's address, by whose bits chunks are swizzled.
+  /// `shared` is the box's address, whose bits determine how chunks are swizzled.
   Cutter(const Here& here, const Box& box, std::uint64_t shared)
       : here_(here), map_(box.map), box_(box), shared_(shared & kSharedOffsetMask) {}
 
-  /// Incomplete after warp.fail().
+  /// The result is incomplete after warp.fail().
   std::vector<Strip> cut() {
     const std::uint64_t rows = map_.box_bytes() / map_.row_bytes();
     for (std::uint64_t row = 0; row < rows && !here_.warp.failure; ++row) add_row(row);
@@ -103,7 +105,8 @@ class Cutter {
   }
 
  private:
-  /// Row `row` of the box: its dimensions but the first count through it, the second fastest.
+  /// Adds row `row` of the box. The row number enumerates all dimensions except the first, the second dimension
+  /// fastest.
   void add_row(std::uint64_t row) {
     const std::uint64_t offset = row * map_.row_bytes();
     std::uint64_t address = map_.base;
@@ -174,7 +177,7 @@ void copy_tensor(Warp& warp, Mask mask, const Site& site) {
     Delivery delivery = begun(warp, site, lane, false);
     delivery.bytes = box.map.box_bytes();
     std::byte* const place = shared_place(warp, site, lane, target.dst, delivery.bytes);
-    if (place == nullptr) return;  // before the box, which may be huge, is cut
+    if (place == nullptr) return;  // fail before cutting the box, which may be huge
     delivery.strips = Cutter(here, box, target.dst).cut();
     if (warp.failure) return;
     if (form == BulkForm::multicast) return send_to_blocks(target, delivery);

@@ -1,11 +1,11 @@
-// What time it is. PTX ISA, "Special Registers".
+// Reads the time for the special registers %clock64 and %globaltimer. PTX ISA, "Special Registers".
 #include <chrono>
 
 #include "runtime/cpu/helpers/helpers.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 
-/// That of the machine's clock which never goes back.
+/// The time comes from the machine's monotonic clock.
 void read_timer(Warp& warp, Mask mask, const Site&) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();

@@ -1,12 +1,14 @@
-// wgmma in one warp: its 16 of the warpgroup's 64 rows. PTX ISA, "Asynchronous Warpgroup Level Matrix
+// Executes wgmma for one warp: its 16 of the warpgroup's 64 rows. PTX ISA, "Asynchronous Warpgroup Level Matrix
 // Multiply-Accumulate Instructions".
 //
-// Results are in their registers at once, but whoever reads one before wgmma.wait_group has covered the group that
-// writes it is told: the group of each accumulator register is remembered, also through moves. Shared memory is read
-// here too; where a launch is checked, it counts as read until the wait.
+// Results are in their registers immediately. A read of an accumulator is reported as an error unless a
+// wgmma.wait_group has covered the group that writes it. For this the helper records the group of each accumulator
+// register, also through moves. Shared memory is read immediately too; in checked launches it counts as being read
+// until the wait.
 //
-// Numbers: as mma.sync of sm_90 (tensor_core.hpp): all 16 products and the addend are summed at once, 25 bits kept, and
-// the sum is cut to an f32. That wgmma adds so is assumed, from the same published source; no GPU has been asked.
+// Numbers are those of mma.sync on sm_90 (tensor_core.hpp): all 16 products and the addend are summed at once with 25
+// bits, and the sum is truncated to an f32. That wgmma sums this way is an assumption from the same published source
+// and was not verified on a GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,18 +27,18 @@
 namespace cubit::runtime::cpu::helpers {
 namespace {
 
-constexpr int kRows = 16;    // of a warp
-constexpr int kColumns = 8;  // of a call
+constexpr int kRows = 16;    // rows of a warp
+constexpr int kColumns = 8;  // columns of one call
 constexpr int kK = kWarpgroupDepth;
 constexpr int kWarps = 4;
-constexpr int kPerChunk = 8;  // elements
+constexpr int kPerChunk = 8;  // elements of a chunk
 constexpr std::uint32_t kSign = 0x8000;
 constexpr int kValuesOfA = kRows * kK / kLanes;
 constexpr int kValuesOfD = kRows * kColumns / kLanes;
 
 bool has_option(const Site& site, WarpgroupOption option) { return (site.form & option) != 0; }
 
-/// The descriptor in `slot`, the same of all lanes. False after warp.fail().
+/// Reads the descriptor in `slot`, which must be the same in all lanes. Returns false after warp.fail().
 bool read_descriptor(Warp& warp, const Site& site, int slot, MatrixDescriptor& dst) {
   const auto bits = source<std::uint64_t>(warp, slot);
   for (int lane = 1; lane < kLanes; ++lane) {
@@ -50,14 +52,14 @@ bool read_descriptor(Warp& warp, const Site& site, int slot, MatrixDescriptor& d
   return rule.empty();
 }
 
-/// One matrix in shared memory.
+/// A matrix in shared memory.
 struct Described {
   MatrixDescriptor descriptor;
   bool is_mn_major;
 };
 
-/// Chunk after chunk of rows (of B: columns) [first, first + count): body(chunk in memory, i and k of its first
-/// element, both from the tile's beginning). Stops after warp.fail().
+/// Calls body(chunk in memory, i, k) for every chunk of rows [first, first + count), or of columns for B. (i, k) is the
+/// chunk's first element, counted from the start of the tile. Stops after warp.fail().
 template <class Body>
 void for_chunks(Warp& warp, const Site& site, const Described& matrix, int first, int count, Body body) {
   const int row_step = matrix.is_mn_major ? kPerChunk : 1;
@@ -72,7 +74,7 @@ void for_chunks(Warp& warp, const Site& site, const Described& matrix, int first
   }
 }
 
-/// `dst`: k after k of each row.
+/// Reads a tile into `dst`, ordered by row and then by k.
 void read_tile(Warp& warp, const Site& site, const Described& matrix, int first, int count, std::uint32_t* dst) {
   for_chunks(warp, site, matrix, first, count, [&](const std::byte* chunk, int i, int k) {
     std::array<std::uint16_t, kPerChunk> values{};
@@ -105,7 +107,7 @@ void negate(std::uint32_t* values, int count) {
   for (int i = 0; i < count; ++i) values[i] ^= kSign;
 }
 
-/// False after warp.fail(), or if nobody takes part.
+/// Returns false after warp.fail(), or if no lane takes part.
 bool may_start(Warp& warp, Mask mask, const Site& site) {
   if (!whole_warp(warp, mask, site)) return false;
   const auto warps = static_cast<int>(warp.cta->warps.size());
@@ -132,7 +134,7 @@ void watch_reading(const WarpgroupReading& reading, Warp& warp) {
     watch_range(warp, *reading.site, 0, RequestKind::read, ptx::Space::shared, chunk, kSwizzleChunk);
 }
 
-/// All rows of A and columns of B, whichever warp this is.
+/// Records reads of all rows of A and all columns of B, independent of the warp.
 void start_reading(Warp& warp, const Site& site) {
   WarpgroupReading reading{warp.wgmma.committed + 1, &site, {}};
   const auto add = [&](bool is_a, int count) {
@@ -214,7 +216,7 @@ void use_accumulators(Warp& warp, Mask mask, const Site& site) {
     const std::uint32_t group = groups[*number];
     if (group <= warp.wgmma.waited_for) continue;
     return warp.fail(site, __builtin_ctz(mask),
-                     fmt::format("an accumulator is read while the wgmma.mma_async that writes it is under way: its "
+                     fmt::format("an accumulator is read while the wgmma.mma_async that writes it is in flight: its "
                                  "group {}",
                                  group > warp.wgmma.committed ? "is not committed, and no wgmma.wait_group covers it"
                                                               : "is committed, and no wgmma.wait_group covers it"));

@@ -5,7 +5,7 @@
 namespace cubit::runtime::cpu {
 namespace {
 
-/// Numbers `reg`; false: it has a number already.
+/// Gives `reg` a number. Returns false if `reg` has a number already.
 bool number(std::vector<int>& numbers, int reg, int& next) {
   int& own = numbers[static_cast<std::size_t>(reg)];
   if (own != ptx::kNone) return false;

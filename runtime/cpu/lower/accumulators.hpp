@@ -1,5 +1,5 @@
-// Which registers may hold a result of wgmma.mma_async that is not there yet: its accumulators, and what they are moved
-// to, for compilers move them about as they like.
+// Finds registers that may hold an unfinished result of wgmma.mma_async: the accumulators, and the registers that they
+// are copied to. Compilers copy accumulators freely.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,11 @@ namespace cubit::runtime::cpu {
 
 bool is_warpgroup_product(const ptx::Instruction& instruction);
 
-/// Whether it moves one register to another, whole.
+/// True if the instruction copies one whole register to another.
 bool is_copy(const ptx::Instruction& instruction);
 
-/// A number for each of them, from 0 on; ptx::kNone for other registers. By Function::registers.
+/// Numbers the accumulator registers from 0 on; ptx::kNone for all other registers. The index is that of
+/// Function::registers.
 std::vector<int> accumulator_numbers(const ptx::Function& function);
 
 }  // namespace cubit::runtime::cpu

@@ -1,4 +1,4 @@
-// Asynchronous copies in bulk and the mbarriers that they report to. PTX ISA, "mbarrier", "cp.async.mbarrier.arrive",
+// Lowers asynchronous bulk copies and mbarrier instructions. PTX ISA, "mbarrier", "cp.async.mbarrier.arrive",
 // "cp.async.bulk", "cp.async.bulk.tensor", "prefetch", "cp.reduce.async.bulk", "st.async", "red.async".
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace cubit::runtime::cpu {
 namespace {
 
-/// 3 of ".3d"; 0: the instruction names no number of dimensions.
+/// Returns 3 for ".3d", and 0 if the instruction names no number of dimensions.
 int dimensions_of(const ptx::Instruction& instruction) {
   for (const std::string_view modifier : instruction.modifiers) {
     if (modifier.size() == 2 && modifier[1] == 'd' && modifier[0] >= '1' && modifier[0] <= '5')
@@ -41,7 +41,7 @@ void Lowering::mbarrier() {
   call(std::move(made));
 }
 
-/// arrive and arrive_drop have a result, or `_`; expect_tx and complete_tx by themselves have none.
+/// arrive and arrive_drop have a result or `_`. expect_tx and complete_tx alone have no result.
 void Lowering::mbarrier_change() {
   using Kind = helpers::MbarrierKind;
   Site made = site(helpers::change_mbarrier);
@@ -56,7 +56,7 @@ void Lowering::mbarrier_change() {
   memory_kind(made, first);
   Value* const last = now_->operands.size() > first + 1 ? read(first + 1, 32) : nullptr;
   const bool counts_bytes = has("expect_tx") || has("complete_tx");
-  if (counts_bytes && last == nullptr) unsupported("it lacks a number of bytes");
+  if (counts_bytes && last == nullptr) unsupported("the number of bytes is missing");
   give(1, last == nullptr || counts_bytes ? splat(1, 32) : last);
   give(2, counts_bytes ? last : splat(0, 32));
   call(std::move(made));
@@ -115,7 +115,7 @@ void Lowering::prefetch_bulk() {
   call(site(helpers::prefetch_bulk));
 }
 
-/// Modifiers are refused unless they are known: the newer ones change what is copied.
+/// Unknown modifiers are refused, because newer modifiers change what is copied.
 void Lowering::copy_tensor() {
   using Form = helpers::BulkForm;
   static constexpr std::string_view kKnown[] = {"async",       "bulk",
@@ -145,18 +145,18 @@ void Lowering::copy_tensor() {
   call(std::move(made));
 }
 
-/// `[map, {x, y}]`
+/// Operand `[map, {x, y}]`.
 void Lowering::tensor_operand(std::size_t index, Site& made) {
   const auto* const place = std::get_if<ptx::AddressOperand>(&operand(index));
   made.count = dimensions_of(*now_);
   if (place == nullptr || place->coordinates.size() != static_cast<std::size_t>(made.count))
-    unsupported("it lacks a tensor map with as many coordinates as it has dimensions");
+    unsupported("a tensor map with one coordinate per dimension is missing");
   give(1, builder_.CreateAdd(base_address(*place), splat(static_cast<std::uint64_t>(place->offset), 64)));
   for (int i = 0; i < made.count; ++i)
     give(helpers::kFirstCoordinate + i, read_scalar(place->coordinates[static_cast<std::size_t>(i)], 32));
 }
 
-/// Only a prefetch of a tensor map can go wrong.
+/// Only a prefetch of a tensor map can fail.
 void Lowering::prefetch() {
   if (!has("tensormap")) return;
   Site made = site(helpers::prefetch_map);

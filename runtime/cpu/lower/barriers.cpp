@@ -1,11 +1,11 @@
-// Where warps and blocks wait for each other, and addresses in other blocks' shared memory. PTX ISA, "bar, barrier",
+// Lowers barriers of warps, blocks and clusters, and addresses in other blocks' shared memory. PTX ISA, "bar, barrier",
 // "barrier.cluster", "mapa", "getctarank".
 #include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/lower/lowering.hpp"
 
 namespace cubit::runtime::cpu {
 
-/// What may have to wait ends its segment (control.cpp); the helper decides.
+/// An instruction that may wait ends its segment (control.cpp). The helper decides whether the warp waits.
 void Lowering::barrier() {
   using Kind = helpers::BarrierKind;
   if (has("warp")) {
@@ -24,7 +24,7 @@ void Lowering::barrier() {
   const std::size_t first = is_vote ? 1 : 0;
   const std::size_t count = now_->operands.size();
   const bool has_threads = count > first + (is_vote ? 2 : 1);
-  if (has("arrive") && !has_threads) unsupported("it lacks the number of threads");
+  if (has("arrive") && !has_threads) unsupported("the number of threads is missing");
   give(0, count > first ? read(first, 32) : splat(0, 32));
   give(1, has_threads ? read(first + 1, 32) : splat(0, 32));
   if (is_vote) give(2, read_predicate(count - 1));

@@ -1,6 +1,6 @@
-// Additions in several words. PTX ISA, "Extended-Precision Integer Arithmetic Instructions".
+// Lowers additions and subtractions of several words. PTX ISA, "Extended-Precision Integer Arithmetic Instructions".
 //
-// The carry flag lives within a segment: compilers keep such a chain together.
+// The carry flag lives within a segment, because compilers keep such a chain together.
 #include "runtime/cpu/lower/lowering.hpp"
 
 namespace cubit::runtime::cpu {

@@ -1,4 +1,4 @@
-// Segments from basic blocks, and which registers live from one to another.
+// Cuts basic blocks into segments, and finds the registers that live from one segment to another.
 #include "runtime/cpu/lower/control.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using ptx::Instruction;
 
 bool leaves(const Instruction& instruction) { return instruction.root == "ret" || instruction.root == "exit"; }
 
-/// Instructions whose first operand is not written.
+/// Instructions that do not write their first operand.
 bool has_result(const Instruction& instruction) {
   const bool is_barrier = instruction.root == "bar" || instruction.root == "barrier";
   if (is_barrier && instruction.has("red")) return true;
@@ -23,7 +23,7 @@ bool has_result(const Instruction& instruction) {
   return std::find(std::begin(kWithout), std::end(kWithout), instruction.root) == std::end(kWithout);
 }
 
-/// wgmma.mma_async adds to its first operand.
+/// wgmma.mma_async also reads its first operand.
 bool reads_result(const Instruction& instruction) { return instruction.root == "wgmma"; }
 
 template <class Variant>
@@ -106,7 +106,7 @@ class Builder {
     }
   }
 
-  /// Backwards to a fixed point. A guarded write leaves the old value alive.
+  /// Iterates backwards to a fixed point. A guarded write keeps the old value alive.
   void find_live_registers() {
     const std::size_t registers = function_.registers.size();
     const std::size_t count = segments_.size();

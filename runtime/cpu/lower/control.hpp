@@ -1,4 +1,5 @@
-// A function's control flow as the warp scheduler walks it: segments, each compiled to one function.
+// Cuts a function's control flow into segments. Each segment is compiled to one function, and warps are scheduled
+// between segments.
 #pragma once
 
 #include <vector>
@@ -7,32 +8,34 @@
 
 namespace cubit::runtime::cpu {
 
+/// What happens at the end of a segment.
 enum class End : std::uint8_t {
-  jump,    ///< to next
-  branch,  ///< the lanes that the code returns go to target, the others to next
-  leave,   ///< the lanes that the code returns are done, the others go to next
-  wait,    ///< its last instruction may have made the warp wait; then next
+  jump,    ///< continue at `next`
+  branch,  ///< the lanes that the code returns go to `target`, and all other lanes go to `next`
+  leave,   ///< the lanes that the code returns are done, and all other lanes go to `next`
+  wait,    ///< the last instruction may make the warp wait; then continue at `next`
 };
 
-inline constexpr int kEnd = -1;  ///< as a segment: the end of the function
+inline constexpr int kEnd = -1;  ///< segment index of the function's end
 
-/// Instructions [first, last). A basic block, or what lies between the waits of one.
+/// Instructions [first, last): a basic block, or a part of one between instructions that may wait.
 struct Segment {
   int first = 0;
   int last = 0;
   End end = End::jump;
   int target = kEnd;
   int next = kEnd;
-  int reconverge = kEnd;      ///< where lanes that the branch separates meet
+  int reconverge = kEnd;      ///< where lanes that diverge at the branch reconverge
   std::vector<int> live_out;  ///< registers that a later segment may read
 };
 
-/// Instructions at which a warp may have to wait for others.
+/// True if a warp may have to wait for other warps at this instruction.
 bool may_wait(const ptx::Instruction& instruction);
-/// Those of them that are executed again, alone in their segment, when the waiting is over: they have a result.
+/// True for waiting instructions with a result. Such an instruction is alone in its segment and is executed again after
+/// the wait.
 bool is_retried(const ptx::Instruction& instruction);
 
-/// Registers that an instruction reads and writes; the guard is a read.
+/// Registers that an instruction reads and writes. The guard predicate is a read.
 struct Accesses {
   std::vector<int> reads;
   std::vector<int> writes;

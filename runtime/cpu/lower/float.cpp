@@ -1,7 +1,8 @@
-// Floating point. PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions".
+// Lowers floating-point instructions. PTX ISA, "Floating Point Instructions", "Half Precision Floating Point
+// Instructions".
 //
-// Results of single precision are the ISA's: NaN is 0x7fffffff whatever went in, .ftz flushes operands and results to
-// zero of the same sign. Rounding other than to nearest is done in C++.
+// Single-precision results follow the ISA: every NaN result is 0x7fffffff, and .ftz flushes subnormal operands and
+// results to zero of the same sign. Rounding modes other than to nearest run in C++ helpers.
 #include <cmath>
 #include <map>
 
@@ -70,7 +71,7 @@ void Lowering::float_binary(llvm::Instruction::BinaryOps operation) {
   write_float(0, result);
 }
 
-/// .approx multiplies by the reciprocal, which is zero above 2^126. PTX ISA, "div".
+/// .approx multiplies by the reciprocal, which is zero for divisors above 2^126. PTX ISA, "div".
 Lowering::Value* Lowering::divisor_in_range(Value* divisor) {
   Value* const magnitude = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, divisor);
   Value* const large = builder_.CreateFCmpOGT(magnitude, llvm::ConstantFP::get(floats(32), 0x1p126));
@@ -79,9 +80,10 @@ Lowering::Value* Lowering::divisor_in_range(Value* divisor) {
                                divisor);
 }
 
-/// a · b + addend rounds to `result`, which .ftz makes zero if it would be below the lowest normal number, were there
-/// numbers of all 24 bits below it: it may be that number as it is. So do GPUs where they round to nearest; the PTX ISA
-/// leaves it open. Of the other directions only the one away from zero comes to that number from below.
+/// Applies .ftz to `result`, the rounded a · b + addend. The result becomes zero if the exact value, rounded to 24 bits
+/// without an exponent limit, lies below the lowest normal number; `result` itself may equal that number. The PTX ISA
+/// leaves this case open; GPUs do the same when they round to nearest. Of the other rounding modes, only rounding away
+/// from zero reaches the lowest normal number from below.
 Lowering::Value* Lowering::flushed_result(Value* result, Value* a, Value* b, Value* addend) {
   const auto exact = [&](Value* value) { return builder_.CreateFPExt(value, floats(64)); };
   Value* sum = builder_.CreateFMul(exact(a), exact(b));
@@ -126,14 +128,14 @@ void Lowering::rounded(int kind, std::size_t operands) {
   write_float(0, result);
 }
 
-/// <32 x i16> of f16 or bf16, exactly; .ftz flushes subnormal f16.
+/// Converts <32 x i16> of f16 or bf16 exactly. .ftz flushes subnormal f16.
 Lowering::Value* Lowering::half_as_float(Value* half) {
   Value* const word = resize(half, 32, false);
   if (ptx::name(type_at_end().type).starts_with("bf"))
     return builder_.CreateBitCast(builder_.CreateShl(word, splat(16, 32)), floats(32));
   Value* const sign = builder_.CreateShl(builder_.CreateAnd(word, splat(0x8000, 32)), splat(16, 32));
   Value* const magnitude = builder_.CreateAnd(word, splat(0x7fff, 32));
-  // As the bits of a float it is 2^-112 of its value, subnormals too; but the largest exponent is special.
+  // The bits, read as a float, are 2^-112 of the value, also for subnormals. The largest exponent is a special case.
   Value* const small = builder_.CreateBitCast(builder_.CreateShl(magnitude, splat(13, 32)), floats(32));
   Value* const scaled = builder_.CreateFMul(small, llvm::ConstantFP::get(floats(32), 0x1p112));
   Value* bits = builder_.CreateBitCast(scaled, integers(32));
@@ -178,8 +180,8 @@ void Lowering::negate() {
   write(0, builder_.CreateNeg(read(1, type.bits)));
 }
 
-/// The operand that is a number wins over NaN, unless .NaN is asked for; -0 is smaller than +0.
-/// .abs compares magnitudes, .xorsign gives the result the product's sign.
+/// A number wins over NaN unless .NaN is given, and -0 is smaller than +0. .abs compares magnitudes; .xorsign gives the
+/// result the sign of the product.
 Lowering::Value* Lowering::float_extreme(bool greater, Value* a, Value* b) {
   auto* const bits = integers(a->getType() == floats(32) ? 32 : 64);
   Value* const signs = builder_.CreateXor(builder_.CreateBitCast(a, bits), builder_.CreateBitCast(b, bits));
@@ -209,7 +211,7 @@ Lowering::Value* Lowering::float_extreme(bool greater, Value* a, Value* b) {
   return has("ftz") ? flushed(result) : result;
 }
 
-/// The approximate forms are computed as exactly as the rounded ones.
+/// The approximate forms are computed as exactly as the rounded forms.
 void Lowering::reciprocal() {
   if (rounds_otherwise()) return rounded(static_cast<int>(helpers::RoundedKind::reciprocal), 1);
   const unsigned bits = type_at_end().bits;

@@ -1,4 +1,4 @@
-// Integer and bit instructions. PTX ISA, "Integer Arithmetic Instructions", "Logic and Shift Instructions".
+// Lowers integer and bit instructions. PTX ISA, "Integer Arithmetic Instructions", "Logic and Shift Instructions".
 #include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/lower/lowering.hpp"
 
@@ -33,7 +33,7 @@ void Lowering::subtract() {
   binary(llvm::Instruction::Sub);
 }
 
-/// .lo, .hi or .wide of operands 1 and 2; the wide product has twice the bits.
+/// The .lo, .hi or .wide product of operands 1 and 2. The wide product has twice as many bits.
 Lowering::Value* Lowering::product(unsigned bits, bool is_signed) {
   if (has("lo")) return builder_.CreateMul(read(1, bits), read(2, bits));
   Value* const wide =
@@ -89,7 +89,7 @@ void Lowering::find_leading() {
   call_and_write(std::move(made), type.bits);
 }
 
-/// dp4a.atype.btype: signs of the two factors in is_signed and flag.
+/// dp4a.atype.btype: is_signed and flag hold the signedness of the two factors.
 void Lowering::dot4() {
   Site made = site(helpers::integer);
   made.kind = static_cast<int>(now_->root == "dp4a" ? helpers::IntegerKind::dot4 : helpers::IntegerKind::dot2);
@@ -147,7 +147,7 @@ void Lowering::logical_not() {
   write(0, builder_.CreateZExt(is_zero, integers(bits)));
 }
 
-/// Amounts beyond the width are clamped to it: zeros, or the sign.
+/// Shift amounts beyond the width are clamped to the width: the result is zeros, or copies of the sign.
 void Lowering::shift_left() {
   const unsigned bits = type_at_end().bits;
   Value* const amount = read(2, 32);
@@ -168,7 +168,7 @@ void Lowering::shift_right() {
   write(0, builder_.CreateSelect(fits, builder_.CreateLShr(read(1, type.bits), safe), splat(0, type.bits)));
 }
 
-/// shf.l takes the high word of {b, a} << c, shf.r the low word of {b, a} >> c.
+/// shf.l takes the high word of {b, a} << c; shf.r takes the low word of {b, a} >> c.
 void Lowering::funnel_shift() {
   Value* amount = read(3, 32);
   Value* const whole =
@@ -200,13 +200,14 @@ void Lowering::reverse_bits() {
   write(0, builder_.CreateUnaryIntrinsic(llvm::Intrinsic::bitreverse, read(1, bits)));
 }
 
-/// Of bfe and bfi: the low byte. Above 255, which the PTX ISA does not allow, 64-bit forms take it as it is on an H200.
+/// Operand of bfe and bfi: the low byte counts. The PTX ISA does not allow values above 255; for them the 64-bit forms
+/// use the whole value, as an H200 does.
 Lowering::Value* Lowering::field_operand(std::size_t index, unsigned bits) {
   if (bits == 32) return builder_.CreateAnd(read(index, 32), splat(255, 32));
   return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, read(index, 32), splat(255, 32));
 }
 
-/// bfe: bits beyond the top are the sign (.s) or zero, also of length 0.
+/// bfe: bits beyond the top are copies of the sign (.s) or zeros, also for length 0.
 void Lowering::extract_bits() {
   const TypeFacts type = type_at_end();
   const unsigned bits = type.bits;
@@ -214,7 +215,7 @@ void Lowering::extract_bits() {
   Value* const length = field_operand(3, bits);
   Value* const limit = splat(bits, 32);
   const auto least = [&](Value* a, Value* b) { return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, a, b); };
-  // In 64 bits, with the source extended: shift right, then cut to the length from the top.
+  // Works in 64 bits with the source extended: shift right, then cut to the length from the top.
   Value* const source = resize(read(1, bits), 64, type.is_signed);
   Value* const distance = resize(least(position, splat(63, 32)), 64, false);
   Value* const beyond = builder_.CreateICmpUGT(position, splat(63, 32));
@@ -230,12 +231,12 @@ void Lowering::extract_bits() {
   write(0, builder_.CreateTrunc(builder_.CreateSelect(empty, none, field), integers(bits)));
 }
 
-/// bfi: the low `length` bits of operand 1 into operand 2 at `position`; nothing goes beyond the top.
+/// bfi: inserts the low `length` bits of operand 1 into operand 2 at `position`. No bit goes beyond the top.
 void Lowering::insert_bits() {
   const unsigned bits = type_at_end().bits;
   Value* const position = field_operand(3, bits);
   Value* const length = field_operand(4, bits);
-  const auto shifted = [&](Value* value, Value* amount) {  // in 64 bits; all out from 64 on
+  const auto shifted = [&](Value* value, Value* amount) {  // in 64 bits; the result is 0 for amounts from 64 on
     Value* const distance = resize(builder_.CreateAnd(amount, splat(63, 32)), 64, false);
     Value* const beyond = builder_.CreateICmpUGT(amount, splat(63, 32));
     return builder_.CreateSelect(beyond, splat(0, 64), builder_.CreateShl(value, distance));
@@ -247,7 +248,7 @@ void Lowering::insert_bits() {
   write(0, builder_.CreateTrunc(builder_.CreateOr(kept, builder_.CreateAnd(moved, field)), integers(bits)));
 }
 
-/// Bit (a, b, c) of the table, a the highest: a sum of its minterms.
+/// The result is bit (a, b, c) of the table, where a is the highest index bit. Computed as a sum of minterms.
 void Lowering::logic3() {
   const auto* const table = std::get_if<ptx::IntegerOperand>(&operand(4));
   if (table == nullptr) unsupported("its table is a constant");
@@ -265,7 +266,7 @@ void Lowering::logic3() {
   write(0, result);
 }
 
-/// prmt: with a constant selector byte by byte, with its modes or a register in C++.
+/// prmt: with a constant selector byte by byte; with a mode or a selector in a register in C++.
 void Lowering::permute() {
   const auto* const selector = std::get_if<ptx::IntegerOperand>(&operand(3));
   const bool has_mode = now_->modifiers.size() > 1;
@@ -284,7 +285,8 @@ void Lowering::permute() {
   Value* result = splat(0, 32);
   for (unsigned i = 0; i < 4; ++i) {
     const auto nibble = static_cast<unsigned>(selector->bits >> (4 * i) & 15);
-    Value* byte = builder_.CreateShl(words[nibble >> 2 & 1], splat(24 - 8 * (nibble & 3), 32));  // at the top
+    // at the top
+    Value* byte = builder_.CreateShl(words[nibble >> 2 & 1], splat(24 - 8 * (nibble & 3), 32));
     if ((nibble & 8) != 0) {
       byte = builder_.CreateAnd(builder_.CreateAShr(byte, splat(31, 32)), splat(0xff, 32));
     } else {

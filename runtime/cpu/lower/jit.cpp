@@ -1,8 +1,8 @@
-// LLVM: the segments of a kernel to machine code of this processor.
+// Compiles the segments of a kernel to machine code with LLVM.
 //
-// Kernels run for milliseconds and are compiled for each process, so compile time decides: hardly any optimisation of
-// the IR, which has no loops and no branches, and a code generator at its lowest level. A kernel spends its time in
-// helpers: at the next level it is as fast, and a first launch takes a third longer.
+// Kernels run for milliseconds and are compiled in every process, so compile time matters most. The IR has no loops and
+// no branches and is hardly optimised, and the code generator runs at its lowest level. A kernel spends its time in
+// helpers: at the next optimisation level it is no faster, and a first launch takes a third longer.
 #include <fmt/format.h>
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
@@ -47,7 +47,7 @@ std::unique_ptr<llvm::orc::LLJIT> make_jit() {
   return checked(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(machine)).create());
 }
 
-/// Operands whose types do not fit together show here, before the code generator meets them.
+/// Finds operands whose types do not match before the code generator sees them.
 void require_sound(const llvm::Module& target, const Program& program) {
   std::string text;
   llvm::raw_string_ostream stream(text);

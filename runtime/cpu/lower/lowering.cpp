@@ -1,4 +1,5 @@
-// The frame of every segment: operands in, results out, calls of helpers. What instructions mean is in the other files of this folder.
+// The common part of lowering: operands, results, and calls of helpers. The other files of this folder lower the
+// instructions.
 #include "runtime/cpu/lower/lowering.hpp"
 
 #include <fmt/format.h>
@@ -105,7 +106,7 @@ void Lowering::unsupported(std::string_view why) const {
 // ---- types and operands ----
 
 const ptx::Operand& Lowering::operand(std::size_t index) const {
-  if (index >= now_->operands.size()) unsupported("it lacks an operand");
+  if (index >= now_->operands.size()) unsupported("an operand is missing");
   return now_->operands[index];
 }
 
@@ -113,9 +114,9 @@ Lowering::TypeFacts Lowering::type_at_end(std::size_t from_end) const {
   const auto& modifiers = now_->modifiers;
   ptx::Type type{};
   if (from_end >= modifiers.size() || !ptx::find_type(modifiers[modifiers.size() - 1 - from_end], type)) {
-    unsupported("its type is not one that is executed");
+    unsupported("the CPU device does not execute this type");
   }
-  if (type == ptx::Type::pred || type == ptx::Type::b128) unsupported("its type is not one that is executed");
+  if (type == ptx::Type::pred || type == ptx::Type::b128) unsupported("the CPU device does not execute this type");
   const std::string_view text = ptx::name(type);
   return {type, register_bits(type), text[0] == 'f' || text.starts_with("bf"), text[0] == 's'};
 }
@@ -142,7 +143,7 @@ Lowering::Value* Lowering::read_register(int index) {
   const ptx::Type type = function_.registers[static_cast<std::size_t>(index)].type;
   const auto offset = layout_.register_offsets[static_cast<std::size_t>(index)];
   Value* value = nullptr;
-  if (offset < 0) {  // never written before: anything will do
+  if (offset < 0) {  // the register was never written, so any value will do
     value = llvm::Constant::getNullValue(integers(type == ptx::Type::pred ? 1 : register_bits(type)));
   } else {
     Value* const place =
@@ -162,7 +163,7 @@ Lowering::Value* Lowering::read(const ptx::Operand& source, unsigned bits, bool 
         if constexpr (std::is_constructible_v<ptx::Scalar, Kind> && !std::is_same_v<Kind, ptx::Scalar>) {
           return read_scalar(ptx::Scalar(kind), bits, sign_extend);
         } else {
-          unsupported("an operand of this kind is not executed");
+          unsupported("the CPU device does not execute an operand of this kind");
         }
       },
       source);

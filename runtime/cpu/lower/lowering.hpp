@@ -1,9 +1,9 @@
-// PTX to LLVM IR: one function per segment, 32 lanes as the elements of vectors.
+// Lowers PTX to LLVM IR: one function per segment, with the 32 lanes of a warp as elements of vectors.
 //
-// A register is <32 x iN> of its width, a predicate <32 x i1>. Within a segment registers are values; what a later
-// segment may read is stored at the end into the warp's register file, in the lanes of the segment's mask only. Other
-// lanes compute garbage that nobody sees: whatever could trap or is seen outside runs under the mask, in C++ helpers
-// that take their operands from the slots of the Frame.
+// A register is a <32 x iN> of its width, and a predicate is a <32 x i1>. Within a segment registers are SSA values.
+// Registers that a later segment may read are stored into the warp's register file at the end of the segment, only in
+// the lanes of the segment's mask. The inactive lanes compute values that nothing reads. Everything that could trap or
+// has visible effects runs under the mask, in C++ helpers that take their operands from the slots of the Frame.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -23,11 +23,11 @@ namespace cubit::runtime::cpu {
 
 class Lowering {
  public:
-  /// Throws Failure(unsupported) for more accumulators of wgmma than a Site can name.
+  /// Throws Failure(unsupported) if the function has more wgmma accumulators than a Site can name.
   Lowering(llvm::Module& target, const ptx::Module& module, const ptx::Function& function, const Layout& layout,
            std::vector<Site>& sites);
 
-  /// Adds the function `segment_name(index)`. Throws Failure(unsupported) for an instruction it does not know.
+  /// Adds the function `segment_name(index)`. Throws Failure(unsupported) for an unknown instruction.
   void lower(const Segment& segment, int index);
 
  private:
@@ -45,7 +45,7 @@ class Lowering {
   void finish(const Segment& segment);
   [[noreturn]] void unsupported(std::string_view why = {}) const;
 
-  // Types and operands of the instruction at hand.
+  // Types and operands of the current instruction.
   const ptx::Operand& operand(std::size_t index) const;
   TypeFacts type_at_end(std::size_t from_end = 0) const;
   bool has(std::string_view modifier) const { return now_->has(modifier); }
@@ -61,7 +61,7 @@ class Lowering {
   Value* read_scalar(const ptx::Scalar& source, unsigned bits, bool sign_extend = false);
   Value* read_register(int index);
   Value* read_predicate(std::size_t index);
-  Value* read_float(std::size_t index, unsigned bits);  ///< flushed where the instruction says .ftz
+  Value* read_float(std::size_t index, unsigned bits);  ///< subnormals become zero if the instruction has .ftz
   Value* special(std::string_view name, unsigned bits);
   Value* uniform(Uniform which, unsigned bits);
   Value* immediate(const ptx::FloatOperand& number, unsigned bits);
@@ -69,13 +69,13 @@ class Lowering {
   std::uint64_t address_of(const ptx::SymbolOperand& symbol) const;
   const ptx::Variable& variable_of(const ptx::SymbolOperand& symbol) const;
   Value* base_address(const ptx::AddressOperand& place);
-  Value* address(const ptx::Operand& source, Site& site);  ///< <32 x i64>; its constant part goes into the site
+  Value* address(const ptx::Operand& source, Site& site);  ///< <32 x i64>; the constant part goes into the site
 
   void write(std::size_t index, Value* value, bool sign_extend = false) { write(operand(index), value, sign_extend); }
   void write(const ptx::Operand& target, Value* value, bool sign_extend = false);
   void write_scalar(const ptx::Scalar& target, Value* value, bool sign_extend = false);
   void write_register(int index, Value* value);
-  void write_float(std::size_t index, Value* value);  ///< canonical NaN, .sat, .ftz
+  void write_float(std::size_t index, Value* value);  ///< applies canonical NaN, .sat and .ftz
 
   // Calls of helpers.
   Site site(Helper helper) const;
@@ -83,18 +83,18 @@ class Lowering {
   Value* take(int slot, unsigned bits);
   Value* take_predicate(int slot);
   void call(Site made);
-  void call_and_write(Site made, unsigned bits);  ///< one result, into operand 0
+  void call_and_write(Site made, unsigned bits);  ///< one result, which goes into operand 0
   Value* frame_field(std::size_t offset);
   Value* to_mask(Value* predicate);
   Value* from_mask(Value* mask);
   Value* active();  ///< mask of the lanes that execute this instruction
 
-  // Instructions, by what they do: integer.cpp …
+  // Instructions in groups, one file per group: integer.cpp, float.cpp ….
   void add();
   void subtract();
   void multiply();
   void multiply_add();
-  bool carries() const;  ///< it takes or gives a carry
+  bool carries() const;  ///< the instruction reads or writes the carry flag
   void add_with_carry(Value* a, Value* b);
   void subtract_with_borrow(Value* a, Value* b);
   Value* carry_in(unsigned bits);
@@ -135,7 +135,7 @@ class Lowering {
   void sum_of_differences();
 
   void fused_multiply_add();
-  bool rounds_otherwise() const;  ///< than to nearest
+  bool rounds_otherwise() const;  ///< rounds otherwise than to nearest
   void rounded(int kind, std::size_t operands);
   Value* half_as_float(Value* half);
   void float_binary(llvm::Instruction::BinaryOps operation);
@@ -151,7 +151,7 @@ class Lowering {
   void move();
   void select();
   void compare();
-  /// `shift`: of packed halves, which bits.
+  /// `shift`: for packed halves, the position of the half in the register.
   Value* comparison(std::string_view name, const TypeFacts& type, std::size_t first, unsigned shift);
   void convert();
   void convert_address();
@@ -171,9 +171,9 @@ class Lowering {
   void warpgroup();
   void multiply_warpgroup();
   void give_registers(std::size_t operand_index, int first, std::size_t count);
-  bool immediate_sign(std::size_t operand_index) const;  ///< of imm-scale: whether it is -1
+  bool immediate_sign(std::size_t operand_index) const;  ///< of imm-scale: whether the operand is -1
   bool immediate_bit(std::size_t operand_index) const;
-  void track_accumulators();  ///< of an instruction that is not wgmma
+  void track_accumulators();  ///< for an instruction that is not wgmma
   void number_accumulators(Site& made, const std::vector<int>& registers) const;
   void shuffle();
   void vote();
@@ -193,7 +193,7 @@ class Lowering {
   void tensor_operand(std::size_t index, Site& made);
   void prefetch();
   void send_value();
-  Value* plain_address(std::size_t index);  ///< with its constant part
+  Value* plain_address(std::size_t index);  ///< address with its constant part
   void reduction_kind(Site& made);
   void map_address();
   void rank_of_address();
@@ -211,17 +211,17 @@ class Lowering {
   const Layout& layout_;
   std::vector<Site>& sites_;
 
-  std::vector<int> accumulators_;  ///< number of each register that may hold what wgmma has not finished; or kNone
+  std::vector<int> accumulators_;  ///< for each register, its accumulator number, or kNone
   int accumulator_count_ = 0;
 
   const ptx::Instruction* now_ = nullptr;
   Value* frame_ = nullptr;
   Value* registers_ = nullptr;
   Value* mask_ = nullptr;         ///< i32
-  Value* guard_ = nullptr;        ///< <32 x i1>, or null
-  Value* carry_ = nullptr;        ///< <32 x i1>: CC.CF, in this segment
+  Value* guard_ = nullptr;        ///< <32 x i1>, or nullptr
+  Value* carry_ = nullptr;        ///< <32 x i1>: the flag CC.CF within this segment
   Value* returned_ = nullptr;     ///< i32: lanes that take the branch or leave
-  std::map<int, Value*> values_;  ///< of registers, in this segment
+  std::map<int, Value*> values_;  ///< current values of registers in this segment
   std::map<int, bool> written_;
 };
 

@@ -1,5 +1,6 @@
-// Memory and tensor-core instructions: their sites. PTX ISA, "Data Movement and Conversion Instructions", "Asynchronous
-// copy", "Warp Level Matrix Multiply-Accumulate Instructions", "Parallel Synchronization and Communication".
+// Lowers memory and tensor-core instructions to helper calls. PTX ISA, "Data Movement and Conversion Instructions",
+// "Asynchronous copy", "Warp Level Matrix Multiply-Accumulate Instructions", "Parallel Synchronization and
+// Communication".
 #include <fmt/format.h>
 
 #include <map>
@@ -13,7 +14,7 @@
 namespace cubit::runtime::cpu {
 namespace {
 
-/// One 16-bit entry per lane and value: what `make` says of the element.
+/// Appends one 16-bit entry per lane and value: the result of `make` for the element.
 template <class Make>
 void append_table(std::vector<std::uint16_t>& table, const codegen::FragmentMap& map, Make make) {
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -73,10 +74,10 @@ void Lowering::load() {
   }
 }
 
-/// Advice about the second-level cache: any value will do.
+/// A cache policy is only a hint for L2, so any value will do.
 void Lowering::cache_policy() { write(0, splat(0, 64)); }
 
-/// The same for all lanes, and known to lie in the parameters.
+/// The value is the same for all lanes, and the address is known to lie in the parameters.
 void Lowering::load_parameter() {
   const TypeFacts type = type_at_end();
   const auto& place = std::get<ptx::AddressOperand>(operand(1));
@@ -84,7 +85,8 @@ void Lowering::load_parameter() {
       address_of(std::get<ptx::SymbolOperand>(place.base)) + static_cast<std::uint64_t>(place.offset);
   const auto* const vector = std::get_if<ptx::VectorOperand>(&operand(0));
   const std::size_t count = vector == nullptr ? 1 : vector->elements.size();
-  if (first + count * type.bits / 8 > layout_.parameter_bytes) unsupported("it reads beyond the kernel's parameters");
+  if (first + count * type.bits / 8 > layout_.parameter_bytes)
+    unsupported("the load reads beyond the kernel's parameters");
   Value* const parameters =
       builder_.CreateAlignedLoad(builder_.getPtrTy(), frame_field(offsetof(Frame, parameters)), llvm::Align(8));
   for (std::size_t i = 0; i < count; ++i) {
@@ -146,7 +148,7 @@ void Lowering::reduction_kind(Site& made) {
   if (has("min") || has("max")) unsupported();
 }
 
-/// atom and red: the same, with and without a result.
+/// atom and red are the same operation, with and without a result.
 void Lowering::atomic() {
   if (has("async")) return send_value();
   const TypeFacts type = type_at_end();
@@ -189,7 +191,7 @@ void Lowering::copy_async() {
   call(std::move(made));
 }
 
-/// ldmatrix and stmatrix. Table: (row · 8 + column) of each lane's 16-bit values.
+/// ldmatrix and stmatrix. `table`: (row · 8 + column) of each lane's 16-bit values.
 void Lowering::matrix() {
   const bool is_load = now_->root == "ldmatrix";
   if (!has("m8n8") || !has("b16")) unsupported("only matrices of 16-bit values are executed");
@@ -214,7 +216,7 @@ void Lowering::matrix() {
   for (int i = 0; i < count; ++i) write_scalar(vector->elements[static_cast<std::size_t>(i)], take(i, 32));
 }
 
-/// Table: (row · 8 + column) of the source's values, then of the result's.
+/// `table`: (row · 8 + column) of the source's values, then of the result's values.
 void Lowering::move_matrix() {
   Site made = site(helpers::transpose_matrix);
   const auto flat = [](codegen::Element e) { return e.row * 8 + e.column; };
@@ -224,7 +226,7 @@ void Lowering::move_matrix() {
   call_and_write(std::move(made), 32);
 }
 
-/// 90 of "sm_90a".
+/// Returns 90 for "sm_90a".
 int Lowering::architecture() const {
   int sm = 0;
   for (const char digit : module_.target.substr(std::min<std::size_t>(3, module_.target.size()))) {
@@ -234,7 +236,7 @@ int Lowering::architecture() const {
   return sm;
 }
 
-/// mma.sync. `form`: the architecture. Table: where in its matrix each lane's values of A, B and C lie, row-major (B
+/// mma.sync. `form`: the architecture. `table`: positions of each lane's values in A, B and C, row-major (B
 /// column-major).
 void Lowering::multiply_matrices() {
   const std::size_t count = now_->modifiers.size();
@@ -275,7 +277,7 @@ void Lowering::multiply_matrices() {
       give(slot++, vector == nullptr ? read(static_cast<std::size_t>(i) + 1, register_bits)
                                      : read_scalar(vector->elements[static_cast<std::size_t>(r)], register_bits));
     }
-    made.count = registers;  // of the result, after the last
+    made.count = registers;  // registers of the result, which is gathered last
   }
   call(std::move(made));
   const auto& vector = std::get<ptx::VectorOperand>(operand(0));

@@ -1,4 +1,4 @@
-// Moves, comparisons and conversions. PTX ISA, "Comparison and Selection Instructions", "mov", "cvt", "cvta".
+// Lowers moves, comparisons and conversions. PTX ISA, "Comparison and Selection Instructions", "mov", "cvt", "cvta".
 #include <map>
 
 #include "base/lifetime.hpp"
@@ -8,7 +8,7 @@
 
 namespace cubit::runtime::cpu {
 
-/// Also packs `mov.b64 %rd, {%r1, %r2}` and unpacks the other way.
+/// Also packs `mov.b64 %rd, {%r1, %r2}` and unpacks the reverse.
 void Lowering::move() {
   if (is_of_predicates()) return write(0, read_predicate(1));
   const unsigned bits = type_at_end().bits;
@@ -76,8 +76,8 @@ Lowering::Value* Lowering::comparison(std::string_view name, const TypeFacts& ty
   return builder_.CreateICmp(predicate, read(first, type.bits), read(first + 1, type.bits));
 }
 
-/// setp.cmp p|q, a, b and setp.cmp.op p|q, a, b, c: p = cmp op c, q = !cmp op c. Of packed halves: p of the low ones,
-/// q of the high ones.
+/// setp.cmp p|q, a, b and setp.cmp.op p|q, a, b, c: p = cmp op c, q = !cmp op c. For packed halves, p is the result of
+/// the low halves and q of the high halves.
 void Lowering::compare() {
   const TypeFacts type = type_at_end();
   const auto combined = [&](Value* value) -> Value* {
@@ -99,7 +99,7 @@ void Lowering::compare() {
 
 namespace {
 
-/// How a conversion's values lie in its registers.
+/// How a conversion's values are packed in registers.
 enum Packing { kScalar, kTwoSources, kPackedSource };
 
 Rounding rounding_of(const ptx::Instruction& instruction) {
@@ -126,7 +126,7 @@ bool remove_pair(std::string_view& type) {
 
 }  // namespace
 
-/// Integers among themselves here; whatever has a float in it in C++.
+/// Conversions between integers are lowered here; conversions with a float run in C++.
 void Lowering::convert() {
   const std::size_t count = now_->modifiers.size();
   if (count < 2) unsupported();
@@ -159,7 +159,8 @@ void Lowering::convert() {
   write(0, take(0, to_pair ? 2 * target_bits : target_bits), is_integer(target) && facts(target).is_signed);
 }
 
-/// cvta.space: into the generic window; cvta.to.space: out of it. Global addresses are generic ones.
+/// cvta.space converts into the generic window; cvta.to.space converts out of it. Global addresses are generic
+/// addresses.
 void Lowering::convert_address() {
   const unsigned bits = type_at_end().bits;
   Value* const value = read(1, bits);

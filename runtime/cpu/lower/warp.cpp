@@ -1,4 +1,4 @@
-// Instructions of a warp as a whole, control flow, and the table of all instructions. PTX ISA, "Control Flow
+// Lowers warp-wide instructions and control flow, and holds the table of all instructions. PTX ISA, "Control Flow
 // Instructions", "Parallel Synchronization and Communication Instructions".
 #include <map>
 

@@ -1,5 +1,5 @@
-// wgmma: each warp of the warpgroup computes its own 16 rows, eight columns at a time. PTX ISA, "Asynchronous Warpgroup
-// Level Matrix Multiply-Accumulate Instructions". Who may read the results when: helpers/warpgroup.cpp.
+// Lowers wgmma. Each warp of the warpgroup computes its own 16 rows, eight columns at a time. helpers/warpgroup.cpp
+// checks when results may be read. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #include <fmt/format.h>
 
 #include <charconv>
@@ -20,7 +20,7 @@ constexpr std::uint64_t kMostGroups = 0xffff;
 constexpr std::size_t kRegistersOfA = 4;
 constexpr std::size_t kAccumulatorsOfACall = 4;
 
-/// N of "m64nNk16"; 0 if it is another shape.
+/// Returns N of "m64nNk16", or 0 for another shape.
 int columns_of(const ptx::Instruction& instruction) {
   constexpr std::string_view kFirst = "m64n";
   constexpr std::string_view kLast = "k16";
@@ -56,7 +56,7 @@ void Lowering::warpgroup() {
   if (!has("wait_group")) unsupported();
   const auto* const groups = std::get_if<ptx::IntegerOperand>(&operand(0));
   if (groups == nullptr || groups->bits > kMostGroups)
-    unsupported("it names how many groups may be unfinished, from 0 on");
+    unsupported("the operand is the number of groups that may be unfinished, 0 or more");
   Site made = site(helpers::wait_warpgroup);
   made.kind = static_cast<int>(groups->bits);
   call(std::move(made));
@@ -80,7 +80,8 @@ bool Lowering::immediate_bit(std::size_t operand_index) const {
   return bit->bits == 1;
 }
 
-/// d, a, b-desc, scale-d, imm-scale-a, imm-scale-b[, imm-trans-a], imm-trans-b: the transposition of what is described.
+/// Operands: d, a, b-desc, scale-d, imm-scale-a, imm-scale-b[, imm-trans-a], imm-trans-b. Transposition applies to
+/// matrices given by descriptor.
 void Lowering::multiply_warpgroup() {
   using namespace helpers;
   const auto& modifiers = now_->modifiers;
@@ -94,7 +95,8 @@ void Lowering::multiply_warpgroup() {
   if (columns == 0) unsupported("wgmma.mma_async is executed of m64nNk16, N a multiple of 8 from 8 to 256");
   const auto* const sums = std::get_if<ptx::VectorOperand>(&operand(0));
   if (sums == nullptr || static_cast<int>(sums->elements.size()) != columns / 2)
-    unsupported(fmt::format("its accumulators do not match: m64n{}k16 has {} registers of them", columns, columns / 2));
+    unsupported(
+        fmt::format("the accumulators do not match: m64n{}k16 has {} accumulator registers", columns, columns / 2));
   const auto* const registers_of_a = std::get_if<ptx::VectorOperand>(&operand(1));
   const bool is_described = registers_of_a == nullptr;
   if (!is_described && registers_of_a->elements.size() != kRegistersOfA)
@@ -115,7 +117,7 @@ void Lowering::multiply_warpgroup() {
   made.form = options;
   append_places(made.table, codegen::find_fragment("wgmma.m64k16 A, 16-bit"));
   append_places(made.table, codegen::find_fragment("wgmma.m64n8 D, 32-bit"));
-  // A helper leaves its sources alone: those of A, B and the predicate are given once.
+  // Helpers do not change their sources, so A, B and the predicate are stored once for all calls.
   is_described ? give(0, read(1, 64)) : give_registers(1, 0, kRegistersOfA);
   give(kDescriptorOfB, read(2, 64));
   give(kScaleD, read_predicate(3));
@@ -136,7 +138,7 @@ void Lowering::multiply_warpgroup() {
   }
 }
 
-// ---- accumulators that are not there yet ----
+// ---- accumulators of unfinished wgmma ----
 
 void Lowering::number_accumulators(Site& made, const std::vector<int>& registers) const {
   if (accumulator_count_ > std::numeric_limits<std::uint16_t>::max())

@@ -1,4 +1,4 @@
-// Names and sizes of the module's values. See ast.hpp.
+// Names and sizes of the values of a PTX module.
 #include "runtime/cpu/ptx/ast.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// build_blocks(). See blocks.hpp.
+// Implements build_blocks().
 #include "runtime/cpu/ptx/blocks.hpp"
 
 #include <fmt/format.h>
@@ -64,13 +64,13 @@ class Linker {
     for (const int target : label.targets) add(block, function_.labels[target].position);
   }
 
-  /// Past the last instruction is the function's end.
+  /// The position after the last instruction is the function's end.
   void add(Block& block, int position) const {
     if (position < static_cast<int>(block_at_.size())) block.successors.push_back(block_at_[position]);
   }
 
   const Function& function_;
-  std::vector<int> block_at_;  ///< by instruction
+  std::vector<int> block_at_;  ///< indexed by instruction
 };
 
 std::vector<bool> reachable(int start, const Graph& successors) {
@@ -102,7 +102,7 @@ class Reconvergence {
   }
 
  private:
-  /// The last reachable block that ends the function, preferably not by a trap.
+  /// The last reachable block that ends the function, preferably without a trap.
   int find_main_end() const {
     Graph forward;
     for (const Block& block : blocks_) forward.push_back(block.successors);
@@ -119,7 +119,8 @@ class Reconvergence {
     return main_end;
   }
 
-  /// Every edge reversed, and one from a root after all blocks to each end. Edges that leave `kept` are left out.
+  /// All edges reversed, plus an edge to each end from a root that follows all blocks. Edges that leave `kept` are left
+  /// out.
   Graph backward_edges(const std::vector<bool>& kept) const {
     const int root = static_cast<int>(blocks_.size());
     Graph edges(root + 1);

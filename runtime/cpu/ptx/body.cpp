@@ -1,4 +1,4 @@
-// See body.hpp. Scopes are counted, not recursed into, so that no text can exhaust the stack.
+// Implements BodyParser. Scopes are counted instead of parsed recursively, so that no text can exhaust the stack.
 #include "runtime/cpu/ptx/body.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace cubit::runtime::ptx {
 namespace {
 
-/// A name made here has no place of its own in the text.
+/// A name that is made here has no position of its own in the text.
 Token named(std::string_view name, int line) { return {TokenKind::name, name, line}; }
 
 }  // namespace
@@ -99,7 +99,7 @@ void BodyParser::directive() {
   if (token.is(".loc")) {
     location_ = locations_.take(lexer_);
   } else if (token.is(".pragma")) {
-    // Advice to ptxas about unrolling and the like.
+    // A hint to ptxas, for example about unrolling.
     lexer_.expect(TokenKind::string, "a string");
     lexer_.expect(';');
   } else if (token.is(".branchtargets")) {

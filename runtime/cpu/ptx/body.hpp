@@ -1,4 +1,4 @@
-// The statements between a function's braces.
+// Parses the statements between a function's braces.
 #pragma once
 
 #include <vector>
@@ -10,24 +10,24 @@
 
 namespace cubit::runtime::ptx {
 
-/// Registers of a whole module: `%r<1000000>` is short to write.
+/// Maximum number of registers of a module, because `%r<1000000>` is short to write.
 constexpr int kMostRegisters = 1 << 20;
 
 class BodyParser {
  public:
-  /// `function` has its parameters and results. `registers_left` is the module's budget.
+  /// `function` already has its parameters and results. `registers_left` is the module's remaining budget of registers.
   BodyParser(Lexer& lexer, Function& function, const ModuleNames& names, int& registers_left);
 
-  /// From the opening brace to the matching closing one.
+  /// Parses from the opening brace to the matching closing brace.
   void parse();
 
  private:
-  /// A use of a label that may stand further down.
+  /// A use of a label that may be defined later.
   struct LabelUse {
     Token name;
     int instruction = kNone;  ///< kNone: the use is in .branchtargets of `label`
     int label = kNone;
-    int position = 0;  ///< which operand or target
+    int position = 0;  ///< index of the operand or target
   };
 
   void declare_parameters();
@@ -52,9 +52,9 @@ class BodyParser {
   Locations locations_;
   int& registers_left_;
   int location_ = kNone;
-  int label_before_ = kNone;  ///< the label that the statement before this one was
+  int label_before_ = kNone;  ///< the label directly before the current statement
   std::vector<LabelUse> uses_;
-  std::vector<std::size_t> first_uses_;  ///< of each open scope
+  std::vector<std::size_t> first_uses_;  ///< first use in each open scope
 };
 
 }  // namespace cubit::runtime::ptx

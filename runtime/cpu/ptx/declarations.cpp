@@ -1,4 +1,4 @@
-// See declarations.hpp. PTX ISA, "Variables".
+// Implements the parsing of declarations. PTX ISA, "Variables".
 #include "runtime/cpu/ptx/declarations.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ std::int64_t take_alignment(Lexer& lexer) {
   return alignment;
 }
 
-/// `.ptr .global .align 4` tells what a pointer parameter points to; nothing here needs it.
+/// `.ptr .global .align 4` says what a pointer parameter points to. The CPU device does not need this fact.
 void skip_pointer_attributes(Lexer& lexer) {
   if (!lexer.accept(".ptr")) return;
   Space space;
@@ -68,7 +68,7 @@ Type take_scalar_type(Lexer& lexer) {
   const Token token = lexer.expect(TokenKind::dotted, "a type such as .b32");
   Type type;
   if (!find_type(token.text.substr(1), type)) {
-    Lexer::fail(token, "this is no type of a variable",
+    Lexer::fail(token, "a variable cannot have this type",
                 "accepted: .pred .b8-.b128 .u8-.u64 .s8-.s64 .f16 .bf16 .f32 .f64");
   }
   return type;

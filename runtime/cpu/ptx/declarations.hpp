@@ -1,4 +1,4 @@
-// Variable declarations: of a module, of a parameter list, of a body.
+// Parses variable declarations of a module, a parameter list or a body.
 #pragma once
 
 #include "runtime/cpu/ptx/ast.hpp"
@@ -7,19 +7,19 @@
 
 namespace cubit::runtime::ptx {
 
-/// True if the next token is the directive of a space; takes it.
+/// If the next token is a state-space directive, takes the token and returns true.
 bool accept_space(Lexer& lexer, Space& dst);
 
-/// What stands before the names of a declaration: alignment, vector size, type, `.ptr` of a parameter.
+/// Parses the part before the names of a declaration: alignment, vector size, type, and `.ptr` of a parameter.
 Variable take_type(Lexer& lexer, Space space);
 
-/// A scalar type: ".b32".
+/// Parses a scalar type such as ".b32".
 Type take_scalar_type(Lexer& lexer);
 
-/// A name and its array extents, added to what take_type() read. Returns the name's token.
+/// Parses a name and its array extents and adds them to the result of take_type(). Returns the name's token.
 Token take_declarator(Lexer& lexer, Variable& variable);
 
-/// After '=': a number, an address, or a list of them in braces.
+/// Parses the text after '=': a number, an address, or a list of these in braces.
 void take_initialiser(Lexer& lexer, Variable& variable, const ModuleNames& names);
 
 }  // namespace cubit::runtime::ptx

@@ -1,5 +1,6 @@
-// immediate_dominators(): T. Lengauer and R. E. Tarjan, "A fast algorithm for finding dominators in a flowgraph",
-// 1979, the simple variant: m log n. Hostile text may hold a million blocks, so neither recursion nor m n will do.
+// Implements immediate_dominators() with the simple variant (m log n) of T. Lengauer and R. E. Tarjan, "A fast
+// algorithm for finding dominators in a flowgraph", 1979. Hostile text may hold a million blocks, so recursion and m n
+// algorithms are out.
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
@@ -26,12 +27,12 @@ class Dominators {
 
   const std::vector<Indices>& successors_;
   std::vector<Indices> predecessors_;
-  std::vector<Indices> waiting_;  ///< per node: those whose semidominator it is, until their turn
-  Indices order_;                 ///< depth-first
-  Indices number_;                ///< position in order_; of the semidominator once known; kNone: not reached
-  Indices parent_;                ///< in the depth-first tree
-  Indices ancestor_;              ///< in the forest of finished nodes
-  Indices best_;                  ///< the node of least semidominator on the compressed path
+  std::vector<Indices> waiting_;  ///< for each node, the nodes whose semidominator it is, until they are processed
+  Indices order_;                 ///< depth-first order
+  Indices number_;                ///< position in order_, later of the semidominator; kNone: not reached
+  Indices parent_;                ///< parent in the depth-first tree
+  Indices ancestor_;              ///< ancestor in the forest of finished nodes
+  Indices best_;                  ///< node with the least semidominator on the compressed path
   Indices dominator_;
   Indices path_;
 };
@@ -73,7 +74,7 @@ void Dominators::number(int root) {
   }
 }
 
-/// Compresses the path from `node` to the root of its tree, and gives the best node on it.
+/// Compresses the path from `node` to the root of its tree, and returns the best node on the path.
 int Dominators::best_above(int node) {
   if (ancestor_[node] == kNone) return node;
   path_.clear();

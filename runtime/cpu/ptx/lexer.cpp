@@ -1,4 +1,4 @@
-// See lexer.hpp. PTX ISA, "Syntax".
+// Implements the lexer. PTX ISA, "Syntax".
 #include "runtime/cpu/ptx/lexer.hpp"
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ void Lexer::refuse(const Token& token, std::string rule, std::string remedy) {
 }
 
 Lexer::Lexer(std::string_view text) : text_(text) {
-  // NVRTC counts the terminating zero in the size that it reports.
+  // NVRTC includes the terminating zero in the size that it reports.
   while (!text_.empty() && text_.back() == '\0') text_.remove_suffix(1);
   next_ = scan();
 }
@@ -100,7 +100,7 @@ std::size_t Lexer::end_of_name(std::size_t at) const {
   return at;
 }
 
-/// Modifiers may begin with a digit (".2d") and hold "::" (".L2::128B").
+/// Modifiers may begin with a digit (".2d") and contain "::" (".L2::128B").
 std::size_t Lexer::end_of_dotted(std::size_t at) const {
   while (true) {
     at = end_of_name(at);

@@ -1,4 +1,4 @@
-// PTX text as tokens. One pass, no copy: a token is a view of the text.
+// Splits PTX text into tokens in one pass without copies: a token is a view of the text.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 namespace cubit::runtime::ptx {
 
 enum class TokenKind {
-  end,          ///< of the text
+  end,          ///< end of the text
   name,         ///< "add", "%r1", "$L__BB0_2", "_"
-  dotted,       ///< ".global", ".v4", ".shared::cluster", with the dot
-  number,       ///< "12", "0x1F", "0f3F800000", "9.0"; without a sign
-  string,       ///< with its quotes
+  dotted,       ///< ".global", ".v4", ".shared::cluster"; includes the dot
+  number,       ///< "12", "0x1F", "0f3F800000", "9.0"; has no sign
+  string,       ///< includes its quotes
   punctuation,  ///< one character of ,;:{}[]()<>@!|+-=
 };
 
@@ -25,25 +25,25 @@ struct Token {
 
   bool is(char c) const { return kind == TokenKind::punctuation && text[0] == c; }
   bool is(std::string_view word) const { return kind != TokenKind::string && text == word; }
-  /// Nothing stands between this token and `next`.
+  /// True if no character lies between this token and `next`.
   bool touches(const Token& next) const { return text.data() + text.size() == next.text.data(); }
 };
 
-/// Reads tokens with one token of look-ahead; every error names the line.
+/// Reads tokens with one token of look-ahead. Every error names the line.
 class Lexer {
  public:
   explicit Lexer(std::string_view text);  ///< the text must outlive the lexer and its tokens
 
   const Token& peek() const { return next_; }
   Token take();
-  bool accept(char c);              ///< takes the next token if it is this punctuation
-  bool accept(std::string_view w);  ///< or this word
+  bool accept(char c);              ///< takes the next token if it is this character
+  bool accept(std::string_view w);  ///< takes the next token if it is this word
   void expect(char c);
   Token expect(TokenKind kind, std::string_view what);
 
-  /// Failure(invalid_argument) at `token`: "PTX line 12, 'foo': <rule>; <remedy>".
+  /// Throws Failure(invalid_argument) at `token`: "PTX line 12, 'foo': <rule>; <remedy>".
   [[noreturn]] static void fail(const Token& token, std::string rule, std::string remedy = {});
-  /// Failure(unsupported), the same way.
+  /// Throws Failure(unsupported) in the same form.
   [[noreturn]] static void refuse(const Token& token, std::string rule, std::string remedy = {});
 
  private:
@@ -61,7 +61,7 @@ class Lexer {
   Token next_;
 };
 
-/// What of a text an error may show: at most 60 characters, others than ASCII as '?'.
+/// The part of a text that an error shows: at most 60 characters, with '?' for characters outside ASCII.
 std::string excerpt(std::string_view text);
 
 }  // namespace cubit::runtime::ptx

@@ -1,4 +1,4 @@
-// See literal.hpp. PTX ISA, "Constants".
+// Implements the parsing of numbers. PTX ISA, "Constants".
 #include "runtime/cpu/ptx/literal.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ std::uint64_t digits(const Token& token, std::string_view text, int base) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error == std::errc::result_out_of_range) Lexer::fail(token, "this integer does not fit 64 bits");
   if (error != std::errc() || end != text.data() + text.size()) {
-    Lexer::fail(token, "this is no number",
+    Lexer::fail(token, "this is not a number",
                 "accepted: 12, 0x1F, 017, 0b101, with an optional U; 0f or 0d and the bits");
   }
   return value;
@@ -40,7 +40,7 @@ FloatOperand decimal_float(const Token& token) {
   double value = 0;
   const char* const last = token.text.data() + token.text.size();
   const auto [end, error] = std::from_chars(token.text.data(), last, value);
-  if (error != std::errc() || end != last) Lexer::fail(token, "this is no number that a double holds");
+  if (error != std::errc() || end != last) Lexer::fail(token, "this number does not fit a double");
   return {std::bit_cast<std::uint64_t>(value), true};
 }
 
@@ -109,7 +109,7 @@ std::uint64_t initial_bits(const Literal& literal, Type type) {
   if (type == Type::f64) return std::bit_cast<std::uint64_t>(as_double(literal));
   if (type == Type::f32) {
     const auto* exact = std::get_if<FloatOperand>(&literal);
-    if (exact && !exact->is_double) return exact->bits;  // a conversion would quiet a signalling NaN
+    if (exact && !exact->is_double) return exact->bits;  // a conversion would turn a signalling NaN into a quiet NaN
     return std::bit_cast<std::uint32_t>(static_cast<float>(as_double(literal)));
   }
   const std::uint64_t bits = std::visit([](const auto& number) { return number.bits; }, literal);

@@ -1,4 +1,4 @@
-// Numbers of PTX text: integers in four bases, exact float bits, decimals.
+// Parses numbers: integers in four bases, exact float bits, and decimals.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace cubit::runtime::ptx {
 
 using Literal = std::variant<IntegerOperand, FloatOperand>;
 
-/// A number with an optional sign; takes it from the lexer.
+/// Takes a number with an optional sign from the lexer.
 Literal take_literal(Lexer& lexer);
 
-/// An integer from 0 to `largest`; `what` names it in the error.
+/// Takes an integer from 0 to `largest`. `what` names the number in the error.
 std::int64_t take_count(Lexer& lexer, std::string_view what, std::int64_t largest);
 
-/// An integer with an optional sign that fits 64 signed bits: an offset.
+/// Takes an offset: an integer with an optional sign that fits 64 signed bits.
 std::int64_t take_offset(Lexer& lexer);
 
 /// The bits that a variable of `type` holds for this number.

@@ -1,4 +1,4 @@
-// See locations.hpp. PTX ISA, "Debugging Directives: .loc".
+// Implements the parsing of .loc directives. PTX ISA, "Debugging Directives: .loc".
 #include "runtime/cpu/ptx/locations.hpp"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ int Locations::add(const Place& place, int inlined_at, std::string_view function
   return index;
 }
 
-/// The place of a call names a .loc above it; the latest one, where several differ in their own callers.
+/// The place of a call refers to an earlier .loc. If several match and differ in their own callers, the latest counts.
 int Locations::find_or_add(const Place& place, const Token& token) {
   const auto found = latest_.find(place);
   return found != latest_.end() ? found->second : add(place, kNone, {}, token);

@@ -1,4 +1,4 @@
-// Source places of one function, as .loc gives them: each distinct inlining chain once.
+// Collects the source places of one function from .loc directives. Each distinct inlining chain is stored once.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace cubit::runtime::ptx {
 
 class Locations {
  public:
-  static constexpr int kDeepest = 256;  ///< calls inlined into one another
+  static constexpr int kDeepest = 256;  ///< maximum depth of inlined calls
 
   explicit Locations(std::vector<SourceLocation>& locations) : locations_(locations) {}
 
-  /// After ".loc": the rest of the directive. Returns the index of the place in the list.
+  /// Parses the rest of a directive after ".loc". Returns the index of the place in the list.
   int take(Lexer& lexer);
 
  private:

@@ -1,4 +1,4 @@
-// See names.hpp. PTX ISA, "Parameterized Variable Names" and "Labels".
+// Implements name resolution. PTX ISA, "Parameterized Variable Names" and "Labels".
 #include "runtime/cpu/ptx/names.hpp"
 
 #include <fmt/format.h>

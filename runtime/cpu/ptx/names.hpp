@@ -1,4 +1,4 @@
-// What a name means inside a function: the module's names, then each brace scope over the one around it.
+// Resolves names inside a function: first in the brace scopes from the inside out, then in the module.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace cubit::runtime::ptx {
 /// Variables and functions at module scope.
 using ModuleNames = std::unordered_map<std::string_view, SymbolOperand>;
 
-/// monostate: not declared.
+/// What a name refers to; monostate: the name is not declared.
 using Meaning = std::variant<std::monostate, RegisterOperand, SymbolOperand>;
 
 class Names {
  public:
-  static constexpr std::size_t kDeepest = 64;  ///< brace scopes; bounds the cost of a look-up
+  static constexpr std::size_t kDeepest = 64;  ///< brace scopes; limits the cost of a look-up
 
   explicit Names(const ModuleNames& module) : module_(module) {}
 
@@ -28,13 +28,14 @@ class Names {
   void leave();
   std::size_t depth() const { return scopes_.size(); }
 
-  /// Each throws Failure(invalid_argument) if this scope has the name already.
+  /// Each declare function throws Failure(invalid_argument) if this scope already has the name.
   void declare(const Token& name, const Meaning& meaning);
-  void declare_range(const Token& prefix, int first, int count);  ///< prefix0 … prefix<count-1>, registers from `first`
+  void declare_range(const Token& prefix, int first, int count);  ///< registers prefix0 … prefix<count-1>, with indices
+                                                                  ///< from `first`
   void declare_label(const Token& name, int label);
 
   Meaning find(std::string_view name) const;
-  int find_label(std::string_view name) const;  ///< in the innermost scope alone; kNone: not (yet) there
+  int find_label(std::string_view name) const;  ///< searches the innermost scope only; kNone: not declared (yet)
 
  private:
   struct Range {

@@ -1,4 +1,4 @@
-// See operands.hpp. PTX ISA, "Instruction Operands" and "Special Registers".
+// Implements the parsing of operands. PTX ISA, "Instruction Operands" and "Special Registers".
 #include "runtime/cpu/ptx/operands.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kWarpSize = 32;
 
-/// Their names up to a component: "%tid" is read as "%tid.x".
+/// Names without their component: "%tid" is read as part of "%tid.x".
 constexpr std::string_view kSpecials[] = {
     "%tid",
     "%ntid",
@@ -99,7 +99,7 @@ Scalar OperandReader::special(const Token& name) {
   return SpecialOperand{whole};
 }
 
-/// `name` is taken; its meaning is known or it is a special register.
+/// `name` is already taken from the lexer. It has a known meaning or is a special register.
 Scalar OperandReader::named(const Token& name, const Meaning& meaning) {
   if (const auto* reg = std::get_if<RegisterOperand>(&meaning)) {
     if (lexer_.peek().kind == TokenKind::dotted && name.touches(lexer_.peek())) {
@@ -132,11 +132,11 @@ RegisterOperand OperandReader::negated() {
   const Token name = lexer_.expect(TokenKind::name, "a predicate register");
   const Meaning meaning = names_.find(name.text);
   const auto* reg = std::get_if<RegisterOperand>(&meaning);
-  if (!reg) Lexer::fail(name, "only a predicate register can be negated, and this is no register");
+  if (!reg) Lexer::fail(name, "only a predicate register can be negated, and this is not a register");
   return {reg->index, true};
 }
 
-/// "+16", "-16", "+-16" or nothing.
+/// Parses "+16", "-16", "+-16" or nothing.
 std::int64_t OperandReader::offset() {
   if (lexer_.accept('+') || lexer_.peek().is('-')) return take_offset(lexer_);
   return 0;

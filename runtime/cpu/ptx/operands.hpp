@@ -1,4 +1,4 @@
-// Operands of an instruction: text to values, names resolved.
+// Parses the operands of an instruction and resolves their names.
 #pragma once
 
 #include "runtime/cpu/ptx/ast.hpp"
@@ -7,11 +7,11 @@
 
 namespace cubit::runtime::ptx {
 
-/// "%tid", "%laneid", "%pm3": special registers, and the other words that are no names: `_` and WARP_SZ.
+/// True for special registers ("%tid", "%laneid", "%pm3") and for the other reserved words: `_` and WARP_SZ.
 bool is_reserved(std::string_view name);
 
-/// Takes one operand. A name that is no register and no variable may be a label further down: it comes back as
-/// LabelOperand{kNone} and its token in `label`.
+/// Takes one operand. A name that is neither a register nor a variable may be a label that is defined later. Such a
+/// name gives LabelOperand{kNone}, and `label` receives its token.
 Operand take_operand(Lexer& lexer, const Names& names, Token& label);
 
 }  // namespace cubit::runtime::ptx

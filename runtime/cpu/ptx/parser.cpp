@@ -1,4 +1,4 @@
-// parse(): the directives of a module, each function's head, then its body (body.hpp). PTX ISA, "Directives".
+// Implements parse(): the directives of a module, each function's head, and its body (body.hpp). PTX ISA, "Directives".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 namespace cubit::runtime::ptx {
 namespace {
 
-constexpr std::size_t kLongestText = std::size_t{1} << 30;  // lines and indices are int
+constexpr std::size_t kLongestText = std::size_t{1} << 30;  // lines and indices are of type int
 
-/// Directives between a function's parameters and its body, whose arguments are integers.
+/// Directives between a function's parameters and its body that have integer arguments.
 constexpr std::string_view kFunctionDirectives[] = {
     ".maxntid",           ".reqntid",        ".minnctapersm",    ".maxnctapersm", ".maxnreg",
     ".reqnctapercluster", ".maxclusterrank", ".explicitcluster", ".noreturn",
@@ -115,7 +115,8 @@ void ModuleParser::file() {
   module_.files.push_back(entry);
 }
 
-/// DWARF, as numbers and labels between braces. .loc and .file say all that is needed here.
+/// A section holds DWARF as numbers and labels between braces. .loc and .file carry all information that is needed
+/// here.
 void ModuleParser::skip_section() {
   lexer_.expect(TokenKind::dotted, "the name of a section");
   const Token open = lexer_.peek();
@@ -176,7 +177,7 @@ void ModuleParser::function_directives(Function& function) {
   }
 }
 
-/// A definition takes the place of its earlier declaration, so that calls in between keep their index.
+/// A definition replaces its earlier declaration, so that calls in between keep their index.
 void ModuleParser::declare(const Token& name, Function&& function) {
   const SymbolOperand symbol{SymbolKind::function, static_cast<int>(module_.functions.size())};
   const auto [known, is_new] = names_.emplace(name.text, symbol);
@@ -201,7 +202,7 @@ void ModuleParser::function(const Token& directive, Linkage linkage) {
   if (lexer_.peek().is('(')) function.parameters = parameters();
   function_directives(function);
   if (lexer_.accept(';')) return declare(name, std::move(function));
-  // Declared first: its body may call it.
+  // The function is declared first, because its body may call it.
   Function declaration = function;
   declare(name, std::move(declaration));
   function.is_defined = true;

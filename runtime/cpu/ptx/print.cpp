@@ -1,4 +1,4 @@
-// print(): the module's directives and heads. Bodies: print_body.cpp.
+// Implements print() for the module's directives and function heads; print_body.cpp prints bodies.
 #include <fmt/format.h>
 
 #include <iterator>
@@ -15,7 +15,7 @@ std::string_view prefix(Linkage linkage) {
   return kNames[static_cast<std::size_t>(linkage)];
 }
 
-/// Bits print as themselves in any type but a float, where an integer would mean its value.
+/// Bits are printed as they are in all types except floats, where an integer would mean a value.
 std::string number(std::uint64_t bits, Type type) {
   if (type == Type::f32) return fmt::format("0f{:08X}", bits);
   if (type == Type::f64) return fmt::format("0d{:016X}", bits);
@@ -87,7 +87,7 @@ std::string print(const Module& module) {
     if (!variable.initial.empty()) dst += " = " + initialiser(module, variable);
     dst += ";\n";
   }
-  // A body may call any function, so all are declared before the first.
+  // A body may call any function, so all functions are declared before the first body.
   for (const Function& function : module.functions) {
     print_head(function, dst);
     dst += ";\n";

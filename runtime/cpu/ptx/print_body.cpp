@@ -1,4 +1,4 @@
-// print(): the statements of one function, in one scope. See ast.hpp.
+// Prints the statements of one function in one scope; part of print().
 #include <fmt/format.h>
 
 #include <iterator>
@@ -71,7 +71,7 @@ void BodyPrinter::labels_at(int position) {
   }
 }
 
-/// The whole chain, outermost first: an inlined place refers to the latest .loc of its call's place.
+/// Prints the whole chain, outermost first, because an inlined place refers to the latest .loc of its call's place.
 void BodyPrinter::location(int index) {
   if (index == location_ || index == kNone) return;
   location_ = index;

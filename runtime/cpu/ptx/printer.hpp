@@ -1,4 +1,4 @@
-// Parts of print(), shared by its two files.
+// Parts of print() that print.cpp and print_body.cpp share.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace cubit::runtime::ptx {
 
-/// Hands out names that differ, since the printed body is one scope: "%r1", and "%r1$7" where that is taken.
+/// Hands out unique names, because the printed body is one scope: "%r1", or "%r1$7" if "%r1" is taken.
 class UniqueNames {
  public:
   void reserve(std::string_view name) { used_.emplace(name); }
@@ -20,10 +20,10 @@ class UniqueNames {
   std::unordered_set<std::string> used_;
 };
 
-/// "align 4 .v2 .u32 name[8]" without the space; an unsized array prints "[]".
+/// Prints "align 4 .v2 .u32 name[8]" without the state space. An unsized array prints "[]".
 std::string print_declarator(const Variable& variable, std::string_view name);
 
-/// From the opening brace to the closing one.
+/// Prints a body from the opening brace to the closing brace.
 class BodyPrinter {
  public:
   BodyPrinter(const Module& module, const Function& function, std::string& dst);

@@ -11,7 +11,7 @@
 namespace cubit::runtime::cpu {
 namespace {
 
-/// The bytes of word `word` that [first, last) covers.
+/// The bytes of word `word` that [first, last) covers, as a mask.
 std::uint8_t bytes_in(std::uint64_t word, std::uint64_t first, std::uint64_t last) {
   std::uint8_t mask = 0;
   for (std::uint64_t i = 0; i < kWordBytes; ++i) {
@@ -33,8 +33,8 @@ bool writes(RequestKind kind) {
 bool reads(RequestKind kind) { return !writes(kind) || kind == RequestKind::atomic; }
 bool is_of_mbarrier(RequestKind kind) { return kind >= RequestKind::mbarrier_init; }
 
-/// Copies in bulk work in a proxy of their own, and so do wgmma's reads; st.async and red.async do not. PTX ISA,
-/// "cp.async.bulk", "wgmma.mma_async".
+/// Bulk copies access memory through the async proxy, and so do the reads of wgmma. st.async and red.async do not. PTX
+/// ISA, "cp.async.bulk", "wgmma.mma_async".
 bool is_in_async_proxy(const Request& request) {
   if (request.site->instruction->root == "wgmma") return true;
   const bool is_bulk = request.kind == RequestKind::bulk_copy || request.kind == RequestKind::bulk_read;
@@ -43,7 +43,7 @@ bool is_in_async_proxy(const Request& request) {
 
 const char* name_of(ptx::Space space) { return space == ptx::Space::shared ? "shared" : "global"; }
 
-/// Two accesses of a scalar overlap completely if they are of one word and have the same extent there.
+/// Two accesses to scalars overlap completely if they cover the same word with the same extent.
 std::uint8_t extent_of(const Request& request, std::uint64_t offset) {
   const auto bytes = static_cast<std::uint64_t>(std::max(request.site->bytes, 1));
   return static_cast<std::uint8_t>(bytes << 3 | offset % bytes / kWordBytes);
@@ -108,7 +108,7 @@ void Checker::lane_request(Warp& warp, const Request& request, const LaneRequest
   }
 }
 
-/// False after a report.
+/// Returns false after a report.
 bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest& lane, std::uint64_t address,
                            Touch now) {
   std::string rule = broken_rule(warp, request, lane, address, now);
@@ -132,7 +132,7 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
     return false;
   }
   if (now.is_write && lane.space == ptx::Space::global) mark_written(warp, address, now.bytes);
-  // From its start on nobody may touch the bytes of a copy, and whoever had to be done with them must be done then.
+  // From the start of a copy, no access may touch its bytes, and all earlier accesses must be ordered before the copy.
   Word& word = memory.at(address);
   if (request.kind == RequestKind::copy || request.kind == RequestKind::bulk_copy) word.arriving |= now.bytes;
   if (request.kind == RequestKind::bulk_read) word.leaving |= now.bytes;
@@ -142,7 +142,7 @@ bool Checker::word_request(Warp& warp, const Request& request, const LaneRequest
   return true;
 }
 
-/// Whether all bytes of a word that `mask` names have a value; the kernel's own variables do.
+/// True if all bytes of the word in `mask` have a value. The kernel's own variables always have values.
 bool Checker::is_written(const Warp& warp, std::uint64_t address, std::uint8_t mask) {
   const MemoryMap* const memory = warp.cta->memory;
   for (std::uint64_t i = 0; i < kWordBytes && memory != nullptr; ++i) {
@@ -162,7 +162,7 @@ void Checker::mark_written(const Warp& warp, std::uint64_t address, std::uint8_t
   }
 }
 
-/// The rules but for races: "" if none is broken.
+/// Checks all rules except races. Returns "" if no rule is broken.
 std::string Checker::broken_rule(const Warp& warp, const Request& request, const LaneRequest& lane,
                                  std::uint64_t address, const Touch& now) {
   const bool is_shared = lane.space == ptx::Space::shared;
@@ -193,7 +193,8 @@ std::string Checker::broken_mbarrier_rule(const Request& request, const LaneRequ
                      writes(request.kind) ? "written" : "read");
 }
 
-/// What is under way, and what copies in bulk must not meet. Reductions do not mind one another.
+/// Rules for operations in flight, and for accesses that bulk copies must not meet. Reductions do not conflict with
+/// each other.
 std::string Checker::broken_copy_rule(const Warp& warp, const Request& request, const LaneRequest& lane,
                                       std::uint64_t address, const Touch& now) {
   const Word& word = shadow(lane.space).at(address);
@@ -208,7 +209,7 @@ std::string Checker::broken_copy_rule(const Warp& warp, const Request& request, 
   }
   if (!is_in_async_proxy(request) || (write.bytes & now.bytes) == 0 || write.agent == kNobody) return "";
   const ptx::Instruction& writer = *program_.sites[write.site].instruction;
-  if (writer.root == "cp" && writer.has("bulk")) return "";  // of the same proxy, under way or not
+  if (writer.root == "cp" && writer.has("bulk")) return "";  // the same proxy, whether in flight or not
   const Proxied memory = lane.space == ptx::Space::shared ? kShared : kGlobal;
   if (order.of(warp).proxied[memory].at(write.agent) >= write.time) return "";
   const char* const user = request.site->instruction->root == "wgmma" ? "wgmma" : "a bulk copy";
@@ -224,7 +225,7 @@ std::string Checker::name_of(const Warp& warp, const Touch& touch) const {
   return fmt::format("{}warp {}, lane {} ({})", where, order.warp_of(touch.agent), touch.lane, place);
 }
 
-/// fence.proxy.async is of both memories unless it names one; those of other proxies are not of copies in bulk.
+/// fence.proxy.async covers both memories unless it names one. Fences of other proxies do not affect bulk copies.
 void Checker::fence(const Warp& warp, const Site& site) {
   const ptx::Instruction& fence = *site.instruction;
   if (fence.has("mbarrier_init")) return order.fence_inits(warp);

@@ -1,22 +1,26 @@
-// The rules of memory that a kernel can break without anybody noticing: reading memory that nobody wrote, races
-// between warps in shared and in global memory, bulk copies that nothing orders after the writes they read, and
-// mbarriers that are none.
+// Checks a kernel's memory accesses for errors that would otherwise pass unnoticed: reads of memory that nothing wrote,
+// races between warps in shared and in global memory, bulk copies that are not ordered after the writes of their
+// source, and uses of mbarriers that were not initialised.
 //
-// A race is two accesses of a word by different warps, at least one of them a write and at least one of them weak, that
-// nothing orders: no barrier, no asynchronous copy that was waited for, no release that was acquired. What the warps of
-// this launch happened to do first does not matter. Strong accesses that overlap in part, or of which one's scope does
-// not hold the other's thread, count as weak. A warp that has ended takes part in no barrier, and tells nobody
-// anything. PTX ISA, "Memory Consistency Model".
+// A race is two accesses of a word by different warps that nothing orders, where at least one access is a write and at
+// least one is weak. Accesses are ordered by a barrier, by an asynchronous copy that was waited for, or by a release
+// that was acquired. The order in which this launch happened to execute the accesses does not matter. Strong accesses
+// count as weak if they overlap only in part, or if the scope of one does not include the other's thread. A warp that
+// has ended takes part in no barrier and publishes nothing. PTX ISA, "Memory Consistency Model".
 //
-// What it does not see: lanes of one warp are not told apart. Fences of all kinds acquire and release. Of several
-// copies in bulk that read or add to one place, or of several cp.async of a warp, the first that lands ends the watch
-// over the place. What ld.global.nc reads must not have been written before; that it is not written after is a race's
-// matter. Constant memory has a proxy that is not watched, and so have tensor maps themselves. Each launch begins with
-// everything before it known. wgmma reads its shared memory when it is executed and once more where its group is waited
-// for, so that what is written in between shows; each warp of a warpgroup reads all of both matrices. Registers of A
-// that change before the wait are not found: PTX has as many registers as it likes.
+// Limits of the checker:
+//   - Lanes of one warp are not distinguished.
+//   - All fences acquire and release.
+//   - If several bulk copies read or add to one place, or several cp.async of a warp write it, checking of the place
+//     ends when the first operation lands.
+//   - Memory that ld.global.nc reads must not have been written before. A write after the read is found as a race.
+//   - The proxy of constant memory is not checked, and neither are tensor maps themselves.
+//   - At the start of each launch, all earlier accesses are ordered before it.
+//   - wgmma reads its shared memory when it is executed and again when its group is waited for, so that writes in
+//     between are found. Each warp of a warpgroup reads all of both matrices.
+//   - Changes of A's registers before the wait are not found, because PTX has an unlimited number of registers.
 //
-// A checked launch runs on one thread of the host.
+// A checked launch runs on one host thread.
 #pragma once
 
 #include <unordered_map>
@@ -32,16 +36,16 @@ namespace cubit::runtime::cpu {
 class Checker {
  public:
   explicit Checker(const Program& program);
-  Checker(const Checker&) = delete;  ///< its shadows refer to `order`
+  Checker(const Checker&) = delete;  ///< the shadows refer to `order`
   Checker& operator=(const Checker&) = delete;
 
-  void start(const Cluster& cluster);  ///< its shared memory is nobody's yet
+  void start(const Cluster& cluster);  ///< starts a cluster, whose shared memory has not been accessed
   void request(Warp& warp, const Request& request);
   void fence(const Warp& warp, const Site& site);
 
-  /// The end of a request of kind `copy` or `bulk_copy` of this warp.
+  /// Ends a request of kind `copy` or `bulk_copy` of this warp.
   void land(const Warp& warp, ptx::Space space, std::uint64_t dst, std::uint64_t bytes, HappensBefore::Moment now);
-  /// The end of a request of kind `bulk_read` of this warp: the memory may be written again.
+  /// Ends a request of kind `bulk_read` of this warp. The memory may be written again.
   void end_reading(const Warp& warp, ptx::Space space, std::uint64_t src, std::uint64_t bytes,
                    HappensBefore::Moment now);
 
@@ -66,7 +70,7 @@ class Checker {
   using PublishedByAddress = std::unordered_map<std::uint64_t, HappensBefore::Published>;
 
   const Program& program_;
-  std::vector<Order> orders_;  ///< by site
+  std::vector<Order> orders_;  ///< indexed by site
   Shadow shared_{order};
   Shadow global_{order};
   PublishedByAddress shared_published_;

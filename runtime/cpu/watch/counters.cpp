@@ -17,7 +17,7 @@ constexpr std::uint64_t kBanks = 32;
 constexpr std::uint64_t kBankBytes = 4;
 constexpr std::uint64_t kSectorBytes = 32;
 
-/// Distinct units of `unit` bytes that the lanes touch, in ascending order.
+/// The distinct units of `unit` bytes that the lanes access, in ascending order.
 std::vector<std::uint64_t> units_of(const LaneRequest* first, const LaneRequest* last, std::uint64_t bytes,
                                     std::uint64_t unit) {
   std::vector<std::uint64_t> units;
@@ -46,7 +46,7 @@ Cost wavefronts_of(const std::vector<std::uint64_t>& words) {
   return {*std::max_element(depth.begin(), depth.end()), (words.size() + kBanks - 1) / kBanks};
 }
 
-/// The lanes of `request` in shared memory, in the groups that are served together.
+/// The cost of the lanes of `request` in shared memory, in groups that the hardware serves together.
 Cost shared_cost(const Request& request, const std::vector<LaneRequest>& lanes) {
   const int step = lanes_served_at_once(request);
   Cost cost;
@@ -78,7 +78,7 @@ std::vector<LaneRequest> lanes_in(const Request& request, bool shared) {
   return lanes;
 }
 
-/// "ld.shared" of ld.shared.v4.b32: the root and the state space.
+/// Root and state space of an opcode: "ld.shared" for ld.shared.v4.b32.
 std::string kind_of(const ptx::Instruction& instruction) {
   static constexpr std::string_view kSpaces[] = {"global",          "shared", "shared::cta",
                                                  "shared::cluster", "local",  "param"};
@@ -88,12 +88,12 @@ std::string kind_of(const ptx::Instruction& instruction) {
   return std::string(instruction.root);
 }
 
-/// Of a block or a cluster, not of a warp.
+/// True for barriers of a block or a cluster, not of a warp.
 bool is_barrier(const ptx::Instruction& instruction) {
   return (instruction.root == "bar" || instruction.root == "barrier") && !instruction.has("warp");
 }
 
-/// Where an instruction comes from, from the innermost function outwards.
+/// The source places of an instruction, from the innermost function outwards.
 Json places_of(const Program& program, const ptx::Instruction& instruction) {
   Json places = Json::array();
   for (int index = instruction.location; index != ptx::kNone;) {

@@ -1,9 +1,9 @@
-// What a launch does, counted: instructions by kind, barriers, and for every memory instruction how its requests met
-// the banks of shared memory and the sectors of global memory.
+// Counts what a launch does: instructions by kind, barriers, and for every memory instruction its bank conflicts in
+// shared memory and its sectors in global memory.
 //
-// The rules are the hardware's as NVIDIA's tools count them: shared memory has 32 banks of 4 bytes and serves 32 lanes
-// at once where each takes up to 4 bytes, 16 of 8 bytes, 8 of 16 bytes or of a matrix's rows; lanes that read one word
-// share it. Global memory moves sectors of 32 bytes. Bulk copies are counted as
+// The rules are those of the hardware, as NVIDIA's tools count them. Shared memory has 32 banks of 4 bytes. It serves
+// 32 lanes at once for up to 4 bytes per lane, 16 lanes for 8 bytes, and 8 lanes for 16 bytes or for matrix rows. Lanes
+// that read the same word share one access. Global memory transfers sectors of 32 bytes. Bulk copies are counted as
 // instructions only, and atomics on one word of shared memory as one wavefront.
 #pragma once
 
@@ -21,13 +21,16 @@ class Counters {
   explicit Counters(const Program& program);
 
   void request(const Request& request);
-  void segment(int index) { ++segments_[static_cast<std::size_t>(index)]; }  ///< a warp has executed it
+  void segment(int index) {
+    ++segments_[static_cast<std::size_t>(index)];
+  }  ///< counts one execution of the segment by
+     ///< a warp
   void start(const Cluster& cluster);
   void add(const Counters& other);
 
-  /// {kernel, blocks, warps, instructions: {"ld.global": n, …}, barriers, shared: [{opcode, ptx_line, places:
+  /// Returns {kernel, blocks, warps, instructions: {"ld.global": n, …}, barriers, shared: [{opcode, ptx_line, places:
   /// ["file:line", …, outermost last], requests, wavefronts, ideal_wavefronts}], global: [{…, requests, sectors,
-  /// ideal_sectors}]}. Instructions are counted per warp that comes past, also where their guard is false.
+  /// ideal_sectors}]}. An instruction counts once per warp that reaches it, even if its guard is false.
   std::string json() const;
 
  private:

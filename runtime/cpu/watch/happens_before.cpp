@@ -6,8 +6,8 @@
 
 namespace cubit::runtime::cpu {
 
-/// An atomic without an order is relaxed. A fence is both, whatever it says: finer ones do not occur in cubit's
-/// templates.
+/// An atomic without an order is relaxed. Every fence acquires and releases, whatever it says; cubit's templates use no
+/// finer fences.
 Order order_of(const ptx::Instruction& instruction) {
   const bool is_atomic = instruction.root == "atom" || instruction.root == "red" ||
                          (instruction.root == "cp" && instruction.has("reduce"));
@@ -48,8 +48,8 @@ Scope HappensBefore::distance(Agent running, Agent other) const {
   return std::find(blocks_.begin(), blocks_.end(), block_of(other)) != blocks_.end() ? kCluster : kDevice;
 }
 
-/// Two strong accesses make order where the scope of each holds the other: what was released to its block reaches every
-/// acquire in that block, and an acquire of its block takes nothing from another one.
+/// Two strong accesses create order if the scope of each includes the other's agent. Knowledge released to a block
+/// reaches every acquire in that block, and an acquire at block scope takes nothing from another block.
 void HappensBefore::acquire(const Warp& warp, const Order& order, const Published& published) {
   History& own = history(warp);
   const auto see = [&](std::size_t reach) {

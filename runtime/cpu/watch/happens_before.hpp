@@ -1,5 +1,5 @@
-// Who knows what: the order that barriers, fences, strong accesses and asynchronous copies make between the warps of a
-// launch. PTX ISA, "Memory Consistency Model".
+// Tracks the happens-before order that barriers, fences, strong accesses and asynchronous copies create between the
+// warps of a launch. PTX ISA, "Memory Consistency Model".
 #pragma once
 
 #include <array>
@@ -11,26 +11,26 @@
 
 namespace cubit::runtime::cpu {
 
-/// How far an ordering instruction reaches: to the block, the cluster, or the device.
+/// The scope of an ordering instruction: the block, the cluster, or the device.
 enum Scope : std::uint8_t { kBlock, kCluster, kDevice, kScopes };
 
-/// The memory that a fence of the asynchronous proxy is for.
+/// The memory that a fence of the async proxy covers.
 enum Proxied : std::uint8_t { kShared, kGlobal, kProxied };
 
-/// What a memory instruction does to order.
+/// The ordering effect of a memory instruction.
 struct Order {
-  bool is_strong = false;  ///< atomic, volatile, relaxed or more: not a race with its like
+  bool is_strong = false;  ///< atomic, volatile, relaxed or stronger: two strong accesses do not race
   bool acquires = false;
   bool releases = false;
   Scope scope = kDevice;
 };
 Order order_of(const ptx::Instruction& instruction);
 
-/// Of the past of all agents.
+/// What an agent knows of the past of all agents.
 struct Knowledge {
-  Clock clock;                          ///< what is over
-  Clock inits;                          ///< what more is, of mbarrier.init alone: behind a fence.mbarrier_init
-  std::array<Clock, kProxied> proxied;  ///< what of it is behind a fence.proxy.async: bulk copies may rely on it
+  Clock clock;                          ///< accesses that are ordered before
+  Clock inits;                          ///< additional knowledge of mbarrier.init alone, after a fence.mbarrier_init
+  std::array<Clock, kProxied> proxied;  ///< the part that is behind a fence.proxy.async, on which bulk copies may rely
 
   void join(const Knowledge& other) {
     clock.join(other.clock);
@@ -41,7 +41,7 @@ struct Knowledge {
 
 class HappensBefore {
  public:
-  /// What strong writes have left at an address, by how far it reaches from who wrote there last.
+  /// Knowledge that strong writes have published at an address, by the scope it reaches from the last writer.
   struct Published {
     std::array<Knowledge, kScopes> to;
     std::uint32_t block = 0;
@@ -59,7 +59,7 @@ class HappensBefore {
   static bool is_copier(Agent agent) { return agent >= kFirstThreadCopier; }
   std::uint32_t block_of(Agent agent) const { return agent / warps_; }
   std::uint32_t warp_of(Agent agent) const { return agent % warps_; }
-  /// The smallest scope that holds both, of which the one belongs to the cluster that runs.
+  /// The smallest scope that contains both agents. `running` belongs to the cluster that runs.
   Scope distance(Agent running, Agent other) const;
 
   void acquire(const Warp& warp, const Order& order, const Published& published);
@@ -68,10 +68,10 @@ class HappensBefore {
   void fence_proxies(const Warp& warp, Proxied memory);
   void fence_inits(const Warp& warp);
 
-  /// At a barrier of any kind: what a warp has done is known to those who pass after it has arrived. A barrier that is
-  /// used again is another one, or has been forgotten.
+  /// At any barrier, warps that pass after an arrival know what the arriving warp has done. A reused barrier counts as
+  /// a new barrier or was forgotten before.
   void arrive(const Warp& warp, std::uint64_t barrier);
-  /// barrier.cluster.arrive.relaxed: what is behind a fence, be it of mbarrier.init alone.
+  /// barrier.cluster.arrive.relaxed publishes only what is behind a fence, including a fence of mbarrier.init alone.
   void arrive_relaxed(const Warp& warp, std::uint64_t barrier) {
     barriers_[barrier].join(history(warp).fenced[kCluster]);
     barriers_[barrier].inits.join(history(warp).fenced_inits);
@@ -83,7 +83,8 @@ class HappensBefore {
   }
   static std::uint64_t cluster_barrier(std::uint32_t generation) { return std::uint64_t{1} << 32 | generation; }
 
-  /// Arrivals at an mbarrier publish what their warp knows when the phase ends, to those who see that it has.
+  /// Arrivals at an mbarrier publish their warp's knowledge when the phase ends. Warps that observe the end of the
+  /// phase acquire that knowledge.
   void arrive_mbarrier(const Warp& warp, const std::byte* object);
   void arrive_mbarrier_relaxed(const Warp& warp, const std::byte* object, Scope scope) {
     mbarriers_[object].pending.join(history(warp).fenced[scope]);
@@ -97,15 +98,18 @@ class HappensBefore {
   }
   void forget_mbarrier(const std::byte* object) { mbarriers_.erase(object); }
 
-  // Copies land at moments of their own: known to who has waited for them, in one of these ways.
-  Moment land_thread_copy(const Warp& warp, bool is_waited_for);  ///< a cp.async
+  // Asynchronous copies land at moments of their own. Agents that wait for a copy in one of these ways know that it
+  // landed.
+  Moment land_thread_copy(const Warp& warp, bool is_waited_for);  ///< for a cp.async
   void publish_thread_copies(const Warp& warp,
-                             const std::byte* object);  ///< cp.async.mbarrier.arrive: those that landed
-  Moment land(const std::byte* object);                 ///< a copy in bulk: to those who pass the phase of `object`
-  Moment land_group(const Warp& warp);                  ///< a copy in bulk whose group the warp has waited for
+                             const std::byte* object);  ///< cp.async.mbarrier.arrive publishes the copies that have
+                                                        ///< landed
+  Moment land(const std::byte* object);                 ///< for a bulk copy: known to warps that pass the phase of
+                                                        ///< `object`
+  Moment land_group(const Warp& warp);                  ///< for a bulk copy whose group the warp has waited for
 
  private:
-  static constexpr Agent kFirstThreadCopier = Agent{1} << 30;  ///< then by warp
+  static constexpr Agent kFirstThreadCopier = Agent{1} << 30;  ///< plus the index of the warp
   static constexpr Agent kFirstCopier = Agent{1} << 31;
 
   using ByScope = std::array<Knowledge, kScopes>;
@@ -114,15 +118,15 @@ class HappensBefore {
     Knowledge knowledge;
     ByScope fenced;  ///< what a strong write publishes
     Clock fenced_inits;
-    ByScope seen;              ///< what strong reads have found: known after the next fence
-    std::uint32_t landed = 0;  ///< cp.async
-    Agent copier = kNobody;    ///< of copies in bulk that report to their group
+    ByScope seen;              ///< what strong reads have found; known after the next fence
+    std::uint32_t landed = 0;  ///< number of landed cp.async
+    Agent copier = kNobody;    ///< agent of bulk copies that report to their group
     std::uint32_t landed_groups = 0;
   };
   struct Mbarrier {
     Knowledge pending;
     Knowledge ended;
-    Agent copier = kNobody;  ///< the agent of the copies that report here
+    Agent copier = kNobody;  ///< agent of the copies that report to this mbarrier
     std::uint32_t landed = 0;
   };
 
@@ -132,9 +136,9 @@ class HappensBefore {
   History& history(const Warp& warp) { return histories_[place_of(warp)]; }
   static void tick(History& own) { own.knowledge.clock.set(own.agent, own.knowledge.clock.at(own.agent) + 1); }
 
-  std::uint32_t warps_ = 1;            ///< of a block
-  std::vector<std::uint32_t> blocks_;  ///< of the cluster: their numbers in the grid
-  std::vector<History> histories_;     ///< of the cluster's warps
+  std::uint32_t warps_ = 1;            ///< warps per block
+  std::vector<std::uint32_t> blocks_;  ///< numbers in the grid of the cluster's blocks
+  std::vector<History> histories_;     ///< one per warp of the cluster
   std::unordered_map<std::uint64_t, Knowledge> barriers_;
   std::unordered_map<const std::byte*, Mbarrier> mbarriers_;
   Agent next_copier_ = kFirstCopier;

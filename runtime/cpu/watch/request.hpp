@@ -1,4 +1,4 @@
-// One memory instruction of a warp as the watchers see it: where each lane goes.
+// Request: one memory instruction of a warp, with the address of each lane, as input of the checker and the counters.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace cubit::runtime::cpu {
 
-/// A copy is a cp.async's write; bulk_copy and bulk_read are what a copy in bulk writes and reads. The last three are
-/// what is done to an mbarrier: mbarrier.init, mbarrier.inval, and everything else.
+/// `copy` is the write of a cp.async. `bulk_copy` and `bulk_read` are the write and the read of a bulk copy. The last
+/// three kinds are accesses to mbarriers: mbarrier.init, mbarrier.inval, and all other mbarrier operations.
 enum class RequestKind : std::uint8_t {
   read,
   write,
@@ -25,14 +25,14 @@ enum class RequestKind : std::uint8_t {
 struct LaneRequest {
   int lane;
   ptx::Space space;
-  std::uint64_t address;  ///< host address; of shared memory rank << kRankShift | offset
+  std::uint64_t address;  ///< host address; for shared memory rank << kRankShift | offset
 };
 
 struct Request {
   const Site* site = nullptr;
   RequestKind kind = RequestKind::read;
-  std::uint64_t bytes = 0;  ///< per lane
-  bool is_matrix = false;   ///< ldmatrix, stmatrix: a lane's address is that of a row
+  std::uint64_t bytes = 0;  ///< bytes per lane
+  bool is_matrix = false;   ///< ldmatrix or stmatrix: a lane's address is the address of a matrix row
   int count = 0;
   std::array<LaneRequest, kLanes> lanes{};
 

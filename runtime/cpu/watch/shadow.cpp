@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint8_t kAllBytes = (1u << kWordBytes) - 1;
 
-/// The latest access of an agent, for what it did before too: a weak access remains one as long as nobody can know the
-/// one without the other.
+/// Merges an agent's earlier access into its latest access. A weak access stays weak as long as no agent can know one
+/// access without the other.
 Touch joined(const Touch& earlier, Touch now) {
   if (earlier.agent != now.agent) return now;
   now.bytes |= earlier.bytes;
@@ -21,13 +21,13 @@ Touch joined(const Touch& earlier, Touch now) {
 
 }  // namespace
 
-/// PTX ISA, "Morally Strong Operations": they overlap completely, and the scope of each holds the other.
+/// PTX ISA, "Morally Strong Operations": the accesses overlap completely, and the scope of each includes the other.
 bool Shadow::are_strong_together(const Touch& earlier, const Touch& now) const {
   if (!earlier.is_strong || !now.is_strong || earlier.extent != now.extent) return false;
   return order_ == nullptr || std::min(earlier.scope, now.scope) >= order_->distance(now.agent, earlier.agent);
 }
 
-/// Nothing orders `now`, which knows `clock`, after `earlier`.
+/// True if nothing orders `now`, whose agent knows `clock`, after `earlier`.
 bool Shadow::races(const Touch& earlier, const Touch& now, const Clock& clock) const {
   if (earlier.agent == kNobody || earlier.agent == now.agent || (earlier.bytes & now.bytes) == 0) return false;
   return clock.at(earlier.agent) < earlier.time && !are_strong_together(earlier, now);
@@ -69,8 +69,8 @@ void Shadow::forget_readers(std::uint64_t address, Word& word) {
   word.has_readers = false;
 }
 
-/// Before `now` becomes the latest write: others remain of bytes that it does not touch, and strong ones that it is not
-/// ordered after.
+/// Called before `now` becomes the latest write. Keeps other writes of bytes that `now` does not touch, and strong
+/// writes that `now` is not ordered after.
 void Shadow::keep_other_writes(std::uint64_t address, Word& word, const Touch& now, const Clock& clock) {
   const auto is_unknown = [&](const Touch& write) {
     return write.agent != now.agent && clock.at(write.agent) < write.time;
@@ -113,7 +113,7 @@ const Touch* Shadow::read(std::uint64_t address, const Touch& now, const Clock& 
     return earlier;
   }
   std::vector<Touch>& others = readers_[address / kWordBytes];
-  // From the back: blocks run one after another, so the agent is one of the latest.
+  // Searches from the back, because blocks run one after another and the agent is one of the latest.
   const auto own = std::find_if(others.rbegin(), others.rend(), [&](const Touch& t) { return t.agent <= now.agent; });
   if (own == others.rend() || own->agent != now.agent) {
     others.insert(own.base(), now);

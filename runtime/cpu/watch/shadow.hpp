@@ -1,5 +1,5 @@
-// What is remembered of each word of two bytes of memory while a launch is checked: who wrote it last, who has read it
-// since, which of its bytes have a value, and which an asynchronous copy has under way.
+// Shadow memory of a checked launch. For each 2-byte word it records the last writer, the readers since then, which
+// bytes have a value, and which bytes an asynchronous copy is accessing.
 #pragma once
 
 #include <array>
@@ -14,47 +14,48 @@ namespace cubit::runtime::cpu {
 
 class HappensBefore;
 
-/// What is remembered as one; accesses of single bytes inside are told apart.
+/// Granularity of the shadow memory. Accesses of the two bytes of a word are distinguished by a mask.
 inline constexpr std::uint64_t kWordBytes = 2;
 
-/// One access of one lane, as far as a later one must know it.
+/// One access by one lane, with the facts that later accesses need.
 struct Touch {
   Agent agent = kNobody;
-  std::uint32_t time = 0;  ///< of the agent
+  std::uint32_t time = 0;  ///< time of the agent
   std::uint32_t site = 0;
   std::uint8_t lane = 0;
   std::uint8_t bytes = 0;   ///< bit i: byte i of the word
-  std::uint8_t extent = 0;  ///< size of the scalar that is accessed, and which word of it this is
+  std::uint8_t extent = 0;  ///< size of the accessed scalar, and which word of the scalar this is
   bool is_write : 1 = false;
-  bool is_strong : 1 = false;  ///< atomic, volatile, relaxed, acquire, release: not a race with its like
-  std::uint8_t scope : 2 = 0;  ///< of a strong one: a Scope
+  bool is_strong : 1 = false;  ///< atomic, volatile, relaxed, acquire or release: two strong accesses do not race
+  std::uint8_t scope : 2 = 0;  ///< for a strong access: a Scope
 };
 
+/// The recorded facts of one memory word.
 struct Word {
   Touch write;
-  Touch read;                 ///< the latest; others that it is not ordered after are in Shadow::readers
+  Touch read;                 ///< the latest read; earlier reads that are not ordered before it are in Shadow::readers_
   std::uint8_t written = 0;   ///< bit i: byte i has a value
-  std::uint8_t arriving = 0;  ///< bit i: a copy to byte i is under way; `write` says whose
-  std::uint8_t leaving = 0;   ///< bit i: a copy from byte i is under way; `read` says whose
+  std::uint8_t arriving = 0;  ///< bit i: a copy to byte i is in flight; `write` names the copy
+  std::uint8_t leaving = 0;   ///< bit i: a copy from byte i is in flight; `read` names the copy
   bool has_readers = false;
-  bool has_writers = false;  ///< Shadow::writers: that `write` did not replace
-  bool is_mbarrier = false;  ///< part of a live one
+  bool has_writers = false;  ///< Shadow::writers_ holds writes that `write` did not replace
+  bool is_mbarrier = false;  ///< part of a live mbarrier
 };
 
-/// The words of one memory, by address.
+/// The shadow words of one memory, by address.
 class Shadow {
  public:
   Shadow() = default;
-  explicit Shadow(const HappensBefore& order) : order_(&order) {}  ///< who knows how far agents are apart
+  explicit Shadow(const HappensBefore& order) : order_(&order) {}  ///< `order` knows the scope that contains two agents
 
   Word& at(std::uint64_t address);
   void clear();
 
-  /// What `now` must not do, seen from an agent that knows `clock`: the earlier access it races with, or null. Then the
-  /// access is remembered.
+  /// Checks and records the access `now` of an agent that knows `clock`. Returns an earlier access that races with
+  /// `now`, or nullptr.
   const Touch* read(std::uint64_t address, const Touch& now, const Clock& clock);
   const Touch* write(std::uint64_t address, const Touch& now, const Clock& clock);
-  /// What `issuer` has a copy write is written at a moment of the copier's.
+  /// Records that a copy of `issuer` has written, at a time of the agent `copier`.
   void land(std::uint64_t address, Agent issuer, Agent copier, std::uint32_t time);
 
  private:
@@ -75,7 +76,7 @@ class Shadow {
   Page* latest_ = nullptr;
   Others readers_;
   Others writers_;
-  const HappensBefore* order_ = nullptr;  ///< null: all agents are of one block
+  const HappensBefore* order_ = nullptr;  ///< nullptr: all agents are in one block
   Touch found_;
 };
 

@@ -1,4 +1,4 @@
-// What a launch is watched for: the rules of memory, counters, or both.
+// Watch: the checker and the counters of a launch, each of them optional.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct Watch {
   }
 };
 
-/// Null if nobody checks.
+/// Returns nullptr if the launch is not checked.
 inline Checker* checker_of(const Warp& warp) {
   return warp.watch != nullptr && warp.watch->checker ? &*warp.watch->checker : nullptr;
 }

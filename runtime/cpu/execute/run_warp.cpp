@@ -1,6 +1,6 @@
-// A warp is a stack of paths. Where lanes part, the path below waits at the branch's immediate post-dominator with all
-// of them, and the two sides go on top; a path that has arrived there is popped.
-#include "runtime/cpu/execute/walk.hpp"
+// Runs a warp with a stack of paths. When lanes diverge, the current path waits at the branch's immediate
+// post-dominator with all its lanes, and the two sides are pushed on top. A path that reaches that point is popped.
+#include "runtime/cpu/execute/run_warp.hpp"
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ void split(Warp& warp, const Segment& segment, Mask taken) {
   }
   const int meet = segment.reconverge;
   if (meet == top.until) {
-    warp.paths.pop_back();  // nothing is left to do where they meet
+    warp.paths.pop_back();  // no instruction is left where the lanes reconverge
   } else {
     top.segment = meet;
   }
@@ -37,7 +37,7 @@ void leave(Warp& warp, const Segment& segment, Mask leaving) {
   try_to_open(*warp.cta->cluster);
 }
 
-/// The next segment of the top path, or none left.
+/// Makes the top path's segment current. Returns false if no path is left.
 bool find_path(Warp& warp) {
   while (!warp.paths.empty()) {
     const Path& top = warp.paths.back();
