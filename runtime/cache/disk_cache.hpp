@@ -25,7 +25,7 @@ namespace cubit::runtime {
 
 struct FileIdentity;
 
-/// What list() reports about one file of the cache.
+/// The report of list() about one cache file.
 struct CacheEntry {
   std::string id;  ///< artifact id
   std::uint64_t bytes = 0;

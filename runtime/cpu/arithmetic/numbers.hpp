@@ -36,8 +36,8 @@ struct FormatFacts {
   bool has_infinity;
 };
 const FormatFacts& facts(Format format);
-bool find_format(std::string_view name, Format& dst);  ///< finds a format by its PTX name, such as "f16"; false for
-                                                       ///< other names, such as "b32"
+bool find_format(std::string_view name,
+                 Format& dst);  ///< finds a format by its PTX name, such as "f16"; false for "b32"
 inline bool is_integer(Format format) { return facts(format).mantissa_bits == 0; }
 
 /// Rounding modes: to nearest even, towards zero, down, up, and to nearest with ties away from zero.

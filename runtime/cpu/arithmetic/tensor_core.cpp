@@ -1,3 +1,4 @@
+// Implements tensor-core sums: splits numbers, aligns products, and sums them as integers.
 #include "runtime/cpu/arithmetic/tensor_core.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Decodes wgmma matrix descriptors, checks them, and computes the address of a chunk.
 #include "runtime/cpu/helpers/matrix_descriptor.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Finds accumulators by following copies of wgmma results from register to register.
 #include "runtime/cpu/lower/accumulators.hpp"
 
 #include "runtime/cpu/lower/control.hpp"

@@ -1,3 +1,4 @@
+// Implements the memory checker: applies each request to the shadow memory and reports broken rules.
 #include "runtime/cpu/watch/checker.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Implements vector clocks as sorted lists of entries.
 #include "runtime/cpu/watch/clock.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implements the counters: cost of memory requests, sums per instruction, and the JSON report.
 #include "runtime/cpu/watch/counters.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Implements the happens-before order: which knowledge fences, strong accesses and copies pass on.
 #include "runtime/cpu/watch/happens_before.hpp"
 
 #include <algorithm>

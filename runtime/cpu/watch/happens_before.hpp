@@ -26,7 +26,7 @@ struct Order {
 };
 Order order_of(const ptx::Instruction& instruction);
 
-/// What an agent knows of the past of all agents.
+/// The knowledge of an agent about the past of all agents.
 struct Knowledge {
   Clock clock;                          ///< accesses that are ordered before
   Clock inits;                          ///< additional knowledge of mbarrier.init alone, after a fence.mbarrier_init
@@ -98,8 +98,8 @@ class HappensBefore {
   }
   void forget_mbarrier(const std::byte* object) { mbarriers_.erase(object); }
 
-  // Asynchronous copies land at moments of their own. Agents that wait for a copy in one of these ways know that it
-  // landed.
+  // Asynchronous copies land at moments of their own. Agents that wait for a copy in one of these
+  /// ways know of the landing.
   Moment land_thread_copy(const Warp& warp, bool is_waited_for);  ///< for a cp.async
   void publish_thread_copies(const Warp& warp,
                              const std::byte* object);  ///< cp.async.mbarrier.arrive publishes the copies that have

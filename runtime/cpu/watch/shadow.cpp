@@ -1,3 +1,4 @@
+// Implements the shadow memory: finds races between accesses, and records accesses.
 #include "runtime/cpu/watch/shadow.hpp"
 
 #include <algorithm>
