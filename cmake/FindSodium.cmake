@@ -1,4 +1,4 @@
-# libsodium, the static archive where there is one: Sodium::Sodium
+# Finds libsodium and defines Sodium::Sodium. The static archive is preferred.
 find_path(Sodium_INCLUDE_DIR sodium.h)
 find_library(Sodium_LIBRARY NAMES libsodium.a sodium)
 include(FindPackageHandleStandardArgs)

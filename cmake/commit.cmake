@@ -1,5 +1,5 @@
-# Writes OUTPUT, a header with the commit that SOURCE_DIR is at, so that a benchmark's JSON names its code. The file is
-# touched only if the commit changed. cmake -DSOURCE_DIR=… -DOUTPUT=… -P commit.cmake
+# Writes OUTPUT, a header with the commit of SOURCE_DIR, so that a benchmark's JSON names its code. The file is written
+# only if the commit has changed. Usage: cmake -DSOURCE_DIR=… -DOUTPUT=… -P commit.cmake
 set(commit "unknown")
 find_program(git git)
 if(git)

@@ -1,4 +1,5 @@
-# cubit_commit: a target to link to, for "cubit_commit.hpp": the commit that the sources are at when they are built.
+# Defines the target cubit_commit. Targets that link it can include "cubit_commit.hpp", which holds the commit of the
+# sources at build time.
 set(commit_folder ${PROJECT_BINARY_DIR}/commit)
 set(commit_header ${commit_folder}/cubit_commit.hpp)
 

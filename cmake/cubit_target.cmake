@@ -1,9 +1,9 @@
-# What every target of this project is compiled with, and the layers that may see each other.
+# Common compile flags of all targets, and functions that define layers of the library and test programs.
 
-# Warnings are errors; sanitizers as asked for.
+# Warnings are errors. CUBIT_SANITIZE selects sanitizers.
 add_library(cubit_flags INTERFACE)
 target_compile_options(cubit_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
-# GCC 12 sees overlapping copies in "text" + std::string where there are none (its bug 105651).
+# GCC 12 wrongly warns of overlapping copies in "text" + std::string (GCC bug 105651).
 target_compile_options(
   cubit_flags INTERFACE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 if(CUBIT_SANITIZE)
@@ -12,12 +12,13 @@ if(CUBIT_SANITIZE)
   target_link_options(cubit_flags INTERFACE -fsanitize=${CUBIT_SANITIZE})
 endif()
 
-# Compiled into every object, so that what is installed needs nothing else at run time; or linked.
+# libfmt is compiled into every object, so that the installed library needs no libfmt at run time. CUBIT_SHARED_FMT
+# links the shared libfmt instead.
 add_library(cubit_fmt INTERFACE)
 target_link_libraries(cubit_fmt INTERFACE $<IF:$<BOOL:${CUBIT_SHARED_FMT}>,fmt::fmt,fmt::fmt-header-only>)
 
-# One layer of the library: a static archive that becomes part of libcubit. Layers see only what they are linked to:
-# tests/layers (a test) rejects an #include that climbs.
+# Defines one layer of the library: a static archive that becomes part of libcubit. A layer sees only the layers that it
+# links to. The test tests/layers rejects an #include of a higher layer.
 function(cubit_layer name)
   cmake_parse_arguments(LAYER "" "" "SOURCES;LINKS" ${ARGN})
   add_library(${name} STATIC ${LAYER_SOURCES})
@@ -25,12 +26,12 @@ function(cubit_layer name)
   target_link_libraries(${name} PRIVATE cubit_flags cubit_fmt PUBLIC ${LAYER_LINKS})
 endfunction()
 
-# One GoogleTest program, registered test by test.
+# Defines one GoogleTest program, whose tests are registered one by one.
 function(cubit_test name)
   cmake_parse_arguments(TEST "" "LABEL" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE cubit_flags cubit_fmt ${TEST_LINKS} GTest::gtest_main GTest::gmock)
-  # Values of parameters would be part of the names, and some are bytes of structs, which no two runs have alike.
+  # Parameter values would become part of the test names. Some values are bytes of structs that differ from run to run.
   gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${TEST_LABEL}")
 endfunction()

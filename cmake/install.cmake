@@ -1,11 +1,12 @@
-# cmake --install: the library, its headers as <cubit/...> and find_package(cubit). tools/ adds the command line.
+# Installs the library, its headers as <cubit/...>, and the package for find_package(cubit). tools/ installs the command
+# line.
 include(CMakePackageConfigHelpers)
 
-# <cubit/cubit.hpp> is C++20; <cubit/cubit.h> is plain C and asks nothing of a C program.
+# <cubit/cubit.hpp> needs C++20. <cubit/cubit.h> is plain C and has no requirements.
 target_compile_features(libcubit INTERFACE cxx_std_20)
 install(TARGETS libcubit EXPORT cubit LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# The common surface, and each operator's argument struct.
+# The common public headers, and each operator's argument struct.
 file(GLOB surfaces ${PROJECT_SOURCE_DIR}/include/cubit ${PROJECT_SOURCE_DIR}/ops/*/include/cubit)
 install(DIRECTORY ${surfaces} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h PATTERN *.hpp)
 

@@ -1,6 +1,8 @@
-// An operator outside cubit's tree: its own template, plan header and argument struct, compiled, cached and launched by
-// the engine like cubit's own. The result is checked bit by bit, without a GPU on the CPU device; where that is not
-// installed either, the kernel is compiled for two architectures and its report printed.
+// Example: an operator outside cubit's tree, with its own template, plan header and argument struct.
+//
+// The engine compiles, caches and launches the operator like cubit's own operators. The program checks the result bit
+// by bit. Without a GPU the program uses the CPU device. Without libcubit_cpu the program only compiles the kernel for
+// two architectures and prints its report.
 #include "scale_and_add_arguments.h"
 
 #include <cmath>
@@ -19,7 +21,7 @@ namespace {
 constexpr int kRows = 37;
 constexpr int kColumns = 1000;
 constexpr int kThreads = 128;
-constexpr int kSkipped = 77;  // the exit code by which CTest knows a skipped test
+constexpr int kSkipped = 77;  // the exit code that CTest takes for a skipped test
 
 std::string read_beside(const std::string& name) {
   std::ifstream file(std::string(SCALE_AND_ADD_FOLDER) + "/" + name);
@@ -27,7 +29,7 @@ std::string read_beside(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Everything that varies between specialisations stands in this header; the template includes it.
+/// The plan header holds everything that varies between specialisations. The template includes the plan header.
 std::string plan_header() {
   return "#pragma once\nnamespace plan {\nconstexpr int kColumns = " + std::to_string(kColumns) +
          ";\nconstexpr int kThreads = " + std::to_string(kThreads) + ";\n}  // namespace plan\n";
@@ -54,7 +56,7 @@ cubit::Kernel compile(const cubit::Engine& engine, const std::string& architectu
   return kernel;
 }
 
-/// fp16 bits of `value`, rounded to nearest, ties to even. For |value| in 2^-14 .. 65504, and zero.
+/// fp16 bits of `value`, rounded to nearest, ties to even. `value` must be zero, or |value| in 2^-14 .. 65504.
 std::uint16_t half_of(double value) {
   if (value == 0) return 0;
   const int unit = std::ilogb(value) - 10;  // the exponent of the last place
@@ -67,7 +69,7 @@ struct Case {
   std::vector<std::uint16_t> x, scale, addend, expected;
 };
 
-/// Numbers k / 64 are exact; products are multiples of 2^-12, so sums need rounding and no result is subnormal.
+/// The numbers k / 64 are exact. Products are multiples of 2^-12, so sums need rounding, and no result is subnormal.
 Case make_case() {
   std::uint32_t state = 1;
   const auto next = [&state] {
@@ -95,7 +97,7 @@ cubit::Buffer on_device(const cubit::Device& device, const std::vector<std::uint
   return buffer;
 }
 
-/// How many elements differ from the host's result.
+/// Returns the number of elements that differ from the host's result.
 int launch_and_compare(const cubit::Device& device, const cubit::Kernel& kernel) {
   const Case numbers = make_case();
   const cubit::Buffer x = on_device(device, numbers.x);
@@ -113,7 +115,7 @@ int launch_and_compare(const cubit::Device& device, const cubit::Kernel& kernel)
   return wrong;
 }
 
-/// The exit code.
+/// Returns the exit code.
 int check(const cubit::Device& device, const cubit::Kernel& kernel) {
   const int wrong = launch_and_compare(device, kernel);
   std::cout << kRows * kColumns << " elements, " << wrong << " wrong\n";

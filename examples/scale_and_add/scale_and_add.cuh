@@ -1,7 +1,8 @@
 // y[r, c] = x[r, c] * scale[r] + addend[r, c] in fp16, rounded once per element.
 //
-// One block per row; a thread moves 16 bytes (8 columns) at a time. No shared memory, no synchronisation.
-// Every architecture from sm_75. PTX ISA: "Half Precision Floating Point Instructions: fma".
+// Each row has one thread block. A thread moves 16 bytes (8 columns) at a time. The kernel uses no shared memory and no
+// synchronisation, and runs on every architecture from sm_75. PTX ISA: "Half Precision Floating Point Instructions:
+// fma".
 #include "core/types.cuh"  // cubit's integers and 16-bit floats
 #include "plan.cuh"        // kColumns (a multiple of 8), kThreads
 #include "scale_and_add_arguments.h"

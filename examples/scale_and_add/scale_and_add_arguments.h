@@ -4,6 +4,6 @@
 struct ScaleAndAddArguments {
   const void* x;       // fp16 [rows, plan::kColumns], dense, 16-byte aligned
   const void* scale;   // fp16 [rows]
-  const void* addend;  // as x
-  void* y;             // as x
+  const void* addend;  // same shape and layout as x
+  void* y;             // same shape and layout as x
 };
