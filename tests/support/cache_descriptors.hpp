@@ -1,5 +1,5 @@
-// How caches are stored whose values are stored otherwise than their keys, and the descriptors of kv_append and
-// kv_gather that have them.
+// Descriptors of KV caches whose values have another format or head dimension than their keys, for tests of all
+// operators on caches.
 #pragma once
 
 #include <cubit/kv_append.hpp>
@@ -10,10 +10,10 @@
 
 namespace cubit::tests {
 
-/// Of int4_rows.
+/// Whether int4_rows supports this head dimension.
 inline bool has_packed_rows(int head_dim) { return head_dim % 32 == 0; }
 
-/// How keys or values are stored.
+/// The storage format of keys or values.
 struct StoredRows {
   KvFormat kv;
   int groups = 1;
@@ -27,7 +27,7 @@ struct StoredRows {
   auto operator<=>(const StoredRows&) const = default;
 };
 
-/// Every kind of rows first, then others of these kinds.
+/// Formats of values that differ from the keys: every format once, then further variants of these formats.
 inline constexpr int kMixedFormats = 9;
 inline const std::vector<StoredRows>& mixed_rows() {
   static const std::vector<StoredRows> rows = {{KvFormat::bf16},
@@ -42,13 +42,13 @@ inline const std::vector<StoredRows>& mixed_rows() {
   return rows;
 }
 
-/// Channels of a row, of keys and of values.
+/// Channels per row of keys and of values.
 struct StoredChannels {
   int key;
   int value;
 };
 
-/// Sets the fields of a cache's rows; those of values where they are stored otherwise than keys.
+/// Sets a descriptor's fields for the cache's rows. Fields of values are set only if values differ from keys.
 template <class Descriptor>
 void set_rows(Descriptor& descriptor, const StoredChannels& channels, const StoredRows& keys,
               const StoredRows& values) {
@@ -65,8 +65,9 @@ void set_rows(Descriptor& descriptor, const StoredChannels& channels, const Stor
   descriptor.value_scale_type = values.scale_type;
 }
 
-/// Of kv_append or kv_gather: values in another format than keys, of another dimension, or both; every pair of values
-/// of every two fields. `formats`: the first so many of mixed_rows().
+/// Descriptors of kv_append or kv_gather whose values have another format or another dimension than keys, or both. The
+/// list covers every pair of values of every two fields. `formats` limits the list to the first entries of
+/// mixed_rows().
 template <class Descriptor>
 std::vector<Descriptor> mixed_rows_descriptors(int formats = kMixedFormats) {
   static const std::vector<StoredChannels> channels = {{128, 128}, {192, 128}, {64, 256}, {80, 64}};

@@ -1,4 +1,4 @@
-// Kernels as ptxas leaves them.
+// Compiles kernels and checks the registers and spills that ptxas reports.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 
 namespace cubit::tests {
 
-/// The machine's NVRTC, or nullptr, with the reason in `why`.
+/// Returns the machine's NVRTC, or nullptr with the reason in `why`.
 inline std::shared_ptr<const runtime::Compiler> find_compiler(std::string& why) {
   try {
     const auto settings = runtime::Settings::from_environment();
@@ -33,10 +33,10 @@ constexpr const char* kAllArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89",
 struct KernelFor {
   std::string text;
   const char* architecture;
-  int registers = 0;  ///< per thread, exactly, where the kernel counts on them; 0: any number
+  int registers = 0;  ///< exact registers per thread if the kernel relies on the number; 0: any number
 };
 
-/// Every `stride`-th text, each for one architecture in turn.
+/// Takes every `stride`-th text, and assigns the architectures in turn.
 inline std::vector<KernelFor> some_in_turn(const std::vector<std::string>& texts, std::size_t stride) {
   std::vector<KernelFor> some;
   for (std::size_t i = 0; i < texts.size(); i += stride)
@@ -44,9 +44,9 @@ inline std::vector<KernelFor> some_in_turn(const std::vector<std::string>& texts
   return some;
 }
 
-/// Every kernel compiles and has no more registers than these, or as many as it counts on. It spills nothing, unless
-/// its plan says why, and then no more than `most_said`; has no static shared memory where its plan counts the dynamic
-/// one. Skips the test where there is no compiler.
+/// Checks that every kernel compiles with at most `most_registers` registers, or with the exact number that it relies
+/// on. A kernel may spill only if its plan gives a reason, and then at most `most_said` bytes. A kernel whose plan
+/// counts dynamic shared memory must have no static shared memory. Skips the test without a compiler.
 inline void expect_no_spills(const std::vector<KernelFor>& kernels, int most_registers = 255,
                              int most_said = std::numeric_limits<int>::max()) {
   std::string why;

@@ -1,4 +1,4 @@
-// An engine without a disk cache for tests of the CPU device, and whether it can compile.
+// An engine without a disk cache for tests of the CPU device, and a check whether it can compile.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -16,7 +16,7 @@ inline const Engine& engine() {
   return instance;
 }
 
-/// False where there is no NVRTC.
+/// False if this machine has no NVRTC.
 inline bool can_compile() {
   try {
     engine().get("stream_read", "cpu:sm_80");

@@ -1,4 +1,4 @@
-// Kernels launched the way operators are, below the public surface, on the CPU device of an sm_90a.
+// Launches kernels as operators do, below the public interface, on the CPU device for sm_90a.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace cubit::tests {
 
-/// Skips where there is no NVRTC.
+/// A fixture that skips its tests without NVRTC.
 class CpuLaunch : public ::testing::Test {
  protected:
   static runtime::Engine& engine() {
@@ -40,7 +40,7 @@ class CpuLaunch : public ::testing::Test {
     return kernel;
   }
 
-  /// Until the test is over.
+  /// Allocates device memory that lives until the end of the test.
   void* allocate(std::size_t bytes) {
     memory_.push_back(device_->allocate(bytes));
     return memory_.back();

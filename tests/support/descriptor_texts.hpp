@@ -1,4 +1,4 @@
-// Descriptors and their texts: one of each.
+// Checks that every descriptor has one text and every text one descriptor.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 
 namespace cubit::tests {
 
-/// Every descriptor has a text of its own, which parses back to it and is its canonical one. `texts`: those seen
-/// before, to which these are added.
+/// Checks that every descriptor has a unique text, and that the text is canonical and parses back to the descriptor.
+/// `texts` holds the texts seen so far; the function adds the new ones.
 template <class Descriptors, class Parse>
 void expect_one_text_each(const Descriptors& descriptors, Parse parse, std::set<std::string>& texts) {
   for (const auto& descriptor : descriptors) {

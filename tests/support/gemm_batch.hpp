@@ -1,4 +1,4 @@
-// One case of w4a16_gemm of which launches compute some of the rows, for tests of what a row's bits depend on.
+// A w4a16_gemm case of which launches compute a subset of the rows, for tests of batch invariance.
 #pragma once
 
 #include <cubit/w4a16_gemm.hpp>
@@ -11,7 +11,7 @@
 
 namespace cubit::tests {
 
-/// Kernels whose descriptors differ from the batch's in tile_m alone may compute it.
+/// The batch and its data. Kernels whose descriptors differ from the batch's descriptor in tile_m alone may compute it.
 class GemmBatch {
  public:
   using Row = std::vector<std::uint16_t>;
@@ -23,7 +23,7 @@ class GemmBatch {
         rows_(rows),
         columns_(descriptor.is_gated() ? columns / 2 : columns) {}
 
-  /// Rows first … first + count - 1 as a batch of their own.
+  /// Computes rows first … first + count - 1 as a batch of their own.
   std::vector<Row> compute(const Kernel& kernel, int first, int count) const {
     auto arguments = *static_cast<const cubit_w4a16_gemm_arguments*>(case_.arguments());
     arguments.m = count;
@@ -44,14 +44,14 @@ class GemmBatch {
   }
   std::vector<Row> compute_all(const Kernel& kernel) const { return compute(kernel, 0, rows_); }
 
-  /// That the rows that compute_all has left are those of the reference.
+  /// Checks that the rows of the last compute_all() match the reference.
   void expect_good() const {
     const auto result = case_.compare(problem_);
     EXPECT_LE(result.error, result.tolerance) << result.worst;
   }
 
-  /// How many of the batches of 1 … `most` rows, the first ones and the last ones in turn, have a row with other bits
-  /// than in `all`, the batch of all rows.
+  /// Computes batches of 1 … `most` rows, taken in turn from the start and from the end. Returns the number of batches
+  /// with a row whose bits differ from `all`, the result of the whole batch.
   int differing_batches(const Kernel& kernel, int most, const std::vector<Row>& all) const {
     int differing = 0;
     for (int count = 1; count <= most; ++count) {
@@ -70,7 +70,7 @@ class GemmBatch {
   int columns_;
 };
 
-/// One of each format, with the epilogues that add most.
+/// One descriptor per weight format, with the epilogues that add most.
 inline std::vector<W4a16Gemm> batch_invariant_descriptors() {
   return {
       {.tile_m = 8, .batch_invariant = true},

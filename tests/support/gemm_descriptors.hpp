@@ -1,4 +1,5 @@
-// The descriptors of w4a16_gemm that tests cover: all, or every pair of values of every two fields.
+// The w4a16_gemm descriptors that tests cover: all of them, or a list that covers every pair of values of every two
+// fields.
 #pragma once
 
 #include <cubit/w4a16_gemm.hpp>
@@ -9,7 +10,7 @@
 
 namespace cubit::tests {
 
-/// One value per field; `family` is one of them. See is_legal_gemm.
+/// Makes a descriptor from one value per field. `family` is one of the fields. See is_legal_gemm.
 inline W4a16Gemm gemm_descriptor(const Combination& c) {
   static constexpr int kGroups[] = {32, 64, 128, 0};
   static constexpr int kTiles[] = {8, 16, 32, 64};
@@ -71,14 +72,14 @@ inline std::vector<W4a16Gemm> all_gemm_descriptors() {
   return detail::gemm_descriptors_of(all_combinations(kGemmCounts, is_legal_gemm));
 }
 
-/// Some name a family that only some architectures have.
+/// Pairwise cover. Some descriptors name a family that only some architectures have.
 inline const std::vector<W4a16Gemm>& pairwise_gemm_descriptors() {
   static const std::vector<W4a16Gemm> descriptors =
       detail::gemm_descriptors_of(pairwise_cover(kGemmCounts, is_legal_gemm));
   return descriptors;
 }
 
-/// Every pair of values that a family takes beside its name.
+/// Covers every pair of values of all other fields that the given family accepts.
 inline std::vector<W4a16Gemm> pairwise_gemm_descriptors_of(Family family) {
   return detail::gemm_descriptors_of(pairwise_cover(
       kGemmCounts, [&](const Combination& c) { return gemm_descriptor(c).family == family && is_legal_gemm(c); }));

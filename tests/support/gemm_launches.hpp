@@ -1,4 +1,5 @@
-// Launches of w4a16_gemm whose tensors are nowhere: what follows from sizes and device alone.
+// Arguments for w4a16_gemm launches with made-up tensors, for tests of everything that depends on sizes and device
+// alone.
 #pragma once
 
 #include <cubit/w4a16_gemm.h>
@@ -14,7 +15,7 @@ inline ops::w4a16_gemm::Plan plan_of(std::string_view text, const char* architec
   return ops::w4a16_gemm::make_plan(ops::w4a16_gemm::parse(text), codegen::find_architecture(architecture));
 }
 
-/// Of a format that stores zeros.
+/// For a format that stores zero points.
 inline cubit_w4a16_gemm_arguments arguments_of(int m, int n, int k) {
   cubit_w4a16_gemm_arguments arguments{};
   arguments.size = sizeof arguments;

@@ -1,4 +1,5 @@
-// The descriptors of gqa_decode that tests cover: all, or every pair of values of every two fields.
+// The gqa_decode descriptors that tests cover: all of them, or a list that covers every pair of values of every two
+// fields.
 #pragma once
 
 #include <cubit/gqa_decode.hpp>
@@ -11,8 +12,8 @@
 
 namespace cubit::tests {
 
-/// Every legal value; the architecture chooses the family. Of caches whose scales are a tensor of their own, a few
-/// numbers of heads, and those also in pages; of several query tokens two formats.
+/// All descriptors with legal values; the architecture chooses the family. Caches with separate scale tensors use only
+/// a few numbers of heads, and also pages. Several query tokens use two formats.
 inline std::vector<GqaDecode> all_gqa_descriptors() {
   std::vector<GqaDecode> all;
   for (const int head_dim : {64, 80, 96, 112, 128, 160, 192, 256})
@@ -62,8 +63,9 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
   return all;
 }
 
-/// Values that are stored otherwise than keys, in another format, of another dimension, or both: every pair of values
-/// of every two fields. `dense_only`: as below. `formats`: the first so many of mixed_rows().
+/// Descriptors whose values have another format or another dimension than keys, or both. The list covers every pair of
+/// values of every two fields. `dense_only`: see pairwise_gqa_descriptors(). `formats` limits the list to the first
+/// entries of mixed_rows().
 inline std::vector<GqaDecode> mixed_gqa_descriptors(bool dense_only, int formats = kMixedFormats) {
   const std::vector<StoredRows>& rows = mixed_rows();
   static const std::vector<StoredChannels> channels = {{128, 128}, {192, 128}, {64, 256},
@@ -100,9 +102,10 @@ inline std::vector<GqaDecode> mixed_gqa_descriptors(bool dense_only, int formats
   return descriptors;
 }
 
-/// Of the 64 numbers of heads: one to three tiles of 8 heads, full and not; head groups of equal and unequal size. Of
-/// the 16 numbers of query tokens a few, that do and do not fill tiles.
-/// `dense_only`: only those whose unpadded rows satisfy their alignment, so that dense tensors can be launched.
+/// A pairwise cover. Of the 64 numbers of heads, the list uses one to three tiles of 8 heads, full and partial, and
+/// head groups of equal and unequal size. Of the 16 numbers of query tokens, it uses a few that do and do not fill
+/// tiles. `dense_only` keeps only descriptors whose unpadded rows satisfy their alignment, so that dense tensors can be
+/// launched.
 inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   struct Cache {
     KvFormat kv;
@@ -144,7 +147,7 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
     descriptor.cache = c[6] == 0 ? KvAddressing::contiguous : KvAddressing::paged;
     descriptor.query_tokens = queries[c[7]].tokens;
     descriptor.mask = queries[c[7]].mask;
-    // What scores go through: nothing; a window with sinks; all there is but a user's own.
+    // Score modifications: none; a window with sinks; all modifications except a user's own.
     descriptor.window = descriptor.sinks = c[8] > 0;
     descriptor.soft_cap = descriptor.alibi = c[8] > 1;
     return descriptor;
@@ -160,7 +163,7 @@ inline std::vector<GqaDecode> pairwise_gqa_descriptors(bool dense_only) {
   return descriptors;
 }
 
-/// Made fit for family sm75, which multiplies fp16 alone.
+/// Adapts a descriptor to family sm75, which multiplies fp16 only.
 inline GqaDecode made_fit_for_sm75(GqaDecode descriptor) {
   if (descriptor.kv == KvFormat::bf16) descriptor.kv = KvFormat::fp16;
   if (descriptor.value == KvFormat::bf16) descriptor.value = KvFormat::fp16;
@@ -170,7 +173,7 @@ inline GqaDecode made_fit_for_sm75(GqaDecode descriptor) {
   return descriptor;
 }
 
-/// Caches of one byte per channel for family sm90, whatever it is that `auto` would choose: the same made fit, each
+/// Descriptors of caches with one byte per channel, adapted to family sm90 whatever `auto` would choose. Each occurs
 /// once.
 inline std::vector<GqaDecode> sm90_byte_descriptors() {
   std::set<GqaDecode> fitting;
@@ -184,14 +187,14 @@ inline std::vector<GqaDecode> sm90_byte_descriptors() {
   return {fitting.begin(), fitting.end()};
 }
 
-/// The same made fit for family sm90, which copies rows in bulk that hold their scales, each once.
+/// Descriptors adapted to family sm90, which copies rows in bulk together with their scales. Each occurs once.
 inline std::vector<GqaDecode> sm90_gqa_descriptors() {
   std::set<GqaDecode> fitting;
   for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
     if (descriptor.head_dim == 80 || descriptor.head_dim == 112 || descriptor.head_dim == 160)
       descriptor.head_dim = 192;
     if (descriptor.kv == KvFormat::int4_rows) {
-      if (descriptor.head_dim == 96) descriptor.head_dim = 128;  // 4 groups of it are of 24 channels
+      if (descriptor.head_dim == 96) descriptor.head_dim = 128;  // 4 groups would have 24 channels each
       descriptor.groups = descriptor.groups == 8 && descriptor.head_dim % 128 == 0 ? 8 : 4;
     } else if (descriptor.kv != KvFormat::fp16) {
       descriptor.kv = KvFormat::bf16;
@@ -206,7 +209,8 @@ inline std::vector<GqaDecode> sm90_gqa_descriptors() {
   return {fitting.begin(), fitting.end()};
 }
 
-/// The same with rows that are no multiple of 16 bytes, which bulk copies move together.
+/// Descriptors for family sm90 whose rows are not a multiple of 16 bytes, so that a bulk copy moves several rows
+/// together.
 inline std::vector<GqaDecode> sm90_unaligned_row_descriptors() {
   std::set<GqaDecode> fitting;
   for (GqaDecode descriptor : pairwise_gqa_descriptors(false)) {
@@ -224,7 +228,7 @@ inline std::vector<GqaDecode> sm90_unaligned_row_descriptors() {
   return {fitting.begin(), fitting.end()};
 }
 
-/// The same for family sm75, with one format and with two, each once.
+/// Descriptors for family sm75 with one and with two storage formats. Each occurs once.
 inline std::vector<GqaDecode> sm75_gqa_descriptors() {
   std::set<GqaDecode> fitting;
   for (const GqaDecode& descriptor : pairwise_gqa_descriptors(false)) fitting.insert(made_fit_for_sm75(descriptor));

@@ -1,4 +1,4 @@
-// Launches of gqa_decode as values.
+// Makes gqa_decode launches as values, without a device.
 #pragma once
 
 #include <cubit/gqa_decode.h>
@@ -14,13 +14,13 @@ namespace cubit::tests {
 struct GqaSizes {
   int batch = 1;
   int kv_heads = 1;
-  int query_heads = 1;  ///< of each sequence
+  int query_heads = 1;  ///< query heads of each sequence
   int head_dim = 128;
   int row = 128;  ///< elements of a cache row
   int max_length = 64;
 };
 
-/// Dense tensors at made-up addresses; nothing else is given.
+/// Arguments with dense tensors at made-up addresses; optional tensors are absent.
 inline cubit_gqa_decode_arguments made_up_gqa_arguments(const GqaSizes& sizes) {
   cubit_gqa_decode_arguments arguments{};
   arguments.size = sizeof arguments;
@@ -48,7 +48,7 @@ inline ops::gqa_decode::Plan gqa_plan_of(std::string_view text, std::string_view
   return ops::gqa_decode::make_plan(ops::gqa_decode::parse(text), codegen::find_architecture(architecture));
 }
 
-/// The launch on an sm_80 with so many multiprocessors and a workspace at 0x10000.
+/// Encodes the launch for an sm_80 with the given number of multiprocessors and a workspace at 0x10000.
 inline ops::Launch encode_gqa(std::string_view text, const cubit_gqa_decode_arguments& arguments,
                               int multiprocessors = 1) {
   return ops::gqa_decode::encode(gqa_plan_of(text, "sm_80"), &arguments, address(0x10000), std::size_t{1} << 30,

@@ -1,4 +1,4 @@
-// What tests of gqa_decode's plans ask of them.
+// Reads facts from gqa_decode plans for tests.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace cubit::tests {
 
 constexpr const char* kGqaArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
 
-/// An empty one where the plan has no such decision.
+/// Returns the plan's decision of this name, or an empty decision.
 inline ops::Decision decision_of(const ops::gqa_decode::Plan& plan, std::string_view name) {
   for (const ops::Decision& one : plan.report.decisions) {
     if (one.name == name) return one;

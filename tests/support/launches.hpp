@@ -1,5 +1,5 @@
-// Launches as values: tensors at made-up addresses, which nobody reads, devices that are not there, and what a kernel
-// would be given.
+// Makes launches as values: tensors at made-up addresses that nothing reads, made-up devices, and the parameters that a
+// kernel would receive.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace cubit::tests {
 
-/// A pointer to nothing.
+/// A made-up address that must not be dereferenced.
 template <class T = void>
 T* address(std::uintptr_t value) {
   return reinterpret_cast<T*>(value);
@@ -32,7 +32,7 @@ inline runtime::DeviceFacts h200() {
   return facts;
 }
 
-/// The argument struct of a kernel as a launch hands it over; tensor maps are behind it.
+/// The argument struct that a launch passes to a kernel. Tensor maps follow the struct.
 template <class Parameters>
 Parameters parameters_of(const ops::Launch& launch) {
   Parameters parameters{};

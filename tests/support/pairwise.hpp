@@ -24,7 +24,7 @@ class PairSet {
   std::size_t size() const { return size_; }
   void insert(const Combination& combination) { set(combination, 1); }
   void erase(const Combination& combination) { set(combination, 0); }
-  /// How many of the combination's pairs are members.
+  /// Returns how many of the combination's pairs are in the set.
   std::size_t count(const Combination& combination) const {
     std::size_t found = 0;
     for_pairs(combination, [&](std::size_t pair) { found += members_[pair]; });
@@ -49,12 +49,12 @@ class PairSet {
   }
 
   std::vector<std::size_t> firsts_;  ///< the number of each field's first value
-  std::size_t values_ = 0;           ///< of all fields
+  std::size_t values_ = 0;           ///< number of values of all fields
   std::vector<unsigned char> members_;
   std::size_t size_ = 0;
 };
 
-/// All combinations that are legal, the first field fastest. `counts`: number of values per field.
+/// Returns all legal combinations; the first field varies fastest. `counts` holds the number of values per field.
 inline std::vector<Combination> all_combinations(const std::vector<int>& counts,
                                                  const std::function<bool(const Combination&)>& legal) {
   std::vector<Combination> all;
@@ -67,12 +67,12 @@ inline std::vector<Combination> all_combinations(const std::vector<int>& counts,
   }
 }
 
-/// Greedy cover of all pairs that some of the candidates has. Deterministic. Of many candidates a few are looked
-/// through first, which cover nearly all.
+/// Returns a greedy cover of all pairs that occur in the candidates. The result is deterministic. If there are many
+/// candidates, a first pass looks at a few, which cover nearly all pairs.
 inline std::vector<Combination> pairwise_cover_of(const std::vector<int>& counts,
                                                   const std::vector<Combination>& candidates) {
   constexpr std::size_t kMany = 40'000;
-  std::size_t stride = candidates.size() < kMany ? 1 : 97;  // a prime: no field repeats with it
+  std::size_t stride = candidates.size() < kMany ? 1 : 97;  // a prime, so that no field repeats in step with the stride
   PairSet uncovered(counts);
   for (const Combination& candidate : candidates) uncovered.insert(candidate);
   std::vector<Combination> cover;
@@ -96,7 +96,7 @@ inline std::vector<Combination> pairwise_cover_of(const std::vector<int>& counts
   return cover;
 }
 
-/// The same of all combinations that are `legal`.
+/// A cover of all combinations for which `legal` is true.
 inline std::vector<Combination> pairwise_cover(const std::vector<int>& counts,
                                                const std::function<bool(const Combination&)>& legal) {
   return pairwise_cover_of(counts, all_combinations(counts, legal));

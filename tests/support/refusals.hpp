@@ -1,4 +1,4 @@
-// What bad input is answered with: the status of a caller's mistake, and one sentence that tests know.
+// Checks how bad input is refused: with the status of a caller's mistake and one exact sentence.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 namespace cubit::tests {
 
-/// The sentence with which a call refuses its input, whether of cubit's own code or through the public surface;
-/// "accepted" if it does not. Another status than that of a bad argument fails the test.
+/// Returns the sentence with which a call refuses its input, from cubit's own code or through the public interface, or
+/// "accepted". A status other than invalid_argument fails the test.
 template <class Call>
 std::string refusal_of(const Call& call) {
   try {
@@ -27,13 +27,13 @@ std::string refusal_of(const Call& call) {
   return "accepted";
 }
 
-/// The call is refused with just this sentence.
+/// Checks that the call is refused with exactly this sentence.
 template <class Call>
 void expect_refused(const Call& call, const std::string& sentence) {
   EXPECT_EQ(refusal_of(call), sentence);
 }
 
-/// The same with a sentence that has this part.
+/// Checks that the call is refused with a sentence that contains this part.
 template <class Call>
 void expect_refused_with(const Call& call, const std::string& part) {
   const std::string refusal = refusal_of(call);

@@ -1,4 +1,4 @@
-// Registers that change hands within a block.
+// Checks register transfers between the warps of a block (setmaxnreg).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,13 +10,14 @@
 
 namespace cubit::tests {
 
-/// That each thread of a block of one per multiprocessor has when it begins: as many as its launch bounds allow.
+/// Registers per thread at the start, for a block that is alone on its multiprocessor: the most that its launch bounds
+/// allow.
 inline int registers_at_launch(const codegen::Architecture& architecture, int threads) {
   return std::min(architecture.registers_per_thread, architecture.registers_per_sm / threads) / 8 * 8;
 }
 
-/// "setmaxnreg" moves registers from warp to warp and finds no others than those that a block began with: who takes
-/// more than is given back waits forever.
+/// "setmaxnreg" moves registers between warps within the block's initial registers. A warp that takes more registers
+/// than the other warps give back waits forever.
 inline void expect_block_has_registers(const codegen::Architecture& architecture, int taking_warps, int taken,
                                        int giving_warps, int kept, const std::string& what) {
   const int warps = taking_warps + giving_warps;

@@ -16,16 +16,16 @@ namespace {
 using std::size_t;
 using Words = std::vector<std::uint32_t>;
 
-constexpr int kAlignment = 4096;  // of the largest pattern, and what 256 threads copy at once
-constexpr int kWordsOfA = 4 * WgmmaProduct::kK / WgmmaProduct::kStep;  // of a thread
+constexpr int kAlignment = 4096;  // alignment of the largest swizzle pattern, and bytes that 256 threads copy at once
+constexpr int kWordsOfA = 4 * WgmmaProduct::kK / WgmmaProduct::kStep;  // registers of one thread
 
 int rounded_up(int bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Where B begins in shared memory, A being first if it is described.
+/// Offset of B in shared memory. A comes first if it is in shared memory.
 int first_b(const WgmmaProduct& p) { return p.a_in_registers ? 0 : rounded_up(p.a().bytes()); }
 int image_bytes(const WgmmaProduct& p) { return first_b(p) + rounded_up(p.b().bytes()); }
 
-/// Of a normal number that the type holds.
+/// Bits of a normal number that the type can represent.
 std::uint16_t bits_of(std::string_view type, double value) {
   if (type == "bf16") return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
   if (value == 0) return 0;
@@ -85,7 +85,7 @@ int WgmmaOperand::bytes() const {
   return tile_bytes() * (is_mn_major ? (rows + width() - 1) / width() : WgmmaProduct::kK / width());
 }
 
-// Core matrices of 128 bytes: the two distances differ.
+// Core matrices have 128 bytes. The two strides are different.
 int WgmmaOperand::core_stride_mn() const { return is_mn_major ? 128 : 128 * (WgmmaProduct::kK / 8); }
 int WgmmaOperand::core_stride_k() const { return is_mn_major ? 128 * (rows / 8) : 128; }
 

@@ -1,6 +1,7 @@
-// A product of a 64 × 64 and a 64 × N matrix by four wgmma.mma_async, as a kernel's text and its input, for every place
-// that wgmma can take its operands from. Matrices are laid into shared memory as a tensor map's copies leave them, or
-// as plain core matrices. PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
+// A 64 × 64 by 64 × N matrix product of four wgmma.mma_async instructions, as kernel text and input.
+//
+// The product covers all places where wgmma can take operands from. Matrices lie in shared memory as a tensor map's
+// copies leave them, or as plain core matrices. PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
 #pragma once
 
 #include <cstddef>
@@ -10,16 +11,16 @@
 
 namespace cubit::tests {
 
-/// One operand in shared memory: `rows` of m or n, times 64 of k.
+/// One operand in shared memory: `rows` along m or n, times 64 along k.
 struct WgmmaOperand {
   int rows;
-  int swizzle;  ///< bytes: 0 for none, 32, 64, 128
+  int swizzle;  ///< bytes: 0 for none, 32, 64 or 128
   bool is_mn_major;
 
   int bytes() const;
   int place(int i, int k) const;     ///< byte offset of an element
   int start(int k) const;            ///< byte offset at which the descriptor of the step from k on begins
-  std::uint64_t descriptor() const;  ///< but for the start
+  std::uint64_t descriptor() const;  ///< without the start address
 
  private:
   int width() const { return swizzle / 2; }  ///< elements of a swizzled tile's row
@@ -42,28 +43,29 @@ struct WgmmaProduct {
   bool b_is_n_major = false;
   int scale_a = 1;
   int scale_b = 1;
-  bool adds = false;              ///< to accumulators that are there before
-  unsigned threads = kWarpgroup;  ///< every warpgroup computes the same
-  int exponents = 2;              ///< of the numbers: from minus this on; 0: integers from -15 to 15
+  bool adds = false;              ///< accumulators have initial values
+  unsigned threads = kWarpgroup;  ///< every warpgroup computes the same product
+  int exponents = 2;              ///< numbers have exponents down to minus this; 0: integers from -15 to 15
 
   std::string text() const;
   WgmmaOperand a() const { return {kM, swizzle, a_is_m_major}; }
   WgmmaOperand b() const { return {n, swizzle, b_is_n_major}; }
 
-  // Of a kernel that has %in, %out, %t, scratch registers %r0 …, %d0 … and %p0. Results: N / 2 words of each thread.
+  // Parts of the text of a kernel with %in, %out, %t, scratch registers %r0 …, %d0 … and %p0. Each thread's results are
+  // N / 2 words.
   std::string declarations() const;
   std::string body() const;
   std::size_t results() const { return threads * static_cast<std::size_t>(n) / 2; }
 };
 
-/// Its numbers: of eight significant bits, so that both types hold them.
+/// The numbers of a product. Numbers have eight significant bits, so both types can represent them.
 struct WgmmaNumbers {
-  std::vector<double> a;  ///< [64][64], k after k
+  std::vector<double> a;  ///< [64][64], ordered by row and then by k
   std::vector<double> b;  ///< [N][64]
   std::vector<float> c;   ///< [64][N]
 
   explicit WgmmaNumbers(const WgmmaProduct& product);
-  /// What the kernel reads.
+  /// The memory that the kernel reads.
   std::vector<std::uint32_t> input(const WgmmaProduct& product) const;
 };
 
