@@ -1,4 +1,4 @@
-// Proves: an artifact survives its file unchanged, and a file with anything wrong is refused with the reason.
+// Proves: an artifact survives its file unchanged, and a file with any defect is refused with the reason.
 #include "runtime/cache/artifact.hpp"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ constexpr std::size_t kHashBytes = 32;
 
 Artifact sample() { return test::small_artifact(test::small_source()); }
 
-/// Why deserialise refuses `bytes`; empty if it does not.
+/// Returns why deserialise refuses `bytes`, or "".
 std::string refusal(std::string_view bytes) {
   try {
     static_cast<void>(deserialise(bytes));
@@ -31,7 +31,8 @@ std::string refusal(std::string_view bytes) {
   }
 }
 
-/// A file with `header` for its JSON, correct in every other respect: what only a hostile writer would make.
+/// Makes a file with the JSON text `header` that is correct in every other respect, as only a hostile writer would make
+/// it.
 std::string forged(std::string_view header, std::string_view cubin = "cubin") {
   std::string bytes = "CUBITART";
   const auto number = [&](std::uint64_t value, int size) {
@@ -121,7 +122,7 @@ TEST(ArtifactTest, LengthsThatOverflowAreRefused) {
 }
 
 TEST(ArtifactTest, AForgedFileWithTheGoodHeaderIsTaken) {
-  // Else the tests of bad headers below would prove nothing.
+  // Checks the premise of the tests of bad headers below.
   EXPECT_EQ(refusal(forged(good_header())), "");
 }
 

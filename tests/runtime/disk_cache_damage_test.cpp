@@ -1,4 +1,5 @@
-// Entries that are damaged, and good ones that cannot be read now: one injected fault per promise of the disk cache.
+// Tests of damaged entries, and of good entries that cannot be read at the moment: one injected fault per guarantee of
+// the disk cache.
 #include <sys/stat.h>
 
 #include <cstring>
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// An engine that meets a damaged entry deletes it, says so once, compiles, and the next engine finds a good entry.
+/// An engine that meets a damaged entry deletes it, logs one warning and compiles; the next engine finds a good entry.
 class DamageTest : public DiskCacheFaultTest {
  protected:
   void expect_rebuilt(const std::string& reason) {
@@ -42,7 +43,8 @@ TEST_F(DamageTest, Truncated) {
   expect_rebuilt("lengths");
 }
 
-/// Whoever compiles the key stores a good entry between another's look at the damaged one and its removal.
+/// The process that compiles the key stores a good entry after another process has read the damaged entry and before it
+/// removes the entry.
 class ReplacedTest : public DamageTest {
  protected:
   void SetUp() override {
@@ -113,7 +115,7 @@ TEST_F(DamageTest, OldSchema) {
 }
 
 TEST_F(DamageTest, LargerThanAnyEntry) {
-  // Its lengths add up: eight gigabytes, of which the file system holds one page.
+  // The lengths in the file agree: eight gigabytes, of which the file system stores one page.
   constexpr std::uint64_t kSize = std::uint64_t{8} << 30;
   std::string front = serialise(artifact_).substr(0, kEntryPrefixBytes);
   for (int i = 0; i < 4; ++i) front[12 + i] = 0;
@@ -178,7 +180,7 @@ TEST_F(DiskCacheFaultTest, AnEntryThatIsAFolderOrAFifoIsNeitherFatalNorAWait) {
 
 // ---- a good entry at a bad time ------------------------------------------------------------------------------------
 
-/// An entry that cannot be read now is a miss and one warning; it stays, and serves when the trouble is over.
+/// An entry that cannot be read now is a miss and one warning. The entry stays, and is used when the trouble is over.
 class UnreadableTest : public DiskCacheFaultTest {
  protected:
   void expect_a_miss_and_the_entry_stays(int error) {

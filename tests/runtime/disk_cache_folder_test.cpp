@@ -1,4 +1,4 @@
-// Folders that the disk cache cannot use, or that vanish under it.
+// Tests of folders that the disk cache cannot use, or that vanish during use.
 #include <sys/mount.h>
 
 #include <cstring>

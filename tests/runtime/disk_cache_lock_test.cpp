@@ -1,4 +1,4 @@
-// Locks that are not supported, interrupted, inherited or held for ever.
+// Tests of locks that are not supported, interrupted, inherited or held forever.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ TEST_F(DiskCacheFaultTest, AForkDuringACompileDoesNotKeepTheLock) {
   auto held = cache.lock("id");
   ASSERT_TRUE(held);
   EXPECT_FALSE(cache.lock("id"));
-  // Lives until the end of the test, with a copy of every descriptor.
+  // The child lives until the end of the test and holds a copy of every descriptor.
   test::Child child([]() -> std::string {
     ::pause();
     return {};

@@ -1,4 +1,4 @@
-// Stores that fail, and what they leave.
+// Tests of failing stores and the files left behind.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// The kernel is made all the same, one warning says why it was not stored, and no trace of the attempt stays.
+/// The request succeeds, one warning says why the kernel was not stored, and no file of the attempt stays.
 class StoreFailureTest : public DiskCacheFaultTest {
  protected:
   void expect_kernel_and_warning(const std::string& reason) {
@@ -61,7 +61,7 @@ TEST_F(StoreFailureTest, ReallyFullDisk) {
     if (mount("none", cache_folder().c_str(), "tmpfs", 0, "size=16k,mode=0700") != 0) {
       return std::string(test::kNotAllowedHere) + "mount: " + std::strerror(errno);
     }
-    // All pages but the first of the entry's: the write itself, not the open, must hit the end of the disk.
+    // Fills all pages except the first of the entry, so that the write fails and not the open.
     fs::create_directories(cache_folder() / "v1");
     const int file = ::open((cache_folder() / "filler").c_str(), O_WRONLY | O_CREAT, 0600);
     const std::string page(4096, 'x');
@@ -75,7 +75,7 @@ TEST_F(StoreFailureTest, ReallyFullDisk) {
 }
 
 TEST_F(DiskCacheFaultTest, AStagedFileIsNeverTakenForAnEntry) {
-  // What another process sees between stage and rename.
+  // Observes the cache as another process sees it between writing and renaming.
   bool looked = false;
   faults.rename = [&](const char* from, const char* to) {
     looked = true;

@@ -1,4 +1,4 @@
-// Proves: what is stored is found again by key and compiler and by nothing else, and list, verify and clear tell the
+// Proves: a stored entry is found by its key and compiler and by nothing else, and list, verify and clear report the
 // truth.
 #include "runtime/cache/disk_cache.hpp"
 

@@ -1,4 +1,4 @@
-// Proves: one compile per key across processes, and nobody waits for the dead.
+// Proves: each key is compiled once across processes, and no process waits for a dead process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::SizeIs;
 
-/// A pipe whose end-of-file says "go": every child blocks on it until the parent lets all go at once.
+/// A pipe on which all children wait. Closing the pipe in the parent starts all children at once.
 class StartingGate {
  public:
   StartingGate() {
@@ -35,7 +35,7 @@ class StartingGate {
   int ends_[2];
 };
 
-/// Eight threads of one process ask one engine; what they get must be one kernel.
+/// Eight threads of one process request one kernel from one engine, and must get the same kernel.
 std::string ask_with_eight_threads(Engine& engine, const codegen::KernelSource& source) {
   std::vector<std::shared_ptr<Kernel>> kernels(8);
   std::atomic<int> failures = 0;
@@ -86,7 +86,7 @@ class EngineProcessTest : public testing::Test {
 };
 
 TEST_F(EngineProcessTest, EightProcessesOfEightThreadsMakeOneCompile) {
-  // Long enough that every process asks before the first compile ends; the count does not depend on it.
+  // Long enough that every process asks before the first compile ends. The count does not depend on the time.
   const auto counting = std::make_shared<test::CountingCompiler>(
       folder_.path() / "count",
       [](const codegen::KernelSource&) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
@@ -96,7 +96,7 @@ TEST_F(EngineProcessTest, EightProcessesOfEightThreadsMakeOneCompile) {
 }
 
 TEST_F(EngineProcessTest, EightProcessesOfEightThreadsMakeOneCompileWithTheMachinesCompiler) {
-  // Asked in a process of its own: a compiler with threads inside must not be forked.
+  // Runs in a child process, because a process with compiler threads must not fork.
   const std::string unavailable = test::Child([]() -> std::string {
                                     std::string why;
                                     return test::machine_nvrtc(why) ? "" : why;
@@ -126,7 +126,7 @@ TEST_F(EngineProcessTest, WhoWaitsGoesOnWhenTheOwnerIsKilled) {
       return ask_with_eight_threads(engine, source_);
     });
   }
-  // They can do nothing but wait while the owner lives: no compile happens, however long this lasts.
+  // The processes can only wait while the owner lives. No compile happens, however long this lasts.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(counting->compiles(), 0u);
   owner.kill();
@@ -138,7 +138,7 @@ TEST_F(EngineProcessTest, WhoWaitsForAFailureTriesItself) {
   const fs::path fails = folder_.path() / "fails";
   const auto counting =
       std::make_shared<test::CountingCompiler>(folder_.path() / "count", [&](const codegen::KernelSource&) {
-        // The first of all processes to get here fails.
+        // The first process that gets here fails.
         if (::mkdir(fails.c_str(), 0700) == 0) throw Failure(Status::compile_failed, "small", "first one fails");
       });
   StartingGate gate;

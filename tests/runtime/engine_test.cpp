@@ -1,5 +1,5 @@
-// Proves: memory before disk before compiler, one flight per key, failures forgotten, no lock held while compiling, and
-// what the never-compile mode says.
+// Proves: the engine looks in memory, then on disk, then compiles; each key has one flight; failures are forgotten; no
+// lock is held while compiling; never-compile mode gives the right errors.
 #include "runtime/engine.hpp"
 
 #include <gmock/gmock.h>
@@ -116,8 +116,8 @@ TEST_F(EngineTest, AFailureIsForgottenAndNothingIsCached) {
   EXPECT_EQ(engine.counters().memory_hits, 0u);
 }
 
-/// Its text is null, which no string can be made of.
-class Untellable : public std::exception {
+/// An exception whose text is null, from which no string can be made.
+class TextlessException : public std::exception {
  public:
   const char* what() const noexcept override { return nullptr; }
 };
@@ -128,26 +128,26 @@ TEST_F(EngineTest, AFailureThatCannotBeToldIsForgottenToo) {
   Engine engine(settings(), {}, compiler([&](const codegen::KernelSource&) {
                   if (!broken) return;
                   while (engine_in_flight->counters().waits < 1) std::this_thread::yield();
-                  throw Untellable();
+                  throw TextlessException();
                 }));
   engine_in_flight = &engine;
-  std::atomic<int> untold = 0;
-  std::atomic<int> told = 0;
+  std::atomic<int> unknown_failures = 0;
+  std::atomic<int> internal_failures = 0;
   const auto ask = [&] {
     try {
       engine.get(test::small_source());
-    } catch (const Untellable&) {
-      ++untold;
+    } catch (const TextlessException&) {
+      ++unknown_failures;
     } catch (const Failure& failure) {
-      told += failure.status() == Status::internal ? 1 : 0;
+      internal_failures += failure.status() == Status::internal ? 1 : 0;
     }
   };
   {
     const std::jthread one(ask);
     const std::jthread two(ask);
   }
-  EXPECT_EQ(untold, 1) << "who compiled";
-  EXPECT_EQ(told, 1) << "who waited";
+  EXPECT_EQ(unknown_failures, 1) << "who compiled";
+  EXPECT_EQ(internal_failures, 1) << "who waited";
   EXPECT_EQ(engine.counters().failures, 2u);
   broken = false;
   EXPECT_TRUE(engine.get(test::small_source()));
@@ -156,7 +156,7 @@ TEST_F(EngineTest, AFailureThatCannotBeToldIsForgottenToo) {
 TEST_F(EngineTest, ThreadsThatAskTogetherShareOneCompile) {
   constexpr int kThreads = 8;
   Engine* engine_in_flight = nullptr;
-  // The compile ends only when all others are known to wait for it.
+  // The compile ends only when all other threads are known to wait for it.
   Engine engine(settings(), {}, compiler([&](const codegen::KernelSource&) {
                   while (engine_in_flight->counters().waits < kThreads - 1) std::this_thread::yield();
                 }));
@@ -197,7 +197,7 @@ TEST_F(EngineTest, ThreadsThatWaitShareTheErrorAndTheNextRequestTriesAgain) {
 }
 
 TEST_F(EngineTest, TwoKeysCompileAtTheSameTime) {
-  // Each compile waits inside for the other: with any lock held across a compile this test would never end.
+  // Each compile waits for the other. The test would never end if a lock were held across a compile.
   std::barrier together(2);
   Engine engine(settings(), {}, compiler([&](const codegen::KernelSource&) { together.arrive_and_wait(); }));
   {
@@ -238,7 +238,8 @@ TEST_F(EngineTest, TheLogSinkMayCallTheEngine) {
 }
 
 TEST_F(EngineTest, TheLogSinkMayAskForTheKernelThatItsLineIsAbout) {
-  // A line given inside the flight, or with the key's file lock held, makes these wait for themselves for ever.
+  // If a line were emitted inside the flight, or while the key's file lock is held, these threads would wait for
+  // themselves forever.
   const auto counting = compiler();
   Engine* first = nullptr;
   Engine second(settings(), {}, counting);
@@ -296,7 +297,7 @@ class NeverCompileTest : public EngineTest {
     result.compile_policy = CompilePolicy::never;
     return result;
   }
-  /// No such library: this engine has no compiler.
+  /// There is no such library, so this engine has no compiler.
   Settings never_without_compiler() const {
     Settings result = never();
     result.nvrtc_path = (folder_.path() / "libnvrtc.so").string();
@@ -325,7 +326,7 @@ TEST_F(NeverCompileTest, AMissOfACallersOwnSourceDoesNotNameACommandThatCannotMa
                                     testing::Not(HasSubstr("cubit compile"))));
 }
 
-/// Nor does the tool put PTX into a cache.
+/// The command-line tool does not put PTX into a cache either.
 TEST_F(NeverCompileTest, AMissOfTheCpuDevicesCodeDoesNotEither) {
   auto ptx = test::small_source();
   ptx.code = codegen::Code::ptx;
@@ -353,7 +354,7 @@ TEST_F(NeverCompileTest, NeedsNoCompiler) {
 }
 
 TEST_F(NeverCompileTest, AnotherCompilersEntryIsServed) {
-  // Made by 12.8.93; the compiler of this engine is 13.0.88.
+  // The entry was made by 12.8.93. The compiler of this engine is 13.0.88.
   DiskCache(settings().cache_dir, {}).store(test::small_artifact(test::small_source(), {12, 8, 93}));
   const auto counting = compiler();
   Engine engine(never(), lines_.sink(), counting);
@@ -361,7 +362,7 @@ TEST_F(NeverCompileTest, AnotherCompilersEntryIsServed) {
   EXPECT_EQ(engine.counters().disk_hits, 1u);
   EXPECT_EQ(counting->compiles(), 0u);
   EXPECT_THAT(lines_.all(), IsEmpty());
-  // An engine that may compile makes its own: the entry is another compiler's.
+  // An engine that may compile makes its own kernel, because the entry is from another compiler.
   EXPECT_EQ(Engine(settings(), {}, counting).get(test::small_source())->artifact().compiler.text(), "13.0.88");
 }
 

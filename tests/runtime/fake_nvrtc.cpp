@@ -1,5 +1,5 @@
-// A library that looks like an NVRTC of version FAKE_MAJOR.FAKE_MINOR, for the tests of the search. It "compiles" an
-// empty program to the comment that names its build, and refuses everything else.
+// A fake NVRTC of version FAKE_MAJOR.FAKE_MINOR, for the tests of the search. It "compiles" an empty program to a
+// comment with the build number, and refuses every other program.
 #include <cstddef>
 #include <cstring>
 

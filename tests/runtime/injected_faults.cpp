@@ -14,7 +14,7 @@ void expect_well(test::Child child) {
 
 using cubit::runtime::faults;
 
-// The linker's --wrap chooses these names.
+// The linker's option --wrap determines these names.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 int __wrap_rename(const char* from, const char* to);
@@ -39,7 +39,7 @@ int __wrap_fsync(int file) { return faults.fsync ? faults.fsync(file) : __real_f
 int __wrap_access(const char* path, int mode) {
   return faults.access ? faults.access(path, mode) : __real_access(path, mode);
 }
-// The mode is garbage where a caller gives none, and then nobody looks at it.
+// The mode is garbage if the caller passes none; the file system then ignores the mode.
 int __wrap_open(const char* path, int flags, mode_t mode) {
   return faults.open && faults.open(path) < 0 ? -1 : __real_open(path, flags, mode);
 }

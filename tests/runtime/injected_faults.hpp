@@ -1,5 +1,5 @@
-// Calls that a file system can fail, with a stand-in for each: the linker wraps them (see CMakeLists.txt). Where the
-// kernel allows it, tests do the real thing too: a full tmpfs, a read-only mount.
+// Replacements for system calls that can fail, which the linker wraps (see CMakeLists.txt). Where the kernel allows it,
+// tests also use real conditions: a full tmpfs and a read-only mount.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 #include "runtime/engine.hpp"
 #include "tests/runtime/support.hpp"
 
-// The calls themselves. The linker's --wrap chooses these names.
+// The wrapped calls. The linker's option --wrap determines these names.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 int __real_rename(const char* from, const char* to);
@@ -29,14 +29,14 @@ int __real_fstat(int file, struct stat* status);
 
 namespace cubit::runtime {
 
-/// What stands in for a system call; empty calls the real one.
+/// Replacements for system calls; an empty function calls the real one.
 struct Faults {
   std::function<int(const char* from, const char* to)> rename;
   std::function<int(int file, int operation)> flock;
   std::function<int(const char* path, mode_t mode)> mkdir;
   std::function<int(int file)> fsync;
   std::function<int(const char* path, int mode)> access;
-  std::function<int(const char* path)> open;  ///< -1 with errno set refuses; anything else lets the real one open
+  std::function<int(const char* path)> open;  ///< -1 with errno set fails the call; any other value calls the real open
   std::function<ssize_t(int file, void* bytes, std::size_t size)> read;
   std::function<void(struct stat* status)> after_fstat;
 };
@@ -47,7 +47,7 @@ inline int failing(int error) {
   return -1;
 }
 
-/// Skips the test if the child was refused its experiment; fails it if the child complains.
+/// Skips the test if the child was not allowed to run its experiment, and fails the test if the child complains.
 void expect_well(test::Child child);
 
 class DiskCacheFaultTest : public testing::Test {

@@ -1,4 +1,5 @@
-// Proves: everything the compiler is given changes the key, nothing else does, and no byte moves between fields unseen.
+// Proves: every part of the compiler's input changes the key, nothing else does, and moving a byte between fields
+// changes the key.
 #include "runtime/cache/key.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,7 @@ codegen::KernelSource full_source() {
   return source;
 }
 
-/// Every string of the compiler's input, by reference.
+/// References to all strings of the compiler's input.
 std::vector<std::string*> inputs(codegen::KernelSource& source) {
   std::vector<std::string*> all = {&source.template_name, &source.template_text};
   for (auto& header : source.headers) {
@@ -132,7 +133,7 @@ TEST(KeyTest, DescriptorAndLaunchFactsDoNotCount) {
 }
 
 TEST(KeyTest, TheKeyIsTheSameEverywhere) {
-  // Written down once: a change of this value is a change of the schema, and kSchemaVersion must rise with it.
+  // A recorded value. If the value changes, the schema has changed, and kSchemaVersion must be raised too.
   EXPECT_EQ(request_key(codegen::KernelSource{}).hex(),
             "efe3e7c8e9495408273e47e3e1fce963743ef26860a465237522ed9a430c4cff");
 }
@@ -146,7 +147,7 @@ TEST(KeyTest, ArtifactIdNamesKeyAndCompiler) {
 }
 
 TEST(KeyTest, ContentHashIsBlake2b256) {
-  // RFC 7693 names the function; the value is that of the reference implementation for no input.
+  // RFC 7693 defines the function. The value is the result of the reference implementation for empty input.
   RequestKey hash{content_hash("")};
   EXPECT_EQ(hash.hex(), "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8");
 }

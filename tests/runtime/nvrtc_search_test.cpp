@@ -1,5 +1,5 @@
-// Proves, with libraries that only look like NVRTC: every documented place is searched, the newest that the driver
-// takes is chosen, and where none is, one error says what was tried.
+// Proves with fake NVRTC libraries: every documented place is searched, the newest version that the driver accepts is
+// chosen, and if there is none, one error lists the candidates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Proves, with the machine's NVRTC: version with build, cubin and report, reproducible bytes, errors that quote the
-// source, and a library that works from a folder that the loader does not search. Skips where there is no NVRTC.
+// Proves with the machine's NVRTC: version with build number, cubin and report, reproducible bytes, errors that quote
+// the source, and a library in a folder that the loader does not search. Skipped without NVRTC.
 #include "runtime/compiler/nvrtc.hpp"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST(NvrtcOptionsTest, PtxIsForTheVirtualArchitectureAndHasLines) {
                                                     "--std=c++17", "--no-cache", "--minimal"));
 }
 
-/// NVRTC writes the folder that the process is in before the names of headers.
+/// NVRTC writes the process's working directory before the names of headers.
 TEST_F(NvrtcTest, PtxNamesNoFolderOfThisMachine) {
   codegen::KernelSource source = test::small_source();
   source.template_text = "#include \"helper.cuh\"\n" + source.template_text;
@@ -153,7 +153,7 @@ TEST_F(NvrtcTest, ThreadsMayCompileTogether) {
   for (const auto& cubin : cubins) EXPECT_EQ(cubin, expected);
 }
 
-/// The file of the NVRTC that is loaded in this process.
+/// The file of the NVRTC that this process has loaded.
 fs::path loaded_library() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -164,7 +164,7 @@ fs::path loaded_library() {
 }
 
 TEST_F(NvrtcTest, WorksFromAFolderThatTheLoaderDoesNotSearch) {
-  // The parent has loaded the library from where it belongs; a child in which only a copy exists must do with that.
+  // The parent has loaded the library from its proper place. In the child only a copy exists, which must suffice.
   const fs::path original = loaded_library();
   ASSERT_FALSE(original.empty());
   const test::TemporaryFolder folder;

@@ -1,5 +1,5 @@
-// Proves: the report is read for the entry point asked for, whatever else stands in the log, and callees' spills count.
-// The logs below were written by NVRTC 13.0's ptxas.
+// Proves: the report is read for the requested entry point, other lines of the log are ignored, and spills of called
+// functions count. The logs below were written by ptxas of NVRTC 13.0.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST(ResourceReportTest, AnEntryPointThatTheSourceDoesNotDefineIsTheCallersMista
   EXPECT_EQ(refusal(kTwoEntries, "third"),
             "entry point \"third\": the source compiles and defines no extern \"C\" __global__ function of this name; "
             "entry points that it does define: second, first");
-  // What NVRTC 13.0 says of a source without kernels.
+  // The log of NVRTC 13.0 for a source without kernels.
   EXPECT_EQ(refusal("ptxas info    : 0 bytes gmem\n", "k"),
             "entry point \"k\": the source compiles and defines no extern \"C\" __global__ function of this name; the "
             "template defines no __global__ function");

@@ -1,4 +1,4 @@
-// Proves: each variable is read as settings.hpp documents it, and a wrong value is one clear error.
+// Proves: each variable is read as settings.hpp documents, and a wrong value gives one clear error.
 #include "runtime/settings.hpp"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using testing::IsEmpty;
 
 class SettingsTest : public testing::Test {
  protected:
-  // gtest_discover_tests gives every test a process of its own; nothing to restore.
+  // gtest_discover_tests runs every test in its own process, so nothing needs to be restored.
   void SetUp() override {
     for (const char* name : {"CUBIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME",
                              "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE"}) {

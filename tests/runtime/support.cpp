@@ -107,7 +107,7 @@ CountingCompiler::CountingCompiler(fs::path count_file, std::function<void(const
 }
 
 Compiled CountingCompiler::compile(const codegen::KernelSource& source) const {
-  // One appended byte is atomic between processes.
+  // Appending one byte is atomic between processes.
   const int file = ::open(count_file_.c_str(), O_WRONLY | O_APPEND);
   const bool counted = file >= 0 && ::write(file, "x", 1) == 1;
   if (file >= 0) ::close(file);
@@ -170,7 +170,7 @@ std::string Child::join() {
 }
 
 std::string own_mounts() {
-  // Root needs no user namespace; others may be allowed to make one.
+  // Root needs no user namespace. Other users may be allowed to create one.
   if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
     return std::string(kNotAllowedHere) + "unshare: " + std::strerror(errno);
   }

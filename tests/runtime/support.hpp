@@ -1,4 +1,4 @@
-// What the runtime's tests share: folders that vanish, a compiler that counts, processes that report.
+// Common parts of the runtime's tests: temporary folders, a compiler that counts, and child processes that report.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@
 
 namespace cubit::runtime::test {
 
-/// A new empty folder, removed with the object.
+/// A new empty folder that the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -35,7 +35,7 @@ void write_whole(const std::filesystem::path& path, std::string_view content);
 /// All regular files below `folder` whose names end in `suffix`, sorted.
 std::vector<std::filesystem::path> files_ending(const std::filesystem::path& folder, std::string_view suffix);
 
-/// Keeps lines of `level` and above.
+/// Collects log lines of `level` and above.
 class Lines {
  public:
   explicit Lines(LogLevel level = LogLevel::warning) : level_(level) {}
@@ -48,13 +48,13 @@ class Lines {
   std::vector<std::string> lines_;
 };
 
-/// A request that any NVRTC accepts; `text` makes it another one.
+/// A source that every NVRTC accepts. A different `text` makes a different source.
 codegen::KernelSource small_source(std::string_view text = "first");
 
 Artifact small_artifact(const codegen::KernelSource& source, const CompilerVersion& compiler = {13, 0, 88});
 
-/// Makes a cubin out of nothing, and appends one byte to `count_file` for every compile: processes can share it.
-/// `during` runs inside each compile.
+/// A compiler that makes cubins without NVRTC. It appends one byte to `count_file` for every compile, so that processes
+/// can share the count. `during` runs inside each compile.
 class CountingCompiler : public Compiler {
  public:
   explicit CountingCompiler(std::filesystem::path count_file,
@@ -69,10 +69,10 @@ class CountingCompiler : public Compiler {
   std::function<void(const codegen::KernelSource&)> during_;
 };
 
-/// A process of its own that runs `body` and ends without running anybody's destructors.
+/// A child process that runs `body` and ends without running destructors.
 class Child {
  public:
-  /// `body` returns what it has to complain about; empty is well.
+  /// `body` returns a complaint, or "" if all is well.
   explicit Child(const std::function<std::string()>& body);
   Child(Child&& other) noexcept;
   Child(const Child&) = delete;
@@ -81,7 +81,7 @@ class Child {
 
   int process() const { return process_; }
   void kill();
-  /// What the body returned, or how the process died.
+  /// Returns the result of the body, or how the process died.
   std::string join();
 
  private:
@@ -89,13 +89,13 @@ class Child {
   int pipe_ = -1;
 };
 
-/// What a child returns if this machine does not let it do its experiment.
+/// Prefix of a child's result if this machine does not allow the experiment.
 inline constexpr std::string_view kNotAllowedHere = "not allowed here: ";
 
-/// In a child: a private view of the mounts. Returns kNotAllowedHere + why if that is refused.
+/// Gives a child a private view of the mounts. Returns kNotAllowedHere + the reason if the system refuses.
 std::string own_mounts();
 
-/// The machine's NVRTC, or null with the reason in `why`.
+/// The machine's NVRTC, or nullptr with the reason in `why`.
 std::shared_ptr<const Compiler> machine_nvrtc(std::string& why);
 
 }  // namespace cubit::runtime::test

@@ -1,4 +1,4 @@
-// A tensor map says which rule it breaks, one sentence each, and says what it is.
+// Proves: a tensor map names the rule that it breaks in one sentence, and describes itself.
 #include "runtime/tensor_map.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace cubit::runtime {
 namespace {
 
-/// Two KV heads of 80-byte rows, side by side: one head's rows of 64 tokens at a time.
+/// Two interleaved KV heads with rows of 80 bytes; a box has 64 tokens of one head.
 TensorMap rows_of_a_head() {
   return {.base = 0x7f0000001000,
           .element_bytes = 1,

@@ -1,5 +1,5 @@
-// Devices stand for contexts: one object per context, whoever asks; nothing is made current that was not; a context
-// that dies and comes again under its old handle is another one.
+// Proves: each context has one Device object, no call makes a context current that was not, and a context that reuses a
+// dead context's handle is a new device.
 #include <set>
 #include <thread>
 #include <vector>

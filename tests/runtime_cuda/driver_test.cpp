@@ -1,5 +1,5 @@
-// Opening the driver: each way in which a machine can lack one gives its own sentence, and nothing throws that should
-// not.
+// Proves: each way in which a machine can lack a driver has its own error sentence, and functions that must not throw
+// do not.
 #include "runtime/cuda/cuda_device.hpp"
 #include "tests/runtime_cuda/harness.hpp"
 

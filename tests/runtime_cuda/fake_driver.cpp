@@ -1,4 +1,5 @@
-// A CUDA driver in memory: its table of entry points. It is made from the list in driver.hpp, so it cannot lack one.
+// The table of entry points of the fake CUDA driver. The table is made from the list in driver.hpp, so no entry point
+// can be missing.
 #include "tests/runtime_cuda/fake_state.hpp"
 
 using namespace cubit::runtime::cuda;
@@ -6,7 +7,7 @@ using namespace cubit::runtime::cuda;
 namespace cubit::fake {
 namespace {
 
-/// What every call meets first.
+/// The common start of every call: records the call and returns the failure that the test asked for, if any.
 Result before(const char* function) {
   if (state().gone) return kDeinitialized;
   const auto failure = state().failures.find(function);

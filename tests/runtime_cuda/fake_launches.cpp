@@ -84,18 +84,18 @@ Result cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* base, co
                               const std::uint32_t* element_strides, int interleave, int swizzle, int l2_promotion,
                               int fill) {
   if (reinterpret_cast<std::uintptr_t>(map) % 64 != 0) return kInvalidValue;
-  const EncodedMap told{reinterpret_cast<unsigned long long>(base),
-                        sizes[rank - 1],
-                        rank > 1 ? strides[rank - 2] : 0,
-                        box[rank - 1],
-                        static_cast<int>(rank),
-                        type,
-                        static_cast<int>(std::accumulate(element_strides, element_strides + rank, 0u)),
-                        interleave,
-                        swizzle,
-                        l2_promotion,
-                        fill};
-  std::memcpy(map, &told, sizeof told);
+  const EncodedMap encoded{reinterpret_cast<unsigned long long>(base),
+                           sizes[rank - 1],
+                           rank > 1 ? strides[rank - 2] : 0,
+                           box[rank - 1],
+                           static_cast<int>(rank),
+                           type,
+                           static_cast<int>(std::accumulate(element_strides, element_strides + rank, 0u)),
+                           interleave,
+                           swizzle,
+                           l2_promotion,
+                           fill};
+  std::memcpy(map, &encoded, sizeof encoded);
   ++state().map_count;
   return kSuccess;
 }

@@ -1,4 +1,4 @@
-// What tests steer and read of the fake CUDA driver, and its rules of contexts and captures.
+// State of the fake CUDA driver that tests set and read, and its rules for contexts and captures.
 #include <algorithm>
 #include <cstdlib>
 
@@ -66,7 +66,7 @@ void State::reset(int count) {
   memory.clear();
   load_count = unload_count = map_count = 0;
   launch_log.clear();
-  launch_log.reserve(1024);  // a test counts what a launch allocates
+  launch_log.reserve(1024);  // a test counts the allocations of a launch
   limit_log.clear();
   t_stack.clear();
   t_mode = kCaptureGlobal;

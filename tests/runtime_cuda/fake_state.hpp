@@ -1,5 +1,5 @@
-// What the fake CUDA driver holds, and what its functions ask of it. Inside the library only: tests see
-// fake_driver.hpp.
+// The internal state of the fake CUDA driver, and the functions that check its rules. Tests include fake_driver.hpp
+// instead.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace cubit::fake {
 
 using namespace runtime::cuda;
 
-// CUresult values
+// CUresult values.
 inline constexpr Result kInvalidValue = 1;
 inline constexpr Result kInvalidDevice = 101;
 inline constexpr Result kInvalidContext = 201;
@@ -36,7 +36,7 @@ struct FakeContext {
 
 struct FakeStream {
   bool blocking = false;
-  int capture = -1;  ///< mode, or -1
+  int capture = -1;  ///< capture mode, or -1
   bool invalidated = false;
   std::thread::id thread;
 };
@@ -56,7 +56,7 @@ struct State final : Controls {
   std::set<int> unknown_attributes;
   std::array<FakeContext, 256> contexts;
   unsigned long long next_id = 1;
-  std::map<int, std::pair<FakeContext*, int>> primaries;  ///< device -> context and retains
+  std::map<int, std::pair<FakeContext*, int>> primaries;  ///< device -> context and number of retains
   std::vector<std::unique_ptr<FakeStream>> streams;
   std::vector<std::unique_ptr<FakeFunction>> functions;
   std::set<void*> libraries;
@@ -86,7 +86,7 @@ struct State final : Controls {
   std::vector<LimitRecord> limits() override { return limit_log; }
 };
 
-/// Never destroyed. Whoever reads or changes it holds its mutex: a driver's function does when it is called.
+/// The state is never destroyed. Readers and writers hold its mutex; driver functions hold it when they are called.
 State& state();
 
 inline thread_local std::vector<FakeContext*> t_stack;
@@ -96,17 +96,17 @@ inline FakeContext* context_of(Context handle) { return reinterpret_cast<FakeCon
 inline Context handle_of(FakeContext* context) { return reinterpret_cast<Context>(context); }
 inline FakeStream* stream_of(DriverStream handle) { return reinterpret_cast<FakeStream*>(handle); }
 
-FakeContext* current();  ///< of this thread, or null
+FakeContext* current();  ///< of this thread, or nullptr
 FakeContext* new_context(int device);
 
-/// "CUDA Driver API", cuThreadExchangeStreamCaptureMode: which captures forbid this thread a potentially unsafe call.
-/// Those are invalidated by the attempt.
+/// Whether captures forbid this thread a potentially unsafe call ("CUDA Driver API",
+/// cuThreadExchangeStreamCaptureMode). The attempt invalidates these captures.
 bool unsafe_call_forbidden();
 bool blocking_capture();
-/// What a call that puts work on a stream meets: an error, or whether it is recorded.
+/// The common start of calls that put work on a stream: returns an error, or sets `captured`.
 Result enqueue(DriverStream handle, bool& captured);
 
-// The driver's functions, by their names. The mutex is held, failures asked for by the test are dealt with before.
+// The driver's functions by name. The mutex is held, and failures that the test asked for are handled before.
 #define CUBIT_FAKE_DECLARE(function, version, parameters) Result function parameters;
 CUBIT_CUDA_FUNCTIONS(CUBIT_FAKE_DECLARE)
 CUBIT_CUDA_OPTIONAL_FUNCTIONS(CUBIT_FAKE_DECLARE)

@@ -1,4 +1,4 @@
-// What the tests with the fake driver share: a fresh driver per test, and a kernel to load.
+// Common parts of the tests with the fake driver: a fresh driver per test, and a kernel to load.
 #pragma once
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 namespace cubit::fake {
 
-/// The library's controls. It is never closed.
+/// The library's controls. The library is never closed.
 inline Controls& controls() {
   static Controls* const instance = [] {
     void* const library = dlopen(CUBIT_FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
@@ -23,7 +23,7 @@ inline Controls& controls() {
   return *instance;
 }
 
-/// A machine with `devices` fake GPUs of capability 9.0.
+/// Makes a machine with `devices` fake GPUs of compute capability 9.0.
 inline void plug_in(int devices) {
   controls().reset(devices);
   runtime::cuda::use_driver_library(CUBIT_FAKE_DRIVER);

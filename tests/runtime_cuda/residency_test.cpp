@@ -1,5 +1,5 @@
-// Where and when a kernel's code is loaded: once per context, never while its stream is captured, never for a context
-// that only looks like the one it was loaded for.
+// Proves: a kernel's code is loaded once per context, never while its stream is captured, and never reused for a new
+// context with an old context's handle.
 #include <atomic>
 #include <barrier>
 #include <memory>

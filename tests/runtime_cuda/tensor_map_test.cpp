@@ -1,4 +1,5 @@
-// What the driver is told of a tensor map, and what is said where it has none or refuses.
+// Proves: tensor maps reach the driver with the right arguments, and drivers without tensor maps or with an error give
+// a clear failure.
 #include "runtime/tensor_map.hpp"
 
 #include "runtime/cuda/cuda_device.hpp"
@@ -26,39 +27,39 @@ class CudaTensorMap : public ::testing::Test {
   void SetUp() override { fake::plug_in(1); }
 };
 
-TEST_F(CudaTensorMap, IsWhatTheDriverIsTold) {
+TEST_F(CudaTensorMap, ReachesTheDriverUnchanged) {
   const EncodedTensorMap encoded = open_cuda_device(0)->encode(swizzled_tiles());
-  fake::EncodedMap told;
-  std::memcpy(&told, encoded.bytes.data(), sizeof told);
-  EXPECT_EQ(told.type, 1) << "CU_TENSOR_MAP_DATA_TYPE_UINT16";
-  EXPECT_EQ(told.rank, 3);
-  EXPECT_EQ(told.base, 0x7000u);
-  EXPECT_EQ(told.outer_size, 4096u);
-  EXPECT_EQ(told.outer_stride, 2048u);
-  EXPECT_EQ(told.outer_box, 32u);
-  EXPECT_EQ(told.element_strides, 1 + 1 + 1);
-  EXPECT_EQ(told.swizzle, 3) << "CU_TENSOR_MAP_SWIZZLE_128B";
-  EXPECT_EQ(told.l2_promotion, 3) << "CU_TENSOR_MAP_L2_PROMOTION_L2_256B";
-  EXPECT_EQ(told.interleave, 0);
-  EXPECT_EQ(told.fill, 0);
+  fake::EncodedMap seen;
+  std::memcpy(&seen, encoded.bytes.data(), sizeof seen);
+  EXPECT_EQ(seen.type, 1) << "CU_TENSOR_MAP_DATA_TYPE_UINT16";
+  EXPECT_EQ(seen.rank, 3);
+  EXPECT_EQ(seen.base, 0x7000u);
+  EXPECT_EQ(seen.outer_size, 4096u);
+  EXPECT_EQ(seen.outer_stride, 2048u);
+  EXPECT_EQ(seen.outer_box, 32u);
+  EXPECT_EQ(seen.element_strides, 1 + 1 + 1);
+  EXPECT_EQ(seen.swizzle, 3) << "CU_TENSOR_MAP_SWIZZLE_128B";
+  EXPECT_EQ(seen.l2_promotion, 3) << "CU_TENSOR_MAP_L2_PROMOTION_L2_256B";
+  EXPECT_EQ(seen.interleave, 0);
+  EXPECT_EQ(seen.fill, 0);
 }
 
 /// CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion by their numbers in cuda.h.
 TEST_F(CudaTensorMap, EnumerationsAreTheDrivers) {
   const auto device = open_cuda_device(0);
-  const auto told = [&](const TensorMap& map) {
+  const auto numbers_of = [&](const TensorMap& map) {
     fake::EncodedMap seen;
     std::memcpy(&seen, device->encode(map).bytes.data(), sizeof seen);
     return std::vector<int>{seen.type, seen.swizzle, seen.l2_promotion};
   };
   TensorMap map{.base = 0x7000, .element_bytes = 1, .rank = 1, .sizes = {1}, .box = {16}};
-  EXPECT_THAT(told(map), ElementsAre(0, 0, 0));
+  EXPECT_THAT(numbers_of(map), ElementsAre(0, 0, 0));
   map = {
       .base = 0x7000, .element_bytes = 4, .sizes = {1}, .box = {8}, .swizzle = TensorSwizzle::span32, .l2_bytes = 64};
-  EXPECT_THAT(told(map), ElementsAre(2, 1, 1));
+  EXPECT_THAT(numbers_of(map), ElementsAre(2, 1, 1));
   map = {
       .base = 0x7000, .element_bytes = 8, .sizes = {1}, .box = {8}, .swizzle = TensorSwizzle::span64, .l2_bytes = 128};
-  EXPECT_THAT(told(map), ElementsAre(4, 2, 2));
+  EXPECT_THAT(numbers_of(map), ElementsAre(4, 2, 2));
 }
 
 TEST_F(CudaTensorMap, ABrokenRuleIsNamedBeforeTheDriverIsAsked) {
