@@ -23,7 +23,7 @@ void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-// Not inlined, so that no compiler pairs them with built-ins.
+// Not inlined, so that compilers do not pair the calls with built-in functions.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, 1); }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate_or_throw(bytes, static_cast<std::size_t>(alignment));

@@ -1,9 +1,9 @@
-// Counts what this test program allocates while it is asked to: the hot path must allocate nothing.
+// Counts the allocations of this test program, because the hot path must not allocate.
 #pragma once
 
 namespace cubit::tests {
 
-/// Allocations by operator new, in all threads, from here to the end of the scope.
+/// Counts allocations with operator new, in all threads, from construction to the end of the scope.
 class CountAllocations {
  public:
   CountAllocations();

@@ -1,4 +1,4 @@
-/* cubit.h is C99 and can be used from C alone: this file is compiled as strict C99, linked to nothing but libcubit and
+/* Proves that cubit.h is C99 and usable from C alone: this file is compiled as strict C99, linked to libcubit only, and
  * run. */
 #include <cubit/cubit.h>
 #include <cubit/gqa_decode.h>

@@ -1,4 +1,5 @@
-// What there is, as JSON with the fields that cubit.h promises; and errors, in three parts, per thread.
+// Checks the JSON lists of operators, architectures and devices against the fields that cubit.h documents, and errors
+// in three parts per thread.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <cubit/cubit.hpp>
@@ -106,7 +107,7 @@ TEST(Catalogue, LayoutsAgreeWithThePlan) {
   EXPECT_EQ(layouts["memory"]["bytes"], plan["dynamic_shared_memory"]);
 }
 
-// Regions of one phase follow one another, inside the block's shared memory.
+// Regions of one phase do not overlap and lie inside the block's shared memory.
 TEST(Catalogue, MemoryMapsDoNotOverlap) {
   const std::pair<const char*, const char*> kernels[] = {{"gqa_decode", "sm_86"},
                                                          {"gqa_decode:heads_per_kv=16", "sm_86"},

@@ -1,5 +1,5 @@
-// Engine options, struct sizes of older and newer callers, the log sink, and a user's source that is refused before any
-// compiler sees it.
+// Tests of engine options, struct sizes of older and newer callers, the log sink, and user sources that are refused
+// before compilation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <cubit/cubit.hpp>
@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// An engine without disk cache and without compiler, whatever the machine has.
+/// Options for an engine without disk cache and without compiler, independent of the machine.
 cubit_engine_options offline() {
   cubit_engine_options options{};
   options.size = sizeof options;

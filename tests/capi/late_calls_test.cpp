@@ -1,5 +1,6 @@
-// Calls by destructors that run when the thread's own memory of cubit's is gone: of statics at the process's end, and
-// of thread-locals that are older than the thread's first call. Their errors and texts are as good as any.
+// Tests of calls by destructors that run after cubit's thread-local memory is gone: destructors of static objects at
+// process exit, and of thread-local objects that are older than the thread's first call. Errors and texts must be as
+// good as ever.
 #include <cubit/cubit.h>
 
 #include <cstdio>
@@ -7,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-/// What a thread's last calls make when its own is gone stays, a few hundred bytes: base/lifetime.hpp.
+/// Memory of such late calls is leaked, a few hundred bytes per thread; see base/lifetime.hpp.
 extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();  // NOLINT
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }             // NOLINT
 
@@ -16,10 +17,10 @@ namespace {
 void require(bool good, const char* what) {
   if (good) return;
   std::fprintf(stderr, "late_calls: %s\n", what);
-  std::_Exit(1);  // others' destructors are being run
+  std::_Exit(1);  // destructors of other objects are running
 }
 
-/// One call that fails, and some whose text is the thread's.
+/// One call that fails, and some calls that return a thread's text.
 void call() {
   const char* text = nullptr;
   require(cubit_descriptor_canonical("no_such_operator:with=fields,that=are,long=enough", &text) != CUBIT_OK,

@@ -1,4 +1,5 @@
-// From cubit_engine_get to a launch on a fake GPU: what arrives at the driver, where it runs, and what is refused.
+// Tests the path from cubit_engine_get to a launch on a fake GPU: what arrives at the driver, where it runs, and what
+// is refused.
 #include <cubit/stream_read.h>
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// NULL where something is needed is one clear sentence that names function and parameter; never a crash.
+// Proves: an unexpected NULL gives one clear sentence that names function and parameter, and never a crash.
 #include <cubit/cubit.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 namespace {
 
 struct Case {
-  std::string sentence;  ///< how the text begins
+  std::string sentence;  ///< the start of the error text
   std::function<cubit_status()> call;
 };
 
-/// Something that is not NULL. The functions below must refuse before they look at it.
+/// A pointer that is not NULL. The functions below must refuse before they dereference it.
 template <class T>
 T* anything() {
   alignas(64) static char bytes[1024];

@@ -1,5 +1,5 @@
-// cubit_engine_prepare: everything is resident afterwards, on every device; a failure names what could not be prepared,
-// and the rest is done all the same.
+// Proves: cubit_engine_prepare makes every kernel resident on every device. A failure names the kernel that could not
+// be prepared, and all other kernels are still prepared.
 #include <gmock/gmock.h>
 #include <cubit/cubit.hpp>
 

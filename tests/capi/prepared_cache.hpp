@@ -1,5 +1,5 @@
-// A machine for the tests of launching: fake GPUs and a cache folder that holds made-up code for the descriptors asked
-// for, so that an engine that never compiles answers.
+// A machine for the tests of launches: fake GPUs, and a cache folder with made-up code for the requested descriptors,
+// so that an engine that never compiles finds kernels.
 #pragma once
 
 #include <unistd.h>
@@ -15,7 +15,7 @@
 
 namespace cubit::fake {
 
-/// A folder of its own per test, removed at its end.
+/// A new folder per test, removed at the end of the test.
 class PreparedCache {
  public:
   PreparedCache()
@@ -54,7 +54,7 @@ class PreparedCache {
   std::string path_;
 };
 
-/// No file of this name is a compiler, so an engine takes what the cache has from whatever compiler.
+/// No compiler library has this name, so an engine accepts cache entries of every compiler.
 inline constexpr const char* kNoCompiler = "/nowhere/libnvrtc.so";
 
 }  // namespace cubit::fake

@@ -1,4 +1,4 @@
-// Problems through the surface: what comes back is what was given, and what cannot be a tensor is refused.
+// Tests of problems through the C interface: tensors come back as they were given, and impossible tensors are refused.
 #include <cubit/stream_read.h>
 
 #include <gmock/gmock.h>

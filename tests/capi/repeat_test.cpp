@@ -1,5 +1,5 @@
-// Launches that come again, on fake GPUs: they are not made anew, and what a launch depends on is never taken for
-// another's.
+// Tests of repeated launches on fake GPUs: a repeated launch is not encoded again, and every input that a launch
+// depends on is compared.
 #include <cubit/gqa_decode.h>
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr const char* kAttention = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
-constexpr int kMaps = 2;  // of keys and of values
+constexpr int kMaps = 2;  // tensor maps of keys and of values
 
 class CapiRepeat : public ::testing::Test {
  protected:
@@ -47,7 +47,7 @@ class CapiRepeat : public ::testing::Test {
     return {.device = &device_, .workspace = workspace_.data(), .workspace_bytes = workspace_.size() * 256};
   }
   void launch() { kernel_.launch(arguments_, options()); }
-  /// What comes twice is remembered.
+  /// Launches twice, because a launch is remembered the second time.
   void make_known() {
     launch();
     launch();
@@ -77,7 +77,7 @@ class CapiRepeat : public ::testing::Test {
   cubit_gqa_decode_arguments arguments_{};
 };
 
-// So many other caches drive its maps out: only a launch that is remembered has none encoded.
+// Enough other caches to evict the launch's maps. Afterwards only a remembered launch needs no encoding.
 TEST_F(CapiRepeat, TheSameLaunchIsMadeTwice) {
   constexpr int kOthers = 5000;
   make_known();
@@ -96,12 +96,12 @@ TEST_F(CapiRepeat, TheSameLaunchIsMadeTwice) {
   EXPECT_EQ(last().grid[0], first.grid[0]);
   EXPECT_EQ(last().shared_bytes, first.shared_bytes);
   EXPECT_EQ(last().first_parameter, first.first_parameter);
-  arguments_.softmax_scale = 0.2F;  // nobody knows that one, nor its maps
+  arguments_.softmax_scale = 0.2F;  // this launch is new, and so are its maps
   launch();
   EXPECT_EQ(driver_.encoded_maps(), encoded + kMaps);
 }
 
-// What a launch that is known is not asked about: it is made anew, and refused.
+// A known launch skips argument checks, so each of these changes must lead to a new, checked launch.
 TEST_F(CapiRepeat, EveryArgumentCounts) {
   make_known();
   const cubit_gqa_decode_arguments good = arguments_;
@@ -131,7 +131,7 @@ TEST_F(CapiRepeat, EveryArgumentCounts) {
   EXPECT_NE(last().grid[0], blocks);
 }
 
-// A cache stays where it is while outputs, scales and lengths change: what describes it is encoded once.
+// A cache stays at its place while outputs, scales and lengths change, so its tensor maps are encoded once.
 TEST_F(CapiRepeat, MapsAreEncodedOnceForWhatTheyDescribe) {
   launch();
   int encoded = driver_.encoded_maps();
@@ -146,7 +146,7 @@ TEST_F(CapiRepeat, MapsAreEncodedOnceForWhatTheyDescribe) {
   expect_new(0, "output");
   arguments_.splits = 2;
   expect_new(0, "splits");
-  arguments_.max_length = 8191;  // another number of rows of all warps
+  arguments_.max_length = 8191;  // changes the rows per warp
   expect_new(kMaps, "length");
   arguments_.max_length = 8190;
   expect_new(0, "length of as many such rows");
@@ -175,7 +175,7 @@ TEST_F(CapiRepeat, OfAnotherDeviceOrThreadItIsMadeAnew) {
 
 TEST_F(CapiRepeat, OfAnotherKernelItIsMadeAnew) {
   make_known();
-  kernel_ = machine_.engine().get(kAttention, "sm_90a");  // the one before may have left its address
+  kernel_ = machine_.engine().get(kAttention, "sm_90a");  // the previous kernel's address may be reused
   launch();
   EXPECT_EQ(driver_.loads(), 2);
 }

@@ -1,5 +1,5 @@
-// Sessions remember by text: every spelling of a descriptor is one kernel, and no flood of spellings grows without
-// bound.
+// Proves: sessions remember kernels by text, all spellings of a descriptor give one kernel, and many spellings do not
+// grow memory without bound.
 #include "ops/session.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Watching launches through the C surface: a GPU refuses it with the reason, and what is no watch is refused by any
-// device. What a CPU device reports is for tests/mutation, tests/cover and tests/tools.
+// Tests of watched launches through the C interface: a GPU refuses with the reason, and every device refuses an unknown
+// watch flag. tests/mutation, tests/cover and tests/tools test the reports of a CPU device.
 #include <gmock/gmock.h>
 
 #include <cubit/cubit.hpp>
@@ -50,7 +50,7 @@ TEST_F(CapiWatch, OtherBitsAreNoWatch) {
   }
 }
 
-/// The code of a CPU device has not been through ptxas, and nothing is said that only ptxas knows.
+/// ptxas has not processed the code of a CPU device, so facts that only ptxas knows are null.
 TEST_F(CapiWatch, PtxHasNoRegisters) {
   const fake::PreparedCache cache;
   cache.add("stream_read");
@@ -69,7 +69,7 @@ TEST_F(CapiWatch, PtxHasNoRegisters) {
   EXPECT_EQ(numbers, 1);
 }
 
-/// Nor of an entry that cannot be read.
+/// An entry that cannot be read has no such facts either.
 TEST_F(CapiWatch, ADamagedEntryHasNoRegisters) {
   const fake::PreparedCache cache;
   cache.add("stream_read");
@@ -86,7 +86,7 @@ TEST_F(CapiWatch, ADamagedEntryHasNoRegisters) {
   }
 }
 
-/// Scripts choose GPUs from the list; the CPU device is beside it.
+/// Scripts choose GPUs from the list; the CPU device is a separate member.
 TEST_F(CapiWatch, TheListOfDevicesHoldsGpusAndTheCpuBesideThem) {
   const auto all = nlohmann::json::parse(devices());
   ASSERT_EQ(all.at("devices").size(), 1u);

@@ -1,4 +1,4 @@
-// No row, flag or mma shape is invented: the compiler is asked about each of them.
+// Proves with the compiler that every row, flag and mma shape of the architecture table exists.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace cubit::codegen {
 namespace {
 
-/// The rows this NVRTC can know: an older one lacks the newest chips, 13.0 and later lack none.
+/// The rows that this NVRTC knows. Older versions lack the newest chips; versions from 13.0 on know all rows.
 std::vector<const Architecture*> rows_of(const NvrtcProbe& probe) {
   std::vector<const Architecture*> rows;
   for (const Architecture& row : architectures()) {
@@ -117,7 +117,8 @@ const FragmentMap& fragment_of(const MmaShape& shape, char operand, int bits) {
   return find_fragment(fmt::format("mma.m{}n{}k{} {}, {}-bit", shape.m, shape.n, shape.k, operand, bits));
 }
 
-/// `count` dependent mma of one shape, with as many registers per operand as the fragment tables say.
+/// Kernel text with `count` dependent mma instructions of one shape. The fragment tables give the number of registers
+/// per operand.
 std::string mma_kernel(const MmaShape& shape, int count) {
   const Ptx& ptx = ptx_of(shape.type);
   const bool wide = ptx.bits == 64;
@@ -174,8 +175,8 @@ T at(const std::string& bytes, std::size_t offset) {
   return value;
 }
 
-/// Tensor-core instructions of a cubin, an ELF file: its kernel's and those of functions that ptxas added.
-/// An instruction is 16 bytes, its opcode in the low 12 bits.
+/// Counts the tensor-core instructions of a cubin (an ELF file), in its kernel and in functions that ptxas added. An
+/// instruction has 16 bytes, with the opcode in the low 12 bits.
 int tensor_instructions(const std::string& cubin) {
   constexpr std::array kTensor = {0x237, 0x23c, 0x23f, 0x27a};  // IMMA, HMMA, DMMA, QMMA
   const auto header = at<Elf64_Ehdr>(cubin, 0);
@@ -191,12 +192,12 @@ int tensor_instructions(const std::string& cubin) {
   return count;
 }
 
-/// Seven mma are seven instructions, or 14 and more where ptxas expands each, or two in a function that it calls.
+/// Seven mma are seven instructions. If ptxas expands an mma, there are 14 or more, or two in a called function.
 bool is_one_instruction(const NvrtcProbe& probe, const MmaShape& shape, std::string_view target) {
   const NvrtcProbe::Result result = probe.compile(mma_kernel(shape, 7), target);
   if (!result.compiled) return false;
   const int count = tensor_instructions(result.cubin);
-  EXPECT_GE(count, 1);  // or the opcodes are others than we know
+  EXPECT_GE(count, 1);  // otherwise the opcodes above are incomplete
   return count == 7;
 }
 

@@ -1,4 +1,4 @@
-// The architecture table: its order, what its rows promise each other, look-ups and their messages, occupancy.
+// Tests of the architecture table: order, consistency of rows, look-ups and their messages, occupancy.
 #include "codegen/architecture.hpp"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,8 @@ TEST(Architecture, VariantsHaveTheCapacityAndShapesOfTheirChip) {
   }
 }
 
-// Programming guide: one block may have all of an SM's shared memory but what the system reserves for it.
+// CUDA C++ Programming Guide: one block may use all of an SM's shared memory except the part that the system reserves
+// for it.
 TEST(Architecture, OneBlockMayHaveAllSharedMemoryButItsReserve) {
   for (const Architecture& row : architectures()) {
     EXPECT_EQ(row.shared_memory_per_block + row.shared_memory_reserved, row.shared_memory_per_sm) << row.name;
@@ -62,7 +63,7 @@ TEST(Architecture, OneBlockMayHaveAllSharedMemoryButItsReserve) {
   }
 }
 
-// Rows of the programming guide's table, written down a second time from the table and not from our rows.
+// Rows of the programming guide's table, written independently of the rows in the code.
 TEST(Architecture, CapacitiesAreThoseOfTheProgrammingGuide) {
   struct Row {
     int capability, shared_kib, threads, blocks;
@@ -87,7 +88,7 @@ TEST(Architecture, HasMmaComparesAllOfAShape) {
   EXPECT_FALSE(find_architecture("sm_90a").has_mma({16, 8, 64, MmaType::int4}));
 }
 
-// Changing this list changes what `cubit compile` makes on machines without a GPU.
+// A change of this list changes what `cubit compile` makes on machines without a GPU.
 TEST(Architecture, TheUsualOnesAreOnePerGeneration) {
   std::vector<std::string> usual;
   for (const Architecture& row : architectures()) {
@@ -141,13 +142,13 @@ TEST(Architecture, UnknownDeviceIsNamed) {
   const std::string text = failure_text([] { architecture_of_device(7, 0); }, Status::unsupported);
   EXPECT_THAT(text,
               testing::StartsWith("a device of compute capability 7.0: cubit knows no target for it; accepted: "));
-  // 7·10 + 19 is 89, and still no device of ours.
+  // 7·10 + 19 is 89, but compute capability 7.19 does not exist.
   failure_text([] { architecture_of_device(7, 19); }, Status::unsupported);
   EXPECT_THROW(architecture_of_device(7, 19), Failure);
   EXPECT_THROW(architecture_of_device(10, -11), Failure);
 }
 
-// Each number by hand: the one limit that binds, the others far away.
+// Each number is computed by hand. One limit binds, and all other limits are far away.
 TEST(Occupancy, EachLimitBinds) {
   const Architecture& hopper = find_architecture("sm_90a");
   EXPECT_EQ(resident_blocks(hopper, 32, 32, 0), 32);                       // blocks per SM
@@ -155,7 +156,7 @@ TEST(Occupancy, EachLimitBinds) {
   EXPECT_EQ(resident_blocks(hopper, 128, 128, 0), 4);                      // registers: 65536 / (128 · 128)
   EXPECT_EQ(resident_blocks(hopper, 128, 64, 48 * 1024), 4);               // shared memory: 228 / 49
   EXPECT_EQ(resident_blocks(hopper, 128, 64, 75 * 1024), 3);               // 228 / 76 exactly
-  EXPECT_EQ(resident_blocks(hopper, 128, 64, 75 * 1024 + 1), 2);           // one byte more
+  EXPECT_EQ(resident_blocks(hopper, 128, 64, 75 * 1024 + 1), 2);           // with one byte more
   EXPECT_EQ(resident_blocks(find_architecture("sm_86"), 128, 32, 0), 12);  // threads: 1536 / 128
   EXPECT_EQ(resident_blocks(find_architecture("sm_75"), 64, 32, 64 * 1024), 1);
 }
@@ -163,8 +164,9 @@ TEST(Occupancy, EachLimitBinds) {
 TEST(Occupancy, RegistersAreRoundedAndSplitOverSubPartitions) {
   const Architecture& ampere = find_architecture("sm_80");
   EXPECT_EQ(resident_blocks(ampere, 128, 121, 0), resident_blocks(ampere, 128, 128, 0));
-  EXPECT_EQ(resident_blocks(ampere, 128, 120, 0), 4);  // 16384 / 3840 = 4 warps per part, 16 of 4 each
-  EXPECT_EQ(resident_blocks(ampere, 32, 168, 0), 12);  // 16384 / 5376 = 3 warps per part
+  EXPECT_EQ(resident_blocks(ampere, 128, 120, 0), 4);  // 16384 / 3840 = 4 warps per sub-partition, 16 warps of 4 per
+                                                       // block
+  EXPECT_EQ(resident_blocks(ampere, 32, 168, 0), 12);  // 16384 / 5376 = 3 warps per sub-partition
   EXPECT_EQ(resident_blocks(ampere, 96, 168, 0), 4);
   EXPECT_EQ(resident_blocks(ampere, 1024, 64, 0), 1);
 }
@@ -180,7 +182,7 @@ TEST(Occupancy, ABlockThatDoesNotFitCountsZero) {
   EXPECT_EQ(resident_blocks(hopper, 128, 16, -1), 0);
 }
 
-// What NVIDIA states for whole parts at their boost clocks, dense, fp16: TFLOP/s by SMs and MHz.
+// NVIDIA's dense fp16 TFLOP/s of whole GPUs at boost clock, for the given SMs and MHz.
 TEST(Architecture, TensorRatesGiveTheNumbersOfDataSheets) {
   struct Part {
     const char* architecture;
@@ -197,7 +199,7 @@ TEST(Architecture, TensorRatesGiveTheNumbersOfDataSheets) {
     EXPECT_NEAR(rate * part.multiprocessors * part.megahertz * 1e-6, part.teraflops, 0.005 * part.teraflops)
         << part.architecture;
   }
-  EXPECT_EQ(tensor_operations_per_clock(find_architecture("sm_110")), 0);  // nothing stated that we know of
+  EXPECT_EQ(tensor_operations_per_clock(find_architecture("sm_110")), 0);  // no source states a number
 }
 
 }  // namespace

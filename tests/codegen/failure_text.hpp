@@ -1,4 +1,4 @@
-// The text of the failure that an action ends in.
+// Runs an action that must fail and returns the text of its failure.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace cubit::codegen {
 
-/// Of a bug of ours: the status is internal.
+/// For bugs in cubit: the status must be internal.
 std::string failure_text(auto&& action) {
   try {
     action();

@@ -1,4 +1,4 @@
-// Every fragment table, at every lane and value, against the formulas of the PTX ISA in its own terms.
+// Checks every fragment table, at every lane and value, against the formulas of the PTX ISA.
 #include "codegen/fragments.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ namespace {
 
 using Formula = std::function<Element(int group_id, int thread_in_group, int i)>;
 
-// Written from the ISA's text, one case at a time, and not from our tables: `g` is groupID, `t` threadID_in_group.
+// Formulas written from the ISA's text, one case at a time and independent of the tables. `g` is groupID, `t` is
+// threadID_in_group.
 const std::map<std::string, Formula>& formulas() {
   static const std::map<std::string, Formula> kFormulas = [] {
     const Formula row_of_8 = [](int g, int t, int i) { return Element{g, t * 2 + i}; };
@@ -83,7 +84,8 @@ const std::map<std::string, Formula>& formulas() {
     f["mma.m16n8k64 C, 32-bit"] = accumulator16;
     f["wgmma.m64k16 A, 16-bit"] = f["mma.m16n8k16 A, 16-bit"];
     f["wgmma.m64n8 D, 32-bit"] = accumulator16;
-    // Register r of a matrix instruction is matrix r; its row j is the one that lane 8r + j points at.
+    // Register r of a matrix instruction belongs to matrix r. Row j of the matrix is the row at which lane 8r + j
+    // points.
     for (const std::string instruction : {"ldmatrix", "stmatrix"}) {
       for (const char* count : {".x1", ".x2", ".x4"}) {
         f[instruction + count] = [](int g, int t, int i) { return Element{i / 2 * 8 + g, t * 2 + i % 2}; };
@@ -152,7 +154,7 @@ TEST(Fragments, AWarpgroupsAccumulatorsAreWhereTheIsaSays) {
   EXPECT_EQ(seen.size(), 64U * 256U);
 }
 
-// What kernels rely on when they chain instructions without a shuffle.
+// Relations that kernels rely on when they chain instructions without a shuffle.
 TEST(Fragments, InstructionsFitTogether) {
   const auto same = [](const char* left, const char* right) {
     const FragmentMap& a = find_fragment(left);

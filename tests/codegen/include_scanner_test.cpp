@@ -1,4 +1,4 @@
-// The scanner takes words and comments whole where a text has no spliced line: both ways must read the same.
+// The scanner has a fast path for texts without spliced lines. Both paths must read the same includes.
 #include "codegen/include_scanner.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace cubit::codegen {
 namespace {
 
-/// Operands and lines, or the refusal.
+/// Returns operands and lines, or the refusal.
 std::string reading(const std::string& text) {
   try {
     std::string result;

@@ -1,5 +1,5 @@
-// Include closure and assembly: exactly what the compiler will read, in one order, or a sentence that says what is
-// missing.
+// Tests of the include closure and of assembly: exactly the texts that the compiler will read, in one order, or a
+// sentence that says what is missing.
 #include "codegen/kernel_source.hpp"
 
 #include <gmock/gmock.h>
@@ -128,7 +128,7 @@ TEST(IncludeClosure, IgnoresWhatThePreprocessorIgnores) {
 }
 
 TEST(IncludeClosure, NothingHidesAnIncludeThatTheCompilerReads) {
-  // Each was tried with NVRTC 13.0, which reads the header.
+  // NVRTC 13.0 reads the header in each of these spellings.
   for (const char* text : {"#inc\\\nlude \"types.cuh\"",
                            "#inc\\\r\nlude \"types.cuh\"\r\n",
                            "\\\n#include \"types.cuh\"",
@@ -154,7 +154,7 @@ TEST(IncludeClosure, NothingHidesAnIncludeThatTheCompilerReads) {
                            "auto x = 1.e+1'0; char c = '\"';\n#include \"types.cuh\""}) {
     EXPECT_THAT(closure_names(text, library()), ElementsAre("types.cuh")) << text;
   }
-  // Not read by NVRTC, whose trigraphs are off; a compiler that has them on would.
+  // NVRTC does not read this include, because its trigraphs are off. A compiler with trigraphs would.
   EXPECT_THAT(closure_names("\?\?=include \"types.cuh\"", library()), ElementsAre("types.cuh"));
 }
 
@@ -193,7 +193,7 @@ TEST(IncludeClosure, RefusesOtherWaysToReadAFile) {
   }
   EXPECT_THAT(failure_text([] { closure_names("auto s = R\"(\n#include \"types.cuh\"", library()); }),
               testing::StartsWith("a raw string in k.cuh, line 1: it does not end"));
-  // NVRTC takes the first quote for the end of the name, and would look for a file.
+  // NVRTC ends the name at the first quote, and would look for a file.
   EXPECT_THAT(failure_text([] {
                 closure_names("#include \"x\\\".cuh\"", std::vector<Header>{{"x\\\".cuh", ""}});
               }),

@@ -1,4 +1,4 @@
-// The plan header's text, whole: what is written is exactly what was asked for, in that order.
+// Compares the whole text of plan headers: exactly the requested lines in the order of the calls.
 #include "codegen/plan_header.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The emitted layout function is TileLayout::address: the compiler itself proves it, with static_assert.
+// Proves with the compiler and static_assert that the emitted layout function equals TileLayout::address.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,7 +11,8 @@
 namespace cubit::codegen {
 namespace {
 
-/// A program that compiles only if the function of `layout` gives its addresses; `error` is added to the last of them.
+/// A program that compiles only if the function of `layout` gives the layout's addresses. `error` is added to the last
+/// expected address.
 std::string proof(const TileLayout& layout, int error) {
   std::string values;
   for (int row = 0; row < layout.rows; ++row) {

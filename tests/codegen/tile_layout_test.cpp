@@ -1,4 +1,5 @@
-// Layouts: known facts about the banks, the proof against an independent simulator, and what the search promises.
+// Tests of layouts: known facts about banks, the proof against an independent simulator, and the guarantees of the
+// search.
 #include "codegen/tile_layout.hpp"
 
 #include <gmock/gmock.h>
@@ -17,7 +18,7 @@ namespace {
 
 TileLayout plain(int rows, int pitch) { return {.rows = rows, .row_bytes = pitch, .pitch = pitch, .swizzle = {}}; }
 
-/// ldmatrix.x1 over all of a tile: one 8 × 8 matrix of 16-bit elements after the other.
+/// ldmatrix.x1 over a whole tile: one 8 × 8 matrix of 16-bit elements after another.
 TileAccess ldmatrix(int rows, int row_bytes) {
   const int across = row_bytes / 16;
   return {.name = "ldmatrix",
@@ -30,7 +31,7 @@ TileAccess ldmatrix(int rows, int row_bytes) {
           }};
 }
 
-/// Whole rows by consecutive lanes, as cp.async writes them.
+/// Consecutive lanes copy whole rows, as cp.async writes them.
 TileAccess row_copy(int rows, int row_bytes) {
   const int per_row = row_bytes / 16;
   return {.name = "copy",
@@ -43,7 +44,7 @@ TileAccess row_copy(int rows, int row_bytes) {
           }};
 }
 
-/// groupID walks the rows, threadID_in_group the words: how a fragment is read without ldmatrix.
+/// A fragment load without ldmatrix: groupID selects the row, and threadID_in_group selects the word.
 TileAccess fragment_load() {
   return {.name = "fragment",
           .kind = AccessKind::load,
@@ -62,7 +63,7 @@ TEST(TileLayout, RowsWhoseSixteenByteUnitsAreOddManyAreFreeOfConflicts) {
   }
 }
 
-// gcd(row in 16-byte units, 8) rows of eight fall on one place.
+// Of eight rows, gcd(row in 16-byte units, 8) fall on the same banks.
 TEST(TileLayout, DegreeOfAPlainLayoutIsTheCommonFactorWithTheBanks) {
   for (int row_bytes = 16; row_bytes <= 512; row_bytes += 16) {
     EXPECT_EQ(degree(plain(16, row_bytes), ldmatrix(16, row_bytes)), std::gcd(row_bytes / 16, 8)) << row_bytes;
@@ -82,7 +83,7 @@ TEST(TileLayout, SixtyEightByteRowsSuitFourByteLoadsOfAColumn) {
   EXPECT_EQ(degree(plain(32, 128), column), 32);
 }
 
-// Each of 8 groups reads 4 words of a row: the rows must lie 4 words apart among the banks.
+// Each of 8 groups reads 4 words of a row, so the rows must start 4 words apart modulo the banks.
 TEST(TileLayout, EightyByteRowsSuitFragmentLoads) {
   EXPECT_EQ(degree(plain(8, 80), fragment_load()), 1);
   EXPECT_EQ(degree(plain(8, 68), fragment_load()), 2);
@@ -110,7 +111,7 @@ TEST(TileLayout, AnAccessWithoutLanesCostsNothing) {
   EXPECT_EQ(prove(plain(4, 128), nobody), (ConflictProof{"nobody", 1, 0, 0}));
 }
 
-// Degree is that of the worst instance, the sums are over all.
+// The degree is that of the worst instance; the sums cover all instances.
 TEST(TileLayout, DegreeIsTheWorstInstance) {
   const TileAccess access{.name = "mixed",
                           .kind = AccessKind::load,
@@ -132,7 +133,7 @@ TEST(TileLayout, ProofsComeInTheOrderOfTheAccesses) {
   EXPECT_EQ(proofs[1].degree, 1);
 }
 
-// A second, slow statement of the hardware rule: byte by byte, sets of words per bank.
+// A second, slow implementation of the hardware rule: byte by byte, with sets of words per bank.
 ConflictProof simulate(const TileLayout& layout, const TileAccess& access) {
   const bool matrix = access.kind == AccessKind::ldmatrix || access.kind == AccessKind::stmatrix;
   const int phases = matrix ? 4 : access.bytes_per_lane == 16 ? 4 : access.bytes_per_lane == 8 ? 2 : 1;
@@ -210,7 +211,8 @@ TEST(TileLayout, ASwizzledLayoutIsABijectionThatStaysInside) {
           EXPECT_EQ(addresses.size(), static_cast<std::size_t>(layout.rows * layout.row_bytes));
           EXPECT_GE(*addresses.begin(), 0);
           EXPECT_LT(*addresses.rbegin(), layout.size());
-          EXPECT_LT(layout.size() - layout.rows * pitch, 1 << (base + bits));  // and wastes less than one block
+          EXPECT_LT(layout.size() - layout.rows * pitch, 1 << (base + bits));  // and the layout wastes less than one
+                                                                               // block
         }
       }
     }
@@ -265,7 +267,7 @@ TEST(SearchLayout, TwoHundredFiftySixByteRowsNeedThreeBits) {
   EXPECT_EQ(found.pitch, 256);
   EXPECT_EQ(found.swizzle, (Swizzle{.bits = 3, .base = 4, .shift_from = 8}));
   for (const ConflictProof& proof : prove(found, accesses)) EXPECT_EQ(proof.degree, 1) << proof.access;
-  // Fewer bits cannot do it, wherever they come from.
+  // Fewer bits cannot suffice, whatever their source bits are.
   for (int bits = 0; bits <= 2; ++bits) {
     for (int shift = 4 + bits; shift <= 13; ++shift) {
       TileLayout fewer = plain(64, 256);
@@ -311,7 +313,8 @@ TEST(SearchLayout, NarrowAccessesMayBeSwizzledInNarrowUnits) {
   EXPECT_LT(narrow.swizzle.base, 4);
 }
 
-// A column of single words in rows of 128 bytes is 32-fold; three bits reach 8 places, so padding must do it.
+// A column of single words in rows of 128 bytes has 32 conflicts. Three swizzle bits reach only 8 places, so padding is
+// needed.
 TEST(SearchLayout, PadsWhereNoSwizzleReaches) {
   const TileAccess column{.name = "column",
                           .kind = AccessKind::load,
