@@ -1,4 +1,4 @@
-// Barriers of a block in all their forms, and warps that wait in loops. PTX ISA, "bar, barrier".
+// Tests of all forms of block barriers, and of warps that wait in loops. PTX ISA, "bar, barrier".
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -27,7 +27,7 @@ TEST(BlockBarrier, VotesReachEveryThread) {
             Words(40, 1));
 }
 
-/// Warp 1 produces for warp 0 without waiting for it; the second round must not be taken for the first.
+/// Warp 1 produces for warp 0 without waiting. The second round must not be mistaken for the first.
 TEST(BlockBarrier, ArrivingDoesNotWait) {
   const Words output = run({.body = R"(
     mov.u32 %r2, 0; mov.u32 %r0, 0; setp.ge.u32 %p0, %t, 32; @%p0 bra $producer;
@@ -94,7 +94,7 @@ TEST(Spinning, ForWhatNobodyWritesIsADeadlock) {
   EXPECT_THAT(failure, HasSubstr("in a loop; warp 1 at bra"));
 }
 
-/// Blocks begin in order, so many at a time as there are processors.
+/// Blocks begin in order, as many at a time as there are processors.
 TEST(Spinning, ForABlockThatHasNotBegunIsADeadlockThatSaysSo) {
   const std::string body =
       "mov.u32 %r0, %ctaid.x; mov.u32 %r2, %nctaid.x; sub.u32 %r2, %r2, 1; "
@@ -105,7 +105,7 @@ TEST(Spinning, ForABlockThatHasNotBegunIsADeadlockThatSaysSo) {
               HasSubstr("5 of the launch's clusters have not begun"));
 }
 
-/// Block 0 waits for block 1. Where there is one processor, it is a deadlock of this device.
+/// Block 0 waits for block 1. With one processor this is a deadlock of the CPU device.
 TEST(Spinning, OnAnotherBlocksFlag) {
   const std::string body = "mov.u32 %r0, %ctaid.x; setp.eq.u32 %p0, %r0, 1; @%p0 bra $set;" + kSpin +
                            "st.global.u32 [%out], %r1; bra.uni $end; $set: st.global.u32 [%in], 5; $end:";

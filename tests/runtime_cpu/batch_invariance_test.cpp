@@ -1,13 +1,13 @@
-// w4a16_gemm with batch_invariant=true on the CPU device: a row's bits are the same in a batch of any size, at any
-// place in it and with any tile of rows; without the field they are not.
+// Tests w4a16_gemm with batch_invariant=true on the CPU device: a row's bits are the same in a batch of any size, at
+// any place in the batch and with any tile_m. Without the field the bits differ.
 #include "tests/support/cpu_engine.hpp"
 #include "tests/support/gemm_batch.hpp"
 
 namespace cubit::tests {
 namespace {
 
-constexpr int kMostRows = 40;  // of the batches that are compared with all rows
-constexpr int kRows = 168;     // so many that tiles of 8 fill the CPU device
+constexpr int kMostRows = 40;  // rows of the batches that are compared with the whole batch
+constexpr int kRows = 168;     // enough rows that tiles of 8 fill the CPU device
 constexpr int kColumns = 64;
 constexpr int kDepth = 384;
 
@@ -23,7 +23,7 @@ class BatchInvariance : public ::testing::TestWithParam<W4a16Gemm> {
   }
 };
 
-// Of few rows blocks share k; of all rows, in tiles of 8, a block has all of it, part by part.
+// With few rows, blocks share k. With all rows in tiles of 8, one block computes all of k, slice by slice.
 TEST_P(BatchInvariance, ARowsBitsDoNotDependOnTheOthers) {
   const GemmBatch batch = batch_of(GetParam());
   const Kernel kernel = kernel_of(GetParam());

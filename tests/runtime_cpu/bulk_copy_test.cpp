@@ -1,4 +1,4 @@
-// Bulk copies land when they are waited for, and not before. PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk",
+// Proves: bulk copies land when they are waited for, and not before. PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk",
 // "st.async", "red.async".
 #include <gmock/gmock.h>
 
@@ -59,7 +59,8 @@ TEST(BulkCopy, ReadBeforeTheWaitIsNotThere) {
   EXPECT_EQ(output[1], 2u);
 }
 
-/// The phase ends with the 64 bytes that were announced: the rest is not waited for, and still under way at the end.
+/// The phase ends with the 64 bytes that were announced. Nothing waits for the rest, which is still in flight at the
+/// end.
 TEST(BulkCopy, BytesThatWereNotAnnouncedAreNotWaitedFor) {
   const std::string expect = "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64;\n";
   const auto half = [](int first) {
@@ -115,7 +116,7 @@ TEST(BulkCopy, GoesToEveryBlockOfItsMask) {
   EXPECT_THAT(failure_of(given, counted(32), 96), HasSubstr("blocks 0x5 of a cluster that has 2"));
 }
 
-/// Each block sends its words to the next one: in bulk, by st.async and by red.async.
+/// Each block sends its words to the next block: by a bulk copy, by st.async and by red.async.
 TEST(BulkCopy, BetweenTheBlocksOfACluster) {
   const std::string fill = R"(
     shl.b32 %r2, %t, 2; add.u32 %r2, %r2, %r1; mov.u32 %r4, %cluster_ctarank; mad.lo.u32 %r5, %r4, 100, %t;

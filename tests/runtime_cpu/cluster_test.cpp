@@ -1,5 +1,5 @@
-// Blocks of a cluster: who they are, each other's shared memory, their common barrier. PTX ISA, "Special Registers",
-// "mapa", "getctarank", "barrier.cluster".
+// Tests of clusters: ranks, access to other blocks' shared memory, and the cluster barrier. PTX ISA, "Special
+// Registers", "mapa", "getctarank", "barrier.cluster".
 #include <gmock/gmock.h>
 
 #include "tests/runtime_cpu/harness.hpp"
@@ -12,7 +12,7 @@ using Words = std::vector<std::uint32_t>;
 
 const std::string kPair = ".explicitcluster .reqnctapercluster 2, 1, 1";
 
-/// %r31 becomes the number of the thread in the grid, %out its word.
+/// Puts the thread's number in the grid into %r31, and the address of its output word into %out.
 const std::string kOwnWord = R"(
   mov.u32 %r30, %ctaid.x; mov.u32 %r31, %ntid.x; mad.lo.u32 %r31, %r30, %r31, %t;
   mad.wide.u32 %out, %r31, 4, %out;
@@ -77,7 +77,7 @@ TEST(Cluster, SizesThatDoNotFitAreErrors) {
 
 const std::string kClusterSync = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;\n";
 
-/// Every thread reads what the thread of the same number wrote in the other block, through `access`.
+/// Every thread reads the word of the thread with the same number in the other block, through `access`.
 Case swap_words(const std::string& access, const std::string& before) {
   return {.body = R"(
     mov.u32 %r1, buffer; shl.b32 %r2, %t, 2; add.s32 %r1, %r1, %r2;

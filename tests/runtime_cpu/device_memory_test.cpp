@@ -1,5 +1,5 @@
-// The CPU device's memory and graphs through the public surface: what cannot be allocated, freed or replayed is one
-// sentence, never a crash.
+// Tests of the CPU device's memory and graphs through the public interface: failing allocations, frees and replays give
+// one sentence and never a crash.
 #include <gmock/gmock.h>
 #include <cubit/cubit.hpp>
 

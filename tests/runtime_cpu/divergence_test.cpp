@@ -1,5 +1,5 @@
-// Lanes that part meet again at the immediate post-dominator; warps meet at barriers, and a block whose warps cannot go
-// on is a deadlock that is reported, not a hang.
+// Proves: diverged lanes reconverge at the immediate post-dominator, and a block whose warps cannot continue is
+// reported as a deadlock and does not hang.
 #include <gmock/gmock.h>
 
 #include "tests/runtime_cpu/harness.hpp"
@@ -13,7 +13,7 @@ using Words = std::vector<std::uint32_t>;
 const std::string kStore = "\n mad.wide.u32 %out, %t, 4, %out;\n st.global.u32 [%out], %r0;\n";
 
 TEST(Divergence, NestedBranchesMeetAgain) {
-  // activemask after the inner and the outer join tells who is there.
+  // activemask after the inner and the outer join shows which lanes are active.
   const Words output = run({.body = R"(
     mov.u32 %r0, 0; and.b32 %r1, %t, 1; and.b32 %r2, %t, 2;
     setp.eq.u32 %p0, %r1, 0; setp.eq.u32 %p1, %r2, 0;
@@ -69,8 +69,8 @@ TEST(Divergence, LanesThatReturnEarlyLeaveTheOthersGoing) {
     EXPECT_EQ(output[i], i % 4 == 0 ? 0xcdcdcdcd : i % 4 == 1 ? 7u : 0xccccccccu) << i;
 }
 
-/// Lane i leaves in round i of a loop in a branch that half of the lanes take; at its end those that are left meet,
-/// with the registers that they had before.
+/// Lane i leaves in round i of a loop, in a branch that half of the lanes take. At the end the remaining lanes
+/// reconverge with their earlier registers.
 TEST(Divergence, LanesThatReturnInALoopAreNotWaitedFor) {
   for (const char* leave : {"ret", "exit"}) {
     const Words output = run({.body = R"(
@@ -92,7 +92,7 @@ TEST(Divergence, LanesThatReturnInALoopAreNotWaitedFor) {
       const bool is_even = i % 2 == 0;
       const bool has_left = !is_even && i < 16;
       ASSERT_EQ(output[2 * i], has_left ? 0xcdcdcdcd : 1000 + i + (is_even ? 0 : 48)) << i;
-      // Everybody who is left meets: the even lanes and the upper odd ones.
+      // All remaining lanes reconverge: the even lanes and the upper odd lanes.
       ASSERT_EQ(output[2 * i + 1], has_left ? 0xcdcdcdcd : 0xffff5555 ^ (is_even ? 0 : 0xaaaa0000)) << i;
     }
   }
@@ -147,7 +147,7 @@ TEST(Barriers, ADeadlockNamesEveryWarpAndItsPlace) {
   EXPECT_THAT(failure, HasSubstr("waiting for barrier 2"));
 }
 
-/// A GPU would run lane 1, which sets what lane 0 waits for.
+/// A GPU would let lane 1 run, which sets the flag that lane 0 waits for.
 TEST(Divergence, LanesThatWaitForLanesOfTheirWarpAreSaidToBeALimit) {
   const std::string failure =
       failure_of({.body = "st.shared.u32 [flag], 0; bar.warp.sync -1; setp.eq.u32 %p0, %t, 0; @%p0 bra $wait; "

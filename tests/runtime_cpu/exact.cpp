@@ -40,7 +40,7 @@ void FixedPoint<Lowest, Words>::add(const Decoded& number, int factor) {
            static_cast<Wide>(number.mantissa) * factor * (Wide{1} << (position % 32)));
 }
 
-/// In halves of 27 bits, so that no product of mantissas is longer than a mantissa.
+/// Multiplies in halves of 27 bits, so that no product of mantissas is longer than a mantissa.
 template <int Lowest, std::size_t Words>
 void FixedPoint<Lowest, Words>::add_product(const Decoded& a, const Decoded& b) {
   constexpr int kHalf = 27;
@@ -69,15 +69,15 @@ int FixedPoint<Lowest, Words>::sign() const {
 
 namespace {
 
-/// Of |value| - the format's number.
+/// |value| minus the format's number.
 template <class Number>
 int compared(const Layout& format, Number magnitude, std::uint64_t bits) {
   magnitude.add(format.decode(bits), -1);
   return magnitude.sign();
 }
 
-/// Whether `magnitude`, between the numbers `low` and the next, goes up. Beyond the largest number the distance between
-/// numbers stays what it was.
+/// Whether `magnitude`, which lies between the number `low` and the next number, rounds up. Beyond the largest number
+/// the spacing stays the same.
 template <class Number>
 bool is_nearer_above(const Layout& format, const Number& magnitude, std::uint64_t low) {
   Number difference = magnitude.times(2);
@@ -99,7 +99,7 @@ std::uint64_t rounded(const Layout& format, const FixedPoint<Lowest, Words>& val
   const int sign = value.sign();
   if (sign == 0) return 0;
   const FixedPoint<Lowest, Words> magnitude = value.times(sign);
-  std::uint64_t low = 0;  // the largest number that is not above
+  std::uint64_t low = 0;  // the largest number that is not above `magnitude`
   std::uint64_t above = format.largest() + 1;
   while (above - low > 1) {
     const std::uint64_t middle = (low + above) / 2;

@@ -1,5 +1,5 @@
-// Floating point agrees with C++ on every pair of corner values, NaN being the ISA's canonical one. PTX ISA, "Floating
-// Point Instructions".
+// Proves: floating-point instructions agree with C++ on every pair of corner values, with the ISA's canonical NaN. PTX
+// ISA, "Floating Point Instructions".
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -27,7 +27,8 @@ struct Instruction {
   int operands = 2;
 };
 
-/// Zero below the number that would round to the lowest normal one, had subnormals all their bits.
+/// Zero if the product lies below the value that would round to the lowest normal number with full-precision
+/// subnormals.
 float flushed_product(float a, float b) {
   const double exact = static_cast<double>(a) * static_cast<double>(b);
   return std::abs(exact) < 0x1p-126 - 0x1p-151 ? std::copysign(0.F, a * b) : a * b;
@@ -116,7 +117,7 @@ TEST(FloatInstructions, ComparisonsOrderedAndUnordered) {
   }
 }
 
-/// Directed rounding of the exact result: of a sum, which fits a long double, and of a product, which fits a double.
+/// Directed rounding of the exact result. A sum fits a long double, and a product fits a double.
 TEST(FloatInstructions, RoundInTheDirectionAskedFor) {
   const auto rows = rows_of({bits_of(1.f), bits_of(0x1p-24f), bits_of(-0x1p-24f), bits_of(1.f + 0x1p-23f), bits_of(3.f),
                              bits_of(-0x1.fffffep5f), bits_of(0x1p20f), bits_of(0x1.234566p-10f)});
@@ -169,7 +170,7 @@ TEST(FloatInstructions, SaturateToTheUnitInterval) {
   EXPECT_EQ(positive, (std::vector<Word>{0x40000000, 0x7fff7fff}));
 }
 
-/// Against the same comparisons of the numbers in single precision.
+/// Compared with the same comparisons of the numbers in single precision.
 TEST(HalfArithmetic, ComparisonsAreThoseOfTheNumbers) {
   std::vector<Row> rows;
   for (const Word a : {0x0000u, 0x8000u, 0x0001u, 0x8001u, 0x03ffu, 0x0400u, 0x3c00u, 0x3c01u, 0xbc00u, 0x7bffu,
@@ -185,7 +186,7 @@ TEST(HalfArithmetic, ComparisonsAreThoseOfTheNumbers) {
           results_of(halves + wide + "setp." + name + ".f32 %p0, %f0, %f1; selp.u32 %r3, 1, 0, %p0;", rows);
       EXPECT_EQ(results_of(halves + "setp." + name + "." + type + " %p0, %s0, %s1; selp.u32 %r3, 1, 0, %p0;", rows),
                 expected);
-      // The low halves are those of the row, the high ones exchanged.
+      // The low halves are those of the row; the high halves are exchanged.
       const auto packed = results_of(
           "shl.b32 %r4, %r1, 16; or.b32 %r4, %r4, %r0; shl.b32 %r5, %r0, 16; "
           "or.b32 %r5, %r5, %r1; setp." +
@@ -235,7 +236,7 @@ TEST(Conversions, PairsPackTheFirstOperandHigh) {
   EXPECT_EQ(results_of("cvt.rn.bf16x2.f32 %r3, %r0, %r1;", rows)[0], 0x3f80c000u);
 }
 
-/// All 65536 numbers survive the way to single precision and back, NaNs as the canonical one.
+/// All 65536 numbers survive conversion to single precision and back; NaNs become the canonical NaN.
 TEST(Conversions, EveryHalfIsExactInSinglePrecision) {
   std::vector<Row> rows;
   for (Word bits = 0; bits < 65536; ++bits) rows.push_back({bits, 0, 0});
@@ -256,7 +257,7 @@ TEST(Conversions, EveryHalfIsExactInSinglePrecision) {
 }
 
 TEST(HalfArithmetic, RoundsTheExactResultOnce) {
-  // 1 + 2^-11 is a tie that goes to even; the fused product of 1 + 2^-10 squared has more bits than any half.
+  // 1 + 2^-11 is a tie that rounds to even. The fused product of 1 + 2^-10 squared has more bits than any half.
   EXPECT_EQ(results_of("add.f16x2 %r3, %r0, %r1;", {{0x3c003c01, 0x10001000, 0}})[0], 0x3c003c02u);
   EXPECT_EQ(results_of("fma.rn.f16x2 %r3, %r0, %r1, %r2;", {{0x3c013c01, 0x3c013c01, 0xbc02bc02}})[0], 0x00100010u);
   EXPECT_EQ(results_of("fma.rn.f16x2 %r3, %r0, %r1, %r2;", {{0x7bff7c00, 0x40000000, 0x00000000}})[0], 0x7c007fffu);

@@ -1,6 +1,8 @@
-// Attention over packed words as it is launched for devices that are made up: of a memory so slow that its time is far
-// above what the CPU device takes for a stage, with which blocks keep pace (templates/pipeline/copy_pacing.cuh); and of more
-// multiprocessors than the pairs of blocks need that the kernel makes of a batch (templates/pipeline/two_cta_cluster.cuh).
+// Tests gqa_decode launches for made-up devices.
+//
+// One device has a memory so slow that its time is far above the time of the CPU device for a stage; blocks throttle
+// their copies to that time (templates/pipeline/copy_pacing.cuh). Another device has more multiprocessors than the 2-CTA
+// clusters of the batch need (templates/pipeline/two_cta_cluster.cuh).
 #include <cubit/gqa_decode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -46,7 +48,7 @@ class GqaLaunch : public CpuLaunch {
     return upload(none.data(), bytes);
   }
 
-  /// Rows of `sequences` whose values are all one: of each group the scale is 0 and the shift 1.
+  /// Rows of `sequences` whose values are all one: each group has scale 0 and shift 1.
   void* ones(std::size_t sequences) {
     constexpr std::size_t kGroups = 4;
     constexpr std::uint16_t kOne = 0x3c00;
@@ -56,7 +58,7 @@ class GqaLaunch : public CpuLaunch {
     return upload(rows.data(), 2 * rows.size());
   }
 
-  /// One KV head. The lengths are on the device: the kernel reads them, and divides them by itself.
+  /// One KV head. The lengths are in device memory; the kernel reads them and divides the work itself.
   cubit_gqa_decode_arguments arguments_of(const std::vector<int>& lengths) {
     const std::size_t sequences = lengths.size();
     cubit_gqa_decode_arguments arguments{};
@@ -102,8 +104,8 @@ class GqaLaunch : public CpuLaunch {
   std::shared_ptr<runtime::Kernel> kernel_;
 };
 
-// Stages that are not asked for at once wait for 4 ms for each block that shares the memory, which is the longest that
-// can be said. (Where the CPU device needs as long for one, the test shows no more than that launches end.)
+// Stages that are not requested at once wait 4 ms for each block that shares the memory, the longest time that can be
+// given. If the CPU device needs as long for one stage, the test only shows that launches end.
 TEST_F(GqaLaunch, KeepsPaceWithTheMemory) {
   constexpr int kSequences = 4;  // a block each
   const auto least = (kMostStages - plan_.stages_at_once()) * kSequences * 4ms;
@@ -119,13 +121,14 @@ TEST_F(GqaLaunch, KeepsPaceWithTheMemory) {
       run(std::move(launch));
       return Clock::now() - begin;
     };
-    time_of(0);  // the kernel is translated
+    time_of(0);  // the first launch translates the kernel
     EXPECT_GE(time_of(1000000), least) << on_device;
   }
 }
 
-// Three sequences on eight multiprocessors: six blocks are pairs, and the last two a cluster that has no share. Nobody
-// waits for them, so neither may tell the other, which may have ended, that its stages are free.
+// Three sequences on eight multiprocessors: six blocks form three 2-CTA clusters with work, and the last two form a
+// cluster without work. No block waits for them. Neither may signal the other that stages are free, because the other
+// may have ended.
 TEST_F(GqaLaunch, BlocksBehindThePairsAreNone) {
   constexpr int kMultiprocessors = 8;
   constexpr int kEmpty = 0;

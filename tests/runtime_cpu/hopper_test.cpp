@@ -1,5 +1,5 @@
-// Kernels as they are written for Hopper, compiled by NVRTC: a pipeline of bulk copies and mbarriers, a sum over a
-// cluster through distributed shared memory, and what is reported where they have a typical fault.
+// Tests of kernels written for Hopper and compiled by NVRTC: a pipeline of bulk copies and mbarriers, a sum over a
+// cluster through distributed shared memory, and the reports for typical faults in them.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -93,7 +93,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(text.find(from), from.size(), to);
 }
 
-/// The kernel's output, of `count` floats, after `text` was compiled and run.
+/// Compiles and runs `text`, and returns the kernel's output of `count` floats.
 std::vector<float> run_kernel(const std::string& text, const char* entry, const std::vector<float>& input,
                               std::size_t count, std::uint32_t blocks, std::uint32_t threads, int tiles = 0) {
   codegen::KernelSource source;
@@ -152,7 +152,7 @@ TEST_F(Hopper, APipelineSumsItsTiles) {
   }
 }
 
-/// Reading before the wait finds what nobody wrote.
+/// A read before the wait finds memory that nothing has written.
 TEST_F(Hopper, APipelineThatDoesNotWaitForItsTilesIsWrong) {
   const std::string wait = "wait(&full[s], i / kStages & 1);";
   const std::string sum = "sum += tiles[s][threadIdx.x] + tiles[s][threadIdx.x + 128];";

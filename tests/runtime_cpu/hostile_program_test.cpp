@@ -1,5 +1,5 @@
-// Damaged kernels, on through code generation and execution: an error or a result, never a crash, a hang or a touch of
-// memory that the kernel was not given. The front end alone is tested in ptx/hostile_test.cpp.
+// Runs damaged kernels through code generation and execution. The outcome is an error or a result, never a crash, a
+// hang or an access to foreign memory. ptx/hostile_test.cpp tests the front end alone.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace {
 
 using runtime::cpu::MemoryMap;
 
-/// Most kinds of instruction, with operands of every sort.
+/// Most kinds of instruction, with operands of every kind.
 constexpr const char* kDeclarations = R"(.shared .align 16 .b8 tile[1024];
 .shared .align 8 .b64 barrier_object;
 .shared .align 128 .b8 box[128];
@@ -82,7 +82,7 @@ L2:
 L3:
 )";
 
-/// Words, numbers and punctuation of a text, each with the space before it.
+/// Words, numbers and punctuation of a text, each with the preceding space.
 std::vector<std::string> tokens_of(const std::string& text) {
   std::vector<std::string> tokens;
   std::string token;
@@ -100,7 +100,7 @@ std::vector<std::string> tokens_of(const std::string& text) {
   return tokens;
 }
 
-/// One to three words in the place of others.
+/// Replaces one to three tokens by other tokens.
 std::string mutate(std::vector<std::string> tokens, std::mt19937& random) {
   static const std::vector<std::string> kOthers = {
       "99999999999", "-1",      "4294967295", "0",   "%r31", "%d9", "%p5",   "%f9",      "%s3",
@@ -125,7 +125,7 @@ std::string mutate(std::vector<std::string> tokens, std::mt19937& random) {
   return text;
 }
 
-/// Four rows of 32 bytes in the input, beyond what the kernel's other instructions read.
+/// A map of four rows of 32 bytes in the input, beyond the bytes that the kernel's other instructions read.
 void put_map(std::byte* dst, std::uint64_t base) {
   const auto map = runtime::cpu::encode({.base = base,
                                          .element_bytes = 4,
@@ -137,7 +137,7 @@ void put_map(std::byte* dst, std::uint64_t base) {
   std::memcpy(dst, map.bytes.data(), sizeof map);
 }
 
-/// How it ends: "" if well.
+/// How the kernel ends: "" if it ends well.
 std::string end_of(const std::string& text) {
   try {
     const auto program = runtime::cpu::load_program(text, "kernel");

@@ -1,5 +1,5 @@
-// Integer and bit instructions agree with C++ on every pair (or triple) of corner values. PTX ISA, "Integer Arithmetic
-// Instructions", "Logic and Shift Instructions".
+// Proves: integer and bit instructions agree with C++ on every pair (or triple) of corner values. PTX ISA, "Integer
+// Arithmetic Instructions", "Logic and Shift Instructions".
 #include <algorithm>
 #include <functional>
 
@@ -24,7 +24,7 @@ Word w(std::int64_t value) { return static_cast<Word>(value); }
 Word shifted_left(Word a, Word b) { return b > 31 ? 0 : a << b; }
 
 Word extracted(Word a, Word position, Word length, bool is_signed) {
-  // PTX ISA, bfe: bit by bit, as its pseudocode has it.
+  // PTX ISA, bfe: bit by bit, as in its pseudocode.
   position &= 255;
   length &= 255;
   const unsigned sign_at = std::min(position + length - 1, 31u);

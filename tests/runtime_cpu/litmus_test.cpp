@@ -1,5 +1,5 @@
-// What the checker says of small kernels, each as it is right and with the one thing left out that makes it right. PTX
-// ISA, "Memory Consistency Model", "Asynchronous operations", "mbarrier".
+// Tests the checker with small kernels. Each kernel is right as it is, and is reported when the one necessary part is
+// left out. PTX ISA, "Memory Consistency Model", "Asynchronous operations", "mbarrier".
 #include <gmock/gmock.h>
 
 #include "tests/runtime_cpu/harness.hpp"
@@ -13,14 +13,14 @@ const char* const kShared =
     ".shared .align 8 .b64 bar;\n.shared .align 16 .b8 tile[512];\n.shared .align 8 .b64 flag;\n"
     ".global .align 16 .b8 place[512];\n.global .align 8 .b64 word;";
 
-/// What is left of `text` when its part in [ ] is kept, or left out.
+/// Returns `text` with its part in [ ] kept or left out.
 std::string text_with(const std::string& text, bool whole) {
   const std::size_t first = text.find("<<");
   const std::size_t last = text.find(">>");
   return text.substr(0, first) + (whole ? text.substr(first + 2, last - first - 2) : "") + text.substr(last + 2);
 }
 
-/// `body` has one part in << >>, without which the checker reports `rule`.
+/// `body` has one part in << >>. Without this part the checker must report `rule`.
 void expect_needed(const std::string& body, const std::string& rule, Case given = {.threads = 64}) {
   SCOPED_TRACE(body);
   given.declarations = kShared;
@@ -34,7 +34,7 @@ void expect_needed(const std::string& body, const std::string& rule, Case given 
 
 const Case kTwoBlocks = {.threads = 32, .blocks = 2};
 
-/// %p0: the block's first thread; %p1: the second warp; %r1 the tile, %r8 the mbarrier.
+/// %p0: the block's first thread; %p1: the second warp; %r1: the tile; %r8: the mbarrier.
 const std::string kNames =
     "setp.eq.u32 %p0, %t, 0; setp.ge.u32 %p1, %t, 32; setp.eq.u32 %p2, %t, 32; mov.u32 %r1, tile; mov.u32 %r8, bar; "
     "mov.u64 %d0, place; mov.u64 %d1, word; mov.u32 %r9, %ctaid.x; setp.eq.u32 %p3, %r9, 0;\n";
@@ -67,7 +67,7 @@ TEST(LitmusMbarrier, IsInitialisedOnce) {
                 "the mbarrier at 0x0 is initialised again, without an mbarrier.inval");
 }
 
-/// 2.0f in its upper half looks like an mbarrier to who does not know where they are.
+/// 2.0f in its upper half looks like an mbarrier to code that does not know where the mbarriers are.
 TEST(LitmusMbarrier, IsWhereItWasInitialised) {
   expect_needed(kNames +
                     "@%p0 st.shared.u64 [bar], 0x4000000000400002; <<@%p0 mbarrier.init.shared.b64 [bar], 1;>> "
@@ -81,7 +81,7 @@ TEST(LitmusMbarrier, EndsWhenNobodyUsesIt) {
       "race in shared memory at 0x0: this write is not ordered after the read by warp 1");
 }
 
-/// A relaxed arrival tells of what is behind a fence, and a relaxed wait does before one.
+/// A relaxed arrival publishes what is behind a fence. A relaxed wait acquires at the next fence.
 TEST(LitmusMbarrier, FencesAroundRelaxedArrivalsAndWaitsMakeOrder) {
   const auto body = [](const std::string& first, const std::string& second) {
     return kInit + "@%p2 bra $reader; @%p1 ret; @!%p0 ret; st.shared.u32 [tile], 1; " + first +
@@ -101,7 +101,7 @@ TEST(LitmusCluster, ARelaxedArrivalAtItsBarrierTellsOfWhatIsBehindAFence) {
                 "race in shared memory", {.threads = 32, .blocks = 2, .cluster = {2, 1, 1}});
 }
 
-/// Of mbarriers alone a lighter fence will do, which tells of nothing else.
+/// For mbarriers alone a lighter fence suffices. This fence publishes nothing else.
 TEST(LitmusCluster, ARelaxedArrivalAtItsBarrierTellsOfMbarriersBehindTheirFence) {
   const std::string meet = "barrier.cluster.arrive.relaxed; barrier.cluster.wait; xor.b32 %r9, %r9, 1; ";
   const std::string init = "@%p0 mbarrier.init.shared.b64 [bar], 1; ";
@@ -130,7 +130,7 @@ TEST(LitmusCopy, IsThereForWhoWaitsForItsArrival) {
                 "while an asynchronous copy to it is under way");
 }
 
-/// The arrival tells of the copies, and of nothing that its thread has done besides.
+/// The arrival publishes the copies, and nothing else that its thread has done.
 TEST(LitmusCopy, ItsArrivalTellsOfCopiesOnly) {
   expect_needed(kNames + "@%p0 mbarrier.init.shared.b64 [bar], 33; bar.sync 0;\n" + kCopy +
                     "@%p0 st.shared.u32 [%r1+256], 7; @!%p1 cp.async.mbarrier.arrive.noinc.shared.b64 [bar];\n"
@@ -140,13 +140,13 @@ TEST(LitmusCopy, ItsArrivalTellsOfCopiesOnly) {
                 "race in shared memory at 0x");
 }
 
-/// Waiting for one's own copies and a barrier is as good.
+/// Waiting for the thread's own copies and then at a barrier has the same effect.
 TEST(LitmusCopy, IsThereAfterAWaitAndABarrier) {
   expect_needed(kNames + kCopy + "cp.async.wait_all; <<bar.sync 0;>> @%p1 ld.shared.u32 %r4, [%r3+-128];",
                 "race in shared memory");
 }
 
-// ---- the asynchronous proxy ----
+// ---- the async proxy ----
 
 const std::string kExpect = "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;\n";
 const std::string kBring =
@@ -196,7 +196,7 @@ TEST(LitmusProxy, GlobalMemoryIsThereWhenItsGroupIsWaitedFor) {
 // ---- sizes of accesses, and reductions ----
 
 TEST(LitmusSizes, BytesOfAWordHaveTheirOwnWriters) {
-  // The third warp reads what the first wrote; the second has written beside it in between.
+  // The third warp reads the bytes of the first warp. In between, the second warp has written neighbouring bytes.
   expect_needed(kNames +
                     "@%p0 st.shared.u8 [tile], 1; @%p0 bar.warp.sync 1;\n setp.eq.u32 %p5, %t, 64;\n"
                     "setp.lt.u32 %p6, %t, 64; @%p6 bar.sync 1, 64; @%p2 st.shared.u8 [tile+1], 2;\n"
@@ -212,7 +212,7 @@ TEST(LitmusSizes, ReadersOfOtherBytesAreNotForgotten) {
                 "race in shared memory at 0x10: this write is not ordered after the read by warp 2", {.threads = 96});
 }
 
-/// A flag of 64 bits, of which the other side reads a half: not a morally strong pair, and so a race.
+/// A flag of 64 bits. The other side reads one half. The accesses are not morally strong, so they race.
 TEST(LitmusSizes, StrongAccessesOverlapCompletelyOrRace) {
   expect_needed(kNames +
                     "@%p0 st.relaxed.cta.shared.u32 [flag], 1; bar.sync 0; @%p0 st.relaxed.cta.shared.u64 [flag], 2; "
@@ -221,7 +221,7 @@ TEST(LitmusSizes, StrongAccessesOverlapCompletelyOrRace) {
 }
 
 TEST(LitmusReduction, IsNoOrder) {
-  // Relaxed: they do not race with one another, and what was written before them is not published.
+  // Relaxed accesses do not race with each other, and do not publish earlier writes.
   expect_needed(kNames +
                     "@%p0 st.global.u32 [place], 7; <<@%p0 fence.acq_rel.gpu;>> @%p0 red.relaxed.gpu.global.add.u32 "
                     "[word], 1;\n bar.warp.sync -1; @%p2 bra $see; bra.uni $end;\n"
@@ -247,7 +247,7 @@ TEST(LitmusReduction, InBulkEndsWhenItIsWaitedFor) {
                 "while an asynchronous copy to it is under way");
 }
 
-/// Two that add to one place are in one proxy; other bytes of a word are another matter than the copy's.
+/// Two reductions to one place are in one proxy. Other bytes of a word do not belong to the copy.
 TEST(LitmusReduction, InBulkDoesNotMindItsLike) {
   const std::string add =
       "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d0], [%r1], 16; @%p0 "
@@ -261,7 +261,7 @@ TEST(LitmusReduction, InBulkDoesNotMindItsLike) {
 
 // ---- scopes ----
 
-/// `scope` in its place: one block releases, the other acquires.
+/// Replaces `scope` in both kernels: one block releases, and the other acquires.
 void expect_scope(const std::string& right, const std::string& wrong, const Case& given) {
   for (const bool good : {true, false}) {
     Case made = given;
@@ -289,7 +289,7 @@ TEST(LitmusScopes, HoldBothSides) {
   expect_scope("cluster", "cta", pair);
 }
 
-/// Alone, without anything to order: relaxed accesses of different blocks in the scope of a block.
+/// Relaxed accesses of different blocks at block scope, with nothing to order.
 TEST(LitmusScopes, RelaxedAccessesOfDifferentBlocksRaceInTheScopeOfOne) {
   for (const char* scope : {"gpu", "cta"}) {
     const std::string text = failure_of({.body = kNames + "@%p0 red.relaxed." + scope + ".global.add.u32 [word], 1;",
@@ -302,7 +302,7 @@ TEST(LitmusScopes, RelaxedAccessesOfDifferentBlocksRaceInTheScopeOfOne) {
   }
 }
 
-// ---- others ----
+// ---- other rules ----
 
 TEST(LitmusBarrier, AWarpThatHasEndedTellsNobodyAnything) {
   expect_needed(kNames +

@@ -1,5 +1,5 @@
-// Tensor-core instructions against plain matrix products, through codegen's fragment tables, which have tests of their
-// own. PTX ISA, "ldmatrix", "movmatrix", "mma".
+// Compares tensor-core instructions with plain matrix products, through codegen's fragment tables, which have their own
+// tests. PTX ISA, "ldmatrix", "movmatrix", "mma".
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -18,7 +18,7 @@ using runtime::cpu::Format;
 using runtime::cpu::Rounding;
 using Words = std::vector<std::uint32_t>;
 
-/// Registers of all lanes, lane after lane, from a matrix given by element.
+/// Registers of all lanes, one lane after another, from a matrix given by its elements.
 template <class ElementBits>
 Words fragment(const FragmentMap& map, ElementBits bits_of_element) {
   const int registers = map.registers();
@@ -39,7 +39,7 @@ std::string names(char letter, int first, int count) {
   return text + "}";
 }
 
-/// Loads each lane's registers one by one, executes, stores the results one by one.
+/// Loads each lane's registers one by one, executes the instruction, and stores the results one by one.
 Words run_mma(const std::string& opcode, const Words& a, const Words& b, const Words& c) {
   const int counts[] = {static_cast<int>(a.size()) / kLanes, static_cast<int>(b.size()) / kLanes,
                         static_cast<int>(c.size()) / kLanes};
@@ -165,7 +165,7 @@ TEST(Mma, FourBitProductsAreExact) {
   }
 }
 
-/// Integers in double precision: every order of the sum gives the same.
+/// Integers in double precision, so that every order of the sum gives the same result.
 TEST(Mma, DoublePrecisionInEveryShape) {
   for (const auto& [shape, k] :
        {std::pair{"m8n8k4", 4}, std::pair{"m16n8k4", 4}, std::pair{"m16n8k8", 8}, std::pair{"m16n8k16", 16}}) {
@@ -213,7 +213,7 @@ TEST(Mma, DoublePrecisionInEveryShape) {
   }
 }
 
-/// Rows in an order that is not theirs, so that a lane's own address counts.
+/// Rows in a permuted order, so that each lane's own address matters.
 TEST(Ldmatrix, GivesEachLaneWhatTheTableSays) {
   for (const int count : {1, 2, 4}) {
     for (const char* form : {"", ".trans"}) {

@@ -1,4 +1,4 @@
-// mbarrier: counting, phases, waiting, and what is reported when nobody comes. PTX ISA, "mbarrier".
+// Tests of mbarriers: counting, phases, waiting, and the reports of phases that never end. PTX ISA, "mbarrier".
 #include <gmock/gmock.h>
 
 #include "tests/runtime_cpu/harness.hpp"
@@ -12,14 +12,14 @@ using Words = std::vector<std::uint32_t>;
 const std::string kBarrier = ".shared .align 8 .b64 bar;\n.shared .align 8 .b64 other;\n.shared .align 4 .u32 value;";
 const std::string kStore = "\n mad.wide.u32 %out, %t, 4, %out;\n st.global.u32 [%out], %r0;\n";
 
-/// One thread's view: `body` leaves bits in %r0.
+/// Runs `body` on one thread and returns the bits that `body` leaves in %r0.
 std::uint32_t single(const std::string& body) {
   return run({.body = body + kStore, .declarations = kBarrier, .threads = 1}, {}, 1)[0];
 }
 std::string failure(const std::string& body, unsigned threads = 1) {
   return failure_of({.body = body, .declarations = kBarrier, .threads = threads});
 }
-/// Shifts a bit into %r0: whether the phase of `parity` is over.
+/// Shifts one bit into %r0: whether the phase of `parity` has ended.
 std::string ask(int parity) {
   return "mbarrier.test_wait.parity.shared::cta.b64 %p0, [bar], " + std::to_string(parity) +
          "; selp.u32 %r9, 1, 0, %p0; shl.b32 %r0, %r0, 1; or.b32 %r0, %r0, %r9;\n";
@@ -124,7 +124,7 @@ TEST(Mbarrier, WarpsHandWordsToEachOther) {
   }
 }
 
-/// Suspended, it sees the phase end, without a loop.
+/// The suspended warp sees the phase end without a loop.
 TEST(Mbarrier, TryWaitSuspendsTheWarp) {
   const Words output = run({.body = R"(
     setp.ne.u32 %p0, %t, 0; @!%p0 mbarrier.init.shared.b64 [bar], 32; bar.sync 0; mov.u32 %r0, 7;
@@ -160,7 +160,7 @@ TEST(Mbarrier, AWaitForAPhaseThatNeverEndsIsADeadlock) {
   }
 }
 
-/// A consumer that begins with the parity of the phase before is one phase ahead: in the end nobody can go on.
+/// A consumer that begins with the parity of the previous phase is one phase ahead. In the end no warp can continue.
 TEST(Mbarrier, TheWrongParityPassesAtOnce) {
   std::string body = pipeline("mbarrier.try_wait.parity.shared::cta.b64");
   const std::string right = "and.b32 %r3, %r2, 1;\n  $full";
@@ -188,11 +188,11 @@ TEST(Mbarrier, BlocksOfAClusterArriveAtEachOther) {
   EXPECT_EQ(output[0], 3u);
 }
 
-/// The thread's copies land, and it arrives, when somebody waits.
+/// The thread's copies land, and its arrival counts, when a warp waits.
 TEST(Mbarrier, CopiesOfThreadsArriveAtIt) {
   for (const bool noinc : {false, true}) {
     const std::string arrive = noinc ? "" : "@!%p0 mbarrier.arrive.shared.b64 _, [bar]; ";
-    // Without .noinc the 32 arrivals are added to the phase, which then waits for one more thread's.
+    // Without .noinc the 32 arrivals are added to the phase, which then waits for one more arrival.
     const std::string init = noinc ? "32" : "1";
     const Words output = run({.body = "setp.ne.u32 %p0, %t, 0; @!%p0 mbarrier.init.shared.b64 [bar], " + init +
                                       "; bar.warp.sync -1; mov.u32 %r1, buffer; shl.b32 %r2, %t, 2; "

@@ -1,4 +1,5 @@
-// Loads, stores, asynchronous copies and atomics: every width and space, and what goes wrong is said and located.
+// Tests of loads, stores, asynchronous copies and atomics of every width and space, and of the reports of errors with
+// their places.
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -40,7 +41,7 @@ TEST(Memory, EveryWidthMovesItsBytesAndNoOthers) {
     SCOPED_TRACE(body);
     const Words input = counted(words);
     Words expected = input;
-    expected.push_back(0xcdcdcdcd);  // one more than is written
+    expected.push_back(0xcdcdcdcd);  // one element more than is written
     EXPECT_EQ(run({.body = body}, input, words + 1), expected);
   }
 }
@@ -123,7 +124,7 @@ TEST(AsynchronousCopies, ArriveWhenTheirGroupIsWaitedFor) {
   EXPECT_EQ(run(copy_case("", "cp.async.wait_all;"), input, 128), input);
 }
 
-/// A missing wait, or one that leaves the group pending, is seen as data that is not there.
+/// A missing wait, or a wait that leaves the group pending, shows as data that has not arrived.
 TEST(AsynchronousCopies, DoNotArriveBefore) {
   const Words nothing(128, 0xffffffff);
   EXPECT_EQ(run(copy_case("", ""), counted(128), 128), nothing);

@@ -1,5 +1,5 @@
-// Conversions and 16-bit arithmetic against a model of integers (exact.hpp), which shares nothing with the executor:
-// every value of 8 and 16 bits, and of 32 bits the values at which roundings part.
+// Compares conversions and 16-bit arithmetic with a model of integers (exact.hpp) that is independent of the executor.
+// Tests every value of 8 and 16 bits, and the 32-bit values at which roundings differ.
 #include <algorithm>
 #include <functional>
 
@@ -15,7 +15,7 @@ struct Direction {
 };
 constexpr Direction kDirections[] = {{"rn", To::nearest}, {"rz", To::zero}, {"rm", To::down}, {"rp", To::up}};
 
-/// A result that is smaller than nothing keeps the sign.
+/// A result that rounds to zero keeps its sign.
 std::uint64_t expected_float(const Layout& format, const Decoded& value, To direction, bool finite = false) {
   if (value.is_nan) return format.nan();
   const std::uint64_t sign = value.is_negative ? format.sign() : 0;
@@ -109,7 +109,8 @@ TEST(Numbers, EveryHalfBecomesAnIntegerInEachDirection) {
   }
 }
 
-/// As f32: around every number of the format that `step` picks, and around the middle to the next, by one unit.
+/// Values as f32: around every number of the format that `step` selects, and one unit around the middle to the next
+/// number.
 std::vector<Row> parting_values(const Layout& format, std::uint64_t step) {
   std::vector<Row> rows;
   for (const std::uint32_t bits : float_corners()) rows.push_back({bits, 0, 0});
@@ -118,7 +119,7 @@ std::vector<Row> parting_values(const Layout& format, std::uint64_t step) {
     middle.add(format.decode(std::min(bits + 1, format.largest())), 1);
     Decoded number = format.decode(bits);
     const auto single = static_cast<std::uint32_t>(rounded(kF32, Exact(number), To::nearest));
-    // Half of an f32 above the subnormals is the same with an exponent less.
+    // Half of an f32 above the subnormals has the same mantissa and an exponent less by one.
     const auto twice = static_cast<std::uint32_t>(rounded(kF32, middle, To::nearest));
     const std::uint32_t half = twice >= 0x01000000 && twice < 0x7f800000 ? twice - 0x00800000 : single + 1;
     const std::uint32_t sign = bits % 3 == 1 ? 0x80000000 : 0;
@@ -135,7 +136,7 @@ TEST(Numbers, SinglePrecisionIsNarrowedOnce) {
   struct Narrowing {
     Layout to;
     std::uint64_t step;
-    const char* template_text;  ///< of the rounding
+    const char* template_text;  ///< with a place for the rounding mode
     bool finite = false;
   };
   for (const Narrowing& given :
@@ -167,7 +168,7 @@ TEST(Numbers, SinglePrecisionIsNarrowedOnce) {
   }
 }
 
-/// IEEE 754: what is not finite, and the sign of a zero.
+/// IEEE 754: results that are not finite, and the sign of a zero.
 std::uint64_t expected_sum(const Layout& format, const Decoded& a, const Decoded& b, const Decoded& c) {
   const bool product_negative = a.is_negative != b.is_negative;
   const bool product_infinite = a.is_infinite || b.is_infinite;
@@ -218,7 +219,7 @@ TEST(Numbers, HalvesAreAddedAndMultipliedExactlyThenRounded) {
     });
     expect_all(text("mul", "%s0, %s1"), pairs, [&](const Row& row) {
       Decoded zero;
-      zero.is_negative = number(row[0]).is_negative != number(row[1]).is_negative;  // leaves the product's sign
+      zero.is_negative = number(row[0]).is_negative != number(row[1]).is_negative;  // keeps the sign of the product
       return expected_sum(format, number(row[0]), number(row[1]), zero);
     });
     expect_all(text("fma.rn", "%s0, %s1, %s2"), triples,

@@ -1,5 +1,5 @@
-// Whole operators on the CPU device, through the public surface alone: what NVRTC makes for an architecture computes
-// what the reference computes, and touches nothing around its outputs. Skipped where there is no NVRTC.
+// Runs whole operators on the CPU device through the public interface. The code that NVRTC makes for an architecture
+// computes the reference's results and writes nothing outside its outputs. Skipped without NVRTC.
 #include <cubit/w4a16_gemm.h>
 #include <gmock/gmock.h>
 
@@ -64,7 +64,8 @@ TEST_P(CpuOperators, TheOtherFormats) {
   }
 }
 
-// Of outputs of fp16: not centred, roundings beside nibbles of one group are 1.2e-3 here.
+// For fp16 queries. Without centring around the middle of the nibbles, rounding errors of one group would be 1.2e-3
+// here.
 TEST_P(CpuOperators, Int4RowsRoundBesideTheMiddleOfNibbles) {
   for (const char* descriptor : {"gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,alignment=4",
                                  "gqa_decode:heads_per_kv=16,kv=int4_rows,query=fp16,alignment=4,family=sm80"}) {
@@ -78,7 +79,7 @@ TEST_P(CpuOperators, Int4RowsRoundBesideTheMiddleOfNibbles) {
 INSTANTIATE_TEST_SUITE_P(Architectures, CpuOperators, ::testing::Values("cpu:sm_80", "cpu:sm_90a", "cpu:sm_120"),
                          [](const auto& given) { return std::string(given.param + 4); });
 
-/// Rows with gaps that nobody may touch, and a residual that the output replaces.
+/// Rows with gaps that must stay unchanged, and a residual that the output replaces.
 TEST(CpuGemm, RowsApartAndAResidualInPlace) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   constexpr std::int64_t kRows = 5;
@@ -138,7 +139,7 @@ TEST(CpuDevice, TakesCodeThatWasMadeForItOnly) {
   EXPECT_THROW(engine().get("stream_read", "cpu:sm_90a").prepare(device), Error);
 }
 
-/// What is captured runs at the replay, each time.
+/// Captured launches run at every replay.
 TEST(CpuDevice, GraphsAreReplayed) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   const Device device("cpu:sm_80");

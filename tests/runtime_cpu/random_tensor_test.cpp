@@ -1,4 +1,5 @@
-// Copies of random boxes of random tensors, against the model: strides in any order, gaps, zeros outside, swizzles.
+// Copies random boxes of random tensors and compares with the model: strides in any order, gaps, zeros outside,
+// swizzles.
 #include <random>
 
 #include "base/error.hpp"
@@ -11,7 +12,7 @@ class Generator {
  public:
   explicit Generator(unsigned seed) : random_(seed) {}
 
-  /// Dimensions but the first lie in memory in any order, with gaps; the box is anywhere around the tensor.
+  /// All dimensions except the first lie in memory in any order, with gaps. The box is anywhere around the tensor.
   Copy copy(int rank) {
     Copy made;
     made.map.rank = rank;
@@ -47,7 +48,7 @@ class Generator {
     map.sizes[0] = number(1, 2 * map.box[0]);
   }
 
-  /// A box that fits half of the buffer.
+  /// Shrinks the box until it fits half of the buffer.
   static void shrink(TensorMap& map) {
     for (std::size_t i = 4; i > 0 && map.box_bytes() > kBuffer / 2; --i) {
       if (i < static_cast<std::size_t>(map.rank)) map.box[i] = 1;
@@ -68,7 +69,8 @@ class Generator {
   std::mt19937 random_;
 };
 
-/// What run_copy returns. A box beside its tensor is an error under the checker, and else as the model has it.
+/// Returns the result of run_copy. A box completely outside its tensor is an error with the checker, and otherwise
+/// follows the model.
 Bytes run_anywhere(const runtime::cpu::Program& program, const Copy& copy) {
   const bool beside = is_beside(copy);
   if (beside) {
@@ -77,9 +79,9 @@ Bytes run_anywhere(const runtime::cpu::Program& program, const Copy& copy) {
   return run_copy(program, copy, 1, !beside);
 }
 
-constexpr int kRounds = 200;  // of each number of dimensions
+constexpr int kRounds = 200;  // for each number of dimensions
 
-/// Of as many dimensions as the parameter says.
+/// The parameter is the number of dimensions.
 class RandomTensors : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomTensors, LoadsWhatTheModelLoads) {

@@ -1,6 +1,8 @@
-// Blocks that begin in the middle of their segments (templates/pipeline/producer_stage.cuh) because rows of all sequences are at the
-// same remainder of a memory's stacks: attention as it is launched for such a memory and for another, over the same
-// cache. The order of sums is another, so some bits are; what is computed is not.
+// Tests blocks that begin in the middle of their segments (templates/pipeline/producer_stage.cuh).
+//
+// Blocks do so when the rows of all sequences have the same remainder modulo the memory's stacks. The test launches
+// attention for such a memory and for another memory over the same cache. The order of sums differs, so some bits
+// differ, but the results agree.
 #include <cubit/gqa_decode.h>
 
 #include <cstdint>
@@ -17,7 +19,7 @@ namespace cubit::tests {
 namespace {
 
 constexpr int kSequences = 3;
-constexpr int kTokens = 2300;  // 18 stages of which the last is not a whole one
+constexpr int kTokens = 2300;  // 18 stages, of which the last is a tail tile
 constexpr int kHeads = 8;
 constexpr int kChannels = 128;
 constexpr int kGroups = 4;
@@ -25,7 +27,7 @@ constexpr int kRowBytes = kChannels / 2 + 4 * kGroups;
 
 class StaggerLaunch : public CpuLaunch {
  protected:
-  /// One KV head, rows of 80 bytes.
+  /// One KV head with rows of 80 bytes.
   std::vector<std::uint16_t> attend(int memory_bus_bits) {
     const ops::gqa_decode::Plan plan =
         gqa_plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "sm_90a");
@@ -59,7 +61,7 @@ class StaggerLaunch : public CpuLaunch {
   bool is_staggered_ = false;
 
  private:
-  /// Any nibbles, of which scales and shifts make numbers from about -2 to 2.
+  /// Random nibbles whose scales and shifts give numbers from about -2 to 2.
   void* upload_packed_rows(unsigned seed) {
     ops::Random random(seed);
     std::vector<std::uint16_t> rows(std::size_t{kSequences} * kTokens * kRowBytes / 2);

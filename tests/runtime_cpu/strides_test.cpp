@@ -1,5 +1,5 @@
-// Tensors with gaps: padded strides for query, key, value and output give what dense ones give, and the gaps stay as
-// they were. Through the public surface, on the CPU device; skipped where there is no NVRTC.
+// Tests of tensors with gaps through the public interface on the CPU device. Padded strides for query, key, value and
+// output give the results of dense strides, and the gaps stay unchanged. Skipped without NVRTC.
 #include <cubit/gqa_decode.h>
 #include <gmock/gmock.h>
 
@@ -14,14 +14,14 @@ namespace {
 
 constexpr int kGap = 0xff;  // NaN in every float type
 
-/// A tensor whose rows lie apart: row r of `row_bytes` bytes begins at offsets[r].
+/// A tensor with gaps between rows: row r of `row_bytes` bytes begins at offsets[r].
 struct Spread {
   std::vector<std::size_t> offsets;
   std::size_t row_bytes = 0;
   std::size_t bytes = 0;
 };
 
-/// Rows of a tensor [outer …, row]; strides in elements of `element` bytes.
+/// Rows of a tensor [outer …, row]. Strides are in elements of `element` bytes.
 Spread spread(std::span<const std::int64_t> outer, std::span<const std::int64_t> strides, std::size_t element,
               std::size_t row_bytes) {
   Spread result{{0}, row_bytes, 0};
@@ -79,7 +79,7 @@ TEST_P(Strides, WithGapsGiveWhatDenseOnesGive) {
   }
   const Problem problem =
       Problem::random(GetParam(), {{"batch", 3}, {"context", 100}, {"kv_heads", 2}, {"ragged", 1}}, 3);
-  const DeviceCase dense(device, problem);  // lengths come from here
+  const DeviceCase dense(device, problem);  // the lengths come from this case
   auto arguments = *static_cast<const cubit_gqa_decode_arguments*>(dense.arguments());
 
   std::vector<std::unique_ptr<GuardedBuffer>> buffers;
@@ -103,7 +103,8 @@ TEST_P(Strides, WithGapsGiveWhatDenseOnesGive) {
       rows *= size(tensor, i);
     }
     const std::size_t row_bytes = tensor_bytes(tensor) / rows;
-    // From the innermost: each stride holds what lies below it and a gap that differs per dimension.
+    // From the innermost dimension outwards: each stride covers the dimensions below and a gap that differs per
+    // dimension.
     std::int64_t below = tensor.shape[dimensions];
     const auto element = row_bytes / static_cast<std::size_t>(below);
     for (std::size_t i = dimensions; i-- > 0;) {

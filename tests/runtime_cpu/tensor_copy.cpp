@@ -132,8 +132,8 @@ Bytes filled_buffer() {
 
 namespace {
 
-/// Where byte `index` of a box lies in the buffer: smem[y][x] is smem[y][((y + offset) % n) ^ x] in rows of eight
-/// chunks.
+/// Position of byte `index` of a box in the buffer. In rows of eight chunks, smem[y][x] is smem[y][((y + offset) % n) ^
+/// x].
 std::size_t place_in_buffer(const Copy& copy, std::size_t index) {
   const std::size_t start = copy.arguments.offset;
   const std::size_t period = static_cast<std::size_t>(copy.map.swizzle) / 16;
@@ -144,7 +144,7 @@ std::size_t place_in_buffer(const Copy& copy, std::size_t index) {
   return start + y * 128 + (((y + offset) % period) ^ x) * 16 + index % 16;
 }
 
-/// Where byte `index` of a box lies in the tensor's memory; -1: outside the tensor.
+/// Position of byte `index` of a box in the tensor's memory; -1: outside the tensor.
 std::int64_t place_in_tensor(const Copy& copy, std::size_t index) {
   const TensorMap& map = copy.map;
   std::size_t element = index / static_cast<std::size_t>(map.element_bytes);

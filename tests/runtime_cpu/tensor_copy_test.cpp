@@ -1,5 +1,5 @@
-// The forms of copies of tensors' boxes; what is watched; misuse, which is an error at the copy. PTX ISA,
-// "cp.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "prefetch".
+// Tests of all forms of copies of tensor boxes, of watching them, and of misuse, which is an error at the copy. PTX
+// ISA, "cp.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "prefetch".
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// 4 x 3 rows of 64 bytes; the box is 2 x 2 rows that begin in row (2, 2), so that half of them are outside.
+/// 4 x 3 rows of 64 bytes. The box has 2 x 2 rows and begins in row (2, 2), so that half of its rows are outside.
 Copy small_copy() {
   Copy made;
   made.bytes = 12 * 64;
@@ -84,11 +84,11 @@ TEST(TensorCopy, PrefetchesOnlyCheck) {
               HasSubstr("are in no allocation"));
 }
 
-// ---- what is watched and what is refused ----
+// ---- watched copies and refused copies ----
 
 TEST(TensorCopy, BytesAreThoseOfTheWholeBox) {
   Copy copy = small_copy();
-  copy.arguments.bytes = 64;  // what lies inside
+  copy.arguments.bytes = 64;  // the bytes inside the tensor
   EXPECT_THAT(failure_of_copy(kExpect + load_of(3) + kWait, copy),
               HasSubstr("deadlock: warp 0 at mbarrier.try_wait.parity.shared.b64"));
 }
@@ -111,13 +111,13 @@ TEST(TensorCopy, WritesBeforeItNeedAFenceBetweenTheProxies) {
 
 TEST(TensorCopy, TouchesItsAllocationOnlyInsideTheTensor) {
   Copy copy = small_copy();
-  copy.bytes -= 64;  // the last row is not the kernel's
+  copy.bytes -= 64;  // the last row is not in the kernel's memory
   copy.arguments.first = {0, 2, 2};
   EXPECT_THAT(failure_of_copy(kExpect + load_of(3) + kWait, copy), HasSubstr("64 bytes at"));
   EXPECT_THAT(failure_of_copy(store_of(3), copy), HasSubstr("are in no allocation of this device"));
   copy.arguments.first = {0, 2, 3};
   EXPECT_THAT(failure_of_copy(kExpect + load_of(3) + kWait, copy), HasSubstr("are in no allocation of this device"));
-  copy.arguments.first = {16, 2, 2};  // beside all rows: zeros
+  copy.arguments.first = {16, 2, 2};  // outside all rows: zeros
   EXPECT_EQ(failure_of_copy(kExpect + load_of(3) + kWait, copy), "");
 }
 
@@ -132,7 +132,7 @@ TEST(TensorCopy, NoBoxIsWhollyBesideItsTensorInAnOuterDimension) {
                                std::to_string(dimension) + " is wholly outside of the tensor map of 16 x 3 x 4";
     EXPECT_THAT(failure_of_copy(kExpect + load_of(3) + kWait, copy), HasSubstr(report));
     EXPECT_THAT(failure_of_copy(store_of(3), copy), HasSubstr(report));
-    // What nobody watches is as on a GPU: zeros.
+    // Without the checker the result is as on a GPU: zeros.
     EXPECT_EQ(run_copy(*load_copy(kExpect + load_of(3) + kWait + kDump), copy, 1, false), loaded_buffer(copy));
   }
   for (const std::int32_t first : {-1, 3}) {  // half inside

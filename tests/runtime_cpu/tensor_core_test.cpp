@@ -1,5 +1,5 @@
-// The model of tensor cores where architectures part: how many bits are kept, what is summed at once. That sm_90 is as
-// an H200 in every bit is conformance_test's to say.
+// Tests the model of tensor cores where architectures differ: the number of kept bits, and the number of products
+// summed at once. conformance_test proves that sm_90 agrees with an H200 in every bit.
 #include "runtime/cpu/arithmetic/tensor_core.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using runtime::cpu::Format;
 using runtime::cpu::Rounding;
 
-/// Row 0 of A, column 0 of B and one C; the result.
+/// Row 0 of A, column 0 of B, one C, and the result.
 struct Sum {
   Format factor = Format::f16;
   Format result = Format::f32;
@@ -60,12 +60,12 @@ TEST(TensorCore, KeepsABitMoreFromHopperOn) {
 
 TEST(TensorCore, SumsTheHalvesOfKOneAfterTheOtherBeforeHopper) {
   Sum sum = products(0.5, 0, 4);
-  sum.a[8] = sum.b[8] = 0x1p12;  // comes when the others are 2 already
+  sum.a[8] = sum.b[8] = 0x1p12;  // comes when all other terms are 2 already
   EXPECT_EQ(float_of(sum.on(80)), 0x1p24F + 2);
   Sum late = products(0.5, 8, 4);
   late.a[8] = late.b[8] = 0x1p12;
   EXPECT_EQ(float_of(late.on(80)), 0x1p24F);
-  EXPECT_EQ(float_of(late.on(90)), 0x1p24F);  // 1.5 more is cut to an f32
+  EXPECT_EQ(float_of(late.on(90)), 0x1p24F);  // an additional 1.5 is lost in an f32
 }
 
 TEST(TensorCore, CutsTowardsZero) {

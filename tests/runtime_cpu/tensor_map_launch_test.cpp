@@ -1,5 +1,5 @@
-// Tensor maps from their description to the kernel: an NVRTC-compiled kernel takes them in its `__grid_constant__`
-// argument struct and copies KV caches whose heads lie side by side, launched the way operators are.
+// Tests tensor maps from their description to the kernel. An NVRTC-compiled kernel takes the maps in its
+// `__grid_constant__` argument struct and copies KV caches with interleaved heads, launched as operators launch.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -14,9 +14,9 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr int kHeads = 3;
 constexpr int kTokens = 50;
-constexpr int kTile = 32;  // tokens: the second tile ends beyond the caches
+constexpr int kTile = 32;  // tokens; the second tile ends beyond the caches
 constexpr int kTiles = 2;
-constexpr int kKeyRow = 80;     // int4_rows, 4 groups
+constexpr int kKeyRow = 80;     // int4_rows with 4 groups
 constexpr int kValueRow = 128;  // swizzled
 
 constexpr const char* kTemplate = R"cuda(
@@ -84,7 +84,7 @@ codegen::KernelSource source() {
   return made;
 }
 
-/// [token][head][byte of the row]: no two rows are alike.
+/// [token][head][byte of the row]; all rows are different.
 Bytes cache(int row_bytes) {
   Bytes bytes(static_cast<std::size_t>(kTokens * kHeads * row_bytes));
   for (std::size_t i = 0; i < bytes.size(); ++i)
@@ -92,7 +92,7 @@ Bytes cache(int row_bytes) {
   return bytes;
 }
 
-/// What the kernel gathers: per head and tile, rows of keys and rows of values; zeros after the last token.
+/// What the kernel gathers: per head and tile, rows of keys and rows of values, with zeros after the last token.
 Bytes gathered() {
   const Bytes caches[] = {cache(kKeyRow), cache(kValueRow)};
   Bytes result;

@@ -1,4 +1,4 @@
-// What time it is. PTX ISA, "Special Registers", %globaltimer.
+// Tests of the time. PTX ISA, "Special Registers", %globaltimer.
 #include <chrono>
 
 #include "tests/runtime_cpu/harness.hpp"
@@ -6,7 +6,7 @@
 namespace cubit::tests {
 namespace {
 
-// The machine's clock in nanoseconds, in all 64 bits: it never goes back, and a loop that waits for it ends.
+// The machine's clock in nanoseconds, in all 64 bits. The clock never goes back, and a loop that waits for it ends.
 TEST(Timer, GoesOn) {
   const auto before = std::chrono::steady_clock::now().time_since_epoch();
   const std::vector<std::uint32_t> words = run(
@@ -24,7 +24,7 @@ TEST(Timer, GoesOn) {
   EXPECT_LE(number(2), nanoseconds(after));
 }
 
-// Under a guard and of lanes that have parted: the others keep what they have.
+// The timer is read under a guard and by diverged lanes. All other lanes keep their values.
 TEST(Timer, IsReadByTheLanesThatAsk) {
   const std::string odd = "and.b32 %r1, %t, 1; setp.eq.u32 %p0, %r1, 1; mov.u64 %d0, 7; mov.u64 %d1, 7;";
   const std::string guarded = odd + "@%p0 mov.u64 %d0, %globaltimer;";

@@ -1,4 +1,4 @@
-// What lanes tell each other. PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync".
+// Tests of data exchange between lanes. PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync".
 #include <gmock/gmock.h>
 
 #include "tests/runtime_cpu/harness.hpp"
@@ -31,7 +31,7 @@ TEST(Shuffle, EveryModeAndLane) {
   }
 }
 
-/// Bits 8 to 12 of c cut the warp into segments: here of eight lanes.
+/// Bits 8 to 12 of c cut the warp into segments, here of eight lanes.
 TEST(Shuffle, StaysInItsSegment) {
   const Words down = per_lane("shfl.sync.down.b32 %r0, %t, 3, 6175, -1;");  // 0x181f
   const Words indexed = per_lane("shfl.sync.idx.b32 %r0, %t, 5, 6175, -1;");

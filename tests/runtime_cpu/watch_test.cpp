@@ -1,5 +1,5 @@
-// The parts of the checker alone: clocks, what is remembered of a word, and the order that barriers, fences and strong
-// accesses make. What the checker says of whole kernels is for tests/mutation.
+// Tests of the checker's parts: clocks, the shadow of a word, and the order that barriers, fences and strong accesses
+// create. tests/mutation tests the checker's reports on whole kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ TEST(WatchClock, KnowsNothingOfOthers) {
   EXPECT_EQ(clock.at(3), 0u);
 }
 
-/// Against a map, over all pairs of clocks of three agents at times 0 to 2.
+/// Compared with a map, over all pairs of clocks of three agents at times 0 to 2.
 TEST(WatchClock, JoinIsTheLaterOfBoth) {
   const auto clock_of = [](int number) {
     Clock clock;
@@ -108,7 +108,7 @@ TEST(WatchShadow, ForgetsWhenCleared) {
   EXPECT_EQ(shadow.read(64, touch(2, 1, false), knowing(2, 1)), nullptr);
 }
 
-/// Two blocks of two warps, each a cluster of its own as launches without clusters have them; here at once, in one.
+/// Two blocks of two warps. Each block would be its own cluster in a launch without clusters; here both are in one.
 class WatchOrder : public ::testing::Test {
  protected:
   WatchOrder() {
@@ -132,7 +132,7 @@ class WatchOrder : public ::testing::Test {
   }
 
   std::array<Cta, 2> ctas_;
-  std::array<Warp, 4> warps_;  ///< 0 and 1 of block 0, 2 and 3 of block 1
+  std::array<Warp, 4> warps_;  ///< warps 0 and 1 of block 0, 2 and 3 of block 1
   Cluster cluster_;
   HappensBefore order_;
 };
@@ -190,7 +190,7 @@ TEST_F(WatchOrder, AnAcquireOfTheBlockTakesNothingFromOtherBlocks) {
   EXPECT_TRUE(knows(warps_[1], before));
 }
 
-/// threadFenceReduction: fence, relaxed atomic; relaxed atomic, fence.
+/// The pattern of threadFenceReduction: fence, relaxed atomic; relaxed atomic, fence.
 TEST_F(WatchOrder, FencesAroundRelaxedAccessesDoTheSame) {
   const Order relaxed{.is_strong = true};
   const Order fence{.is_strong = true, .acquires = true, .releases = true};

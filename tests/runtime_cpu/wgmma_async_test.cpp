@@ -1,5 +1,5 @@
-// The asynchronous side of wgmma, in a kernel as one is written for Hopper and compiled by NVRTC: right, it says
-// nothing; each wait, fence and barrier left out is reported.
+// Tests the asynchronous side of wgmma with a kernel written for Hopper and compiled by NVRTC. The correct kernel gives
+// no report; each wait, fence or barrier that is left out gives one.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -13,7 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// C[64][8] = A · B of bf16 ones and small integers, K = 16 · tiles. A warp besides the four hands the tiles over.
+/// C[64][8] = A · B of bf16 ones and small integers, K = 16 · tiles. An extra warp besides the four hands over the
+/// tiles.
 constexpr const char* kTemplate = R"cuda(
 using u32 = unsigned; using u64 = unsigned long long;
 __device__ u32 addr(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
@@ -168,7 +169,7 @@ TEST_F(WgmmaAsync, AccumulatorsAreReadAfterTheWaitOnly) {
       HasSubstr(rule));
 }
 
-/// hold() keeps the compiler from taking arithmetic on accumulators to before the wait.
+/// hold() keeps the compiler from moving arithmetic on accumulators before the wait.
 TEST_F(WgmmaAsync, TheFirstProductComesAfterAFence) {
   EXPECT_THAT(failure_of_product("    wgmma_fence();\n", ""),
               HasSubstr("there is no wgmma.fence before the warp's first wgmma.mma_async"));

@@ -1,5 +1,5 @@
-// wgmma against a product in double precision, and what of it is refused. The matrices are laid out by formulas that
-// share nothing with the executor's. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
+// Compares wgmma with a product in double precision, and tests refused forms. The formulas of the matrix layouts are
+// independent of the executor's. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -83,7 +83,7 @@ TEST(Wgmma, EachWarpgroupHasRowsOfItsOwn) {
   expect_product({.n = 40, .a_in_registers = false, .threads = 2 * kThreads});
 }
 
-// ---- what is refused ----
+// ---- refused forms ----
 
 const char* const kDeclared =
     ".reg .f32 %acc<8>; .reg .b64 %desc; mov.u64 %desc, 0; setp.eq.u32 %p0, 1, 1;\n"

@@ -197,7 +197,7 @@ struct Function {
   bool is_defined = false;  ///< false: a declaration without a body
   Linkage linkage = Linkage::internal;
   std::vector<Variable> parameters;  ///< in Space::param; offsets follow from sizes and alignments
-  std::vector<Variable> results;     ///< results of a .func; their indices follow those of the parameters
+  std::vector<Variable> results;     ///< results of a .func; indices continue after the parameters
   std::vector<Directive> directives;
   std::vector<Register> registers;
   std::vector<Variable> variables;  ///< .shared, .local and .param variables of all scopes of the body

@@ -1,4 +1,4 @@
-// Basic blocks and reconvergence: known shapes, and dominators against their definition on random graphs.
+// Tests of basic blocks and reconvergence: known shapes, and dominators against their definition on random graphs.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -67,7 +67,7 @@ TEST(Blocks, BranchTablesAndTheEnd) {
 
 TEST(Blocks, ABranchNamesALabel) { EXPECT_THROW(blocks_of("bra r;"), Failure); }
 
-/// Removes `without` and says what the root still reaches.
+/// Removes the node `without` and returns which nodes the root still reaches.
 std::vector<bool> reach(const std::vector<std::vector<int>>& graph, int without) {
   std::vector<bool> seen(graph.size(), false);
   std::vector<int> work;
@@ -82,7 +82,7 @@ std::vector<bool> reach(const std::vector<std::vector<int>>& graph, int without)
   return seen;
 }
 
-/// d dominates n if n cannot be reached without d; the immediate one is dominated by all others.
+/// d dominates n if n cannot be reached without d. The immediate dominator is dominated by all other dominators.
 std::vector<int> dominators_by_definition(const std::vector<std::vector<int>>& graph) {
   const int count = static_cast<int>(graph.size());
   const std::vector<bool> reached = reach(graph, kNone);

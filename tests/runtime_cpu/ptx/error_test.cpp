@@ -1,4 +1,4 @@
-// What a rejected text is told: status, line, what was found, which rule, what would be accepted.
+// Checks the error of every rejected text: status, line, offending text, rule, and accepted forms.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Feeds arbitrary bytes to the PTX front end: it must refuse with a Failure of one line, or give a module that prints
-// to text of the same meaning, whose control flow can be built. Built with -DCUBIT_BUILD_FUZZERS=ON (Clang); run with
-// a folder of PTX files:
+// Feeds arbitrary bytes to the PTX front end. The front end must refuse with a one-line Failure, or return a module
+// whose control flow can be built and which prints to text of the same meaning. Built with -DCUBIT_BUILD_FUZZERS=ON
+// (Clang); run with a folder of PTX files:
 //   fuzz_ptx corpus -max_len=8192
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// Damaged text gives an error or a module, never a crash, a hang or a stack overflow. fuzz_ptx.cpp goes further.
+// Proves: damaged text gives an error or a module, never a crash, a hang or a stack overflow. fuzz_ptx.cpp goes
+// further.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -13,7 +14,7 @@
 namespace cubit::runtime::ptx {
 namespace {
 
-/// True if the text was accepted; what is not a Failure escapes and fails the test.
+/// Returns whether the text was accepted. Exceptions other than Failure fail the test.
 bool survives(std::string text) {
   try {
     for (const Function& function : parse(std::move(text)).functions) build_blocks(function);
@@ -31,7 +32,7 @@ void truncate_everywhere(const std::string& text) {
   EXPECT_GT(refused, static_cast<int>(text.size() / 2));
 }
 
-/// One to four edits: another byte, a byte gone, a piece doubled, a piece moved, a word that means something.
+/// Makes one to four edits: changes or deletes a byte, doubles or moves a passage, or inserts a word with a meaning.
 std::string mutate(std::string text, std::mt19937& random) {
   constexpr const char* kWords[] = {"{", "}", "%r<99999999>", ".loc 1 1 1", "-",  "0x",
                                     "[", "@", "::",           ";",          "L:", "\0x"};
@@ -98,7 +99,7 @@ std::string repeat(const std::string& text, int count) {
   return result;
 }
 
-/// Sizes at which anything but a linear parser would not come back.
+/// Sizes at which only a linear parser finishes in time.
 TEST(Hostile, LongTexts) {
   const std::string head = ".version 9.0 .target sm_80 ";
   const std::string kernel = head + ".entry k { .reg .pred p; .reg .b32 r; ";
@@ -117,7 +118,7 @@ TEST(Hostile, LongTexts) {
   EXPECT_TRUE(survives(kernel + repeat("{ @p bra x; ", 60) + repeat("@p bra x; ", 50'000) + repeat("}", 60) + "x: }"));
 }
 
-/// Irreducible control flow: two rails of blocks that cross at every step.
+/// Irreducible control flow: two chains of blocks that cross at every step.
 TEST(Hostile, LaddersOfBranches) {
   std::string text = ".version 9.0 .target sm_80 .entry k { .reg .pred p; @p bra b0; ";
   for (int i = 0; i < 20'000; ++i) {

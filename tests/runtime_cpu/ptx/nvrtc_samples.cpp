@@ -1,4 +1,4 @@
-// See nvrtc_samples.hpp. NVRTC's functions are declared by hand, so that no CUDA header is needed.
+// Compiles sample kernels to PTX. NVRTC's functions are declared by hand, so that no CUDA header is needed.
 #include "tests/runtime_cpu/ptx/nvrtc_samples.hpp"
 
 #include <fstream>

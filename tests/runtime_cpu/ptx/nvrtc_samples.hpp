@@ -1,4 +1,4 @@
-// The PTX that NVRTC makes of cubit's own templates: what the front end must read.
+// The PTX that NVRTC makes of cubit's own templates, which the front end must read.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@ namespace cubit::runtime::ptx {
 
 class PtxCompiler {
  public:
-  /// Null where there is no NVRTC.
+  /// nullptr if this machine has no NVRTC.
   static const PtxCompiler* instance();
 
-  /// The source's PTX. Throws std::runtime_error with the compiler's log.
+  /// Returns the source's PTX. Throws std::runtime_error with the compiler's log.
   std::string compile(const codegen::KernelSource& source, bool line_info) const;
 
  private:
@@ -24,9 +24,9 @@ class PtxCompiler {
   std::shared_ptr<const Functions> functions_;
 };
 
-/// One kernel of each operator and cache format for `target`, those that it supports; the example's operator too.
+/// One kernel of each operator and cache format that `target` supports, and the example's operator.
 std::vector<codegen::KernelSource> sample_sources(std::string_view target);
-/// gqa_decode, stream_read, … as the command line takes them.
+/// `descriptor` is a text as on the command line: gqa_decode, stream_read, ….
 codegen::KernelSource sample_source(std::string_view descriptor, std::string_view target);
 
 }  // namespace cubit::runtime::ptx

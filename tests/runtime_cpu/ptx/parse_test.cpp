@@ -1,4 +1,4 @@
-// Every construct that the front end reads becomes the value that ast.hpp promises.
+// Proves: every construct that the front end reads becomes the value that ast.hpp documents.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class EveryConstruct : public testing::Test {
   const Module module = parse(kEveryConstruct);
   const Function& kernel = *module.find_entry("kernel");
 
-  /// The n-th instruction whose opcode is `opcode`.
+  /// The n-th instruction with the opcode `opcode`.
   const Instruction& find(std::string_view opcode, int n = 0) const {
     for (const Instruction& instruction : kernel.body) {
       if (instruction.opcode == opcode && n-- == 0) return instruction;
@@ -208,7 +208,7 @@ TEST_F(EveryConstruct, ScopesShadowLabels) {
   };
   const Instruction& try_wait = find("mbarrier.try_wait.parity.shared::cta.b64");
   const int wait = static_cast<int>(&try_wait - kernel.body.data());
-  EXPECT_EQ(position(find("bra", 1)), wait + 4);  // DONE: what follows the scope
+  EXPECT_EQ(position(find("bra", 1)), wait + 4);  // DONE: the position after the scope
   EXPECT_EQ(position(find("bra", 2)), wait);
   EXPECT_EQ(position(find("bra", 3)), wait + 4);  // the second WAIT
 }

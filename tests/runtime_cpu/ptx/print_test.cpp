@@ -1,4 +1,4 @@
-// print() keeps the whole module: what it prints parses to the same values, and prints the same text again.
+// Proves: print() keeps the whole module. Its text parses to the same values and prints the same text again.
 #include <gtest/gtest.h>
 
 #include "runtime/cpu/ptx/ast.hpp"

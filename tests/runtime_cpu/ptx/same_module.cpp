@@ -1,4 +1,4 @@
-// See same_module.hpp. Every value is written out without names and compared as text.
+// Writes every value of a module without names, and compares the texts.
 #include "tests/runtime_cpu/ptx/same_module.hpp"
 
 #include <fmt/format.h>

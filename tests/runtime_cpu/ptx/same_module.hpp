@@ -1,4 +1,4 @@
-// Compares modules value by value, but for line numbers, names inside bodies and the order of source places.
+// Compares modules value by value, except for line numbers, names inside bodies and the order of source places.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace cubit::runtime::ptx {
 
-/// Empty if equal, else what differs first.
+/// Returns "" if the modules are equal, otherwise the first difference.
 std::string difference(const Module& a, const Module& b);
 
 }  // namespace cubit::runtime::ptx

@@ -1,5 +1,5 @@
-// NVRTC's PTX of every operator, for an architecture of each family: it parses, survives printing, and with -lineinfo
-// each instruction knows its line of the template.
+// Tests NVRTC's PTX of every operator, for an architecture of each family: the PTX parses and survives printing, and
+// with -lineinfo each instruction has its line of the template.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST_P(Samples, ParseAndPrint) {
   }
 }
 
-/// In structured code every divergent branch meets again before the kernel's end.
+/// In structured code every divergent branch reconverges before the kernel's end.
 TEST_P(Samples, BranchesReconverge) {
   CUBIT_NEED_PTX(compiler);
   for (const codegen::KernelSource& source : sample_sources(GetParam())) {
@@ -108,7 +108,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// An asm statement of several lines is placed at its operands, a few lines below its text.
+/// An asm statement of several lines has the place of its operands, a few lines below its text.
 bool is_near(const std::vector<std::string>& lines, int line, std::string_view wanted) {
   for (int i = std::max(1, line - 3); i <= line && i < static_cast<int>(lines.size()); ++i) {
     if (lines[i].find(wanted) != std::string::npos) return true;
