@@ -1,4 +1,4 @@
-// atom and red: what they return and what they leave. PTX ISA, "atom", "red".
+// Cases of atom and red: the returned values and the final memory. PTX ISA, "atom", "red".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -10,7 +10,7 @@ struct Form {
   const char* operation;  ///< "add"
   const char* type;       ///< "f16x2"
   int bits;
-  const char* format;  ///< of floats
+  const char* format;  ///< format of floats
 };
 constexpr Form kForms[] = {{"add", "u32", 32, ""},
                            {"add", "s32", 32, ""},
@@ -57,7 +57,7 @@ Rows rows_of(const Form& form) {
   Rows rows = with_random(combinations(integer_corners(form.bits), 2), 64, 102);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     rows[i][2] = 0x1234567890abcdef * (i + 1);
-    if (i % 3 == 0) rows[i][1] = rows[i][0];  // a compare that holds
+    if (i % 3 == 0) rows[i][1] = rows[i][0];  // a comparison that is true
   }
   return rows;
 }
@@ -67,7 +67,7 @@ Rule rule_of(const Form& form) {
   return {.kind = Rule::Kind::number, .format = form.format};
 }
 
-/// Every thread its own place in shared or global memory.
+/// Every thread has its own place in shared or global memory.
 void own_place(Cases& cases, const Form& form, const std::string& space) {
   const bool shared = space == ".shared";
   const int bytes = form.bits / 8;
@@ -97,7 +97,7 @@ void own_place(Cases& cases, const Form& form, const std::string& space) {
   }
 }
 
-/// Every thread of a block the same place: what order they come in does not matter to what they leave.
+/// All threads of a block use the same place. The final value does not depend on their order.
 void shared_place(Cases& cases) {
   for (const char* form :
        {"add.u32", "add.u64", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32", "inc.u32", "max.s64"}) {
@@ -118,7 +118,7 @@ void shared_place(Cases& cases) {
             Rows rows = with_random({}, 256, 103);
             for (Row& row : rows) {
               row[1] = 0x1234567;
-              if (form[0] == 'i' && form[1] == 'n') row[0] = 0x1234590;  // a limit that all have in common
+              if (form[0] == 'i' && form[1] == 'n') row[0] = 0x1234590;  // a limit that all threads share
             }
             return rows;
           }());

@@ -1,4 +1,4 @@
-// Bit instructions. PTX ISA, "Logic and Shift Instructions", "bfe", "bfi", "bfind", "prmt", "lop3".
+// Cases of bit instructions. PTX ISA, "Logic and Shift Instructions", "bfe", "bfi", "bfind", "prmt", "lop3".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -72,7 +72,7 @@ void counts(Cases& cases) {
   }
 }
 
-/// Every position and length of 0 … 40, and some of the others that the low byte holds.
+/// Every position and length of 0 … 40, and some further values of the low byte.
 void fields(Cases& cases) {
   Values places;
   for (std::uint64_t i = 0; i <= 66; i += i < 34 ? 1 : 7) places.push_back(i);

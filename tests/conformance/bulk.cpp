@@ -1,4 +1,4 @@
-// Copies and reductions in bulk. PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.wait_group".
+// Cases of bulk copies and reductions. PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.wait_group".
 #include <fmt/format.h>
 
 #include <bit>
@@ -11,7 +11,8 @@ namespace {
 const char* const kShared =
     ".shared .align 8 .b64 bar;\n.shared .align 128 .b8 tile[4096];\n.global .align 128 .b8 place[4096];";
 
-/// %r1 the tile, %r8 the mbarrier of one arrival, %p0 the first thread, %r2 the thread's place in the tile.
+/// %r1: the tile; %r8: the mbarrier with one expected arrival; %p0: the first thread; %r2: the thread's place in the
+/// tile.
 const std::string kStart = R"(setp.eq.u32 %p0, %t, 0; mov.u32 %r1, tile; mov.u32 %r8, bar; shl.b32 %r2, %t, 2;
   add.u32 %r2, %r1, %r2; @%p0 mbarrier.init.shared.b64 [bar], 1; @%p0 fence.proxy.async.shared::cta; bar.sync 0;
   )";
@@ -32,7 +33,7 @@ std::vector<std::uint32_t> numbered(std::size_t count) {
   return words;
 }
 
-/// What arrives in the first 512 bytes of the tile, which hold 0x55555555 before.
+/// Checks the first 512 bytes of the tile, which hold 0x55555555 before the copies.
 void add_arrival(Cases& cases, const std::string& name, const std::string& copies, unsigned words) {
   const std::string fill = "st.shared.u32 [%r2], 0x55555555; fence.proxy.async.shared::cta; bar.sync 0;\n  ";
   const std::vector<std::uint32_t> input = numbered(1024);
@@ -69,7 +70,7 @@ void arrivals(Cases& cases) {
               "@%p0 cp.async.bulk.prefetch.L2.global [%in], 512;\n  " + expect(128) + copy(form, 0, 128) + wait(0), 32);
 }
 
-/// From the tile to `place`, where each thread then finds its word.
+/// Copies from the tile to `place`, where each thread then reads its word.
 void departures(Cases& cases) {
   const std::string fill =
       "mad.lo.u32 %r5, %t, 0x10001, 77; st.shared.u32 [%r2], %r5; mov.u64 %d0, place; mad.wide.u32 %d1, %t, 4, %d0; "
@@ -100,7 +101,8 @@ void departures(Cases& cases) {
                     " @%p0 st.shared.u32 [%r2], 77;");
 }
 
-/// One operation on 32-bit words, or on both halves of 64-bit ones: `before` in the place, `with` in the tile.
+/// One operation on 32-bit words, or on both halves of 64-bit words. `before` is in the destination, `with` in the
+/// tile.
 struct Reduction {
   const char* operation;
   std::uint64_t before;
@@ -147,7 +149,7 @@ void reduced(Cases& cases) {
       return fmt::format("selp.u32 %r5, {}, {}, %p1; {}, %r5; ", word(value, 1), word(value, 0), target);
     };
     const std::string opcode = fmt::format("cp.reduce.async.bulk.global.shared::cta.bulk_group.{}", given.operation);
-    // The reduction reads what threads have written: fences of both spaces.
+    // The reduction reads memory that threads have written, so fences of both spaces are needed.
     add(cases, {.name = opcode,
                 .declarations = kShared,
                 .body = kStart +

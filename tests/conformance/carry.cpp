@@ -1,4 +1,4 @@
-// Arithmetic in several words. PTX ISA, "Extended-Precision Integer Arithmetic Instructions".
+// Cases of extended-precision arithmetic. PTX ISA, "Extended-Precision Integer Arithmetic Instructions".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -17,7 +17,7 @@ constexpr Type kTypes[] = {{"u32", 32}, {"s32", 32}, {"u64", 64}, {"s64", 64}};
 Wide limit(int bits) { return Wide{1} << bits; }
 std::uint64_t cut(Wide value, int bits) { return static_cast<std::uint64_t>(value & (limit(bits) - 1)); }
 
-/// Half of the product that .lo or .hi names.
+/// The half of the product that .lo or .hi selects.
 std::uint64_t half_product(const Row& row, const Type& type, bool high) {
   if (type.name[0] == 'u') {
     const Wide product = Wide{cut(row[0], type.bits)} * cut(row[1], type.bits);
@@ -31,17 +31,17 @@ std::uint64_t half_product(const Row& row, const Type& type, bool high) {
   return cut(high ? product >> type.bits : product, type.bits);
 }
 
-/// One instruction, with what goes into the carry flag before (operand 3: 0 or not) and what it leaves there.
+/// One instruction. Operand 3 (0 or not) sets the carry flag before; the case also reads the flag after.
 struct Link {
   std::string opcode;
   bool subtracts = false;
-  bool takes = false;  ///< the flag
+  bool takes = false;  ///< whether the instruction reads the flag
   int operands = 2;
-  std::function<std::uint64_t(const Row&)> first;   ///< what the rest is added to or subtracted from
-  std::function<std::uint64_t(const Row&)> second;  ///< the rest
+  std::function<std::uint64_t(const Row&)> first;   ///< the operand that the second is added to or subtracted from
+  std::function<std::uint64_t(const Row&)> second;  ///< the second operand
 };
 
-/// The flag is set and read by an instruction of the same kind: the ISA does not mix carries and borrows.
+/// The flag is set and read by an instruction of the same kind, because the ISA does not mix carries and borrows.
 void add_link(Cases& cases, const Link& link, const Type& type) {
   const char* const set = link.subtracts ? "sub.cc.u32 %r0, 0, %a3;" : "add.cc.u32 %r0, %a3, 0xffffffff;";
   const char* const get = link.subtracts ? "subc" : "addc";
@@ -84,7 +84,7 @@ void links(Cases& cases, const Type& type) {
 Wide joined(const Row& row, std::size_t first) { return Wide{row[first + 1]} << 64 | row[first]; }
 Row parted(Wide value) { return {cut(value, 64), cut(value >> 64, 64), 0, 0}; }
 
-/// 128 bits in four links of 32 and in two of 64, and a product of 128 bits.
+/// 128 bits in four links of 32 and in two links of 64, and a product of 128 bits.
 void chains(Cases& cases) {
   const Values words = {0, 1, 0xffffffff, 0x100000000, 0x8000000000000000, ~0ULL};
   const Rows rows = with_random(combinations(words, 4), 256, 112);

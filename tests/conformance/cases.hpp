@@ -1,8 +1,8 @@
-// What the CPU device and a GPU are both asked: small PTX kernels, their input and how their results are compared.
+// Small PTX kernels that run on both the CPU device and a GPU, with their input and the rule for comparing results.
 //
-// A case is one instruction with its modifiers, over corner values, seeded random ones or its whole domain. The table
-// is made by the same code in conformance_record, which runs it on a GPU, and in conformance_test, which runs it on the
-// CPU device; Case::identity() ties a recorded result to the kernel and the input that it belongs to.
+// A case is one instruction with its modifiers, over corner values, seeded random values, or its whole domain. The same
+// code makes the table in conformance_record, which runs it on a GPU, and in conformance_test, which runs it on the CPU
+// device. Case::identity() ties a recorded result to its kernel and input.
 #pragma once
 
 #include <cstddef>
@@ -14,57 +14,57 @@
 
 namespace cubit::conformance {
 
-/// How far a result may be from the recorded one.
+/// How far a result may be from the recorded result.
 struct Rule {
   enum class Kind {
     exact,   ///< bit for bit
-    number,  ///< any NaN for a NaN, otherwise bit for bit
-    near,    ///< `ulps` units in the last place, or `absolute`, or `relative`: the widest, and half a unit for the
-             ///< rounding of the CPU device, which computes exactly; any NaN for a NaN
-    matrix,  ///< bit for bit, and within sum_bound() of the exact product: see runtime/cpu/arithmetic/tensor_core.hpp
+    number,  ///< any NaN equals any NaN; otherwise bit for bit
+    near,    ///< Within the widest of `ulps` units in the last place, `absolute` and `relative`, plus half a unit for
+             ///< the rounding of the CPU device, which computes exactly. Any NaN equals any NaN.
+    matrix,  ///< bit for bit, and within sum_bound() of the exact product; see runtime/cpu/arithmetic/tensor_core.hpp
   };
   Kind kind = Kind::exact;
-  std::string_view format = {};  ///< of each result: "f16", "bf16", "f32", "f64"
+  std::string_view format = {};  ///< format of each result: "f16", "bf16", "f32", "f64"
   double ulps = 0;
   double absolute = 0;
   double relative = 0;
 };
 
-/// Of mma: what its operands are, to compute the exact product and the bound.
+/// For mma: shape and formats of the operands, to compute the exact product and the bound.
 struct MatrixFacts {
   std::string shape = {};  ///< "m16n8k16"
   std::string a = {};      ///< "f16", "e4m3", "s8"
   std::string b = {};
   std::string c = {};
-  int registers[3] = {};  ///< of A, B, C
+  int registers[3] = {};  ///< registers of A, B and C
 };
 
 struct Case {
   std::string name = {};    ///< "cvt.rn.bf16x2.f32"
-  std::string kernel = {};  ///< PTX, whole; entry point `kernel`(input, output)
+  std::string kernel = {};  ///< the whole PTX text; entry point `kernel`(input, output)
   unsigned threads = 32;
   unsigned blocks = 1;
   std::vector<std::byte> input = {};
   std::size_t output_bytes = 0;
   Rule rule = {};
   MatrixFacts matrix = {};
-  /// What the PTX ISA says that the output is, computed by a model that shares nothing with the CPU device. Cases that
-  /// were recorded before there were models have none.
+  /// Computes the output that the PTX ISA states, with a model that is independent of the CPU device. Cases recorded
+  /// before there were models have none.
   std::function<std::vector<std::byte>()> model = {};
 
-  /// Of the kernel, the launch and the input.
+  /// Hash of the kernel, the launch and the input.
   std::uint64_t identity() const;
 };
 
 /// FNV-1a.
 std::uint64_t hash(const std::byte* data, std::size_t bytes, std::uint64_t seed = 0xcbf29ce484222325);
 
-/// Bytes that a result's memory holds before the kernel runs.
+/// The value of all result bytes before the kernel runs.
 inline constexpr std::byte kUnwritten{0xcd};
 
 using Cases = std::vector<Case>;
 
-// One file each. Kinds are what conformance_test has a test for.
+// Functions that add cases, one per file. conformance_test has a test for each kind of case.
 void add_integer(Cases& cases);
 void add_bits(Cases& cases);
 void add_float(Cases& cases);

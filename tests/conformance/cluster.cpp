@@ -1,5 +1,5 @@
-// Blocks of a cluster: who they are, their barrier, each other's shared memory, and what is sent there asynchronously.
-// PTX ISA, "Special Registers", "barrier.cluster", "mapa", "getctarank", "st.async", "red.async".
+// Cases of clusters: ranks, the barrier, other blocks' shared memory, and asynchronous writes to it. PTX ISA, "Special
+// Registers", "barrier.cluster", "mapa", "getctarank", "st.async", "red.async".
 #include <fmt/format.h>
 
 #include "tests/conformance/scenario.hpp"
@@ -12,7 +12,7 @@ const char* const kShared = ".shared .align 8 .b64 bar;\n.shared .align 128 .b8 
 void registers(Cases& cases) {
   struct Row {
     const char* name;
-    std::function<std::uint32_t(unsigned block)> value;  ///< in clusters of two of four blocks
+    std::function<std::uint32_t(unsigned block)> value;  ///< for clusters of two in a grid of four blocks
   };
   const auto constant = [](std::uint32_t value) { return [=](unsigned) { return value; }; };
   for (const Row& row : {Row{"%cluster_ctaid.x", [](unsigned block) { return block % 2; }},
@@ -43,8 +43,8 @@ void registers(Cases& cases) {
   add(cases, {.name = "%is_explicit_cluster of none", .body = ask, .results = 2, .model = always({0, 1})});
 }
 
-/// %r2 the thread's place of 16 bytes in the tile, %r4 the other block's rank, %r3 that place there; the tile holds
-/// numbers of all threads: 0x10001 times the thread in the grid, and 1, 2 and 3 more.
+/// %r2: the thread's place of 16 bytes in the tile; %r4: the other block's rank; %r3: the same place in the other
+/// block. The tile holds numbers of all threads: 0x10001 times the thread in the grid, and this number plus 1, 2 and 3.
 const std::string kStart = fmt::format(R"(mov.u32 %r0, tile; shl.b32 %r1, %t, 4; add.u32 %r2, %r0, %r1;
   mov.u32 %r4, %cluster_ctarank; xor.b32 %r4, %r4, 1; mapa.shared::cluster.u32 %r3, %r2, %r4;
   mad.lo.u32 %r20, %i, 0x10001, 0; add.u32 %r21, %r20, 1; add.u32 %r22, %r20, 2; add.u32 %r23, %r20, 3;
@@ -76,7 +76,7 @@ void barriers(Cases& cases) {
                               "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;",
                               "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;",
                               "fence.acq_rel.cluster; barrier.cluster.arrive.relaxed; barrier.cluster.wait.acquire;"}) {
-    // Turn by turn: what the other wrote, and one more.
+    // In turns: each block writes the other block's value plus one.
     add_pair(cases, barrier,
              fmt::format("ld.shared::cluster.u32 %r5, [%r3]; {0} add.u32 %r5, %r5, 1; st.shared.u32 [%r2], %r5; {0} "
                          "ld.shared::cluster.u32 %z0, [%r3];",
@@ -148,7 +148,7 @@ void addresses(Cases& cases) {
            });
 }
 
-/// Two operands, `before` in memory.
+/// One operation with two operands, of which `before` is in memory.
 struct Operation {
   const char* name;
   std::uint32_t before;
@@ -169,7 +169,8 @@ constexpr Operation kOperations[] = {{"add.u32", 0xfffffff0, 0x23, 0x13},
                                      {"exch.b32", 5, 6, 6},
                                      {"add.f32", 0x3fc00000, 0x40100000, 0x40700000}};
 
-/// Each thread a word of the other block; then all threads of a cluster one word of its first block.
+/// First each thread updates a word of the other block. Then all threads of a cluster update one word of its first
+/// block.
 void atomics(Cases& cases) {
   for (const Operation& given : kOperations) {
     for (const char* root : {"atom", "red"}) {
@@ -205,7 +206,7 @@ void atomics(Cases& cases) {
            1, [](unsigned, int) { return 2U * (63 * 64 / 2); });
 }
 
-/// The other block's mbarrier is told of `bytes` that all 64 threads send.
+/// All 64 threads send `bytes` bytes, which the other block's mbarrier counts.
 void sendings(Cases& cases) {
   const std::string prepare = R"(setp.eq.u32 %p0, %t, 0; mov.u32 %r9, bar; mapa.shared::cluster.u32 %r10, %r9, %r4;
   @%p0 mbarrier.init.shared.b64 [bar], 1; @%p0 fence.proxy.async.shared::cta;
@@ -249,11 +250,11 @@ void sendings(Cases& cases) {
            });
 }
 
-/// 1024 bytes of the tile to the other block's, behind its own kilobyte.
+/// Copies 1024 bytes of the tile into the other block's tile, behind the other block's own kilobyte.
 void copies(Cases& cases) {
   struct Form {
     const char* opcode;
-    std::uint32_t factor;  ///< of what was there
+    std::uint32_t factor;  ///< factor of the previous value
   };
   for (const Form& form :
        {Form{"cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", 0},
@@ -273,7 +274,7 @@ void copies(Cases& cases) {
   }
 }
 
-/// All threads of the pair arrive at the first block's mbarrier, whose threads wait for them.
+/// All threads of the pair arrive at the first block's mbarrier, and its threads wait for them.
 void remote_arrivals(Cases& cases) {
   for (const char* form : {"mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];",
                            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6], 1;",

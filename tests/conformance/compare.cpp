@@ -1,5 +1,5 @@
-// setp of 16-bit floats, alone and in pairs with a predicate for each half. PTX ISA, "Half Precision Comparison
-// Instructions: setp".
+// Cases of setp for 16-bit floats, alone and in pairs with a predicate for each half. PTX ISA, "Half Precision
+// Comparison Instructions: setp".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -16,14 +16,14 @@ struct Type {
   bool flushes;
 };
 
-/// Sign and magnitude as a whole number, which has the order of what the bits mean.
+/// Converts sign and magnitude to an integer with the order of the represented numbers.
 std::int64_t ordered(const Type& type, std::uint64_t half) {
   const std::uint64_t magnitude = half & 0x7fff;
   if (type.flushes && magnitude < 0x400) return 0;  // subnormal
   return (half & 0x8000) != 0 ? -static_cast<std::int64_t>(magnitude) : static_cast<std::int64_t>(magnitude);
 }
 
-/// By the name: an ordered comparison is false of NaN, one that ends in u is true.
+/// An ordered comparison is false for NaN. A comparison whose name ends in u is true for NaN.
 bool holds(const Type& type, std::string_view name, std::uint64_t a, std::uint64_t b) {
   const bool unordered = (a & 0x7fff) > type.infinity || (b & 0x7fff) > type.infinity;
   if (name == "num") return !unordered;
@@ -40,7 +40,7 @@ bool holds(const Type& type, std::string_view name, std::uint64_t a, std::uint64
   return x >= y;
 }
 
-/// Bit i: comparison i, of the low or of the high halves.
+/// Bit i is the result of comparison i, for the low or for the high halves.
 std::uint64_t all_of_halves(const Type& type, const Row& row, int shift) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < std::size(kNames); ++i)
@@ -90,7 +90,7 @@ void comparisons(Cases& cases, const Type& type, const char* flush) {
       rows_of(type, true));
 }
 
-/// With a third predicate, as it is and negated.
+/// With a third predicate, plain and negated.
 void combined(Cases& cases, const Type& type, const char* operation) {
   const std::string opcode = fmt::format("setp.ltu.{}.{}x2", operation, type.name);
   add(cases,

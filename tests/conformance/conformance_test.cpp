@@ -1,6 +1,6 @@
-// The CPU device against an H200 and, where there is one, against an exact model, case by case: two tests per kind.
-// Where a rule allows an error, the largest that was seen is printed and is a property of the test's result. A kind of
-// which cases are not recorded yet ends as skipped, with their names.
+// Compares the CPU device with an H200's recording and with an exact model if there is one, case by case: two tests per
+// kind. If a rule allows an error, the test prints the largest error and stores it as a test property. Kinds with
+// unrecorded cases end as skipped and name the cases.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace cubit::conformance {
 namespace {
 
-/// `check`: watched, so that it is seen that the case itself is in order.
+/// `check`: the checker watches the kernel, to prove that the case itself is free of races.
 std::vector<std::byte> run_on_cpu(const Case& given, bool check) {
   namespace cpu = runtime::cpu;
   const auto program = cpu::load_program(given.kernel, "kernel");
@@ -35,7 +35,7 @@ std::vector<std::byte> run_on_cpu(const Case& given, bool check) {
   return bytes;
 }
 
-/// Empty, or how the two differ.
+/// Returns "" or the difference between the two outputs.
 std::string difference(const Case& given, const Recorded& gpu, const std::vector<std::byte>& cpu) {
   const std::vector<std::byte> bytes = comparable(given, cpu);
   if (gpu.bits.empty()) {
@@ -56,7 +56,7 @@ void report(const Case& given, const std::string& largest) {
   testing::Test::RecordProperty(given.name, largest);
 }
 
-/// What tensor cores give is not the exact product, but it is near it.
+/// A tensor core's result is not the exact product, but close to it.
 void check_product(const Case& given, const std::vector<std::byte>& bytes) {
   const std::vector<double> errors = product_errors(given, bytes);
   if (errors.empty()) return;
@@ -65,7 +65,7 @@ void check_product(const Case& given, const std::vector<std::byte>& bytes) {
   report(given, fmt::format("{:.3f} of the bound from the exact product", largest));
 }
 
-/// Of a case that could not be executed: nothing, after a failure of the test.
+/// Returns nothing, after a failure of the test, if the case cannot be executed.
 std::vector<std::byte> output_of(const Case& given, bool check = false) {
   try {
     return run_on_cpu(given, check);
@@ -130,7 +130,7 @@ constexpr auto kNameOf = [](const auto& given) { return std::string(given.param.
 INSTANTIATE_TEST_SUITE_P(Conformance, OnH200, testing::ValuesIn(kKinds), kNameOf);
 INSTANTIATE_TEST_SUITE_P(Conformance, Models, testing::ValuesIn(kinds_with_models()), kNameOf);
 
-/// Names are the keys of the recording.
+/// Names are the keys of the recording, so they must be unique.
 TEST(Cases, HaveNamesOfTheirOwn) {
   std::map<std::string, int> names;
   for (const Kind& kind : kKinds) {

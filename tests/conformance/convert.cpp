@@ -1,4 +1,5 @@
-// cvt: between integers, between floats, between them, packed and 8-bit formats. PTX ISA, "cvt".
+// Cases of cvt: between integers, between floats, between integers and floats, packed and 8-bit formats. PTX ISA,
+// "cvt".
 #include <fmt/format.h>
 
 #include <bit>
@@ -22,7 +23,7 @@ struct Float {
 };
 constexpr Float kFloats[] = {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}};
 
-/// There is no conversion between bf16 and bytes.
+/// There is no conversion between bf16 and 8-bit integers.
 bool is_missing(const Float& one, const Integer& other) { return one.name[0] == 'b' && other.bits == 8; }
 
 int register_bytes(int bits) { return bits < 16 ? 2 : bits / 8; }
@@ -32,7 +33,7 @@ Rows integer_rows(int bits) {
   return with_random(all_of(integer_corners(bits)), 1024, 61);
 }
 
-/// .sat is for conversions that can leave the range.
+/// .sat is for conversions whose result can leave the range.
 bool fits(const Integer& from, const Integer& to) {
   const bool to_signed = to.name[0] == 's';
   if (from.name[0] == 's') return to_signed && from.bits <= to.bits;
@@ -56,7 +57,7 @@ void between_integers(Cases& cases) {
   }
 }
 
-/// Integers and halves of them, which tie, around zero and the limits of every integer type; then the usual corners.
+/// Integers and half-integers (ties) around zero and around the limits of every integer type, then the usual corners.
 Rows float_rows(std::string_view format) {
   Rows rows = all_of(float_corners(format));
   if (format == "f16" || format == "bf16") return exhaustive16();
@@ -74,7 +75,7 @@ Rows float_rows(std::string_view format) {
     append(std::nextafter(limit, 0));
     append(static_cast<double>(std::nextafter(static_cast<float>(limit), 0.0F)));
   }
-  // NaN, quiet and signalling, with something to lose.
+  // Quiet and signalling NaN with payload bits that a conversion can lose.
   if (format == "f32") rows.insert(rows.end(), {{0x7fa12345, 0, 0, 0}, {0xffd54321, 0, 0, 0}});
   if (format == "f64") rows.insert(rows.end(), {{0x7ff4321fedcba987, 0, 0, 0}, {0xfff9abcdef012345, 0, 0, 0}});
   rows = with_random_floats(std::move(rows), format, 1024, 20, 62);
@@ -120,7 +121,7 @@ void from_integers(Cases& cases) {
   }
 }
 
-/// Of a small format: every value, the middle to the next, and both sides of that middle, as f32.
+/// For a small format: every value, the middle to the next value, and both neighbours of that middle, as f32.
 Rows boundaries(int exponent_bits, int mantissa_bits) {
   Rows rows;
   const int shift = 23 - mantissa_bits;
@@ -214,7 +215,7 @@ void among_floats(Cases& cases) {
   one(cases, "cvt.ftz.f32.f32", 4, 4, float_rows("f32"), 1, Rule::Kind::number, "f32");
   one(cases, "cvt.sat.f16.f16", 2, 2, exhaustive16());
   one(cases, "cvt.sat.f64.f64", 8, 8, float_rows("f64"));
-  const Rows edges = narrowing("f16");  // its mantissa is tf32's
+  const Rows edges = narrowing("f16");  // its mantissa is as wide as tf32's
   for (const char* form : {"rna", "rn", "rz", "rn.relu", "rz.relu", "rna.satfinite"})
     one(cases, fmt::format("cvt.{}.tf32.f32", form), 4, 4, edges);
 }

@@ -40,7 +40,7 @@ std::uint64_t bits_at(const std::vector<std::byte>& bytes, std::size_t index, st
   return bits;
 }
 
-/// Of two results: how far apart, and how far they may be.
+/// The distance of two results, and the allowed distance.
 struct Distance {
   double ulps = 0;
   double absolute = 0;
@@ -48,7 +48,7 @@ struct Distance {
   double of_bound = 0;  ///< above 1: too far
 };
 
-/// Infinite where only one is finite, or the signs of infinities differ.
+/// Infinite if only one result is finite, or if the signs of infinities differ.
 Distance distance(const Rule& rule, std::uint64_t gpu, std::uint64_t cpu) {
   if (gpu == cpu) return {};
   const FloatLayout layout = layout_of(rule.format);
@@ -84,7 +84,7 @@ std::string first_of(const Case& given, const std::vector<std::byte>& gpu, const
       of_bound.size(), at, operands(given, at), bits_at(gpu, at, width), bits_at(cpu, at, width), of_bound[at]);
 }
 
-/// The smallest unit that all results are multiples of, where the rule does not say.
+/// The largest element size that divides all results, if the rule does not give one.
 std::size_t width_of(const Case& given) {
   if (!given.rule.format.empty()) return layout_of(given.rule.format).bytes;
   const std::size_t rows = static_cast<std::size_t>(given.blocks) * given.threads;

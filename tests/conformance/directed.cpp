@@ -1,5 +1,5 @@
-// add, sub, mul and fma rounded towards zero, down and up, against a model of integers. Conversions in these directions
-// are with the others, in convert.cpp. PTX ISA, "Floating Point Instructions".
+// Cases of add, sub, mul and fma rounded towards zero, down and up, with a model of integers. convert.cpp has the
+// directed conversions. PTX ISA, "Floating Point Instructions".
 #include <fmt/format.h>
 
 #include <bit>
@@ -43,11 +43,11 @@ Decoded negated(Decoded number) {
   return number;
 }
 
-/// One of two terms of a sum: a number, or a product that is not rounded.
+/// One of two terms of a sum: a number, or an unrounded product.
 template <class Exact>
 struct Term {
   Exact value{};
-  bool is_negative = false;  ///< also of zero
+  bool is_negative = false;  ///< also for zero
   bool is_infinite = false;
   bool is_nan = false;
 };
@@ -68,7 +68,7 @@ Term<Exact> product(const Decoded& a, const Decoded& b) {
   return made;
 }
 
-/// .ftz looks at what the result is with an exponent that has no lower limit: as an H200 does.
+/// .ftz tests the result rounded without a lower limit of the exponent, as an H200 does.
 template <class Exact>
 bool is_flushed(const Form& form, const Exact& exact, std::uint64_t bits) {
   if (!form.flushes) return false;
@@ -87,7 +87,7 @@ std::uint64_t sum(const Form& form, const Term<Exact>& a, const Exact& exact, co
   const auto infinity = [&](bool is_negative) { return (is_negative ? layout.sign() : 0) | (layout.largest() + 1); };
   if (a.is_infinite) return infinity(a.is_negative);
   if (b.is_infinite) return infinity(b.is_negative);
-  if (exact.sign() == 0) {  // terms of one sign keep it; others leave +0, downwards -0
+  if (exact.sign() == 0) {  // terms of one sign keep the sign; other terms give +0, or -0 when rounding down
     const bool is_negative = a.is_negative == b.is_negative ? a.is_negative : form.to == To::down;
     return is_negative ? layout.sign() : 0;
   }
@@ -102,7 +102,7 @@ std::uint64_t saturated(const Form& form, std::uint64_t bits) {
   return bits > one ? one : bits;
 }
 
-/// PTX ISA: sub adds the negative, mul has no second term, so that the sign of its zero is the product's.
+/// PTX ISA: sub adds the negated operand. mul has no second term, so a zero has the product's sign.
 template <class Exact>
 std::uint64_t result(const std::string& root, const Form& form, const Row& row) {
   const Decoded a = operand(form, row[0]);
@@ -122,7 +122,8 @@ std::uint64_t result(const std::string& root, const Form& form, const Row& row) 
 Rows next_to_the_smallest(Rows rows) {
   std::uint64_t state = 123;
   for (int i = 0; i < 256; ++i) {
-    const auto one = static_cast<std::uint32_t>(random_bits(state) >> 41) | 0x20000000U;  // about 2^-63
+    // about 2^-63
+    const auto one = static_cast<std::uint32_t>(random_bits(state) >> 41) | 0x20000000U;
     const auto other = std::bit_cast<std::uint32_t>(0x1p-126F / std::bit_cast<float>(one));
     const std::uint64_t sign = random_bits(state) & 0x80000000;
     rows.push_back({one | sign, other + static_cast<std::uint64_t>(i % 5) - 2, 0, 0});

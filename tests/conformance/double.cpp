@@ -1,5 +1,6 @@
-// mma.sync of double precision, against a product by the formulas of the PTX ISA, "Matrix Fragments for mma.m8n8k4 with
-// .f64 floating point type" and the sections after it. Every step is a fused operation, in the order of k.
+// Cases of mma.sync in double precision. The model computes the product with the formulas of the PTX ISA, "Matrix
+// Fragments for mma.m8n8k4 with .f64 floating point type" and the following sections. Every step is a fused operation,
+// in the order of k.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -22,9 +23,9 @@ struct Product {
 
 constexpr unsigned kBlocks = 24;
 
-/// Of the inputs of a launch.
+/// The kind of a launch's inputs.
 enum class Numbers {
-  whole,    ///< small integers: exact in whatever order they are added
+  whole,    ///< small integers, whose sums are exact in any order
   ordinary  ///< every addition rounds
 };
 

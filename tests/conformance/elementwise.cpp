@@ -32,7 +32,7 @@ std::string loads(const Elementwise& given) {
   return text;
 }
 
-/// Result after result, each an array over the threads.
+/// Stores one result after another, each as an array over the threads.
 std::string stores(const Elementwise& given, std::size_t rows) {
   std::string text;
   std::size_t base = 0;
@@ -62,7 +62,7 @@ std::vector<std::byte> packed(const Elementwise& given, const Rows& rows) {
   return bytes;
 }
 
-/// As stores() lays results out.
+/// Lays results out as stores() does.
 std::vector<std::byte> modelled(const Elementwise& given, const Rows& rows) {
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < given.results.size(); ++i) {
@@ -137,7 +137,7 @@ Rows combinations(const std::vector<Values>& operands) {
   return rows;
 }
 
-/// A prime step through the combinations where there are more than `limit`.
+/// If there are more than `limit` combinations, takes every n-th for a prime n.
 Rows combinations(const Values& values, int operands, std::size_t limit) {
   const Rows all = combinations(std::vector<Values>(static_cast<std::size_t>(operands), values));
   const std::size_t step = all.size() <= limit ? 1 : (all.size() / limit | 1) + 2;
@@ -206,7 +206,7 @@ Values float_corners(std::string_view format) {
   const std::uint64_t infinity = ((1ULL << layout.exponent_bits) - 1) << m;
   const std::uint64_t one = ((1ULL << (layout.exponent_bits - 1)) - 1) << m;
   const std::uint64_t sign = 1ULL << (layout.exponent_bits + m);
-  const std::uint64_t unit = 1ULL << m;  // twice as much
+  const std::uint64_t unit = 1ULL << m;  // exponent field 1; adding it doubles a number
   const std::uint64_t positive[] = {0,
                                     1,
                                     unit - 1,

@@ -1,4 +1,5 @@
-// Single and double precision, rounded and approximate division and roots. PTX ISA, "Floating Point Instructions".
+// Cases of single and double precision, with rounded and approximate division and roots. PTX ISA, "Floating Point
+// Instructions".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -6,7 +7,7 @@
 namespace cubit::conformance {
 namespace {
 
-/// `opcode` of `operands` registers of the format.
+/// A case of `opcode` with `operands` registers of the format.
 void plain(Cases& cases, const std::string& opcode, std::string_view format, int operands, Rule::Kind kind) {
   const int bytes = format == "f64" ? 8 : 4;
   std::string body = opcode + " %z0";
@@ -46,7 +47,7 @@ void single(Cases& cases) {
   plain(cases, "copysign.f32", "f32", 2, Rule::Kind::exact);
 }
 
-/// NaN payloads of double precision are not defined.
+/// The ISA does not define NaN payloads of double precision.
 void twice(Cases& cases) {
   for (const char* root : {"add", "sub", "mul", "add.rn", "sub.rn", "mul.rn", "div.rn", "min", "max", "copysign"})
     plain(cases, fmt::format("{}.f64", root), "f64", 2, Rule::Kind::number);

@@ -1,4 +1,4 @@
-// Approximate instructions, each within the error that the PTX ISA states for it.
+// Cases of approximate instructions, each within the error that the PTX ISA states for it.
 #include <fmt/format.h>
 
 #include <bit>
@@ -9,15 +9,15 @@
 namespace cubit::conformance {
 namespace {
 
-/// What the bound holds for.
+/// The range of arguments for which the bound holds.
 enum class Range { all, two_pi, hundred_pi };
 
 struct Function {
   const char* opcode;
   const char* format;
-  Rule bound;  ///< the PTX ISA's, of the section named beside it
+  Rule bound;  ///< the bound of the PTX ISA; the comment at each case names the section
   Range range = Range::all;
-  const char* suffix = "";  ///< of the name
+  const char* suffix = "";  ///< suffix of the name
 };
 
 double power(double exponent) { return std::exp2(exponent); }
@@ -31,7 +31,7 @@ Rows angles(Range range) {
   return rows;
 }
 
-/// Spread over all exponents and signs; `count` values of each format of 32 bits, all specials.
+/// Arguments spread over all exponents and signs: `count` values of each 32-bit format, and all special values.
 Rows arguments(std::string_view format, Range range) {
   if (range != Range::all) return angles(range);
   const Rows corners = all_of(float_corners(format));
@@ -86,7 +86,8 @@ void add_functions(Cases& cases) {
     add_one("ex2.approx", {.ulps = 2});                                       // 9.7.3.21
   }
   function(cases, {"tanh.approx.f32", "f32", {.relative = power(-11)}}, 1);  // 9.7.3.22
-  // Of these the ISA states no bound: the 20 bits that they read and write, and a correctly rounded one.
+  // The ISA states no bound for the following instructions. The first two read and write 20 bits; the third is compared
+  // with a correctly rounded result.
   function(cases, {"rcp.approx.ftz.f64", "f64", {.relative = power(-19)}}, 1);    // 9.7.3.14
   function(cases, {"rsqrt.approx.ftz.f64", "f64", {.relative = power(-19)}}, 1);  // 9.7.3.17
   function(cases, {"rsqrt.approx.f64", "f64", {.ulps = 1}}, 1);                   // 9.7.3.16
@@ -96,7 +97,7 @@ void add_functions(Cases& cases) {
     };
     add_one("tanh.approx.f16", "f16", {.absolute = power(-10.987)});  // 9.7.4.9
     add_one("tanh.approx.bf16", "bf16", {.absolute = power(-8)});     // 9.7.4.9
-    // A unit where the result is subnormal: an H200 is outside of what the ISA states there.
+    // One unit is allowed for subnormal results, where an H200 exceeds the bound that the ISA states.
     add_one("ex2.approx.f16", "f16", {.ulps = 1, .relative = power(-9.9)});  // 9.7.4.10
     add_one("ex2.approx.ftz.bf16", "bf16", {.relative = power(-7)});         // 9.7.4.10
   }

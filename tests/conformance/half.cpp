@@ -1,4 +1,4 @@
-// 16-bit floats, alone and in pairs. PTX ISA, "Half Precision Floating Point Instructions".
+// Cases of 16-bit floats, alone and in pairs. PTX ISA, "Half Precision Floating Point Instructions".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -13,7 +13,7 @@ struct Type {
 };
 constexpr Type kTypes[] = {{"f16", "f16", 2}, {"f16x2", "f16", 4}, {"bf16", "bf16", 2}, {"bf16x2", "bf16", 4}};
 
-/// Each half a value of its own.
+/// Pairs with different values in the two halves.
 Rows paired(const Rows& rows) {
   Rows pairs;
   const std::size_t count = rows.size();

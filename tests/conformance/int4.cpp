@@ -1,5 +1,6 @@
-// mma.sync of 4-bit integers, against a product by the formulas of the PTX ISA, "Matrix Fragments for mma.m8n8k32",
-// "mma.m16n8k32", "mma.m16n8k64". Tensor cores of Hopper have no such unit: its assembler takes others for it.
+// Cases of mma.sync of 4-bit integers. The model computes the product with the formulas of the PTX ISA, "Matrix
+// Fragments for mma.m8n8k32", "mma.m16n8k32", "mma.m16n8k64". Tensor cores of Hopper have no 4-bit unit; the assembler
+// uses other instructions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ std::int64_t value_of(const char* type, std::uint32_t nibble) {
   return type[0] == 's' && nibble > 7 ? static_cast<std::int64_t>(nibble) - 16 : static_cast<std::int64_t>(nibble);
 }
 
-/// Registers of A are of rows g and g + 8, then of the same in the next 32 columns; each holds eight columns.
+/// Registers of A hold rows g and g + 8, then the same rows in the next 32 columns. Each register holds eight columns.
 std::int64_t element_of_a(const Product& product, const std::uint32_t* words, int row, int column) {
   const int lane = row % 8 * 4 + column % 32 / 8;
   const int index = column / 32 * (product.m / 8) + row / 8;
@@ -43,7 +44,7 @@ std::int64_t element_of_b(const Product& product, const std::uint32_t* words, in
   return value_of(product.b, words[lane * product.registers() + index] >> (row % 8 * 4));
 }
 
-/// Register i of a lane's result: row g (+ 8 from the third on), two columns to a row.
+/// Register i of a lane's result: row g (+ 8 from the third register on), two columns per row.
 std::uint32_t result(const Product& product, const std::uint32_t* words, int lane, int index) {
   const int row = lane / 4 + index / 2 * 8;
   const int column = lane % 4 * 2 + index % 2;
@@ -68,7 +69,7 @@ std::vector<std::byte> multiplied(const Product& product, const std::vector<std:
   return bytes;
 }
 
-/// Addends near the limits half the time, so that saturation and wrapping show.
+/// Half of the addends are near the limits, so that saturation and wrapping show.
 std::vector<std::uint32_t> drawn(const Product& product) {
   std::uint64_t state = static_cast<std::uint64_t>(product.m * product.k);
   std::vector<std::uint32_t> words;

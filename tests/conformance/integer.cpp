@@ -1,4 +1,4 @@
-// Integer arithmetic. PTX ISA, "Integer Arithmetic Instructions".
+// Cases of integer arithmetic. PTX ISA, "Integer Arithmetic Instructions".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -14,7 +14,7 @@ struct Type {
 };
 constexpr Type kTypes[] = {{"u16", 16}, {"s16", 16}, {"u32", 32}, {"s32", 32}, {"u64", 64}, {"s64", 64}};
 
-/// `opcode` of `operands` registers of `bytes` each; the result has `result` bytes.
+/// A case of `opcode` with `operands` registers of `bytes` bytes each; the result has `result` bytes.
 void plain(Cases& cases, const std::string& opcode, int operands, int bytes, int result = 0) {
   std::string body = opcode + " %z0";
   for (int i = 0; i < operands; ++i) body += fmt::format(", %a{}", i);
@@ -45,7 +45,7 @@ void products(Cases& cases, const Type& type) {
   }
 }
 
-/// No divisor of zero: the ISA leaves its result open. That case is one of its own.
+/// Divisors are never zero, because the ISA leaves that result open. Another case tests zero.
 void quotients(Cases& cases, const Type& type) {
   for (const char* root : {"div", "rem"}) {
     const std::string opcode = fmt::format("{}.{}", root, type.name);

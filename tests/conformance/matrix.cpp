@@ -1,5 +1,5 @@
-// mma.sync of every shape and type, over matrices made to tell one way of adding from another: products that cancel,
-// one that is much larger than the others, accumulators that are, subnormal operands, infinities and NaN.
+// Cases of mma.sync of every shape and type. The matrices distinguish different ways of adding: products that cancel,
+// one product much larger than all others, large accumulators, subnormal operands, infinities and NaN.
 #include <fmt/format.h>
 
 #include <bit>
@@ -24,7 +24,7 @@ struct Encoding {
   int bits;
   int exponent_bits;  ///< 0: an integer
   int mantissa_bits;
-  int shift;  ///< tf32 lies at the top of its word
+  int shift;  ///< tf32 occupies the upper bits of its word
 };
 constexpr Encoding kEncodings[] = {{"f16", 16, 5, 10, 0}, {"bf16", 16, 8, 7, 0}, {"tf32", 32, 8, 10, 13},
                                    {"e4m3", 8, 4, 3, 0},  {"e5m2", 8, 5, 2, 0},  {"f32", 32, 8, 23, 0},
@@ -37,18 +37,18 @@ const Encoding& encoding(std::string_view name) {
   return kEncodings[0];
 }
 
-/// What the matrices of one launch are like, one block each.
+/// The kind of matrices in a launch. Each block has its own matrices.
 enum class Pattern {
   near_one,      ///< exponents of -2 … 2
   wide,          ///< exponents of the whole range
   subnormal,     ///< A is subnormal, C is zero or tiny
-  cancels,       ///< each product has its negative, but for a last bit
-  one_large,     ///< the product of k = 0 is 2^20 times the others, where the format can
+  cancels,       ///< each product has its negative, except for a last bit
+  one_large,     ///< the product of k = 0 is 2^20 times all others, if the format allows it
   large_addend,  ///< C is 2^20 times the products
   small_addend,
-  special,  ///< an infinity or NaN here and there
-  sparse,   ///< mostly zeros, beside numbers of any size, which must not count
-  bits,     ///< anything
+  special,  ///< some infinities or NaNs
+  sparse,   ///< mostly zeros, next to numbers of any size that must not count
+  bits,     ///< arbitrary bits
   count
 };
 constexpr int kOfEach = 12;
@@ -60,7 +60,7 @@ class Drawing {
   std::uint64_t bits() { return random_bits(state_); }
   int between(int low, int high) { return low + static_cast<int>(bits() % static_cast<std::uint64_t>(high - low + 1)); }
 
-  /// A number with the exponent, which is cut to the format's normal range.
+  /// A number with the given exponent, which is clamped to the format's normal range.
   std::uint32_t number(const Encoding& format, int exponent) {
     const int bias = (1 << (format.exponent_bits - 1)) - 1;
     const int field = std::min(std::max(exponent + bias, 1), 2 * bias);
@@ -77,7 +77,7 @@ class Drawing {
   std::uint64_t state_;
 };
 
-/// -1: the widest exponents that leave a product of the format finite in f32.
+/// The widest exponents for which a product of the format stays finite in f32.
 int widest(const Encoding& format) { return format.exponent_bits == 8 ? 40 : (1 << (format.exponent_bits - 1)) - 2; }
 
 std::uint32_t special(const Encoding& format, Drawing& draw) {
@@ -114,7 +114,7 @@ std::uint32_t factor(const Encoding& format, Pattern pattern, int k, bool is_a, 
   }
 }
 
-/// Of integers: near the limits half the time, so that saturation and wrapping show.
+/// For integers: half of the addends are near the limits, so that saturation and wrapping show.
 std::uint32_t integer_addend(Drawing& draw) {
   const auto small = static_cast<std::uint32_t>(draw.between(-40000, 40000));
   switch (draw.between(0, 3)) {
@@ -151,7 +151,7 @@ std::uint32_t addend(const Encoding& format, Pattern pattern, Drawing& draw) {
   }
 }
 
-/// Pairs a[k], a[k+1] = -a[k] with b[k+1] = b[k], then one bit of one of them changed.
+/// Pairs a[k], a[k+1] = -a[k] with b[k+1] = b[k], and then one bit of one number changed.
 void make_cancel(Drawn& drawn, const Encoding& a, int m, int n, int k, Drawing& draw) {
   const std::uint32_t sign = 1U << (a.exponent_bits + a.mantissa_bits + a.shift);
   for (int row = 0; row < m; ++row) {
@@ -185,7 +185,7 @@ Drawn draw_matrices(const Product& product, Pattern pattern, int m, int n, int k
   return drawn;
 }
 
-/// A lane's registers of one operand.
+/// Appends a lane's registers of one operand.
 void append_registers(std::vector<std::byte>& dst, const codegen::FragmentMap& map, int lane,
                       const std::vector<std::uint32_t>& matrix, bool by_column) {
   const int per_register = 32 / map.element_bits;

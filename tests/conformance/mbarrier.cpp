@@ -1,4 +1,4 @@
-// mbarrier: counts, phases, tokens, bytes. PTX ISA, "mbarrier" and "cp.async.mbarrier.arrive".
+// Cases of mbarriers: counts, phases, tokens, bytes. PTX ISA, "mbarrier" and "cp.async.mbarrier.arrive".
 #include <fmt/format.h>
 
 #include "tests/conformance/scenario.hpp"
@@ -10,14 +10,14 @@ const char* const kBarriers =
     ".shared .align 8 .b64 bar;\n.shared .align 8 .b64 other;\n.shared .align 4 .u32 value;\n"
     ".shared .align 16 .b8 tile[512];";
 
-/// Shifts into %z0 whether the phase of `parity` is over.
+/// Shifts into %z0 whether the phase of `parity` has ended.
 std::string ask(int parity) {
   return fmt::format(
       "mbarrier.test_wait.parity.shared.b64 %p0, [bar], {}; selp.u32 %r9, 1, 0, %p0; shl.b32 %z0, %z0, 1; "
       "or.b32 %z0, %z0, %r9;\n  ",
       parity);
 }
-/// Into %z0 the same of the phase of the token in %d<index>.
+/// Shifts into %z0 whether the phase of the token in %d<index> has ended.
 std::string ask_token(int index) {
   return fmt::format(
       "mbarrier.test_wait.shared.b64 %p0, [bar], %d{}; selp.u32 %r9, 1, 0, %p0; shl.b32 %z0, %z0, 1; "
@@ -26,7 +26,7 @@ std::string ask_token(int index) {
 }
 std::string init(unsigned count) { return fmt::format("mbarrier.init.shared.b64 [bar], {};\n  ", count); }
 
-/// One thread's view.
+/// A case with one thread.
 void alone(Cases& cases, const std::string& name, const std::string& body, std::vector<std::uint32_t> expected) {
   const auto results = static_cast<int>(expected.size());
   add(cases, {.name = name,
@@ -37,7 +37,7 @@ void alone(Cases& cases, const std::string& name, const std::string& body, std::
               .model = always(std::move(expected))});
 }
 
-/// Three arrivals in some form end a phase of three, and no fewer.
+/// Three arrivals in any form end a phase of three, and fewer do not.
 void arrivals(Cases& cases) {
   struct Form {
     const char* name;
@@ -79,7 +79,7 @@ void arrivals(Cases& cases) {
        }) {
     std::string text = form.text;
     text.replace(text.find("@@"), 2, ask(0));
-    // Before the last: not over. Then: phase 0 is over, phase 1 is not.
+    // Before the last arrival, the phase has not ended. After it, phase 0 has ended and phase 1 has not.
     alone(cases, form.name, init(3) + ask(0) + text + "\n  " + ask(0) + ask(1), {0b0010});
   }
 }
@@ -120,7 +120,8 @@ void phases(Cases& cases) {
         {0b001});
 }
 
-/// A state is opaque, but for its phase and, of an arrival with .noComplete, for what was missing before it.
+/// A state is opaque, except for its phase and, after an arrival with .noComplete, the number of arrivals that were
+/// missing before.
 void states(Cases& cases) {
   alone(cases, "mbarrier.test_wait of a state",
         init(2) + "mbarrier.arrive.shared.b64 %d0, [bar];\n  " + ask_token(0) +
@@ -190,7 +191,7 @@ void between_warps(Cases& cases) {
   }
 }
 
-/// Without .noinc the arrivals of the copies are added to the phase, which waits for one more thread's.
+/// Without .noinc the arrivals of the copies are added to the phase, which waits for one more arrival.
 void copies(Cases& cases) {
   std::vector<std::uint32_t> words(64);
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(0x1001 * i + 7);

@@ -1,5 +1,5 @@
-// Loads, stores, asynchronous copies and matrix moves. PTX ISA, "ld", "st", "cp.async", "ldmatrix", "stmatrix",
-// "movmatrix".
+// Cases of loads, stores, asynchronous copies and matrix moves. PTX ISA, "ld", "st", "cp.async", "ldmatrix",
+// "stmatrix", "movmatrix".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kTile = ".shared .align 16 .b8 tile[2048];";
 
-/// Each thread's 16 bytes of a tile hold %a0 and %a1 (64 bits each); %r0 is their address in shared memory.
+/// Each thread's 16 bytes of a tile hold %a0 and %a1 (64 bits each). %r0 is their address in shared memory.
 constexpr const char* kFill = R"(mov.u32 %r0, tile; shl.b32 %r1, %t, 4; add.u32 %r0, %r0, %r1;
   st.shared.v2.b64 [%r0], {%a0, %a1}; bar.warp.sync -1;
   )";
@@ -23,7 +23,7 @@ void elementwise(Cases& cases, const std::string& name, const std::string& body,
       words());
 }
 
-/// Narrow loads extend into 64 bits by their type.
+/// Narrow loads extend to 64 bits according to their type.
 void loads(Cases& cases) {
   for (const char* type :
        {"u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64"}) {
@@ -79,7 +79,7 @@ std::string list(char letter, int first, int count) {
   return text + "}";
 }
 
-/// Vectors into and out of each space; the results are what memory then holds.
+/// Vectors into and out of each space. The results are the final memory.
 void vectors(Cases& cases) {
   for (const int count : {2, 4}) {
     for (const int bits : {8, 16, 32, 64}) {
@@ -128,7 +128,7 @@ void stores(Cases& cases) {
         {4}, ".global .align 16 .b8 place[256];");
 }
 
-/// Before the group is waited for the tile holds %a1; only what is copied behind it changes.
+/// Until the group is waited for, the tile holds %a1. Only bytes that are copied later change.
 void copies(Cases& cases) {
   const auto copy = [&](const std::string& name, const std::string& instructions) {
     elementwise(cases, name,
@@ -159,7 +159,7 @@ void copies(Cases& cases) {
        "st.shared.b64 [%r0+16], %d5;");
 }
 
-/// Rows in an order that is not theirs, so that a lane's own address counts.
+/// Rows in a permuted order, so that each lane's own address matters.
 void matrices(Cases& cases) {
   const std::string rows = std::string(kFill) +
                            "mad.lo.u32 %r5, %t, 13, 5; and.b32 %r5, %r5, 31; shl.b32 %r5, %r5, 4; mov.u32 %r6, tile; "

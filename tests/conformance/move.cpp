@@ -1,4 +1,5 @@
-// Moves, packing, selection, comparison, special registers, generic addresses. PTX ISA, "mov", "selp", "setp", "cvta".
+// Cases of moves, packing, selection, comparison, special registers and generic addresses. PTX ISA, "mov", "selp",
+// "setp", "cvta".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -114,7 +115,7 @@ void registers(Cases& cases) {
       all_of(Values(288, 0)));
 }
 
-/// Which space a generic address is said to be in, and that the way there and back is none.
+/// The state space of a generic address, and conversion to a generic address and back.
 void spaces(Cases& cases) {
   add(cases,
       {.name = "cvta, isspacep",

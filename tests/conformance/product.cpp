@@ -45,7 +45,7 @@ double value_of(const Encoding& format, std::uint32_t bits) {
   return (bits >> (format.mantissa_bits + format.exponent_bits) & 1) != 0 ? -value : value;
 }
 
-/// One operand of one warp.
+/// An operand of an mma in one warp.
 struct Operand {
   const codegen::FragmentMap* map = nullptr;
   const Encoding* format = nullptr;
@@ -62,7 +62,7 @@ Operand operand_of(const Case& given, char letter, const std::string& type) {
   return made;
 }
 
-/// `words`: a lane's registers from `first` on, `stride` words from lane to lane.
+/// `words`: a lane's registers from `first` on, with `stride` words from lane to lane.
 void gather(Operand& dst, const std::byte* words, int first, int stride) {
   const int bits = dst.map->element_bits;
   for (int lane = 0; lane < 32; ++lane) {
@@ -76,13 +76,14 @@ void gather(Operand& dst, const std::byte* words, int first, int stride) {
   }
 }
 
-/// A subnormal counts as the lowest normal number, zero does not count.
+/// A subnormal counts as the lowest normal number; zero does not count.
 double counted(const Encoding& format, double value) {
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
   return value == 0 ? 0 : std::max(std::abs(value), std::ldexp(1.0, 1 - bias));
 }
 
-/// Of the bound: sum_bound(), a unit of the result, and where the parts of the sum are numbers too a unit of each.
+/// Relative to the bound: sum_bound() plus a unit of the result. If partial sums are numbers of the format too, each
+/// adds a unit.
 double error(const runtime::cpu::TensorCore& core, const Operand& a, const Operand& b, const Operand& c,
              codegen::Element e, double result) {
   const int k = a.map->columns;

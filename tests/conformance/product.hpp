@@ -1,5 +1,5 @@
-// How far results of mma.sync are from the exact matrix product, in units of the bound that runtime/cpu/arithmetic/tensor_core.hpp
-// states.
+// Measures how far results of mma.sync are from the exact matrix product, in units of the bound in
+// runtime/cpu/arithmetic/tensor_core.hpp.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace cubit::conformance {
 
-/// One for each result, in the order of `results`. Infinite where the exact one is not a number or infinite and the
-/// result is something else.
+/// One error for each result, in the order of `results`. The error is infinite if the exact result is infinite or NaN
+/// and the result is different.
 std::vector<double> product_errors(const Case& given, const std::vector<std::byte>& results);
 
 }  // namespace cubit::conformance

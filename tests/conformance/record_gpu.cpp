@@ -1,8 +1,8 @@
-// conformance_record [--all] FILE: runs every case on the first GPU and writes what came out.
+// conformance_record [--all] FILE: runs every case on the first GPU and records the results.
 //
-// Needs the driver alone (libcuda.so.1, opened at run time) and compiles the cases with it; a kernel that the driver
-// refuses is recorded with its reason. --all keeps the bits of every result.
-// conformance_record --ptx FOLDER: writes every kernel's PTX, for ptxas.
+// The program needs only the driver (libcuda.so.1, opened at run time), which also compiles the cases. A kernel that
+// the driver refuses is recorded with the reason. --all keeps the bits of every result. conformance_record --ptx FOLDER
+// writes every kernel's PTX, for ptxas.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@
 namespace cubit::conformance {
 namespace {
 
-/// The few entry points used. Names with _v2 are those that cuda.h's macros stand for.
+/// The driver's entry points that the program uses. cuda.h defines macros for the names with _v2.
 class Driver {
  public:
   using Pointer = unsigned long long;
@@ -35,13 +35,13 @@ class Driver {
     open_context();
   }
 
-  /// A fault leaves the context of no use: a new one, so that the next case does not suffer for it.
+  /// A fault makes the context unusable. A new context keeps the next case unaffected.
   void recover() {
     call<int>("cuDevicePrimaryCtxReset_v2", device_);
     open_context();
   }
 
-  /// The kernel's output; throws std::runtime_error with what the driver says of it.
+  /// Returns the kernel's output. Throws std::runtime_error with the driver's message.
   std::vector<std::byte> run(const Case& given) {
     void* const module = load(given);
     void* kernel = nullptr;
@@ -88,7 +88,7 @@ class Driver {
 
   void* load(const Case& given) {
     std::string log(4096, '\0');
-    int options[] = {5, 6};  // CU_JIT_ERROR_LOG_BUFFER, its size
+    int options[] = {5, 6};  // CU_JIT_ERROR_LOG_BUFFER and its size
     void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
     void* module = nullptr;
     const int status = call<void**, const void*, unsigned, int*, void**>("cuModuleLoadDataEx", &module,

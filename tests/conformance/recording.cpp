@@ -9,7 +9,7 @@
 namespace cubit::conformance {
 namespace {
 
-constexpr std::size_t kKeptBytes = 512;  ///< exact results up to here are kept as bits
+constexpr std::size_t kKeptBytes = 512;  ///< exact results up to this size are kept as bits
 constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 std::string base64(const std::vector<std::byte>& bytes) {
@@ -135,7 +135,7 @@ Recorded recorded(const Case& given, std::vector<std::byte> output, bool all) {
   return entry;
 }
 
-/// A line per case, so that a difference of two recordings can be read.
+/// Writes one line per case, so that differences of two recordings are readable.
 void write_recording(const Recording& recording, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   file << "{\"device\": " << nlohmann::json(recording.device) << ",\n\"driver\": " << nlohmann::json(recording.driver)

@@ -1,5 +1,5 @@
-// What a device made of the cases, as a file: results that are compared within an error as their bits, the others as
-// hashes of their parts.
+// A file with a device's results of all cases. Results that are compared within an error are stored as bits, and all
+// other results as hashes of their parts.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 namespace cubit::conformance {
 
 struct Recorded {
-  std::uint64_t identity = 0;             ///< Case::identity() of what was run
+  std::uint64_t identity = 0;             ///< Case::identity() of the executed case
   std::string refused = {};               ///< why there is no result
   std::vector<std::byte> bits = {};       ///< comparable(), or empty
-  std::vector<std::uint32_t> parts = {};  ///< hashes of kParts equal parts of comparable(), where there are no bits
+  std::vector<std::uint32_t> parts = {};  ///< hashes of kParts equal parts of comparable(), if there are no bits
 };
 
 struct Recording {
@@ -25,18 +25,18 @@ struct Recording {
 
 inline constexpr std::size_t kParts = 16;
 
-/// The output, but every NaN the same one where the rule says that any will do.
+/// The output, with every NaN replaced by one NaN if the rule accepts any NaN.
 std::vector<std::byte> comparable(const Case& given, std::vector<std::byte> output);
 std::vector<std::uint32_t> hashes_of_parts(const std::vector<std::byte>& bytes);
 
-/// Empty, or where the output is not what Case::model gives, which there has to be.
+/// Returns "" or where the output differs from Case::model, which must exist.
 std::string difference_from_model(const Case& given, const std::vector<std::byte>& output);
 
-/// `all`: bits of every result, to look into differences; such a file is too large to keep.
+/// `all` keeps the bits of every result, to investigate differences. Such a file is too large to keep.
 Recorded recorded(const Case& given, std::vector<std::byte> output, bool all);
 
 void write_recording(const Recording& recording, const std::string& path);
-/// Throws std::runtime_error for a file that is not one.
+/// Throws std::runtime_error if the file is not a recording.
 Recording read_recording(const std::string& path);
 
 }  // namespace cubit::conformance

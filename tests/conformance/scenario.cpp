@@ -19,7 +19,7 @@ std::string registers(int results) {
   return fmt::format("  .reg .b64 %o;\n  .reg .b32 %i, %tries, %z<{}>;\n  mad.lo.u32 %i, %b, %n, %t;\n", results);
 }
 
-/// Thread after thread.
+/// Stores results, one thread after another.
 std::string stores(int results) {
   std::string text = fmt::format("  mad.wide.u32 %o, %i, {}, %out;\n", 4 * results);
   for (int i = 0; i < results; ++i) text += fmt::format("  st.global.b32 [%o+{}], %z{};\n", 4 * i, i);

@@ -1,4 +1,4 @@
-// What lanes tell each other. PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.sync".
+// Cases of data exchange between lanes. PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.sync".
 #include <fmt/format.h>
 
 #include "tests/conformance/elementwise.hpp"
@@ -6,14 +6,14 @@
 namespace cubit::conformance {
 namespace {
 
-/// Members: all lanes; or the even and the odd ones apart, which diverge and come together again.
+/// Members: all lanes, or the even and the odd lanes separately, which diverge and reconverge.
 struct Members {
   const char* name;
   bool diverges;
 };
 constexpr Members kMembers[] = {{"", false}, {" of half a warp", true}};
 
-/// `instruction` with members %r10, once, or in both branches.
+/// `instruction` with the members in %r10, once, or in both branches.
 std::string under(const Members& members, const std::string& instruction) {
   if (!members.diverges) return "mov.u32 %r10, -1;\n  " + instruction;
   return fmt::format(R"(and.b32 %r11, %t, 1; setp.ne.u32 %p10, %r11, 0;
@@ -29,7 +29,7 @@ together:
                      instruction);
 }
 
-/// Rows of one warp each: operand 1 the same for its lanes where `uniform` says so.
+/// Makes rows; each row has the operands of a warp. Operand 1 is the same for all lanes where `uniform` says so.
 Rows lanes(const Rows& warps) {
   Rows rows;
   std::uint64_t state = 81;
@@ -42,7 +42,7 @@ Rows lanes(const Rows& warps) {
   return rows;
 }
 
-/// The source must lie among the members of the half warp: even distances.
+/// The source must be a member within the half warp, so distances are even.
 void shuffles(Cases& cases, const Members& members) {
   const Values distances =
       members.diverges ? Values{0, 2, 4, 16, 30} : Values{0, 1, 2, 3, 5, 8, 16, 31, 32, 33, 0xffffffff};
@@ -55,7 +55,7 @@ void shuffles(Cases& cases, const Members& members) {
         "selp.u32 %z1, 1, 0, %p0;",
         lane, mode);
     const Values used = members.diverges ? Values{0x1f, 0, 0x1e1f, 0x181f, 0x101f} : clamps;
-    // With up the clamp is the lowest lane that may be read.
+    // With up, the clamp is the lowest lane that may be read.
     add(cases,
         {.name = fmt::format("shfl.sync.{}.b32{}", mode, members.name),
          .body = under(members, instruction),
@@ -65,7 +65,7 @@ void shuffles(Cases& cases, const Members& members) {
   }
 }
 
-/// Operand 1 random and different in each lane.
+/// Operand 1 is random and different in each lane.
 void shuffle_anywhere(Cases& cases) {
   for (const char* mode : {"up", "down", "bfly", "idx"}) {
     add(cases,
@@ -77,7 +77,7 @@ void shuffle_anywhere(Cases& cases) {
   }
 }
 
-/// Warps whose lanes say all no, all yes, one yes, one no, anything.
+/// Warps whose lanes vote all no, all yes, one yes, one no, or anything.
 Rows elections() {
   Rows rows;
   std::uint64_t state = 83;
@@ -154,7 +154,7 @@ void others(Cases& cases, const Members& members) {
       all_of(Values(32, 0)));
 }
 
-/// One block of four warps that pass values through shared memory, turn by turn.
+/// One block of four warps that pass values through shared memory in turns.
 void block_barriers(Cases& cases) {
   for (const char* barrier : {"bar.sync 0", "barrier.sync 1", "barrier.sync.aligned 2, 128", "bar.sync 3, 128"}) {
     add(cases,

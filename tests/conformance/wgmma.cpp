@@ -1,6 +1,6 @@
-// wgmma: where its matrices lie, with integers, whose sums are exact in any order; and how it adds, with numbers whose
-// sums are not. The model of the second is the assumption that the CPU device makes, written once more in double
-// precision: no manual says it, and a recording that differs tells how a GPU adds.
+// Cases of wgmma. Products of integers, whose sums are exact in any order, test the matrix layouts. Products whose sums
+// are not exact test the order of adding. Their model is the CPU device's assumption, written a second time in double
+// precision, because no manual states how wgmma adds. A recording that differs shows how a GPU adds.
 #include <bit>
 #include <cmath>
 
@@ -21,8 +21,8 @@ float cut(double value) {
   return std::abs(static_cast<double>(nearest)) > std::abs(value) ? std::nextafter(nearest, 0.f) : nearest;
 }
 
-/// The products of one step and the addend, each cut behind 25 bits from the largest exponent; a product's exponent is
-/// the sum of its factors'.
+/// The products of one step and the addend, each truncated after 25 bits from the largest exponent. A product's
+/// exponent is the sum of its factors' exponents.
 float step_sum(const double* a, const double* b, double sign, float addend) {
   int largest = addend == 0 ? -1000 : std::ilogb(addend);
   for (int k = 0; k < WgmmaProduct::kStep; ++k) {

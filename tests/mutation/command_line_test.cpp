@@ -1,5 +1,5 @@
-// `cubit run --check-memory` from end to end: a planted defect whose code lies in the program's cache, where its good
-// code would lie, is found and said.
+// Tests `cubit run --check-memory` from end to end: the cache holds a kernel with a planted defect under the key of the
+// correct kernel, and the command reports the defect.
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
@@ -25,7 +25,7 @@ codegen::KernelSource healthy_source(const Mutant& mutant) {
   return source;
 }
 
-/// The mutant's code under the key of what it is a mutant of.
+/// The mutant's code under the key of the correct kernel.
 runtime::Artifact exchanged(const Mutant& mutant) {
   runtime::Settings settings = runtime::Settings::from_environment();
   settings.cache_dir.clear();
@@ -54,8 +54,7 @@ class CheckMemory : public ::testing::Test {
   tools::test::Program program_;
 };
 
-/// The workspace, but for its counters, is memory that only the kernel writes: one head's share of the softmax is
-/// missing.
+/// Only the kernel writes the workspace after its counters. The mutant does not write one head's partial softmax.
 TEST_F(CheckMemory, FindsAPartialResultThatNobodyWrote) {
   const Mutant& mutant = find_mutant("element_not_stored");
   const auto healthy = run(mutant, {"--check-memory", "--check"});

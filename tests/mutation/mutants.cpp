@@ -18,9 +18,10 @@ namespace {
 constexpr const char* kPipeline = "pipeline";
 constexpr const char* kRows = "gqa_decode:heads_per_kv=8,family=sm80";
 constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm80";
-constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // 9 and 8
+constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // groups of 9 and 8 heads
 
-constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,groups=4";  // query operands are shared
+// query operands are shared
+constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,groups=4";
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
@@ -31,7 +32,7 @@ constexpr const char* kByHeads = "gqa_decode:heads_per_kv=20,family=sm90";
 constexpr const char* kBulkHeads = "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kManyParts = "batch=1,context=1000,kv_heads=8,splits=20";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
-constexpr const char* kSegments = "batch=200,context=300";  // several of them per block
+constexpr const char* kSegments = "batch=200,context=300";  // several segments per block
 
 constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
 constexpr const char* kTeamGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80";
@@ -50,7 +51,7 @@ constexpr const char* kReordersSizes = "m=9,n=512,k=1024,decomposition=1";
 constexpr const char* kPairSizes = "m=9,n=256,k=2048,decomposition=2,splits=2";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
 
-/// Seen on an H200: compute_sanitizer_h200.tsv.
+/// Observed on an H200; see compute_sanitizer_h200.tsv.
 constexpr const char* kNoMbarriers = "none: racecheck takes the healthy pipeline for a race";
 constexpr const char* kHangs = "none: the GPU hangs";
 constexpr const char* kNotRun = "none: not run on a GPU yet";
@@ -290,7 +291,7 @@ constexpr Mutant kMutants[] = {
      "args.input + tile * 256 + 4", "are in no allocation", "memcheck"},
 };
 
-/// Device memory that frees itself.
+/// Device memory that the destructor frees.
 class Memory {
  public:
   Memory(runtime::Device& device, std::size_t bytes)
@@ -346,7 +347,7 @@ int number_in(const ops::Numbers& numbers, const std::string& name) {
   return at == numbers.end() ? 0 : static_cast<int>(at->second);
 }
 
-/// Of a cache those rows stay unwritten that a window of one sequence hides.
+/// Uploads a tensor. Rows of a cache that the window of a sequence hides stay unwritten.
 void upload(runtime::Device& device, void* to, const ops::Tensor& tensor, const ops::Numbers& sizes) {
   const bool is_cache = std::string_view(tensor.name) == "key" || std::string_view(tensor.name) == "value";
   if (!is_cache || number_in(sizes, "window") == 0 || number_in(sizes, "batch") != 1) {
@@ -382,7 +383,7 @@ void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device
   const std::vector<std::byte> arguments = problem->arguments(addresses);
   const std::size_t bytes = specialisation->workspace_bytes(arguments.data(), device.facts());
   const Memory workspace(device, bytes);
-  // What the kernel has to write itself stays as it is.
+  // Memory that the kernel itself must write stays as it is.
   device.fill_zero(workspace.data(), std::min(bytes, ops::kWorkspaceCounterBytes), nullptr);
   ops::Launch made = specialisation->encode(arguments.data(), workspace.data(), bytes, device.facts());
   const auto kernel = prepared(engine, device, specialisation->source(), mutant);

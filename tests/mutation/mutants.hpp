@@ -1,5 +1,5 @@
-// Kernels with one planted defect each, on whatever device: what the CPU device's checker must find, and what
-// compute-sanitizer finds of it on a GPU.
+// Kernels with one planted defect each, for any device: what the CPU device's checker must find, and what
+// compute-sanitizer finds on a GPU.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ namespace cubit::tests {
 struct Mutant {
   const char* name;
   const char* kernel;  ///< a descriptor, or "pipeline"
-  const char* sizes;   ///< of the made-up data: "batch=1,context=100"
-  const char* file;    ///< template that is changed; "" for no change
-  const char* from;    ///< occurs once in it
+  const char* sizes;   ///< sizes of the made-up data: "batch=1,context=100"
+  const char* file;    ///< name of the changed template; "" for no change
+  const char* from;    ///< text that occurs once in the template
   const char* to;
-  const char* found;      ///< part of the checker's report; "" where nothing may be found
-  const char* sanitizer;  ///< the tool of compute-sanitizer that finds it too, or why none can: "none: …"
+  const char* found;      ///< part of the checker's report; "" if nothing may be found
+  const char* sanitizer;  ///< the tool of compute-sanitizer that also finds the defect, or "none: …" with the reason
 };
 
 inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
@@ -29,10 +29,11 @@ inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.na
 std::span<const Mutant> mutants();
 const Mutant& find_mutant(std::string_view name);  ///< throws Failure(invalid_argument)
 
-/// Into the kernel that it is a mutant of. Throws Failure(internal) if its place is not there once.
+/// Changes the kernel's source into the mutant. Throws Failure(internal) if the text to replace does not occur exactly
+/// once.
 void plant(const Mutant& mutant, codegen::KernelSource& source);
 
-/// Compiles and launches it, and waits. Throws what the device throws.
+/// Compiles and launches the mutant, and waits. Throws the device's failure.
 void run_mutant(const Mutant& mutant, runtime::Engine& engine, runtime::Device& device);
 
 }  // namespace cubit::tests

@@ -1,5 +1,5 @@
-// Planted defects, one per mutant: the checker of the CPU device finds each, and nothing in what is healthy. What
-// stands beside each of compute-sanitizer is what it found on an H200.
+// Proves: the CPU device's checker finds each planted defect and reports nothing for correct kernels. The recorded
+// verdicts of compute-sanitizer are its findings on an H200.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -54,7 +54,7 @@ TEST_P(Mutants, AreFound) {
 INSTANTIATE_TEST_SUITE_P(, Mutants, ::testing::ValuesIn(mutants().begin(), mutants().end()),
                          [](const auto& given) { return std::string(given.param.name); });
 
-/// Wavefronts of shared memory beyond the fewest possible.
+/// Wavefronts of shared memory beyond the ideal.
 std::uint64_t excess_wavefronts(const char* name) {
   const auto device = runtime::open_cpu_device(kArchitecture);
   device->watch({.memory = false, .counters = true});
@@ -76,7 +76,7 @@ TEST(BankConflicts, AreCountedWhereTheyArePlanted) {
 
 constexpr const char* kTools[] = {"racecheck", "memcheck", "initcheck"};
 
-/// Mutant -> what each of kTools counted; "-" where it was not run or hung.
+/// Mutant -> the count of each of kTools; "-" if the tool was not run or hung.
 std::map<std::string, std::array<std::string, 3>> sanitizer_table() {
   std::map<std::string, std::array<std::string, 3>> table;
   std::ifstream file(CUBIT_SANITIZER_TABLE);
@@ -90,7 +90,7 @@ std::map<std::string, std::array<std::string, 3>> sanitizer_table() {
   return table;
 }
 
-/// What it reports of the healthy kernel too is no finding.
+/// A report that the correct kernel gets too is not a finding.
 TEST(ComputeSanitizer, FoundWhatTheVerdictsSay) {
   const auto table = sanitizer_table();
   for (const Mutant& mutant : mutants()) {

@@ -1,10 +1,10 @@
-// A small kernel of the kind that the real ones for sm_90 are: a producer warp fills a ring by bulk copies, consumer
-// warps empty it, mbarriers keep them apart, and the result leaves by a bulk copy. Its mutants forget one thing each.
+// A small kernel with the structure of the real sm_90 kernels: a producer warp fills a ring by bulk copies, consumer
+// warps empty it, mbarriers synchronise them, and a bulk copy writes the result. Each mutant leaves out one step.
 #pragma once
 
 namespace cubit::tests {
 
-/// Adds up `tiles` tiles of 256 floats, element by element.
+/// Adds `tiles` tiles of 256 floats, element by element.
 inline constexpr const char* kPipelineKernel = R"(// 3 warps: a producer, and two consumers of 4 floats per thread
 struct Arguments {
   const float* input;
