@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -25,8 +26,8 @@ const char* g_text = nullptr;
 void* g_memory = nullptr;
 size_t g_size = 0;
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> list = {
+std::vector<Case> catalogue_cases() {
+  return {
       {"cubit_operators: json", [] { return cubit_operators(nullptr); }},
       {"cubit_architectures: json", [] { return cubit_architectures(nullptr); }},
       {"cubit_devices: json", [] { return cubit_devices(nullptr); }},
@@ -46,6 +47,11 @@ const std::vector<Case>& cases() {
       {"cubit_explain_layouts: descriptor", [] { return cubit_explain_layouts(nullptr, "sm_80", &g_text); }},
       {"cubit_explain_layouts: architecture", [] { return cubit_explain_layouts("stream_read", nullptr, &g_text); }},
       {"cubit_explain_layouts: json", [] { return cubit_explain_layouts("stream_read", "sm_80", nullptr); }},
+  };
+}
+
+std::vector<Case> device_cases() {
+  return {
       {"cubit_device_open: name", [] { return cubit_device_open(nullptr, anything<cubit_device*>()); }},
       {"cubit_device_open: device", [] { return cubit_device_open("cuda:0", nullptr); }},
       {"cubit_device_describe: device", [] { return cubit_device_describe(nullptr, &g_text); }},
@@ -60,6 +66,11 @@ const std::vector<Case>& cases() {
       {"cubit_capture_begin: device", [] { return cubit_capture_begin(nullptr, nullptr); }},
       {"cubit_capture_end: device", [] { return cubit_capture_end(nullptr, nullptr, nullptr); }},
       {"cubit_graph_replay: device", [] { return cubit_graph_replay(nullptr, nullptr, nullptr, nullptr); }},
+  };
+}
+
+std::vector<Case> engine_cases() {
+  return {
       {"cubit_engine_create: engine", [] { return cubit_engine_create(nullptr, nullptr); }},
       {"cubit_engine_counters: engine", [] { return cubit_engine_counters(nullptr, anything<cubit_counters>()); }},
       {"cubit_engine_counters: counters", [] { return cubit_engine_counters(anything<cubit_engine>(), nullptr); }},
@@ -99,6 +110,11 @@ const std::vector<Case>& cases() {
       {"cubit_cache_verify: engine", [] { return cubit_cache_verify(nullptr, &g_text); }},
       {"cubit_cache_verify: json", [] { return cubit_cache_verify(anything<cubit_engine>(), nullptr); }},
       {"cubit_cache_clear: engine", [] { return cubit_cache_clear(nullptr, &g_size); }},
+  };
+}
+
+std::vector<Case> kernel_cases() {
+  return {
       {"cubit_kernel_describe: kernel", [] { return cubit_kernel_describe(nullptr, &g_text); }},
       {"cubit_kernel_describe: json", [] { return cubit_kernel_describe(anything<cubit_kernel>(), nullptr); }},
       {"cubit_kernel_cubin: kernel", [] { return cubit_kernel_cubin(nullptr, anything<const void*>(), &g_size); }},
@@ -126,6 +142,11 @@ const std::vector<Case>& cases() {
        [] { return cubit_kernel_launch_raw(anything<cubit_kernel>(), anything<uint32_t>(), nullptr, 4, nullptr); }},
       {"cubit_kernel_launch_raw: launch",
        [] { return cubit_kernel_launch_raw(anything<cubit_kernel>(), anything<uint32_t>(), nullptr, 0, nullptr); }},
+  };
+}
+
+std::vector<Case> problem_cases() {
+  return {
       {"cubit_problem_create: descriptor",
        [] { return cubit_problem_create(nullptr, nullptr, 0, nullptr, 0, anything<cubit_problem*>()); }},
       {"cubit_problem_create: inputs",
@@ -150,7 +171,14 @@ const std::vector<Case>& cases() {
       {"cubit_problem_compare: problem",
        [] { return cubit_problem_compare(nullptr, &g_memory, 1, nullptr, nullptr, nullptr); }},
   };
-  return list;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const auto group : {&catalogue_cases, &device_cases, &engine_cases, &kernel_cases, &problem_cases}) {
+    for (Case& tried : group()) all.push_back(std::move(tried));
+  }
+  return all;
 }
 
 TEST(Null, EveryNeededPointerIsRefusedByName) {

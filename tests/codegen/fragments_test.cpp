@@ -15,85 +15,100 @@ namespace {
 
 using Formula = std::function<Element(int group_id, int thread_in_group, int i)>;
 
-// Formulas written from the ISA's text, one case at a time and independent of the tables. `g` is groupID, `t` is
-// threadID_in_group.
-const std::map<std::string, Formula>& formulas() {
-  static const std::map<std::string, Formula> kFormulas = [] {
-    const Formula row_of_8 = [](int g, int t, int i) { return Element{g, t * 2 + i}; };
-    const Formula accumulator16 = [](int g, int t, int i) { return Element{i < 2 ? g : g + 8, t * 2 + (i & 1)}; };
-    std::map<std::string, Formula> f;
-    f["mma.m8n8k4 A, 64-bit"] = [](int g, int t, int) { return Element{g, t}; };
-    f["mma.m8n8k4 B, 64-bit"] = [](int g, int t, int) { return Element{t, g}; };
-    f["mma.m8n8k4 C, 64-bit"] = row_of_8;
-    f["mma.m16n8k4 A, 64-bit"] = [](int g, int t, int i) { return Element{i == 0 ? g : g + 8, t}; };
-    f["mma.m16n8k4 B, 64-bit"] = [](int g, int t, int) { return Element{t, g}; };
-    f["mma.m16n8k4 C, 64-bit"] = accumulator16;
-    for (const char* shape : {"mma.m16n8k8", "mma.m16n8k16"}) {
-      f[shape + std::string(" A, 64-bit")] = [](int g, int t, int i) {
-        return Element{i % 2 == 0 ? g : g + 8, i / 2 * 4 + t};
-      };
-      f[shape + std::string(" B, 64-bit")] = [](int g, int t, int i) { return Element{i * 4 + t, g}; };
-      f[shape + std::string(" C, 64-bit")] = accumulator16;
+/// Formulas written from the ISA's text, one case at a time and independent of the tables. `g` is groupID, `t` is
+/// threadID_in_group.
+using Formulas = std::map<std::string, Formula>;
+
+Element row_of_8(int g, int t, int i) { return {g, t * 2 + i}; }
+Element accumulator16(int g, int t, int i) { return {i < 2 ? g : g + 8, t * 2 + (i & 1)}; }
+
+void add_small_shapes(Formulas& f) {
+  f["mma.m8n8k4 A, 64-bit"] = [](int g, int t, int) { return Element{g, t}; };
+  f["mma.m8n8k4 B, 64-bit"] = [](int g, int t, int) { return Element{t, g}; };
+  f["mma.m8n8k4 C, 64-bit"] = row_of_8;
+  f["mma.m16n8k4 A, 64-bit"] = [](int g, int t, int i) { return Element{i == 0 ? g : g + 8, t}; };
+  f["mma.m16n8k4 B, 64-bit"] = [](int g, int t, int) { return Element{t, g}; };
+  f["mma.m16n8k4 C, 64-bit"] = accumulator16;
+  for (const char* shape : {"mma.m16n8k8", "mma.m16n8k16"}) {
+    f[shape + std::string(" A, 64-bit")] = [](int g, int t, int i) {
+      return Element{i % 2 == 0 ? g : g + 8, i / 2 * 4 + t};
+    };
+    f[shape + std::string(" B, 64-bit")] = [](int g, int t, int i) { return Element{i * 4 + t, g}; };
+    f[shape + std::string(" C, 64-bit")] = accumulator16;
+  }
+  f["mma.m8n8k16 A, 8-bit"] = [](int g, int t, int i) { return Element{g, t * 4 + i}; };
+  f["mma.m8n8k16 B, 8-bit"] = [](int g, int t, int i) { return Element{t * 4 + i, g}; };
+  f["mma.m8n8k16 C, 32-bit"] = row_of_8;
+  f["mma.m8n8k32 A, 4-bit"] = [](int g, int t, int i) { return Element{g, t * 8 + i}; };
+  f["mma.m8n8k32 B, 4-bit"] = [](int g, int t, int i) { return Element{t * 8 + i, g}; };
+  f["mma.m8n8k32 C, 32-bit"] = row_of_8;
+  f["mma.m16n8k4 A, 32-bit"] = [](int g, int t, int i) { return Element{i == 0 ? g : g + 8, t}; };
+  f["mma.m16n8k4 B, 32-bit"] = [](int g, int t, int) { return Element{t, g}; };
+  f["mma.m16n8k4 C, 32-bit"] = accumulator16;
+}
+
+void add_large_shapes(Formulas& f) {
+  f["mma.m16n8k8 A, 16-bit"] = [](int g, int t, int i) { return Element{i < 2 ? g : g + 8, t * 2 + (i & 1)}; };
+  f["mma.m16n8k8 A, 32-bit"] = [](int g, int t, int i) {
+    return Element{i == 0 || i == 2 ? g : g + 8, i < 2 ? t : t + 4};
+  };
+  f["mma.m16n8k8 B, 16-bit"] = [](int g, int t, int i) { return Element{t * 2 + i, g}; };
+  f["mma.m16n8k8 B, 32-bit"] = [](int g, int t, int i) { return Element{i == 0 ? t : t + 4, g}; };
+  f["mma.m16n8k8 C, 16-bit"] = accumulator16;
+  f["mma.m16n8k8 C, 32-bit"] = accumulator16;
+  f["mma.m16n8k16 A, 16-bit"] = [](int g, int t, int i) {
+    const bool upper = i < 2 || (4 <= i && i < 6);
+    return Element{upper ? g : g + 8, i < 4 ? t * 2 + (i & 1) : t * 2 + (i & 1) + 8};
+  };
+  f["mma.m16n8k16 A, 8-bit"] = [](int g, int t, int i) { return Element{i < 4 ? g : g + 8, t * 4 + (i & 3)}; };
+  f["mma.m16n8k16 B, 16-bit"] = [](int g, int t, int i) {
+    return Element{i < 2 ? t * 2 + (i & 1) : t * 2 + (i & 1) + 8, g};
+  };
+  f["mma.m16n8k16 B, 8-bit"] = [](int g, int t, int i) { return Element{t * 4 + i, g}; };
+  f["mma.m16n8k16 C, 16-bit"] = accumulator16;
+  f["mma.m16n8k16 C, 32-bit"] = accumulator16;
+  f["mma.m16n8k32 A, 8-bit"] = [](int g, int t, int i) {
+    const bool upper = i < 4 || (8 <= i && i < 12);
+    return Element{upper ? g : g + 8, i < 8 ? t * 4 + (i & 3) : t * 4 + (i & 3) + 16};
+  };
+  f["mma.m16n8k32 A, 4-bit"] = [](int g, int t, int i) { return Element{i < 8 ? g : g + 8, t * 8 + (i & 7)}; };
+  f["mma.m16n8k32 B, 8-bit"] = [](int g, int t, int i) {
+    return Element{i < 4 ? t * 4 + (i & 3) : t * 4 + (i & 3) + 16, g};
+  };
+  f["mma.m16n8k32 B, 4-bit"] = [](int g, int t, int i) { return Element{t * 8 + i, g}; };
+  f["mma.m16n8k32 C, 16-bit"] = accumulator16;
+  f["mma.m16n8k32 C, 32-bit"] = accumulator16;
+  f["mma.m16n8k64 A, 4-bit"] = [](int g, int t, int i) {
+    const bool upper = i < 8 || (16 <= i && i < 24);
+    return Element{upper ? g : g + 8, i < 16 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32};
+  };
+  f["mma.m16n8k64 B, 4-bit"] = [](int g, int t, int i) {
+    return Element{i < 8 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32, g};
+  };
+  f["mma.m16n8k64 C, 32-bit"] = accumulator16;
+}
+
+void add_wgmma_and_moves(Formulas& f) {
+  f["wgmma.m64k16 A, 16-bit"] = f["mma.m16n8k16 A, 16-bit"];
+  f["wgmma.m64n8 D, 32-bit"] = accumulator16;
+  // Register r of a matrix instruction belongs to matrix r. Row j of the matrix is the row at which lane 8r + j
+  // points.
+  for (const std::string instruction : {"ldmatrix", "stmatrix"}) {
+    for (const char* count : {".x1", ".x2", ".x4"}) {
+      f[instruction + count] = [](int g, int t, int i) { return Element{i / 2 * 8 + g, t * 2 + i % 2}; };
+      f[instruction + count + ".trans"] = [](int g, int t, int i) { return Element{i / 2 * 8 + t * 2 + i % 2, g}; };
     }
-    f["mma.m8n8k16 A, 8-bit"] = [](int g, int t, int i) { return Element{g, t * 4 + i}; };
-    f["mma.m8n8k16 B, 8-bit"] = [](int g, int t, int i) { return Element{t * 4 + i, g}; };
-    f["mma.m8n8k16 C, 32-bit"] = row_of_8;
-    f["mma.m8n8k32 A, 4-bit"] = [](int g, int t, int i) { return Element{g, t * 8 + i}; };
-    f["mma.m8n8k32 B, 4-bit"] = [](int g, int t, int i) { return Element{t * 8 + i, g}; };
-    f["mma.m8n8k32 C, 32-bit"] = row_of_8;
-    f["mma.m16n8k4 A, 32-bit"] = [](int g, int t, int i) { return Element{i == 0 ? g : g + 8, t}; };
-    f["mma.m16n8k4 B, 32-bit"] = [](int g, int t, int) { return Element{t, g}; };
-    f["mma.m16n8k4 C, 32-bit"] = accumulator16;
-    f["mma.m16n8k8 A, 16-bit"] = [](int g, int t, int i) { return Element{i < 2 ? g : g + 8, t * 2 + (i & 1)}; };
-    f["mma.m16n8k8 A, 32-bit"] = [](int g, int t, int i) {
-      return Element{i == 0 || i == 2 ? g : g + 8, i < 2 ? t : t + 4};
-    };
-    f["mma.m16n8k8 B, 16-bit"] = [](int g, int t, int i) { return Element{t * 2 + i, g}; };
-    f["mma.m16n8k8 B, 32-bit"] = [](int g, int t, int i) { return Element{i == 0 ? t : t + 4, g}; };
-    f["mma.m16n8k8 C, 16-bit"] = accumulator16;
-    f["mma.m16n8k8 C, 32-bit"] = accumulator16;
-    f["mma.m16n8k16 A, 16-bit"] = [](int g, int t, int i) {
-      const bool upper = i < 2 || (4 <= i && i < 6);
-      return Element{upper ? g : g + 8, i < 4 ? t * 2 + (i & 1) : t * 2 + (i & 1) + 8};
-    };
-    f["mma.m16n8k16 A, 8-bit"] = [](int g, int t, int i) { return Element{i < 4 ? g : g + 8, t * 4 + (i & 3)}; };
-    f["mma.m16n8k16 B, 16-bit"] = [](int g, int t, int i) {
-      return Element{i < 2 ? t * 2 + (i & 1) : t * 2 + (i & 1) + 8, g};
-    };
-    f["mma.m16n8k16 B, 8-bit"] = [](int g, int t, int i) { return Element{t * 4 + i, g}; };
-    f["mma.m16n8k16 C, 16-bit"] = accumulator16;
-    f["mma.m16n8k16 C, 32-bit"] = accumulator16;
-    f["mma.m16n8k32 A, 8-bit"] = [](int g, int t, int i) {
-      const bool upper = i < 4 || (8 <= i && i < 12);
-      return Element{upper ? g : g + 8, i < 8 ? t * 4 + (i & 3) : t * 4 + (i & 3) + 16};
-    };
-    f["mma.m16n8k32 A, 4-bit"] = [](int g, int t, int i) { return Element{i < 8 ? g : g + 8, t * 8 + (i & 7)}; };
-    f["mma.m16n8k32 B, 8-bit"] = [](int g, int t, int i) {
-      return Element{i < 4 ? t * 4 + (i & 3) : t * 4 + (i & 3) + 16, g};
-    };
-    f["mma.m16n8k32 B, 4-bit"] = [](int g, int t, int i) { return Element{t * 8 + i, g}; };
-    f["mma.m16n8k32 C, 16-bit"] = accumulator16;
-    f["mma.m16n8k32 C, 32-bit"] = accumulator16;
-    f["mma.m16n8k64 A, 4-bit"] = [](int g, int t, int i) {
-      const bool upper = i < 8 || (16 <= i && i < 24);
-      return Element{upper ? g : g + 8, i < 16 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32};
-    };
-    f["mma.m16n8k64 B, 4-bit"] = [](int g, int t, int i) {
-      return Element{i < 8 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32, g};
-    };
-    f["mma.m16n8k64 C, 32-bit"] = accumulator16;
-    f["wgmma.m64k16 A, 16-bit"] = f["mma.m16n8k16 A, 16-bit"];
-    f["wgmma.m64n8 D, 32-bit"] = accumulator16;
-    // Register r of a matrix instruction belongs to matrix r. Row j of the matrix is the row at which lane 8r + j
-    // points.
-    for (const std::string instruction : {"ldmatrix", "stmatrix"}) {
-      for (const char* count : {".x1", ".x2", ".x4"}) {
-        f[instruction + count] = [](int g, int t, int i) { return Element{i / 2 * 8 + g, t * 2 + i % 2}; };
-        f[instruction + count + ".trans"] = [](int g, int t, int i) { return Element{i / 2 * 8 + t * 2 + i % 2, g}; };
-      }
-    }
-    f["movmatrix source"] = row_of_8;
-    f["movmatrix destination"] = [](int g, int t, int i) { return Element{t * 2 + i, g}; };
+  }
+  f["movmatrix source"] = row_of_8;
+  f["movmatrix destination"] = [](int g, int t, int i) { return Element{t * 2 + i, g}; };
+}
+
+const Formulas& formulas() {
+  static const Formulas kFormulas = [] {
+    Formulas f;
+    add_small_shapes(f);
+    add_large_shapes(f);
+    add_wgmma_and_moves(f);
     return f;
   }();
   return kFormulas;

@@ -35,13 +35,14 @@ constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kSegments = "batch=200,context=300";  // several segments per block
 
 constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
-constexpr const char* kTeamGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80";
-constexpr const char* kTeamGemmSizes = "m=3,n=64,k=4096";
-constexpr const char* kCopiedTeams = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32";
-constexpr const char* kCopiedTeamsSizes = "m=3,n=64,k=8192,decomposition=1";
-constexpr const char* kWideTeams = "w4a16_gemm:tile_m=8,tile_n=128,group_size=32";  // a place has different teams
-constexpr const char* kWideTeamsSizes = "m=3,n=128,k=8192,decomposition=1";
-constexpr const char* kTeamPartsSizes = "m=3,n=128,k=2048,decomposition=2,splits=2";
+constexpr const char* kIntraBlockGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80";
+constexpr const char* kIntraBlockGemmSizes = "m=3,n=64,k=4096";
+constexpr const char* kNarrowGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32";
+constexpr const char* kNarrowGemmSizes = "m=3,n=64,k=8192,decomposition=1";
+constexpr const char* kNarrowGemm128 =
+    "w4a16_gemm:tile_m=8,tile_n=128,group_size=32";  // a stage serves different warp groups
+constexpr const char* kNarrowGemm128Sizes = "m=3,n=128,k=8192,decomposition=1";
+constexpr const char* kNarrowSlicesSizes = "m=3,n=128,k=2048,decomposition=2,splits=2";
 constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
@@ -151,24 +152,25 @@ constexpr Mutant kMutants[] = {
     {"held_gemm_word_not_stored", kHeldGemm, kHeldGemmSizes, "kernels/sm80_w4a16_gemm.cuh",
      "for (int i = 0; i < kWordCopies; ++i) words_held_.store",
      "for (int i = 1; i < kWordCopies; ++i) words_held_.store", "nobody has written", kNotRun},
-    {"healthy_team_gemm", kTeamGemm, kTeamGemmSizes, "", "", "", "", kNotRun},
-    {"team_gemm_stage_still_read", kTeamGemm, kTeamGemmSizes, "gemm/w4a16_gemm_block.cuh",
+    {"healthy_intra_block_gemm", kIntraBlockGemm, kIntraBlockGemmSizes, "", "", "", "", kNotRun},
+    {"intra_block_gemm_stage_still_read", kIntraBlockGemm, kIntraBlockGemmSizes, "gemm/w4a16_gemm_block.cuh",
      "if constexpr (!kApart) sync_warps();", "", "race in shared memory", kNotRun},
-    {"team_gemm_sums_not_waited_for", kTeamGemm, kTeamGemmSizes, "gemm/w4a16_gemm_block.cuh",
+    {"intra_block_gemm_sums_not_waited_for", kIntraBlockGemm, kIntraBlockGemmSizes, "gemm/w4a16_gemm_block.cuh",
      "sync_warps();\n#pragma unroll 1\n  for (int item", "\n#pragma unroll 1\n  for (int item", "nobody has written",
      kNotRun},
-    {"healthy_copied_teams", kCopiedTeams, kCopiedTeamsSizes, "", "", "", "", kNotRun},
-    {"copied_teams_do_not_wait_for_copies", kCopiedTeams, kCopiedTeamsSizes, "kernels/sm90_w4a16_gemm_narrow.cuh",
+    {"healthy_narrow_gemm", kNarrowGemm, kNarrowGemmSizes, "", "", "", "", kNotRun},
+    {"narrow_gemm_does_not_wait_for_copies", kNarrowGemm, kNarrowGemmSizes, "kernels/sm90_w4a16_gemm_narrow.cuh",
      "wait_barrier(ring.full(place), place.parity());", "", "memory", kNotRun},
-    {"copied_teams_stage_still_read", kCopiedTeams, kCopiedTeamsSizes, "kernels/sm90_w4a16_gemm_narrow.cuh",
+    {"narrow_gemm_stage_still_read", kNarrowGemm, kNarrowGemmSizes, "kernels/sm90_w4a16_gemm_narrow.cuh",
      "      wait_barrier(ring.empty(place), place.parity() ^ 1);\n", "", "memory", kNotRun},
-    {"copied_teams_use_barriers_too_early", kCopiedTeams, kCopiedTeamsSizes, "kernels/sm90_w4a16_gemm_narrow.cuh",
+    {"narrow_gemm_uses_barriers_too_early", kNarrowGemm, kNarrowGemmSizes, "kernels/sm90_w4a16_gemm_narrow.cuh",
      "  wait_for_barriers();\n", "", "mbarrier", kNotRun},
-    {"healthy_wide_teams", kWideTeams, kWideTeamsSizes, "", "", "", "", kNotRun},
-    {"wide_teams_take_the_stage_before", kWideTeams, kWideTeamsSizes, "kernels/sm90_w4a16_gemm_narrow.cuh",
+    {"healthy_narrow_gemm_128", kNarrowGemm128, kNarrowGemm128Sizes, "", "", "", "", kNotRun},
+    {"narrow_gemm_128_takes_the_stage_before", kNarrowGemm128, kNarrowGemm128Sizes,
+     "kernels/sm90_w4a16_gemm_narrow.cuh",
      "if constexpr (!kSameTeams) wait_barrier(ring.empty(place), place.parity() ^ 1);", "", "memory", kNotRun},
-    {"healthy_team_parts", kWideTeams, kTeamPartsSizes, "", "", "", "", kNotRun},
-    {"team_parts_released_to_the_block_only", kWideTeams, kTeamPartsSizes, "gemm/split_k.cuh",
+    {"healthy_narrow_slices", kNarrowGemm128, kNarrowSlicesSizes, "", "", "", "", kNotRun},
+    {"narrow_slices_released_to_the_block_only", kNarrowGemm128, kNarrowSlicesSizes, "gemm/split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},
     {"gemm_release_to_the_block_only", kGemm, "m=3,n=512,k=2048,decomposition=3", "gemm/split_k.cuh",
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory", kNotRun},

@@ -37,8 +37,8 @@ Word extracted(Word a, Word position, Word length, bool is_signed) {
   return result;
 }
 
-const std::vector<Instruction>& instructions() {
-  static const std::vector<Instruction> kAll = {
+std::vector<Instruction> arithmetic_instructions() {
+  return {
       {"add.s32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return a + b; }},
       {"add.sat.s32 %r3, %r0, %r1;",
        [](Word a, Word b, Word) {
@@ -65,6 +65,11 @@ const std::vector<Instruction>& instructions() {
       {"max.s32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return s(a) > s(b) ? a : b; }},
       {"min.u32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return std::min(a, b); }},
       {"max.u32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return std::max(a, b); }},
+  };
+}
+
+std::vector<Instruction> bit_instructions() {
+  return {
       {"and.b32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return a & b; }},
       {"or.b32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return a | b; }},
       {"xor.b32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return a ^ b; }},
@@ -100,7 +105,13 @@ const std::vector<Instruction>& instructions() {
        }},
       {"selp.b32 %r3, 1, 2, %p0;", [](Word, Word, Word) { return 2u; }},
   };
-  return kAll;
+}
+
+std::vector<Instruction> instructions() {
+  std::vector<Instruction> all = arithmetic_instructions();
+  const std::vector<Instruction> bits = bit_instructions();
+  all.insert(all.end(), bits.begin(), bits.end());
+  return all;
 }
 
 TEST(IntegerInstructions, AgreeWithCppOnCornerValues) {

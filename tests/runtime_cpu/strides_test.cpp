@@ -62,87 +62,101 @@ std::size_t size(const cubit_tensor& tensor, std::size_t dimension) {
   return static_cast<std::size_t>(tensor.shape[dimension]);
 }
 
-class Strides : public ::testing::TestWithParam<const char*> {};
+/// Fills `strides` for all dimensions but the last. From the innermost dimension outwards, each stride covers the
+/// dimensions below and a gap that differs per dimension.
+Spread padded_rows(const cubit_tensor& tensor, std::int64_t* strides, std::int64_t pad) {
+  const std::size_t dimensions = static_cast<std::size_t>(tensor.rank) - 1;
+  std::vector<std::int64_t> outer;
+  std::size_t rows = 1;
+  for (std::size_t i = 0; i < dimensions; ++i) {
+    outer.push_back(tensor.shape[i]);
+    rows *= size(tensor, i);
+  }
+  const std::size_t row_bytes = tensor_bytes(tensor) / rows;
+  std::int64_t below = tensor.shape[dimensions];
+  const auto element = row_bytes / static_cast<std::size_t>(below);
+  for (std::size_t i = dimensions; i-- > 0;) {
+    strides[i] = below + pad * static_cast<std::int64_t>(i + 1);
+    below = strides[i] * outer[i];
+  }
+  return spread(outer, std::span(strides, dimensions), element, row_bytes);
+}
 
-TEST_P(Strides, WithGapsGiveWhatDenseOnesGive) {
+/// The kernel for the CPU device, or nullptr without NVRTC.
+std::unique_ptr<Kernel> compiled(const char* descriptor) {
   EngineOptions options;
   options.cache_dir = "";
   const Engine engine(options);
-  const Device device("cpu:sm_90a");
-  device.watch(CUBIT_WATCH_MEMORY);
-  std::unique_ptr<Kernel> kernel;
   try {
-    kernel = std::make_unique<Kernel>(engine.get(GetParam(), "cpu:sm_90a"));
+    return std::make_unique<Kernel>(engine.get(descriptor, "cpu:sm_90a"));
   } catch (const Error& error) {
     if (error.code() != CUBIT_COMPILER_UNAVAILABLE) throw;
-    GTEST_SKIP() << "no NVRTC on this machine";
+    return nullptr;
   }
-  const Problem problem =
-      Problem::random(GetParam(), {{"batch", 3}, {"context", 100}, {"kv_heads", 2}, {"ragged", 1}}, 3);
-  const DeviceCase dense(device, problem);  // the lengths come from this case
-  auto arguments = *static_cast<const cubit_gqa_decode_arguments*>(dense.arguments());
+}
 
-  std::vector<std::unique_ptr<GuardedBuffer>> buffers;
-  const auto place = [&](const cubit_tensor& tensor, const Spread& layout, bool input) {
-    buffers.push_back(std::make_unique<GuardedBuffer>(device, layout.bytes, kGap));
+class Strides : public ::testing::TestWithParam<const char*> {
+ protected:
+  Strides() { device_.watch(CUBIT_WATCH_MEMORY); }
+
+  /// Puts a tensor with gaps into device memory; inputs get their data, and every other byte is kGap.
+  void* place(const cubit_tensor& tensor, const Spread& layout, bool input) {
+    buffers_.push_back(std::make_unique<GuardedBuffer>(device_, layout.bytes, kGap));
     if (input) {
       const auto host = scatter(layout, tensor.data);
-      device.upload(buffers.back()->data(), host.data(), host.size());
+      device_.upload(buffers_.back()->data(), host.data(), host.size());
     }
-    return buffers.back()->data();
-  };
-  Spread output;
-  const auto inputs = problem.inputs();
-  const auto outputs = problem.outputs();
-  const auto rows_of = [&](const cubit_tensor& tensor, std::int64_t* strides, std::int64_t pad) {
-    const std::size_t dimensions = static_cast<std::size_t>(tensor.rank) - 1;
-    std::vector<std::int64_t> outer;
-    std::size_t rows = 1;
-    for (std::size_t i = 0; i < dimensions; ++i) {
-      outer.push_back(tensor.shape[i]);
-      rows *= size(tensor, i);
-    }
-    const std::size_t row_bytes = tensor_bytes(tensor) / rows;
-    // From the innermost dimension outwards: each stride covers the dimensions below and a gap that differs per
-    // dimension.
-    std::int64_t below = tensor.shape[dimensions];
-    const auto element = row_bytes / static_cast<std::size_t>(below);
-    for (std::size_t i = dimensions; i-- > 0;) {
-      strides[i] = below + pad * static_cast<std::int64_t>(i + 1);
-      below = strides[i] * outer[i];
-    }
-    return spread(outer, std::span(strides, dimensions), element, row_bytes);
-  };
-  for (const cubit_tensor& tensor : inputs) {
-    const std::string name = tensor.name;
-    if (name == "query") {
-      arguments.query = place(tensor, rows_of(tensor, arguments.query_strides, 24), true);
-    } else if (name == "key") {
-      arguments.key = place(tensor, rows_of(tensor, arguments.key_strides, 16), true);
-    } else if (name == "value") {
-      arguments.value = place(tensor, rows_of(tensor, arguments.value_strides, 48), true);
-    }
+    return buffers_.back()->data();
   }
-  for (const cubit_tensor& tensor : outputs) {
-    if (std::string(tensor.name) != "output") continue;
-    output = rows_of(tensor, arguments.output_strides, 8);
-    arguments.output = place(tensor, output, false);
-  }
-  ASSERT_EQ(buffers.size(), 4u);
 
-  GuardedBuffer workspace(device, kernel->workspace(&arguments, &device), 0);
-  kernel->launch(&arguments, {.device = &device,
+  /// Places query, key, value and output, in this order. Returns the layout of the output.
+  Spread place_all(const Problem& problem, cubit_gqa_decode_arguments& arguments) {
+    for (const cubit_tensor& tensor : problem.inputs()) {
+      const std::string name = tensor.name;
+      if (name == "query") {
+        arguments.query = place(tensor, padded_rows(tensor, arguments.query_strides, 24), true);
+      } else if (name == "key") {
+        arguments.key = place(tensor, padded_rows(tensor, arguments.key_strides, 16), true);
+      } else if (name == "value") {
+        arguments.value = place(tensor, padded_rows(tensor, arguments.value_strides, 48), true);
+      }
+    }
+    Spread output;
+    for (const cubit_tensor& tensor : problem.outputs()) {
+      if (std::string(tensor.name) != "output") continue;
+      output = padded_rows(tensor, arguments.output_strides, 8);
+      arguments.output = place(tensor, output, false);
+    }
+    return output;
+  }
+
+  Device device_{"cpu:sm_90a"};
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers_;
+};
+
+TEST_P(Strides, WithGapsGiveWhatDenseOnesGive) {
+  const auto kernel = compiled(GetParam());
+  if (!kernel) GTEST_SKIP() << "no NVRTC on this machine";
+  const Problem problem =
+      Problem::random(GetParam(), {{"batch", 3}, {"context", 100}, {"kv_heads", 2}, {"ragged", 1}}, 3);
+  const DeviceCase dense(device_, problem);  // the lengths come from this case
+  auto arguments = *static_cast<const cubit_gqa_decode_arguments*>(dense.arguments());
+  const Spread output = place_all(problem, arguments);
+  ASSERT_EQ(buffers_.size(), 4u);
+
+  GuardedBuffer workspace(device_, kernel->workspace(&arguments, &device_), 0);
+  kernel->launch(&arguments, {.device = &device_,
                               .stream = nullptr,
                               .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
                               .workspace_bytes = workspace.bytes()});
-  device.synchronise(nullptr);
+  device_.synchronise(nullptr);
 
-  std::vector<unsigned char> host = buffers.back()->download();
+  std::vector<unsigned char> host = buffers_.back()->download();
   const std::vector<unsigned char> result = gather(output, host);
   EXPECT_THAT(host, ::testing::Each(kGap));
   const auto compared = problem.compare(std::vector<const void*>{result.data()});
   EXPECT_LE(compared.error, compared.tolerance) << compared.worst;
-  for (const auto& buffer : buffers) EXPECT_TRUE(buffer->guards_intact());
+  for (const auto& buffer : buffers_) EXPECT_TRUE(buffer->guards_intact());
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Strides,

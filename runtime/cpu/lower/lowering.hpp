@@ -39,7 +39,11 @@ class Lowering {
     bool is_float;
     bool is_signed;
   };
-  static const std::map<std::string_view, Handler>& handlers();
+  using Handlers = std::map<std::string_view, Handler>;  ///< by the first part of the opcode, such as "ld"
+  static const Handlers& handlers();
+  static Handlers arithmetic_handlers();
+  static Handlers data_handlers();
+  static Handlers control_handlers();
 
   void instruction(const ptx::Instruction& instruction);
   void finish(const Segment& segment);

@@ -99,9 +99,10 @@ void Lowering::fence() { call(site(helpers::fence)); }
 
 void Lowering::trap() { call(site(helpers::trap)); }
 
-const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
+/// Arithmetic and bit instructions.
+Lowering::Handlers Lowering::arithmetic_handlers() {
   using L = Lowering;
-  static const auto& table = never_destroyed(std::map<std::string_view, Handler>{
+  return {
       {"add", &L::add},
       {"sub", &L::subtract},
       {"addc", &L::add},
@@ -144,6 +145,13 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"cos", &L::special_function},
       {"tanh", &L::special_function},
       {"copysign", &L::copy_sign},
+  };
+}
+
+/// Moves, conversions, memory accesses and tensor-core instructions.
+Lowering::Handlers Lowering::data_handlers() {
+  using L = Lowering;
+  return {
       {"mov", &L::move},
       {"selp", &L::select},
       {"setp", &L::compare},
@@ -161,6 +169,13 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"movmatrix", &L::move_matrix},
       {"mma", &L::multiply_matrices},
       {"wgmma", &L::warpgroup},
+  };
+}
+
+/// Exchange between lanes, barriers, control flow, and hints without an effect here.
+Lowering::Handlers Lowering::control_handlers() {
+  using L = Lowering;
+  return {
       {"shfl", &L::shuffle},
       {"vote", &L::vote},
       {"match", &L::match},
@@ -187,7 +202,16 @@ const std::map<std::string_view, Lowering::Handler>& Lowering::handlers() {
       {"griddepcontrol", &L::nothing},
       {"setmaxnreg", &L::nothing},
       {"createpolicy", &L::cache_policy},
-  });
+  };
+}
+
+const Lowering::Handlers& Lowering::handlers() {
+  static const auto& table = never_destroyed([] {
+    Handlers all = arithmetic_handlers();
+    all.merge(data_handlers());
+    all.merge(control_handlers());
+    return all;
+  }());
   return table;
 }
 
