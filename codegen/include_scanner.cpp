@@ -37,12 +37,12 @@ void refuse_word(std::string_view word, std::string_view name, int line) {
   if (!word.starts_with("__")) return;
   constexpr std::array<std::string_view, 3> kClock = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
   if (std::find(kClock.begin(), kClock.end(), word) != kClock.end()) {
-    refuse(word, name, line, "a kernel is what its source says, whenever it is compiled",
+    refuse(word, name, line, "a kernel must not depend on the time of its compilation",
            "pass the value in the plan header or an argument");
   }
   if (word.starts_with("__has_include") || word.starts_with("__has_embed")) {
-    refuse(word, name, line, "what files a machine has may not change a kernel",
-           "include the header, which must be one of those given, or leave it out");
+    refuse(word, name, line, "a kernel must not depend on the files of a machine",
+           "include one of the given headers, or leave the check out");
   }
 }
 
@@ -210,7 +210,8 @@ class LineReader {
     const std::string closing = fmt::format("){}\"", text_.substr(next_ + 1, length));
     const std::size_t end = open == std::string_view::npos ? open : text_.find(closing, open);
     if (end == std::string_view::npos) {
-      refuse("a raw string", name_, number_, "it does not end", "close it, or write an ordinary string");
+      refuse("a raw string", name_, number_, "the raw string does not end",
+             "close the raw string, or write an ordinary string");
     }
     const std::string_view skipped = text_.substr(next_, end + closing.size() - next_);
     number_ += static_cast<int>(std::count(skipped.begin(), skipped.end(), '\n'));

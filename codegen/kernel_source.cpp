@@ -14,7 +14,7 @@ namespace cubit::codegen {
 namespace {
 
 constexpr std::string_view kPlanHeader = "plan.cuh";
-constexpr std::string_view kRule = "templates include nothing but cubit's headers and those given with them";
+constexpr std::string_view kRule = "templates include only cubit's headers and the headers given with them";
 
 [[noreturn]] void refuse_name(std::string_view whose, const Header& header) {
   throw Failure(Status::invalid_argument, fmt::format("{} header \"{}\"", whose, header.name),

@@ -25,7 +25,8 @@ std::string how_to_cache(const codegen::KernelSource& source) {
 Failure not_cached(const codegen::KernelSource& source) {
   const char* device = source.code == codegen::Code::ptx ? "cpu:" : "";
   return {Status::not_cached, fmt::format("{} for {}{}", source.descriptor, device, source.target),
-          "it is in no cache and this engine may not compile", how_to_cache(source) + ", or allow compilation"};
+          "no cache holds the kernel, and this engine may not compile",
+          how_to_cache(source) + ", or allow compilation"};
 }
 
 std::string compiled_line(const codegen::KernelSource& source, const Compiled& compiled) {
@@ -46,7 +47,8 @@ std::shared_ptr<const Failure> failure_in_flight(const codegen::KernelSource& so
     } catch (const std::exception& error) {
       return std::make_shared<Failure>(Status::internal, source.descriptor, error.what());
     } catch (...) {  // thrown by an embedding program's own compiler
-      return std::make_shared<Failure>(Status::internal, source.descriptor, "an unknown exception ended its compile");
+      return std::make_shared<Failure>(Status::internal, source.descriptor,
+                                       "an unknown exception ended the compilation");
     }
   } catch (...) {
     return nullptr;
@@ -94,8 +96,8 @@ std::shared_ptr<Kernel> Engine::join(const Flight& flight) {
   if (!landing.kernel) {
     count(failures_);
     if (landing.failure) throw Failure(*landing.failure);
-    throw Failure(Status::internal, "a kernel that another thread made", "that failed for a reason that cannot be told",
-                  "try again");
+    throw Failure(Status::internal, "a kernel that another thread made",
+                  "the other thread failed, and its reason could not be recorded", "try again");
   }
   if (ready) count(memory_hits_);
   return landing.kernel;

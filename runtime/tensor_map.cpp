@@ -43,8 +43,8 @@ std::string broken_rule_of_box(const TensorMap& map) {
     return fmt::format("a swizzle is within 32, 64 or 128 bytes, and not {}", span);
   // The driver accepts shorter rows, but no manual says where such rows lie in shared memory.
   if (map.row_bytes() == span) return "";
-  return fmt::format("a row of its box has {} bytes, and a swizzle within {} is for rows of as many", map.row_bytes(),
-                     span);
+  return fmt::format("a row of its box has {} bytes, and a swizzle within {} bytes needs rows of exactly that size",
+                     map.row_bytes(), span);
 }
 
 }  // namespace

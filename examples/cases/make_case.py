@@ -1,9 +1,11 @@
-"""Writes the shipped case of `make run`: decode attention over a 4-bit KV cache, as a safetensors file.
+"""Writes the example case of `make run` as a safetensors file: decode attention over a 4-bit KV cache.
 
-  make_case.py <file>    the same bytes on every machine; Python's standard library only
+  make_case.py <file>
 
-Batch 2, 8 query heads on one KV head, 128 channels, room for 96 tokens, of which the sequences use 96 and 61.
-query is BF16 [2, 8, 128]; key and value are int4_rows with 4 groups, U8 [2, 96, 1, 80]; lengths I32 [2].
+The file has the same bytes on every machine. The script needs only Python's standard library.
+
+The case has batch 2, 8 query heads on one KV head, 128 channels and room for 96 tokens. The sequences have 96 and 61
+tokens. query is BF16 [2, 8, 128]; key and value are int4_rows with 4 groups, U8 [2, 96, 1, 80]; lengths is I32 [2].
 """
 
 import json
@@ -15,13 +17,13 @@ LENGTHS = [96, 61]
 
 
 class Normal:
-    """Nearly normal numbers: sums of twelve uniform ones, whose arithmetic is exact, so that no machine's libm matters."""
+    """Nearly normal numbers: sums of twelve uniform numbers. The sums are exact, so no machine's libm affects them."""
 
     def __init__(self, seed: int):
         self.state = seed
 
     def uniform(self) -> float:
-        """In [0, 1), 32 bits of a 64-bit linear congruential generator with the constants of Knuth's MMIX."""
+        """Returns a number in [0, 1): 32 bits of a 64-bit linear congruential generator with the constants of MMIX."""
         self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
         return (self.state >> 32) / 2**32
 
@@ -34,13 +36,13 @@ def float32(value: float) -> float:
 
 
 def bf16(value: float) -> bytes:
-    """Round to nearest even: a float32 without its low half. Finite values only."""
+    """Rounds a finite value to nearest even; bf16 is the upper half of a float32."""
     bits = struct.unpack("<I", struct.pack("<f", value))[0]
     return struct.pack("<H", (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
 
 
 def int4_group(values: list[float]) -> tuple[bytes, list[int]]:
-    """(scale and shift in fp16, the 4-bit numbers) of one group; value = scale * number + shift."""
+    """Quantises one group. Returns scale and shift in fp16, and the 4-bit numbers; value = scale * number + shift."""
     low, high = min(values), max(values)
     steps_per_unit = 15 / (float32(high - low) + 1e-8)
     numbers = [min(15, max(0, round((value - low) * steps_per_unit))) for value in values]  # round: half to even
@@ -48,7 +50,7 @@ def int4_group(values: list[float]) -> tuple[bytes, list[int]]:
 
 
 def int4_row(values: list[float]) -> bytes:
-    """One token of one head: the groups' (scale, shift) pairs, then two channels per byte, low nibble first."""
+    """Packs one token of one head: the groups' (scale, shift) pairs, then two channels per byte, low nibble first."""
     width = HEAD_DIM // GROUPS
     groups = [int4_group(values[start : start + width]) for start in range(0, HEAD_DIM, width)]
     numbers = [number for _, group in groups for number in group]

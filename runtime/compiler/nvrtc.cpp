@@ -79,7 +79,7 @@ std::optional<Opened> open_candidate(const std::string& path, std::string& why) 
   if (!functions) return std::nullopt;
   CompilerVersion release;
   if (functions->nvrtcVersion(&release.major, &release.minor) != 0) {
-    why = "it does not tell its version";
+    why = "the library does not report its version";
     return std::nullopt;
   }
   if (release < kOldest) {
@@ -209,7 +209,7 @@ class Nvrtc final : public Compiler {
     compiled.cubin = source.code == codegen::Code::ptx ? ptx_bytes(program.ptx()) : program.cubin();
     compiled.log = program.log();
     compiled.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    if (compiled.cubin.empty()) throw compile_failure(source, name(), "it made no code", compiled.log);
+    if (compiled.cubin.empty()) throw compile_failure(source, name(), "the compiler made no code", compiled.log);
     if (source.code == codegen::Code::ptx) return compiled;  // ptxas, which did not run, reports registers
     compiled.resources = parse_resource_report(compiled.log, source.entry_point);
     return compiled;
@@ -234,7 +234,7 @@ class Nvrtc final : public Compiler {
                     kHowToGetOne);
     }
     if (const auto version = version_in_ptx(program.ptx())) return *version;
-    throw Failure(Status::compiler_unavailable, name(), "it does not name its build", kHowToGetOne);
+    throw Failure(Status::compiler_unavailable, name(), "the library does not report its build number", kHowToGetOne);
   }
 
   Opened opened_;

@@ -99,7 +99,8 @@ ResourceReport parse_resource_report(std::string_view log, std::string_view entr
   if (reported && !defined) throw no_such_entry(entry_point, entries);
   if (!seen) {
     throw Failure(Status::internal, "entry point " + std::string(entry_point),
-                  "the compiler's log holds no resource report for it", "the options must hold --ptxas-options=-v");
+                  "the compiler's log holds no resource report for the entry point",
+                  "the options must hold --ptxas-options=-v");
   }
   return report;
 }

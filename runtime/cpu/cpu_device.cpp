@@ -62,14 +62,15 @@ Executor open_executor() {
   if (!folder.empty()) executor.library = DynamicLibrary::open(folder + "/" + kLibrary, why);
   if (!executor.library) executor.library = DynamicLibrary::open(kLibrary, why);
   if (!executor.library) {
-    executor.trouble = fmt::format("{} is neither beside libcubit nor on the loader's path ({})", kLibrary, why);
+    executor.trouble =
+        fmt::format("{} is neither in the folder of libcubit nor on the loader's path ({})", kLibrary, why);
     return executor;
   }
   const auto function =
       reinterpret_cast<CubitCpuInterfaceFunction>(executor.library->symbol(CUBIT_CPU_INTERFACE_SYMBOL));
   const CubitCpuInterface* const found = function == nullptr ? nullptr : function();
   if (found == nullptr || found->version != CUBIT_CPU_INTERFACE_VERSION) {
-    executor.trouble = fmt::format("{} is of another build", executor.library->path());
+    executor.trouble = fmt::format("{} is from another build", executor.library->path());
   } else {
     executor.functions = found;
   }
@@ -279,7 +280,7 @@ class CpuDevice final : public Device {
       return memory;
     }
     throw Failure(Status::device_error, fmt::format("{} bytes", bytes), "the CPU device has no memory left",
-                  "free some, or take a smaller case");
+                  "free memory, or use a smaller case");
   }
   void release(void* memory) override {
     if (!allocations_.remove(memory)) {
@@ -309,11 +310,11 @@ class CpuDevice final : public Device {
   void destroy_stream(Stream stream) override { delete &of(stream); }
 
   void begin_capture(Stream stream) override {
-    if (capturing(stream)) throw Failure(Status::device_error, "this stream", "it is being captured already");
+    if (capturing(stream)) throw Failure(Status::device_error, "this stream", "the stream is being captured already");
     of(stream).capturing = true;
   }
   std::unique_ptr<Graph> end_capture(Stream stream) override {
-    if (!capturing(stream)) throw Failure(Status::device_error, "this stream", "it is not being captured");
+    if (!capturing(stream)) throw Failure(Status::device_error, "this stream", "the stream is not being captured");
     of(stream).capturing = false;
     return std::make_unique<CpuGraph>(std::exchange(of(stream).steps, {}));
   }

@@ -191,7 +191,7 @@ bool ContextDevice::capturing(Stream stream) {
     // would invalidate that capture, so neither true nor false is right.
     throw Failure(Status::device_error, "cuStreamIsCapturing",
                   "the legacy default stream cannot be used while a blocking stream of its context is captured",
-                  "use the captured stream, or capture a non-blocking one");
+                  "use the captured stream, or capture a non-blocking stream");
   }
   check(driver_, result, "cuStreamIsCapturing");
   return status != kCaptureNone;

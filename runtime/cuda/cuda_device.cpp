@@ -53,7 +53,7 @@ DeviceHandle device_handle(const Driver& driver, int ordinal) {
   const int count = cuda_device_count();
   if (ordinal < 0 || ordinal >= count) {
     throw Failure(Status::invalid_argument, fmt::format("CUDA device {}", ordinal), "there is no such device",
-                  count == 0 ? "this machine has none" : fmt::format("give 0 to {}", count - 1));
+                  count == 0 ? "this machine has no CUDA device" : fmt::format("give 0 to {}", count - 1));
   }
   DeviceHandle device = 0;
   check(driver, driver.cuDeviceGet(&device, ordinal), "cuDeviceGet");
@@ -132,8 +132,8 @@ struct LastContext {
 };
 
 [[noreturn]] void no_current_context() {
-  throw Failure(Status::invalid_argument, "the current CUDA context", "none is current on this thread",
-                "make one current (cudaSetDevice, cuCtxSetCurrent) or name a device");
+  throw Failure(Status::invalid_argument, "the current CUDA context", "no context is current on this thread",
+                "make a context current (cudaSetDevice, cuCtxSetCurrent) or name a device");
 }
 
 Device& remember(LastContext& last, const Driver& driver, Context context, unsigned long long id) {

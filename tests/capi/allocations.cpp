@@ -1,3 +1,4 @@
+// Replaces operator new and delete by versions that count allocations.
 #include "tests/capi/allocations.hpp"
 
 #include <atomic>

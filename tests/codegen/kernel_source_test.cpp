@@ -94,7 +94,7 @@ TEST(IncludeClosure, ATemplateIsNoHeader) {
   EXPECT_THAT(failure_text([] {
                 include_closure({"mma.cuh", "#include \"softmax.cuh\"\n"}, library());
               }),
-              testing::StartsWith("#include \"mma.cuh\" in softmax.cuh, line 2: templates include nothing but"));
+              testing::StartsWith("#include \"mma.cuh\" in softmax.cuh, line 2: templates include only"));
 }
 
 TEST(HeaderLibrary, AFileOfALibrarysNameWithAnotherTextIsScannedItself) {
@@ -188,16 +188,17 @@ TEST(IncludeClosure, RefusesOtherWaysToReadAFile) {
   for (const char* word : {"__has_include", "__has_include_next", "__has_embed"}) {
     EXPECT_EQ(failure_text([&] { closure_names("#if " + std::string(word) + "(\"types.cuh\")\n#endif", library()); }),
               std::string(word) +
-                  " in k.cuh, line 1: what files a machine has may not change a kernel; include the header, which must "
-                  "be one of those given, or leave it out");
+                  " in k.cuh, line 1: a kernel must not depend on the files of a machine; include one of the given "
+                  "headers, or "
+                  "leave the check out");
   }
   EXPECT_THAT(failure_text([] { closure_names("auto s = R\"(\n#include \"types.cuh\"", library()); }),
-              testing::StartsWith("a raw string in k.cuh, line 1: it does not end"));
+              testing::StartsWith("a raw string in k.cuh, line 1: the raw string does not end"));
   // NVRTC ends the name at the first quote, and would look for a file.
   EXPECT_THAT(failure_text([] {
                 closure_names("#include \"x\\\".cuh\"", std::vector<Header>{{"x\\\".cuh", ""}});
               }),
-              testing::StartsWith("#include \"x\\\".cuh\" in k.cuh, line 1: templates include nothing but"));
+              testing::StartsWith("#include \"x\\\".cuh\" in k.cuh, line 1: templates include only"));
 }
 
 TEST(IncludeClosure, RefusesTheClockOutsideOfCommentsAndStrings) {
@@ -206,7 +207,7 @@ TEST(IncludeClosure, RefusesTheClockOutsideOfCommentsAndStrings) {
          {"const char* s = " + word + ";", "#define S f(" + word + ")", "__\\\n" + word.substr(2)}) {
       EXPECT_EQ(failure_text([&] { closure_names(text, std::vector<Header>()); }),
                 word +
-                    " in k.cuh, line 1: a kernel is what its source says, whenever it is compiled; pass the value in "
+                    " in k.cuh, line 1: a kernel must not depend on the time of its compilation; pass the value in "
                     "the plan header or an argument");
     }
     for (const std::string& text :
@@ -217,18 +218,17 @@ TEST(IncludeClosure, RefusesTheClockOutsideOfCommentsAndStrings) {
 }
 
 TEST(IncludeClosure, NamesTheFirstMissingHeaderAndWhereItIs) {
-  EXPECT_EQ(
-      failure_text([] { closure_names("\n/*\n*/\n#include \"mma.cuh\"\n#include \"none.cuh\"\n", library()); }),
-      "#include \"none.cuh\" in k.cuh, line 5: templates include nothing but cubit's headers and those given with "
-      "them; available: math.cuh, mma.cuh, softmax.cuh, types.cuh, unused.cuh");
+  EXPECT_EQ(failure_text([] { closure_names("\n/*\n*/\n#include \"mma.cuh\"\n#include \"none.cuh\"\n", library()); }),
+            "#include \"none.cuh\" in k.cuh, line 5: templates include only cubit's headers and the headers given with "
+            "them; available: math.cuh, mma.cuh, softmax.cuh, types.cuh, unused.cuh");
   EXPECT_EQ(failure_text([] { closure_names("#include \"a\"", std::vector<Header>()); }),
-            "#include \"a\" in k.cuh, line 1: templates include nothing but cubit's headers and those given with them; "
+            "#include \"a\" in k.cuh, line 1: templates include only cubit's headers and the headers given with them; "
             "no header is available");
 }
 
 TEST(IncludeClosure, RejectsSystemHeadersAndComputedIncludes) {
   EXPECT_THAT(failure_text([] { closure_names("#include \"unused.cuh\"", library()); }),
-              testing::StartsWith("#include <cuda_fp16.h> in unused.cuh, line 1: templates include nothing but"));
+              testing::StartsWith("#include <cuda_fp16.h> in unused.cuh, line 1: templates include only"));
   EXPECT_THAT(failure_text([] { closure_names("#include HEADER", library()); }),
               testing::StartsWith("#include HEADER in k.cuh, line 1: "));
   EXPECT_THAT(failure_text([] { closure_names("#include", library()); }),

@@ -1,3 +1,4 @@
+// Implements the identity of a case and lists the cases of all files.
 #include "tests/conformance/cases.hpp"
 
 namespace cubit::conformance {

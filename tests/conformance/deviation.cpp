@@ -1,3 +1,4 @@
+// Implements the comparison of two results within a case's rule.
 #include "tests/conformance/deviation.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Makes kernels, rows of operands and modelled results of elementwise cases.
 #include "tests/conformance/elementwise.hpp"
 
 #include <fmt/format.h>

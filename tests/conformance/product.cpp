@@ -1,3 +1,4 @@
+// Computes exact matrix products and the distance of results from them.
 #include "tests/conformance/product.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reads and writes recordings.
 #include "tests/conformance/recording.hpp"
 
 #include <cstdio>

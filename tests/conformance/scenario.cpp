@@ -1,3 +1,4 @@
+// Makes kernels and modelled results of scenarios.
 #include "tests/conformance/scenario.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The table of mutants, and the code that plants their defects and runs them.
 #include "tests/mutation/mutants.hpp"
 
 #include <fmt/format.h>

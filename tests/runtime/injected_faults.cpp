@@ -1,3 +1,4 @@
+// Wraps system calls, so that tests can make them fail.
 #include "tests/runtime/injected_faults.hpp"
 
 namespace cubit::runtime {

@@ -1,3 +1,4 @@
+// Implements the common parts of the runtime's tests.
 #include "tests/runtime/support.hpp"
 
 #include <fcntl.h>

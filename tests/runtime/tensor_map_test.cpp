@@ -69,7 +69,7 @@ TEST(TensorMap, EachBrokenRuleIsASentence) {
       {"a row of its box has 72 bytes, which is not a multiple of 16", [](TensorMap& map) { map.box[0] = 72; }},
       {"a swizzle is within 32, 64 or 128 bytes, and not 16",
        [](TensorMap& map) { map.swizzle = static_cast<TensorSwizzle>(16); }},
-      {"a row of its box has 80 bytes, and a swizzle within 128 is for rows of as many",
+      {"a row of its box has 80 bytes, and a swizzle within 128 bytes needs rows of exactly that size",
        [](TensorMap& map) { map.swizzle = TensorSwizzle::span128; }},
       {"the second-level cache fetches 64, 128 or 256 bytes, and not 32", [](TensorMap& map) { map.l2_bytes = 32; }},
   };

@@ -82,7 +82,7 @@ TEST(BulkCopy, BytesThatWereNotAnnouncedAreNotWaitedFor) {
 TEST(BulkCopy, ADeadlockSaysHowManyBytesAreMissing) {
   EXPECT_THAT(
       failure_of(copies("@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 144;\n" + kCopy + kWait), counted(32), 32),
-      HasSubstr("which misses 0 of 1 arrivals and 16 bytes"));
+      HasSubstr("which still needs 0 of 1 arrivals and 16 bytes"));
 }
 
 TEST(BulkCopy, MisuseIsAnErrorAtTheCopy) {
@@ -113,7 +113,8 @@ TEST(BulkCopy, GoesToEveryBlockOfItsMask) {
   EXPECT_EQ(run(given, counted(32), 96), expected);
   given.blocks = 2;
   given.cluster = {2, 1, 1};
-  EXPECT_THAT(failure_of(given, counted(32), 96), HasSubstr("blocks 0x5 of a cluster that has 2"));
+  EXPECT_THAT(failure_of(given, counted(32), 96),
+              HasSubstr("the mask of blocks 0x5 names blocks beyond the cluster's 2"));
 }
 
 /// Each block sends its words to the next block: by a bulk copy, by st.async and by red.async.

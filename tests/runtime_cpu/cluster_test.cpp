@@ -195,7 +195,7 @@ TEST(ClusterBarrier, ADeadlockNamesTheBlocks) {
   EXPECT_THAT(failure, HasSubstr("deadlock: warp 0 of block rank 0 at barrier.cluster.wait"));
   EXPECT_THAT(failure, HasSubstr("waiting for the cluster's barrier"));
   EXPECT_THAT(failure, HasSubstr("warp 0 of block rank 1 at bar.sync"));
-  EXPECT_THAT(failure, HasSubstr("waiting for barrier 0, where 32 of 64 threads are"));
+  EXPECT_THAT(failure, HasSubstr("waiting for barrier 0, where 32 of 64 threads have arrived"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(CpuDeviceMemory, MoreThanThereIsIsRefused) {
     EXPECT_EQ(cubit_device_allocate(device.handle(), bytes, &memory), CUBIT_DEVICE_ERROR) << bytes;
     EXPECT_EQ(memory, nullptr);
     EXPECT_EQ(cubit_last_error()->message, std::to_string(bytes) +
-                                               " bytes: the CPU device has no memory left; free some, or take a "
+                                               " bytes: the CPU device has no memory left; free memory, or use a "
                                                "smaller case");
   }
 }

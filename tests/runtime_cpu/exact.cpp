@@ -1,3 +1,4 @@
+// Implements exact arithmetic: decoding, rounding and fixed-point sums.
 #include "tests/runtime_cpu/exact.hpp"
 
 #include <algorithm>

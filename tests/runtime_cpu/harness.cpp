@@ -1,3 +1,4 @@
+// Implements the harness: makes kernel text, runs it, and collects results.
 #include "tests/runtime_cpu/harness.hpp"
 
 #include <fmt/format.h>

@@ -75,7 +75,7 @@ TEST(Mbarrier, DroppingLowersThePhasesToCome) {
 
 TEST(Mbarrier, MisuseIsAnError) {
   EXPECT_THAT(failure("mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.shared.b64 _, [bar], 2;"),
-              HasSubstr("2 arrivals at an mbarrier that misses 1 of 1 in this phase"));
+              HasSubstr("2 arrivals at an mbarrier that needs only 1 of 1 more in this phase"));
   EXPECT_THAT(failure("mbarrier.init.shared.b64 [bar], 0;"), HasSubstr("for 1 to 1048575 arrivals, not 0"));
   EXPECT_THAT(failure(kArrive), HasSubstr("there is no mbarrier: it was not initialised"));
   EXPECT_THAT(failure("mbarrier.init.shared.b64 [bar], 1; mbarrier.inval.shared.b64 [bar];" + kArrive),
@@ -155,7 +155,7 @@ TEST(Mbarrier, AWaitForAPhaseThatNeverEndsIsADeadlock) {
     EXPECT_THAT(text, HasSubstr("deadlock: warp 0 at "));
     if (std::string(wait).find("try") == std::string::npos) continue;
     EXPECT_THAT(text, HasSubstr("mbarrier.try_wait.parity.shared.b64, PTX line 18"));
-    EXPECT_THAT(text, HasSubstr("waiting for the end of phase 0 of the mbarrier at 0x0, which misses 69 of 70 "
+    EXPECT_THAT(text, HasSubstr("waiting for the end of phase 0 of the mbarrier at 0x0, which still needs 69 of 70 "
                                 "arrivals and 16 bytes"));
   }
 }
@@ -167,7 +167,7 @@ TEST(Mbarrier, TheWrongParityPassesAtOnce) {
   body.replace(body.find(right), right.size(), "and.b32 %r3, %r2, 1; xor.b32 %r3, %r3, 1;\n  $full");
   const std::string text = failure(body, 64);
   EXPECT_THAT(text, HasSubstr("deadlock: warp 0 at mbarrier.try_wait"));
-  EXPECT_THAT(text, HasSubstr("waiting for the end of phase 1 of the mbarrier at 0x0, which misses 32 of 32"));
+  EXPECT_THAT(text, HasSubstr("waiting for the end of phase 1 of the mbarrier at 0x0, which still needs 32 of 32"));
   EXPECT_EQ(single("mov.u32 %r0, 0; mbarrier.init.shared.b64 [bar], 1;" + ask(1)), 1u);
 }
 

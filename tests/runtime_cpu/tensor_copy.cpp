@@ -1,3 +1,4 @@
+// Makes kernels that copy tensor boxes, runs them, and models their results.
 #include "tests/runtime_cpu/tensor_copy.hpp"
 
 #include <cstddef>

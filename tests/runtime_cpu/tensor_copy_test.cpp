@@ -162,7 +162,7 @@ TEST(TensorCopy, MisuseIsAnErrorAtTheCopy) {
                               good),
               HasSubstr("a tensor map lies in parameters, constant or global memory, and not in shared memory"));
   EXPECT_THAT(failure_of_copy(kExpect + load_of(2), good),
-              HasSubstr("a copy of 2 dimensions by a tensor map of 16 x 3 x 4 elements of 4 bytes"));
+              HasSubstr("a copy of 2 dimensions uses a tensor map of 16 x 3 x 4 elements of 4 bytes"));
   Copy damaged = good;
   damaged.map.rank = 7;
   damaged.arguments.map = runtime::cpu::encode(damaged.map);

@@ -109,8 +109,9 @@ std::string product_text(const std::string& shape, const std::string& rest = "%d
 }
 
 TEST(Wgmma, RefusesOtherShapesAndTypes) {
-  const std::string of_types = "wgmma.mma_async is executed of .f32.f16.f16 and .f32.bf16.bf16, and not sparse";
-  const std::string of_shapes = "wgmma.mma_async is executed of m64nNk16, N a multiple of 8 from 8 to 256";
+  const std::string of_types = "the CPU device executes wgmma.mma_async of .f32.f16.f16 and .f32.bf16.bf16, not sparse";
+  const std::string of_shapes =
+      "the CPU device executes wgmma.mma_async of m64nNk16, where N is a multiple of 8 from 8 to 256";
   EXPECT_EQ(failure_of_text(product_text("m64n8k16.f32.bf16.bf16")), "");
   for (const char* shape : {"m64n8k16.f16.f16.f16", "m64n8k8.f32.tf32.tf32", "m64n8k32.f32.e4m3.e4m3",
                             "m64n8k32.s32.s8.s8", "m64n8k16.f32.f16.bf16"}) {

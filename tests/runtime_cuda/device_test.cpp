@@ -65,7 +65,7 @@ TEST_F(CudaDevice, OpenRetainsThePrimaryContextAndMakesNothingCurrent) {
 TEST_F(CudaDevice, NoCurrentContextIsRefused) {
   const Failure failure = fake::failure_of([] { current_cuda_device(); });
   EXPECT_EQ(failure.status(), Status::invalid_argument);
-  EXPECT_THAT(failure.what(), HasSubstr("none is current on this thread"));
+  EXPECT_THAT(failure.what(), HasSubstr("no context is current on this thread"));
 }
 
 TEST_F(CudaDevice, CurrentContextHasOneObjectOnEveryThread) {

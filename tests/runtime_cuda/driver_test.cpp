@@ -45,7 +45,7 @@ TEST(Driver, RefusedStartKeepsTheVersion) {
 TEST(Driver, NoDeviceIsTrouble) {
   fake::plug_in(0);
   EXPECT_EQ(cuda_trouble(), "the CUDA driver finds no device");
-  EXPECT_THAT(fake::failure_of([] { open_cuda_device(0); }).what(), HasSubstr("this machine has none"));
+  EXPECT_THAT(fake::failure_of([] { open_cuda_device(0); }).what(), HasSubstr("this machine has no CUDA device"));
 }
 
 TEST(Driver, GoodDriverHasNoTrouble) {

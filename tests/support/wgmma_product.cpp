@@ -1,3 +1,4 @@
+// Makes the kernel text, the input and the memory layouts of wgmma products.
 #include "tests/support/wgmma_product.hpp"
 
 #include <fmt/format.h>

@@ -24,7 +24,7 @@ std::string position(const Warp& warp) {
 std::string named_barrier(const Warp& warp) {
   const NamedBarrier& barrier = warp.cta->barriers[warp.barrier];
   if (barrier.expected == 0) return fmt::format("waiting for barrier {}", warp.barrier);
-  return fmt::format("waiting for barrier {}, where {} of {} threads are", warp.barrier, barrier.arrived,
+  return fmt::format("waiting for barrier {}, where {} of {} threads have arrived", warp.barrier, barrier.arrived,
                      barrier.expected);
 }
 
@@ -32,9 +32,9 @@ std::string phase(const Warp& warp) {
   const PhaseWait& wait = warp.phases.front();
   Mbarrier state;
   if (!read_mbarrier(wait.object, state))
-    return fmt::format("waiting for an mbarrier that is gone, {:#x}", wait.address);
+    return fmt::format("waiting for an mbarrier that no longer exists, {:#x}", wait.address);
   return fmt::format(
-      "waiting for the end of phase {} of the mbarrier at {:#x}, which misses {} of {} arrivals and {} bytes",
+      "waiting for the end of phase {} of the mbarrier at {:#x}, which still needs {} of {} arrivals and {} bytes",
       wait.parity ? 1 : 0, wait.address, state.missing, state.expected, state.bytes);
 }
 

@@ -294,7 +294,8 @@ void ClusterRun::raise_standstill(const std::string& what) const {
   }
   text.pop_back();
   if (const std::uint64_t others = standstill_.clusters_to_begin(); others != 0)
-    text += fmt::format("; {} of the launch's clusters have not begun: they do when those before them end", others);
+    text +=
+        fmt::format("; {} of the launch's clusters have not begun, because earlier clusters have not ended", others);
   raise(blocks_.front()->cta, text);
 }
 

@@ -210,7 +210,8 @@ void send_to_blocks(const Target& target, const Delivery& delivery) {
   const std::uint32_t blocks = source<std::uint16_t>(warp, 4)[lane];
   const auto count = static_cast<int>(warp.cta->cluster->ctas.size());
   if (blocks >> count != 0)
-    return warp.fail(site, lane, fmt::format("blocks {:#x} of a cluster that has {}", blocks, count));
+    return warp.fail(site, lane,
+                     fmt::format("the mask of blocks {:#x} names blocks beyond the cluster's {}", blocks, count));
   for_lanes(blocks, [&](int rank) {
     const std::uint64_t part = static_cast<std::uint64_t>(rank + 1) << kRankShift;
     send_to_block({(target.dst & kSharedOffsetMask) | part, (target.object & kSharedOffsetMask) | part}, delivery);

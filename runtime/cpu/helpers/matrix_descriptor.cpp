@@ -31,7 +31,8 @@ MatrixDescriptor decode_descriptor(std::uint64_t bits) {
 
 std::string broken_rule(const MatrixDescriptor& descriptor) {
   if (descriptor.unknown_bits != 0)
-    return fmt::format("the matrix descriptor has bits {:#x}, which belong to no field of it", descriptor.unknown_bits);
+    return fmt::format("the matrix descriptor has bits {:#x}, which belong to no field of a descriptor",
+                       descriptor.unknown_bits);
   if (descriptor.base_offset != 0) {
     return fmt::format(
         "the matrix descriptor has base offset {}; the CPU device executes 0, of tiles that begin at a multiple of {} "

@@ -82,7 +82,8 @@ bool is_near(const Here& here, const Box& box) {
 bool read_box(const Here& here, Box& dst) {
   if (!read_map(here, source<std::uint64_t>(here.warp, 1)[here.lane], dst.map)) return false;
   if (dst.map.rank != here.site.count) {
-    here.fail(fmt::format("a copy of {} dimensions by a {}, of {}", here.site.count, dst.map.text(), dst.map.rank));
+    here.fail(
+        fmt::format("a copy of {} dimensions uses a {}, which has {}", here.site.count, dst.map.text(), dst.map.rank));
     return false;
   }
   for (int i = 0; i < dst.map.rank; ++i)

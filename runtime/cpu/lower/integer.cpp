@@ -251,7 +251,7 @@ void Lowering::insert_bits() {
 /// The result is bit (a, b, c) of the table, where a is the highest index bit. Computed as a sum of minterms.
 void Lowering::logic3() {
   const auto* const table = std::get_if<ptx::IntegerOperand>(&operand(4));
-  if (table == nullptr) unsupported("its table is a constant");
+  if (table == nullptr) unsupported("the table must be a constant");
   Value* const inputs[] = {read(1, 32), read(2, 32), read(3, 32)};
   Value* result = splat(0, 32);
   for (unsigned row = 0; row < 8; ++row) {

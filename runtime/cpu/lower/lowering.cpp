@@ -100,7 +100,7 @@ void Lowering::unsupported(std::string_view why) const {
     place += fmt::format(", {}:{}", module_.file_path(location.file), location.line);
   }
   throw Failure(Status::unsupported, fmt::format("PTX instruction {} ({})", now_->opcode, place),
-                why.empty() ? "the CPU device does not execute it" : std::string(why));
+                why.empty() ? "the CPU device does not execute this instruction" : std::string(why));
 }
 
 // ---- types and operands ----
@@ -179,9 +179,8 @@ Lowering::Value* Lowering::read_scalar(const ptx::Scalar& source, unsigned bits,
   if (const auto* symbol = std::get_if<ptx::SymbolOperand>(&source)) {
     const std::uint64_t address = address_of(*symbol);
     if (bits < 64 && address >> bits != 0) {
-      unsupported(
-          fmt::format("the address of {} does not fit in {} bits: it lies in this process's memory, take it in 64",
-                      variable_of(*symbol).name, bits));
+      unsupported(fmt::format("the address of {} does not fit in {} bits; take the address in 64 bits",
+                              variable_of(*symbol).name, bits));
     }
     return splat(address, bits);
   }
@@ -334,17 +333,17 @@ void Lowering::write_register(int index, Value* value) {
 void Lowering::write_scalar(const ptx::Scalar& target, Value* value, bool sign_extend) {
   if (std::holds_alternative<ptx::Sink>(target)) return;
   const auto* const reg = std::get_if<ptx::RegisterOperand>(&target);
-  if (reg == nullptr) unsupported("a result goes into a register");
+  if (reg == nullptr) unsupported("the result must be a register");
   const ptx::Type type = function_.registers[static_cast<std::size_t>(reg->index)].type;
   const bool is_bit = llvm::cast<llvm::VectorType>(value->getType())->getElementType()->isIntegerTy(1);
-  if (is_bit != (type == ptx::Type::pred)) unsupported("its result does not fit the register");
+  if (is_bit != (type == ptx::Type::pred)) unsupported("the result does not fit the register");
   write_register(reg->index, is_bit ? value : resize(value, register_bits(type), sign_extend));
 }
 
 void Lowering::write(const ptx::Operand& target, Value* value, bool sign_extend) {
   if (std::holds_alternative<ptx::Sink>(target)) return;
   const auto* const reg = std::get_if<ptx::RegisterOperand>(&target);
-  if (reg == nullptr) unsupported("a result goes into a register");
+  if (reg == nullptr) unsupported("the result must be a register");
   write_scalar(*reg, value, sign_extend);
 }
 
@@ -366,14 +365,14 @@ Lowering::Value* Lowering::from_mask(Value* mask) { return builder_.CreateBitCas
 Lowering::Value* Lowering::active() { return guard_ == nullptr ? mask_ : builder_.CreateAnd(mask_, to_mask(guard_)); }
 
 void Lowering::give(int slot, Value* value) {
-  if (slot >= kSourceSlots) unsupported("it has too many operands");
+  if (slot >= kSourceSlots) unsupported("the instruction has too many operands");
   Value* const place = frame_field(offsetof(Frame, sources) + static_cast<std::size_t>(slot) * kSlotBytes);
   const bool is_bit = llvm::cast<llvm::VectorType>(value->getType())->getElementType()->isIntegerTy(1);
   builder_.CreateAlignedStore(is_bit ? to_mask(value) : value, place, llvm::Align(64));
 }
 
 Lowering::Value* Lowering::take(int slot, unsigned bits) {
-  if (slot >= kResultSlots) unsupported("it has too many results");
+  if (slot >= kResultSlots) unsupported("the instruction has too many results");
   Value* const place = frame_field(offsetof(Frame, results) + static_cast<std::size_t>(slot) * kSlotBytes);
   return builder_.CreateAlignedLoad(integers(bits), place, llvm::Align(64));
 }

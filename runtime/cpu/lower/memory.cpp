@@ -204,7 +204,7 @@ void Lowering::matrix() {
   memory_kind(made, is_load ? 1 : 0);
   const auto* const vector = std::get_if<ptx::VectorOperand>(&operand(is_load ? 0 : 1));
   if (vector != nullptr && static_cast<int>(vector->elements.size()) != made.count)
-    unsupported("its registers do not match");
+    unsupported("the number of registers does not match");
   const int count = made.count;
   if (!is_load) {
     for (int i = 0; i < count; ++i)
@@ -246,7 +246,7 @@ void Lowering::multiply_matrices() {
   const std::string_view types[] = {type_of(2), type_of(1), type_of(0)};
   Format formats[3]{};
   for (int i = 0; i < 3; ++i) {
-    if (!find_format(types[i], formats[i])) unsupported("its element type is not executed");
+    if (!find_format(types[i], formats[i])) unsupported("the CPU device does not execute this element type");
   }
   std::string_view shape;
   for (const std::string_view modifier : now_->modifiers) {
@@ -262,7 +262,7 @@ void Lowering::multiply_matrices() {
   for (int i = 0; i < 3; ++i) {
     const int bits = facts(formats[i]).bits;
     const auto* const map = find_map(fmt::format("mma.{} {}, {}-bit", shape, "ABC"[i], bits));
-    if (map == nullptr) unsupported("its shape is not executed");
+    if (map == nullptr) unsupported("the CPU device does not execute this shape");
     if (i == 0) made.bytes = map->columns;      // k
     if (i == 0) made.result_bytes = map->rows;  // m
     append_table(made.table, *map, [&](codegen::Element e) {
@@ -272,7 +272,7 @@ void Lowering::multiply_matrices() {
     const unsigned register_bits = bits == 64 ? 64 : 32;
     const int registers = map->value_count * bits / static_cast<int>(register_bits);
     if (vector == nullptr ? registers != 1 : static_cast<int>(vector->elements.size()) != registers)
-      unsupported("its registers do not match");
+      unsupported("the number of registers does not match");
     for (int r = 0; r < registers; ++r) {
       give(slot++, vector == nullptr ? read(static_cast<std::size_t>(i) + 1, register_bits)
                                      : read_scalar(vector->elements[static_cast<std::size_t>(r)], register_bits));

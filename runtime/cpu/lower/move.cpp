@@ -62,7 +62,7 @@ Lowering::Value* Lowering::comparison(std::string_view name, const TypeFacts& ty
                                                       {"num", {P::FCMP_ORD, P::ICMP_EQ, P::ICMP_EQ}},
                                                       {"nan", {P::FCMP_UNO, P::ICMP_EQ, P::ICMP_EQ}}});
   const auto row = rows_by_name.find(name);
-  if (row == rows_by_name.end()) unsupported("its comparison is not executed");
+  if (row == rows_by_name.end()) unsupported("the CPU device does not execute this comparison");
   if (is_half()) {
     const auto half = [&](std::size_t index) {
       Value* const whole = read(index, type.bits);

@@ -90,9 +90,10 @@ void Lowering::multiply_warpgroup() {
   const bool known = !has("sp") && !has("satfinite") && count >= 3 && modifiers[count - 3] == "f32" &&
                      modifiers[count - 2] == modifiers[count - 1] && find_format(modifiers.back(), format) &&
                      (format == Format::f16 || format == Format::bf16);
-  if (!known) unsupported("wgmma.mma_async is executed of .f32.f16.f16 and .f32.bf16.bf16, and not sparse");
+  if (!known) unsupported("the CPU device executes wgmma.mma_async of .f32.f16.f16 and .f32.bf16.bf16, not sparse");
   const int columns = columns_of(*now_);
-  if (columns == 0) unsupported("wgmma.mma_async is executed of m64nNk16, N a multiple of 8 from 8 to 256");
+  if (columns == 0)
+    unsupported("the CPU device executes wgmma.mma_async of m64nNk16, where N is a multiple of 8 from 8 to 256");
   const auto* const sums = std::get_if<ptx::VectorOperand>(&operand(0));
   if (sums == nullptr || static_cast<int>(sums->elements.size()) != columns / 2)
     unsupported(
