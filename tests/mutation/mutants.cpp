@@ -274,7 +274,7 @@ constexpr Mutant kMutants[] = {
     {"wrong_phase", kPipeline, "", "pipeline.cuh", "wait(full + 8 * stage, phase);",
      "wait(full + 8 * stage, phase ^ 1);", "nobody has written", kHangs},
     {"stage_not_waited_for", kPipeline, "", "pipeline.cuh", "wait(empty + 8 * stage, phase ^ 1);", ";",
-     "arrivals at an mbarrier that misses 0 of 1", kNoMbarriers},
+     "arrivals at an mbarrier that expects 0 more of 1", kNoMbarriers},
     {"stage_given_back_too_early", kPipeline, "", "pipeline.cuh", "    wait(full + 8 * stage, phase);\n",
      "    wait(full + 8 * stage, phase);\n"
      "    if (threadIdx.x % 32 == 0) asm volatile(\"mbarrier.arrive.shared::cta.b64 _, [%0];\" ::\"r\"(empty + 8 * "

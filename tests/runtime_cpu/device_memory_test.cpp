@@ -54,7 +54,7 @@ TEST(CpuDeviceGraph, IsReplayedByItsOwnDeviceOnly) {
   const Graph graph = device.capture(
       stream, [&] { ASSERT_EQ(cubit_device_fill_zero(device.handle(), memory.data(), 4, stream), CUBIT_OK); });
   EXPECT_EQ(cubit_graph_replay(other.handle(), graph.handle(), nullptr, nullptr), CUBIT_INVALID_ARGUMENT);
-  EXPECT_THAT(cubit_last_error()->message, HasSubstr("give the device that captured it"));
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("give the device that captured the graph"));
   std::uint32_t word = 0;
   ASSERT_EQ(cubit_device_download(device.handle(), &word, memory.data(), 4, nullptr), CUBIT_OK);
   EXPECT_EQ(word, 0xffffffffU) << "nothing ran";

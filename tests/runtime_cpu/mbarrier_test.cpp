@@ -75,7 +75,7 @@ TEST(Mbarrier, DroppingLowersThePhasesToCome) {
 
 TEST(Mbarrier, MisuseIsAnError) {
   EXPECT_THAT(failure("mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.shared.b64 _, [bar], 2;"),
-              HasSubstr("2 arrivals at an mbarrier that needs only 1 of 1 more in this phase"));
+              HasSubstr("2 arrivals at an mbarrier that expects 1 more of 1 in this phase"));
   EXPECT_THAT(failure("mbarrier.init.shared.b64 [bar], 0;"), HasSubstr("for 1 to 1048575 arrivals, not 0"));
   EXPECT_THAT(failure(kArrive), HasSubstr("there is no mbarrier: it was not initialised"));
   EXPECT_THAT(failure("mbarrier.init.shared.b64 [bar], 1; mbarrier.inval.shared.b64 [bar];" + kArrive),

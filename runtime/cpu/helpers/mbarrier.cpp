@@ -23,7 +23,7 @@ constexpr std::uint64_t kByteBits = (1u << 21) - 1;
 std::string check(const MbarrierChange& change, const Mbarrier& state) {
   if (change.drop > state.expected) return fmt::format("{} arrivals are dropped of {}", change.drop, state.expected);
   if (change.arrivals > state.missing) {
-    return fmt::format("{} arrivals at an mbarrier that needs only {} of {} more in this phase", change.arrivals,
+    return fmt::format("{} arrivals at an mbarrier that expects {} more of {} in this phase", change.arrivals,
                        state.missing, state.expected);
   }
   const std::int64_t bytes = state.bytes + change.bytes;
