@@ -87,7 +87,7 @@ int checked_address(const TileLayout& layout, const TileAccess& access, TileByte
   return address;
 }
 
-/// The distinct words that the lanes of one phase touch, grouped by bank. Lanes that touch the same word share one access.
+/// The distinct words that the lanes of one phase touch, grouped by bank. Lanes share an access to the same word.
 class Phase {
  public:
   void touch(int address, int bytes) {

@@ -131,8 +131,8 @@ CUBIT_API cubit_status cubit_suggest(const char* descriptor, const cubit_number*
  *   __device__ float modify_score(float score, const cubit::ScorePlace& place, const void* parameters)
  *
  * and may include cubit's device headers; see templates/attention/score_user.cuh and score_steps.cuh. `name` is an
- * identifier of at most 64 characters. The call returns "<name>@<hash of the text>" in `field`; write score=<field> in a
- * descriptor. The registration and the string stay valid until the process ends. Registering the same text under the
+ * identifier of at most 64 characters. The call returns "<name>@<hash of the text>" in `field`; write score=<field> in
+ * a descriptor. The registration and the string stay valid until the process ends. Registering the same text under the
  * same name again returns the same field. Compile errors refer to the text as user/<name>.cuh, with the line numbers of
  * `text`.
  */

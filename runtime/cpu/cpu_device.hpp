@@ -14,7 +14,7 @@ namespace cubit::runtime {
 
 inline constexpr std::string_view kCpuPrefix = "cpu:";  ///< prefix of the device's name: "cpu:sm_80"
 
-/// Why there is no CPU device ("libcubit_cpu.so is neither in the folder of libcubit …"), or "" if there is one. Never throws.
+/// Why there is no CPU device ("libcubit_cpu.so is neither in the folder of libcubit …"), or "". Never throws.
 std::string cpu_trouble();
 
 /// Facts of the CPU device for `architecture`. The number of multiprocessors is fixed, so that a launch has the same

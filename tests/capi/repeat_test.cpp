@@ -149,7 +149,7 @@ TEST_F(CapiRepeat, MapsAreEncodedOnceForWhatTheyDescribe) {
   arguments_.max_length = 8191;  // changes the rows per warp
   expect_new(kMaps, "length");
   arguments_.max_length = 8190;
-  expect_new(0, "length of as many such rows");
+  expect_new(0, "a length with the same number of rows per warp");
   arguments_.batch = 3;
   expect_new(kMaps, "batch");
   arguments_.key = rows_ + 16;

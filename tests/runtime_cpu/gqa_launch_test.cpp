@@ -1,8 +1,8 @@
 // Tests gqa_decode launches for made-up devices.
 //
 // One device has a memory so slow that its time is far above the time of the CPU device for a stage; blocks throttle
-// their copies to that time (templates/pipeline/copy_pacing.cuh). Another device has more multiprocessors than the 2-CTA
-// clusters of the batch need (templates/pipeline/two_cta_cluster.cuh).
+// their copies to that time (templates/pipeline/copy_pacing.cuh). Another device has more multiprocessors than the
+// 2-CTA clusters of the batch need (templates/pipeline/two_cta_cluster.cuh).
 #include <cubit/gqa_decode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
