@@ -12,9 +12,9 @@
 #include <system_error>
 
 #include "cubit_commit.hpp"
-#include "tools/context.hpp"
-#include "tools/error.hpp"
-#include "tools/quote.hpp"
+#include "tools/options/context.hpp"
+#include "tools/text/error.hpp"
+#include "tools/text/quote.hpp"
 
 namespace {
 

@@ -25,7 +25,7 @@
 #include "tests/cover/descriptors.hpp"
 #include "tests/gpu/gpu_case.hpp"
 #include "tests/support/cpu_engine.hpp"
-#include "tools/counters.hpp"
+#include "tools/kernels/counters.hpp"
 
 namespace cubit::tests {
 namespace {

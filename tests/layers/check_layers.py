@@ -28,7 +28,7 @@ OUTSIDE = ("tools", "bench", "examples", "tests/consumer")
 # Files of these that may look below the public surface, and at what: the engine's benchmark measures runtime/ alone, the
 # compile jobs share the one loop over threads.
 BELOW_THE_SURFACE = {"bench/engine_bench.cpp": {"base", "codegen", "runtime"},
-                     "tools/compile_jobs.cpp": {"base"}}
+                     "tools/kernels/compile_jobs.cpp": {"base"}}
 
 # codegen is text in, text out: the standard headers that reach further.
 IMPURE = {

@@ -1,5 +1,5 @@
 // Proves that the command line's values are read as written or refused with a sentence: nothing is guessed or dropped.
-#include "tools/arguments.hpp"
+#include "tools/options/arguments.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "tests/tools/support.hpp"
-#include "tools/error.hpp"
-#include "tools/text.hpp"
+#include "tools/text/error.hpp"
+#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

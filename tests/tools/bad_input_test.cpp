@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "tests/tools/program.hpp"
-#include "tools/safetensors.hpp"
+#include "tools/safetensors/safetensors.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -1,5 +1,5 @@
 // How much a benchmark measures: copies of the inputs, launches of a graph, and what the floor is.
-#include "tools/bench_amounts.hpp"
+#include "tools/bench/amounts.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // Proves what the table of an operator's benchmark and its roofline show of entries that are made up here.
-#include "tools/bench_table.hpp"
+#include "tools/bench/table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "tools/error.hpp"
-#include "tools/roofline.hpp"
+#include "tools/bench/roofline.hpp"
+#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

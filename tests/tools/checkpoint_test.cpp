@@ -1,14 +1,14 @@
 // Proves of checkpoints: a layer's tensors are found in a file, in the shards that an index names, and in a folder of
 // either, and nothing but them is read; every rule that a hostile index can break is a BadInput whose sentence names
 // the rule.
-#include "tools/checkpoint.hpp"
+#include "tools/checkpoint/layer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/tools/support.hpp"
-#include "tools/checkpoint_index.hpp"
-#include "tools/error.hpp"
+#include "tools/checkpoint/index.hpp"
+#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

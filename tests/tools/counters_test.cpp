@@ -1,5 +1,5 @@
 // Counters beside a plan: an access that was not executed, or met the banks otherwise than was proved, does not agree.
-#include "tools/counters.hpp"
+#include "tools/kernels/counters.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

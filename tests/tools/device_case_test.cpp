@@ -1,5 +1,5 @@
 // The memory that a run's cases take their tensors from: the same for each, never less than a case needs.
-#include "tools/device_case.hpp"
+#include "tools/kernels/device_case.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

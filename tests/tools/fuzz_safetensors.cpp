@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "tests/tools/safetensors_views.hpp"
-#include "tools/error.hpp"
-#include "tools/safetensors.hpp"
+#include "tools/safetensors/safetensors.hpp"
+#include "tools/text/error.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Proves of files that are written: one appears whole or not at all, links are followed, and nothing that a killed
 // process left behind is in the way.
-#include "tools/output_file.hpp"
+#include "tools/files/output_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "tests/tools/support.hpp"
-#include "tools/error.hpp"
-#include "tools/output_folder.hpp"
+#include "tools/files/output_folder.hpp"
+#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -1,12 +1,12 @@
 // Proves that no text of a stranger reaches a terminal unescaped or at full length, and that harmless text does
 // unchanged.
-#include "tools/quote.hpp"
+#include "tools/text/quote.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/error.hpp"
-#include "tools/text.hpp"
+#include "tools/text/error.hpp"
+#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -1,6 +1,6 @@
 // Proves of the safetensors reader: what it accepts it gives back exactly; every rule that a hostile file can break is
 // a BadInput whose sentence names the rule. Of the writer: what it writes is read back.
-#include "tools/safetensors.hpp"
+#include "tools/safetensors/safetensors.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@
 
 #include "tests/tools/safetensors_views.hpp"
 #include "tests/tools/support.hpp"
-#include "tools/error.hpp"
-#include "tools/output_file.hpp"
-#include "tools/safetensors_stream.hpp"
+#include "tools/files/output_file.hpp"
+#include "tools/safetensors/reader.hpp"
+#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

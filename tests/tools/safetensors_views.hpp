@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/safetensors.hpp"
-#include "tools/safetensors_header.hpp"
+#include "tools/safetensors/header.hpp"
+#include "tools/safetensors/safetensors.hpp"
 
 namespace cubit::tools::test {
 

@@ -1,11 +1,11 @@
 // Proves that any text can stand in a picture, and that a tile's picture counts conflicts as hardware does.
 // Whole pictures of real plans: pictures_test.py.
-#include "tools/svg.hpp"
+#include "tools/pictures/svg.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/plan_pictures.hpp"
+#include "tools/pictures/plan_pictures.hpp"
 
 namespace cubit::tools {
 namespace {

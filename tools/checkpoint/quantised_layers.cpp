@@ -1,0 +1,133 @@
+#include "tools/checkpoint/quantised_layers.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "tools/text/error.hpp"
+#include "tools/text/quote.hpp"
+
+namespace cubit::tools {
+namespace {
+
+class LayerFinder {
+ public:
+  LayerFinder(const CheckpointReader& checkpoint, W4Format format, int bits) : format_(format), bits_(bits) {
+    for (const auto& file : checkpoint.files())
+      for (const HeaderEntry& tensor : file->tensors()) by_name_.emplace(tensor.name, &tensor);
+  }
+
+  std::vector<QuantisedLayer> layers_of(const SafetensorsReader& file) const {
+    std::vector<QuantisedLayer> layers;
+    for (const HeaderEntry& tensor : file.tensors()) {
+      constexpr std::string_view kName = "qweight";
+      const std::string_view name = tensor.name;
+      if (name != kName && !name.ends_with(".qweight")) continue;
+      layers.push_back(layer_of(tensor, std::string(name.substr(0, name.size() - kName.size()))));
+    }
+    return layers;
+  }
+
+ private:
+  const HeaderEntry* find(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+  QuantisedLayer layer_of(const HeaderEntry& qweight, std::string prefix) const {
+    QuantisedLayer layer{std::move(prefix), &qweight, nullptr, nullptr, nullptr, {}};
+    layer.scales = find(layer.prefix + "scales");
+    layer.qzeros = find(layer.prefix + "qzeros");
+    layer.g_idx = find(layer.prefix + "g_idx");
+    if (layer.scales == nullptr) {
+      refuse_tensor(qweight, fmt::format("there is no {}", quote(layer.prefix + "scales")),
+                    "a layer has the tensors NAME.qweight and NAME.scales");
+    }
+    if (layer.qzeros == nullptr && stores_zeros(format_)) {
+      refuse_tensor(qweight,
+                    fmt::format("there is no {}, which {} has", quote(layer.prefix + "qzeros"), text_of(format_)),
+                    fmt::format("give it, or say --from symmetric where every zero is {}", 1 << (bits_ - 1)));
+    }
+    // Some packers store zeros of symmetric weights nevertheless: then they are of one of the gptq formats.
+    if (layer.qzeros != nullptr && !stores_zeros(format_)) {
+      refuse_tensor(*layer.qzeros, "--from symmetric has no zeros",
+                    bits_ == 4 ? "say --from gptq, gptq_v2 or awq, as its packer did"
+                               : "say --from gptq or gptq_v2, as its packer did");
+    }
+    layer.sizes = sizes_of(layer);
+    return layer;
+  }
+
+  W4LayerSizes sizes_of(const QuantisedLayer& layer) const {
+    const HeaderEntry& scales = *layer.scales;
+    const HeaderEntry& qweight = *layer.qweight;
+    const int in_word = 32 / bits_;
+    if (scales.shape.size() != 2 || (scales.type != "F16" && scales.type != "BF16"))
+      refuse_tensor(scales, "scales have 16 bits and two dimensions", "accepted: F16 or BF16 [groups, n]");
+    if (qweight.shape.size() != 2 || qweight.type != "I32") {
+      refuse_tensor(
+          qweight, "words have 32 bits and two dimensions",
+          format_ == W4Format::awq ? "accepted: I32 [k, n / 8]" : fmt::format("accepted: I32 [k / {}, n]", in_word));
+    }
+    // Without this the bytes of the file would not bound the extents, and products of them could overflow.
+    for (const HeaderEntry* tensor : {&scales, &qweight})
+      if (tensor->shape[0] == 0 || tensor->shape[1] == 0)
+        refuse_tensor(*tensor, "it is empty", "accepted: extents of 1 and more");
+    const bool by_n = format_ == W4Format::awq;
+    const W4LayerSizes sizes{scales.shape[1], by_n ? qweight.shape[0] : qweight.shape[0] * in_word, scales.shape[0],
+                             bits_};
+    if (sizes.n % 8 != 0 || sizes.k % 8 != 0)
+      refuse_tensor(qweight, fmt::format("n = {} and k = {} must be multiples of 8", sizes.n, sizes.k),
+                    fmt::format("say by --from what the file is: {}", w4_format_names()));
+    if (sizes.k % sizes.groups != 0)
+      refuse_tensor(scales, fmt::format("the {} k's do not divide into {} groups", sizes.k, sizes.groups),
+                    fmt::format("accepted: as many groups as divide {}", sizes.k));
+    require_shape(qweight, sizes.qweight_shape(format_), sizes);
+    if (layer.qzeros != nullptr) {
+      if (layer.qzeros->type != "I32")
+        refuse_tensor(*layer.qzeros, "zeros have 32 bits", fmt::format("accepted: I32 [groups, n / {}]", in_word));
+      require_shape(*layer.qzeros, {sizes.groups, sizes.n / in_word}, sizes);
+    }
+    return sizes;
+  }
+
+  void require_shape(const HeaderEntry& tensor, std::array<std::int64_t, 2> shape, const W4LayerSizes& sizes) const {
+    if (tensor.shape == std::vector<std::int64_t>(shape.begin(), shape.end())) return;
+    refuse_tensor(tensor,
+                  fmt::format("{}-bit {} of n = {}, k = {} and {} groups has [{}, {}]", bits_, text_of(format_),
+                              sizes.n, sizes.k, sizes.groups, shape[0], shape[1]),
+                  "accepted: layers of the format that --from names, and of --bits");
+  }
+
+  W4Format format_;
+  int bits_;
+  std::unordered_map<std::string, const HeaderEntry*> by_name_;
+};
+
+}  // namespace
+
+std::string w4_format_names() {
+  std::string names;
+  for (const W4Format format : kW4Formats) names += (names.empty() ? "" : ", ") + std::string(text_of(format));
+  return names;
+}
+
+void refuse_tensor(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy) {
+  throw BadInput(fmt::format("tensor {} {} [{}]", quote(tensor.name), tensor.type, fmt::join(tensor.shape, ", ")), rule,
+                 remedy);
+}
+
+std::vector<QuantisedLayer> find_quantised_layers(const CheckpointReader& checkpoint, W4Format format, int bits) {
+  const LayerFinder finder(checkpoint, format, bits);
+  std::vector<QuantisedLayer> layers;
+  for (const auto& file : checkpoint.files()) {
+    for (QuantisedLayer& layer : finder.layers_of(*file)) layers.push_back(std::move(layer));
+  }
+  if (!layers.empty()) return layers;
+  throw BadInput(checkpoint.path(), "has no quantised layer", "a layer has the tensors NAME.qweight and NAME.scales");
+}
+
+}  // namespace cubit::tools

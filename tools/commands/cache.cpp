@@ -1,0 +1,159 @@
+// cubit cache: the folder of compiled kernels.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+
+#include "tools/options/context.hpp"
+#include "tools/text/error.hpp"
+#include "tools/text/format.hpp"
+#include "tools/text/quote.hpp"
+
+namespace cubit::tools {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  cubit cache list
+  cubit cache list --cache-dir ship/ --json
+  cubit cache verify
+      checks every entry and deletes damaged ones; exit code 1 if one was not good
+  cubit cache clear --cache-dir /tmp/try
+
+Exit code: 0 good; 1 verify found an entry that is not good, or clear could not delete one; 2 the folder cannot be used.)";
+
+/// Opening a cache makes its folder; somebody who looks into one by name has mistyped it if it is not there.
+void require_existing(const std::string& folder) {
+  struct stat facts {};
+  if (folder.empty() || ::stat(folder.c_str(), &facts) == 0 || errno != ENOENT) return;
+  throw BadInput("cache folder " + folder, "does not exist", "give another with --cache-dir");
+}
+
+/// An engine that keeps quiet about its folder: these commands say it themselves, once.
+Engine open_cache(Context& context) {
+  if (context.cache_dir) require_existing(*context.cache_dir);
+  return context.cache_reader(context.verbose ? context.console.log(true) : LogFunction{});
+}
+
+/// The listing, if the folder can be read.
+nlohmann::ordered_json listing(const Engine& engine) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(engine.cache_list());
+  const auto folder = json.at("folder").get<std::string>();
+  if (folder.empty()) throw BadInput("no cache folder", "there is nothing to look at", "give one with --cache-dir");
+  if (!json.at("readable").get<bool>()) {
+    throw BadInput(folder, json.at("trouble").get<std::string>(), "give another folder with --cache-dir");
+  }
+  return json;
+}
+
+/// A number of an entry; a damaged one may not have it.
+std::string number(const nlohmann::ordered_json& entry, const char* name) {
+  const auto value = entry.find(name);
+  return value != entry.end() && value->is_number() ? value->dump() : "";
+}
+
+std::string text(const nlohmann::ordered_json& entry, const char* name) {
+  const auto value = entry.find(name);
+  return value != entry.end() && value->is_string() ? value->get<std::string>() : "";
+}
+
+std::string entry_table(const nlohmann::ordered_json& entries) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& entry : entries) {
+    rows.push_back({text(entry, "id").substr(0, 16), shortened(text(entry, "descriptor")), text(entry, "architecture"),
+                    text(entry, "compiler"), number(entry, "registers"), number(entry, "spill_bytes"),
+                    number(entry, "bytes"), shortened(text(entry, "damage"))});
+  }
+  return format_table({{"id"},
+                       {"descriptor"},
+                       {"arch"},
+                       {"compiler"},
+                       {"registers", true},
+                       {"spill bytes", true},
+                       {"bytes", true},
+                       {"damage"}},
+                      rows);
+}
+
+void print_listing(const nlohmann::ordered_json& json) {
+  const auto& entries = json.at("entries");
+  double bytes = 0;
+  for (const auto& entry : entries) bytes += entry.at("bytes").get<double>();
+  if (!entries.empty()) fmt::print("{}", entry_table(entries));
+  fmt::print("{}: {} {}, {}\n", printable(text(json, "folder")), entries.size(),
+             entries.size() == 1 ? "entry" : "entries", format_bytes(bytes));
+  if (!text(json, "trouble").empty()) fmt::print("{}\n", printable(text(json, "trouble")));
+}
+
+int list_cache(bool json, Context& context) {
+  const auto entries = listing(open_cache(context));
+  if (json) {
+    print_json(entries);
+  } else {
+    print_listing(entries);
+  }
+  return kExitGood;
+}
+
+/// "2 of 5 entries are not good: 1 was deleted, 1 could not be and stays"
+std::string damage_summary(const nlohmann::ordered_json& entries, std::size_t total) {
+  const auto removed = std::count_if(entries.begin(), entries.end(),
+                                     [](const auto& entry) { return entry.at("removed").template get<bool>(); });
+  const auto left = static_cast<std::ptrdiff_t>(entries.size()) - removed;
+  std::string summary = fmt::format("{} of {} entries are not good: {} deleted", entries.size(), total, removed);
+  if (left != 0) summary += fmt::format(", {} could not be deleted or read and {}", left, left == 1 ? "stays" : "stay");
+  return summary;
+}
+
+int verify_cache(bool json, Context& context) {
+  const Engine engine = open_cache(context);
+  const std::size_t total = listing(engine).at("entries").size();
+  const auto damaged = nlohmann::ordered_json::parse(engine.cache_verify());
+  const std::size_t count = damaged.at("entries").size();
+  if (json) {
+    print_json(damaged);
+  } else if (count == 0) {
+    fmt::print("{}: all {} entries are good\n", text(damaged, "folder"), total);
+  } else {
+    fmt::print("{}{}: {}\n", entry_table(damaged.at("entries")), text(damaged, "folder"),
+               damage_summary(damaged.at("entries"), total));
+  }
+  return count == 0 ? kExitGood : kExitWorkFailed;
+}
+
+int clear_cache(bool json, Context& context) {
+  const Engine engine = open_cache(context);
+  const std::string folder = text(listing(engine), "folder");
+  const std::size_t removed = engine.cache_clear();
+  const std::size_t left = listing(engine).at("entries").size();
+  if (json) {
+    print_json({{"folder", folder}, {"removed", removed}, {"left", left}});
+  } else {
+    fmt::print("{}: {} {} removed", folder, removed, removed == 1 ? "entry" : "entries");
+    fmt::print("{}\n", left == 0 ? "" : fmt::format(", {} could not be and {}", left, left == 1 ? "stays" : "stay"));
+  }
+  return left == 0 ? kExitGood : kExitWorkFailed;
+}
+
+}  // namespace
+
+void add_cache(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("cache", "Lists, verifies or clears the folder of compiled kernels.");
+  command->require_subcommand(1);
+  command->footer(kExamples);
+  using Action = int (*)(bool, Context&);
+  const auto add = [&](const char* name, const char* help, Action action) {
+    CLI::App* subcommand = command->add_subcommand(name, help);
+    auto json = std::make_shared<bool>(false);
+    subcommand->add_flag("--json", *json, "Print JSON");
+    subcommand->final_callback([=, &context] { context.action = [=, &context] { return action(*json, context); }; });
+  };
+  add("list", "Every entry: id, descriptor, architecture, compiler, registers, spills, bytes, damage.", &list_cache);
+  add("verify", "Checks every entry and deletes damaged ones; exit code 1 if one was not good.", &verify_cache);
+  add("clear", "Deletes every entry.", &clear_cache);
+}
+
+}  // namespace cubit::tools

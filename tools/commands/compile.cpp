@@ -1,0 +1,131 @@
+// cubit compile: fills the cache for any architecture, on machines with or without a GPU.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
+#include <thread>
+
+#include "tools/files/output_folder.hpp"
+#include "tools/kernels/compile_jobs.hpp"
+#include "tools/options/score_files.hpp"
+#include "tools/text/error.hpp"
+
+namespace cubit::tools {
+namespace {
+
+constexpr const char* kHelp = R"(Compiles kernels into the cache. A second call finds them there and compiles nothing.
+DESCRIPTOR is operator:field=value,field=value; fields at their default may be left out. See cubit operators.)";
+
+/// {} are the usual architectures.
+constexpr const char* kExamples = R"(
+Examples:
+  cubit compile gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4
+      for this machine's GPU; without one, for {}
+  cubit compile --file kernels.txt --arch sm_80,sm_90a --jobs 8 --cache-dir ship/
+      every line of a file ('#' starts a comment), into a folder to ship
+  generate-list | cubit compile --file - --json > report.json
+      standard input; one JSON object per kernel and architecture
+
+Exit code: 0 if every kernel is there, 1 if one failed to compile or could not be stored (the others
+are still made), 2 for bad input.)";
+
+struct CompileOptions {
+  std::vector<std::string> descriptors;
+  std::optional<std::string> file;
+  std::optional<std::string> architectures;
+  std::optional<std::string> output;
+  int jobs = 0;
+  bool json = false;
+};
+
+std::vector<DescriptorText> gather(const CompileOptions& options, const Context& context) {
+  std::vector<DescriptorText> all;
+  for (const std::string& text : options.descriptors) {
+    require_descriptor_length(text, "");
+    all.push_back({text, ""});
+  }
+  if (options.file) {
+    std::vector<DescriptorText> lines = read_descriptors(*options.file);
+    std::move(lines.begin(), lines.end(), std::back_inserter(all));
+  }
+  ScoreFiles scores(context.scores);
+  for (DescriptorText& descriptor : all) descriptor.text = scores.resolve(descriptor.text);
+  scores.require_all_used();
+  return all;
+}
+
+/// "gqa_decode-sm_90a-<first digits of the key>.cubin": short, and different for different code.
+std::string cubin_name(const CompileResult& result) {
+  const std::string& descriptor = result.job.descriptor;
+  return fmt::format("{}-{}-{:.16}.cubin", descriptor.substr(0, descriptor.find(':')), result.job.architecture,
+                     result.kernel.at("request_key").get<std::string>());
+}
+
+void write_cubins(const std::string& folder, const std::vector<CompileResult>& results) {
+  for (const CompileResult& result : results) {
+    if (!result.error.empty()) continue;
+    write_file(folder, cubin_name(result), {reinterpret_cast<const char*>(result.cubin.data()), result.cubin.size()});
+  }
+}
+
+bool is_stored(const CompileResult& result, const Engine& reader) {
+  try {
+    reader.get(result.job.descriptor, result.job.architecture);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// A kernel that nothing keeps was compiled for nothing. Returns the exit code.
+int report_unstored(const std::vector<CompileResult>& results, Context& context) {
+  if (context.named_cache_dir() == "") return kExitGood;  // that is what was asked for
+  const Engine reader = context.cache_reader();
+  for (const CompileResult& result : results) {
+    if (!result.error.empty() || is_stored(result, reader)) continue;
+    context.console.say(
+        fmt::format("{} for {}: could not be stored in the disk cache; give a folder that can be "
+                    "written with --cache-dir, or --output",
+                    result.job.descriptor, result.job.architecture));
+    return kExitWorkFailed;
+  }
+  return kExitGood;
+}
+
+int compile(const CompileOptions& options, Context& context) {
+  const std::vector<CompileJob> jobs = plan_jobs(gather(options, context), options.architectures, true);
+  if (options.output) make_folder(*options.output, "--output");
+  const int threads =
+      options.jobs > 0 ? options.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::vector<CompileResult> results = compile_all(jobs, threads, context);
+  if (options.output) write_cubins(*options.output, results);
+  if (options.json) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const CompileResult& result : results) json.push_back(to_json(result));
+    print_json(json);
+  } else {
+    fmt::print("{}", compile_table(results));
+  }
+  const int stored = options.output ? kExitGood : report_unstored(results, context);
+  return std::max(stored, report_failures(results, context));
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("compile", kHelp);
+  auto options = std::make_shared<CompileOptions>();
+  command->add_option("DESCRIPTOR", options->descriptors, "What to compile: operator:field=value,...");
+  command->add_option("--file", options->file, "More descriptors, one per line; - is standard input");
+  command->add_option("--arch", options->architectures, "Architectures, separated by commas: sm_80,sm_90a");
+  command->add_option("--jobs", options->jobs, "Threads (default: one per core)")->check(CLI::Range(1, 256));
+  command->add_option("--output", options->output, "Also write the cubins, as files, to this folder");
+  command->add_flag("--json", options->json, "Print an array of JSON objects");
+  command->footer([] { return fmt::format(kExamples, fmt::join(usual_architectures(), ", ")); });
+  command->final_callback(
+      [options, &context] { context.action = [options, &context] { return compile(*options, context); }; });
+}
+
+}  // namespace cubit::tools

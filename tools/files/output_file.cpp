@@ -1,0 +1,121 @@
+#include "tools/files/output_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include "tools/text/error.hpp"
+
+namespace cubit::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The text of errno; strerror is not thread-safe everywhere, but only one thread opens files here.
+std::string system_error() { return std::strerror(errno); }
+
+/// What a chain of symbolic links ends in, whether that is there or not.
+std::string follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  std::error_code error;
+  fs::path target = path;
+  for (int links = 0; fs::is_symlink(target, error); ++links) {
+    if (links == kMostLinks) throw BadInput(path, "leads through too many symbolic links", kWritableWanted);
+    target = target.parent_path() / fs::read_symlink(target, error);
+  }
+  return target.string();
+}
+
+/// Where the bytes shall go: through a symbolic link, but never over a device or a folder.
+std::string destination(const std::string& path) {
+  if (path.empty()) throw BadInput("the name of an output", "is empty", "give the name of a file to write");
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw BadInput(path, "exists and is not a regular file", "give the name of a file to write");
+  }
+  return follow_links(path);
+}
+
+/// Another at each call, and after a restart, when the process number comes again.
+std::string temporary_name(const std::string& path) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return fmt::format("{}.{}.{:x}.tmp", path, ::getpid(), now);
+}
+
+/// errno's text; a name may be short enough but for the `longer` bytes of its temporary one.
+std::string why_not_made(std::size_t longer) {
+  const bool is_long = errno == ENAMETOOLONG;
+  return system_error() + (is_long ? fmt::format(" with the {} bytes of a temporary one's end", longer) : "");
+}
+
+}  // namespace
+
+void require_another_file(const std::string& option, const std::string& output, const std::string& input) {
+  std::error_code error;  // of a file that is not there yet
+  if (!fs::equivalent(output, input, error)) return;
+  throw BadInput(fmt::format("{} {}", option, output),
+                 output == input ? "is the input, which it would replace"
+                                 : fmt::format("is the input {}, which it would replace", printable(input)),
+                 "give the name of another file");
+}
+
+OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {
+  do {
+    temporary_ = temporary_name(path_);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ >= 0) return;
+  const std::string cause = why_not_made(temporary_.size() - path_.size());
+  const std::string way = path_ == path ? "" : fmt::format("leads to {}, which ", printable(path_));
+  throw BadInput(path, way + "cannot be written: " + cause, kWritableWanted);
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void OutputFile::write(const void* data, std::size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(descriptor_, next, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
+    next += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+void OutputFile::commit(std::span<const TensorView> tensors) {
+  const std::string header = safetensors_header(tensors);
+  write(header.data(), header.size());
+  for (const TensorView& tensor : tensors) write(tensor.data.data(), tensor.data.size());
+  publish();
+}
+
+void OutputFile::commit_text(std::string_view content) {
+  write(content.data(), content.size());
+  publish();
+}
+
+void OutputFile::append(std::span<const std::byte> bytes) { write(bytes.data(), bytes.size()); }
+
+void OutputFile::finish() { publish(); }
+
+void OutputFile::publish() {
+  if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    throw WorkFailed(path_, "cannot be replaced: " + system_error(), kWritableWanted);
+  }
+  ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+}  // namespace cubit::tools

@@ -1,0 +1,167 @@
+#include "tools/kernels/compile_jobs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <set>
+
+#include "base/parallel.hpp"
+#include "tools/text/error.hpp"
+#include "tools/text/format.hpp"
+
+namespace cubit::tools {
+namespace {
+
+/// What the library says about a descriptor, with the line that it stands in.
+template <class Function>
+auto with_origin(const DescriptorText& descriptor, Function function) {
+  try {
+    return function();
+  } catch (const Error& error) {
+    if (descriptor.origin.empty()) throw;
+    const bool bad_input = error.code() == CUBIT_INVALID_ARGUMENT || error.code() == CUBIT_UNSUPPORTED;
+    throw CommandError(bad_input ? kExitBadInput : kExitWorkFailed, descriptor.origin, error.what());
+  }
+}
+
+/// True if the operator has a kernel for the pair; `required` says whether "no" is an error.
+bool plannable(const std::string& descriptor, const std::string& architecture, bool required) {
+  try {
+    explain(descriptor, architecture);
+    return true;
+  } catch (const Error& error) {
+    if (required || error.code() != CUBIT_UNSUPPORTED) throw;
+    return false;
+  }
+}
+
+struct Targets {
+  std::vector<std::string> architectures;
+  bool required = true;  ///< false: leave out what the operator does not support
+};
+
+Targets find_targets(const std::optional<std::string>& architectures, bool use_device) {
+  if (architectures) return {parse_architectures(*architectures)};
+  const Devices devices = use_device ? find_devices() : Devices{};
+  if (!devices.list.empty()) return {{devices.list.front().at("architecture").get<std::string>()}};
+  return {usual_architectures(), false};
+}
+
+CompileResult compile_one(const CompileJob& job, const Engine& engine) {
+  CompileResult result{.job = job, .error = {}, .kernel = {}, .cubin = {}};
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    const std::uint64_t compiles_before = engine.counters().compiles;
+    const Kernel kernel = engine.get(job.descriptor, job.architecture);
+    result.compiled = engine.counters().compiles != compiles_before;
+    result.kernel = nlohmann::json::parse(kernel.describe());
+    const auto cubin = kernel.cubin();
+    result.cubin.assign(cubin.begin(), cubin.end());
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+int shared_memory(const nlohmann::json& kernel) {
+  return kernel.at("static_shared_memory").get<int>() + kernel.at("dynamic_shared_memory").get<int>();
+}
+
+std::vector<std::string> table_row(const CompileResult& result) {
+  if (!result.error.empty()) return {result.job.descriptor, result.job.architecture, "", "", "", "", "", "failed"};
+  const auto number = [&](const char* name) { return fmt::format("{}", result.kernel.at(name).get<std::int64_t>()); };
+  return {result.job.descriptor,
+          result.job.architecture,
+          number("registers"),
+          number("spill_bytes"),
+          fmt::format("{}", shared_memory(result.kernel)),
+          number("cubin_bytes"),
+          fmt::format("{:.1f}", result.milliseconds),
+          result.compiled ? "compiled" : "cached"};
+}
+
+}  // namespace
+
+std::vector<CompileJob> plan_jobs(const std::vector<DescriptorText>& descriptors,
+                                  const std::optional<std::string>& architectures, bool use_device) {
+  if (descriptors.empty()) throw BadInput("no descriptor", "there is nothing to compile", "see cubit operators");
+  const Targets targets = find_targets(architectures, use_device);
+  std::vector<CompileJob> jobs;
+  std::set<std::string> seen;
+  for (const DescriptorText& descriptor : descriptors) {
+    const std::string text = with_origin(descriptor, [&] { return canonical(descriptor.text); });
+    if (!seen.insert(text).second) continue;
+    const std::size_t before = jobs.size();
+    for (const std::string& name : targets.architectures) {
+      if (with_origin(descriptor, [&] { return plannable(text, name, targets.required); }))
+        jobs.push_back({text, name});
+    }
+    if (jobs.size() == before)
+      throw BadInput(text, "no usual architecture has a kernel for it", "name one with --arch");
+  }
+  return jobs;
+}
+
+std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int threads, Context& context) {
+  std::vector<CompileResult> results(jobs.size());
+  // One engine per thread: the counters of an engine that nobody else uses tell whether this very call compiled. They
+  // share the disk cache, which lets only one of them compile a key.
+  std::vector<Engine> engines;
+  for (std::size_t i = 0; i < std::min<std::size_t>(threads, jobs.size()); ++i) engines.push_back(context.engine());
+  std::atomic<std::size_t> next{0};
+  std::atomic<std::size_t> done{0};
+  const auto work = [&](std::size_t worker) {
+    for (std::size_t i = next++; i < jobs.size(); i = next++) {
+      results[i] = compile_one(jobs[i], engines[worker]);
+      context.console.progress(++done, jobs.size(), jobs[i].descriptor);
+    }
+  };
+  context.console.progress(0, jobs.size(), jobs.empty() ? "" : jobs.front().descriptor);
+  on_threads(engines.size(), work);
+  return results;
+}
+
+nlohmann::ordered_json to_json(const CompileResult& result) {
+  nlohmann::ordered_json json = {{"descriptor", result.job.descriptor}, {"arch", result.job.architecture}};
+  if (!result.error.empty()) {
+    json["error"] = result.error;
+    return json;
+  }
+  json["key"] = result.kernel.at("request_key");
+  json["compiled"] = result.compiled;
+  json["milliseconds"] = result.milliseconds;
+  json["registers"] = result.kernel.at("registers");
+  json["spill_bytes"] = result.kernel.at("spill_bytes");
+  json["shared_memory"] = shared_memory(result.kernel);
+  json["cubin_bytes"] = result.kernel.at("cubin_bytes");
+  return json;
+}
+
+std::string compile_table(const std::vector<CompileResult>& results) {
+  std::vector<std::vector<std::string>> rows;
+  for (const CompileResult& result : results) rows.push_back(table_row(result));
+  return format_table({{"descriptor"},
+                       {"arch"},
+                       {"registers", true},
+                       {"spill bytes", true},
+                       {"shared memory", true},
+                       {"cubin bytes", true},
+                       {"ms", true},
+                       {""}},
+                      rows);
+}
+
+int report_failures(const std::vector<CompileResult>& results, Context& context) {
+  int exit_code = kExitGood;
+  for (const CompileResult& result : results) {
+    if (result.error.empty()) continue;
+    context.console.say_log(result.error);
+    exit_code = kExitWorkFailed;
+  }
+  return exit_code;
+}
+
+}  // namespace cubit::tools

@@ -1,0 +1,111 @@
+#include "tools/options/context.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include "tools/options/arguments.hpp"
+#include "tools/options/score_files.hpp"
+#include "tools/text/error.hpp"
+#include "tools/text/quote.hpp"
+
+namespace cubit::tools {
+namespace {
+
+/// The library goes on without a disk cache, with a warning; who named a file here has made a mistake.
+void require_no_file(const std::string& folder) {
+  struct stat facts {};
+  const bool exists = ::stat(folder.c_str(), &facts) == 0;
+  if (exists ? !S_ISDIR(facts.st_mode) : errno == ENOTDIR) {
+    throw BadInput("cache folder " + folder, "it, or a folder above it, is not a folder",
+                   "give another with --cache-dir or CUBIT_CACHE_DIR");
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> Context::named_cache_dir() const {
+  if (cache_dir) return cache_dir;
+  const char* variable = std::getenv("CUBIT_CACHE_DIR");  // as the library takes it
+  return variable == nullptr ? std::nullopt : std::optional<std::string>(variable);
+}
+
+Engine Context::engine(LogFunction log) const {
+  if (compile == "allow") return engine(CUBIT_COMPILE_ALLOW, std::move(log));
+  if (compile == "never") return engine(CUBIT_COMPILE_NEVER, std::move(log));
+  return engine(CUBIT_COMPILE_FROM_ENVIRONMENT, std::move(log));
+}
+
+std::string Context::resolved(const std::string& descriptor) const {
+  ScoreFiles files(scores);
+  std::string text = files.resolve(descriptor);
+  files.require_all_used();
+  return text;
+}
+
+Engine Context::cache_reader(LogFunction log) const { return engine(CUBIT_COMPILE_NEVER, std::move(log)); }
+
+void Context::require_cache_folder() const {
+  const auto folder = named_cache_dir();
+  if (folder && !folder->empty()) require_no_file(*folder);
+}
+
+Engine Context::engine(cubit_compile_policy policy, LogFunction log) const {
+  const auto folder = named_cache_dir();
+  require_cache_folder();
+  EngineOptions options;
+  if (cache_dir) options.cache_dir = cache_dir->c_str();
+  options.compile = policy;
+  options.log = std::move(log);
+  return Engine(std::move(options));
+}
+
+Devices find_devices() {
+  const nlohmann::json json = nlohmann::json::parse(devices());
+  Devices found{{}, json.at("trouble").get<std::string>()};
+  for (const auto& device : json.at("devices")) {
+    if (!device.contains("trouble")) {
+      found.list.push_back(device);
+    } else if (found.trouble.empty()) {
+      found.trouble = device.at("trouble").get<std::string>();
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> known_architectures() {
+  std::vector<std::string> names;
+  for (const auto& row : nlohmann::json::parse(architectures())) names.push_back(row.at("name"));
+  return names;
+}
+
+std::vector<std::string> usual_architectures() {
+  std::vector<std::string> names;
+  for (const auto& row : nlohmann::json::parse(architectures())) {
+    if (row.at("usual").get<bool>()) names.push_back(row.at("name"));
+  }
+  return names;
+}
+
+std::vector<std::string> parse_architectures(const std::string& text) {
+  const std::vector<std::string> known = known_architectures();
+  std::vector<std::string> names;
+  for (std::string& name : split_list(text, "--arch")) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw BadInput("--arch " + quote(name), "is not an architecture that cubit knows",
+                     fmt::format("accepted: {}", fmt::join(known, ", ")));
+    }
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace cubit::tools

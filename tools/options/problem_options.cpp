@@ -1,0 +1,249 @@
+#include "tools/options/problem_options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+
+#include "tools/checkpoint/layer.hpp"
+#include "tools/files/output_file.hpp"
+#include "tools/options/arguments.hpp"
+#include "tools/options/context.hpp"
+#include "tools/safetensors/safetensors.hpp"
+#include "tools/text/error.hpp"
+#include "tools/text/quote.hpp"
+
+namespace cubit::tools {
+namespace {
+
+cubit_tensor to_c(const TensorView& view) {
+  cubit_tensor tensor{};
+  tensor.name = view.name.c_str();
+  tensor.type = view.type.c_str();
+  tensor.rank = static_cast<int>(view.shape.size());
+  std::copy(view.shape.begin(), view.shape.end(), tensor.shape);
+  tensor.data = const_cast<std::byte*>(view.data.data());  // the C struct serves both directions; inputs are only read
+  return tensor;
+}
+
+void append(std::vector<cubit_tensor>& inputs, const std::vector<TensorView>& views) {
+  for (const TensorView& view : views) {
+    for (const cubit_tensor& other : inputs) {
+      if (view.name != other.name) continue;
+      throw BadInput("tensor " + view.name, "is both in --input and in the layer of --weights", kOneWanted);
+    }
+    inputs.push_back(to_c(view));
+  }
+}
+
+nlohmann::json operator_of(const std::string& descriptor) {
+  const std::string name = descriptor.substr(0, descriptor.find(':'));
+  for (const auto& entry : nlohmann::json::parse(operators()))
+    if (entry.at("name") == name) return entry;
+  return {{"decompositions", nlohmann::json::array()}, {"fields", nlohmann::json::array()}};
+}
+
+/// "decomposition=split_k" as the number that asks for it; anything else as it is. Throws BadInput for a name of none.
+std::string with_number(const std::string& part, const std::string& descriptor) {
+  const std::string number = part.substr(0, part.find('='));
+  if (number.size() + 1 >= part.size()) return part;
+  const std::string given = part.substr(number.size() + 1);
+  std::vector<std::string> names;
+  const nlohmann::json entry = operator_of(descriptor);
+  for (const auto& one : entry.at("decompositions")) {
+    if (!one.at("numbers").contains(number)) continue;
+    // A descriptor without its fields has no such one.
+    if (descriptor.find(one.at("fields").get<std::string>()) == std::string::npos) continue;
+    names.push_back(one.at("name").get<std::string>());
+    if (given == names.back()) return fmt::format("{}={}", number, one.at("numbers").at(number).get<double>());
+  }
+  const bool is_word = std::isalpha(static_cast<unsigned char>(given.front())) != 0 || given.front() == '_';
+  if (names.empty() || !is_word) return part;
+  throw BadInput(fmt::format("--set {}", part), fmt::format("{} is the name of none", quote(given)),
+                 fmt::format("accepted: {}, or a number", fmt::join(names, ", ")));
+}
+
+bool has_field(const std::string& descriptor, const char* field) {
+  const nlohmann::json fields = operator_of(descriptor).at("fields");
+  return std::any_of(fields.begin(), fields.end(), [&](const auto& one) { return one.at("name") == field; });
+}
+
+/// A bias that is left out makes another product: who has one in the checkpoint is told how to have it added.
+[[noreturn]] void refuse_bias(const std::string& descriptor, const std::string& layer, const Error& error) {
+  throw BadInput("tensor " + (layer.empty() ? "" : layer + ".") + "bias", fmt::format("{} adds no bias", descriptor),
+                 has_field(descriptor, "bias") ? "add bias=true to the descriptor" : error.remedy());
+}
+
+bool has_bias(const CheckpointLayer& layer) {
+  return std::any_of(layer.tensors().begin(), layer.tensors().end(),
+                     [](const TensorView& tensor) { return tensor.name == "bias"; });
+}
+
+[[noreturn]] void refuse_weights_alone() {
+  throw BadInput("--weights", "the activations are not in a checkpoint", "give them by --input");
+}
+
+Problem problem_from_files(const std::string& descriptor, const ProblemOptions& options, const Numbers& numbers) {
+  std::optional<SafetensorsFile> file;
+  if (options.input) file.emplace(*options.input);
+  std::optional<CheckpointLayer> layer;
+  if (options.weights) layer.emplace(*options.weights, options.layer.value_or(""));
+  std::vector<cubit_tensor> inputs;
+  if (file) append(inputs, file->tensors());
+  if (layer) append(inputs, layer->tensors());
+  try {
+    return Problem(descriptor, inputs, numbers);
+  } catch (const Error& error) {
+    if (layer && has_bias(*layer) && error.given() == "tensor bias")
+      refuse_bias(descriptor, options.layer.value_or(""), error);
+    if (layer && !file && error.given() == "tensors without activations") refuse_weights_alone();
+    throw;
+  }
+}
+
+Problem random_problem(const std::string& descriptor, const std::string& text, const Numbers& numbers) {
+  const RandomCase random = parse_random(text, "--random");
+  Numbers all = random.sizes;
+  all.insert(all.end(), numbers.begin(), numbers.end());
+  try {
+    return Problem::random(descriptor, all, random.seed);
+  } catch (const Error& error) {
+    for (const auto& [name, value] : random.sizes)
+      if (error.given() == "size " + name) throw BadInput(error.given(), error.why(), error.remedy() + ", seed");
+    throw;
+  }
+}
+
+}  // namespace
+
+Numbers ProblemOptions::join_numbers() const {
+  std::string all;
+  for (const std::string& some : numbers)
+    for (const std::string& part : split_list(some, "--set"))
+      all += (all.empty() ? "" : ",") + with_number(part, descriptor);
+  return numbers.empty() ? Numbers{} : parse_numbers(all, "--set");
+}
+
+void ProblemOptions::add_to(CLI::App& command, const char* usual_device) {
+  command.add_option("DESCRIPTOR", descriptor, "operator:field=value,...")->required();
+  command.add_option("--input", input, "A safetensors file with the operator's input tensors, by name");
+  command.add_option(
+      "--weights", weights,
+      "A checkpoint, for the input tensors of one layer: a safetensors file, the index of several (*.json), "
+      "or their folder");
+  command.add_option("--layer", layer,
+                     "The layer of --weights: model.layers.0.mlp.down_proj; none where its tensors' names have none");
+  command.add_option("--random", random, "Make data instead: batch=2,context=512,kv_heads=1,seed=7");
+  command
+      .add_option("--set", numbers,
+                  "A number that the launch takes: softmax_scale=0.1, or decomposition=split_k by name")
+      ->allow_extra_args(false);
+  command.add_option("--device", device, fmt::format("Where to run: cuda:0, …, or cpu (default: {})", usual_device));
+  command.add_option("--arch", architectures, "What to compile for (default: the device's architecture)");
+}
+
+void ProblemOptions::require_another_file(const std::string& option, const std::string& output,
+                                          const std::vector<std::string>& scores) const {
+  std::vector<std::string> files = weights ? checkpoint_files(*weights) : std::vector<std::string>{};
+  if (input) files.push_back(*input);
+  for (const std::string& score : scores) files.push_back(score.substr(score.find('=') + 1));
+  for (const std::string& file : files) tools::require_another_file(option, output, file);
+}
+
+Problem ProblemOptions::make() const {
+  require_descriptor_length(descriptor, "");
+  const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before one in a file
+  if (input && random) throw BadInput("--input and --random", "exclude each other", kOneWanted);
+  if (layer && !weights) {
+    throw BadInput("--layer", "it names a layer of a checkpoint, and none is given",
+                   "give --weights model.safetensors --layer model.layers.0.mlp.down_proj");
+  }
+  if (weights && random)
+    throw BadInput("--weights and --random", "exclude each other", "give what is not in the checkpoint by --input");
+  if (!input && !random && !weights) {
+    throw BadInput(
+        "no data", "a case needs tensors",
+        "give --input case.safetensors, --weights of a checkpoint, or --random NAME=NUMBER,...; cubit operators lists "
+        "the names");
+  }
+  const Numbers launch_numbers = join_numbers();
+  return random ? random_problem(text, *random, launch_numbers) : problem_from_files(text, *this, launch_numbers);
+}
+
+nlohmann::ordered_json describe_tensors(const std::vector<cubit_tensor>& tensors) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const cubit_tensor& tensor : tensors) {
+    json[tensor.name] = {{"type", tensor.type},
+                         {"shape", std::vector<std::int64_t>(tensor.shape, tensor.shape + tensor.rank)}};
+  }
+  return json;
+}
+
+namespace {
+
+constexpr std::string_view kCpu = "cpu";
+constexpr std::string_view kCpuPrefix = "cpu:";
+constexpr const char* kUsualCpuArchitecture = "sm_80";
+
+ChosenDevice open_device(const std::string& name) {
+  Device device(name);
+  nlohmann::json facts = nlohmann::json::parse(device.describe());
+  return {std::move(device), std::move(facts), {}};
+}
+
+std::string one_architecture(const std::string& text) {
+  const auto names = parse_architectures(text);
+  if (names.size() == 1) return names.front();
+  throw BadInput("--arch " + text, "a kernel that runs has one architecture",
+                 "leave --arch out, or use cubit compile for several");
+}
+
+std::string cpu_name(const ProblemOptions& options) {
+  const std::string architecture =
+      options.architectures ? one_architecture(*options.architectures) : kUsualCpuArchitecture;
+  return std::string(kCpuPrefix) + architecture;
+}
+
+}  // namespace
+
+ChosenDevice choose_cpu_device(const ProblemOptions& options) {
+  if (options.architectures && parse_architectures(*options.architectures).size() != 1) return {};
+  try {
+    return open_device(cpu_name(options));
+  } catch (const Error& error) {
+    if (error.code() != CUBIT_DRIVER_UNAVAILABLE) throw;
+    return {{}, {}, error.what()};
+  }
+}
+
+bool means_cpu(const std::optional<std::string>& device) {
+  return device && (*device == kCpu || device->starts_with(kCpuPrefix));
+}
+
+ChosenDevice choose_device(const ProblemOptions& options) {
+  std::string name;
+  if (options.device == kCpu) {
+    name = cpu_name(options);
+  } else if (options.device) {
+    name = *options.device;
+  } else {
+    const Devices devices = find_devices();
+    if (devices.list.empty()) return {{}, {}, devices.trouble};
+    name = devices.list.front().at("name");
+  }
+  return open_device(name);
+}
+
+std::string kernel_target(const nlohmann::json& device) {
+  const auto name = device.at("name").get<std::string>();
+  return name.starts_with(kCpuPrefix) ? name : device.at("architecture").get<std::string>();
+}
+
+std::string run_architecture(const ProblemOptions& options, const nlohmann::json& device) {
+  if (!options.architectures) return kernel_target(device);
+  const bool is_cpu = device.at("name").get<std::string>().starts_with(kCpuPrefix);
+  return (is_cpu ? std::string(kCpuPrefix) : "") + one_architecture(*options.architectures);
+}
+
+}  // namespace cubit::tools

@@ -1,0 +1,81 @@
+#include "tools/text/console.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "tools/text/quote.hpp"
+
+namespace cubit::tools {
+namespace {
+
+/// Where standard error is full or gone there is nobody to tell, and the work goes on. (fmt::print would throw.)
+void write_error_stream(std::string_view text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
+  static_cast<void>(std::fflush(stderr));
+}
+
+constexpr std::size_t kLongestLine = 2000;
+constexpr std::size_t kKeptTail = 1500;  ///< after the given comes the rule that it breaks
+
+/// Escaped, and with the middle left out of what is too long.
+std::string fitting(std::string_view line) {
+  std::string text = printable(line);
+  if (text.size() <= kLongestLine) return text;
+  // Escaped once more, because the cut may be inside a character.
+  return printable(shortened(text) + " … " + text.substr(text.size() - kKeptTail));
+}
+
+}  // namespace
+
+void Console::erase_bar() {
+  if (bar_) write_error_stream("\r\033[K");
+  bar_ = false;
+}
+
+void Console::print(std::string_view text) {
+  erase_bar();
+  write_error_stream(fmt::format("cubit: {}\n", text));
+}
+
+void Console::say(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  print(fitting(line));
+}
+
+void Console::say_log(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  const std::string lines = printable(text, Lines::many);
+  if (said_.insert(lines).second) print(lines);
+}
+
+void Console::say_once(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  const std::string text = fitting(line);
+  if (said_.insert(text).second) print(text);
+}
+
+void Console::progress(std::size_t done, std::size_t total, std::string_view current) {
+  constexpr std::size_t kWidth = 24;
+  if (::isatty(STDERR_FILENO) == 0) return;
+  const std::lock_guard lock(mutex_);
+  erase_bar();
+  if (done == total) return;
+  const std::size_t filled = kWidth * done / total;
+  write_error_stream(fmt::format("[{}{}] {}/{} {:.60}", std::string(filled, '#'), std::string(kWidth - filled, '.'),
+                                 done, total, current));
+  bar_ = true;
+}
+
+LogFunction Console::log(bool verbose) {
+  return [this, verbose](cubit_log_level level, std::string_view line) {
+    if (level >= CUBIT_LOG_WARNING) {
+      say_once(fmt::format("warning: {}", line));
+    } else if (verbose) {
+      say(line);
+    }
+  };
+}
+
+}  // namespace cubit::tools

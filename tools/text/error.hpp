@@ -1,0 +1,47 @@
+// The command line's own failures; the library's arrive as cubit::Error. main.cpp turns both into one sentence and an
+// exit code.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "tools/text/quote.hpp"
+
+namespace cubit::tools {
+
+inline constexpr int kExitGood = 0;
+inline constexpr int kExitWorkFailed = 1;  ///< a compile error, a check over its tolerance, damage found, no device
+inline constexpr int kExitBadInput = 2;    ///< what was given cannot be right, whatever the machine
+
+/// What a caller can do about a file.
+inline constexpr const char* kReadableWanted = "give a file that can be read";
+inline constexpr const char* kWritableWanted = "give a path that can be written";
+inline constexpr const char* kOneWanted = "leave one of them out";
+inline constexpr const char* kWholeWanted = "give a whole safetensors file: copy it again, or write it anew";
+
+/// "<given>: <rule>; <remedy>", as the library's errors read; a long `given` is shortened.
+class CommandError : public std::runtime_error {
+ public:
+  CommandError(int exit_code, const std::string& given, const std::string& rule, const std::string& remedy = {})
+      : std::runtime_error(printable(shortened(given)) + ": " + rule + (remedy.empty() ? "" : "; " + remedy)),
+        exit_code_(exit_code) {}
+  int exit_code() const noexcept { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+/// Who has made a mistake is always told what would be accepted.
+class BadInput : public CommandError {
+ public:
+  BadInput(const std::string& given, const std::string& rule, const std::string& remedy)
+      : CommandError(kExitBadInput, given, rule, remedy) {}
+};
+
+class WorkFailed : public CommandError {
+ public:
+  WorkFailed(const std::string& given, const std::string& rule, const std::string& remedy = {})
+      : CommandError(kExitWorkFailed, given, rule, remedy) {}
+};
+
+}  // namespace cubit::tools
