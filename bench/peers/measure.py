@@ -145,6 +145,18 @@ def cubit_entries(program, operator, only):
     return json.loads(text) if text else []
 
 
+def measure_all(cases, entries, measure, path):
+    """Adds the entries that `measure` gives for each case, and writes all of them to `path` after each case. An interrupted
+    run keeps what it measured."""
+    results.write(entries, path)
+    for number, case in enumerate(cases, 1):
+        if sys.stderr.isatty():
+            print(f"case {number} of {len(cases)}: {case.name} {case.descriptor}", file=sys.stderr)
+        entries += measure(case)
+        results.write(entries, path)
+    return entries
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the program cubit")
@@ -161,14 +173,14 @@ def main():
         sys.exit("measure.py: torch sees no GPU; nothing was timed")
     facts = facts_of(torch)
     entries = [] if options.without_cubit else cubit_entries(options.program, options.operator, options.only)
-    for case in results.cases_of(options.program, options.operator):
-        if not any(options.only in text for text in (case.group, case.name, case.descriptor)):
-            continue
-        entries += measure_case(torch, case, facts)
-        torch.cuda.empty_cache()
-    with open(options.output, "w", encoding="utf-8") as file:
-        json.dump(entries, file, indent=2)
-    print(results.table(entries))
+    cases = [case for case in results.cases_of(options.program, options.operator)
+             if any(options.only in text for text in (case.group, case.name, case.descriptor))]
+
+    def measure(case):
+        torch.cuda.empty_cache()  # what the case before left
+        return measure_case(torch, case, facts)
+
+    print(results.table(measure_all(cases, entries, measure, options.output)))
 
 
 if __name__ == "__main__":

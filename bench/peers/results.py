@@ -4,6 +4,7 @@ An entry is what `cubit bench --json` writes, with a field "peer"; one that was 
 """
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 
@@ -161,6 +162,14 @@ def measured(case, peer, facts, lengths, timing, floor_microseconds, copies) -> 
 
 def skipped(case, peer, why) -> dict:
     return {"group": case.group, "name": case.name, "descriptor": case.descriptor, "peer": peer, "skipped": why}
+
+
+def write(entries, path) -> None:
+    """Replaces the file in one step: a reader finds the old entries or the new ones, never a part."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(entries, file, indent=2)
+    os.replace(temporary, path)
 
 
 def _key(entry):

@@ -5,7 +5,9 @@ against a torch that is not there, so that what is missing is an entry and no fa
 """
 
 import itertools
+import json
 import sys
+import tempfile
 import types
 import unittest
 from pathlib import Path
@@ -160,6 +162,22 @@ class Measuring(unittest.TestCase):
         self.assertEqual([entry.get("skipped") for entry in entries],
                          ["not installed", "it takes no lengths", "failed: CUDA error", None])
         self.assertEqual((entries[3]["microseconds"], entries[3]["floor_microseconds"]), (7.0, 5.0))
+
+    def test_a_failure_in_the_third_case_leaves_the_entries_of_two(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "results.json")
+            cases = [types.SimpleNamespace(name=name, descriptor="d") for name in ("A", "B", "bad", "C")]
+
+            def measured(case):
+                self.assertEqual(len(json.loads(path.read_text())), cases.index(case) + 1)
+                if case.name == "bad":
+                    raise KeyboardInterrupt
+                return [{"name": case.name}]
+
+            with self.assertRaises(KeyboardInterrupt):
+                measure.measure_all(cases, [{"name": "cubit's own"}], measured, path)
+            self.assertEqual([entry["name"] for entry in json.loads(path.read_text())], ["cubit's own", "A", "B"])
+            self.assertEqual([file.name for file in path.parent.iterdir()], ["results.json"])
 
     def test_a_gemm_has_peers_of_its_own(self):
         case = results.gemm_cases([GEMM])[0]

@@ -52,29 +52,39 @@ std::vector<std::string> measured_cells(const Json& entry) {
           fmt::format("{:.0f}", number("gigabytes_per_second")), fmt::format("{:.1f}%", 100 * number("floor_share"))};
 }
 
-std::string measured_table(const std::vector<Json>& entries) {
-  std::vector<std::vector<std::string>> rows;
-  std::string skipped;
-  const bool compared = std::any_of(entries.begin(), entries.end(), has_decomposition);
-  for (const Json& entry : entries) {
-    const std::string name = case_text(entry);
-    const auto descriptor = entry.at("descriptor").get<std::string>();
-    if (!is_measured(entry)) {
-      skipped += fmt::format("{}, {}: not measured: {}\n", name, descriptor, entry.at("skipped").get<std::string>());
-      continue;
-    }
-    std::vector<std::string> row = {name, descriptor};
-    for (std::string& cell : measured_cells(entry)) row.push_back(std::move(cell));
-    if (compared) row.push_back(entry.contains("speedup") ? fmt::format("{:.2f}", target(entry, "speedup")) : "");
-    row.push_back(target_text(entry));
-    row.push_back(target_met(entry));
-    rows.push_back(std::move(row));
+/// The columns of the group `name`, wide enough for all of its entries.
+std::vector<Column> measured_columns(const Json& cases, const std::string& name) {
+  constexpr std::size_t kMicroseconds = 9;  // "1234567.8"
+  std::size_t case_width = 0;
+  std::size_t kernel_width = 0;
+  std::size_t target_width = 0;
+  bool compared = false;
+  for (const Json& entry : cases) {
+    if (entry.at("group") != name) continue;
+    case_width = std::max(case_width, case_text(entry).size());
+    kernel_width = std::max(kernel_width, entry.at("descriptor").get<std::string>().size());
+    target_width = std::max(target_width, target_text(entry).size());
+    compared = compared || has_decomposition(entry);
   }
-  if (rows.empty()) return skipped;
-  std::vector<Column> columns = {{"case"},       {"kernel"},         {"us", true},     {"floor us", true},
-                                 {"GB/s", true}, {"of floor", true}, {"target", true}, {"met"}};
+  std::vector<Column> columns = {{"case", false, case_width},
+                                 {"kernel", false, kernel_width},
+                                 {"us", true, kMicroseconds},
+                                 {"floor us", true, kMicroseconds},
+                                 {"GB/s", true},
+                                 {"of floor", true},
+                                 {"target", true, target_width},
+                                 {"met"}};
   if (compared) columns.insert(columns.end() - 2, {"speedup", true});
-  return format_table(columns, rows) + skipped;
+  return columns;
+}
+
+std::vector<std::string> measured_row(const Json& entry, bool compared) {
+  std::vector<std::string> row = {case_text(entry), entry.at("descriptor").get<std::string>()};
+  for (std::string& cell : measured_cells(entry)) row.push_back(std::move(cell));
+  if (compared) row.push_back(entry.contains("speedup") ? fmt::format("{:.2f}", target(entry, "speedup")) : "");
+  row.push_back(target_text(entry));
+  row.push_back(target_met(entry));
+  return row;
 }
 
 std::string planned_table(const std::vector<Json>& entries) {
@@ -186,6 +196,12 @@ void add_speedups(Json& entries, const std::string& first) {
   }
 }
 
+Json published_entries(Json entries, const std::string& first) {
+  if (!first.empty()) add_speedups(entries, first);
+  for (Json& entry : entries) entry.erase("comparable");
+  return entries;
+}
+
 Json matching(const Json& cases, const std::string& part) {
   Json chosen = Json::array();
   for (const Json& one : cases) {
@@ -213,19 +229,49 @@ std::string target_met(const Json& entry) {
   return in_time && entry.at("floor_share").get<double>() >= share ? "yes" : "no";
 }
 
-std::string bench_table_text(const Json& entries) {
+std::string BenchTableRows::next(const Json& entry) {
+  std::string text;
+  const auto group = entry.at("group").get<std::string>();
+  if (!begun_ || group != group_) {
+    text = fmt::format("{}{}\n", begun_ ? "\n" : "", group);
+    group_ = group;
+    columns_.clear();
+    begun_ = true;
+  }
+  if (!is_measured(entry)) {
+    return text + fmt::format("{}, {}: not measured: {}\n", case_text(entry), entry.at("descriptor").get<std::string>(),
+                              entry.at("skipped").get<std::string>());
+  }
+  if (columns_.empty()) {
+    columns_ = measured_columns(cases_, group);
+    text += format_titles(columns_);
+  }
+  constexpr std::size_t kWithoutSpeedup = 8;
+  return text + format_row(columns_, measured_row(entry, columns_.size() > kWithoutSpeedup));
+}
+
+namespace {
+
+std::string planned_tables(const Json& entries) {
   std::vector<std::pair<std::string, std::vector<Json>>> groups;
   for (const Json& entry : entries) {
     const auto name = entry.at("group").get<std::string>();
     if (groups.empty() || groups.back().first != name) groups.push_back({name, {}});
     groups.back().second.push_back(entry);
   }
-  const bool measured = std::any_of(entries.begin(), entries.end(), is_measured);
   std::string text;
-  for (const auto& [name, group] : groups) {
-    text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", name,
-                        measured ? measured_table(group) : planned_table(group));
-  }
+  for (const auto& [name, group] : groups)
+    text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", name, planned_table(group));
+  return text;
+}
+
+}  // namespace
+
+std::string bench_table_text(const Json& entries) {
+  if (std::none_of(entries.begin(), entries.end(), is_measured)) return planned_tables(entries);
+  BenchTableRows rows(entries);
+  std::string text;
+  for (const Json& entry : entries) text += rows.next(entry);
   return text;
 }
 

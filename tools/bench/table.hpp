@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/options/arguments.hpp"
+#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 
@@ -40,8 +41,27 @@ Numbers case_sizes(const nlohmann::ordered_json& one);
 /// that they were stated for only; shares of the floor anywhere.
 std::string target_met(const nlohmann::ordered_json& entry);
 
-/// Tables by group. An entry is a case, with what was measured of it, or with "skipped": why not; cases alone, of a dry
-/// run, are shown without the columns of measurements.
+/// The entries as they are printed and written: with add_speedups, where `first` is not empty, and without "comparable".
+nlohmann::ordered_json published_entries(nlohmann::ordered_json entries, const std::string& first);
+
+/// The table of measurements, row by row: each entry is printed when it has been measured.
+class BenchTableRows {
+ public:
+  /// `cases`: all entries that may follow, for the widths of the columns.
+  explicit BenchTableRows(const nlohmann::ordered_json& cases) : cases_(cases) {}
+  /// The entry's row, or a sentence that says why the entry was skipped. The group's name precedes its first entry, and
+  /// the titles of the columns precede its first row.
+  std::string next(const nlohmann::ordered_json& entry);
+
+ private:
+  nlohmann::ordered_json cases_;
+  std::string group_;
+  std::vector<Column> columns_;  ///< of the group; empty until its first row
+  bool begun_ = false;           ///< an entry has been printed
+};
+
+/// The tables of all entries by group, as BenchTableRows prints them. Without any measurement, as in a dry run, the
+/// tables show sizes and targets.
 std::string bench_table_text(const nlohmann::ordered_json& entries);
 
 }  // namespace cubit::tools

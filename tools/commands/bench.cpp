@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <new>
 
 #include "tools/bench/benchmark.hpp"
+#include "tools/bench/results.hpp"
 #include "tools/bench/roofline.hpp"
 #include "tools/bench/table.hpp"
-#include "tools/files/output_file.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/problem_options.hpp"
 #include "tools/text/error.hpp"
+#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -48,6 +51,8 @@ struct BenchOptions {
   std::optional<std::string> decomposition;  ///< "all", or the name of one
   bool overlap = false;
   bool dry_run = false;
+
+  bool prints_json() const { return json && json->empty(); }
 };
 
 /// What the operator has against the case's sizes, before it makes data of them; nothing where it takes them.
@@ -154,22 +159,70 @@ bool measure_case(Json& one, Run& run) {
   return false;
 }
 
-/// Measures every case, or with --dry-run none. One that fails does not cost the others.
-bool measure_table(Json& cases, const BenchOptions& options, Context& context) {
-  if (options.dry_run) {
-    for (Json& one : cases) one["skipped"] = why_not_planned(one);
-    return true;
+/// Prints the entries of a table to standard output, each as soon as it is measured.
+class TablePrinter {
+ public:
+  TablePrinter(const Json& cases, bool as_json) : rows_(cases), as_json_(as_json) {}
+
+  void print(const Json& entry) { show(as_json_ ? array_.next(entry) : rows_.next(entry)); }
+  void finish() {
+    if (as_json_) show(array_.end() + "\n");
   }
+
+ private:
+  static void show(const std::string& text) {
+    fmt::print("{}", text);
+    static_cast<void>(std::fflush(stdout));  // main reports a failed write; an interrupted run keeps what was printed
+  }
+
+  BenchTableRows rows_;
+  JsonArrayText array_;
+  bool as_json_;
+};
+
+/// Where results go besides standard output; null where the option is missing.
+struct ResultFiles {
+  std::unique_ptr<ResultsFile> json;
+  std::unique_ptr<ResultsFile> svg;
+
+  void write(const Json& entries) const {
+    if (json) json->replace(json_text(entries) + "\n");
+    if (svg) svg->replace(roofline_picture(entries.is_array() ? entries : Json::array({entries})));
+  }
+};
+
+/// Measures every case. A case that fails does not end the run.
+bool measure_table(const Json& cases, const BenchOptions& options, const ResultFiles& files, Context& context) {
   Run run(options, context);
-  bool good = true;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    context.console.progress(i, cases.size(), cases[i].at("descriptor").get<std::string>());
-    good = measure_case(cases[i], run) && good;
-  }
-  context.console.progress(cases.size(), cases.size(), "");
-  if (options.decomposition)
-    add_speedups(cases, first_decomposition(Json::parse(operators()), options.problem.descriptor));
+  const std::string first =
+      options.decomposition ? first_decomposition(Json::parse(operators()), options.problem.descriptor) : "";
+  TablePrinter printer(cases, options.prints_json());
+  const auto start = std::chrono::steady_clock::now();
+  const bool good = measure_cases(
+      cases, {.announce =
+                  [&](std::size_t i) {
+                    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+                    context.console.status(
+                        progress_text(i, cases.size(), elapsed.count(), cases[i].at("descriptor").get<std::string>()));
+                  },
+              .measure = [&](Json& one) { return measure_case(one, run); },
+              .publish =
+                  [&](const Json& entries) {
+                    const Json published = published_entries(entries, first);
+                    files.write(published);
+                    context.console.status("");
+                    printer.print(published.back());
+                  }});
+  printer.finish();
   return good;
+}
+
+/// What --dry-run shows: no case is measured.
+void show_plan(Json cases, const BenchOptions& options, const ResultFiles& files) {
+  for (Json& one : cases) one["skipped"] = why_not_planned(one);
+  const Json published = published_entries(cases, "");
+  files.write(published);
+  options.prints_json() ? print_json(published) : fmt::print("{}", bench_table_text(published));
 }
 
 Json measure_one(const BenchOptions& options, Context& context) {
@@ -182,44 +235,37 @@ Json measure_one(const BenchOptions& options, Context& context) {
   return Run(options, context).measure(canonical(options.problem.descriptor), problem);
 }
 
-/// Opened before the work, so that a folder that cannot be written shows at once.
-std::unique_ptr<OutputFile> open_output(const char* option, const std::optional<std::string>& path,
-                                        const BenchOptions& options, const Context& context) {
+/// Checked before the work, so that a path that cannot be written is refused at once.
+std::unique_ptr<ResultsFile> results_file(const char* option, const std::optional<std::string>& path,
+                                          const BenchOptions& options, const Context& context) {
   if (!path || path->empty()) return nullptr;
   options.problem.require_another_file(option, *path, context.scores);
-  return std::make_unique<OutputFile>(*path);
+  return std::make_unique<ResultsFile>(*path);
 }
 
-/// The second to be renamed would replace the first.
-void require_two_files(const OutputFile* json, const OutputFile* svg) {
+/// Throws BadInput if --json and --svg name one file: the second would replace the first.
+ResultFiles result_files(const BenchOptions& options, const Context& context) {
   namespace fs = std::filesystem;
-  if (json == nullptr || svg == nullptr || fs::weakly_canonical(json->path()) != fs::weakly_canonical(svg->path()))
-    return;
-  throw BadInput("--svg " + svg->path(), "is the file of --json", "give the name of another file");
+  ResultFiles files{results_file("--json", options.json, options, context),
+                    results_file("--svg", options.svg, options, context)};
+  if (files.json && files.svg && fs::weakly_canonical(files.json->path()) == fs::weakly_canonical(files.svg->path()))
+    throw BadInput("--svg " + files.svg->path(), "is the file of --json", "give the name of another file");
+  return files;
 }
 
 int bench(const BenchOptions& options, Context& context) {
   if (options.problem.architectures) parse_architectures(*options.problem.architectures);
-  Json results = table_of(options);
-  const bool is_table = !results.empty();
-  const auto json_file = open_output("--json", options.json, options, context);
-  const auto svg_file = open_output("--svg", options.svg, options, context);
-  require_two_files(json_file.get(), svg_file.get());
-  bool good = true;
-  if (is_table) {
-    good = measure_table(results, options, context);
-    for (Json& one : results) one.erase("comparable");
-  } else {
-    results = measure_one(options, context);
+  const Json cases = table_of(options);
+  const ResultFiles files = result_files(options, context);
+  if (cases.empty()) {
+    const Json result = measure_one(options, context);
+    files.write(result);
+    options.prints_json() ? print_json(result) : fmt::print("{}", benchmark_text(result));
+    return kExitGood;
   }
-  if (json_file) json_file->commit_text(results.dump(2) + "\n");
-  if (svg_file) svg_file->commit_text(roofline_picture(is_table ? results : Json::array({results})));
-  if (options.json && !json_file) {
-    print_json(results);
-  } else {
-    fmt::print("{}", is_table ? bench_table_text(results) : benchmark_text(results));
-  }
-  return good ? kExitGood : kExitWorkFailed;
+  if (!options.dry_run) return measure_table(cases, options, files, context) ? kExitGood : kExitWorkFailed;
+  show_plan(cases, options, files);
+  return kExitGood;
 }
 
 }  // namespace
@@ -228,7 +274,7 @@ void add_bench(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("bench", kHelp);
   auto options = std::make_shared<BenchOptions>();
   options->problem.add_to(*command, "the first that cubit devices lists");
-  command->add_option("--json", options->json, "Write JSON to this file; without one, print it")->expected(0, 1);
+  command->add_option("--json", options->json, "Write JSON to this file, anew after each case; without a file, print it")->expected(0, 1);
   command->add_option("--svg", options->svg, "Write a roofline picture to this file");
   command->add_option("--only", options->only, "Of the operator's table, the cases whose text contains this");
   command->add_option("--decomposition", options->decomposition,

@@ -11,6 +11,7 @@
 #include "tools/options/arguments.hpp"
 #include "tools/options/score_files.hpp"
 #include "tools/text/error.hpp"
+#include "tools/text/format.hpp"
 #include "tools/text/quote.hpp"
 
 namespace cubit::tools {
@@ -104,8 +105,6 @@ std::vector<std::string> parse_architectures(const std::string& text) {
   return names;
 }
 
-void print_json(const nlohmann::ordered_json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-}
+void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json_text(json)); }
 
 }  // namespace cubit::tools

@@ -1,6 +1,7 @@
 #include "tools/text/console.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -16,6 +17,13 @@ void write_error_stream(std::string_view text) {
   static_cast<void>(std::fflush(stderr));
 }
 
+/// Columns of the terminal on standard error. A status line has to be shorter: a line that wraps cannot be erased.
+std::size_t terminal_columns() {
+  constexpr std::size_t kUsual = 80;
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsual;
+}
+
 constexpr std::size_t kLongestLine = 2000;
 constexpr std::size_t kKeptTail = 1500;  ///< after the given comes the rule that it breaks
 
@@ -29,13 +37,13 @@ std::string fitting(std::string_view line) {
 
 }  // namespace
 
-void Console::erase_bar() {
-  if (bar_) write_error_stream("\r\033[K");
-  bar_ = false;
+void Console::erase_status() {
+  if (has_status_) write_error_stream("\r\033[K");
+  has_status_ = false;
 }
 
 void Console::print(std::string_view text) {
-  erase_bar();
+  erase_status();
   write_error_stream(fmt::format("cubit: {}\n", text));
 }
 
@@ -56,16 +64,21 @@ void Console::say_once(std::string_view line) {
   if (said_.insert(text).second) print(text);
 }
 
-void Console::progress(std::size_t done, std::size_t total, std::string_view current) {
-  constexpr std::size_t kWidth = 24;
+void Console::status(std::string_view line) {
   if (::isatty(STDERR_FILENO) == 0) return;
   const std::lock_guard lock(mutex_);
-  erase_bar();
-  if (done == total) return;
+  erase_status();
+  if (line.empty()) return;
+  write_error_stream(printable(line).substr(0, terminal_columns() - 1));
+  has_status_ = true;
+}
+
+void Console::progress(std::size_t done, std::size_t total, std::string_view current) {
+  constexpr std::size_t kWidth = 24;
+  if (done == total) return status("");
   const std::size_t filled = kWidth * done / total;
-  write_error_stream(fmt::format("[{}{}] {}/{} {:.60}", std::string(filled, '#'), std::string(kWidth - filled, '.'),
-                                 done, total, current));
-  bar_ = true;
+  status(fmt::format("[{}{}] {}/{} {}", std::string(filled, '#'), std::string(kWidth - filled, '.'), done, total,
+                     current));
 }
 
 LogFunction Console::log(bool verbose) {

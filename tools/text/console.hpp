@@ -19,7 +19,9 @@ class Console {
   void say_once(std::string_view line);
   /// As say_once, of any length and in lines, as the log of a compiler is.
   void say_log(std::string_view text);
-  /// A bar, where standard error is a terminal; `done == total` removes it.
+  /// A line that the next output replaces, where standard error is a terminal. An empty line only removes the last one.
+  void status(std::string_view line);
+  /// A bar in a status line; `done == total` removes it.
   void progress(std::size_t done, std::size_t total, std::string_view current);
 
   /// What an engine's log lines become: warnings and errors always, everything if `verbose`.
@@ -27,11 +29,11 @@ class Console {
 
  private:
   void print(std::string_view text);
-  void erase_bar();
+  void erase_status();
 
   std::mutex mutex_;
   std::set<std::string, std::less<>> said_;
-  bool bar_ = false;
+  bool has_status_ = false;
 };
 
 }  // namespace cubit::tools

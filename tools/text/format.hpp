@@ -1,7 +1,8 @@
-// Tables and quantities for people.
+// Tables, quantities and JSON as the command line prints them.
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -9,14 +10,23 @@ namespace cubit::tools {
 
 struct Column {
   std::string title;
-  bool number = false;  ///< numbers are set flush right
+  bool number = false;    ///< numbers are set flush right
+  std::size_t width = 0;  ///< at least; the title may need more
 };
 
 /// Columns as wide as their widest cell, two spaces apart; every line ends in a newline. Cells are escaped
 /// (see printable), and of ASCII if columns are to align.
-std::string format_table(const std::vector<Column>& columns, std::vector<std::vector<std::string>> rows);
+std::string format_table(std::vector<Column> columns, const std::vector<std::vector<std::string>>& rows);
+
+/// One line of a table that is printed row by row: the titles, or the cells of a row. The columns' widths are given
+/// beforehand; a longer cell shifts the rest of its line.
+std::string format_titles(const std::vector<Column>& columns);
+std::string format_row(const std::vector<Column>& columns, const std::vector<std::string>& cells);
 
 /// "45.2 KiB"
 std::string format_bytes(double bytes);
+
+/// JSON as the command line prints it and writes it to files: indented by two spaces. No newline ends the text.
+std::string json_text(const nlohmann::ordered_json& json);
 
 }  // namespace cubit::tools
