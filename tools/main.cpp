@@ -1,4 +1,5 @@
-// cubit: the command line. Options here, work in one file per subcommand, and everything through <cubit/cubit.hpp>.
+// cubit, the command line. This file parses the global options; each subcommand has a file in tools/commands/. The
+// whole program uses the library through <cubit/cubit.hpp>.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ cubit SUBCOMMAND --help has more.
 Exit codes: 0 good; 1 the work failed (a compile error, a check over its tolerance, damage found, no device);
 2 bad input, with one sentence on standard error that says what would be accepted.)";
 
-/// The word that stands where `command`, which needs a subcommand, has none of that name.
+/// The unknown word in the place of a subcommand of `command`; "" if no subcommand is missing.
 std::string unknown_word(const CLI::App& command, const CLI::App& app) {
   if (command.get_require_subcommand_min() == 0 || !command.get_subcommands().empty()) return {};
   const auto words = app.remaining(true);
@@ -45,7 +46,7 @@ std::string unknown_word(const CLI::App& command, const CLI::App& app) {
   return found == words.end() ? std::string() : *found;
 }
 
-/// What CLI11 found wrong, as one line.
+/// The message of CLI11's error as one line.
 std::string usage_sentence(const CLI::ParseError& error, const CLI::App& app) {
   std::string text = error.what();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -87,7 +88,8 @@ void add_options(CLI::App& app, Context& context) {
   cubit::tools::add_operators(app, context);
 }
 
-/// A full disk shows when what was printed is really written, or has shown before.
+/// Reports a failed write, on a full disk for example: either flushing fails now, or the stream remembers an earlier
+/// failure.
 void finish_output() {
   std::cout.flush();
   if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
@@ -121,16 +123,16 @@ void say(const cubit::Error& error, cubit::tools::Console& console) {
   error.code() == CUBIT_COMPILE_FAILED ? console.say_log(error.what()) : console.say(error.what());
 }
 
-/// A standard stream that the caller closed would leave its number to the next file opened, and a log line would land
-/// in a cache entry.
+/// Opens the standard streams that the caller closed. Else the next opened file would get the number of a standard
+/// stream, and a log line could be written into a cache entry.
 void occupy_standard_streams() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
-    // open takes the lowest free number, which is this one.
+    // open takes the lowest free number, which is `descriptor`
     if (::fcntl(descriptor, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != descriptor) ::_exit(1);
   }
 }
 
-/// The exit code, after one sentence for whatever went wrong.
+/// Runs the command and returns its exit code. Every failure is reported as one sentence.
 int run_command(int argc, const char* const* argv) {
   Context context;
   try {
@@ -143,7 +145,7 @@ int run_command(int argc, const char* const* argv) {
     return error.exit_code();
   } catch (const std::bad_alloc&) {
     context.console.say("this case: needs more memory than this machine has; give smaller sizes");
-  } catch (const std::system_error& error) {  // standard output is full or gone, or no thread can be had
+  } catch (const std::system_error& error) {  // standard output is full or closed, or the system gives no thread
     context.console.say(error.what());
   } catch (const std::exception& error) {
     context.console.say(fmt::format("internal error: {}; please report it", error.what()));
@@ -155,10 +157,10 @@ int run_command(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file over the shell's limit is a failed write, as on a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the shell's size limit becomes a failed write, as on a full disk
   try {
     return run_command(argc, argv);
-  } catch (...) {  // only memory for the sentence itself can be missing here
+  } catch (...) {  // here only the memory for the message itself can be missing
     return cubit::tools::kExitWorkFailed;
   }
 }

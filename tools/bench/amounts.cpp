@@ -6,16 +6,16 @@
 namespace cubit::tools {
 namespace {
 
-/// Of a graph, about. Its start is 4.5 of them; and a longer one, of a kernel that keeps the tensor cores busy, makes
-/// the device lower its clock.
+/// Target time of a graph. The start of a graph takes about 4.5 us. In a longer graph, a kernel that keeps the tensor
+/// cores busy makes the device lower its clock.
 constexpr double kGraphMicroseconds = 800;
-/// A kernel that tells the L2 which lines to let go of first keeps others there: of four times its size a part is
-/// still hit.
+/// Bytes that rotate, in multiples of the L2 cache. With an eviction policy that discards some lines first, the L2
+/// keeps other lines: four times the L2 size still gives some hits.
 constexpr std::size_t kRotationPerL2 = 16;
 constexpr std::size_t kMostCopies = 64;
 constexpr std::size_t kPartOfMemory = 4;
 
-constexpr std::size_t kWritesThatCount = 5;  ///< a fifth of what is read
+constexpr std::size_t kWritesThatCount = 5;  ///< 1 / 5 of the bytes read
 
 }  // namespace
 

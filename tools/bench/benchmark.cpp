@@ -28,7 +28,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Both take whole 16-byte words.
+/// stream_read and stream_copy take whole 16-byte words.
 std::size_t whole_words(std::size_t bytes) { return std::max<std::size_t>((bytes + 15) / 16, 1) * 16; }
 
 }  // namespace
@@ -64,13 +64,13 @@ Timing Benchmark::time_kernel(const Problem& problem, const Kernel& kernel, bool
   return timing;
 }
 
-/// The best plain read or copy: 2, 4 or 8 blocks per multiprocessor.
+/// The fastest plain read or copy of three launch shapes: 2, 4 or 8 blocks per multiprocessor.
 const Benchmark::Floor& Benchmark::floor(const FloorKind& kind) {
   const std::size_t whole = whole_words(kind.kernel == kCopies ? kind.bytes / 2 : kind.bytes);
   const auto known = floors_.find({kind.kernel, whole});
   if (known != floors_.end()) return known->second;
   Floor best{std::numeric_limits<double>::infinity(), {}};
-  // The case is the same for all three: only the kernel's code differs.
+  // All three kernels take the same case; only their code differs.
   const std::string kernel(kind.kernel);
   const Problem problem = Problem::random(kernel, {{"bytes", static_cast<double>(whole)}}, 1);
   for (const int blocks : {2, 4, 8}) {

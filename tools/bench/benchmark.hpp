@@ -1,4 +1,4 @@
-// How long a kernel takes, and how long a plain read or copy of the same bytes takes in the same run.
+// Measures the time of a kernel, and in the same run the time of a plain read or copy of the same bytes (the floor).
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -16,17 +16,17 @@ namespace cubit::tools {
 
 struct Timing {
   double microseconds = 0;  ///< per launch: the median of the replays
-  int copies = 0;           ///< of the inputs, in rotation
-  int launches = 0;         ///< in the graph
+  int copies = 0;           ///< copies of the inputs, used in rotation
+  int launches = 0;         ///< launches in the graph
   int replays = 0;
   bool past_l2 = false;  ///< the copies together are at least four times the L2 cache
 };
 
-/// Measurements on one device in one run: each beside the floor of its bytes.
+/// Measurements on one device in one run. Each measurement comes with the floor of its bytes.
 class Benchmark {
  public:
-  /// `facts` as Device::describe gives them. All three outlive the object. `overlap`: of the measured kernel's
-  /// launches; the floor's never do.
+  /// `facts`: the JSON of Device::describe. `device`, `facts` and `engine` outlive the object. `overlap` applies to the
+  /// launches of the measured kernel; the launches of the floor never overlap.
   Benchmark(const Device& device, const nlohmann::json& facts, const Engine& engine, bool overlap)
       : device_(device),
         facts_(facts),
@@ -34,7 +34,7 @@ class Benchmark {
         overlap_(overlap),
         arena_(device, arena_bytes(facts.at("l2_bytes"), facts.at("memory_bytes"))) {}
 
-  /// One measurement, as `cubit bench --json` prints it. `descriptor` is canonical.
+  /// Measures one case. Returns an entry of `cubit bench --json`. `descriptor` is canonical.
   nlohmann::ordered_json measure(const std::string& descriptor, const Problem& problem, const Kernel& kernel);
 
  private:
@@ -42,8 +42,8 @@ class Benchmark {
     double microseconds = 0;
     std::string descriptor;
   };
-  /// CUDA-graph replays of about 800 us, each copy equally often. `overlap`: each launch begins while the one before
-  /// ends, see cubit_launch.
+  /// Replays CUDA graphs of about 800 us that visit each copy equally often. With `overlap`, a launch begins while the
+  /// launch before it ends; see cubit_launch.
   Timing time_kernel(const Problem& problem, const Kernel& kernel, bool overlap);
   const Floor& floor(const FloorKind& kind);
 
@@ -52,11 +52,11 @@ class Benchmark {
   const Engine& engine_;
   bool overlap_;
   DeviceArena arena_;
-  /// By kernel and bytes: kernels that move the same share a floor.
+  /// Floors by kernel and bytes: cases that move the same number of bytes share a floor.
   std::map<std::pair<std::string_view, std::size_t>, Floor> floors_;
 };
 
-/// As measure gives it, for people.
+/// The text of an entry of measure().
 std::string benchmark_text(const nlohmann::ordered_json& json);
 
 }  // namespace cubit::tools

@@ -32,7 +32,7 @@ std::vector<Measured> measured_of(const Json& entries) {
   for (const Json& entry : entries) {
     if (!entry.contains("microseconds")) continue;
     const double operations = entry.at("operations").get<double>();
-    if (operations <= 0) continue;  // a kernel that only moves bytes has no place on these axes
+    if (operations <= 0) continue;  // A kernel that only moves bytes has no operations per byte.
     const double share = 100 * entry.at("floor_share").get<double>();
     const std::string name = entry.value("name", "");
     points.push_back({fmt::format("{}{}{:.0f}%", name, name.empty() ? "" : " ", share), entry.at("descriptor"),
@@ -52,10 +52,10 @@ struct Axis {
   double at(double value) const { return begin + (end - begin) * std::log(value / low) / std::log(high / low); }
 };
 
-/// What the device can do at best, as these measurements know it.
+/// The limits of the device, as the measurements know them.
 struct Limits {
   double bytes_per_second = 0;
-  double operations_per_second = 0;  ///< 0: not known
+  double operations_per_second = 0;  ///< 0 if the limit is not known
   double at(double intensity) const {
     const double by_memory = intensity * bytes_per_second;
     return operations_per_second > 0 ? std::min(by_memory, operations_per_second) : by_memory;
@@ -104,7 +104,7 @@ std::string scaled(double value) {
   return fmt::format("{:.3g}{}", value, kPrefixes[prefix]);
 }
 
-/// Lines at 1, 2 and 5 times the powers of ten.
+/// Grid lines at 1, 2 and 5 times the powers of ten.
 std::vector<double> ticks(const Axis& axis) {
   std::vector<double> values;
   for (double decade = std::pow(10, std::floor(std::log10(axis.low))); decade <= axis.high; decade *= 10) {
@@ -146,7 +146,7 @@ void draw_limits(Svg& svg, const Axes& axes, const Limits& limits) {
              {.size = 11.5, .anchor = Anchor::end});
   }
   svg.line({axes.at(left, limits.at(left)), axes.at(ridge, limits.at(ridge))}, roof);
-  // Points lie on the line and below: above its middle is room.
+  // Points lie on or below the line, so the label goes above the line's middle.
   const double middle = std::sqrt(left * ridge) * 2;
   const Point beside = axes.at(middle, limits.at(middle));
   svg.text({beside.x - 12, beside.y - 8}, fmt::format("read floor: {}B/s", scaled(limits.bytes_per_second)),
@@ -157,7 +157,8 @@ bool overlap(const Box& a, const Box& b) {
   return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 }
 
-/// Puts labels beside their points: to the right, and where something is in the way, a little lower or to the left.
+/// Places labels next to their points: to the right first. If another label is in the way, the label moves down or to
+/// the left.
 class Labels {
  public:
   void keep_free(const Box& box) { taken_.push_back(box); }
@@ -183,11 +184,12 @@ class Labels {
     double shift;
     bool left;
   };
-  /// Nearest first. Downwards only, because points come from above: so lines to labels do not cross.
+  /// Candidate places, the nearest first. Labels move only downwards, because the points are placed from top to bottom;
+  /// the lines to the labels then do not cross.
   static std::vector<Place> places() {
     constexpr double kStep = 4;
     constexpr int kSteps = 40;
-    constexpr int kLeftCosts = 5;  // steps down that are as bad as the other side
+    constexpr int kLeftCosts = 5;  // Steps down that cost as much as the left side.
     std::vector<Place> list;
     for (int step = -1; step < kSteps; ++step) {
       list.push_back({step * kStep, false});

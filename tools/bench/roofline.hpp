@@ -1,4 +1,4 @@
-// A roofline: arithmetic against memory, measured kernels below the limits of their device.
+// Draws a roofline: the operations per second of measured kernels below the limits of their device.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,10 +6,10 @@
 
 namespace cubit::tools {
 
-/// Entries as Benchmark::measure gives them, with a "name" that labels the point where there is one; those without
-/// measurements are left out. Operations per byte to the right, operations per second upwards, both in powers of ten.
-/// The slope is the best read floor of the entries, the level what the tensor cores can do at the device's highest
-/// clock, where that is known; each point has a stem up to the read floor of its own bytes.
+/// Draws entries of Benchmark::measure; entries without measurements are left out. "name", where an entry has one,
+/// labels the point. The x axis shows operations per byte, the y axis operations per second, both logarithmic. The
+/// sloped line is the fastest read floor of the entries. The level line is the peak of the tensor cores at the device's
+/// highest clock, if the peak is known. A stem connects each point with the read floor of the point's own bytes.
 std::string roofline_picture(const nlohmann::ordered_json& entries);
 
 }  // namespace cubit::tools

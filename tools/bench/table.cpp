@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kTargetDevice = "NVIDIA H200";  // whose microseconds cubit_operators states
+constexpr const char* kTargetDevice = "NVIDIA H200";  // the device whose microseconds cubit_operators states as targets
 
 bool is_measured(const Json& entry) { return entry.contains("microseconds"); }
 
@@ -125,12 +125,12 @@ const Json& decompositions_of(const Json& operators, const std::string& name) {
   return none;
 }
 
-/// Of a case of the table: the descriptor with which decompositions are compared, or "".
+/// The descriptor that `entry` is compared with in decompositions; "" if the case takes no part in comparisons.
 std::string compared_descriptor(const Json& entry) {
   return entry.value("comparable", entry.at("descriptor").get<std::string>());
 }
 
-/// What makes two entries measurements of one case.
+/// Entries with the same key measure the same case.
 std::string case_key(const Json& entry) {
   std::string key = entry.at("group");
   key += '\n' + entry.at("name").get<std::string>();

@@ -1,5 +1,5 @@
-// An operator's benchmark: its cases, their measurements side by side with what they shall reach. The operator has the
-// cases; nothing here knows which.
+// The table of an operator's benchmark: its cases, their measurements and their targets. The operator provides the
+// cases; this file knows no operator.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,34 +11,35 @@
 
 namespace cubit::tools {
 
-/// The cases of the operator `name`, by cubit_operators' list; an empty array where it has none. Throws BadInput for an
-/// unknown operator.
+/// The benchmark cases of the operator `name`, from the list of cubit_operators; an empty array if the operator has
+/// none. Throws BadInput for an unknown operator.
 nlohmann::ordered_json bench_cases(const nlohmann::ordered_json& operators, const std::string& name);
 
-/// The cases with other sizes: each number replaces the one of its name, and what it makes of a case has no target.
+/// The cases with other sizes. Each number replaces the size of the same name. A changed case has no target.
 nlohmann::ordered_json with_sizes(nlohmann::ordered_json cases, const Numbers& sizes);
 
-/// Each case that has a "comparable" descriptor once with each decomposition of the operator `name`, one after another,
-/// named in "decomposition": all of them, or the one that `wanted` names. Its numbers join the case's sizes and its
-/// fields the descriptor, and the case has no target. Throws BadInput where there is none.
+/// Repeats each case that has a "comparable" descriptor for each decomposition of the operator `name`; `wanted` is
+/// "all" or the name of one decomposition. An entry names its decomposition in "decomposition". The decomposition adds
+/// numbers to the sizes and fields to the descriptor, and the entry has no target. Throws BadInput if no such entry
+/// exists.
 nlohmann::ordered_json with_decompositions(const nlohmann::ordered_json& cases, const nlohmann::ordered_json& operators,
                                            const std::string& name, const std::string& wanted);
 
-/// Adds "speedup" to every measured entry that follows one of its case with the operator's first decomposition: the
-/// time of that one over its own.
+/// Adds "speedup" to measured entries. The speedup is the time of the operator's first decomposition divided by the
+/// entry's own time. An entry is compared with the preceding entry of the same case that has the first decomposition.
 void add_speedups(nlohmann::ordered_json& entries, const std::string& first);
 
-/// The name of the operator's first decomposition; "" where it has none.
+/// The name of the operator's first decomposition; "" if the operator has no decompositions.
 std::string first_decomposition(const nlohmann::ordered_json& operators, const std::string& name);
 
-/// Those whose group, name or descriptor contains `part`.
+/// The cases whose group, name or descriptor contains `part`.
 nlohmann::ordered_json matching(const nlohmann::ordered_json& cases, const std::string& part);
 
-/// Sizes as Problem takes them.
+/// The sizes of a case, in the form that Problem takes.
 Numbers case_sizes(const nlohmann::ordered_json& one);
 
-/// "yes" or "no" where a measured entry has a target that can be judged, else "". Microseconds are judged on the device
-/// that they were stated for only; shares of the floor anywhere.
+/// "yes" or "no" if a measured entry has a target that can be judged, else "". A target in microseconds is judged only
+/// on the device it was stated for. A share of the floor is judged on every device.
 std::string target_met(const nlohmann::ordered_json& entry);
 
 /// The entries as they are printed and written: with add_speedups, where `first` is not empty, and without "comparable".

@@ -1,5 +1,5 @@
-// Read by a small state machine on the JSON parser's events, as the header of a safetensors file is: it stops at the
-// first thing that does not belong, and builds no tree. Members beside weight_map may hold anything.
+// Reads the index with a small state machine on the JSON parser's events, as safetensors/header.cpp reads a header. The
+// reader stops at the first violation and builds no tree. Members other than weight_map may hold anything.
 #include "tools/checkpoint/index.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace cubit::tools {
 namespace {
 
-/// What writes the index again holds it as a tree, and walks down in it.
+/// Limit of nesting: writing the index again holds the whole JSON as a tree and descends recursively.
 constexpr int kDeepest = 100;
 constexpr const char* kIndexWanted = "give the index as it was published, or one safetensors file";
 
@@ -82,7 +82,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  /// One that weight_map has no place for.
+  /// A value that weight_map does not allow at this place.
   bool value(const char* what) const {
     if (!in_map_) return true;
     if (depth_ == 1) fail(fmt::format("weight_map must be an object, not {}", what));
@@ -124,7 +124,7 @@ std::map<std::string, std::string> parse_checkpoint_index(std::string_view text,
   if (first == std::string_view::npos || text[first] != '{') {
     throw BadInput(label, "the index must be a JSON object", "is this a model.safetensors.index.json?");
   }
-  // JSON has none, and the parser would take one for the end.
+  // JSON has no zero bytes, and the parser would take a zero byte for the end of the text.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     throw BadInput(label, fmt::format("the index is not valid JSON at its byte {}, which is zero", zero + 1),
                    kIndexWanted);

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kIndex = ".safetensors.index.json";
 constexpr const char* kTensors = ".safetensors";
 
-/// The names in a folder that end so, sorted.
+/// The sorted names of the files in a folder that end with a suffix.
 std::vector<std::string> names_in(const std::string& folder, std::string_view end) {
   std::vector<std::string> names;
   std::error_code error;
@@ -35,7 +35,7 @@ std::vector<std::string> names_in(const std::string& folder, std::string_view en
   return names;
 }
 
-/// "model-00001-of-00002.safetensors" is one of several files; a name of another pattern is not.
+/// Whether a name belongs to a sharded checkpoint, as "model-00001-of-00002.safetensors" does.
 bool is_one_of_several(const std::string& name) {
   constexpr std::string_view kPattern = "-00001-of-00001";
   const std::string_view stem = std::string_view(name).substr(0, name.size() - std::string_view(kTensors).size());
@@ -47,7 +47,7 @@ bool is_one_of_several(const std::string& name) {
   return std::ranges::equal(end, kPattern, is_alike) && !end.ends_with("-of-00001");
 }
 
-/// The index, or else the one safetensors file, of a folder; of anything else the path itself.
+/// For a folder: its index, else its only safetensors file. For any other path: the path itself.
 std::string checkpoint_file(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
@@ -72,8 +72,8 @@ std::string beside(const std::string& index, const std::string& shard) {
 
 std::string layer_of(const std::string& tensor) { return tensor.substr(0, std::min(tensor.rfind('.'), tensor.size())); }
 
-/// What to ask for instead of a layer that is not there: quantised ones, or else those with a weight; or none, where
-/// tensors are of no layer.
+/// What to ask for instead of a layer that does not exist: the quantised layers, else the layers with a weight. If
+/// tensors belong to no layer, the remedy is to leave --layer out.
 std::string remedy_of_layer(const std::vector<std::string>& tensors) {
   constexpr std::size_t kShown = 2;
   for (const char* const part : {"qweight", "weight"}) {

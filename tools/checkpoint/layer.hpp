@@ -1,4 +1,4 @@
-// One layer of a checkpoint, as people publish models: a safetensors file, or several and the index of them.
+// Reads one layer of a published checkpoint: from one safetensors file, or from several files with an index.
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@ namespace cubit::tools {
 
 inline constexpr std::string_view kLayerTensors[] = {"qweight", "qzeros", "scales", "g_idx", "bias"};
 
-/// Every file that a checkpoint is made of, whether it is there or not: the index and all shards that it names, or the
-/// one safetensors file. `path` as CheckpointLayer takes it. Throws BadInput.
+/// All files of a checkpoint, whether they exist or not: the index and all shards that the index names, or the only
+/// safetensors file. `path` is the argument of CheckpointLayer. Throws BadInput.
 std::vector<std::string> checkpoint_files(const std::string& path);
 
-/// The tensors of one layer that a quantised linear layer has, by the last part of their names: "qweight" of
-/// "model.layers.0.mlp.down_proj.qweight", or "qweight" of a layer without a name, as w4_quantize writes one. Of a
-/// layer that is not quantised its weight alone, as "weights", which w4_quantize takes. Of the files nothing else is
-/// read but their headers: what a framework keeps beside them, such as the scales of activations, is not the product's
-/// business.
+/// The tensors of one linear layer, named by the last part of their names. For a quantised layer: "qweight" of
+/// "model.layers.0.mlp.down_proj.qweight", or "qweight" of a layer without a name, as w4_quantize writes one. For a
+/// layer that is not quantised: only its weight, as "weights", which w4_quantize takes. From the files only the headers
+/// and these tensors are read. Other tensors that a framework stores in the layer, such as scales of activations, are
+/// ignored.
 class CheckpointLayer {
  public:
-  /// `path`: a safetensors file; the index (*.json) of several, which lie beside it; or a folder with one of either.
-  /// `layer`: a name, or empty. Throws BadInput, also for a layer that has no tensors there.
+  /// `path`: a safetensors file, the index (*.json) of several files in the same folder, or the folder. `layer`: a
+  /// name, or empty. Throws BadInput, also if the layer has no tensors there.
   CheckpointLayer(const std::string& path, const std::string& layer);
   const std::vector<TensorView>& tensors() const { return tensors_; }
   bool is_quantised() const { return !is_dense_; }

@@ -51,7 +51,7 @@ class LayerFinder {
                     fmt::format("there is no {}, which {} has", quote(layer.prefix + "qzeros"), text_of(format_)),
                     fmt::format("give it, or say --from symmetric where every zero is {}", 1 << (bits_ - 1)));
     }
-    // Some packers store zeros of symmetric weights nevertheless: then they are of one of the gptq formats.
+    // Some packers store the zeros of symmetric weights all the same. Such a file has one of the gptq formats.
     if (layer.qzeros != nullptr && !stores_zeros(format_)) {
       refuse_tensor(*layer.qzeros, "--from symmetric has no zeros",
                     bits_ == 4 ? "say --from gptq, gptq_v2 or awq, as its packer did"
@@ -72,7 +72,7 @@ class LayerFinder {
           qweight, "words have 32 bits and two dimensions",
           format_ == W4Format::awq ? "accepted: I32 [k, n / 8]" : fmt::format("accepted: I32 [k / {}, n]", in_word));
     }
-    // Without this the bytes of the file would not bound the extents, and products of them could overflow.
+    // Extents of zero would let the other extents grow beyond the bytes of the file, and their products could overflow.
     for (const HeaderEntry* tensor : {&scales, &qweight})
       if (tensor->shape[0] == 0 || tensor->shape[1] == 0)
         refuse_tensor(*tensor, "it is empty", "accepted: extents of 1 and more");

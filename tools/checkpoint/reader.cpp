@@ -61,7 +61,8 @@ void CheckpointReader::read(const HeaderEntry& tensor, std::uint64_t begin, std:
 
 std::string CheckpointReader::index_of(const std::map<std::string, std::string>& files,
                                        std::uint64_t total_bytes) const {
-  auto index = nlohmann::ordered_json::parse(text_);  // which it was once already, by the rules
+  auto index =
+      nlohmann::ordered_json::parse(text_);  // The constructor has parsed this text before, so the text is valid.
   auto& metadata = index["metadata"];
   if (!metadata.is_object()) metadata = nlohmann::ordered_json::object();
   metadata["total_size"] = total_bytes;

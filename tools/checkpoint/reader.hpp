@@ -1,4 +1,4 @@
-// A checkpoint that is too large to be read at once: one safetensors file or, by an index, several of one model.
+// Reads a checkpoint that may be larger than memory: one safetensors file, or several files with an index.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,25 @@ namespace cubit::tools {
 
 class CheckpointReader {
  public:
-  /// A safetensors file, the index JSON of several, or the folder of either. Every tensor of the files is where the
-  /// index says. Throws BadInput.
+  /// `path`: a safetensors file, the index (JSON) of several files, or the folder. Checks that every tensor is in the
+  /// file that the index says. Throws BadInput.
   explicit CheckpointReader(const std::string& path);
 
-  /// One, or those that the index names, by their names.
+  /// The only file, or the files that the index names, sorted by name.
   const std::vector<std::unique_ptr<SafetensorsReader>>& files() const { return files_; }
   bool has_index() const { return !index_.empty(); }
-  /// Of the file, or of the index.
+  /// The path of the file, or of the index.
   const std::string& path() const { return has_index() ? index_ : files_.front()->path(); }
-  /// A piece of one of the files' tensors, as SafetensorsReader reads it.
+  /// Reads a part of a tensor of any of the files; see SafetensorsReader::read.
   void read(const HeaderEntry& tensor, std::uint64_t begin, std::span<std::byte> dst) const;
-  /// The text of an index of `files`, tensor -> file name, with this one's other members.
+  /// The text of an index of `files` (tensor -> file name). Other members are copied from this checkpoint's index.
   std::string index_of(const std::map<std::string, std::string>& files, std::uint64_t total_bytes) const;
 
  private:
   void check_against(const std::map<std::string, std::string>& index) const;
 
-  std::string index_;  ///< empty: there is none
-  std::string text_;   ///< of the index
+  std::string index_;  ///< empty if the checkpoint has no index
+  std::string text_;   ///< the text of the index
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
   std::unordered_map<const HeaderEntry*, const SafetensorsReader*> owners_;
 };

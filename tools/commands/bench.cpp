@@ -1,4 +1,4 @@
-// cubit bench: the time of one kernel, or of an operator's whole table, beside the time of a plain read or copy of the
+// cubit bench: times one kernel, or all cases of an operator's table, in comparison with a plain read or copy of the
 // same bytes.
 #include <fmt/format.h>
 
@@ -45,19 +45,20 @@ Exit code: 0 good, 1 it failed or there is no GPU, 2 bad input.)";
 
 struct BenchOptions {
   ProblemOptions problem;
-  std::optional<std::string> json;  ///< a file, or "": print it
+  std::optional<std::string> json;  ///< a file, or "" for standard output
   std::optional<std::string> svg;
   std::string only;                          ///< cases whose group, name or descriptor contains this
-  std::optional<std::string> decomposition;  ///< "all", or the name of one
+  std::optional<std::string> decomposition;  ///< "all", or the name of one decomposition
   bool overlap = false;
   bool dry_run = false;
 
   bool prints_json() const { return json && json->empty(); }
 };
 
-/// What the operator has against the case's sizes, before it makes data of them; nothing where it takes them.
+/// The operator's error about the sizes of a case, found without making data; empty if the operator accepts the sizes.
 std::optional<Error> refused_sizes(const Json& one) {
-  constexpr const char* kNoSize = "~";  // refused too, after all others, also by name: the data are never made
+  constexpr const char* kNoSize =
+      "~";  // an unknown size: the operator reports it after all other errors, before it makes data
   Numbers sizes = case_sizes(one);
   sizes.emplace_back(kNoSize, 0);
   try {
@@ -68,7 +69,7 @@ std::optional<Error> refused_sizes(const Json& one) {
   return std::nullopt;
 }
 
-/// Throws cubit::Error where --set has what no case takes.
+/// Throws cubit::Error if no case accepts the sizes of --set.
 void require_taken_sizes(const Json& cases) {
   std::optional<Error> first;
   for (const Json& one : cases) {
@@ -79,7 +80,8 @@ void require_taken_sizes(const Json& cases) {
   if (first) throw Error(*first);
 }
 
-/// The cases of the operator that is given alone and without data; none where one kernel is to be timed.
+/// The cases of the operator's table, if the operator is given alone and without data. Empty if one kernel is to be
+/// timed.
 Json table_of(const BenchOptions& options) {
   const ProblemOptions& problem = options.problem;
   if (problem.descriptor.find(':') != std::string::npos || problem.input || problem.random || problem.weights)
@@ -94,7 +96,7 @@ Json table_of(const BenchOptions& options) {
   return options.decomposition ? with_decompositions(cases, known, problem.descriptor, *options.decomposition) : cases;
 }
 
-/// What the device is needed for throughout, with its floors.
+/// The device, engine and floors that all cases of a run share.
 class Run {
  public:
   Run(const BenchOptions& options, Context& context)
@@ -119,7 +121,7 @@ class Run {
   Benchmark benchmark_;
 };
 
-/// Why a case of the table cannot be had from this version; "" where it can.
+/// The reason why this version cannot run a case; "" if it can.
 std::string why_not(const Json& one) {
   try {
     canonical(one.at("descriptor"));
@@ -129,14 +131,14 @@ std::string why_not(const Json& one) {
   }
 }
 
-/// The same, and of sizes that a run would refuse.
+/// Like why_not, and also reports sizes that a run would refuse.
 std::string why_not_planned(const Json& one) {
   const std::string why = why_not(one);
   const std::optional<Error> error = why.empty() ? refused_sizes(one) : std::nullopt;
   return error ? error->what() : why;
 }
 
-/// Adds the measurement to the case, or why there is none. False for a failure that should not have been.
+/// Adds the measurement to the case, or "skipped" with the reason. Returns false for an unexpected failure.
 bool measure_case(Json& one, Run& run) {
   const std::string why = why_not(one);
   if (!why.empty()) {
@@ -149,8 +151,8 @@ bool measure_case(Json& one, Run& run) {
     return true;
   } catch (const Error& error) {
     one["skipped"] = error.what();
-    // A case may name what this architecture has not, and a descriptor rule out a decomposition, as batch_invariant
-    // does stream-K.
+    // Expected: a case may name a feature that this architecture does not have, and a descriptor may exclude a
+    // decomposition, as batch_invariant excludes stream-K.
     return error.code() == CUBIT_UNSUPPORTED ||
            (one.contains("decomposition") && error.code() == CUBIT_INVALID_ARGUMENT);
   } catch (const std::bad_alloc&) {
@@ -180,7 +182,7 @@ class TablePrinter {
   bool as_json_;
 };
 
-/// Where results go besides standard output; null where the option is missing.
+/// Files for the results; null if the option is missing.
 struct ResultFiles {
   std::unique_ptr<ResultsFile> json;
   std::unique_ptr<ResultsFile> svg;
@@ -217,7 +219,7 @@ bool measure_table(const Json& cases, const BenchOptions& options, const ResultF
   return good;
 }
 
-/// What --dry-run shows: no case is measured.
+/// Shows the table for --dry-run, without measurements.
 void show_plan(Json cases, const BenchOptions& options, const ResultFiles& files) {
   for (Json& one : cases) one["skipped"] = why_not_planned(one);
   const Json published = published_entries(cases, "");
@@ -235,7 +237,7 @@ Json measure_one(const BenchOptions& options, Context& context) {
   return Run(options, context).measure(canonical(options.problem.descriptor), problem);
 }
 
-/// Checked before the work, so that a path that cannot be written is refused at once.
+/// Checked before the measurements, so that a path that cannot be written is refused at once.
 std::unique_ptr<ResultsFile> results_file(const char* option, const std::optional<std::string>& path,
                                           const BenchOptions& options, const Context& context) {
   if (!path || path->empty()) return nullptr;
@@ -243,7 +245,7 @@ std::unique_ptr<ResultsFile> results_file(const char* option, const std::optiona
   return std::make_unique<ResultsFile>(*path);
 }
 
-/// Throws BadInput if --json and --svg name one file: the second would replace the first.
+/// Throws BadInput if --json and --svg name the same file: one would replace the other.
 ResultFiles result_files(const BenchOptions& options, const Context& context) {
   namespace fs = std::filesystem;
   ResultFiles files{results_file("--json", options.json, options, context),
@@ -274,7 +276,9 @@ void add_bench(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("bench", kHelp);
   auto options = std::make_shared<BenchOptions>();
   options->problem.add_to(*command, "the first that cubit devices lists");
-  command->add_option("--json", options->json, "Write JSON to this file, anew after each case; without a file, print it")->expected(0, 1);
+  command
+      ->add_option("--json", options->json, "Write JSON to this file, anew after each case; without a file, print it")
+      ->expected(0, 1);
   command->add_option("--svg", options->svg, "Write a roofline picture to this file");
   command->add_option("--only", options->only, "Of the operator's table, the cases whose text contains this");
   command->add_option("--decomposition", options->decomposition,

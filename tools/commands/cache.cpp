@@ -1,4 +1,4 @@
-// cubit cache: the folder of compiled kernels.
+// cubit cache: lists, verifies and clears the folder of compiled kernels.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -25,20 +25,21 @@ Examples:
 
 Exit code: 0 good; 1 verify found an entry that is not good, or clear could not delete one; 2 the folder cannot be used.)";
 
-/// Opening a cache makes its folder; somebody who looks into one by name has mistyped it if it is not there.
+/// Throws BadInput for a folder that does not exist: opening a cache creates the folder, and a missing folder is a
+/// mistyped name.
 void require_existing(const std::string& folder) {
   struct stat facts {};
   if (folder.empty() || ::stat(folder.c_str(), &facts) == 0 || errno != ENOENT) return;
   throw BadInput("cache folder " + folder, "does not exist", "give another with --cache-dir");
 }
 
-/// An engine that keeps quiet about its folder: these commands say it themselves, once.
+/// An engine that does not log problems of its folder, because these commands report such problems themselves, once.
 Engine open_cache(Context& context) {
   if (context.cache_dir) require_existing(*context.cache_dir);
   return context.cache_reader(context.verbose ? context.console.log(true) : LogFunction{});
 }
 
-/// The listing, if the folder can be read.
+/// The JSON of the entries. Throws BadInput if the folder cannot be read.
 nlohmann::ordered_json listing(const Engine& engine) {
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(engine.cache_list());
   const auto folder = json.at("folder").get<std::string>();
@@ -49,7 +50,7 @@ nlohmann::ordered_json listing(const Engine& engine) {
   return json;
 }
 
-/// A number of an entry; a damaged one may not have it.
+/// A number of an entry; "" for a damaged entry without the number.
 std::string number(const nlohmann::ordered_json& entry, const char* name) {
   const auto value = entry.find(name);
   return value != entry.end() && value->is_number() ? value->dump() : "";
@@ -98,7 +99,7 @@ int list_cache(bool json, Context& context) {
   return kExitGood;
 }
 
-/// "2 of 5 entries are not good: 1 was deleted, 1 could not be and stays"
+/// "2 of 5 entries are not good: 1 deleted, 1 could not be deleted or read and stays"
 std::string damage_summary(const nlohmann::ordered_json& entries, std::size_t total) {
   const auto removed = std::count_if(entries.begin(), entries.end(),
                                      [](const auto& entry) { return entry.at("removed").template get<bool>(); });

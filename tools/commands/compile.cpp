@@ -1,4 +1,4 @@
-// cubit compile: fills the cache for any architecture, on machines with or without a GPU.
+// cubit compile: compiles kernels into the cache, for any architecture, on machines with or without a GPU.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kHelp = R"(Compiles kernels into the cache. A second call finds them there and compiles nothing.
 DESCRIPTOR is operator:field=value,field=value; fields at their default may be left out. See cubit operators.)";
 
-/// {} are the usual architectures.
+/// {} stands for the usual architectures.
 constexpr const char* kExamples = R"(
 Examples:
   cubit compile gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4
@@ -56,7 +56,7 @@ std::vector<DescriptorText> gather(const CompileOptions& options, const Context&
   return all;
 }
 
-/// "gqa_decode-sm_90a-<first digits of the key>.cubin": short, and different for different code.
+/// "gqa_decode-sm_90a-<first digits of the key>.cubin": a short name that differs for different code.
 std::string cubin_name(const CompileResult& result) {
   const std::string& descriptor = result.job.descriptor;
   return fmt::format("{}-{}-{:.16}.cubin", descriptor.substr(0, descriptor.find(':')), result.job.architecture,
@@ -79,9 +79,9 @@ bool is_stored(const CompileResult& result, const Engine& reader) {
   }
 }
 
-/// A kernel that nothing keeps was compiled for nothing. Returns the exit code.
+/// Reports kernels that were compiled, but that no store kept. Returns the exit code.
 int report_unstored(const std::vector<CompileResult>& results, Context& context) {
-  if (context.named_cache_dir() == "") return kExitGood;  // that is what was asked for
+  if (context.named_cache_dir() == "") return kExitGood;  // the user asked for no cache
   const Engine reader = context.cache_reader();
   for (const CompileResult& result : results) {
     if (!result.error.empty() || is_stored(result, reader)) continue;

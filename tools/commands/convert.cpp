@@ -1,5 +1,6 @@
-// cubit convert: a checkpoint's quantised layers from one layout to another's, file to file, one tensor in memory at a
-// time. Of several files each becomes one of the same name, and an index says what is where, as before.
+// cubit convert: converts a checkpoint's quantised layers from one layout to another. Only one tensor is in memory at a
+// time. Each file of a sharded checkpoint becomes a file of the same name, and a new index names the file of each
+// tensor.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -68,18 +69,18 @@ W4Format parse_format(const char* option, const std::string& text) {
   throw BadInput(fmt::format("{} {}", option, text), "is not a format", fmt::format("accepted: {}", w4_format_names()));
 }
 
-/// How a tensor of the result comes about.
+/// How to make a tensor of the result.
 struct Item {
   enum class Kind { copied, qweight, qzeros };
   Kind kind;
-  HeaderEntry result;           ///< its offsets are set once all are known
+  HeaderEntry result;           ///< the offsets are set when all tensors of the file are known
   const HeaderEntry* source;    ///< null for zeros that the source does not store
-  const QuantisedLayer* layer;  ///< null where it is copied
+  const QuantisedLayer* layer;  ///< null for a copied tensor
 };
 
 std::vector<std::uint32_t> read_words(const CheckpointReader& checkpoint, const HeaderEntry* tensor) {
   if (tensor == nullptr) return {};
-  require_memory(2 * bytes_of(*tensor), checkpoint.path());  // and what becomes of it
+  require_memory(2 * bytes_of(*tensor), checkpoint.path());  // the tensor and its conversion
   std::vector<std::uint32_t> words(bytes_of(*tensor) / sizeof(std::uint32_t));
   checkpoint.read(*tensor, 0, std::as_writable_bytes(std::span(words)));
   return words;
@@ -99,7 +100,7 @@ class Conversion {
   std::size_t layers() const { return layers_.size(); }
   std::size_t others() const { return others_; }
 
-  /// What becomes of the checkpoint's file `index`.
+  /// Writes the converted file `index` of the checkpoint.
   void write(std::size_t index, OutputFile& output) const {
     std::vector<HeaderEntry> entries;
     for (const Item& item : items_[index]) entries.push_back(item.result);
@@ -108,7 +109,7 @@ class Conversion {
     for (const Item& item : items_[index]) item.kind == Item::Kind::copied ? copy(item, output) : convert(item, output);
     output.finish();
   }
-  /// The index of what becomes of all, where the checkpoint has one.
+  /// The index of the converted files, if the checkpoint has an index.
   std::string index_of(const std::vector<std::string>& names) const {
     std::map<std::string, std::string> files;
     std::uint64_t bytes = 0;
@@ -120,7 +121,7 @@ class Conversion {
   }
 
  private:
-  /// What the other format cannot store, as far as it is small: before anything is written.
+  /// Refuses a layer that the other format cannot store, before anything is written. Only the small tensors are read.
   void check(const QuantisedLayer& layer) const {
     if (layer.g_idx != nullptr) check_order(layer);
     std::vector<std::uint32_t> zeros(stores_zeros(to_) ? layer.sizes.qzeros_words() : 0);
@@ -157,7 +158,7 @@ class Conversion {
     }
   }
 
-  /// Tensors stay in their order; zeros that the source does not store follow their weights.
+  /// Plans the result. Tensors keep their order; zeros that the source does not store follow their weights.
   void plan() {
     std::unordered_map<const HeaderEntry*, const QuantisedLayer*> owners;
     for (const QuantisedLayer& layer : layers_)
@@ -225,8 +226,8 @@ class Conversion {
   W4Format to_;
   int threads_;
   std::vector<QuantisedLayer> layers_;
-  std::vector<std::vector<Item>> items_;  ///< of each file
-  std::size_t others_ = 0;                ///< tensors that are of no layer
+  std::vector<std::vector<Item>> items_;  ///< for each file
+  std::size_t others_ = 0;                ///< tensors that belong to no layer
 };
 
 std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
@@ -237,7 +238,7 @@ void write_one(const Conversion& conversion, const std::string& input, const std
   conversion.write(0, output);
 }
 
-/// None of the names in the folder is, or leads to, a file that is read.
+/// Throws BadInput if a name in the folder is, or leads to, a file of the checkpoint.
 void require_other_files(const CheckpointReader& checkpoint, const std::string& folder,
                          const std::vector<std::string>& names) {
   for (const std::string& name : names) {
@@ -247,7 +248,7 @@ void require_other_files(const CheckpointReader& checkpoint, const std::string& 
   }
 }
 
-/// The index goes first and comes last: without one the folder is no checkpoint.
+/// Removes the old index first and writes the new index last: a folder without an index is no checkpoint.
 void write_several(const Conversion& conversion, const CheckpointReader& checkpoint, const std::string& folder) {
   make_folder(folder, "--output");
   std::vector<std::string> names;
@@ -271,7 +272,7 @@ int convert_checkpoint(const ConvertOptions& options) {
                    fmt::format("accepted: another of {}", w4_format_names()));
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (options.bits != 4 && options.bits != 8)  // of an empty word
+  if (options.bits != 4 && options.bits != 8)  // CLI11 accepts an empty word
     throw BadInput("--bits", "it is no number of bits", "accepted: 4, 8");
   if (options.bits == 8 && (from == W4Format::awq || to == W4Format::awq))
     throw BadInput("--bits 8", "awq has weights of 4 bits", "accepted: 4, or 8 of gptq, gptq_v2 and symmetric");

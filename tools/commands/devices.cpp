@@ -1,4 +1,4 @@
-// cubit devices: what there is to run on.
+// cubit devices: lists the devices that cubit can run on.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

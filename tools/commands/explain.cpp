@@ -1,4 +1,4 @@
-// cubit explain: what the generator decided and why, with the proof of every shared-memory access.
+// cubit explain: shows the generator's decisions with their reasons, and the proof of every shared-memory access.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -65,8 +65,9 @@ void add_resources(nlohmann::ordered_json& plan, const ExplainOptions& options, 
   }
 }
 
-/// Made-up data of the operator's default sizes on the CPU device of the architecture; where that does not reach all
-/// that the plan has proved, in parts as well, which sequences of many heads are not by themselves.
+/// Runs made-up data of the operator's default sizes on the CPU device of the architecture. If the launch does not
+/// reach all accesses of the plan, a second launch splits the sequences, because sequences of many heads are not split
+/// by default.
 class Measured {
  public:
   Measured(const ExplainOptions& options, const std::string& architecture, Context& context)
@@ -82,7 +83,7 @@ class Measured {
     try {
       for (auto& launch : count({{"splits", 2}})) launches.push_back(std::move(launch));
     } catch (const Error& error) {
-      if (error.code() != CUBIT_INVALID_ARGUMENT) throw;  // the operator has no such number
+      if (error.code() != CUBIT_INVALID_ARGUMENT) throw;  // the operator has no number `splits`
     }
     return compare_with_plan(plan, launches);
   }
@@ -120,7 +121,7 @@ std::string cell(const nlohmann::ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// Rows of `list`, an array of objects, by the columns' JSON names.
+/// A table of `list`, an array of objects; a column's title is its JSON name.
 std::string list_table(const nlohmann::ordered_json& list, const std::vector<Column>& columns) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& entry : list) {
@@ -179,7 +180,7 @@ void print_plan(const nlohmann::ordered_json& plan, bool source) {
   if (source) fmt::print("\nplan.cuh for {}\n{}", cell(plan.at("template")), cell(plan.at("plan_header")));
 }
 
-/// Writes the pictures, and says on standard error what there is: standard output may be JSON.
+/// Writes the pictures. The report goes to standard error, because standard output may be JSON.
 void draw(const ExplainOptions& options, const std::string& architecture, Context& context) {
   const auto layouts = nlohmann::json::parse(explain_layouts(options.descriptor, architecture));
   const auto pictures = plan_pictures(layouts, fmt::format("{} for {}", canonical(options.descriptor), architecture));
@@ -189,7 +190,7 @@ void draw(const ExplainOptions& options, const std::string& architecture, Contex
                                        : fmt::format("{} pictures in {}", pictures.size(), *options.svg));
 }
 
-/// What was to be measured was, and does not contradict the plan; else throws WorkFailed.
+/// Throws WorkFailed if a measurement that was asked for is missing or contradicts the plan.
 void require_plan_holds(const nlohmann::ordered_json& plan) {
   if (plan.contains("measured_unavailable")) throw WorkFailed("--measure", cell(plan.at("measured_unavailable")));
   if (!plan.contains("measured")) return;

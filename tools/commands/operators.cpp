@@ -1,4 +1,4 @@
-// cubit operators: what can be asked for.
+// cubit operators: lists the operators with their fields, tensors and sizes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

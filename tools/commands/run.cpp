@@ -1,4 +1,4 @@
-// cubit run: a case from a file, or made up, computed on a device. Where there is none: the kernel's report instead.
+// cubit run: computes a case from a file or made-up data on a device. Without a device, it shows the kernel's report.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -65,7 +65,7 @@ void print_result(const nlohmann::ordered_json& json) {
   const auto& kernel = json.at("kernel");
   fmt::print("{} on {} ({})", json.at("descriptor").get<std::string>(), json.at("device").get<std::string>(),
              json.at("arch").get<std::string>());
-  if (kernel.at("registers").is_null()) {  // PTX: ptxas has not handed any out
+  if (kernel.at("registers").is_null()) {  // PTX: ptxas has not assigned registers
     fmt::print("\n");
   } else {
     fmt::print(": {} registers, {} bytes spilled\n", kernel.at("registers").get<int>(),
@@ -91,7 +91,7 @@ void print_result(const nlohmann::ordered_json& json) {
   if (json.contains("counters")) fmt::print("{}", counters_text(json.at("counters")));
 }
 
-/// As describe_tensors, with what floats say in a line: how far off quantised weights are, say.
+/// Adds a summary of floats to describe_tensors: for example, the errors of quantised weights.
 nlohmann::ordered_json describe_outputs(const Problem& problem, const HostTensors& outputs) {
   const auto tensors = problem.outputs();
   nlohmann::ordered_json json = describe_tensors(tensors);
@@ -108,13 +108,13 @@ HostTensors compute(const Device& device, const Problem& problem, const Kernel& 
   return on_device.download_outputs();
 }
 
-/// Counters are taken of a checked launch too: they say whether there was one.
+/// Watching the memory also counts: the counters show whether there was a launch.
 void watch(const Device& device, const RunOptions& options) {
   if (!options.check_memory && !options.counters) return;
   device.watch((options.check_memory ? CUBIT_WATCH_MEMORY : 0) | CUBIT_WATCH_COUNTERS);
 }
 
-/// False if there was no launch to be watched, as of a batch of none.
+/// Adds the results of watching. Returns false if no kernel was launched, as for an empty batch.
 bool add_watched(nlohmann::ordered_json& json, const RunOptions& options, const Device& device) {
   if (!options.check_memory && !options.counters) return true;
   auto launches = nlohmann::ordered_json::parse(device.counters());
@@ -156,7 +156,7 @@ int run_on_device(const RunOptions& options, const Problem& problem, const Chose
   return kExitWorkFailed;
 }
 
-/// What the report without a GPU is not.
+/// Lists what a run without a GPU did not do.
 std::string missing_results(const RunOptions& options) {
   std::string text = "nothing was computed";
   if (options.output) text += fmt::format(", {} was not written", *options.output);
@@ -167,7 +167,7 @@ std::string missing_results(const RunOptions& options) {
   return text;
 }
 
-/// Where the work that was asked for is the computing itself, the report is no success.
+/// Compiles and reports the kernels. The report alone is a failure if a launch was asked for.
 int run_without_device(const RunOptions& options, const std::string& trouble, Context& context) {
   const auto jobs = plan_jobs({{options.problem.descriptor, ""}}, options.problem.architectures, false);
   const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -197,13 +197,14 @@ std::optional<OutputFile> open_output(const RunOptions& options, const std::vect
 int run(const RunOptions& options, Context& context) {
   if (options.problem.architectures) parse_architectures(*options.problem.architectures);
   context.require_cache_folder();
-  const bool watches = options.check_memory || options.counters;  // which the CPU device alone does
+  const bool watches = options.check_memory || options.counters;  // only the CPU device watches
   if (options.bench && (watches || means_cpu(options.problem.device))) {
     throw BadInput("--bench", "the CPU device, which --device cpu, --check-memory and --counters mean, is not timed",
                    kOneWanted);
   }
-  canonical(options.problem.descriptor);  // a mistake in it is reported before one in a file
-  std::optional<OutputFile> file = open_output(options, context.scores);  // before data is made, which may take minutes
+  canonical(options.problem.descriptor);  // a mistake in the descriptor is reported before a mistake in a file
+  std::optional<OutputFile> file =
+      open_output(options, context.scores);  // opened before data is made, which may take minutes
   const Problem problem = options.problem.make();
   ChosenDevice chosen = choose_device(options.problem);
   if (chosen.device && watches && !options.problem.device && !means_cpu(chosen.facts.at("name").get<std::string>())) {

@@ -1,4 +1,4 @@
-// cubit suggest: the descriptor that is fastest for launches of known sizes.
+// cubit suggest: prints the fastest descriptor for launches of known sizes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

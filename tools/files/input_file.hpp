@@ -1,4 +1,4 @@
-// A regular file that a command reads, which may be larger than memory, and may change while it is read.
+// A regular file that a command reads. The file may be larger than memory and may change while it is read.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@ namespace cubit::tools {
 
 class InputFile {
  public:
-  /// Throws BadInput for what is not there, cannot be read or is not a regular file: a pipe, say.
+  /// Throws BadInput if the file does not exist, cannot be read or is not a regular file (a pipe, for example).
   explicit InputFile(const std::string& path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const { return path_; }
-  std::uint64_t bytes() const { return bytes_; }  ///< when it was opened
-  /// From byte `begin` on. Throws BadInput, also where the file has become too short.
+  std::uint64_t bytes() const { return bytes_; }  ///< size of the file when it was opened
+  /// Reads from byte `begin` on. Throws BadInput, also if the file has become too short.
   void read(std::uint64_t begin, std::span<std::byte> dst) const;
 
  private:
@@ -27,8 +27,8 @@ class InputFile {
   std::uint64_t bytes_ = 0;
 };
 
-/// Throws BadInput where so many bytes, which reading `path` takes, are more than the machine's memory: the system
-/// hands out more than it has, and ends who uses it.
+/// Throws BadInput if `bytes`, the memory that reading `path` takes, exceed the machine's memory. The system
+/// overcommits memory and kills a process that uses too much, so the check comes first.
 void require_memory(std::uint64_t bytes, const std::string& path);
 
 }  // namespace cubit::tools

@@ -16,12 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The text of errno; strerror is not thread-safe everywhere, but only one thread opens files here.
+/// The text of errno. strerror is not thread-safe on every system, but only one thread opens files here.
 std::string system_error() { return std::strerror(errno); }
 
-/// What a chain of symbolic links ends in, whether that is there or not.
+/// The end of a chain of symbolic links, whether the end exists or not.
 std::string follow_links(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as many as Linux follows
+  constexpr int kMostLinks = 40;  // the limit of Linux
   std::error_code error;
   fs::path target = path;
   for (int links = 0; fs::is_symlink(target, error); ++links) {
@@ -31,7 +31,7 @@ std::string follow_links(const std::string& path) {
   return target.string();
 }
 
-/// Where the bytes shall go: through a symbolic link, but never over a device or a folder.
+/// The file to write: the target of a symbolic link, but never a device or a folder.
 std::string destination(const std::string& path) {
   if (path.empty()) throw BadInput("the name of an output", "is empty", "give the name of a file to write");
   std::error_code error;
@@ -42,13 +42,13 @@ std::string destination(const std::string& path) {
   return follow_links(path);
 }
 
-/// Another at each call, and after a restart, when the process number comes again.
+/// A different name at each call. The time makes the name unique after a restart, when a process number may come again.
 std::string temporary_name(const std::string& path) {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   return fmt::format("{}.{}.{:x}.tmp", path, ::getpid(), now);
 }
 
-/// errno's text; a name may be short enough but for the `longer` bytes of its temporary one.
+/// The text of errno. A name may be short enough by itself, but too long with the `longer` bytes of its temporary name.
 std::string why_not_made(std::size_t longer) {
   const bool is_long = errno == ENAMETOOLONG;
   return system_error() + (is_long ? fmt::format(" with the {} bytes of a temporary one's end", longer) : "");
@@ -57,7 +57,7 @@ std::string why_not_made(std::size_t longer) {
 }  // namespace
 
 void require_another_file(const std::string& option, const std::string& output, const std::string& input) {
-  std::error_code error;  // of a file that is not there yet
+  std::error_code error;  // set if a file does not exist yet
   if (!fs::equivalent(output, input, error)) return;
   throw BadInput(fmt::format("{} {}", option, output),
                  output == input ? "is the input, which it would replace"

@@ -1,4 +1,4 @@
-// A file that a command writes: all or nothing, and never over what it reads.
+// A file that a command writes: completely or not at all, and never over the command's input.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,13 @@
 
 namespace cubit::tools {
 
-/// Throws BadInput where both name one file, by whatever path or link. `option` is what gave the output: "--output".
+/// Throws BadInput if both paths lead to the same file. `option` is the option that named the output: "--output".
 void require_another_file(const std::string& option, const std::string& output, const std::string& input);
 
-/// A file to be written, all or nothing: made under a temporary name beside its destination as soon as the object is,
-/// so that a folder that cannot be written shows before the work begins; renamed by commit, else removed. What a killed
-/// process left behind is in nobody's way. A symbolic link stays, and what it leads to is written.
+/// An output file that appears completely or not at all. The constructor creates a temporary file next to the
+/// destination, so a folder that cannot be written is reported before the work begins. commit renames the temporary
+/// file; without commit the destructor removes it. A temporary file of a killed process does no harm. If the
+/// destination is a symbolic link, the link stays and its target is written.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);  ///< throws BadInput
@@ -23,10 +24,10 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Writes, syncs and renames. Throws WorkFailed.
+  /// Writes the tensors, syncs the file and renames it. Throws WorkFailed.
   void commit(std::span<const TensorView> tensors);
-  void commit_text(std::string_view content);  ///< the same of a file of any other kind
-  /// The same piece by piece, for what is not in memory all at once. Throw WorkFailed.
+  void commit_text(std::string_view content);  ///< the same for any other kind of file
+  /// append and finish do the same in parts, for content that does not fit in memory. They throw WorkFailed.
   void append(std::span<const std::byte> bytes);
   void finish();
   const std::string& path() const { return path_; }

@@ -1,4 +1,4 @@
-// Files that a command makes by the dozen, in a folder that is made for them.
+// Writes several files into a folder, which is created if necessary.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace cubit::tools {
 
-/// Where it is missing. `option` ("--output") is named in what is thrown: BadInput.
+/// Creates the folder if it does not exist. The message of a BadInput names `option` ("--output").
 void make_folder(const std::string& folder, const std::string& option);
 
-/// Removes a file, of a symbolic link what it leads to, where there is one. Throws BadInput.
+/// Removes the file if it exists. If the file is a symbolic link, removes its target. Throws BadInput.
 void remove_file(const std::string& folder, const std::string& name);
 
-/// Replaces the file as OutputFile does: under its name it is never half of itself. Throws BadInput or WorkFailed.
+/// Replaces the file as OutputFile does: readers never see a part of it. Throws BadInput or WorkFailed.
 void write_file(const std::string& folder, const std::string& name, std::string_view content);
 
 }  // namespace cubit::tools

@@ -10,7 +10,7 @@
 namespace cubit::tools {
 namespace {
 
-/// NaN: all exponent bits set, and a fraction that is not zero.
+/// Whether the number is NaN: all exponent bits are set and the fraction is not zero.
 template <class Bits>
 std::ptrdiff_t find_nan(std::span<const std::byte> data, Bits infinity) {
   const Bits magnitude = static_cast<Bits>(~Bits{0}) >> 1;
@@ -60,7 +60,7 @@ nlohmann::ordered_json summarise(std::string_view type, std::span<const std::byt
 
 nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& outputs) {
   std::vector<const void*> addresses;
-  // An empty output has no bytes, but the library wants an address for every one.
+  // An empty output has no bytes, but the library requires an address for every output.
   for (const auto& output : outputs)
     addresses.push_back(output.empty() ? static_cast<const void*>(&output) : output.data());
   const Problem::Comparison comparison = problem.compare(addresses);

@@ -1,4 +1,5 @@
-// What run says of the outputs: --check against the operator's double-precision reference, and how large floats are.
+// Examines a run's outputs: --check compares them with the operator's double-precision reference, and summaries show
+// the magnitude of floats.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -10,17 +11,17 @@ namespace cubit::tools {
 
 inline constexpr const char* kNothingRan = "nothing was checked: the case is empty, and no kernel ran";
 
-/// {good, error, tolerance, worst}; also {nan} naming the first NaN, whether it should be one or not, or {empty} where
-/// no output has an element: then it is never good.
+/// Returns {good, error, tolerance, worst}. {nan} names the first NaN, expected or not. {empty} appears if no output
+/// has an element; such a check is never good.
 nlohmann::ordered_json check_outputs(const Problem& problem, const HostTensors& outputs);
 
 std::string check_text(const nlohmann::ordered_json& check);
 
-/// {largest, mean} of a tensor of floats (F32), such as errors or log-sum-exps; nothing of an empty one or of another
-/// type. With a NaN among the elements both are one, and {nan} counts them.
+/// {largest, mean} of the magnitudes in a tensor of floats (F32), such as errors or log-sum-exps. Empty for an empty
+/// tensor and for other types. If an element is NaN, both values are NaN and {nan} counts the NaN elements.
 nlohmann::ordered_json summarise(std::string_view type, std::span<const std::byte> data);
 
-/// Index of the first NaN among the elements of `type` ("BF16", "F16", "F32", "F64"; others have none), or -1.
+/// Index of the first NaN among the elements of `type` ("BF16", "F16", "F32", "F64"), or -1. Other types have no NaN.
 std::ptrdiff_t first_nan(std::string_view type, std::span<const std::byte> data);
 
 }  // namespace cubit::tools

@@ -14,7 +14,7 @@
 namespace cubit::tools {
 namespace {
 
-/// What the library says about a descriptor, with the line that it stands in.
+/// Calls the function, and adds the descriptor's origin (file and line) to the library's error.
 template <class Function>
 auto with_origin(const DescriptorText& descriptor, Function function) {
   try {
@@ -26,7 +26,8 @@ auto with_origin(const DescriptorText& descriptor, Function function) {
   }
 }
 
-/// True if the operator has a kernel for the pair; `required` says whether "no" is an error.
+/// Whether the operator has a kernel for the descriptor and the architecture. With `required`, a missing kernel is an
+/// error.
 bool plannable(const std::string& descriptor, const std::string& architecture, bool required) {
   try {
     explain(descriptor, architecture);
@@ -39,7 +40,7 @@ bool plannable(const std::string& descriptor, const std::string& architecture, b
 
 struct Targets {
   std::vector<std::string> architectures;
-  bool required = true;  ///< false: leave out what the operator does not support
+  bool required = true;  ///< false: skip architectures that the operator does not support
 };
 
 Targets find_targets(const std::optional<std::string>& architectures, bool use_device) {
@@ -107,7 +108,7 @@ std::vector<CompileJob> plan_jobs(const std::vector<DescriptorText>& descriptors
 
 std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int threads, Context& context) {
   std::vector<CompileResult> results(jobs.size());
-  // One engine per thread: the counters of an engine that nobody else uses tell whether this very call compiled. They
+  // Each thread has an engine of its own, so that the engine's counters show whether this call compiled. The engines
   // share the disk cache, which lets only one of them compile a key.
   std::vector<Engine> engines;
   for (std::size_t i = 0; i < std::min<std::size_t>(threads, jobs.size()); ++i) engines.push_back(context.engine());

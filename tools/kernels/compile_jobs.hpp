@@ -1,4 +1,5 @@
-// Many kernels for many architectures: checked first, compiled in parallel, reported together. For compile and run.
+// Compiles many kernels for many architectures, for the commands compile and run: checks all jobs first, compiles in
+// parallel, and reports all results together.
 #pragma once
 
 #include <cstddef>
@@ -19,28 +20,29 @@ struct CompileJob {
 
 struct CompileResult {
   CompileJob job;
-  std::string error;      ///< empty: it worked
-  bool compiled = false;  ///< by this call; false: it came from a cache
+  std::string error;      ///< empty if the job succeeded
+  bool compiled = false;  ///< true if this call compiled the kernel, false if a cache had it
   double milliseconds = 0;
-  nlohmann::json kernel;  ///< as cubit_kernel_describe gives it
+  nlohmann::json kernel;  ///< the JSON of cubit_kernel_describe
   std::vector<std::byte> cubin;
 };
 
-/// Every descriptor for every architecture of `architectures` (the text of --arch); without one, for this machine's
-/// device, else for each of the usual architectures that the operator supports. One job per pair however often it is
-/// named. Throws BadInput or cubit::Error before anything is compiled, for the first pair that cannot be.
+/// Makes a job for every descriptor and every architecture in `architectures`, the value of --arch. Without --arch the
+/// jobs are for this machine's device, else for each of the usual architectures that the operator supports. A pair that
+/// is named several times gets one job. Throws BadInput or cubit::Error for the first pair that cannot be compiled,
+/// before any compilation.
 std::vector<CompileJob> plan_jobs(const std::vector<DescriptorText>& descriptors,
                                   const std::optional<std::string>& architectures, bool use_device);
 
-/// Results in the order of the jobs; one failure does not stop the others.
+/// Returns results in the order of the jobs. A failed job does not stop the other jobs.
 std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int threads, Context& context);
 
-/// As `cubit compile --json` prints it.
+/// The JSON of `cubit compile --json`.
 nlohmann::ordered_json to_json(const CompileResult& result);
 
 std::string compile_table(const std::vector<CompileResult>& results);
 
-/// Says each error once on standard error. Returns the exit code.
+/// Prints each different error once on standard error. Returns the exit code.
 int report_failures(const std::vector<CompileResult>& results, Context& context);
 
 }  // namespace cubit::tools

@@ -26,12 +26,13 @@ struct Count {
   }
 };
 
-/// Sites of one opcode at one line of the kernel's own files are one row: unrolled loops make many.
+/// Merges the sites of one opcode at one line of the kernel's own files into one row, because unrolled loops make many
+/// sites.
 std::string access_table(const Json& launch, const char* space, const char* unit) {
   std::map<std::pair<std::string, std::string>, Count> counts;
   for (const Json& site : launch.at(space)) {
     const Json& places = site.at("places");
-    // The innermost place is cubit's wrapper of the instruction; who calls it says more.
+    // The innermost place is cubit's wrapper of the instruction; the caller of the wrapper tells more.
     const std::string place = places.empty()
                                   ? fmt::format("PTX line {}", site.at("ptx_line").get<int>())
                                   : places.at(std::min<std::size_t>(1, places.size() - 1)).get<std::string>();

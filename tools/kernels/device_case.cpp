@@ -6,7 +6,7 @@
 namespace cubit::tools {
 namespace {
 
-/// The driver refuses to allocate nothing, and an empty tensor still needs an address.
+/// The driver refuses to allocate zero bytes, but an empty tensor still needs an address.
 std::size_t allocation_bytes(std::size_t bytes) { return std::max<std::size_t>(bytes, 256); }
 
 std::size_t bytes_of_copy(const Problem& problem) {
@@ -20,14 +20,14 @@ std::size_t bytes_of_copy(const Problem& problem) {
 }  // namespace
 
 std::size_t DeviceArena::room_for(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 512;  // of the driver's own allocations
+  constexpr std::size_t kAlignment = 512;  // alignment of the driver's own allocations
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 void DeviceArena::reset(std::size_t bytes) {
   taken_ = 0;
   if (memory_ && bytes <= memory_->bytes()) return;
-  memory_.reset();  // first, or both would have to fit
+  memory_.reset();  // free the old memory first: old and new memory together might not fit
   memory_.emplace(device_, std::max(bytes, least_));
 }
 
@@ -64,7 +64,7 @@ void DeviceCase::add_copy() {
     const std::size_t bytes = tensor_bytes(tensor);
     addresses.push_back(allocate(bytes));
     if (bytes > 0) device_.upload(addresses.back(), before, bytes, stream_);
-    device_.synchronise(stream_);  // before the host bytes go
+    device_.synchronise(stream_);  // the copies must end before the host's bytes are freed
   }
   addresses_.push_back(std::move(addresses));
 }

@@ -1,4 +1,4 @@
-// A problem in device memory, in one or several copies, and what a launch needs around it.
+// Holds a problem in device memory, in one or several copies, and launches kernels on it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace cubit::tools {
 
-/// A stream that destroys itself.
+/// A stream that its destructor destroys.
 class OwnedStream {
  public:
   explicit OwnedStream(Device device) : device_(std::move(device)), stream_(device_.create_stream()) {}
@@ -23,25 +23,25 @@ class OwnedStream {
   cubit_stream stream_;
 };
 
-/// One allocation for the tensors of all cases of a run, one case after the other, as an engine has one for its cache:
-/// a case finds the memory that the ones before it had. It grows, by being allocated anew.
+/// One allocation that holds the tensors of a run's cases, one case after the other. An engine holds its KV cache in
+/// the same way, so a case finds memory that earlier cases have used. The arena grows by allocating anew.
 class DeviceArena {
  public:
-  /// `least`: what it has from its first case on.
+  /// `least`: bytes that the first case allocates at least.
   DeviceArena(const Device& device, std::size_t least) : device_(device), least_(least) {}
 
-  /// Makes room for `bytes` in all and forgets what was taken.
+  /// Makes room for `bytes` in total, and releases everything that was taken.
   void reset(std::size_t bytes);
-  /// Aligned as an allocation of its own is. Throws std::bad_alloc for more than there was made room for.
+  /// Takes a part of the arena, aligned like an allocation. Throws std::bad_alloc if reset has not made enough room.
   void* take(std::size_t bytes);
-  /// What `bytes` take of the room.
+  /// The room that `bytes` occupy after alignment.
   static std::size_t room_for(std::size_t bytes);
   std::size_t bytes() const { return memory_ ? memory_->bytes() : 0; }
 
  private:
   const Device& device_;
   std::size_t least_;
-  std::optional<Buffer> memory_;  ///< none before the first case, or after one that found no memory
+  std::optional<Buffer> memory_;  ///< empty before the first case, and after a case that found no memory
   std::size_t taken_ = 0;
 };
 
@@ -49,18 +49,19 @@ using HostTensors = std::vector<std::vector<std::byte>>;
 
 class DeviceCase {
  public:
-  /// Takes memory for `copies` of all tensors, from the arena or without one an allocation for each, so that what reads
-  /// beyond a tensor is found; and uploads the inputs to each. Outputs hold what the problem says that they hold before
-  /// the launch, else bytes 0xff, which are NaN in every floating-point type: an element that no kernel writes shows.
-  /// The arena outlives the case, of which it has one at a time.
+  /// Allocates `copies` copies of all tensors and uploads the inputs to each copy. Memory comes from the arena; without
+  /// an arena each tensor has an allocation of its own, so that reads beyond a tensor are detected. Outputs get the
+  /// content that the problem prescribes before the launch. Other outputs get bytes 0xff, which are NaN in every
+  /// floating-point type, so an element that no kernel writes is visible. The arena outlives the case and holds one
+  /// case at a time.
   DeviceCase(const Device& device, const Problem& problem, int copies, cubit_stream stream,
              DeviceArena* arena = nullptr);
 
-  /// The workspace that `kernel` needs for this case; zeroed as far as it has to be, so that a read of anything that
-  /// the kernel has not written itself is found.
+  /// Allocates the workspace that `kernel` needs for this case. Only the bytes that must be zero are zeroed, so that
+  /// reads of bytes that the kernel has not written are detected.
   void allocate_workspace(const Kernel& kernel);
   void launch(const Kernel& kernel, int copy, bool overlap = false) const;
-  /// Waits, and gives the outputs of copy 0.
+  /// Waits for the stream, and returns the outputs of copy 0.
   HostTensors download_outputs() const;
 
  private:
@@ -72,8 +73,8 @@ class DeviceCase {
   const Problem& problem_;
   cubit_stream stream_;
   DeviceArena* arena_;
-  std::vector<Buffer> buffers_;                ///< none where there is an arena
-  std::vector<std::vector<void*>> addresses_;  ///< of each copy: inputs, then outputs
+  std::vector<Buffer> buffers_;                ///< empty if there is an arena
+  std::vector<std::vector<void*>> addresses_;  ///< for each copy: addresses of inputs, then outputs
   std::optional<Buffer> workspace_;
 };
 

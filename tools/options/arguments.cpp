@@ -48,7 +48,7 @@ std::uint64_t parse_seed(std::string_view text, const std::string& given) {
   return value;
 }
 
-/// "name=value" as its two parts.
+/// Splits "name=value" into its two parts.
 std::pair<std::string, std::string_view> split_assignment(std::string_view text, const std::string& option) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
@@ -64,7 +64,7 @@ void add_number(Numbers& numbers, std::string name, double value, const std::str
   numbers.emplace_back(std::move(name), value);
 }
 
-/// The next line, without its end; false at the end of the stream. An endless one is refused, not read.
+/// The next line without its newline; false at the end of the stream. A line without end is refused at kLongestLine.
 bool next_line(std::istream& stream, std::string& line, const std::string& origin) {
   line.clear();
   for (int c = stream.get(); stream; c = stream.get()) {
@@ -77,7 +77,7 @@ bool next_line(std::istream& stream, std::string& line, const std::string& origi
   return !line.empty();
 }
 
-/// What a line says, without comment and blanks; some editors put a byte order mark before the first.
+/// The content of a line without comment and blanks. Some editors put a byte order mark before the first line.
 std::string_view content(std::string_view line, int number) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
@@ -162,7 +162,7 @@ std::vector<DescriptorText> read_descriptors(const std::string& path) {
     throw BadInput(path.empty() ? quote(path) : path, std::string("cannot be read: ") + std::strerror(errno),
                    kReadableWanted);
   }
-  // A folder opens, and only reading it fails; peek turns that into a state that can be asked for.
+  // A folder can be opened, and only reading it fails. peek sets a state that shows the failure.
   file.peek();
   if (file.bad()) throw BadInput(path, "cannot be read", kListWanted);
   file.clear();

@@ -17,7 +17,8 @@
 namespace cubit::tools {
 namespace {
 
-/// The library goes on without a disk cache, with a warning; who named a file here has made a mistake.
+/// The library continues without a disk cache and warns. On the command line, a file in place of the cache folder is
+/// the user's mistake.
 void require_no_file(const std::string& folder) {
   struct stat facts {};
   const bool exists = ::stat(folder.c_str(), &facts) == 0;
@@ -31,7 +32,7 @@ void require_no_file(const std::string& folder) {
 
 std::optional<std::string> Context::named_cache_dir() const {
   if (cache_dir) return cache_dir;
-  const char* variable = std::getenv("CUBIT_CACHE_DIR");  // as the library takes it
+  const char* variable = std::getenv("CUBIT_CACHE_DIR");  // the variable that the library reads
   return variable == nullptr ? std::nullopt : std::optional<std::string>(variable);
 }
 

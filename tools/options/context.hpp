@@ -1,4 +1,4 @@
-// What every subcommand gets: the global options, the console, and engines made from them.
+// State that every subcommand gets: the global options, the console, and a way to make engines.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -18,49 +18,49 @@ namespace cubit::tools {
 
 struct Context {
   std::optional<std::string> cache_dir;
-  std::string compile;  ///< "allow", "never", or empty: from the environment
+  std::string compile;  ///< "allow", "never", or empty: the environment decides
   bool verbose = false;
   Console console;
-  std::vector<std::string> scores;  ///< of --score
-  std::function<int()> action;      ///< set by the subcommand that was given; returns the exit code
+  std::vector<std::string> scores;  ///< values of --score
+  std::function<int()> action;      ///< set by the subcommand on the command line; returns the exit code
 
-  /// The descriptor as the library takes it, after the files of --score were added. Throws as ScoreFiles does.
+  /// The descriptor in the form that the library takes, after the files of --score were added. Throws like ScoreFiles.
   std::string resolved(const std::string& descriptor) const;
 
   Engine engine() { return engine(console.log(verbose)); }
-  /// Throws BadInput if what was named as the cache folder is a file, as every engine does; for commands that have
-  /// something to say before they need an engine.
+  /// Throws BadInput if the path of the cache folder names a file. Making an engine checks the same; this function is
+  /// for commands that report something before they need an engine.
   void require_cache_folder() const;
   Engine engine(LogFunction log) const;
-  /// An engine that compiles nothing, whatever the environment says: what it has comes from the disk cache.
+  /// An engine that never compiles, whatever the environment says. Its kernels come from the disk cache.
   Engine cache_reader(LogFunction log = {}) const;
-  /// The cache folder that --cache-dir or else CUBIT_CACHE_DIR names; "": none is wanted.
+  /// The cache folder that --cache-dir names, else CUBIT_CACHE_DIR. "" means that no cache is wanted.
   std::optional<std::string> named_cache_dir() const;
 
  private:
   Engine engine(cubit_compile_policy policy, LogFunction log) const;
 };
 
-/// The devices that can be used, with their facts as cubit_devices gives them.
+/// The usable devices, with their facts in the JSON of cubit_devices.
 struct Devices {
   std::vector<nlohmann::json> list;
-  std::string trouble;  ///< why there is none, or what is wrong with one that is not listed
+  std::string trouble;  ///< why there is no device, or why one is not listed
 };
 Devices find_devices();
 
-/// What cubit knows compute capabilities by, in ascending order.
+/// The names of all architectures that cubit knows, in ascending order.
 std::vector<std::string> known_architectures();
 
-/// Those of them to compile for where no device says what it needs.
+/// The architectures to compile for if there is no device.
 std::vector<std::string> usual_architectures();
 
-/// The architectures of --arch. Throws BadInput for a name cubit does not know.
+/// Parses the value of --arch. Throws BadInput for a name that cubit does not know.
 std::vector<std::string> parse_architectures(const std::string& text);
 
-/// Prints JSON to standard output, indented.
+/// Prints indented JSON to standard output.
 void print_json(const nlohmann::ordered_json& json);
 
-// One file each.
+// Each subcommand has a file of its own in tools/commands/.
 void add_compile(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_bench(CLI::App& app, Context& context);

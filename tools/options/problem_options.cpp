@@ -23,7 +23,8 @@ cubit_tensor to_c(const TensorView& view) {
   tensor.type = view.type.c_str();
   tensor.rank = static_cast<int>(view.shape.size());
   std::copy(view.shape.begin(), view.shape.end(), tensor.shape);
-  tensor.data = const_cast<std::byte*>(view.data.data());  // the C struct serves both directions; inputs are only read
+  tensor.data =
+      const_cast<std::byte*>(view.data.data());  // the C struct serves inputs and outputs; inputs are only read
   return tensor;
 }
 
@@ -44,7 +45,7 @@ nlohmann::json operator_of(const std::string& descriptor) {
   return {{"decompositions", nlohmann::json::array()}, {"fields", nlohmann::json::array()}};
 }
 
-/// "decomposition=split_k" as the number that asks for it; anything else as it is. Throws BadInput for a name of none.
+/// Replaces "decomposition=split_k" by its number. Other texts stay unchanged. Throws BadInput for an unknown name.
 std::string with_number(const std::string& part, const std::string& descriptor) {
   const std::string number = part.substr(0, part.find('='));
   if (number.size() + 1 >= part.size()) return part;
@@ -53,7 +54,7 @@ std::string with_number(const std::string& part, const std::string& descriptor) 
   const nlohmann::json entry = operator_of(descriptor);
   for (const auto& one : entry.at("decompositions")) {
     if (!one.at("numbers").contains(number)) continue;
-    // A descriptor without its fields has no such one.
+    // Some decompositions need fields that this descriptor does not have.
     if (descriptor.find(one.at("fields").get<std::string>()) == std::string::npos) continue;
     names.push_back(one.at("name").get<std::string>());
     if (given == names.back()) return fmt::format("{}={}", number, one.at("numbers").at(number).get<double>());
@@ -69,7 +70,8 @@ bool has_field(const std::string& descriptor, const char* field) {
   return std::any_of(fields.begin(), fields.end(), [&](const auto& one) { return one.at("name") == field; });
 }
 
-/// A bias that is left out makes another product: who has one in the checkpoint is told how to have it added.
+/// Refuses a bias that the descriptor does not add: without the bias the result would differ from the checkpoint's
+/// layer. The message says how to add the bias.
 [[noreturn]] void refuse_bias(const std::string& descriptor, const std::string& layer, const Error& error) {
   throw BadInput("tensor " + (layer.empty() ? "" : layer + ".") + "bias", fmt::format("{} adds no bias", descriptor),
                  has_field(descriptor, "bias") ? "add bias=true to the descriptor" : error.remedy());
@@ -153,7 +155,7 @@ void ProblemOptions::require_another_file(const std::string& option, const std::
 
 Problem ProblemOptions::make() const {
   require_descriptor_length(descriptor, "");
-  const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before one in a file
+  const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before a mistake in a file
   if (input && random) throw BadInput("--input and --random", "exclude each other", kOneWanted);
   if (layer && !weights) {
     throw BadInput("--layer", "it names a layer of a checkpoint, and none is given",

@@ -1,4 +1,4 @@
-// Which case to compute: a descriptor, and tensors from a file or made up. For run and bench.
+// Options that name the case to compute: a descriptor, and tensors from a file or made up. Used by run and bench.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -16,46 +16,46 @@ namespace cubit::tools {
 struct ProblemOptions {
   std::string descriptor;
   std::optional<std::string> input;
-  std::optional<std::string> weights;  ///< a checkpoint, of which `layer` names a part
-  std::optional<std::string> layer;    ///< none: the checkpoint's tensors are those of one, and named so
+  std::optional<std::string> weights;  ///< a checkpoint that holds the tensors of `layer`
+  std::optional<std::string> layer;    ///< none: the checkpoint's tensors belong to one layer without a name
   std::optional<std::string> random;
-  std::vector<std::string> numbers;  ///< of --set
+  std::vector<std::string> numbers;  ///< values of --set
   std::optional<std::string> device;
   std::optional<std::string> architectures;
 
-  /// `usual_device` says where the case runs that names no device.
+  /// Adds the options to `command`. `usual_device` describes the device of a case without --device.
   void add_to(CLI::App& command, const char* usual_device);
-  /// Throws BadInput or cubit::Error.
+  /// Makes the problem. Throws BadInput or cubit::Error.
   Problem make() const;
-  /// Throws BadInput where `output`, which `option` ("--output") gave, is a file that the case is made from; `scores`
-  /// are those of --score.
+  /// Throws BadInput if `output`, the value of `option` ("--output"), is one of the case's input files. `scores` are
+  /// the values of --score.
   void require_another_file(const std::string& option, const std::string& output,
                             const std::vector<std::string>& scores) const;
-  /// Those of all --set together. Throws BadInput.
+  /// The numbers of all --set options together. Throws BadInput.
   std::vector<std::pair<std::string, double>> join_numbers() const;
 };
 
-/// {name: {type, shape}} of the inputs: the sizes of the case.
+/// {name: {type, shape}} of the tensors; the shapes of the inputs show the sizes of the case.
 nlohmann::ordered_json describe_tensors(const std::vector<cubit_tensor>& tensors);
 
-/// The device that --device names ("cpu": the CPU device for --arch), or the first GPU; nothing, and why, where none is
-/// named and there is none.
+/// The device that --device names, or the first GPU. "cpu" names the CPU device for --arch. Without --device and GPU,
+/// `device` is empty and `trouble` says why.
 struct ChosenDevice {
   std::optional<Device> device;
   nlohmann::json facts;
   std::string trouble;
 };
 ChosenDevice choose_device(const ProblemOptions& options);
-/// "cpu", or that of an architecture, as "cpu:sm_80".
+/// Whether the name is "cpu" or the CPU device of an architecture, such as "cpu:sm_80".
 bool means_cpu(const std::optional<std::string>& device);
-/// The CPU device for --arch, or for sm_80, whose kernels every later family runs; nothing where cubit was installed
-/// without it or --arch names several.
+/// The CPU device for --arch. The default is sm_80, whose kernels every later architecture runs. `device` is empty if
+/// cubit was installed without the CPU device or --arch names several architectures.
 ChosenDevice choose_cpu_device(const ProblemOptions& options);
 
-/// What to ask an engine for, to run on `device`: the architecture of --arch, else the device's; "cpu:sm_80" for the
-/// CPU device of that name.
+/// The architecture to request from an engine for a run on `device`: the value of --arch, else the device's
+/// architecture. For the CPU device, "cpu:sm_80" for example.
 std::string run_architecture(const ProblemOptions& options, const nlohmann::json& device);
-/// The same without --arch.
+/// The same for a run without --arch.
 std::string kernel_target(const nlohmann::json& device);
 
 }  // namespace cubit::tools

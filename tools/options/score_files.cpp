@@ -11,7 +11,7 @@
 namespace cubit::tools {
 namespace {
 
-constexpr std::size_t kLongestText = 65536;  // the library's own limit; what is longer is not read
+constexpr std::size_t kLongestText = 65536;  // the limit of the library; a longer file is not read
 
 std::string read_text(const std::string& path, const std::string& given) {
   std::ifstream file(path, std::ios::binary);

@@ -1,4 +1,4 @@
-// Score modifications of --score name=file: added to the library, and descriptors that name them by name alone.
+// Adds the score modifications of --score NAME=FILE to the library, so that descriptors can name them.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@ namespace cubit::tools {
 
 class ScoreFiles {
  public:
-  /// Texts of --score, "name=file" each. Throws BadInput for what is none, a name given twice and a file that cannot be
-  /// read or is over 64 KiB; cubit::Error for what the library refuses.
+  /// `given`: the values of --score, "name=file" each. Throws BadInput for another form, a repeated name, and a file
+  /// that cannot be read or exceeds 64 KiB. Throws cubit::Error if the library refuses the code.
   explicit ScoreFiles(const std::vector<std::string>& given);
 
-  /// The descriptor with name@hash for a name that was given: "…,score=tanh" -> "…,score=tanh@0123456789abcdef".
-  /// Throws BadInput for a name that was not.
+  /// Replaces the name of a given score by name@hash: "…,score=tanh" -> "…,score=tanh@0123456789abcdef". Throws
+  /// BadInput for a name that was not given.
   std::string resolve(const std::string& descriptor);
-  /// Throws BadInput for a name that no descriptor has asked for: its code would be lost.
+  /// Throws BadInput if no descriptor has asked for a given name, because its code would have no effect.
   void require_all_used() const;
 
  private:

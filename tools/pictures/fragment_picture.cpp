@@ -1,4 +1,4 @@
-// A fragment as a matrix of lanes and registers.
+// Draws a fragment as a matrix of lanes and registers.
 #include <fmt/format.h>
 
 #include "tools/pictures/plan_pictures.hpp"
@@ -13,15 +13,15 @@ constexpr double kCellHeight = 30;
 constexpr double kLeft = 48;
 constexpr double kTop = 92;
 constexpr double kMargin = 20;
-constexpr double kNarrowest = 620;  // for the lines of text above a small matrix
+constexpr double kNarrowest = 620;  // the lines of text above a small matrix need this width
 
-/// Lanes of a group of four are shades of one hue.
+/// The four lanes of a group have shades of one hue.
 std::string lane_fill(int lane) {
   const int group = lane / 4;
   return hsl(45.0 * group, 0.6, 0.9 - 0.055 * (lane % 4));
 }
 
-/// "r1.0": the low part of register 1; "r1" where an element fills it; "r2-3" where it takes two.
+/// "r1.0": the low part of register 1. "r1": an element fills the register. "r2-3": an element takes two registers.
 std::string register_label(int value, int element_bits) {
   const int first = value * element_bits / kRegisterBits;
   if (element_bits == kRegisterBits) return fmt::format("r{}", first);

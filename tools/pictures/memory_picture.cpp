@@ -1,4 +1,4 @@
-// A block's dynamic shared memory: one band of bytes per phase and owner, to scale.
+// Draws a block's dynamic shared memory: one band of bytes per phase and owner, to scale.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,11 +16,11 @@ constexpr double kLeft = 90;
 constexpr double kMargin = 20;
 constexpr double kHead = 78;
 constexpr double kPhaseHead = 34;
-constexpr double kBand = 46;  // of one owner: the bytes, and the addresses below them
+constexpr double kBand = 46;  // height of an owner's band: the bytes, and below them the addresses
 constexpr double kBandBytes = 28;
 constexpr double kLabelSize = 11;
 
-/// Neighbours in the list that share phase and owner.
+/// Regions that are adjacent in the list and share phase and owner.
 struct Band {
   std::string phase;
   std::string owner;
@@ -43,7 +43,7 @@ std::vector<Band> bands_of(const json& regions) {
   return bands;
 }
 
-/// What the widest band spans: the scale of all.
+/// The number of bytes of the widest band, which sets the scale of all bands.
 int widest(const std::vector<Band>& bands) {
   int bytes = 1;
   for (const Band& band : bands) bytes = std::max(bytes, band.bytes());
@@ -58,7 +58,7 @@ double phase_heads(const std::vector<Band>& bands) {
   return height;
 }
 
-/// The longest of the texts that fits the box, or none.
+/// The longest text that fits the box; "" if no text fits.
 std::string fitting(const Box& box, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     if (text_width(text, kLabelSize) < box.width - 6) return text;
@@ -82,7 +82,7 @@ void draw_region(Svg& svg, const json& region, const Box& box, std::size_t index
   }
 }
 
-/// What was too narrow for its name is told at the end of the band.
+/// A remark at the end of the band lists the regions that are too narrow for their names.
 std::string not_labelled(const Band& band, double scale) {
   std::string text;
   for (const json& region : band.regions) {
@@ -105,7 +105,7 @@ void draw_band(Svg& svg, const Band& band, double top, double scale) {
   std::string remark = fmt::format("{}", band.end());
   const std::string narrow = not_labelled(band, scale);
   if (!narrow.empty()) remark = narrow + "; end " + remark;
-  // Beside a band that is too short to have it below.
+  // A band that is too short for a remark below it has the remark at its right.
   const bool is_short = text_width(remark, 9) > end - kLeft;
   const Point at = is_short ? Point{end + 8, top + 18} : Point{end, top + kBandBytes + 10};
   svg.text(at, remark, {.size = 9, .anchor = is_short ? Anchor::start : Anchor::end, .fill = "#777777"});

@@ -5,7 +5,8 @@
 namespace cubit::tools {
 namespace {
 
-/// A name as part of a file's: letters, digits and dots stay, what lies between them becomes one '-'.
+/// Turns a name into a part of a file name: letters, digits and dots stay, and each run of other characters becomes one
+/// '-'.
 std::string file_part(std::string_view name) {
   std::string part;
   for (const char character : name) {
@@ -21,7 +22,7 @@ std::string file_part(std::string_view name) {
   return part;
 }
 
-/// Before a colon: "stage: 16 rows of keys …" is the tile "stage".
+/// The text before the colon: "stage: 16 rows of keys …" is the tile "stage".
 std::string_view short_name(std::string_view name) { return name.substr(0, name.find(':')); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Pictures of a plan: its fragments, its tiles in shared memory, the shared-memory map. Drawn from
-// cubit_explain_layouts' JSON alone, so whatever operator a plan is of.
+// Draws pictures of a plan: its fragments, its tiles in shared memory, and its shared-memory map. The JSON of
+// cubit_explain_layouts is the only input, so the pictures serve every operator.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,18 +13,20 @@ struct Picture {
   std::string svg;
 };
 
-/// One per fragment, one per tile, and the memory map where the kernel has dynamic shared memory. `subject` says of
-/// what: "gqa_decode:heads_per_kv=8 for sm_90a".
+/// One picture per fragment, one per tile, and the memory map if the kernel has dynamic shared memory. `subject` names
+/// the plan: "gqa_decode:heads_per_kv=8 for sm_90a".
 std::vector<Picture> plan_pictures(const nlohmann::json& layouts, const std::string& subject);
 
-/// The matrix, element by element: which lane holds it, and in which register and part of it.
+/// The fragment's matrix, element by element: the lane, the register and the part of the register that hold the
+/// element.
 std::string fragment_picture(const nlohmann::json& fragment);
 
-/// Memory in lines of 32 banks: where each row of the tile lies, then for each access the words that its worst instance
-/// touches, by lane, with the words outlined that wait for another of the same bank.
+/// Shared memory in lines of 32 banks. The first panel shows where each row of the tile lies. Then each access has a
+/// panel with the words that its worst instance touches, by lane. Words that wait for another word of the same bank
+/// have a red outline.
 std::string tile_picture(const nlohmann::json& tile, const std::string& subject);
 
-/// Per phase of the kernel: who owns which bytes of a block's dynamic shared memory.
+/// For each phase of the kernel: the owners of the bytes of a block's dynamic shared memory.
 std::string memory_picture(const nlohmann::json& memory, const std::string& subject);
 
 }  // namespace cubit::tools

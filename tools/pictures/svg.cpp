@@ -9,7 +9,8 @@
 namespace cubit::tools {
 namespace {
 
-constexpr double kMeanGlyphWidth = 0.56;  // of the size; digits and lower case of sans-serif faces
+constexpr double kMeanGlyphWidth =
+    0.56;  // share of the font size; the mean of digits and lower-case letters of sans-serif faces
 constexpr double kMiddleToBaseline = 0.35;
 
 const char* anchor_name(Anchor anchor) {

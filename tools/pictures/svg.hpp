@@ -1,4 +1,4 @@
-// Writing SVG 1.1: shapes and text with the few attributes that the pictures here need.
+// Writes SVG 1.1: shapes and text with the few attributes that this program's pictures need.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct Box {
   Point middle() const { return {x + width / 2, y + height / 2}; }
 };
 
-/// "#rrggbb" of a hue in degrees, saturation and lightness in 0 … 1.
+/// "#rrggbb" of a hue in degrees; saturation and lightness lie in 0 … 1.
 std::string hsl(double hue, double saturation, double lightness);
 
 enum class Anchor { start, middle, end };
@@ -38,12 +38,12 @@ struct ShapeStyle {
   std::string fill = "none";
   std::string stroke = "none";
   double stroke_width = 1;
-  std::string kind = {};     ///< the element's class, by which scripts and tests find it
-  std::string tooltip = {};  ///< shown by viewers where the mouse rests
+  std::string kind = {};     ///< the element's class; scripts and tests find elements by their class
+  std::string tooltip = {};  ///< viewers show this text under the mouse pointer
   bool dashed = false;
 };
 
-/// A picture on white ground, in pixels from the upper left corner. Any text may be given: it is escaped.
+/// A picture on a white background; coordinates are pixels from the upper left corner. All text is escaped.
 class Svg {
  public:
   Svg(double width, double height, std::string_view title);
@@ -51,9 +51,9 @@ class Svg {
   void rectangle(const Box& box, const ShapeStyle& style);
   void circle(Point centre, double radius, const ShapeStyle& style);
   void line(const std::vector<Point>& points, const ShapeStyle& style);
-  /// `at` is on the baseline.
+  /// Writes text. `at` is the anchor on the baseline.
   void text(Point at, std::string_view content, const TextStyle& style = {});
-  /// One line in the middle of a box.
+  /// Writes one line in the middle of a box.
   void label(const Box& box, std::string_view content, TextStyle style = {});
 
   std::string finish() const;
@@ -64,10 +64,10 @@ class Svg {
   std::string body_;
 };
 
-/// For element content and attributes. Control characters, which XML cannot hold, become U+FFFD.
+/// Escapes text for element content and attributes. Control characters, which XML cannot hold, become U+FFFD.
 std::string xml_escaped(std::string_view text);
 
-/// About how wide a text is in the font that the pictures use.
+/// The approximate width of a text in the pictures' font.
 double text_width(std::string_view text, double size);
 
 }  // namespace cubit::tools

@@ -1,4 +1,4 @@
-// A tile in shared memory: lines of 32 banks, where its rows lie, and what each access touches.
+// Draws a tile in shared memory: lines of 32 banks, the places of its rows, and the words of each access.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,18 +17,18 @@ using nlohmann::json;
 constexpr int kBanks = 32;
 constexpr int kWordBytes = 4;
 constexpr int kLineBytes = kBanks * kWordBytes;
-constexpr int kMostLines = 64;   // of memory in the first panel; layouts repeat long before
-constexpr int kPieceBytes = 16;  // the widest access, and what swizzles move
+constexpr int kMostLines = 64;   // most memory lines of the first panel; layouts repeat much earlier
+constexpr int kPieceBytes = 16;  // bytes of the widest access; swizzles move blocks of this size
 
 constexpr double kCellWidth = 24;
 constexpr double kCellHeight = 15;
 constexpr double kLeft = 70;
 constexpr double kMargin = 20;
-constexpr double kHead = 103;       // the picture's title
-constexpr double kPanelHead = 42;   // a panel's title and the numbers of the banks
-constexpr double kPanelSpace = 26;  // below a panel
+constexpr double kHead = 103;       // height of the picture's title
+constexpr double kPanelHead = 42;   // height of a panel's title and of the bank numbers
+constexpr double kPanelSpace = 26;  // space below a panel
 
-/// The words of one instance: by lane, and by phase those that wait.
+/// The words of one instance of an access: the lanes that touch each word, and the words that wait.
 struct Instance {
   int index = 0;
   int wavefronts = 0;
@@ -37,7 +37,7 @@ struct Instance {
   std::set<int> waiting = {};                  ///< words whose bank serves another word of the same phase first
 };
 
-/// Counts as codegen/tile_layout.hpp says hardware does: distinct words per bank, phase by phase.
+/// Counts as codegen/tile_layout.hpp defines it: distinct words per bank, phase by phase.
 Instance read_instance(const json& access, int index) {
   Instance result{.index = index};
   const json& addresses = access.at("addresses").at(static_cast<std::size_t>(index));
@@ -68,7 +68,7 @@ Instance read_instance(const json& access, int index) {
   return result;
 }
 
-/// The one with the most wavefronts to lose; the first of several.
+/// The instance with the most wavefronts above the ideal; the first one if several are equal.
 Instance worst_instance(const json& access) {
   std::optional<Instance> worst;
   for (std::size_t i = 0; i < access.at("addresses").size(); ++i) {
@@ -78,7 +78,7 @@ Instance worst_instance(const json& access) {
   return worst.value_or(Instance{});
 }
 
-/// A phase's lanes are shades of one hue; where all 32 are one phase, hues go round by lane.
+/// The lanes of a phase are shades of one hue. If all 32 lanes form one phase, the hue changes from lane to lane.
 std::string lane_fill(int lane, int phase_lanes) {
   if (phase_lanes == kBanks) return hsl(11.25 * lane, 0.65, 0.84);
   const int phase = lane / phase_lanes;
@@ -86,7 +86,7 @@ std::string lane_fill(int lane, int phase_lanes) {
   return hsl(40 + 360.0 * phase_lanes / kBanks * phase, 0.6, 0.9 - 0.22 * within);
 }
 
-/// Lines of memory first … last with their address and the banks above them.
+/// Draws memory lines `first` … `last` with their addresses and the bank numbers above.
 class Panel {
  public:
   Panel(Svg& svg, double top, int first_line, int last_line) : svg_(svg), top_(top + kPanelHead), first_(first_line) {
@@ -122,8 +122,8 @@ void panel_title(Svg& svg, double top, const std::string& title, const std::stri
   svg.text({kMargin + 1.08 * text_width(title, 13) + 14, top + 16}, remark, {.size = 11.5, .fill = "#555555"});
 }
 
-/// A row's colour, darker from piece to piece, so that a swizzle within the row shows. The golden angle sets neighbours
-/// apart.
+/// The colour of a row, darker with each 16-byte vector, so that a swizzle within the row is visible. The golden angle
+/// separates the colours of adjacent rows.
 ShapeStyle row_style(int row, double part_of_row) {
   return {.fill = hsl(137.5 * row, 0.5, 0.93 - 0.16 * part_of_row), .stroke = "#ffffff", .kind = "word"};
 }
@@ -162,7 +162,7 @@ std::string lanes_label(const std::vector<int>& lanes) {
   return fmt::format("{}{}", lanes.front(), lanes.size() > 1 ? "+" : "");
 }
 
-/// First and last line of memory that an instance touches.
+/// The first and last memory line that an instance touches.
 std::pair<int, int> touched_lines(const Instance& instance) {
   if (instance.lanes.empty()) return {0, 0};
   return {instance.lanes.begin()->first / kLineBytes, instance.lanes.rbegin()->first / kLineBytes};
@@ -173,7 +173,7 @@ void draw_access(Svg& svg, double top, const json& access, const Instance& insta
   panel_title(svg, top, access.at("name"), access_remark(access, instance));
   const auto [first, last] = touched_lines(instance);
   Panel panel(svg, top, first, last);
-  std::vector<int> waiting;  // drawn last, so that no neighbour covers their outlines
+  std::vector<int> waiting;  // drawn last, so that adjacent words do not cover their outlines
   const auto draw = [&](int address, bool waits) {
     const std::vector<int>& lanes = instance.lanes.at(address);
     panel.word(address,

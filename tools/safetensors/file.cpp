@@ -1,4 +1,4 @@
-// safetensors on disk, read into memory.
+// Reads safetensors files from disk into memory.
 #include "tools/files/input_file.hpp"
 #include "tools/safetensors/reader.hpp"
 #include "tools/safetensors/safetensors.hpp"

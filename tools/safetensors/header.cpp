@@ -1,5 +1,6 @@
-// A header has one fixed structure, so it is read by a small state machine on the JSON parser's events: it stops at the
-// first thing that does not belong, whatever its size or depth, and no tree of a stranger's making is ever built.
+// Reads the header with a small state machine on the JSON parser's events, because a header has one fixed structure.
+// The reader stops at the first violation, whatever the size or depth of the JSON, and never builds a tree from a
+// stranger's file.
 #include "tools/safetensors/header.hpp"
 
 #include <fmt/format.h>
@@ -16,10 +17,10 @@
 namespace cubit::tools {
 namespace {
 
-/// Those of which cubit::type_bytes knows how long they are.
+/// The types whose size cubit::type_bytes knows.
 constexpr const char* kTypes = "BOOL, U8, I8, F8_E4M3, F8_E5M2, F16, BF16, I16, U16, F32, I32, U32, F64, I64, U64";
 
-/// Of a tensor that may be copied: PyTorch has no more.
+/// Most dimensions of a tensor that may be copied; PyTorch has the same limit.
 constexpr std::size_t kMostDimensions = 64;
 
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
@@ -98,7 +99,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool begin_tensor() {
-    // C strings carry the names into the library: a name with a zero byte would be taken for a shorter one.
+    // Names pass into the library as C strings: a name with a zero byte would be cut there and taken for a shorter one.
     if (key_.find('\0') != std::string::npos) fail(fmt::format("the name {} holds a zero byte", quote(key_)));
     entries_.push_back({.name = key_, .type = {}, .shape = {}});
     fields_.clear();
@@ -194,7 +195,7 @@ void require_usable(const HeaderEntry& tensor, const std::string& label) {
 
 std::vector<HeaderEntry> parse_header(std::string_view text, const std::string& label, Metadata* metadata) {
   if (!text.starts_with('{')) throw BadInput(label, "the header must be a JSON object", kWholeWanted);
-  // JSON has none, and the parser would take one for the end.
+  // JSON has no zero bytes, and the parser would take a zero byte for the end of the text.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     throw BadInput(label, fmt::format("the header is not valid JSON at its byte {}, which is zero", zero + 1),
                    kWholeWanted);

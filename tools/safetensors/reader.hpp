@@ -1,4 +1,5 @@
-// A safetensors file that is too large to be read at once: its header in memory, its tensors' bytes on the disk.
+// Reads a safetensors file that may be larger than memory: the header is kept in memory, the tensors' bytes stay on
+// disk.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +20,12 @@ class SafetensorsReader {
   const std::vector<HeaderEntry>& tensors() const { return tensors_; }  ///< in the order of their bytes
   const Metadata& metadata() const { return metadata_; }
   const std::string& path() const { return file_.path(); }
-  /// A piece of one of them, from its byte `begin` on. Throws BadInput.
+  /// Reads a part of a tensor, from its byte `begin` on. Throws BadInput.
   void read(const HeaderEntry& tensor, std::uint64_t begin, std::span<std::byte> dst) const;
 
  private:
   InputFile file_;
-  std::uint64_t data_ = 0;  ///< where the tensors' bytes begin
+  std::uint64_t data_ = 0;  ///< offset of the tensors' bytes in the file
   std::vector<HeaderEntry> tensors_;
   Metadata metadata_;
 };

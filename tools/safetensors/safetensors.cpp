@@ -20,7 +20,7 @@ std::uint64_t read_length(std::span<const std::byte> file) {
   return length;
 }
 
-/// The format demands that tensors follow each other without holes or overlaps and end with the file.
+/// Checks what the format demands: tensors follow each other without holes or overlaps and end with the file.
 void check_coverage(const std::vector<HeaderEntry>& entries, std::size_t data_bytes, const std::string& label) {
   std::uint64_t expected = 0;
   for (const HeaderEntry& entry : entries) {

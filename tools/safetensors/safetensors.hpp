@@ -19,29 +19,28 @@
 namespace cubit::tools {
 
 inline constexpr std::size_t kLargestHeader = 100'000'000;  ///< bytes; the limit of the format's own reader
-inline constexpr std::size_t kLargestRank = 8;              ///< what cubit_tensor holds
+inline constexpr std::size_t kLargestRank = 8;              ///< the limit of cubit_tensor
 
 class SafetensorsReader;
 
-/// A tensor whose bytes live elsewhere.
+/// A tensor whose bytes somebody else owns.
 struct TensorView {
   std::string name;
-  std::string type;  ///< "BF16"; one that cubit::type_bytes knows
+  std::string type;  ///< "BF16"; a type that cubit::type_bytes knows
   std::vector<std::int64_t> shape;
   std::span<const std::byte> data;
 };
 
-/// The length and the header, padded with spaces so that the data starts at a multiple of 8; the tensors' bytes follow
-/// in the given order.
+/// The header of a file, with its length in front. The tensors' bytes follow in the given order. Spaces pad the header
+/// so that the data starts at a multiple of 8.
 std::string safetensors_header(std::span<const TensorView> tensors);
 
-/// A file's tensors in memory, in the order of their bytes. Not mapped: a file that somebody cuts short later would end
-/// the program.
+/// The tensors of a file, read into memory, in the order of their bytes. The file is not memory-mapped: if somebody
+/// shortened a mapped file, the access would kill the program.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);  ///< throws BadInput
-  /// Of the tensors only those whose names are `wanted`, which is asked for each: nothing else is read but the header,
-  /// nor need be of a type that is known.
+  /// Reads only the header and the tensors whose names `wanted` accepts. The other tensors may have unknown types.
   SafetensorsFile(const SafetensorsReader& file, const std::function<bool(const std::string&)>& wanted);
   const std::vector<TensorView>& tensors() const { return tensors_; }
 

@@ -11,7 +11,8 @@
 namespace cubit::tools {
 namespace {
 
-/// Where standard error is full or gone there is nobody to tell, and the work goes on. (fmt::print would throw.)
+/// Ignores failed writes: if standard error is full or closed, nobody can be told, and the work continues. fmt::print
+/// would throw.
 void write_error_stream(std::string_view text) {
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
   static_cast<void>(std::fflush(stderr));
@@ -25,13 +26,13 @@ std::size_t terminal_columns() {
 }
 
 constexpr std::size_t kLongestLine = 2000;
-constexpr std::size_t kKeptTail = 1500;  ///< after the given comes the rule that it breaks
+constexpr std::size_t kKeptTail = 1500;  ///< The end of a message holds the violated rule, so the end is kept.
 
-/// Escaped, and with the middle left out of what is too long.
+/// Escapes the line. The middle of a line that is too long is left out.
 std::string fitting(std::string_view line) {
   std::string text = printable(line);
   if (text.size() <= kLongestLine) return text;
-  // Escaped once more, because the cut may be inside a character.
+  // The cut may split a character, so the text is escaped once more.
   return printable(shortened(text) + " … " + text.substr(text.size() - kKeptTail));
 }
 

@@ -1,4 +1,4 @@
-// Standard error: warnings, log lines and the progress bar take turns on it.
+// Writes to standard error: warnings, log lines and the status line share the stream.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -9,22 +9,21 @@
 
 namespace cubit::tools {
 
-/// Thread-safe. Standard output belongs to results.
+/// All functions are thread-safe. Standard output is reserved for results.
 class Console {
  public:
-  /// "cubit: <line>", whatever is in it: on one line, with control characters escaped, and cut in the middle if it is
-  /// long.
+  /// Prints "cubit: <line>" on one line. Control characters are escaped, and the middle of a long line is left out.
   void say(std::string_view line);
-  /// As say, but a line that was said before is not repeated: several engines may meet the same trouble.
+  /// Like say, but prints a line only the first time: several engines may report the same problem.
   void say_once(std::string_view line);
-  /// As say_once, of any length and in lines, as the log of a compiler is.
+  /// Like say_once, for text of any length and with several lines, such as a compiler's log.
   void say_log(std::string_view text);
   /// A line that the next output replaces, where standard error is a terminal. An empty line only removes the last one.
   void status(std::string_view line);
   /// A bar in a status line; `done == total` removes it.
   void progress(std::size_t done, std::size_t total, std::string_view current);
 
-  /// What an engine's log lines become: warnings and errors always, everything if `verbose`.
+  /// A log function for engines: prints warnings and errors; with `verbose`, prints every line.
   LogFunction log(bool verbose);
 
  private:

@@ -1,5 +1,5 @@
-// The command line's own failures; the library's arrive as cubit::Error. main.cpp turns both into one sentence and an
-// exit code.
+// Errors of the command line itself; errors of the library arrive as cubit::Error. main.cpp turns both kinds into one
+// sentence and an exit code.
 #pragma once
 
 #include <stdexcept>
@@ -10,16 +10,16 @@
 namespace cubit::tools {
 
 inline constexpr int kExitGood = 0;
-inline constexpr int kExitWorkFailed = 1;  ///< a compile error, a check over its tolerance, damage found, no device
-inline constexpr int kExitBadInput = 2;    ///< what was given cannot be right, whatever the machine
+inline constexpr int kExitWorkFailed = 1;  ///< a compile error, a check over its tolerance, damage, or no device
+inline constexpr int kExitBadInput = 2;    ///< the input is wrong on every machine
 
-/// What a caller can do about a file.
+/// Remedies for problems with files.
 inline constexpr const char* kReadableWanted = "give a file that can be read";
 inline constexpr const char* kWritableWanted = "give a path that can be written";
 inline constexpr const char* kOneWanted = "leave one of them out";
 inline constexpr const char* kWholeWanted = "give a whole safetensors file: copy it again, or write it anew";
 
-/// "<given>: <rule>; <remedy>", as the library's errors read; a long `given` is shortened.
+/// "<given>: <rule>; <remedy>", in the form of the library's errors. A long `given` is shortened.
 class CommandError : public std::runtime_error {
  public:
   CommandError(int exit_code, const std::string& given, const std::string& rule, const std::string& remedy = {})
@@ -31,7 +31,7 @@ class CommandError : public std::runtime_error {
   int exit_code_;
 };
 
-/// Who has made a mistake is always told what would be accepted.
+/// A user's mistake: the message always says what would be accepted.
 class BadInput : public CommandError {
  public:
   BadInput(const std::string& given, const std::string& rule, const std::string& remedy)

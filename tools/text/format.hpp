@@ -10,12 +10,12 @@ namespace cubit::tools {
 
 struct Column {
   std::string title;
-  bool number = false;    ///< numbers are set flush right
-  std::size_t width = 0;  ///< at least; the title may need more
+  bool number = false;    ///< numbers are aligned to the right
+  std::size_t width = 0;  ///< least width; the title may need more
 };
 
-/// Columns as wide as their widest cell, two spaces apart; every line ends in a newline. Cells are escaped
-/// (see printable), and of ASCII if columns are to align.
+/// Each column is as wide as its widest cell. Two spaces separate columns, and a newline ends every line. Cells are
+/// escaped (see printable). Columns align only if the cells are ASCII.
 std::string format_table(std::vector<Column> columns, const std::vector<std::vector<std::string>>& rows);
 
 /// One line of a table that is printed row by row: the titles, or the cells of a row. The columns' widths are given

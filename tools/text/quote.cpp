@@ -19,14 +19,14 @@ std::size_t claimed_length(unsigned char first) {
   return first >= 0xf0 && first < 0xf5 ? 4 : 0;
 }
 
-/// Bytes of the character at the front of `text`; 0 if it is none.
+/// Number of bytes of the character at the front of `text`; 0 if the bytes are not a valid character.
 std::size_t character_length(std::string_view text) {
   const std::size_t length = claimed_length(static_cast<unsigned char>(text[0]));
   if (length == 0 || length > text.size()) return 0;
   return std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length), continues) ? length : 0;
 }
 
-/// Control characters of ASCII and of Latin-1, and those that change the direction of what follows.
+/// Control characters of ASCII and Latin-1, and characters that change the direction of the text after them.
 bool acts_on_a_terminal(std::string_view character) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
   if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
@@ -51,7 +51,7 @@ void append_escaped(std::string& result, std::string_view bytes) {
 std::string shortened(std::string_view text, std::size_t limit) {
   if (text.size() <= limit) return std::string(text);
   std::size_t end = limit;
-  while (end > 0 && limit - end < 4 && continues(text[end])) --end;  // not inside a character
+  while (end > 0 && limit - end < 4 && continues(text[end])) --end;  // the cut must not split a character
   return fmt::format("{}… ({})", text.substr(0, end), format_bytes(static_cast<double>(text.size())));
 }
 

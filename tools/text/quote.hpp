@@ -1,4 +1,4 @@
-// A stranger's text in a message.
+// Makes foreign text safe to print in a message.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@ namespace cubit::tools {
 
 inline constexpr std::size_t kLongestEcho = 200;
 
-/// In quotes, short, and with everything escaped that a terminal would act on.
+/// The text in quotes, shortened, with every character escaped that a terminal would act on.
 inline std::string quote(std::string_view text) {
   constexpr std::size_t kLongest = 60;
   const bool cut = text.size() > kLongest;
@@ -17,13 +17,13 @@ inline std::string quote(std::string_view text) {
   return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-/// The first bytes of a text that is longer than `limit`, and how long it was: "aaa… (10.0 MiB)".
+/// If `text` is longer than `limit`: its first bytes and its full size, as in "aaa… (10.0 MiB)". Else `text` itself.
 std::string shortened(std::string_view text, std::size_t limit = kLongestEcho);
 
-/// Whether a text may have several lines, as a compiler's log has.
+/// Whether a text may have several lines; a compiler's log has several.
 enum class Lines { one, many };
 
-/// `text` with everything escaped that a terminal would act on: control characters and what is not UTF-8.
+/// `text` with every byte escaped that a terminal would act on: control characters and invalid UTF-8.
 std::string printable(std::string_view text, Lines lines = Lines::one);
 
 }  // namespace cubit::tools
