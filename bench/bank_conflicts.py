@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Bank conflicts three times over: what the plan proves, what the CPU device counts, what a GPU's profiler counts.
+"""Compares three counts of bank conflicts: the plan's proof, the CPU device's counters, and a GPU profiler's counters.
 
 bench/bank_conflicts.py PROGRAM > bench/results/bank_conflicts_h200.json
-PROGRAM is cubit with libcubit_cpu beside its library; ncu must be allowed to read the counters of the GPU. Each count is
-wavefronts of shared memory per request of an instruction: splits differ between devices, and with them the requests.
+PROGRAM is cubit, with libcubit_cpu in the folder of its library. ncu must have permission to read the GPU's counters.
+Each count is the number of shared-memory wavefronts per request of an instruction, because devices choose different
+splits, and the number of requests depends on the splits.
 """
 
 import csv
@@ -20,7 +21,8 @@ DESCRIPTORS = [
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
 ]
-# Kinds of access: the profiler's instructions, and PTX's. What is loaded through generic pointers may be global too.
+# Kinds of access, each with patterns for the profiler's instructions and for PTX. Loads through generic pointers may
+# also read global memory.
 KINDS = {
     "cp.async": (r"LDGSTS", r"cp\.async"),
     "ldmatrix.x4": (r"LDSM\.16\.M88\.4", r"ldmatrix\S*\.x4\.shared"),
@@ -38,7 +40,7 @@ def run(command):
 
 
 def profiled(program, descriptor):
-    """{kind: [requests, wavefronts]} by ncu's source counters."""
+    """{kind: [requests, wavefronts]} from ncu's source counters."""
     text = run(["ncu", "--clock-control", "none", "--set", "none", "--section", "SourceCounters", "--page", "source",
                 "--csv", "--print-source", "sass", program, "run", descriptor, "--random", SIZES])
     lines = text.splitlines()
@@ -56,7 +58,7 @@ def profiled(program, descriptor):
 
 
 def counted(program, descriptor):
-    """The same by the CPU device."""
+    """{kind: [requests, wavefronts]} from the CPU device's counters."""
     text = run([program, "run", descriptor, "--random", SIZES, "--device", "cpu", "--arch", "sm_90a", "--counters",
                 "--json"])
     counts = {}
@@ -71,7 +73,7 @@ def counted(program, descriptor):
 
 
 def commit_of(program):
-    """The commit that the program is built of: "cubit 0.1.0 (0123456789ab)"."""
+    """The commit of the program, from its version text: "cubit 0.1.0 (0123456789ab)"."""
     return re.search(r"\((.*)\)", run([program, "--version"])).group(1)
 
 

@@ -1,8 +1,8 @@
-// What one launch costs on the CPU device, for the INT4 D=128 decode kernel with one sequence of 1024 tokens, 8 query
-// heads and one KV head: cold, in a process of its own that finds NVRTC, compiles, has LLVM compile the PTX and
-// launches; and warm, a launch of a kernel that is loaded. Unwatched launches run on all cores, those whose memory is
-// checked on one. Google Benchmark; needs NVRTC, no GPU. The smallest of several repetitions is what the machine can
-// do.
+// Times one launch on the CPU device. The case is the INT4 decode kernel with head_dim 128, one sequence of 1024
+// tokens, 8 query heads and one KV head. A cold launch runs in a process of its own, which finds NVRTC, compiles the
+// CUDA source, has LLVM compile the PTX, and launches. A warm launch uses a loaded kernel. Unwatched launches run on
+// all cores; launches whose memory is checked run on one core.
+// Uses Google Benchmark; needs NVRTC but no GPU. The smallest of several repetitions is the best estimate.
 #include <benchmark/benchmark.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ const cubit::Problem::Numbers kSizes = {{"batch", 1}, {"context", 1024}, {"kv_he
 constexpr const char* kLaunchOnce = "--launch-once";
 constexpr double kKibPerMib = 1024;
 
-/// The case on the device, ready to be launched.
+/// The case on the device, ready for a launch.
 class Case {
  public:
   explicit Case(unsigned watched) : device_(kDevice), problem_(cubit::Problem::random(kDescriptor, kSizes, 1)) {
@@ -76,7 +76,7 @@ class Case {
   std::optional<cubit::Buffer> workspace_;
 };
 
-/// Starts this program anew for one launch, and gives its peak resident set in KiB; -1 if it failed.
+/// Starts this program again for one launch. Returns the peak resident set of that process in KiB, or -1 if it failed.
 long launch_in_new_process(unsigned watched) {
   std::string once = kLaunchOnce;
   std::string what = std::to_string(watched);

@@ -1,5 +1,6 @@
-// What the engine adds to the compiler's own time, and what a hit costs. Google Benchmark; --benchmark_out=… writes
-// JSON with the compiler's version and cubit's commit in its context. No GPU needed: nothing is loaded onto a device.
+// Measures the time that the engine adds to the compiler's own time, and the time of a cache hit. Uses Google
+// Benchmark; --benchmark_out=… writes JSON whose context holds the compiler's version and cubit's commit. Needs no GPU:
+// nothing is loaded onto a device.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -23,13 +24,13 @@ namespace fs = std::filesystem;
 using namespace cubit;
 using Clock = std::chrono::steady_clock;
 
-// About what the INT4 decode kernel has: one template, a dozen headers, a cubin of 100 KB.
+// About the sizes of the INT4 decode kernel: one template, a dozen headers, a cubin of 100 KB.
 constexpr std::size_t kTextBytes = 60'000;
 constexpr std::size_t kCubinBytes = 100'000;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// A folder of this run, gone at its end; on the disk that holds caches, not in memory, if TMPDIR says so.
+/// A folder that exists for this run only. TMPDIR can place it on the disk that holds caches instead of in memory.
 class Folder {
  public:
   Folder() {
@@ -71,7 +72,7 @@ codegen::KernelSource source_of(int number) {
   return source;
 }
 
-/// Answers at once, so that everything else is what is measured.
+/// A compiler that answers at once, so that the measurement contains only the engine's own work.
 class InstantCompiler final : public runtime::Compiler {
  public:
   const runtime::CompilerVersion& version() const override { return version_; }
@@ -85,7 +86,7 @@ class InstantCompiler final : public runtime::Compiler {
   runtime::CompilerVersion version_{13, 0, 88};
 };
 
-/// Time of a cold get less the time inside the compiler: key, lookup, lock, store with its fsyncs.
+/// Time of a cold get without the time inside the compiler: key, lookup, lock, and store with its fsyncs.
 void cold_get_overhead(benchmark::State& state, const std::shared_ptr<const runtime::Compiler>& compiler) {
   const Folder folder;
   runtime::Engine engine(folder.settings(), {}, compiler);
@@ -115,7 +116,7 @@ void cold_get_overhead_instant_compiler(benchmark::State& state) {
 }
 BENCHMARK(cold_get_overhead_instant_compiler)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-/// First get of a key that another process stored; nothing goes to a device.
+/// The first get of a key that another process stored. Nothing is loaded onto a device.
 void disk_hit(benchmark::State& state) {
   const Folder folder;
   const auto compiler = std::make_shared<InstantCompiler>();
@@ -131,7 +132,7 @@ void disk_hit(benchmark::State& state) {
 }
 BENCHMARK(disk_hit)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
-/// By source: the key of 60 KB of text is computed each time. The table of texts above the engine avoids that.
+/// Get by source: each call computes the key of 60 KB of text. The table of texts above the engine avoids this cost.
 void memory_hit_by_source(benchmark::State& state) {
   runtime::Engine engine({}, {}, std::make_shared<InstantCompiler>());
   const auto source = source_of(1);
@@ -146,7 +147,7 @@ void key_of_60_kb(benchmark::State& state) {
 }
 BENCHMARK(key_of_60_kb)->Unit(benchmark::kMicrosecond);
 
-/// What the first request of a process pays before anything else: find the library, ask its build.
+/// The first costs of a process: find the compiler's library and ask for its build.
 std::string compiler_context() {
   try {
     const auto settings = runtime::Settings::from_environment();

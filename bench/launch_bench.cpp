@@ -1,8 +1,8 @@
-// What a launch costs the host beside the driver's own part of it: cubit_kernel_launch, and cuLaunchKernel of the very
-// same launch, whose function, shape and parameters are taken from a captured graph. Launches that come again, which a
-// thread remembers, and such as are new each time. Needs a GPU; says so where there is none. launch_bench [FILE.json]
-//
-// CUDA Driver API, "Graph Management" and "Execution Control": the few functions are declared here by hand, as in
+// Measures the host time that cubit_kernel_launch adds to the driver's own time of the same launch. The driver's time
+// is that of cuLaunchKernel, with the function, shape and parameters of a captured graph. One measurement repeats a
+// launch, which the thread then remembers; another one passes new arguments each time. Needs a GPU, and says so if
+// there is none. Usage: launch_bench [FILE.json]
+// CUDA Driver API, "Graph Management" and "Execution Control". The few functions are declared here by hand, as in
 // runtime/cuda/driver.hpp, so that no header of the toolkit is needed.
 #include <cubit/gqa_decode.h>
 #include <cubit/w4a16_gemm.h>
@@ -28,15 +28,15 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-// Launches are queued, not waited for: fewer than the driver queues before a launch blocks (1024).
+// Launches are queued without waiting. Their number stays below the queue length (1024) at which the driver blocks.
 constexpr int kLaunches = 100;
 constexpr int kBatches = 300;
-// Outputs of launches that are new each time: a thread still knows whether it has seen the last thousand.
+// Different outputs for launches with new arguments: a thread remembers its last thousand launches.
 constexpr int kOutputs = 20000;
 constexpr std::size_t kOutputStep = 16;
 constexpr std::size_t kOutputsRoom = kOutputs * kOutputStep;
 
-/// CUlaunchAttribute, of which a cluster's size takes three words of the value
+/// CUlaunchAttribute. The size of a cluster takes three words of the value.
 struct Attribute {
   alignas(8) int id = 0;
   alignas(8) unsigned value[16] = {};
@@ -112,7 +112,7 @@ void require(int result, const char* what) {
   if (result != 0) throw std::runtime_error(std::string(what) + " failed: CUresult " + std::to_string(result));
 }
 
-/// A launch as a graph has it; its parameters live as long as the graph, which is never destroyed.
+/// A launch as a graph node. The parameters live as long as the graph, which is never destroyed.
 struct Recorded {
   KernelNode node{};
   Attribute cluster{.id = kClusterDimension, .value = {}};
@@ -120,7 +120,7 @@ struct Recorded {
   bool has_clusters() const { return cluster.value[0] > 1; }
 };
 
-/// The one that `record` puts on the stream.
+/// Records the one launch that `record` puts on the stream.
 Recorded recorded_launch(const Driver& driver, void* stream, const std::function<void()>& record) {
   constexpr int kRelaxed = 2;
   require(driver.begin_capture(stream, kRelaxed), "cuStreamBeginCapture");
@@ -140,7 +140,7 @@ Recorded recorded_launch(const Driver& driver, void* stream, const std::function
   return result;
 }
 
-/// The same once more, by the driver alone.
+/// Repeats the recorded launch through the driver alone.
 void launch_again(const Driver& driver, Recorded& recorded, void* stream) {
   const KernelNode& node = recorded.node;
   if (recorded.has_clusters()) {
@@ -157,13 +157,13 @@ void launch_again(const Driver& driver, Recorded& recorded, void* stream) {
           "cuLaunchKernel");
 }
 
-/// One case: a kernel, its arguments, and the memory that they name.
+/// One case: a kernel, its arguments, and the memory of its tensors.
 struct Case {
   std::string name;
   std::string descriptor;
   std::vector<cubit::Buffer> memory;
   std::function<void(const cubit::Kernel&, const cubit::LaunchOptions&)> launch;
-  /// With an output address that is another each time.
+  /// Launches with a different output address each time.
   std::function<void(const cubit::Kernel&, const cubit::LaunchOptions&)> launch_anew;
   std::function<std::size_t(const cubit::Kernel&)> workspace;
 };
@@ -187,7 +187,7 @@ void set_launch(Case& item, const cubit::Device& device, const Arguments& argume
   item.workspace = [arguments, device](const cubit::Kernel& kernel) { return kernel.workspace(arguments, &device); };
 }
 
-/// Short sequences: the device must not be what a batch of launches waits for.
+/// An attention case of short sequences, so that a batch of launches does not wait for the device.
 Case attention(const cubit::Device& device, const std::string& name, const std::string& fields, int row_bytes,
                int batch, int kv_heads, bool lengths) {
   constexpr int kTokens = 256;
@@ -239,7 +239,7 @@ Case gemm(const cubit::Device& device, const std::string& name, const std::strin
   return item;
 }
 
-/// Microseconds of the host per call, of a batch that is queued on an idle stream and waited for afterwards.
+/// Host microseconds per call. The batch is queued on an idle stream; the wait for its end is not measured.
 double time_batch(const cubit::Device& device, cubit_stream stream, const std::function<void()>& call) {
   device.synchronise(stream);
   const auto start = Clock::now();
@@ -266,7 +266,8 @@ json measure(const Driver& driver, const cubit::Engine& engine, const cubit::Dev
   const std::function<void()> calls[kCalls] = {
       [&] { launch_again(driver, raw, stream); }, [&] { item.launch(kernel, named); },
       [&] { item.launch(kernel, current); }, [&] { item.launch_anew(kernel, named); }};
-  // Batches take turns, so that a slower moment of the machine meets all; of each the fastest tenth is left.
+  // Batches of the four kinds alternate, so that a slow moment of the machine affects all kinds. Each kind reports its
+  // fastest tenth.
   std::vector<double> batches[kCalls];
   for (int batch = 0; batch < kBatches; ++batch) {
     for (int which = 0; which < kCalls; ++which) batches[which].push_back(time_batch(device, stream, calls[which]));
@@ -310,7 +311,7 @@ std::vector<Case> cases(const cubit::Device& device) {
 int run(const char* path) {
   const Driver driver;
   const cubit::Device device("cuda:0");
-  // The device's own, as the first device's handle is 0 for every driver: for launches that name no device.
+  // Launches without a named device use the current context. The first device has handle 0 in every driver.
   void* context = nullptr;
   require(driver.retain_context(&context, 0), "cuDevicePrimaryCtxRetain");
   require(driver.set_context(context), "cuCtxSetCurrent");

@@ -1,6 +1,7 @@
-// What a request by text costs through the public surface, for the INT4 D=128 decode kernel: cold (and what of it is
-// the compiler's own time; also of family sm80, which all architectures since sm_80 can have), from disk in a fresh
-// engine, from memory. Google Benchmark; no GPU needed, nothing is loaded.
+// Measures requests by text through the public surface, for the INT4 decode kernel with head_dim 128. Cold requests are
+// also split into the compiler's time and the rest, and are measured for family sm80 too, which every architecture
+// since sm_80 supports. Other requests come from disk in a new engine, or from memory. Uses Google Benchmark; needs no
+// GPU, because nothing is loaded.
 #include <benchmark/benchmark.h>
 
 #include <cubit/cubit.hpp>
@@ -30,7 +31,7 @@ cubit::Engine engine_in(const std::string& folder) {
   return cubit::Engine(options);
 }
 
-/// NVRTC is loaded and asked for its version before anything is timed.
+/// Loads NVRTC and asks for its version before any timing starts.
 void load_compiler(const std::string& folder) { engine_in(folder).get("stream_read", kArchitecture); }
 
 void cold_get(benchmark::State& state, const std::string& descriptor) {
@@ -81,12 +82,12 @@ void memory_hit(benchmark::State& state) {
 }
 BENCHMARK(memory_hit)->Unit(benchmark::kNanosecond);
 
-/// Text, plan, layout search and source without the engine: what a cold get does before it asks for a key.
+/// Text, plan, layout search and source without the engine: the work of a cold get before it computes the key.
 void explain(benchmark::State& state, const std::string& descriptor) {
   for (auto _ : state) benchmark::DoNotOptimize(cubit::explain(descriptor, kArchitecture));
 }
 BENCHMARK_CAPTURE(explain, usual, kDescriptor)->Unit(benchmark::kMillisecond);
-// No layout is free of conflicts, so the search looks at all of them.
+// No layout of this descriptor is free of conflicts, so the search examines all layouts.
 BENCHMARK_CAPTURE(explain, whole_search, "gqa_decode:kv=int4_rows,groups=1,alignment=4")->Unit(benchmark::kMillisecond);
 
 }  // namespace

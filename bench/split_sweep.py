@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How many splits: what a launch may ask for, beside what cubit chooses.
+"""Times gqa_decode with different numbers of splits, and with the number that cubit chooses.
 
-bench/split_sweep.py PROGRAM [DESCRIPTOR] > sweep.json
-Needs a GPU. Prints a table to standard error. The choice is that of ops/gqa_decode/split.cpp, whose constants this is for;
-the default descriptor is INT4 with 4 groups in family sm90.
+bench/split_sweep.py PROGRAM [DESCRIPTOR] > sweep.json Needs a GPU. Prints a table to standard error. The results serve
+to tune the constants of ops/gqa_decode/split.cpp, which makes cubit's choice. The default descriptor is INT4 with 4
+groups in family sm90.
 """
 
 import sys

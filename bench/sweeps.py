@@ -1,4 +1,4 @@
-"""What sweeps share: one measurement by the program, and the list of all on standard output."""
+"""Functions that all sweeps share: one measurement by the program, and the list of all results on standard output."""
 
 import json
 import subprocess
@@ -6,12 +6,13 @@ import sys
 
 
 def numbers(sizes):
-    """As the command line takes them."""
+    """The sizes as an option value of the command line."""
     return ",".join(f"{name}={value}" for name, value in sizes.items())
 
 
 def run(program, *arguments):
-    """What the program prints, or None after what it says of a failure; descriptors and launches that it refuses are none."""
+    """Returns the program's output. A failure gives None and is reported; a refused descriptor or launch is no
+    failure."""
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True)
     except OSError as error:
@@ -24,18 +25,18 @@ def run(program, *arguments):
 
 
 def measure(program, descriptor, sizes):
-    """The benchmark's JSON object, or None."""
+    """Returns the benchmark's JSON object, or None if nothing was measured."""
     printed = run(program, "run", descriptor, "--random", numbers(sizes), "--bench", "--json")
     return None if printed is None else json.loads(printed)["bench"]
 
 
 def report(label, choice, result):
-    """One line of the table, as it is measured."""
+    """Prints one line of the table after its measurement."""
     print(f"{label} {choice:14} {result['microseconds']:8.1f} us {result['floor_share']:4.0%}", file=sys.stderr)
 
 
 def write(rows):
-    """All rows as JSON, a line each."""
+    """Prints all rows as JSON, one line per row."""
     if not rows:
         sys.exit("nothing was measured: every descriptor or launch was refused, or failed")
     print("[" + ",\n".join(json.dumps(row) for row in rows) + "]")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Which tiles: every tile_m and tile_n that w4a16_gemm may have, beside what `cubit suggest` says.
+"""Times w4a16_gemm with every tile_m and tile_n, and compares the fastest tile with the tile of `cubit suggest`.
 
-bench/tile_sweep.py PROGRAM [DESCRIPTOR] [--shape N K] [--rows M ...] > sweep.json
-Needs a GPU; up to 14 measurements per cell, of about a second each. Prints a table to standard error, and what the suggestion
-loses against the best of each cell. The choice is that of ops/w4a16_gemm/suggest.cpp, by the constants of model.cpp, which
-this is for. The descriptor has neither tile. --shape: one layer instead of those of SHAPES; --rows likewise.
+bench/tile_sweep.py PROGRAM [DESCRIPTOR] [--shape N K] [--rows M ...] > sweep.json Needs a GPU. A cell has up to 14
+measurements of about a second each. Prints a table to standard error, and for each cell the time that the suggestion
+loses against the fastest tile. The results serve to tune the constants of model.cpp, from which
+ops/w4a16_gemm/suggest.cpp makes its choice. The descriptor names no tile. --shape replaces the layers of SHAPES by one
+layer, and --rows replaces the numbers of rows.
 """
 
 import argparse
@@ -13,14 +14,14 @@ import sys
 import sweeps
 
 ROWS = [1, 16, 32, 64, 128]
-# Layers of models of 7 to 70 billion weights: projections of queries, of gates and ups, of downs.
+# Layers of models with 7 to 70 billion weights: query projections, gate and up projections, down projections.
 SHAPES = [(5120, 5120), (6144, 4096), (10240, 8192), (11008, 4096), (14336, 4096), (18944, 3584), (13824, 5120),
           (4096, 11008), (3584, 18944), (5120, 13824), (1024, 8192)]
 TILES = [(m, n) for m in (8, 16, 32, 64) for n in (256, 224, 160, 128, 96, 64, 32)]
 
 
 def suggest(program, descriptor, sizes):
-    """Its tile_m and tile_n, or None where the sizes are refused."""
+    """The suggested tile_m and tile_n, or None if the program refuses the sizes."""
     printed = sweeps.run(program, "suggest", descriptor, "--sizes", sweeps.numbers(sizes))
     if printed is None:
         return None
@@ -33,7 +34,7 @@ def with_tiles(descriptor, tile_m, tile_n):
 
 
 def is_worth_it(rows, tile_m):
-    """Tiles of 8 rows only up to 16 rows, and none of less than an eighth or of twice the rows or more."""
+    """Skips tiles of 8 rows for more than 16 rows, and tiles below an eighth of the rows or at least twice as high."""
     return rows / 8 <= tile_m < 2 * max(rows, 8) and (tile_m >= 16 or rows <= 16)
 
 
@@ -63,7 +64,7 @@ def main():
             if suggested in times:
                 best = min(times, key=times.get)
                 print(f"{label} suggested {suggested[0]} x {suggested[1]}: {times[suggested] / times[best] - 1:+.1%} "
-                      f"beside {best[0]} x {best[1]}", file=sys.stderr)
+                      f"against {best[0]} x {best[1]}", file=sys.stderr)
     sweeps.write(rows)
 
 

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Prints cubit and its peers as one table: compare.py FILE.json… Files of measure.py and of `cubit bench --json`."""
+"""Prints cubit and its peers as one table: compare.py FILE.json…
+
+The files come from measure.py and `cubit bench --json`.
+"""
 
 import json
 import sys
@@ -15,7 +18,7 @@ def main(paths):
         with open(path, encoding="utf-8") as file:
             entries += json.load(file)
     if any("name" not in entry for entry in entries):
-        sys.exit("compare.py: entries without a case's name; write the file with cubit bench gqa_decode --json FILE")
+        sys.exit("compare.py: an entry has no case name; write the file with cubit bench gqa_decode --json FILE")
     print(results.table(entries))
 
 

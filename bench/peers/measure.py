@@ -3,9 +3,10 @@
 
   bench/peers/measure.py path/to/cubit --output results.json [--operator w4a16_gemm] [--only TEXT] [--without-cubit]
 
-CUDA-graph replays of about 800 us over copies of the inputs that exceed the L2 cache, the median of 15; beside each
-the time of a plain copy that moves the same number of bytes. Needs torch; other peers where they are installed. The JSON
-is that of `cubit bench --json`, with a field "peer"; compare.py prints it.
+A time is the median of 15 CUDA-graph replays of about 800 us over copies of the inputs that exceed the L2 cache. Each
+entry also has the time of a plain copy that moves the same number of bytes. Needs torch; measures the other peers that
+are installed. The JSON has the entries of `cubit bench --json` with an additional field "peer"; compare.py prints a
+table.
 """
 
 import argparse
@@ -22,12 +23,13 @@ from peers import PEERS, Unsupported
 
 
 def time_launches(torch, launches):
-    """(microseconds per launch, launches of the graph): all in rotation, each equally often."""
+    """(microseconds per launch, launches of the graph). The graph launches all of `launches` in rotation, equally
+    often."""
     stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())  # which the inputs were made on
+    stream.wait_stream(torch.cuda.current_stream())  # the inputs were made on this stream
     with torch.cuda.stream(stream):
         for launch in launches:
-            launch()  # compiles, tunes and allocates what must not be captured
+            launch()  # compiles, tunes and allocates, which must not be captured
     stream.synchronize()
 
     def record(rounds):
@@ -55,7 +57,7 @@ def time_launches(torch, launches):
 
 
 def make_cache(torch, case):
-    """[batch, context, kv_heads, row] of made-up rows; what they hold does not matter to their time."""
+    """[batch, context, kv_heads, row] of made-up rows; the time does not depend on their content."""
     shape = (case.batch, case.context, case.kv_heads)
     if case.kv != "int4_rows":
         rows = torch.randn(*shape, results.HEAD_DIM, dtype=torch.bfloat16, device="cuda")
@@ -80,7 +82,7 @@ TENSORS = {"gqa_decode": attention_tensors, "w4a16_gemm": gemm_tensors}
 
 
 def copy_floor(torch, bytes_read, copies):
-    """A plain copy that reads half of the bytes and writes as many."""
+    """The time of a plain copy that reads half of the bytes and writes the other half."""
     half = max(bytes_read // 2 // 16 * 16, 16)
     buffers = [torch.zeros(2, half, dtype=torch.uint8, device="cuda") for _ in range(copies)]
     launches = [lambda buffer=buffer: buffer[1].copy_(buffer[0]) for buffer in buffers]
@@ -92,7 +94,7 @@ def first_line(error):
 
 
 def measure_case(torch, case, facts):
-    """One entry per peer."""
+    """Measures all peers on one case. Returns one entry per peer."""
     lengths = case.lengths(random.Random(1).random)
     bytes_read = case.bytes_read(lengths)
     copies = results.copies_for(bytes_read, case.stored_bytes(), facts["l2_bytes"], facts["memory_bytes"])
@@ -108,13 +110,13 @@ def measure_case(torch, case, facts):
             entries.append(results.skipped(case, name, "not installed"))
         except Unsupported as reason:
             entries.append(results.skipped(case, name, str(reason)))
-        except Exception as error:  # a peer that fails must not cost the others
+        except Exception as error:  # a peer that fails must not end the run of the other peers
             entries.append(results.skipped(case, name, f"failed: {first_line(error)}"))
     return entries
 
 
 def installed_peers():
-    """{package: version} of those that are."""
+    """{package: version} of the installed peers."""
     versions = {}
     for package in ("flashinfer-python", "xformers", "fbgemm-gpu-genai"):
         try:
@@ -137,7 +139,8 @@ def facts_of(torch):
 
 
 def cubit_entries(program, operator, only):
-    """cubit's own, as its program writes them. Its exit code does not matter: a failed case is an entry."""
+    """cubit's own entries, read from its JSON file. The exit code is ignored, because a failed case has an entry
+    too."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [program, "bench", operator, "--json", file.name] + (["--only", only] if only else [])
         subprocess.run(command, stdout=subprocess.DEVNULL)
@@ -146,8 +149,8 @@ def cubit_entries(program, operator, only):
 
 
 def measure_all(cases, entries, measure, path):
-    """Adds the entries that `measure` gives for each case, and writes all of them to `path` after each case. An interrupted
-    run keeps what it measured."""
+    """Adds the entries that `measure` gives for each case, and writes all of them to `path` after each case. An
+    interrupted run keeps what it measured."""
     results.write(entries, path)
     for number, case in enumerate(cases, 1):
         if sys.stderr.isatty():
@@ -177,7 +180,7 @@ def main():
              if any(options.only in text for text in (case.group, case.name, case.descriptor))]
 
     def measure(case):
-        torch.cuda.empty_cache()  # what the case before left
+        torch.cuda.empty_cache()  # frees the memory of the previous case
         return measure_case(torch, case, facts)
 
     print(results.table(measure_all(cases, entries, measure, options.output)))

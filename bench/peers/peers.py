@@ -1,9 +1,9 @@
-"""The peers, each behind one interface: prepare(torch, case, tensors) gives a function that launches once.
+"""The peers behind one interface: prepare(torch, case, tensors) returns functions that launch the peer once.
 
-`tensors` of attention: query [batch, query heads, 128] bf16; key, value [batch, context, kv_heads, row] as the case's
-format stores them; lengths, a list. Of a GEMM: activations [m, k] and weights [n, k], fp16. A peer that cannot do a case
-raises Unsupported; one that is not installed raises ImportError.
-A peer with a choice of splits gives several functions; the fastest counts.
+`tensors` of attention: query [batch, query heads, 128] bf16; key and value [batch, context, kv_heads, row] in the
+case's storage format; lengths, a list. `tensors` of a GEMM: activations [m, k] and weights [n, k], fp16. A peer raises
+Unsupported for a case that it cannot compute, and ImportError if it is not installed. A peer with a choice of splits
+returns several functions, and the fastest one counts.
 """
 
 import math

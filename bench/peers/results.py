@@ -1,6 +1,7 @@
-"""What needs no GPU of comparing operators with their peers: the cases, the statistics, the entries, the table.
+"""The parts of the comparison with peers that need no GPU: cases, statistics, entries and the table.
 
-An entry is what `cubit bench --json` writes, with a field "peer"; one that was not measured has "skipped", which says why.
+An entry is an entry of `cubit bench --json` with an additional field "peer". An entry without a measurement has
+"skipped" with the reason.
 """
 
 import json
@@ -8,21 +9,22 @@ import os
 import subprocess
 from dataclasses import dataclass
 
-GRAPH_MICROSECONDS = 800  # about; of a shorter graph the start shows, in a longer one the device lowers its clock
+# The target time of a graph. In a shorter graph the start matters; in a longer one the device lowers its clock.
+GRAPH_MICROSECONDS = 800
 MOST_ROUNDS = 64
 REPLAYS = 15
 ROTATION_PER_L2 = 16
-PAST_L2 = 4  # the least that counts as past it
+PAST_L2 = 4  # copies that exceed the L2 cache have at least this many times its size
 MOST_COPIES = 64
 HEAD_DIM = 128
 ROW_BYTES = {"bf16": lambda groups: 2 * HEAD_DIM, "fp16": lambda groups: 2 * HEAD_DIM,
              "int4_rows": lambda groups: 4 * groups + HEAD_DIM // 2,
-             "fp8_e4m3": lambda groups: HEAD_DIM}  # a peer has one scale for all
+             "fp8_e4m3": lambda groups: HEAD_DIM}  # a peer has one scale for all rows
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row of gqa_decode's benchmark. Sizes as `cubit operators gqa_decode --json` gives them."""
+    """One row of gqa_decode's benchmark, with the sizes of `cubit operators gqa_decode --json`."""
 
     group: str
     name: str
@@ -37,7 +39,8 @@ class Case:
     operator = "gqa_decode"
 
     def lengths(self, uniform) -> list:
-        """As cubit makes them: log-uniform in 1 … context, one empty and one full. `uniform` gives numbers in [0, 1)."""
+        """Lengths with cubit's distribution: log-uniform in 1 … context, one empty and one full sequence. `uniform`
+        returns numbers in [0, 1)."""
         if not self.ragged:
             return [self.context] * self.batch
         lengths = [int(self.context ** uniform()) for _ in range(self.batch)]
@@ -51,7 +54,7 @@ class Case:
         return self.heads_per_kv * self.kv_heads
 
     def bytes_read(self, lengths) -> int:
-        """Keys, values, the query in 16 bits, and the lengths where they differ."""
+        """Bytes of the keys, the values, the query in 16 bits, and the lengths of a ragged batch."""
         query = 2 * self.batch * self.query_heads() * HEAD_DIM
         return 2 * sum(lengths) * self.kv_heads * self.row_bytes() + query + (4 * self.batch if self.ragged else 0)
 
@@ -64,7 +67,7 @@ class Case:
 
 @dataclass(frozen=True)
 class GemmCase:
-    """One row of w4a16_gemm's benchmark, as a peer multiplies it: activations [m, k] and weights [n, k] of 16 bits."""
+    """One row of w4a16_gemm's benchmark. A peer multiplies activations [m, k] and weights [n, k] of 16 bits."""
 
     group: str
     name: str
@@ -104,7 +107,8 @@ def has_peers(descriptor: str) -> bool:
 
 
 def attention_cases(rows) -> list:
-    """Contiguous caches of a peer's formats, plain scores, lengths that the host knows; each once, whatever tables it is in."""
+    """The cases that peers can compute: contiguous caches in common formats, plain scores, and lengths known to the
+    host. A case that is in several tables appears once."""
     first = {}
     for row in rows:
         if has_peers(row["descriptor"]) and not row["sizes"].get("lengths"):
@@ -113,7 +117,7 @@ def attention_cases(rows) -> list:
 
 
 def gemm_cases(rows) -> list:
-    """Each shape once: to a peer without packed words all formats and tiles are the same."""
+    """Each shape once, because formats and tiles make no difference to a peer without packed weights."""
     first = {}
     for row in rows:
         sizes = tuple(int(row["sizes"][name]) for name in ("m", "n", "k"))
@@ -125,7 +129,7 @@ CASES = {"gqa_decode": attention_cases, "w4a16_gemm": gemm_cases}
 
 
 def cases_of(program: str, operator: str) -> list:
-    """The program's own cases, so that no second list of them exists."""
+    """Reads the cases from the program, so that there is only one list of cases."""
     text = subprocess.run([program, "operators", operator, "--json"], check=True, capture_output=True, text=True)
     return CASES[operator](json.loads(text.stdout)[0]["bench"])
 
@@ -138,18 +142,19 @@ def median(values):
 
 
 def copies_for(bytes_read: int, case_bytes: int, l2_bytes: int, memory_bytes: int) -> int:
-    """How many copies of the inputs rotate: past the L2 cache 16 times over, within a quarter of the memory."""
+    """Number of copies of the inputs that rotate: together 16 times the L2 cache, within a quarter of the memory."""
     wanted = (ROTATION_PER_L2 * l2_bytes + bytes_read) // max(bytes_read, 1)
     return max(1, min(wanted, memory_bytes // 4 // max(case_bytes, 1), MOST_COPIES))
 
 
 def rounds_for(microseconds: float) -> int:
-    """How often a graph goes round the copies, of which once takes so long."""
+    """How often a graph visits all copies, if one visit to all copies takes `microseconds`."""
     return min(max(round(GRAPH_MICROSECONDS / max(microseconds, 1.0)), 1), MOST_ROUNDS)
 
 
 def measured(case, peer, facts, lengths, timing, floor_microseconds, copies) -> dict:
-    """`facts`: device, driver and versions, the same for all entries of a run; `timing`: as time_launches gives it."""
+    """`facts`: device, driver and versions, the same for all entries of a run. `timing`: the result of
+    time_launches."""
     bytes_read = case.bytes_read(lengths)
     microseconds, launches = timing
     return {"group": case.group, "name": case.name, "descriptor": case.descriptor, "peer": peer, **facts,
@@ -177,8 +182,8 @@ def _key(entry):
 
 
 def table(entries) -> str:
-    """One block per case, cubit's row first, the fastest peer before the others, and last who was not measured. Shares
-    are of cubit's read floor of the case where an entry without a peer has one, else of the entry's own floor."""
+    """One block per case: cubit's row, then the peers from fast to slow, then the peers without a measurement. A share
+    is a share of cubit's read floor of the case, or of the entry's own floor if cubit was not measured."""
     cases = list(dict.fromkeys(_key(entry) for entry in entries))
     rows = [("case", "kernel", "us", "GB/s", "of floor")]
     for key in cases:
@@ -193,7 +198,7 @@ def table(entries) -> str:
                 rows.append((case, peer, "-", "-", entry["skipped"]))
                 continue
             share = (floor or entry["floor_microseconds"]) / entry["microseconds"]
-            # A ragged peer reads lengths of its own: its share is of its own bytes.
+            # A peer makes ragged lengths of its own, so the share refers to the floor of its own bytes.
             if own and entry["bytes"] != own[0]["bytes"]:
                 share = entry["floor_share"]
             rows.append((case, peer, f"{entry['microseconds']:.1f}", f"{entry['gigabytes_per_second']:.0f}",

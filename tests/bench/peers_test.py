@@ -1,7 +1,7 @@
-"""The part of bench/peers that needs neither torch nor a GPU: peers_test.py <source root> <cubit>.
+"""Tests the parts of bench/peers that need neither torch nor a GPU: peers_test.py <source root> <cubit>.
 
-The cases are read from the real program; each statistic has the value that a person works out; the peers themselves run
-against a torch that is not there, so that what is missing is an entry and no failure.
+The cases come from the real program, and the expected statistics are computed by hand. The peers run without torch,
+which shows that a missing package gives an entry and no failure.
 """
 
 import itertools

@@ -1,5 +1,5 @@
-# Installs BUILD into a prefix, moves the prefix, then configures, builds and runs the project SOURCE against it.
-# Everything happens below SCRATCH, which is made anew.
+# Installs BUILD into a prefix, moves the prefix, then configures, builds and runs the project SOURCE against it. All
+# files lie below SCRATCH, which is created anew.
 file(REMOVE_RECURSE ${SCRATCH})
 file(MAKE_DIRECTORY ${SCRATCH})
 
@@ -35,7 +35,7 @@ step(${CMAKE_COMMAND} -S ${SOURCE} -B ${SCRATCH}/build -G ${GENERATOR} -DCMAKE_C
      -DCMAKE_CXX_FLAGS=${flags} -DCMAKE_PREFIX_PATH=${SCRATCH}/moved -DREADME_EXAMPLE=${SCRATCH}/readme.cpp)
 step(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
-# The program says the version that the headers and the package state, and a descriptor in its canonical order.
+# The program prints the version of the headers and of the package, and a descriptor in canonical order.
 string(REGEX MATCH "([0-9]+)\\.([0-9]+)\\.([0-9]+)" all ${VERSION})
 math(EXPR number "${CMAKE_MATCH_1} * 10000 + ${CMAKE_MATCH_2} * 100 + ${CMAKE_MATCH_3}")
 execute_process(COMMAND ${SCRATCH}/build/consumer OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)

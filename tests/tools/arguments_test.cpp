@@ -1,4 +1,4 @@
-// Proves that the command line's values are read as written or refused with a sentence: nothing is guessed or dropped.
+// Proves that option values are read exactly as written, or refused with a sentence: nothing is guessed or dropped.
 #include "tools/options/arguments.hpp"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TEST(Arguments, ListsKeepTheirOrder) {
 
 TEST(Arguments, NumbersByName) {
   EXPECT_THAT(parse_numbers("a=1,b=-2.5e-3", "--set"), ElementsAre(Pair("a", 1.0), Pair("b", -2.5e-3)));
-  EXPECT_TRUE(std::isnan(parse_numbers("softmax_scale=nan", "--set")[0].second));  // for the library to refuse
+  EXPECT_TRUE(std::isnan(parse_numbers("softmax_scale=nan", "--set")[0].second));  // the library refuses this value
 }
 
 TEST(Arguments, WhatIsNotANumberIsRefused) {

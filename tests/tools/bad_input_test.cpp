@@ -1,5 +1,5 @@
-// Proves that every mistake a user can make ends in exit code 2 and one sentence on standard error that names what was
-// given, with nothing on standard output: on any machine, with or without a compiler or a GPU.
+// Proves that every mistake of a user ends in exit code 2 and one sentence on standard error that names what was given.
+// Standard output stays empty. The tests hold on every machine, with or without a compiler or a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ void expect_one_sentence(const Result& result, const std::vector<std::string>& p
 struct Mistake {
   const char* name;
   std::vector<std::string> arguments;
-  std::vector<std::string> parts;  ///< of the sentence
+  std::vector<std::string> parts;  ///< parts of the sentence
 };
 
 void PrintTo(const Mistake& mistake, std::ostream* stream) { *stream << mistake.name; }
@@ -215,7 +215,7 @@ std::vector<Mistake> descriptor_mistakes() {
       {"TheCpuDeviceIsNotTimed",
        {"run", "gqa_decode", "--random", "batch=1,context=16,kv_heads=1", "--device", "cpu:sm_80", "--bench"},
        {"the CPU device", "is not timed"}},
-      // Data may take minutes to make, and comes last.
+      // Making data may take minutes, so the check comes first.
       {"OutputIsReportedBeforeSizes",
        {"run", "gqa_decode", "--random", "weight=3", "--output", "/nonexistent/out"},
        {"/nonexistent/out", "cannot be written"}},
@@ -260,8 +260,8 @@ Result run_file(const std::string& descriptor, const std::string& content) {
   return program.run({"run", descriptor, "--input", path});
 }
 
-/// The shipped shape: one sequence, 8 query heads on one KV head, 16 tokens; rows of 64 bytes and four (scale, zero)
-/// pairs.
+/// A case of the shipped shape: one sequence, 8 query heads on one KV head, 16 tokens, and rows of 64 bytes with four
+/// (scale, zero) pairs.
 std::vector<Zeros> int4_case() {
   return {zeros("query", "BF16", {1, 8, 128}), zeros("key", "U8", {1, 16, 1, 80}),
           zeros("value", "U8", {1, 16, 1, 80})};
@@ -283,7 +283,8 @@ TEST(BadCase, OutputThatIsTheInput) {
   }
 }
 
-/// A checkpoint of a layer "a" in two shards and an activation for it; the paths of the checkpoint's three files.
+/// Writes a checkpoint of a layer "a" in two shards, and activations for the layer. Returns the paths of the three
+/// files of the checkpoint.
 std::vector<std::string> write_shards(const test::TemporaryFolder& folder) {
   folder.write("x.safetensors", file_of({zeros("activations", "F16", {1, 128})}));
   return {folder.write("m.safetensors.index.json",
@@ -294,7 +295,7 @@ std::vector<std::string> write_shards(const test::TemporaryFolder& folder) {
           folder.write("2.safetensors", file_of({zeros("b.qweight", "I32", {16, 8})}))};
 }
 
-// Replacing another layer's shard costs as much as replacing this one's.
+// Replacing the shard of another layer does as much harm as replacing the shard of this layer.
 TEST(BadCase, OutputThatIsAFileOfTheCheckpoint) {
   const Program program;
   const test::TemporaryFolder model;

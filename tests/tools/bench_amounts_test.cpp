@@ -1,4 +1,4 @@
-// How much a benchmark measures: copies of the inputs, launches of a graph, and what the floor is.
+// Proves how much a benchmark measures: copies of the inputs, launches of a graph, and the kind of floor.
 #include "tools/bench/amounts.hpp"
 
 #include <gtest/gtest.h>

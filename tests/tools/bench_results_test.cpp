@@ -1,5 +1,5 @@
-// Proves that an interrupted benchmark keeps what it measured: the JSON file is whole after every case. The measurements
-// are made up here.
+// Proves that an interrupted benchmark keeps what it measured: the JSON file is whole after every case. The
+// measurements are made up here.
 #include "tools/bench/results.hpp"
 
 #include <gmock/gmock.h>

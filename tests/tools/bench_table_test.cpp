@@ -1,4 +1,4 @@
-// Proves what the table of an operator's benchmark and its roofline show of entries that are made up here.
+// Proves what an operator's benchmark table and its roofline show of made-up entries.
 #include "tools/bench/table.hpp"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ Json one_case() {
           {"target_microseconds", 20}, {"target_share", 0.5}};
 }
 
-/// The case, measured on `device`: 2000 bytes and 16000 operations.
+/// The case with measurements on `device`: 2000 bytes and 16000 operations.
 Json measured(double microseconds, double floor, const char* device = "NVIDIA H200") {
   Json entry = one_case();
   entry.update(Json{{"device", device},
@@ -170,7 +170,7 @@ TEST(Roofline, OfNothingSaysSo) {
   EXPECT_THAT(roofline_picture(Json::array({one_case()})), HasSubstr("Nothing was measured"));
 }
 
-// A kernel at its floor, many times over: every label finds a place, none is lost.
+// Many kernels at their floor: every label finds a place, and no label is lost.
 TEST(Roofline, LabelsOfPointsInOnePlaceAreAllThere) {
   Json entries = Json::array();
   for (int i = 0; i < 12; ++i) entries.push_back(measured(10, 10));

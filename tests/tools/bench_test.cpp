@@ -1,5 +1,5 @@
-// Proves that `cubit bench` with an operator alone goes through its table: listed anywhere, measured on the CPU device.
-// Times and floors of a GPU are for tests/gpu and bench/results.
+// Proves that `cubit bench` with an operator alone lists the operator's table on every machine and measures it on the
+// CPU device. Times and floors of a GPU are the subject of tests/gpu and bench/results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ TEST(Bench, DryRunListsTheOperatorsTable) {
   }
 }
 
-// A size that some cases have is asked of those only.
+// A size that only some cases have is set in those cases and reported by the other ones.
 TEST(Bench, DryRunSaysWhichCasesDoNotTakeASize) {
   const Program program;
   const Result result = program.run({"bench", "gqa_decode", "--dry-run", "--set", "page_size=32", "--json"});
@@ -90,7 +90,7 @@ TEST(Bench, DecompositionsAreComparedOnTheCpuDevice) {
   EXPECT_EQ(entries[0].at("speedup"), 1);
 }
 
-// A descriptor that rules a decomposition out is no failure, and says why.
+// A descriptor that excludes a decomposition is no failure; the entry says why it was skipped.
 TEST(Bench, ADecompositionThatIsRuledOutSaysSo) {
   const Program program;
   if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";

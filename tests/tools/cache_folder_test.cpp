@@ -1,5 +1,5 @@
-// Proves what becomes of a cache folder that cannot be one: a mistake of whoever named it is exit code 2 and one
-// sentence, a kernel that nothing keeps is exit code 1, and looking at a folder never makes one.
+// Proves how the program treats a cache folder that cannot be used. A wrong folder name ends in exit code 2 and one
+// sentence. A kernel that no store keeps ends in exit code 1. Looking at a folder never creates it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

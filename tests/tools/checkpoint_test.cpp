@@ -1,6 +1,5 @@
-// Proves of checkpoints: a layer's tensors are found in a file, in the shards that an index names, and in a folder of
-// either, and nothing but them is read; every rule that a hostile index can break is a BadInput whose sentence names
-// the rule.
+// Proves that a layer's tensors are found in a file, in the shards that an index names, and in a folder. Nothing else
+// is read. Every rule that a hostile index can break is a BadInput whose sentence names the rule.
 #include "tools/checkpoint/layer.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-/// A file with a tensor of one byte for each name: the name's last character.
+/// Writes a file with one tensor of one byte for each name; the byte is the last character of the name.
 std::string file_of(const std::vector<std::string>& names) {
   std::string header = "{";
   std::string data;
@@ -102,7 +101,7 @@ TEST(CheckpointIndex, BrokenRulesAreNamed) {
   for (const Hostile& one : cases) EXPECT_THAT(message_of_index(one.text), HasSubstr("; ")) << one.text;
 }
 
-// What is accepted names files beside the index, whatever was changed.
+// After any change of one byte, an accepted index names only files of its own folder.
 TEST(CheckpointIndex, EveryOneByteChangeIsReadOrRefused) {
   const std::string good = index_of(R"("a.b":"1.safetensors","c":"x2.safetensors")");
   int accepted = 0;
@@ -123,7 +122,7 @@ TEST(CheckpointIndex, EveryOneByteChangeIsReadOrRefused) {
   EXPECT_GT(accepted, 0);
 }
 
-/// cubit convert writes the index again, from a tree that takes a level of the stack for each of its own.
+/// cubit convert writes the index again from a tree, which needs a stack level for each level of the tree.
 TEST(CheckpointIndex, ADeepTreeIsRefused) {
   for (const int depth : {98, 99, 100, 100'000}) {
     const std::string deep = std::string(depth, '[') + std::string(depth, ']');
@@ -193,7 +192,7 @@ TEST(CheckpointLayer, AFolderHasOneCheckpoint) {
       HasSubstr("the folder holds 2 files *.safetensors, a.safetensors and others; give the one that is meant"));
 }
 
-/// What a conversion leaves behind that did not come to its end.
+/// Left-over files of a conversion that did not finish.
 TEST(CheckpointLayer, AFolderOfAFileOfSeveralWithoutTheirIndexIsNone) {
   const TemporaryFolder folder;
   folder.write("model-00001-of-00002.safetensors", file_of({"x.qweight"}));

@@ -1,5 +1,5 @@
-// Proves what the subcommands do with good input. What needs NVRTC skips without it; what a GPU changes is asked of the
-// program first. The GPU itself is for tests/gpu.
+// Proves what the subcommands do with good input. Tests that need NVRTC skip without NVRTC. Tests whose result depends
+// on a GPU first ask the program for one; tests of the GPU itself are in tests/gpu.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -134,7 +134,7 @@ TEST(Compile, TheSecondCallFindsEverythingInTheCache) {
       std::any_of(before.begin(), before.end(), [](const auto& entry) { return entry.at("compiled") == true; }));
 }
 
-// Scripts read these: a field more or less is a change of the interface.
+// Scripts read these fields: an added or missing field changes the interface.
 TEST(Compile, JsonHasExactlyTheseFields) {
   const Program program;
   SKIP_WITHOUT_COMPILER(program);
@@ -226,7 +226,7 @@ TEST(Compile, VerboseShowsTheLog) {
   EXPECT_EQ(program.run({"compile", kSmall, "--arch", "sm_86"}).err, "");
 }
 
-/// The cache's only entry file: not a lock.
+/// The only entry file of the cache; lock files do not count.
 std::string entry_file(const Program& program) {
   std::string largest;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(program.cache())) {

@@ -1,4 +1,5 @@
-// Counters beside a plan: an access that was not executed, or met the banks otherwise than was proved, does not agree.
+// Proves the comparison of counters with a plan: an access that was not executed, or that met other banks than proved,
+// does not agree.
 #include "tools/kernels/counters.hpp"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ Json site(const char* place, int requests, int wavefronts, int ideal) {
   return result;
 }
 
-/// One launch after the other, each with these sites.
+/// Launches in sequence, each with these sites.
 Json launches(const std::vector<std::vector<Json>>& sites_of) {
   Json list = Json::array();
   for (const std::vector<Json>& sites : sites_of) {
@@ -34,7 +35,7 @@ Json launches(const std::vector<std::vector<Json>>& sites_of) {
   return list;
 }
 
-/// One proof of two ideal wavefronts.
+/// A plan with one proof of two ideal wavefronts.
 Json plan(int wavefronts) {
   Json proof = {{"access", "loads"}, {"degree", wavefronts / 2}, {"wavefronts", wavefronts}, {"ideal", 2}};
   proof["places"] = Json::array({"kernel.cuh:40", "kernel.cuh:41"});

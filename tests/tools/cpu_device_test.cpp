@@ -1,5 +1,5 @@
-// The command line on the CPU device: what the watched runs print, and that nobody is told that something was watched
-// which was not. Skipped without NVRTC, or without libcubit_cpu.
+// Proves what the command line prints on the CPU device, and that no report claims a watch that did not happen. The
+// tests skip without NVRTC or libcubit_cpu.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,8 @@ TEST_F(OnTheCpu, CheckMemorySaysThatItDid) {
   EXPECT_THAT(run({"--check-memory"}).out, HasSubstr("memory: no race, no read of unwritten memory"));
 }
 
-/// Quantised, dequantised and quantised again: fp16 values of 4 bits fall on the same steps, so the files are the same.
+/// Quantises, dequantises and quantises again: the fp16 values of 4-bit weights fall on the same steps, so the files
+/// are equal.
 TEST_F(OnTheCpu, ACacheGoesThroughFilesAndBack) {
   const std::string cache = program_.folder().path("cache.safetensors");
   const std::string rows = program_.folder().path("rows.safetensors");
@@ -113,7 +114,7 @@ TEST_F(OnTheCpu, AnExactResultHasNoWorst) {
   EXPECT_THAT(result.out, HasSubstr("\ncheck passed: error 0, tolerance 0\n"));
 }
 
-// Scripts read these.
+// Scripts read these fields.
 TEST_F(OnTheCpu, CountersOfTheLaunch) {
   const Result json = run({"--counters", "--json"});
   ASSERT_EQ(json.exit_code, 0) << json.err;
@@ -153,7 +154,7 @@ TEST_F(OnTheCpu, ExplainMeasuresEveryProof) {
   EXPECT_FALSE(program_.run({"explain", kSmall, "--arch", "sm_80", "--json"}).json().contains("measured"));
 }
 
-/// Also those accesses that only the end of a sequence has: boxes copy the rest.
+/// The comparison also reaches accesses that occur only at the end of a sequence, because box copies move the rest.
 TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfFamilySm90) {
   for (const char* text : {"gqa_decode", "gqa_decode:cache=paged", "gqa_decode:kv=int4_rows,alignment=4,family=sm90"}) {
     const Result result = program_.run({"explain", text, "--arch", "sm_90a", "--measure", "--json"});
@@ -163,7 +164,7 @@ TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfFamilySm90) {
   }
 }
 
-/// Sequences of many heads are not split by themselves; nor is every number of rows a whole number of copies' steps.
+/// Sequences of many heads are not split by default, and not every number of rows is a multiple of the copy steps.
 TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfManyHeadsAndOfOddSteps) {
   for (const auto& [text, architecture] :
        {std::pair{"gqa_decode:heads_per_kv=48", "sm_80"},
@@ -174,7 +175,7 @@ TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfManyHeadsAndOfOddSteps) {
   }
 }
 
-/// The plan is shown, with the reason why nothing was counted.
+/// The plan is shown with the reason why nothing was counted.
 TEST_F(OnTheCpu, ExplainSaysWhyItCouldNotMeasure) {
   const std::string command = "CUBIT_COMPILE=never \"$0\" \"$@\"";
   const std::vector<std::string> words = {"explain", "gqa_decode:head_dim=64,heads_per_kv=3", "--arch", "sm_80",
@@ -188,7 +189,7 @@ TEST_F(OnTheCpu, ExplainSaysWhyItCouldNotMeasure) {
   EXPECT_TRUE(program_.run_in_shell(command, with_json).json().contains("measured_unavailable"));
 }
 
-/// Where nothing ran, nothing was watched: two architectures give a report of two compiled kernels.
+/// Without a launch nothing was watched: two architectures give a report of two compiled kernels.
 TEST_F(OnTheCpu, AWatchWithoutALaunchIsAFailure) {
   if (!program_.run({"devices", "--json"}).json().at("devices").empty()) GTEST_SKIP() << "this machine has a GPU";
   const std::vector<std::string> words = {"run", "stream_read", "--random", "bytes=4096", "--arch", "sm_80,sm_90a"};

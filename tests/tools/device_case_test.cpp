@@ -1,4 +1,4 @@
-// The memory that a run's cases take their tensors from: the same for each, never less than a case needs.
+// Proves that the arena of a run's tensors has the same memory for each case and never less than a case needs.
 #include "tools/kernels/device_case.hpp"
 
 #include <gmock/gmock.h>

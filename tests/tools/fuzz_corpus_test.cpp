@@ -1,5 +1,5 @@
-// Runs the fuzz target over the shipped corpus and over every one-byte change of each file, so that what the fuzzer
-// checks is also checked where no fuzzer is built. A violation aborts.
+// Runs the fuzz target over the shipped corpus and over every one-byte change of each file, so that builds without a
+// fuzzer check the same properties. A violation aborts the test.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Feeds arbitrary bytes to the safetensors parser: it must refuse with BadInput or give entries whose bytes are inside
-// the file, and what it accepts must survive being written and read again. Built with -DCUBIT_BUILD_FUZZERS=ON (Clang);
-// run with the corpus:
-//   fuzz_safetensors tests/tools/corpus -max_len=4096
+// Feeds arbitrary bytes to the safetensors parser. The parser must throw BadInput or return entries whose bytes lie
+// inside the file, and an accepted file must survive writing and reading. Build with -DCUBIT_BUILD_FUZZERS=ON (Clang)
+// and run with the corpus:
+// fuzz_safetensors tests/tools/corpus -max_len=4096
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -35,7 +35,7 @@ void require_round_trip(const std::vector<TensorView>& tensors) {
   }
 }
 
-/// A header of any types and ranks is written as it was read, as cubit convert does.
+/// A header of any types and ranks is written as it was read, as cubit convert requires.
 void require_header_again(std::span<const std::byte> file) {
   namespace tools = cubit::tools;
   const std::size_t length =

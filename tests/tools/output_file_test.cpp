@@ -1,5 +1,5 @@
-// Proves of files that are written: one appears whole or not at all, links are followed, and nothing that a killed
-// process left behind is in the way.
+// Proves that an output file appears completely or not at all, that links are followed, and that left-over files of a
+// killed process do no harm.
 #include "tools/files/output_file.hpp"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ TEST(OutputFile, AnUnwritablePlaceShowsAtOnce) {
   const TemporaryFolder folder;
   EXPECT_THROW(OutputFile(folder.path("missing/out")), BadInput);
   EXPECT_THROW(OutputFile(folder.path(".")), BadInput);
-  EXPECT_THROW(OutputFile("/dev/null"), BadInput);  // it would be replaced by a file
+  EXPECT_THROW(OutputFile("/dev/null"), BadInput);  // the device would be replaced by a file
 }
 
 TEST(OutputFile, WithoutCommitNothingChanges) {
@@ -46,7 +46,7 @@ TEST(OutputFile, ASymbolicLinkStaysOne) {
 
 TEST(OutputFile, ALinkToWhatIsNotThereYetStaysOneToo) {
   const TemporaryFolder folder;
-  std::filesystem::create_symlink("second", folder.path("first"));  // as its own folder sees it
+  std::filesystem::create_symlink("second", folder.path("first"));  // the target is relative to the link's folder
   std::filesystem::create_symlink(folder.path("target"), folder.path("second"));
   OutputFile(folder.path("first")).commit_text("x");
   EXPECT_TRUE(std::filesystem::is_symlink(folder.path("first")));
@@ -75,7 +75,7 @@ TEST(OutputFile, WhyThereCanBeNoneIsSaid) {
               HasSubstr("cannot be written: File name too long with the "));
 }
 
-/// A process of the same number left its file behind, and so did one before it.
+/// Left-over files of an earlier process with the same number.
 TEST(OutputFile, LeftoversAreInNobodysWay) {
   const TemporaryFolder folder;
   folder.write("out." + std::to_string(::getpid()) + ".tmp", "half of it");
@@ -87,7 +87,7 @@ TEST(OutputFile, LeftoversAreInNobodysWay) {
   EXPECT_EQ(folder.names().size(), 2u);
 }
 
-/// The name has its content or the one before, whoever looks when.
+/// A reader finds the old content or the new content at every moment.
 TEST(OutputFolder, AFileIsReplacedWhole) {
   const TemporaryFolder folder;
   const std::string before = folder.write("a", "before");

@@ -1,7 +1,8 @@
-"""The pictures of `cubit explain --svg`: pictures_test.py <cubit>. Python's standard library only.
+"""Tests the pictures of `cubit explain --svg`: pictures_test.py <cubit>. Needs only Python's standard library.
 
-Every file is well-formed XML that states its size, holds exactly the cells of what it shows, and fragments are labelled as
-the PTX ISA writes them down: its formulas stand here once more, apart from the tables that the picture was drawn from.
+Every file is well-formed XML that states its size and holds exactly the cells of its subject. The labels of fragments
+agree with the formulas of the PTX ISA, which this file repeats independently of the tables that the pictures are drawn
+from.
 """
 
 import os
@@ -37,7 +38,7 @@ def texts(root):
 
 
 def labels_of(root):
-    """{(row, column): "lane 5, r1.0"} by the cells' tooltips."""
+    """{(row, column): "lane 5, r1.0"}, read from the tooltips of the cells."""
     found = {}
     for cell in of_class(root, "cell"):
         place, holder = cell.find(SVG + "title").text.split(": ")
@@ -97,14 +98,16 @@ class Pictures(unittest.TestCase):
             self.assertEqual(len({(word.get("x"), word.get("y")) for word in words}), len(words), descriptor)
 
     def test_an_access_shows_every_word_that_its_lanes_touch(self):
-        # 32 lanes of 16 bytes: copies, key words and value words; 16 lanes: the headers of keys and values; 16 bytes of
-        # four groups per row, shared by the four lanes that hold it: scales of 8 rows, for keys and values.
+        # Of 32 lanes with 16 bytes: copies, key words and value words. Of 16 lanes: the headers of keys and values. 16
+        # bytes of four groups per row, shared by the four lanes that hold the row: scales of 8 rows, for keys and
+        # values.
         stage = self.draw(INT4)["tile-stage.svg"]
         self.assertEqual(len(of_class(stage, "touch")), 3 * 32 * 4 + 2 * 16 * 4 + 2 * 8 * 4)
         self.assertEqual(of_class(stage, "waits"), [])
 
     def test_conflicts_are_outlined_and_named(self):
-        # Headers of one word, 80 bytes apart, 32 rows: eight banks serve four rows each, and three of them wait.
+        # Headers of one word, 80 bytes apart, for 32 rows: each of eight banks serves four rows, and three of them
+        # wait.
         stage = self.draw(NARROW)["tile-stage.svg"]
         self.assertEqual(len(of_class(stage, "waits")), 24)
         remarks = [text for text in texts(stage) if "conflict degree" in text]
@@ -127,7 +130,7 @@ class Pictures(unittest.TestCase):
         regions = [region.find(SVG + "title").text for region in of_class(root, "region")]
         stages = [region for region in regions if ": stage " in region]
         barriers = [region for region in regions if ": barriers: " in region]
-        # Two for each stage, for each of the four segments that are known ahead, and for a pair.
+        # Two barriers for each stage, for each of the four entries of the work queue, and for the 2-CTA cluster.
         self.assertEqual([region.split(": ")[2] for region in barriers], [f"{16 * (len(stages) + 5)} bytes"])
 
     def test_a_plan_without_layouts_says_so(self):

@@ -1,4 +1,4 @@
-// The real cubit program as a subprocess.
+// Runs the real cubit program as a subprocess.
 #pragma once
 
 #include <map>
@@ -18,13 +18,13 @@ struct Result {
   nlohmann::json json() const { return nlohmann::json::parse(out); }
 };
 
-/// Runs with a kernel cache of its own, which later runs through the same object find again.
+/// Runs with its own kernel cache, which later runs of the same object share.
 class Program {
  public:
   Result run(const std::vector<std::string>& arguments, const std::string& input = {}) const;
-  /// A shell's `command`, in which "$0" is the program and "$@" the arguments: for redirections and variables.
+  /// Runs a shell `command` with redirections and variables; "$0" is the program and "$@" are the arguments.
   Result run_in_shell(const std::string& command, const std::vector<std::string>& arguments) const;
-  /// False where there is no NVRTC.
+  /// False if there is no NVRTC.
   bool has_compiler() const;
   const TemporaryFolder& folder() const { return folder_; }
   std::string cache() const { return folder_.path("cache"); }

@@ -1,4 +1,4 @@
-// Proves that no text of a stranger reaches a terminal unescaped or at full length, and that harmless text does
+// Proves that foreign text never reaches a terminal unescaped or at full length, and that harmless text stays
 // unchanged.
 #include "tools/text/quote.hpp"
 

@@ -1,5 +1,5 @@
-// Proves of the safetensors reader: what it accepts it gives back exactly; every rule that a hostile file can break is
-// a BadInput whose sentence names the rule. Of the writer: what it writes is read back.
+// Proves that the safetensors reader returns accepted files exactly, and that every rule a hostile file can break is a
+// BadInput whose sentence names the rule. Proves also that the reader accepts the writer's files.
 #include "tools/safetensors/safetensors.hpp"
 
 #include <gmock/gmock.h>
@@ -208,7 +208,7 @@ TEST(Safetensors, EveryTruncationOfAGoodFileIsRefused) {
   }
 }
 
-/// Random tensors, named by anything that UTF-8 allows of one byte but zero.
+/// Random tensors whose names hold any one-byte UTF-8 character except zero.
 struct Dump {
   std::vector<std::vector<std::byte>> data;
   std::vector<TensorView> tensors;
@@ -282,7 +282,7 @@ TEST(Safetensors, AFlippedBitIsRefusedOrLeavesAConsistentFile) {
   }
 }
 
-/// bytes: 0 to 5; query: eight times 1.0; lengths: 3. Written by the Python package, with metadata.
+/// Tensors: bytes: 0 to 5; query: eight times 1.0; lengths: 3. The Python package wrote the file, with metadata.
 TEST(Safetensors, AFileOfThePythonPackageIsRead) {
   const SafetensorsFile file(CUBIT_TEST_DATA "/python.safetensors");
   std::map<std::string, std::string> read;
@@ -336,7 +336,8 @@ std::string open_error(const std::string& path, const std::string& wanted) {
   return "opened";
 }
 
-/// Longer than any memory, and all holes: refused by its header or by what is wanted before that is read.
+/// Files longer than any memory that consist of holes: the header or the wanted tensors are refused before the data is
+/// read.
 TEST(SafetensorsFile, OfAnEndlessFileWhatFitsIsRead) {
   const TemporaryFolder folder;
   const std::string empty = folder.write("empty", "");

@@ -1,4 +1,4 @@
-// A safetensors file that is in memory, parsed by what the readers of files on disk parse with.
+// Parses a safetensors file in memory with the functions that the readers of files use.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace cubit::tools::test {
 
-/// Views into `file`, of tensors that can be computed with. Throws BadInput, naming `label`.
+/// Views into `file` of tensors that operators can take. Throws a BadInput that names `label`.
 inline std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const std::string& label) {
   const std::size_t length = header_length(file.first(std::min(file.size(), kLengthBytes)), file.size(), label);
   const std::string_view header(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);

@@ -1,5 +1,5 @@
-// Proves that standard streams which are closed, full or gone change neither what the program does nor its files: every
-// exit code stays one of the documented three, and no message lands in a file that happens to have a stream's number.
+// Proves that closed, full or broken standard streams change neither the program's work nor its files: every exit code
+// stays one of the documented three, and no message is written into a file that got a stream's number.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

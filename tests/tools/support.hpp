@@ -1,4 +1,4 @@
-// Temporary folders, safetensors files made by hand, and the real program run as a subprocess.
+// Temporary folders and hand-made safetensors files for the tests.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace cubit::tools::test {
 
-/// A folder of its own, removed with everything in it.
+/// A folder that the destructor removes with its content.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -19,9 +19,9 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   std::string path(std::string_view name) const { return (folder_ / name).string(); }
-  /// Writes a file and gives its path.
+  /// Writes a file and returns its path.
   std::string write(std::string_view name, std::string_view content) const;
-  /// The names in it, sorted.
+  /// The sorted names of the files in the folder.
   std::vector<std::string> names() const;
 
  private:
@@ -30,7 +30,7 @@ class TemporaryFolder {
 
 std::string read_file(const std::string& path);
 
-/// The 8-byte length, `header`, then `data`.
+/// A file of the 8-byte length, `header`, then `data`.
 std::string safetensors_bytes(std::string_view header, std::string_view data);
 
 std::span<const std::byte> as_bytes(std::string_view text);

@@ -1,5 +1,5 @@
-// Proves that any text can stand in a picture, and that a tile's picture counts conflicts as hardware does.
-// Whole pictures of real plans: pictures_test.py.
+// Proves that pictures can hold any text, and that a tile's picture counts conflicts as the hardware does.
+// pictures_test.py tests whole pictures of real plans.
 #include "tools/pictures/svg.hpp"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ TEST(Svg, ColoursOfTheWheel) {
   EXPECT_EQ(hsl(77, 0, 1), "#ffffff");
 }
 
-/// One instance of a load of `bytes` per lane, whose lane l begins at l · `stride`, for the first `lanes` lanes.
+/// One instance of a load of `bytes` per lane by the first `lanes` lanes; lane l begins at l · `stride`.
 json tile_with_load(int bytes, int phase_lanes, int stride, int lanes) {
   json addresses = json::array();
   for (int lane = 0; lane < 32; ++lane) addresses.push_back(lane < lanes ? json(lane * stride) : json());
@@ -57,13 +57,13 @@ TEST(TilePicture, OutlinesTheWordsThatWait) {
     int waiting;
   };
   const Case cases[] = {
-      {tile_with_load(4, 32, 4, 32), 32, 0},     // neighbours
-      {tile_with_load(4, 32, 0, 32), 1, 0},      // one word for all
+      {tile_with_load(4, 32, 4, 32), 32, 0},     // adjacent words
+      {tile_with_load(4, 32, 0, 32), 1, 0},      // all lanes read one word
       {tile_with_load(4, 32, 8, 32), 32, 16},    // every second bank, twice
       {tile_with_load(4, 32, 128, 32), 32, 31},  // one bank
       {tile_with_load(16, 8, 16, 32), 128, 0},   // four phases of eight lanes
       {tile_with_load(16, 8, 128, 8), 32, 28},   // eight rows in four banks
-      {tile_with_load(4, 32, 128, 3), 3, 2},     // lanes that take no part touch nothing
+      {tile_with_load(4, 32, 128, 3), 3, 2},     // lanes that take no part touch no word
   };
   for (const Case& one : cases) {
     const std::string svg = tile_picture(one.tile, "test");

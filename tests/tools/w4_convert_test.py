@@ -1,7 +1,7 @@
-"""cubit convert, from file to file: w4_convert_test.py <cubit>. Standard library only.
+"""Tests cubit convert from file to file: w4_convert_test.py <cubit>. Needs only Python's standard library.
 
-Files are packed by w4a16_files_test.py, by the published layouts and by nothing of cubit's. What needs the CPU device and NVRTC
-skips without them.
+w4a16_files_test.py packs the files by the published layouts, without any code of cubit. Tests that need the CPU device
+and NVRTC skip without them.
 """
 
 import itertools
@@ -22,7 +22,7 @@ program = ""
 
 
 def packed(layer, form):
-    """The layer's tensors in a format, without activations."""
+    """Returns the layer's tensors in a format, without activations."""
     content = layer.awq() if form == "awq" else layer.gptq(stored_less=1 if form == "gptq" else 0)
     del content["activations"]
     if form == "symmetric":
@@ -31,7 +31,7 @@ def packed(layer, form):
 
 
 def model(form, zeros=range(1, 16), g_idx=None, bits=4):
-    """Two layers between tensors of other kinds, in the order of a checkpoint."""
+    """Returns two layers between tensors of other kinds, in the order of a checkpoint."""
     content = {"model.embed_tokens.weight": ("BF16", [5, 3], bytes(range(30)))}
     for number in range(2):
         name = f"model.layers.{number}.mlp.down_proj."
@@ -62,7 +62,7 @@ class Folder(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def convert(self, source, target, data, *more):
-        """The result's bytes."""
+        """Converts and returns the bytes of the result."""
         (self.folder / "in.safetensors").write_bytes(data)
         done = self.run_program(source, target, *more)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -152,7 +152,7 @@ class SeveralFiles(Folder):
     INDEX = "model.safetensors.index.json"
 
     def write(self, content, files_of):
-        """A checkpoint whose file i of 2 has the tensors that files_of(number, name) says."""
+        """Writes a checkpoint of two files; files_of(number, name) gives the tensors of each file."""
         folder = self.folder / "in"
         folder.mkdir(exist_ok=True)
         parts = [{}, {}]
@@ -171,7 +171,7 @@ class SeveralFiles(Folder):
                                str(output)], capture_output=True, text=True)
 
     def read(self, folder):
-        """All tensors, and the index, which must say where they are."""
+        """Returns all tensors and the index. The index must name the file of each tensor."""
         index = files.json.loads((folder / self.INDEX).read_text())
         tensors = {}
         for path in sorted(folder.glob("*.safetensors")):
@@ -202,7 +202,7 @@ class SeveralFiles(Folder):
         self.assertEqual(self.run_several("gptq", "awq", folder, self.folder / "there").returncode, 0)
         done = subprocess.run([program, "run", "w4a16_gemm:format=awq,group_size=%d,element=fp16,bias=true" % GROUP, "--weights",
                                str(self.folder / "there"), "--layer", "model.layers.1.mlp.down_proj"], capture_output=True, text=True)
-        self.assertIn("activations", done.stderr)  # all that is missing
+        self.assertIn("activations", done.stderr)  # the list of all missing tensors
 
     def test_the_folder_is_not_the_inputs(self):
         folder = self.write(model("gptq"), lambda number, name: number % 2)
@@ -261,13 +261,13 @@ class SeveralFiles(Folder):
         out = self.folder / "out"
         out.mkdir()
         (out / self.INDEX).write_text("of another model")
-        (out / "model-00002-of-00002.safetensors").mkdir()  # so that the second file cannot be written
+        (out / "model-00002-of-00002.safetensors").mkdir()  # the second file cannot be written
         done = self.run_several("gptq", "awq", folder, out)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("model-00002-of-00002.safetensors: exists and is not a regular file", done.stderr)
         self.assertFalse((out / self.INDEX).exists())
         (out / "model-00002-of-00002.safetensors").rmdir()
-        (out / self.INDEX).mkdir()  # which is found before a file is written
+        (out / self.INDEX).mkdir()  # the folder is found before a file is written
         (out / "model-00001-of-00002.safetensors").write_text("older")
         done = self.run_several("gptq", "awq", folder, out)
         self.assertEqual(done.returncode, 2, done.stderr)
@@ -454,7 +454,7 @@ class FromDenseWeights(Folder):
         outputs = []
         self.convert("gptq", "awq", quantised)
         (self.folder / "case").write_bytes(files.safetensors({"activations": layer.common()["activations"]}))
-        for form, name in [("gptq", "in.safetensors"), ("awq", "out.safetensors")]:  # with errors, which are none's input
+        for form, name in [("gptq", "in.safetensors"), ("awq", "out.safetensors")]:  # the result includes errors, which no input has
             self.run_operator(f"w4a16_gemm:format={form},group_size=32", "case", "product", "--weights",
                               str(self.folder / name))
             outputs.append(files.read_output(self.folder / "product")[1])

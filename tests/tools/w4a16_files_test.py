@@ -1,7 +1,8 @@
-"""4-bit checkpoints through `cubit run w4a16_gemm`, from file to file: w4a16_files_test.py <cubit>. Standard library only.
+"""Tests 4-bit checkpoints with `cubit run w4a16_gemm`, from file to file: w4a16_files_test.py <cubit>.
 
-Files are packed and the expected output is computed here, by the published layouts of GPTQ and AutoAWQ: nothing of cubit's
-own reading of them takes part. On the CPU device; skipped where that or NVRTC is missing.
+This file packs the input and computes the expected output by the published layouts of GPTQ and AutoAWQ, without any
+code of cubit. The tests run on the CPU device and skip if the CPU device or NVRTC is missing. They need only the
+standard library.
 """
 
 import json
@@ -24,12 +25,12 @@ def fp16(value):
 
 
 def bf16(value):
-    """Cut, not rounded."""
+    """Converts to bf16 by cutting, without rounding."""
     return struct.unpack("<f", b"\0\0" + struct.pack("<f", value)[2:])[0]
 
 
 def words(rows, bits=4):
-    """Rows of words of eight nibbles, or four bytes, lowest first, as little-endian int32."""
+    """Packs rows of words as little-endian int32: eight nibbles or four bytes per word, the lowest first."""
     return b"".join(struct.pack("<I", sum(part << bits * i for i, part in enumerate(word))) for row in rows for word in row)
 
 
@@ -38,7 +39,7 @@ def halves(values):
 
 
 class Layer:
-    """A quantised layer as plain numbers, [k][n] and [group][n]."""
+    """A quantised layer as plain numbers: [k][n] and [group][n]."""
 
     def __init__(self, seed, zeros=range(1, 16), bits=4):
         source = random.Random(seed)
@@ -55,7 +56,7 @@ class Layer:
         return [[sum(row[k] * weights[k][n] for k in range(K)) for n in range(N)] for row in self.activations]
 
     def gptq(self, stored_less):
-        size = 32 // self.bits  # of a word
+        size = 32 // self.bits  # values per word
         by_k = [[[self.numbers[size * i + j][n] for j in range(size)] for n in range(N)] for i in range(K // size)]
         zeros = [[[row[size * i + j] - stored_less for j in range(size)] for i in range(N // size)] for row in self.zeros]
         return dict(self.common(), qweight=("I32", [K // size, N], words(by_k, self.bits)),
@@ -97,7 +98,7 @@ def ask(*words):
 
 
 def trouble():
-    """Why nothing can be executed here; empty if it can."""
+    """The reason why nothing can be executed on this machine; empty if it can."""
     on_cpu = ask("devices")["cpu"]["trouble"]
     return on_cpu or ask("explain", "stream_read", "--arch", "sm_80", "--cache-dir", "").get("resources_unavailable", "")
 
@@ -112,7 +113,7 @@ class Files(unittest.TestCase):
         return self.run_files(descriptor, {"in.safetensors": safetensors(content)})
 
     def run_files(self, descriptor, files, *options):
-        """`files`: bytes by name, of which in.safetensors is the input. In options "@" stands for their folder."""
+        """`files`: bytes by name; in.safetensors is the input. In options, "@" stands for the folder of the files."""
         with tempfile.TemporaryDirectory() as folder:
             for name, data in files.items():
                 Path(folder, name).write_bytes(data)
@@ -184,7 +185,7 @@ class Files(unittest.TestCase):
         for i, other in enumerate([f"model.layers.{j}.mlp.down_proj" for j in (0, 70)] + [name]):
             source = tensors if other == name else Layer(20 + i).gptq(stored_less=1)
             content.update({f"{other}.{part}": value for part, value in source.items() if part != "activations"})
-        content[name + ".g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *layer.groups))  # says nothing new
+        content[name + ".g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *layer.groups))  # the same as the default groups
         content["model.norm.weight"] = ("BF16", [2], b"abcd")
         files["model.safetensors"] = safetensors(content)
         self.expect(self.run_files("w4a16_gemm:group_size=32", files, "--weights", "@/model.safetensors", "--layer", name),
@@ -195,7 +196,7 @@ class Files(unittest.TestCase):
         tensors = layer.gptq(stored_less=1)
         files = {"in.safetensors": safetensors({"activations": tensors.pop("activations")})}
         content = {f"a.{part}": value for part, value in tensors.items()}
-        content["a.output_scale"] = ("F32", [1], struct.pack("<f", 3))  # a serving framework's, and none of the operator's
+        content["a.output_scale"] = ("F32", [1], struct.pack("<f", 3))  # the operator ignores this tensor
         files["model.safetensors"] = safetensors(content)
         options = ("--weights", "@/model.safetensors", "--layer", "a")
         self.expect(self.run_files("w4a16_gemm:group_size=32", files, *options), layer.product())
@@ -207,7 +208,7 @@ class Files(unittest.TestCase):
                     [[value + bias[n] for n, value in enumerate(row)] for row in layer.product()])
 
     def sharded(self, layer, name):
-        """The layer in three shards, its scales beside another layer of the same shapes."""
+        """Writes the layer in three shards. One shard holds its scales and another layer of the same shapes."""
         tensors = layer.gptq(stored_less=1)
         random.Random(5).shuffle(layer.groups)
         activations = tensors.pop("activations")

@@ -42,7 +42,7 @@ Numbers case_sizes(const nlohmann::ordered_json& one);
 /// on the device it was stated for. A share of the floor is judged on every device.
 std::string target_met(const nlohmann::ordered_json& entry);
 
-/// The entries as they are printed and written: with add_speedups, where `first` is not empty, and without "comparable".
+/// The entries as they are printed and written: without "comparable". add_speedups is applied if `first` is not empty.
 nlohmann::ordered_json published_entries(nlohmann::ordered_json entries, const std::string& first);
 
 /// The table of measurements, row by row: each entry is printed when it has been measured.
