@@ -35,7 +35,7 @@ Examples:
   cubit explain gqa_decode:heads_per_kv=8 --arch sm_90a
 cubit SUBCOMMAND --help has more.
 
-Exit codes: 0 good; 1 the work failed (a compile error, a check over its tolerance, damage found, no device);
+Exit codes: 0 success; 1 the work failed (a compile error, a check over its tolerance, damage found, no device);
 2 bad input, with one sentence on standard error that says what would be accepted.)";
 
 /// The unknown word in the place of a subcommand of `command`; "" if no subcommand is missing.

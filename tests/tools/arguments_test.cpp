@@ -51,7 +51,7 @@ TEST(Arguments, WhatIsNotANumberIsRefused) {
   EXPECT_EQ(message("batch=1e999"),
             "--set \"batch=1e999\": the number is too large or too small for 64 bits; accepted: 0, and magnitudes from "
             "1e-300 to 1e300");
-  EXPECT_EQ(message("batch=1,batch=1"), "--set \"batch=1\": is given twice; leave one of them out");
+  EXPECT_EQ(message("batch=1,batch=1"), "--set \"batch=1\": is given twice; leave one of the two out");
 }
 
 TEST(Arguments, TheSeedStandsAmongTheSizes) {

@@ -118,8 +118,7 @@ TEST(BenchTable, OnlyTheDecompositionsOfAnOperatorAreAccepted) {
   };
   EXPECT_EQ(refusal("copy", "thirds"),
             "--decomposition thirds: copy has no such decomposition; accepted: all, whole, halves");
-  EXPECT_EQ(refusal("read", "all"),
-            "--decomposition all: read has one way to share its work; leave --decomposition out");
+  EXPECT_EQ(refusal("read", "all"), "--decomposition all: read has only one decomposition; leave --decomposition out");
 }
 
 TEST(BenchTable, ASpeedupIsOverTheFirstDecompositionOfTheSameCase) {

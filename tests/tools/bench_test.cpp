@@ -156,7 +156,7 @@ TEST(Bench, RefusesWhatATableCannotBe) {
   const Case cases[] = {
       {{"bench", "stream_read"}, "a case needs tensors"},
       {{"bench", "no_such_operator"}, "is not an operator"},
-      {{"bench", "gqa_decode", "--only", "no such case"}, "no case of the table has it"},
+      {{"bench", "gqa_decode", "--only", "no such case"}, "no case of the table contains this text"},
       {{"bench", "stream_read", "--random", "bytes=64", "--dry-run"}, "give the operator alone"},
       {{"bench", "w4a16_gemm", "--decomposition", "thirds", "--dry-run"},
        "has no such decomposition; accepted: all, data_parallel, split_k, stream_k, split_k_atomic"},
@@ -166,8 +166,9 @@ TEST(Bench, RefusesWhatATableCannotBe) {
       {{"bench", "w4a16_gemm", "--dry-run", "--set", "m=1", "--set", "foo=1"}, "size foo: w4a16_gemm has no such size"},
       {{"bench", "gqa_decode", "--set", "foo=1", "--device", "cpu"},
        "size foo: gqa_decode:heads_per_kv=8 has no such size"},
-      {{"bench", "gqa_decode", "--decomposition", "all", "--dry-run"}, "has one way to share its work"},
-      {{"bench", "w4a16_gemm", "--decomposition", "all", "--random", "m=1"}, "compares over an operator's table"},
+      {{"bench", "gqa_decode", "--decomposition", "all", "--dry-run"}, "has only one decomposition"},
+      {{"bench", "w4a16_gemm", "--decomposition", "all", "--random", "m=1"},
+       "compares the cases of an operator's table"},
       {{"bench", "gqa_decode", "--dry-run", "--svg", "/no/such/folder/x.svg"}, "cannot be written"},
   };
   for (const Case& one : cases) {

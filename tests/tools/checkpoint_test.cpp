@@ -140,7 +140,7 @@ TEST(CheckpointLayer, TakesItsTensorsFromOneFile) {
       "m.safetensors", file_of({"x.1.qweight", "x.10.qweight", "x.1.scales", "x.1.deeper.qweight", "y.1.g_idx", "x.1",
                                 "x.1.bias", "x.1.weight", "x.1.output_scale", "x.1.qweights"}));
   EXPECT_THAT(names_of(CheckpointLayer(path, "x.1")), ElementsAre("qweight", "scales", "bias"));
-  EXPECT_THAT(message_of_layer(path, "x"), HasSubstr("has no tensors of it"));
+  EXPECT_THAT(message_of_layer(path, "x"), HasSubstr("has no tensors of this layer"));
 }
 
 TEST(CheckpointLayer, OfNoNameTakesTensorsThatAreNamedSo) {
@@ -189,7 +189,7 @@ TEST(CheckpointLayer, AFolderHasOneCheckpoint) {
   folder.write("b.safetensors", file_of({"x.qweight"}));
   EXPECT_THAT(
       message_of_layer(folder.path(""), "x"),
-      HasSubstr("the folder holds 2 files *.safetensors, a.safetensors and others; give the one that is meant"));
+      HasSubstr("the folder holds 2 files *.safetensors, for example a.safetensors; give the path of one file"));
 }
 
 /// Left-over files of a conversion that did not finish.
@@ -197,8 +197,8 @@ TEST(CheckpointLayer, AFolderOfAFileOfSeveralWithoutTheirIndexIsNone) {
   const TemporaryFolder folder;
   folder.write("model-00001-of-00002.safetensors", file_of({"x.qweight"}));
   EXPECT_THAT(message_of_layer(folder.path(""), "x"),
-              HasSubstr("the folder holds model-00001-of-00002.safetensors, one of several files, without their index; "
-                        "give a whole checkpoint's folder, or that file by its name"));
+              HasSubstr("the folder holds model-00001-of-00002.safetensors, a part of a checkpoint, but no index; "
+                        "give the folder of a complete checkpoint, or the path of this file"));
   EXPECT_THAT(names_of(CheckpointLayer(folder.path("model-00001-of-00002.safetensors"), "x")), ElementsAre("qweight"));
   const TemporaryFolder whole;
   whole.write("model-00001-of-00001.safetensors", file_of({"x.qweight"}));
@@ -213,17 +213,18 @@ TEST(CheckpointLayer, MissingThingsAreNamed) {
   EXPECT_THAT(message_of_layer(folder.path("none"), "x"), HasSubstr("cannot be read: No such file"));
   const std::string file =
       folder.write("m.safetensors", file_of({"x.1.qweight", "x.1.scales", "x.2.qweight", "norm.w"}));
-  EXPECT_THAT(message_of_layer(file, "x.3"),
-              ::testing::AllOf(HasSubstr("--layer x.3: "), HasSubstr("has no tensors of it; accepted: \"x.1\"")));
+  EXPECT_THAT(
+      message_of_layer(file, "x.3"),
+      ::testing::AllOf(HasSubstr("--layer x.3: "), HasSubstr("has no tensors of this layer; accepted: \"x.1\"")));
   EXPECT_THAT(message_of_layer(file, ""),
-              ::testing::AllOf(HasSubstr("no --layer: "), HasSubstr("has no tensors that are "
-                                                                    "of none; accepted: \"x.1\"")));
+              ::testing::AllOf(HasSubstr("no --layer: "), HasSubstr("has no tensors without a layer name; "
+                                                                    "accepted: \"x.1\"")));
   const std::string dense = folder.write("d.safetensors", file_of({"x.1.weight", "x.2.weight", "table"}));
-  EXPECT_THAT(message_of_layer(dense, "x.3"), HasSubstr("has no tensors of it; accepted: \"x.1\", \"x.2\""));
+  EXPECT_THAT(message_of_layer(dense, "x.3"), HasSubstr("has no tensors of this layer; accepted: \"x.1\", \"x.2\""));
   const std::string norms = folder.write("p.safetensors", file_of({"a.norm.weight", "a.norm.bias", "b.qweight"}));
-  EXPECT_THAT(message_of_layer(norms, "x"), HasSubstr("has no tensors of it; accepted: \"b\""));
+  EXPECT_THAT(message_of_layer(norms, "x"), HasSubstr("has no tensors of this layer; accepted: \"b\""));
   const std::string nameless = folder.write("q.safetensors", file_of({"qweight", "scales"}));
-  EXPECT_THAT(message_of_layer(nameless, "a"), HasSubstr("has no tensors of it; leave --layer out"));
+  EXPECT_THAT(message_of_layer(nameless, "a"), HasSubstr("has no tensors of this layer; leave --layer out"));
   const std::string neither = folder.write("n.safetensors", file_of({"table"}));
   EXPECT_THAT(message_of_layer(neither, "x"),
               HasSubstr("; give a checkpoint with tensors NAME.qweight, NAME.scales and others, or NAME.weight"));
@@ -233,7 +234,7 @@ TEST(CheckpointLayer, MissingThingsAreNamed) {
   EXPECT_THAT(
       message_of_layer(index, "x.1"),
       HasSubstr(
-          "m.safetensors: has no tensor \"x.1.bias\", which the index says is there; give files that belong together"));
+          "m.safetensors: has no tensor \"x.1.bias\", although the index names it; give files that belong together"));
   folder.write("shard.safetensors", "not a safetensors file at all");
   EXPECT_THAT(message_of_layer(index, "y"), HasSubstr("shard.safetensors: the header claims"));
   EXPECT_THAT(message_of_layer(folder.write("e.json", ""), "y"), HasSubstr("e.json: the index must be a JSON object"));

@@ -88,7 +88,7 @@ TEST_F(OnTheCpu, AnEmptyCaseIsNotCalledChecked) {
                                           "cpu", "--arch", "sm_80",    "--check-memory"};
   const Result text = program_.run(words);
   EXPECT_EQ(text.exit_code, 1);
-  EXPECT_THAT(text.out, HasSubstr("memory: nothing was checked: the case is empty, and no kernel ran"));
+  EXPECT_THAT(text.out, HasSubstr("memory: nothing was checked: the case is empty, so no kernel ran"));
   EXPECT_THAT(text.err, HasSubstr("no kernel ran that could be watched"));
   auto with_json = words;
   with_json.push_back("--json");
@@ -100,7 +100,7 @@ TEST_F(OnTheCpu, AnEmptyCaseHasPassedNoCheck) {
                                           "cpu", "--arch", "sm_80",    "--check"};
   const Result text = program_.run(words);
   EXPECT_EQ(text.exit_code, 1);
-  EXPECT_THAT(text.out, HasSubstr("\nnothing was checked: the case is empty, and no kernel ran\n"));
+  EXPECT_THAT(text.out, HasSubstr("\nnothing was checked: the case is empty, so no kernel ran\n"));
   EXPECT_THAT(text.err, HasSubstr("nothing was checked"));
   auto with_json = words;
   with_json.push_back("--json");

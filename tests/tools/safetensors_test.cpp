@@ -99,7 +99,7 @@ TEST_P(HostileFile, IsRefusedWithASentenceThatNamesTheRule) {
   EXPECT_THAT(message, AllOf(StartsWith("case.safetensors: "), HasSubstr(GetParam().rule)));
   EXPECT_THAT(message, AnyOf(EndsWith(kWholeWanted), EndsWith(kKnownTypes), EndsWith("; accepted: up to 8 dimensions"),
                              EndsWith("; is this a safetensors file?"),
-                             EndsWith("; it starts with the 8-byte length of its header")));
+                             EndsWith("; a safetensors file starts with the 8-byte length of its header")));
   EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
@@ -187,12 +187,12 @@ std::vector<Hostile> hostile_files() {
        "ends at byte"},
       {"TrailingData", one_tensor(good, "abc"), "1 bytes follow the last tensor"},
       {"HoleAtTheStart", one_tensor(R"("dtype":"U8","shape":[2],"data_offsets":[1,3])", "abc"),
-       "begins at byte 1 where 0 was due"},
+       "begins at byte 1 instead of 0"},
       {"Overlap",
        safetensors_bytes("{\"a\":{" + good + R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "abc"),
-       "begins at byte 1 where 2 was due"},
+       "begins at byte 1 instead of 2"},
       {"SameBytesTwice", safetensors_bytes("{\"a\":{" + good + "},\"b\":{" + good + "}}", "ab"),
-       "begins at byte 0 where 2 was due"},
+       "begins at byte 0 instead of 2"},
       {"TerminalEscapes", safetensors_bytes("{\"\\u001b[2J\":1}", ""), "\"\\u001b[2J\" must be an object"},
   };
 }

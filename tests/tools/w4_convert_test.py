@@ -311,7 +311,7 @@ class ActivationOrder(Folder):
             groups[k] = group
             for target in ["gptq_v2", "awq"]:
                 self.refused("gptq", target, files.safetensors(model("gptq", g_idx=groups)),
-                             f"g_idx[{k}] = {group}, and there are 3 groups; accepted: 0 to 2")
+                             f"g_idx[{k}] = {group}, but there are 3 groups; accepted: 0 to 2")
 
 
 class Refused(Folder):
@@ -330,20 +330,20 @@ class Refused(Folder):
                      "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; accepted: layers of the format that --from "
                      "names, and of --bits")
         self.refused("awq", "gptq", files.safetensors(model("gptq")),
-                     "n = 64 and k = 12 must be multiples of 8; say by --from what the file is: gptq, gptq_v2, awq, symmetric")
+                     "n = 64 and k = 12 must be multiples of 8; name the format of the file with --from: gptq, gptq_v2, awq, symmetric")
         self.refused("symmetric", "awq", files.safetensors(model("gptq")),
-                     "--from symmetric has no zeros; say --from gptq, gptq_v2 or awq, as its packer did")
+                     "--from symmetric stores no zeros; use --from gptq, gptq_v2 or awq, the format of the packer")
         self.refused("gptq", "awq", files.safetensors(model("symmetric", zeros=[8])),
-                     "which gptq has; give it, or say --from symmetric where every zero is 8")
+                     "which the format gptq requires; add the tensor, or use --from symmetric if every zero is 8")
         self.refused("awq", "gptq", files.safetensors(model("awq", g_idx=[0] * K)),
-                     "awq has no activation order; say --from gptq or gptq_v2, as its packer did")
+                     "awq has no activation order; use --from gptq or gptq_v2, the format of the packer")
 
     def test_eight_bits(self):
         content = packed(Layer(1), "gptq")
         content["qzeros"] = ("I32", [K // GROUP, N // 4], bytes(K // GROUP * N))
         self.refused("gptq", "awq", files.safetensors(content), "4-bit gptq of n = 64, k = 96 and 3 groups has [3, 8]")
         data = files.safetensors(model("gptq", bits=8))
-        self.refused("gptq", "awq", data, "--bits 8: awq has weights of 4 bits; accepted: 4, or 8 of gptq, gptq_v2 and "
+        self.refused("gptq", "awq", data, "--bits 8: awq has weights of 4 bits; accepted: 4, or 8 with gptq, gptq_v2 and "
                      "symmetric", "--bits", "8")
         self.refused("gptq", "gptq_v2", files.safetensors(model("gptq", zeros=[256], bits=8)), "the zero of group 0, column 0, "
                      "which is 256: gptq_v2 cannot store it; accepted: 0 to 255", "--bits", "8")
@@ -357,13 +357,13 @@ class Refused(Folder):
                 ("scales", None, "there is no \"scales\"; a layer has the tensors NAME.qweight and NAME.scales"),
                 ("scales", ("F32", [3, 64], bytes(768)), "scales have 16 bits and two dimensions; accepted: F16 or BF16 [groups, n]"),
                 ("scales", ("F16", [192], bytes(384)), "scales have 16 bits and two dimensions; accepted: F16 or BF16 [groups, n]"),
-                ("scales", ("F16", [5, 64], bytes(640)), "the 96 k's do not divide into 5 groups; accepted: as many groups as divide 96"),
-                ("scales", ("F16", [3, 63], bytes(378)), "n = 63 and k = 96 must be multiples of 8; say by --from what the file is"),
+                ("scales", ("F16", [5, 64], bytes(640)), "k = 96 is not a multiple of the number of groups, 5; accepted: a number of groups that divides 96"),
+                ("scales", ("F16", [3, 63], bytes(378)), "n = 63 and k = 96 must be multiples of 8; name the format of the file with --from"),
                 ("scales", ("F16", [0, 1 << 62], b""), "it is empty; accepted: extents of 1 and more"),
                 ("qweight", ("I32", [1 << 61, 0], b""), "it is empty; accepted: extents of 1 and more"),
                 ("qweight", ("I32", [768], bytes(3072)), "words have 32 bits and two dimensions; accepted: I32 [k / 8, n]"),
                 ("qweight", ("U8", [12, 64], bytes(768)), "words have 32 bits and two dimensions; accepted: I32 [k / 8, n]"),
-                ("qweight", ("I32", [12, 32], bytes(1536)), "accepted: layers of the format that --from names, and of --bits"),
+                ("qweight", ("I32", [12, 32], bytes(1536)), "accepted: layers in the format of --from, with weights of --bits bits"),
                 ("qzeros", ("F32", [3, 8], bytes(96)), "zeros have 32 bits; accepted: I32 [groups, n / 8]"),
                 ("g_idx", ("I32", [95], bytes(380)), "a group index has a number for each k; accepted: I32 [96]")]:
             with self.subTest(name=name, tensor=tensor and tensor[:2]):
@@ -375,7 +375,7 @@ class Refused(Folder):
 
     def test_files_that_are_cut_or_none(self):
         data = files.safetensors(model("gptq"))
-        remedy = "; give a whole safetensors file: copy it again, or write it anew"
+        remedy = "; give a complete safetensors file: copy the file again, or write it again"
         for cut, sentence in [(0, "is empty; give a safetensors file"), (5, "5 bytes are too few"),
                               (100, "the file is truncated" + remedy),
                               (len(data) - 1, "the file is truncated or damaged" + remedy)]:
@@ -390,7 +390,7 @@ class Refused(Folder):
 
     def test_words_of_the_command_line(self):
         data = files.safetensors(model("gptq"))
-        self.refused("gptq", "gptq", data, "--to gptq: is what --from says already; accepted: another of gptq, gptq_v2, awq, symmetric")
+        self.refused("gptq", "gptq", data, "--to gptq: is the format of --from already; accepted: another of gptq, gptq_v2, awq, symmetric")
         self.refused("marlin", "gptq", data, "--from marlin: is not a format; accepted: gptq, gptq_v2, awq, symmetric")
 
     def test_outputs_that_cannot_be_written(self):

@@ -272,13 +272,13 @@ class Files(unittest.TestCase):
         layer = {f"a.{name}": tensor for name, tensor in Layer(1).gptq(stored_less=1).items() if name != "activations"}
         dense = {"a.weight": ("F16", [N, K], halves([0] * (N * K)))}
         named = ("--layer", "a")
-        self.assertIn("--weights: the activations are not in a checkpoint; give them by --input",
+        self.assertIn("--weights: a checkpoint has no activations; give the activations with --input",
                       refusal("w4a16_gemm:group_size=32", layer, *named))
         self.assertRegex(refusal("w4_quantize", layer, *named),
                          "tensor [a-z]+: w4_quantize has no such input; accepted: weights")
         self.assertIn("tensor weights: w4a16_gemm has no such input; quantise them first, by w4_quantize",
                       refusal("w4a16_gemm", dense, *named))
-        self.assertIn('has no tensors that are of none; accepted: "a"', refusal("w4a16_gemm", layer))
+        self.assertIn('has no tensors without a layer name; accepted: "a"', refusal("w4a16_gemm", layer))
 
     def test_scales_and_bias_of_the_other_type(self):
         layer = Layer(13)
@@ -301,7 +301,7 @@ class Files(unittest.TestCase):
         missing = {path: data for path, data in files.items() if "00002" not in path}
         self.assertIn("model-00002-of-00003.safetensors: cannot be read", self.refusal(missing, *options, name))
         files["model-00002-of-00003.safetensors"] = files["model-00003-of-00003.safetensors"]
-        self.assertIn(f'has no tensor "{name}.qweight", which the index says is there',
+        self.assertIn(f'has no tensor "{name}.qweight", although the index names it',
                       self.refusal(files, *options, name))
 
     def test_a_missing_tensor_is_one_sentence(self):

@@ -125,9 +125,9 @@ std::string benchmark_text(const nlohmann::ordered_json& json) {
                   format_bytes(number("bytes")), json.at("replays").get<int>(), json.at("launches").get<int>(),
                   json.at("copies").get<int>(), text("device"), text("arch"));
   if (json.at("overlap").get<bool>())
-    lines += "Each launch may begin while the one before ends, if its kernel can; the floor's may not.\n";
+    lines += "Launches of the kernel may overlap, if the kernel supports it; launches of the floor do not overlap.\n";
   if (!json.at("past_l2").get<bool>())
-    lines += "The copies do not exceed four times the L2 cache: part of the reads may hit it.\n";
+    lines += "The copies do not exceed four times the L2 cache: some reads may hit the cache.\n";
   return lines;
 }
 

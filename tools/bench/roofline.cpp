@@ -253,13 +253,14 @@ std::string roofline_picture(const Json& entries) {
   const std::vector<std::string> names = descriptors_of(points);
   Svg svg(kWidth, kPlot.y + kPlot.height + 62 + static_cast<double>(names.size()) * kLegendLine, "Roofline");
   if (points.empty()) {
-    svg.text({20, 34}, "Nothing was measured that computes.", {.size = 17, .bold = true});
+    svg.text({20, 34}, "Nothing was measured, or the kernels only move bytes.", {.size = 17, .bold = true});
     return svg.finish();
   }
   std::string device;
   for (const Json& entry : entries) device = entry.value("device", device);
   svg.text({20, 30}, fmt::format("Roofline{}{}", device.empty() ? "" : ": ", device), {.size = 17, .bold = true});
-  svg.text({20, 49}, "A stem ends at the read floor of the same bytes in the same run; labels give its share.",
+  svg.text({20, 49},
+           "A stem ends at the read floor of the same bytes in the same run; the label gives the share of the floor.",
            {.size = 11.5, .fill = "#555555"});
   const Limits limits = limits_of(entries, points);
   const Axes axes = axes_for(points, limits);

@@ -173,11 +173,11 @@ Json with_decompositions(const Json& cases, const Json& operators, const std::st
   }
   if (!entries.empty() || cases.empty()) return entries;
   if (accepted == "all") {
-    throw BadInput("--decomposition " + wanted, name + " has one way to share its work", "leave --decomposition out");
+    throw BadInput("--decomposition " + wanted, name + " has only one decomposition", "leave --decomposition out");
   }
   if (is_accepted) {
-    throw BadInput("--decomposition " + wanted, "none of these cases is there to compare ways to share work",
-                   "choose others by --only, or leave it out");
+    throw BadInput("--decomposition " + wanted, "none of these cases compares decompositions",
+                   "select other cases with --only, or leave --decomposition out");
   }
   throw BadInput("--decomposition " + wanted, name + " has no such decomposition", "accepted: " + accepted);
 }

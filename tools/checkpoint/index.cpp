@@ -22,7 +22,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit IndexReader(const std::string& label) : label_(label) {}
   std::map<std::string, std::string> take() {
-    if (!has_map_) fail("the index has no weight_map, which says which file has which tensor");
+    if (!has_map_) fail("the index has no weight_map, which names the file of each tensor");
     return std::move(files_);
   }
 

@@ -54,13 +54,13 @@ std::string checkpoint_file(const std::string& path) {
   for (const char* end : {kIndex, kTensors}) {
     const std::vector<std::string> names = names_in(path, end);
     if (names.size() == 1 && end == kTensors && is_one_of_several(names.front())) {
-      throw BadInput(path, fmt::format("the folder holds {}, one of several files, without their index", names.front()),
-                     "give a whole checkpoint's folder, or that file by its name");
+      throw BadInput(path, fmt::format("the folder holds {}, a part of a checkpoint, but no index", names.front()),
+                     "give the folder of a complete checkpoint, or the path of this file");
     }
     if (names.size() == 1) return (fs::path(path) / names.front()).string();
     if (names.empty()) continue;
-    throw BadInput(path, fmt::format("the folder holds {} files *{}, {} and others", names.size(), end, names.front()),
-                   "give the one that is meant");
+    throw BadInput(path, fmt::format("the folder holds {} files *{}, for example {}", names.size(), end, names.front()),
+                   "give the path of one file");
   }
   throw BadInput(path, fmt::format("the folder holds neither *{} nor *{}", kIndex, kTensors),
                  "give a checkpoint's folder");
@@ -78,7 +78,7 @@ std::string remedy_of_layer(const std::vector<std::string>& tensors) {
   constexpr std::size_t kShown = 2;
   for (const char* const part : {"qweight", "weight"}) {
     if (std::find(tensors.begin(), tensors.end(), part) != tensors.end())
-      return "leave --layer out, of a layer without a name";
+      return "leave --layer out for a layer without a name";
     std::set<std::string> layers;
     for (const std::string& tensor : tensors)
       if (tensor.ends_with(std::string(".") + part)) layers.insert(layer_of(tensor));
@@ -126,9 +126,10 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
   }
   if (!tensors_.empty()) return;
   if (layer.empty())
-    throw BadInput("no --layer", fmt::format("{} has no tensors that are of none", printable(file)),
+    throw BadInput("no --layer", fmt::format("{} has no tensors without a layer name", printable(file)),
                    remedy_of_layer(seen));
-  throw BadInput("--layer " + layer, fmt::format("{} has no tensors of it", printable(file)), remedy_of_layer(seen));
+  throw BadInput("--layer " + layer, fmt::format("{} has no tensors of this layer", printable(file)),
+                 remedy_of_layer(seen));
 }
 
 bool CheckpointLayer::is_of_layer(const std::string& tensor) const {
@@ -148,7 +149,7 @@ void CheckpointLayer::read_shard(const std::string& path, const std::vector<std:
     const auto found =
         std::find_if(tensors.begin(), tensors.end(), [&](const TensorView& tensor) { return tensor.name == name; });
     if (found != tensors.end()) continue;
-    throw BadInput(path, fmt::format("has no tensor {}, which the index says is there", quote(name)),
+    throw BadInput(path, fmt::format("has no tensor {}, although the index names it", quote(name)),
                    "give files that belong together: copy the checkpoint again");
   }
   add_tensors(file);

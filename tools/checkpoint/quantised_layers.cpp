@@ -47,15 +47,16 @@ class LayerFinder {
                     "a layer has the tensors NAME.qweight and NAME.scales");
     }
     if (layer.qzeros == nullptr && stores_zeros(format_)) {
-      refuse_tensor(qweight,
-                    fmt::format("there is no {}, which {} has", quote(layer.prefix + "qzeros"), text_of(format_)),
-                    fmt::format("give it, or say --from symmetric where every zero is {}", 1 << (bits_ - 1)));
+      refuse_tensor(
+          qweight,
+          fmt::format("there is no {}, which the format {} requires", quote(layer.prefix + "qzeros"), text_of(format_)),
+          fmt::format("add the tensor, or use --from symmetric if every zero is {}", 1 << (bits_ - 1)));
     }
     // Some packers store the zeros of symmetric weights all the same. Such a file has one of the gptq formats.
     if (layer.qzeros != nullptr && !stores_zeros(format_)) {
-      refuse_tensor(*layer.qzeros, "--from symmetric has no zeros",
-                    bits_ == 4 ? "say --from gptq, gptq_v2 or awq, as its packer did"
-                               : "say --from gptq or gptq_v2, as its packer did");
+      refuse_tensor(*layer.qzeros, "--from symmetric stores no zeros",
+                    bits_ == 4 ? "use --from gptq, gptq_v2 or awq, the format of the packer"
+                               : "use --from gptq or gptq_v2, the format of the packer");
     }
     layer.sizes = sizes_of(layer);
     return layer;
@@ -81,10 +82,10 @@ class LayerFinder {
                              bits_};
     if (sizes.n % 8 != 0 || sizes.k % 8 != 0)
       refuse_tensor(qweight, fmt::format("n = {} and k = {} must be multiples of 8", sizes.n, sizes.k),
-                    fmt::format("say by --from what the file is: {}", w4_format_names()));
+                    fmt::format("name the format of the file with --from: {}", w4_format_names()));
     if (sizes.k % sizes.groups != 0)
-      refuse_tensor(scales, fmt::format("the {} k's do not divide into {} groups", sizes.k, sizes.groups),
-                    fmt::format("accepted: as many groups as divide {}", sizes.k));
+      refuse_tensor(scales, fmt::format("k = {} is not a multiple of the number of groups, {}", sizes.k, sizes.groups),
+                    fmt::format("accepted: a number of groups that divides {}", sizes.k));
     require_shape(qweight, sizes.qweight_shape(format_), sizes);
     if (layer.qzeros != nullptr) {
       if (layer.qzeros->type != "I32")
@@ -99,7 +100,7 @@ class LayerFinder {
     refuse_tensor(tensor,
                   fmt::format("{}-bit {} of n = {}, k = {} and {} groups has [{}, {}]", bits_, text_of(format_),
                               sizes.n, sizes.k, sizes.groups, shape[0], shape[1]),
-                  "accepted: layers of the format that --from names, and of --bits");
+                  "accepted: layers in the format of --from, with weights of --bits bits");
   }
 
   W4Format format_;

@@ -52,7 +52,7 @@ void CheckpointReader::check_against(const std::map<std::string, std::string>& i
   if (missing.empty()) return;
   const auto& [tensor, file] = *missing.begin();
   throw BadInput(std::filesystem::path(index_).replace_filename(file).string(),
-                 fmt::format("has no tensor {}, which the index says is there", quote(tensor)), kTogether);
+                 fmt::format("has no tensor {}, although the index names it", quote(tensor)), kTogether);
 }
 
 void CheckpointReader::read(const HeaderEntry& tensor, std::uint64_t begin, std::span<std::byte> dst) const {

@@ -24,24 +24,26 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kHelp =
-    R"(Times a kernel on a GPU: CUDA-graph replays of about 800 us over copies of the inputs that exceed the L2
-cache, the median of 15; and in the same run the floor: a plain read of the same number of bytes, or, for a kernel that
-writes at least a fifth of what it reads, a plain copy of the same number.
-Given an operator alone, times the operator's table of cases and shows what each shall reach.)";
+    R"(Times a kernel on a GPU, and in the same run the kernel's floor. A time is the median of 15 CUDA-graph replays of
+about 800 us over copies of the inputs that exceed the L2 cache. The floor is a plain read of the same number of bytes;
+for a kernel that writes at least a fifth of the bytes it reads, the floor is a plain copy.
+Given an operator alone, the command times the operator's table of cases and shows the target of each case. A case is
+printed, and written to the file of --json, as soon as it is measured.)";
 
 constexpr const char* kExamples = R"(
 Examples:
   cubit bench gqa_decode --json results.json --svg roofline.svg
   cubit bench gqa_decode --dry-run
   cubit bench gqa_decode --only ragged --set batch=2,context=64 --device cpu
-      cases made small, on the CPU device: shows that all works, the times say nothing
+      small cases on the CPU device: shows that everything works; the times mean nothing
   cubit bench w4a16_gemm --decomposition all --only M=16
-      split-K and stream-K, and sums added by atomics, beside data-parallel: "speedup" is that one's time over its own
+      compares data-parallel, split-K, stream-K and split-K with atomics; "speedup" is the time of data-parallel
+      divided by the entry's own time
   cubit bench gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1
   cubit bench gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --random batch=512,context=8192,kv_heads=1 --json
   cubit bench gqa_decode:heads_per_kv=8 --input case.safetensors --device cuda:1
 
-Exit code: 0 good, 1 it failed or there is no GPU, 2 bad input.)";
+Exit code: 0 success; 1 a case failed, or there is no GPU; 2 bad input.)";
 
 struct BenchOptions {
   ProblemOptions problem;
@@ -90,7 +92,8 @@ Json table_of(const BenchOptions& options) {
   Json cases = with_sizes(bench_cases(known, problem.descriptor), problem.join_numbers());
   if (!cases.empty() && !options.only.empty()) {
     cases = matching(cases, options.only);
-    if (cases.empty()) throw BadInput("--only " + options.only, "no case of the table has it", "see --dry-run");
+    if (cases.empty())
+      throw BadInput("--only " + options.only, "no case of the table contains this text", "--dry-run lists the cases");
   }
   if (!problem.numbers.empty()) require_taken_sizes(cases);
   return options.decomposition ? with_decompositions(cases, known, problem.descriptor, *options.decomposition) : cases;
@@ -112,7 +115,7 @@ class Run {
  private:
   const Device& device() const {
     if (chosen_.device) return *chosen_.device;
-    throw WorkFailed("no GPU", chosen_.trouble, "cubit bench needs one; nothing was timed");
+    throw WorkFailed("no GPU", chosen_.trouble, "cubit bench needs a GPU; nothing was timed");
   }
 
   const ProblemOptions& options_;
@@ -230,7 +233,7 @@ void show_plan(Json cases, const BenchOptions& options, const ResultFiles& files
 Json measure_one(const BenchOptions& options, Context& context) {
   if (options.dry_run) throw BadInput("--dry-run", "lists an operator's table", "give the operator alone");
   if (options.decomposition) {
-    throw BadInput("--decomposition", "compares over an operator's table",
+    throw BadInput("--decomposition", "compares the cases of an operator's table",
                    "give the operator alone, or --set decomposition=split_k for one case");
   }
   const Problem problem = options.problem.make();
@@ -280,13 +283,14 @@ void add_bench(CLI::App& app, Context& context) {
       ->add_option("--json", options->json, "Write JSON to this file, anew after each case; without a file, print it")
       ->expected(0, 1);
   command->add_option("--svg", options->svg, "Write a roofline picture to this file");
-  command->add_option("--only", options->only, "Of the operator's table, the cases whose text contains this");
-  command->add_option("--decomposition", options->decomposition,
-                      "Of the operator's table, each case once with each way to share its work (all), or with one: "
-                      "data_parallel, split_k, stream_k, split_k_atomic. Cases have blocks that take all of them");
+  command->add_option("--only", options->only, "Only the cases of the operator's table whose text contains this");
+  command->add_option(
+      "--decomposition", options->decomposition,
+      "Time each case of the operator's table with every decomposition (all), or with one: data_parallel, "
+      "split_k, stream_k, split_k_atomic. The cases have tiles that support all of them");
   command->add_flag(
       "--overlap", options->overlap,
-      "Let each launch begin while the one before ends (programmatic dependent launch), where the kernel can");
+      "Let each launch begin while the previous launch ends (programmatic dependent launch), if the kernel can");
   command->add_flag("--dry-run", options->dry_run, "List the operator's table and time nothing");
   command->footer(kExamples);
   command->final_callback([options, &context] {

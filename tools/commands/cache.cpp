@@ -20,10 +20,11 @@ Examples:
   cubit cache list
   cubit cache list --cache-dir ship/ --json
   cubit cache verify
-      checks every entry and deletes damaged ones; exit code 1 if one was not good
+      checks every entry and deletes damaged entries; exit code 1 if an entry was damaged
   cubit cache clear --cache-dir /tmp/try
 
-Exit code: 0 good; 1 verify found an entry that is not good, or clear could not delete one; 2 the folder cannot be used.)";
+Exit code: 0 success; 1 verify found a damaged entry, or clear could not delete an entry; 2 the folder cannot be
+used.)";
 
 /// Throws BadInput for a folder that does not exist: opening a cache creates the folder, and a missing folder is a
 /// mistyped name.
@@ -152,8 +153,9 @@ void add_cache(CLI::App& app, Context& context) {
     subcommand->add_flag("--json", *json, "Print JSON");
     subcommand->final_callback([=, &context] { context.action = [=, &context] { return action(*json, context); }; });
   };
-  add("list", "Every entry: id, descriptor, architecture, compiler, registers, spills, bytes, damage.", &list_cache);
-  add("verify", "Checks every entry and deletes damaged ones; exit code 1 if one was not good.", &verify_cache);
+  add("list", "Lists every entry: id, descriptor, architecture, compiler, registers, spills, bytes, damage.",
+      &list_cache);
+  add("verify", "Checks every entry and deletes damaged entries; exit code 1 if an entry was damaged.", &verify_cache);
   add("clear", "Deletes every entry.", &clear_cache);
 }
 

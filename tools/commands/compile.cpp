@@ -22,14 +22,14 @@ DESCRIPTOR is operator:field=value,field=value; fields at their default may be l
 constexpr const char* kExamples = R"(
 Examples:
   cubit compile gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4
-      for this machine's GPU; without one, for {}
+      for this machine's GPU; without a GPU, for {}
   cubit compile --file kernels.txt --arch sm_80,sm_90a --jobs 8 --cache-dir ship/
       every line of a file ('#' starts a comment), into a folder to ship
   generate-list | cubit compile --file - --json > report.json
       standard input; one JSON object per kernel and architecture
 
-Exit code: 0 if every kernel is there, 1 if one failed to compile or could not be stored (the others
-are still made), 2 for bad input.)";
+Exit code: 0 if every kernel is stored, 1 if a kernel failed to compile or could not be stored (the other kernels are
+compiled all the same), 2 for bad input.)";
 
 struct CompileOptions {
   std::vector<std::string> descriptors;
@@ -117,7 +117,7 @@ int compile(const CompileOptions& options, Context& context) {
 void add_compile(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("compile", kHelp);
   auto options = std::make_shared<CompileOptions>();
-  command->add_option("DESCRIPTOR", options->descriptors, "What to compile: operator:field=value,...");
+  command->add_option("DESCRIPTOR", options->descriptors, "Descriptors to compile: operator:field=value,...");
   command->add_option("--file", options->file, "More descriptors, one per line; - is standard input");
   command->add_option("--arch", options->architectures, "Architectures, separated by commas: sm_80,sm_90a");
   command->add_option("--jobs", options->jobs, "Threads (default: one per core)")->check(CLI::Range(1, 256));

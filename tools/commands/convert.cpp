@@ -34,24 +34,26 @@ namespace cubit::tools {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Converts the quantised layers of a checkpoint from one layout to another: every weight keeps its value, bit for bit.
-A layer is the tensors NAME.qweight, NAME.scales, NAME.qzeros and NAME.g_idx; all other tensors, and the metadata, are
-copied. gptq and gptq_v2 differ in their zeros only, and a file does not say which it is: --from must. What the other
-layout cannot store is refused: activation order, 8 bits and a zero of 16 by awq, a zero of 0 by gptq, any zero but 8 (of
-8 bits 128) by symmetric. Nor does a symmetric layer without zeros say how many bits a weight has: --bits must.)";
+    R"(Converts the quantised layers of a checkpoint from one layout to another. Every weight keeps its value, bit for bit.
+A layer consists of the tensors NAME.qweight, NAME.scales, NAME.qzeros and NAME.g_idx. All other tensors and the
+metadata are copied. gptq and gptq_v2 differ only in their zeros, and a file does not name its layout, so --from must. A
+layer that the target layout cannot store is refused: awq has no activation order, no 8-bit weights and no zero of 16;
+gptq has no zero of 0; symmetric has only the zero 8 (128 for 8-bit weights). A symmetric layer without zeros does not
+say how many bits a weight has, so --bits must.)";
 
 constexpr const char* kExamples = R"(
 Examples:
   cubit convert --from gptq --to awq --input model.safetensors --output model.awq.safetensors
   cubit convert --from awq --to gptq_v2 --input model.safetensors --output model.gptq.safetensors --threads 8
   cubit convert --from gptq --to awq --input model.safetensors.index.json --output model_awq
-      of several files, given by their index or their folder: as many, of the same names, and the index last, in a folder
-A group index that says nothing (g_idx[k] = k / group size) is left out for awq. Files beside the checkpoint, such as
-config.json with its quantization_config, are not changed.
+      a checkpoint of several files, given by its index or its folder: writes files of the same names, and then a new
+      index, into a folder
+A group index in the default order (g_idx[k] = k / group size) is left out for awq. Other files of the checkpoint's
+folder, such as config.json with its quantization_config, are not changed.
 
-Exit code: 0 good; 1 the output could not be written; 2 bad input.)";
+Exit code: 0 success; 1 the output could not be written; 2 bad input.)";
 
-constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  ///< of tensors that are copied
+constexpr std::size_t kChunkBytes = std::size_t{16} << 20;  ///< tensors are copied in chunks of this size
 
 struct ConvertOptions {
   std::string from;
@@ -131,7 +133,7 @@ class Conversion {
   void check_order(const QuantisedLayer& layer) const {
     const HeaderEntry& g_idx = *layer.g_idx;
     if (from_ == W4Format::awq)
-      refuse_tensor(g_idx, "awq has no activation order", "say --from gptq or gptq_v2, as its packer did");
+      refuse_tensor(g_idx, "awq has no activation order", "use --from gptq or gptq_v2, the format of the packer");
     if (g_idx.type != "I32" || g_idx.shape != std::vector<std::int64_t>{layer.sizes.k})
       refuse_tensor(g_idx, "a group index has a number for each k",
                     fmt::format("accepted: I32 [{}], of {} bits", layer.sizes.k, layer.sizes.bits));
@@ -142,11 +144,11 @@ class Conversion {
     if (none != groups.end()) {
       refuse_tensor(
           g_idx,
-          fmt::format("g_idx[{}] = {}, and there are {} groups", none - groups.begin(), *none, layer.sizes.groups),
+          fmt::format("g_idx[{}] = {}, but there are {} groups", none - groups.begin(), *none, layer.sizes.groups),
           fmt::format("accepted: 0 to {}", layer.sizes.groups - 1));
     }
     if (to_ != W4Format::awq || is_in_order(groups, layer.sizes)) return;
-    refuse_tensor(g_idx, "awq has no activation order, and this index is not k / group size",
+    refuse_tensor(g_idx, "awq has no activation order, but this index is not k / group size",
                   "accepted for such layers: gptq, gptq_v2, symmetric");
   }
   template <class Work>
@@ -206,11 +208,11 @@ class Conversion {
   }
 
   void copy(const Item& item, OutputFile& output) const {
-    std::vector<std::byte> piece;
-    for (std::uint64_t begin = 0, bytes = bytes_of(*item.source); begin < bytes; begin += piece.size()) {
-      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, bytes - begin)));
-      checkpoint_.read(*item.source, begin, piece);
-      output.append(piece);
+    std::vector<std::byte> chunk;
+    for (std::uint64_t begin = 0, bytes = bytes_of(*item.source); begin < bytes; begin += chunk.size()) {
+      chunk.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kChunkBytes, bytes - begin)));
+      checkpoint_.read(*item.source, begin, chunk);
+      output.append(chunk);
     }
   }
   void convert(const Item& item, OutputFile& output) const {
@@ -268,14 +270,14 @@ int convert_checkpoint(const ConvertOptions& options) {
   const W4Format from = parse_format("--from", options.from);
   const W4Format to = parse_format("--to", options.to);
   if (from == to)
-    throw BadInput("--to " + options.to, "is what --from says already",
+    throw BadInput("--to " + options.to, "is the format of --from already",
                    fmt::format("accepted: another of {}", w4_format_names()));
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (options.bits != 4 && options.bits != 8)  // CLI11 accepts an empty word
-    throw BadInput("--bits", "it is no number of bits", "accepted: 4, 8");
+    throw BadInput("--bits", "is not a valid number of bits", "accepted: 4, 8");
   if (options.bits == 8 && (from == W4Format::awq || to == W4Format::awq))
-    throw BadInput("--bits 8", "awq has weights of 4 bits", "accepted: 4, or 8 of gptq, gptq_v2 and symmetric");
+    throw BadInput("--bits 8", "awq has weights of 4 bits", "accepted: 4, or 8 with gptq, gptq_v2 and symmetric");
   const CheckpointReader checkpoint(options.input);
   const Conversion conversion(checkpoint, from, to, options.bits, threads);
   if (checkpoint.has_index())
@@ -302,19 +304,18 @@ int convert_checkpoint(const ConvertOptions& options) {
 void add_convert(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("convert", kHelp);
   auto options = std::make_shared<ConvertOptions>();
-  command->add_option("--from", options->from, "gptq, gptq_v2, awq or symmetric: what the input is")->required();
-  command->add_option("--to", options->to, "Likewise: what the output shall be")->required();
+  command->add_option("--from", options->from, "Layout of the input: gptq, gptq_v2, awq or symmetric")->required();
+  command->add_option("--to", options->to, "Layout of the output: gptq, gptq_v2, awq or symmetric")->required();
   command
       ->add_option("--input", options->input,
-                   "A safetensors file with quantised layers, the index of several, or their folder")
+                   "A safetensors file with quantised layers, the index of several files, or the folder")
       ->required();
   command
       ->add_option("--output", options->output,
-                   "The safetensors file to write, of several the folder; each file is replaced whole")
+                   "The safetensors file to write, or the folder for several files; existing files are replaced")
       ->required();
-  command->add_option("--bits", options->bits, "Of a weight of the input: 4 (default) or 8")
-      ->check(CLI::IsMember({4, 8}));
-  command->add_option("--threads", options->threads, "How many convert (default: as many as there are processors)")
+  command->add_option("--bits", options->bits, "Bits of a weight: 4 (default) or 8")->check(CLI::IsMember({4, 8}));
+  command->add_option("--threads", options->threads, "Number of threads (default: number of processors)")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kExamples);

@@ -15,7 +15,7 @@ Examples:
   cubit devices
   cubit devices --json
 
-Exit code: 0, also where there is no device; then the reason is printed. In the JSON, devices are GPUs.)";
+Exit code: 0, even if there is no device; the reason is printed. In the JSON, "devices" lists only GPUs.)";
 
 std::string gpu_table(const std::vector<nlohmann::json>& list) {
   std::vector<std::vector<std::string>> rows;

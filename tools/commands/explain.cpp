@@ -18,8 +18,8 @@ namespace cubit::tools {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Shows a kernel's plan: each decision with its reason, the bank-conflict proof of each shared-memory access,
-why no other family was chosen and, where there is a compiler, registers and spills.)";
+    R"(Shows a kernel's plan: each decision with its reason, the bank-conflict proof of each shared-memory access, and the
+reason why each other kernel family was not chosen. If there is a compiler, the command also shows registers and spills.)";
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -27,7 +27,7 @@ Examples:
   cubit explain gqa_decode:heads_per_kv=8 --arch sm_90a --source
       also prints the plan header that the template is compiled with
   cubit explain gqa_decode:heads_per_kv=8 --arch sm_90a --measure
-      also runs a small case on the CPU device, and shows the bank conflicts that it counted beside the plan's
+      also runs a small case on the CPU device, and compares the counted bank conflicts with the plan's proof
   cubit explain gqa_decode:kv=int4_rows,groups=4 --arch sm_90a --svg pictures
       also draws fragments, tiles with the words that each access touches, and the shared-memory map
   cubit explain gqa_decode --arch sm_86 --json)";
@@ -157,7 +157,7 @@ void print_plan(const nlohmann::ordered_json& plan, bool source) {
   fmt::print("\nShared-memory accesses, by enumeration of all lanes and phases (degree 1: no bank conflict)\n{}",
              list_table(plan.at("proofs"), {{"access"}, {"degree", true}, {"wavefronts", true}, {"ideal", true}}));
   if (plan.contains("measured")) {
-    fmt::print("\nThe same, counted on the CPU device for a whole launch\n{}",
+    fmt::print("\nThe same accesses, counted on the CPU device for a whole launch\n{}",
                list_table(plan.at("measured"), {{"access"},
                                                 {"wavefronts", true},
                                                 {"ideal", true},
@@ -198,9 +198,9 @@ void require_plan_holds(const nlohmann::ordered_json& plan) {
     if (row.at("agrees").get<bool>()) continue;
     throw WorkFailed(
         cell(row.at("access")),
-        fmt::format("of {} requests that were counted {} wavefronts would do, and there were {}; the plan "
-                    "proves {} where {} would do",
-                    cell(row.at("counted_requests")), cell(row.at("counted_ideal")), cell(row.at("counted_wavefronts")),
+        fmt::format("the CPU device counted {} requests with {} wavefronts (ideal: {}); the plan proves {} wavefronts "
+                    "(ideal: {})",
+                    cell(row.at("counted_requests")), cell(row.at("counted_wavefronts")), cell(row.at("counted_ideal")),
                     cell(row.at("wavefronts")), cell(row.at("ideal"))));
   }
 }
@@ -226,9 +226,10 @@ void add_explain(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("explain", kHelp);
   auto options = std::make_shared<ExplainOptions>();
   command->add_option("DESCRIPTOR", options->descriptor, "operator:field=value,...")->required();
-  command->add_option("--arch", options->architecture, "The architecture (default: this machine's device's)");
+  command->add_option("--arch", options->architecture, "The architecture (default: that of this machine's device)");
   command->add_flag("--json", options->json, "Print JSON");
-  command->add_flag("--measure", options->measure, "Also count bank conflicts on the CPU device, beside the plan's");
+  command->add_flag("--measure", options->measure,
+                    "Also count bank conflicts on the CPU device, and compare them with the plan");
   command->add_flag("--source", options->source, "Also print the plan header");
   command->add_option("--svg", options->svg, "Also write pictures of the plan into this folder");
   command->footer(kExamples);

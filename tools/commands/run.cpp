@@ -18,26 +18,28 @@ namespace cubit::tools {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Computes one case: tensors from a safetensors file, or made-up ones, through one kernel on a GPU. Without a GPU the
-CPU executes the PTX that is made for --arch (default sm_80). With --bench, or where the CPU device is not installed or
---arch names several architectures, it says so, compiles and shows the kernels' resources.)";
+    R"(Computes one case with one kernel on a GPU. The tensors come from a safetensors file or are made up. Without a GPU,
+the CPU device executes the PTX for --arch (default sm_80). If the CPU device cannot help, because of --bench, because it
+is not installed, or because --arch names several architectures, the command says so, compiles the kernels and shows
+their resources.)";
 
 constexpr const char* kExamples = R"(
 Examples:
   cubit run gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --input case.safetensors --output out.safetensors
       the file holds the operator's input tensors by name (see cubit operators); the output file is replaced whole
   cubit run w4a16_gemm --weights folder --layer model.layers.0.mlp.down_proj --input activations.safetensors
-      qweight, scales, … of one layer of a checkpoint: a file, an index of several (*.json), or their folder; no
-      --layer where they are named so, as in what w4_quantize writes
+      reads qweight, scales, … of one layer from a checkpoint: a file, the index of several files (*.json), or the
+      folder; leave --layer out if the tensors' names have no layer, as in the output of w4_quantize
   cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
-      compares with the double-precision reference; exit code 1 if the error is over the tolerance; a NaN is
-      infinitely wrong, but for w4a16_gemm where the reference is one
+      compares with the double-precision reference; exit code 1 if the error is over the tolerance; a NaN is an
+      infinite error, except for w4a16_gemm where the reference is NaN too
   cubit run gqa_decode:heads_per_kv=8 --random batch=1 --device cpu --arch sm_120 --check-memory --counters
-      executes sm_120's PTX on the CPU, watched: races, unwritten memory; bank conflicts and sectors counted
+      executes the PTX of sm_120 on the CPU; finds races and reads of unwritten memory; counts bank conflicts and
+      sectors
   cubit run gqa_decode:heads_per_kv=8 --random batch=128,context=8192,kv_heads=1 --set softmax_scale=0.1 --bench --json
 
-Exit code: 0 good; 1 the work failed, or nothing runs what --output, --check, --check-memory,
---counters or --bench ask for; 2 bad input.)";
+Exit code: 0 success; 1 the work failed, or no device can do what --output, --check, --check-memory, --counters or
+--bench ask for; 2 bad input.)";
 
 constexpr const char* kMemoryChecked = "checked";
 
@@ -148,7 +150,7 @@ int run_on_device(const RunOptions& options, const Problem& problem, const Chose
     json["bench"] = Benchmark(*chosen.device, chosen.facts, engine, false).measure(descriptor, problem, kernel);
   options.json ? print_json(json) : print_result(json);
   if (!watched) {
-    context.console.say(fmt::format("{}: the case is empty, and no kernel ran that could be watched", descriptor));
+    context.console.say(fmt::format("{}: the case is empty, so no kernel ran that could be watched", descriptor));
     return kExitWorkFailed;
   }
   if (!options.check || json.at("check").at("good").get<bool>()) return kExitGood;
@@ -181,7 +183,7 @@ int run_without_device(const RunOptions& options, const std::string& trouble, Co
     fmt::print("{}", compile_table(results));
   }
   const int exit_code = report_failures(results, context);
-  context.console.say(fmt::format("no GPU: {}; {}; the report on standard output is of the compiled kernels", trouble,
+  context.console.say(fmt::format("no GPU: {}; {}; standard output has the report of the compiled kernels", trouble,
                                   missing_results(options)));
   const bool wants_a_launch =
       options.output || options.check || options.bench || options.check_memory || options.counters;
@@ -199,8 +201,8 @@ int run(const RunOptions& options, Context& context) {
   context.require_cache_folder();
   const bool watches = options.check_memory || options.counters;  // only the CPU device watches
   if (options.bench && (watches || means_cpu(options.problem.device))) {
-    throw BadInput("--bench", "the CPU device, which --device cpu, --check-memory and --counters mean, is not timed",
-                   kOneWanted);
+    throw BadInput("--bench", "--device cpu, --check-memory and --counters use the CPU device, which cannot be timed",
+                   "leave --bench out, or the other options");
   }
   canonical(options.problem.descriptor);  // a mistake in the descriptor is reported before a mistake in a file
   std::optional<OutputFile> file =
@@ -209,11 +211,11 @@ int run(const RunOptions& options, Context& context) {
   ChosenDevice chosen = choose_device(options.problem);
   if (chosen.device && watches && !options.problem.device && !means_cpu(chosen.facts.at("name").get<std::string>())) {
     chosen = choose_cpu_device(options.problem);
-    if (chosen.device) context.console.say("a GPU watches nothing; the CPU computes it");
+    if (chosen.device) context.console.say("a GPU cannot watch a launch; the CPU device computes the case");
   }
   if (!chosen.device && !options.bench) {
     const std::string trouble = std::exchange(chosen, choose_cpu_device(options.problem)).trouble;
-    if (chosen.device) context.console.say(fmt::format("no GPU: {}; the CPU computes it", trouble));
+    if (chosen.device) context.console.say(fmt::format("no GPU: {}; the CPU device computes the case", trouble));
     chosen.trouble = trouble;
   }
   if (!chosen.device) return run_without_device(options, chosen.trouble, context);
@@ -229,7 +231,7 @@ void add_run(CLI::App& app, Context& context) {
   command->add_option("--output", options->output, "Write the output tensors to this safetensors file");
   command->add_flag("--check", options->check, "Compare with the double-precision reference");
   command->add_flag("--check-memory", options->check_memory,
-                    "On the CPU device: end with an error at the first race, or read of memory that nobody wrote");
+                    "On the CPU device: end with an error at the first race or read of unwritten memory");
   command->add_flag("--counters", options->counters,
                     "On the CPU device: count instructions, bank conflicts and sectors");
   command->add_flag("--bench", options->bench, "Time the kernel, and a plain read or copy of the same bytes");

@@ -11,8 +11,9 @@ namespace cubit::tools {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Prints the descriptor with those fields chosen that decide how fast a kernel is for launches of known sizes, and
-not what it computes, by what was measured on an H200. cubit operators says which fields those are, and by which sizes.)";
+    R"(Completes a descriptor for launches of known sizes. Some fields affect only the speed of a kernel and not its
+result; suggest chooses these fields by a model of measurements on an H200, and prints the descriptor. cubit operators
+lists the fields that suggest chooses, and the sizes that it needs.)";
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -46,7 +47,7 @@ Target choose_target(const SuggestOptions& options) {
                    "give --arch sm_90a --multiprocessors 132, or neither for this machine's device");
   }
   if (options.memory_gigabytes_per_second && !options.architecture) {
-    throw BadInput("--memory-bandwidth", "it is that of a device which --arch and --multiprocessors describe",
+    throw BadInput("--memory-bandwidth", "the bandwidth belongs to a device that --arch and --multiprocessors describe",
                    "give all three, or none for this machine's device");
   }
   if (!options.architecture) {
@@ -63,8 +64,8 @@ Target choose_target(const SuggestOptions& options) {
     throw BadInput("--arch " + *options.architecture, "suggest takes one architecture", "give one, as --arch sm_90a");
   const double gigabytes = options.memory_gigabytes_per_second.value_or(0);
   if (!(gigabytes >= 0 && gigabytes <= kMostGigabytesPerSecond)) {
-    throw BadInput(fmt::format("--memory-bandwidth {}", gigabytes), "it is in GB/s",
-                   "accepted: 0, if it is not known, to 1000000; an H100 has 3352");
+    throw BadInput(fmt::format("--memory-bandwidth {}", gigabytes), "the value is in GB/s",
+                   "accepted: 0 (not known) to 1000000; an H100 has 3352");
   }
   return {names.front(), *options.multiprocessors, static_cast<std::int64_t>(1e9 * gigabytes)};
 }
@@ -84,11 +85,13 @@ void add_suggest(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("suggest", kHelp);
   auto options = std::make_shared<SuggestOptions>();
   command->add_option("DESCRIPTOR", options->descriptor, "operator:field=value,...")->required();
-  command->add_option("--sizes", options->sizes, "Those of the launches: m=16,n=8192,k=8192");
-  command->add_option("--arch", options->architecture, "The architecture (default: this machine's device's)");
-  command->add_option("--multiprocessors", options->multiprocessors, "Of that device, as cubit devices lists them");
-  command->add_option("--memory-bandwidth", options->memory_gigabytes_per_second,
-                      "Of its memory, in GB/s, as its clock and width give it (default: not known, as an H200's)");
+  command->add_option("--sizes", options->sizes, "Sizes of the launches: m=16,n=8192,k=8192");
+  command->add_option("--arch", options->architecture, "The architecture (default: that of this machine's device)");
+  command->add_option("--multiprocessors", options->multiprocessors,
+                      "Number of multiprocessors of the device; cubit devices shows it");
+  command->add_option(
+      "--memory-bandwidth", options->memory_gigabytes_per_second,
+      "Memory bandwidth in GB/s, from the memory's clock and width (default: not known; an H200 is assumed)");
   command->footer(kExamples);
   command->final_callback(
       [options, &context] { context.action = [options, &context] { return print_suggestion(*options, context); }; });

@@ -58,7 +58,7 @@ void require_memory(std::uint64_t bytes, const std::string& path) {
   const auto memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (static_cast<double>(bytes) < memory) return;
   throw BadInput(path, fmt::format("has tensors that take {} bytes, which is more than this machine's memory", bytes),
-                 "give smaller ones");
+                 "give smaller tensors");
 }
 
 }  // namespace cubit::tools

@@ -51,7 +51,8 @@ std::string temporary_name(const std::string& path) {
 /// The text of errno. A name may be short enough by itself, but too long with the `longer` bytes of its temporary name.
 std::string why_not_made(std::size_t longer) {
   const bool is_long = errno == ENAMETOOLONG;
-  return system_error() + (is_long ? fmt::format(" with the {} bytes of a temporary one's end", longer) : "");
+  return system_error() +
+         (is_long ? fmt::format(" with the {} bytes that the name of the temporary file adds", longer) : "");
 }
 
 }  // namespace
@@ -60,8 +61,8 @@ void require_another_file(const std::string& option, const std::string& output, 
   std::error_code error;  // set if a file does not exist yet
   if (!fs::equivalent(output, input, error)) return;
   throw BadInput(fmt::format("{} {}", option, output),
-                 output == input ? "is the input, which it would replace"
-                                 : fmt::format("is the input {}, which it would replace", printable(input)),
+                 output == input ? "is the input, which the output would replace"
+                                 : fmt::format("is the input {}, which the output would replace", printable(input)),
                  "give the name of another file");
 }
 

@@ -9,7 +9,7 @@
 
 namespace cubit::tools {
 
-inline constexpr const char* kNothingRan = "nothing was checked: the case is empty, and no kernel ran";
+inline constexpr const char* kNothingRan = "nothing was checked: the case is empty, so no kernel ran";
 
 /// Returns {good, error, tolerance, worst}. {nan} names the first NaN, expected or not. {empty} appears if no output
 /// has an element; such a check is never good.

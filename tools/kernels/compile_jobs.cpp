@@ -101,7 +101,7 @@ std::vector<CompileJob> plan_jobs(const std::vector<DescriptorText>& descriptors
         jobs.push_back({text, name});
     }
     if (jobs.size() == before)
-      throw BadInput(text, "no usual architecture has a kernel for it", "name one with --arch");
+      throw BadInput(text, "no usual architecture has a kernel for this descriptor", "name one with --arch");
   }
   return jobs;
 }

@@ -43,7 +43,7 @@ std::uint64_t parse_seed(std::string_view text, const std::string& given) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) {
-    throw BadInput(given, "a seed is an integer from 0 to 2^64 - 1", "give one, as seed=7");
+    throw BadInput(given, "a seed is an integer from 0 to 2^64 - 1", "give an integer, for example seed=7");
   }
   return value;
 }

@@ -23,7 +23,7 @@ void require_no_file(const std::string& folder) {
   struct stat facts {};
   const bool exists = ::stat(folder.c_str(), &facts) == 0;
   if (exists ? !S_ISDIR(facts.st_mode) : errno == ENOTDIR) {
-    throw BadInput("cache folder " + folder, "it, or a folder above it, is not a folder",
+    throw BadInput("cache folder " + folder, "the path, or a part of it, is not a folder",
                    "give another with --cache-dir or CUBIT_CACHE_DIR");
   }
 }

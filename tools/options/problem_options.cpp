@@ -61,7 +61,7 @@ std::string with_number(const std::string& part, const std::string& descriptor) 
   }
   const bool is_word = std::isalpha(static_cast<unsigned char>(given.front())) != 0 || given.front() == '_';
   if (names.empty() || !is_word) return part;
-  throw BadInput(fmt::format("--set {}", part), fmt::format("{} is the name of none", quote(given)),
+  throw BadInput(fmt::format("--set {}", part), fmt::format("no decomposition has the name {}", quote(given)),
                  fmt::format("accepted: {}, or a number", fmt::join(names, ", ")));
 }
 
@@ -83,7 +83,7 @@ bool has_bias(const CheckpointLayer& layer) {
 }
 
 [[noreturn]] void refuse_weights_alone() {
-  throw BadInput("--weights", "the activations are not in a checkpoint", "give them by --input");
+  throw BadInput("--weights", "a checkpoint has no activations", "give the activations with --input");
 }
 
 Problem problem_from_files(const std::string& descriptor, const ProblemOptions& options, const Numbers& numbers) {
@@ -132,17 +132,16 @@ void ProblemOptions::add_to(CLI::App& command, const char* usual_device) {
   command.add_option("--input", input, "A safetensors file with the operator's input tensors, by name");
   command.add_option(
       "--weights", weights,
-      "A checkpoint, for the input tensors of one layer: a safetensors file, the index of several (*.json), "
-      "or their folder");
-  command.add_option("--layer", layer,
-                     "The layer of --weights: model.layers.0.mlp.down_proj; none where its tensors' names have none");
-  command.add_option("--random", random, "Make data instead: batch=2,context=512,kv_heads=1,seed=7");
-  command
-      .add_option("--set", numbers,
-                  "A number that the launch takes: softmax_scale=0.1, or decomposition=split_k by name")
+      "A checkpoint with the input tensors of one layer: a safetensors file, the index of several files (*.json), "
+      "or the folder");
+  command.add_option(
+      "--layer", layer,
+      "The layer of --weights: model.layers.0.mlp.down_proj; leave it out if the tensors' names have no layer");
+  command.add_option("--random", random, "Use made-up data: batch=2,context=512,kv_heads=1,seed=7");
+  command.add_option("--set", numbers, "A number of the launch: softmax_scale=0.1, or decomposition=split_k by name")
       ->allow_extra_args(false);
   command.add_option("--device", device, fmt::format("Where to run: cuda:0, …, or cpu (default: {})", usual_device));
-  command.add_option("--arch", architectures, "What to compile for (default: the device's architecture)");
+  command.add_option("--arch", architectures, "The architecture to compile for (default: the device's architecture)");
 }
 
 void ProblemOptions::require_another_file(const std::string& option, const std::string& output,
@@ -158,11 +157,12 @@ Problem ProblemOptions::make() const {
   const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before a mistake in a file
   if (input && random) throw BadInput("--input and --random", "exclude each other", kOneWanted);
   if (layer && !weights) {
-    throw BadInput("--layer", "it names a layer of a checkpoint, and none is given",
+    throw BadInput("--layer", "names a layer of a checkpoint, but no checkpoint is given",
                    "give --weights model.safetensors --layer model.layers.0.mlp.down_proj");
   }
   if (weights && random)
-    throw BadInput("--weights and --random", "exclude each other", "give what is not in the checkpoint by --input");
+    throw BadInput("--weights and --random", "exclude each other",
+                   "give the tensors that the checkpoint does not have with --input");
   if (!input && !random && !weights) {
     throw BadInput(
         "no data", "a case needs tensors",

@@ -22,7 +22,7 @@ std::string read_text(const std::string& path, const std::string& given) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kLongestText) throw BadInput(given, "the file has over 64 KiB", "give a few lines of device code");
   if (text.find('\0') != std::string::npos)
-    throw BadInput(given, "the file is no text", "give a few lines of device code");
+    throw BadInput(given, "the file is not text", "give a few lines of device code");
   return text;
 }
 
@@ -53,7 +53,7 @@ std::string ScoreFiles::resolve(const std::string& descriptor) {
       return descriptor.substr(0, first) + field->second + descriptor.substr(end);
     }
     if (name.find('@') == std::string::npos && name != "none" && !name.empty()) {
-      throw BadInput("score=" + name, "no --score gives the code of this name", "give it: --score " + name + "=FILE");
+      throw BadInput("score=" + name, "no --score gives the code of this name", "add --score " + name + "=FILE");
     }
   }
   return descriptor;

@@ -61,7 +61,7 @@ std::string fragment_picture(const nlohmann::json& fragment) {
            {.size = 17, .bold = true});
   svg.text({kMargin, 49}, fmt::format("PTX ISA, \"{}\"", fragment.at("section").get<std::string>()),
            {.size = 11.5, .fill = "#555555"});
-  svg.text({kMargin, 66}, "T5 is lane 5; r1.0 the lowest part of its register 1. Colour: groups of four lanes.",
+  svg.text({kMargin, 66}, "T5 is lane 5; r1.0 is the lowest part of its register 1. Colours show groups of four lanes.",
            {.size = 11.5, .fill = "#555555"});
   draw_axes(svg, rows, columns);
   int lane = 0;

@@ -121,7 +121,7 @@ std::string memory_picture(const json& memory, const std::string& subject) {
   Svg svg(kWidth, height, title);
   svg.text({kMargin, 30}, title, {.size = 17, .bold = true});
   svg.text({kMargin, 49}, subject, {.size = 11.5, .fill = "#555555"});
-  svg.text({kMargin, 66}, "Phases use the same bytes one after another. Below a region: where it begins.",
+  svg.text({kMargin, 66}, "Phases use the same bytes one after another. The number below a region is its first byte.",
            {.size = 11.5, .fill = "#555555"});
   double top = kHead;
   for (std::size_t i = 0; i < bands.size(); ++i) {

@@ -17,8 +17,8 @@ using nlohmann::json;
 constexpr int kBanks = 32;
 constexpr int kWordBytes = 4;
 constexpr int kLineBytes = kBanks * kWordBytes;
-constexpr int kMostLines = 64;   // most memory lines of the first panel; layouts repeat much earlier
-constexpr int kPieceBytes = 16;  // bytes of the widest access; swizzles move blocks of this size
+constexpr int kMostLines = 64;    // most memory lines of the first panel; layouts repeat much earlier
+constexpr int kVectorBytes = 16;  // bytes of the widest access; swizzles move blocks of this size
 
 constexpr double kCellWidth = 24;
 constexpr double kCellHeight = 15;
@@ -131,7 +131,7 @@ ShapeStyle row_style(int row, double part_of_row) {
 void draw_layout(Svg& svg, double top, const json& tile, int lines) {
   const int all_lines = (tile.at("bytes").get<int>() + kLineBytes - 1) / kLineBytes;
   const std::string part = lines < all_lines ? fmt::format("the first {} of {} lines; ", lines, all_lines) : "";
-  panel_title(svg, top, "Where rows lie", part + "each word shows its row and which 16 bytes of it; grey: padding");
+  panel_title(svg, top, "Where rows lie", part + "each word shows its row and its 16-byte vector; grey: padding");
   Panel panel(svg, top, 0, lines - 1);
   const int row_bytes = tile.at("row_bytes").get<int>();
   int row = 0;
@@ -142,7 +142,7 @@ void draw_layout(Svg& svg, double top, const json& tile, int lines) {
       if (address < lines * kLineBytes) {
         ShapeStyle style = row_style(row, static_cast<double>(byte) / row_bytes);
         style.tooltip = fmt::format("row {}, byte {} at {}", row, byte, address);
-        panel.word(address, style, fmt::format("{}.{}", row, byte / kPieceBytes), 7.5);
+        panel.word(address, style, fmt::format("{}.{}", row, byte / kVectorBytes), 7.5);
       }
       byte += kWordBytes;
     }
@@ -152,7 +152,7 @@ void draw_layout(Svg& svg, double top, const json& tile, int lines) {
 
 std::string access_remark(const json& access, const Instance& instance) {
   const int degree = access.at("degree").get<int>();
-  return fmt::format("{}; {} wavefronts where {} are the least; shown: step {} of {} ({} of {})",
+  return fmt::format("{}; {} wavefronts, {} are ideal; shown: step {} of {} ({} of {})",
                      degree == 1 ? "free of bank conflicts" : fmt::format("conflict degree {}", degree),
                      access.at("wavefronts").get<int>(), access.at("ideal").get<int>(), instance.index + 1,
                      access.at("addresses").size(), instance.wavefronts, instance.ideal);
@@ -209,10 +209,10 @@ std::string tile_picture(const json& tile, const std::string& subject) {
   svg.text({kMargin, 66},
            fmt::format("{}; {} bytes", tile.at("layout").get<std::string>(), tile.at("bytes").get<int>()),
            {.size = 11.5, .fill = "#555555"});
-  svg.text(
-      {kMargin, 83},
-      "Below, by lane: the words that one instruction touches; + where several share one; red: waits for its bank.",
-      {.size = 11.5, .fill = "#555555"});
+  svg.text({kMargin, 83},
+           "Below: the words that one instruction touches, by lane (+: several lanes share the word; red: the word "
+           "waits for its bank).",
+           {.size = 11.5, .fill = "#555555"});
   double top = kHead;
   draw_layout(svg, top, tile, lines);
   top += panel_height(lines);

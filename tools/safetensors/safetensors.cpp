@@ -34,7 +34,7 @@ void check_coverage(const std::vector<HeaderEntry>& entries, std::size_t data_by
     }
     if (begin != expected) {
       throw BadInput(label,
-                     fmt::format("tensor {} begins at byte {} where {} was due; tensors may neither overlap "
+                     fmt::format("tensor {} begins at byte {} instead of {}; tensors may neither overlap "
                                  "nor leave holes",
                                  quote(entry.name), begin, expected),
                      kWholeWanted);
@@ -51,7 +51,7 @@ void check_coverage(const std::vector<HeaderEntry>& entries, std::size_t data_by
 std::size_t header_length(std::span<const std::byte> file_start, std::size_t file_bytes, const std::string& label) {
   if (file_start.size() < kLengthBytes) {
     throw BadInput(label, fmt::format("{} bytes are too few for a safetensors file", file_bytes),
-                   "it starts with the 8-byte length of its header");
+                   "a safetensors file starts with the 8-byte length of its header");
   }
   const std::uint64_t length = read_length(file_start);
   if (length > kLargestHeader) {

@@ -16,8 +16,8 @@ inline constexpr int kExitBadInput = 2;    ///< the input is wrong on every mach
 /// Remedies for problems with files.
 inline constexpr const char* kReadableWanted = "give a file that can be read";
 inline constexpr const char* kWritableWanted = "give a path that can be written";
-inline constexpr const char* kOneWanted = "leave one of them out";
-inline constexpr const char* kWholeWanted = "give a whole safetensors file: copy it again, or write it anew";
+inline constexpr const char* kOneWanted = "leave one of the two out";
+inline constexpr const char* kWholeWanted = "give a complete safetensors file: copy the file again, or write it again";
 
 /// "<given>: <rule>; <remedy>", in the form of the library's errors. A long `given` is shortened.
 class CommandError : public std::runtime_error {
