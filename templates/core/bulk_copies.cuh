@@ -1,5 +1,7 @@
-// What sm_90 brought: copies of boxes of tensors from global to shared memory, the transaction barriers that say when
-// they have arrived, and registers that change hands.
+// Hopper (sm_90) building blocks: TMA box copies, mbarriers and register reallocation between warpgroups.
+//
+// A TMA box copy moves a box of a tensor from global to shared memory and completes on an mbarrier, whose transaction
+// count says when all bytes have arrived.
 //
 // PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "setmaxnreg".
 #pragma once
@@ -8,8 +10,10 @@
 
 namespace cubit {
 
-/// Registers per thread from here on, fewer or more than the kernel began with; 0: as before. All warps of a warpgroup
-/// (four warps, from a multiple of four on) call it, those that want more wait until others have given them.
+/// Sets the number of registers per thread from here on: give_registers lowers the number, take_registers raises it,
+/// and 0 keeps the number that the kernel was launched with. All warps of a warpgroup (four warps, from a multiple of
+/// four on) must call the function together. take_registers waits until other warpgroups have released enough
+/// registers.
 template <int kCount>
 __device__ __forceinline__ void give_registers() {
   if constexpr (kCount > 0) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -19,7 +23,8 @@ __device__ __forceinline__ void take_registers() {
   if constexpr (kCount > 0) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-/// True in one lane of the warp, which the compiler knows to be one: uniform registers need no loop over lanes.
+/// Returns true in exactly one lane of the warp. The compiler knows that a single lane is elected, so uses of uniform
+/// registers need no loop over lanes.
 __device__ __forceinline__ bool elect_one() {
   uint32 elected;
   asm volatile(
@@ -32,9 +37,10 @@ __device__ __forceinline__ bool elect_one() {
   return elected != 0;
 }
 
-/// One thread makes the barrier, for so many arrivals per phase. It may start copies that tell it at once:
-/// "cp.async.bulk.tensor" accesses its mbarrier by the generic proxy, in the thread's order. Other threads of the block
-/// know of it when they have met this one, those of other blocks of a cluster by the fence as well.
+/// Initialises the mbarrier for `arrivals` arrivals per phase; one thread calls the function. That thread may start
+/// copies that complete on the mbarrier at once: "cp.async.bulk.tensor" accesses its mbarrier through the generic
+/// proxy, in the order of the thread's program. Other threads of the block see the mbarrier after a block-wide barrier;
+/// threads of other blocks of a cluster also need fence_barrier_init().
 __device__ __forceinline__ void init_barrier(uint32 barrier, uint32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -42,22 +48,22 @@ __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// One of the phase's arrivals, and how many bytes copies bring in it.
+/// Makes one arrival of the phase and adds `bytes` to the number of bytes that the phase expects from copies.
 __device__ __forceinline__ void expect_bytes(uint32 barrier, uint32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-/// Some of the phase's arrivals; what this thread has read or written comes before.
+/// Makes `arrivals` arrivals of the phase. All earlier reads and writes of this thread are ordered before the arrivals.
 __device__ __forceinline__ void arrive(uint32 barrier, uint32 arrivals = 1) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// One of the phase's arrivals, when all copies by cp.async that this thread has started have arrived.
+/// Makes one arrival of the phase as soon as all cp.async copies that this thread has issued so far are complete.
 __device__ __forceinline__ void arrive_after_copies(uint32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-/// Until the phase of this parity is over: the first has parity 0.
+/// Waits until the phase with the given parity is complete. The first phase has parity 0.
 __device__ __forceinline__ void wait_barrier(uint32 barrier, uint32 parity) {
   asm volatile(
       "{\n"
@@ -70,7 +76,7 @@ __device__ __forceinline__ void wait_barrier(uint32 barrier, uint32 parity) {
       : "memory");
 }
 
-/// A place in a ring of barriers, and how often it has gone round.
+/// Index into a ring of barriers, together with the phase parity of the current round.
 template <int kCount>
 struct RingPlace {
   int index = 0;
@@ -83,18 +89,18 @@ struct RingPlace {
   }
 };
 
-/// A tensor map as the driver has encoded it: see runtime/tensor_map.hpp.
+/// A tensor map in the driver's encoding; see runtime/tensor_map.hpp.
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
-/// The map will be needed soon.
+/// Prefetches the tensor map, which a copy will use soon.
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Starts the copy of a box of the tensor from the beginning of dimension 0 and from element y, z, u, v of the others;
-/// what is outside the tensor becomes zeros.
+/// Starts a TMA box copy. The box begins at element 0 of the first dimension and at elements y, z, u, v of the other
+/// four. Elements outside the tensor are filled with zeros.
 __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y, int z, int u, int v, uint32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2, %3, %4, %5}], "
@@ -103,7 +109,7 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y
       : "memory");
 }
 
-/// A policy of the L2 for what a copy brings: it lets go of those lines first, for nobody reads them again.
+/// L2 cache policy for copied lines that no other block reads again: the L2 evicts these lines first.
 struct EvictFirst {
   uint64 policy;
 
@@ -112,7 +118,7 @@ struct EvictFirst {
   }
 };
 
-/// The same under that policy.
+/// Starts the same five-dimensional box copy under the evict-first policy.
 __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y, int z, int u, int v, uint32 barrier,
                                          EvictFirst evict_first) {
   asm volatile(
@@ -122,7 +128,7 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y
       : "memory");
 }
 
-/// The same of a tensor of two dimensions, from element x of the first and y of the second.
+/// Starts a box copy of a two-dimensional tensor, from element x of the first and element y of the second dimension.
 __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int x, int y, uint32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
@@ -131,9 +137,9 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int x
       : "memory");
 }
 
-/// This thread's accesses to shared memory so far come before copies that are started after this.
+/// Orders this thread's earlier accesses to shared memory before bulk copies that are issued after the fence.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-/// The same of all memory.
+/// Orders this thread's earlier accesses to all memory before bulk copies that are issued after the fence.
 __device__ __forceinline__ void fence_async_proxy_everywhere() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 }  // namespace cubit

@@ -1,4 +1,4 @@
-// Moving data: global to shared (cp.async), shared to fragments (ldmatrix), vector loads and stores.
+// Data movement: global to shared memory (cp.async), shared memory to fragments (ldmatrix), vector loads and stores.
 //
 // PTX ISA: "Data Movement and Conversion Instructions": cp.async, ldmatrix, ld, st.
 #pragma once
@@ -7,12 +7,12 @@
 
 namespace cubit {
 
-/// A byte address in the shared window, as the copy and matrix instructions take it.
+/// Byte address in the shared window, the form that copy and matrix instructions take.
 __device__ __forceinline__ uint32 shared_address(const void* pointer) {
   return static_cast<uint32>(__cvta_generic_to_shared(pointer));
 }
 
-/// Starts a copy of kBytes (4, 8 or 16, both addresses aligned to it).
+/// Starts a cp.async copy of kBytes bytes: 4, 8 or 16. Both addresses must be aligned to kBytes.
 template <int kBytes>
 __device__ __forceinline__ void copy_async(uint32 dst, const void* src) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
@@ -23,7 +23,7 @@ __device__ __forceinline__ void copy_async(uint32 dst, const void* src) {
   }
 }
 
-/// The same; where !valid, zeros are written and `src` is not read.
+/// Starts a cp.async copy of kBytes bytes. If `valid` is false, the copy writes zeros and does not read `src`.
 template <int kBytes>
 __device__ __forceinline__ void copy_async(uint32 dst, const void* src, bool valid) {
   const int size = valid ? kBytes : 0;
@@ -35,23 +35,24 @@ __device__ __forceinline__ void copy_async(uint32 dst, const void* src, bool val
   }
 }
 
-/// The same of a piece's first `size` bytes, of 16; the others become zeros.
+/// Starts a 16-byte cp.async copy of which only the first `size` bytes are read; the remaining bytes become zeros.
 __device__ __forceinline__ void copy_async_first(uint32 dst, const void* src, int size) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(size) : "memory");
 }
 
-/// Closes the group of copies that this thread has started since the last one.
+/// Closes the group of cp.async copies that this thread has issued since the last commit.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/// Waits until at most kPending of this thread's newest groups are unfinished. Other lanes' copies need a barrier as
-/// well.
+/// Waits until at most kPending of this thread's newest groups are unfinished. The copies of other threads need a
+/// barrier as well.
 template <int kPending>
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// Loads 8 × 8 matrices of 16-bit values: lanes 8i … 8i+7 give the row addresses of matrix i; lane (r, c) receives of
-/// each matrix the pair (row r, columns 2c, 2c+1), transposed the pair (rows 2c, 2c+1, column r).
+/// Loads 8 × 8 matrices of 16-bit values (ldmatrix). Lanes 8i … 8i+7 give the row addresses of matrix i. Lane (r, c)
+/// receives the pair (row r, columns 2c and 2c+1) of each matrix; with transposition the pair is (rows 2c and 2c+1,
+/// column r).
 __device__ __forceinline__ void load_matrices(uint32 (&dst)[2], uint32 row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
                : "=r"(dst[0]), "=r"(dst[1])
@@ -77,7 +78,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32 (&dst)[4], uint3
                : "memory");
 }
 
-/// kWords consecutive 32-bit words from shared memory; aligned to their size, at most 16 bytes.
+/// Loads kWords consecutive 32-bit words from shared memory. The address must be aligned to the words' size, at most 16
+/// bytes.
 template <int kWords>
 __device__ __forceinline__ void load_shared(uint32 (&dst)[kWords], uint32 address) {
   static_assert(kWords == 1 || kWords == 2 || kWords == 4 || kWords == 8);
@@ -96,7 +98,8 @@ __device__ __forceinline__ void load_shared(uint32 (&dst)[kWords], uint32 addres
   }
 }
 
-/// Four words, from shared memory each time: ptxas makes one of two equal loads that are not volatile.
+/// Loads four words from shared memory on every call. The load is volatile because ptxas merges two equal loads that
+/// are not.
 __device__ __forceinline__ void load_shared_again(uint32 (&dst)[4], uint32 address) {
   asm volatile("ld.volatile.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
                : "=r"(dst[0]), "=r"(dst[1]), "=r"(dst[2]), "=r"(dst[3])
@@ -104,7 +107,7 @@ __device__ __forceinline__ void load_shared_again(uint32 (&dst)[4], uint32 addre
                : "memory");
 }
 
-/// Four floats.
+/// Loads four floats from shared memory with one instruction.
 __device__ __forceinline__ void load_shared(float (&dst)[4], uint32 address) {
   asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
                : "=f"(dst[0]), "=f"(dst[1]), "=f"(dst[2]), "=f"(dst[3])
@@ -130,7 +133,7 @@ __device__ __forceinline__ void store_shared_word(uint32 address, uint32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
 
-/// kWords (1, 2 or 4) words, aligned to their size.
+/// Stores kWords words (1, 2 or 4) to shared memory; the address must be aligned to the words' size.
 template <int kWords>
 __device__ __forceinline__ void store_shared(uint32 address, const uint32 (&words)[kWords]) {
   static_assert(kWords == 1 || kWords == 2 || kWords == 4);
@@ -145,7 +148,7 @@ __device__ __forceinline__ void store_shared(uint32 address, const uint32 (&word
   }
 }
 
-/// One instruction for certain: the compiler may split a float4 that is stored through a pointer.
+/// Stores four floats with one instruction. The compiler may split a float4 that is stored through a pointer.
 __device__ __forceinline__ void store_shared(uint32 address, float4 value) {
   asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(address), "f"(value.x), "f"(value.y), "f"(value.z),
                "f"(value.w)
@@ -156,7 +159,7 @@ __device__ __forceinline__ void store_shared(uint32 address, float2 value) {
   asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(address), "f"(value.x), "f"(value.y) : "memory");
 }
 
-/// kWords words of read-only global memory, in the widest pieces that an alignment of kAlignment bytes allows.
+/// Loads kWords words of read-only global memory, with the widest vectors that an alignment of kAlignment bytes allows.
 template <int kWords, int kAlignment>
 __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* src) {
   const uint32* words = static_cast<const uint32*>(src);
@@ -178,7 +181,7 @@ __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* s
   }
 }
 
-/// The same; where !valid, zeros, and `src` is not read.
+/// Loads kWords words of read-only global memory. If `valid` is false, the result is zeros and `src` is not read.
 template <int kWords, int kAlignment>
 __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* src, bool valid) {
 #pragma unroll
@@ -186,7 +189,7 @@ __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* s
   if (valid) load_global<kWords, kAlignment>(dst, src);
 }
 
-/// Two words of global memory, as one store where kAlignment allows.
+/// Stores two words to global memory, with one instruction if kAlignment is at least 8.
 template <int kAlignment>
 __device__ __forceinline__ void store_global(void* dst, uint32 first, uint32 second) {
   if constexpr (kAlignment >= 8) {
@@ -198,14 +201,14 @@ __device__ __forceinline__ void store_global(void* dst, uint32 first, uint32 sec
   }
 }
 
-/// 16 bytes of global memory, aligned to that.
+/// Stores 16 bytes to global memory; `dst` must be aligned to 16 bytes.
 __device__ __forceinline__ void store_global(void* dst, const uint32 (&words)[4]) {
   asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(dst), "r"(words[0]), "r"(words[1]), "r"(words[2]),
                "r"(words[3])
                : "memory");
 }
 
-/// Loads of partial results that other blocks have stored: past the L1 cache, which is not coherent.
+/// Loads partial results that other blocks have stored. The volatile load bypasses the L1 cache, which is not coherent.
 __device__ __forceinline__ float4 load_partial4(const char* src) {
   float4 value;
   asm volatile("ld.volatile.global.v4.f32 {%0,%1,%2,%3}, [%4];"
@@ -214,8 +217,8 @@ __device__ __forceinline__ float4 load_partial4(const char* src) {
                : "memory");
   return value;
 }
-/// The same in order with this GPU alone; the volatile ones are so with the host as well, which attention's merge does
-/// not mind.
+/// Loads four floats that other blocks have stored, with order guarantees among the threads of this GPU alone. The
+/// volatile loads next to this function are also ordered with the host; the attention merge can afford that extra cost.
 __device__ __forceinline__ float4 load_other_blocks(const char* src) {
   float4 value;
   asm volatile("ld.relaxed.gpu.global.v4.f32 {%0,%1,%2,%3}, [%4];"

@@ -1,11 +1,11 @@
-// Shared by host and device: what a kernel is given to divide by.
+// Division by an invariant integer, shared by host and device: the host precomputes the multiplier and the shift.
 #pragma once
 
 namespace cubit {
 
-/// Division by a number that the host knows: for dividends below 2^31, floor(dividend / divisor) =
-/// dividend * multiplier >> shift with multiplier = ceil(2^shift / divisor) and shift = 31 + ceil(log2(divisor)).
-/// Granlund and Montgomery, "Division by Invariant Integers using Multiplication", theorem 4.2.
+/// A divisor known to the host. For dividends below 2^31, floor(dividend / divisor) equals dividend * multiplier >>
+/// shift, with multiplier = ceil(2^shift / divisor) and shift = 31 + ceil(log2(divisor)). Source: Granlund and
+/// Montgomery, "Division by Invariant Integers using Multiplication", theorem 4.2.
 struct DivideBy {
   unsigned divisor;
   unsigned multiplier;

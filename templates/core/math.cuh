@@ -1,4 +1,4 @@
-// Float arithmetic of the softmax: base-2 exponentials and logarithms, powers of two built from bits.
+// Float arithmetic for the softmax: base-2 exponentials and logarithms, and powers of two built from bits.
 #pragma once
 
 #include "core/types.cuh"
@@ -8,14 +8,14 @@ namespace cubit {
 inline constexpr float kLn2 = 0.693147180559945309f;
 inline constexpr float kLog2e = 1.44269504088896341f;
 
-/// 2^x, relative error 2^-22; subnormal results are flushed to zero. 2^-inf is 0.
+/// 2^x with relative error 2^-22. Subnormal results are flushed to zero, and 2^-inf is 0.
 __device__ __forceinline__ float exp2_fast(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 
-/// log2(x), absolute error 2^-22.
+/// log2(x) with absolute error 2^-22.
 __device__ __forceinline__ float log2_fast(float x) {
   float result;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -24,7 +24,7 @@ __device__ __forceinline__ float log2_fast(float x) {
 
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 
-/// a + b, rounded down or up.
+/// a + b, rounded toward minus infinity (first function) or toward plus infinity (second function).
 __device__ __forceinline__ float sum_rounded_down(float a, float b) {
   float result;
   asm("add.rm.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
@@ -37,22 +37,22 @@ __device__ __forceinline__ float sum_rounded_up(float a, float b) {
 }
 
 __device__ __forceinline__ float negative_infinity() { return __uint_as_float(0xff800000u); }
-/// Of a maximum that nothing has been seen for, yet finite: minus infinity less itself is no number.
+/// Initial value of a running maximum. The value is finite because minus infinity minus itself is NaN.
 constexpr float kBelowEveryScore = -3e38f;
 
-/// 2^exponent for exponent in -126 … 127.
+/// 2^exponent, for an exponent in -126 … 127.
 __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<uint32>(exponent + 127) << 23);
 }
 
-/// 1 / x, relative error 2^-23; x and 1 / x are normal.
+/// 1 / x with relative error 2^-23; x and 1 / x must be normal numbers.
 __device__ __forceinline__ float reciprocal_fast(float x) {
   float result;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 
-/// floor(log2(x)) for a normal positive x; -127 for zero and subnormals.
+/// floor(log2(x)) for a normal positive x; -127 for zero and for subnormals.
 __device__ __forceinline__ int exponent_of(float x) { return static_cast<int>(__float_as_uint(x) >> 23 & 255u) - 127; }
 
 }  // namespace cubit

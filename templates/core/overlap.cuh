@@ -1,5 +1,7 @@
-// Kernels that begin while the one before in the stream ends ("programmatic dependent launch"): where the plan says
-// that the architecture has it, and only if the launch asks for it.
+// Programmatic dependent launch: a kernel begins while its predecessor in the stream is still finishing.
+//
+// The functions compile to nothing unless the plan says that the architecture supports the feature, and they have an
+// effect only if the launch asks for the overlap.
 //
 // PTX ISA: "griddepcontrol".
 #pragma once
@@ -8,13 +10,15 @@
 
 namespace cubit {
 
-/// The next kernel in the stream may be set up while this one runs, if its launch says so.
+/// Allows the next kernel in the stream to be set up while this kernel runs, provided that kernel's launch asks for
+/// overlap.
 __device__ __forceinline__ void allow_next_kernel() {
   if constexpr (plan::kOverlaps) asm volatile("griddepcontrol.launch_dependents;");
 }
 
-/// Until the kernels before have finished and what they wrote can be read by the whole grid, also by ld.global.nc where
-/// the L1 had the line since an earlier kernel: tests/gpu/overlap_test.cpp.
+/// Waits until all preceding kernels have finished. After the wait the whole grid can read what these kernels wrote,
+/// also with ld.global.nc when the L1 still holds the line from an earlier kernel; tests/gpu/overlap_test.cpp checks
+/// this.
 __device__ __forceinline__ void wait_for_previous_kernel() {
   if constexpr (plan::kOverlaps) asm volatile("griddepcontrol.wait;" ::: "memory");
 }

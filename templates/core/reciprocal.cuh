@@ -1,5 +1,5 @@
-// Correctly rounded quotients of many dividends and one divisor, where only a few bits of them are kept; and what keeps
-// these.
+// Correctly rounded quotients of many dividends by one divisor, for results that keep only a few bits, and the
+// constants that round a result to an integer.
 #pragma once
 
 #include "core/math.cuh"
@@ -7,21 +7,22 @@
 
 namespace cubit {
 
-/// 1 / divisor, correctly rounded, of a divisor from 2^-126 to 2^125: what the compiler makes of a division there,
-/// without its branch for the others.
+/// 1 / divisor, correctly rounded, for a divisor from 2^-126 to 2^125. The compiler emits the same instructions for a
+/// division in this range, but adds a branch for divisors outside the range.
 __device__ __forceinline__ float reciprocal_rounded(float divisor) {
   const float near = reciprocal_fast(divisor);
   return __fmaf_rn(near, __fmaf_rn(-divisor, near, 1.f), near);
 }
 
-/// x / divisor in two instructions: a product with the divisor's reciprocal, which is kept in two parts. Rounded to 8
-/// bits or fewer it is what the rounded quotient is, wherever divides_by_reciprocal(divisor): tests/ops tries every
-/// quotient that is near enough to the middle of two numbers of 8 bits for the two to differ. By 15, 127, 448 and 57344
-/// it is the rounded quotient of any x.
+/// Computes x / divisor in two instructions: a product with the divisor's reciprocal, which is kept as a sum of two
+/// floats. After rounding to 8 bits or fewer, the result equals the rounded quotient for every divisor that passes
+/// divides_by_reciprocal(). tests/ops checks every quotient that is close enough to the middle of two 8-bit numbers for
+/// the results to differ. For the divisors 15, 127, 448 and 57344 the result is the correctly rounded quotient of any
+/// x.
 class Reciprocal {
  public:
   __device__ __forceinline__ explicit Reciprocal(float divisor) : Reciprocal(divisor, reciprocal_rounded(divisor)) {}
-  /// `nearest`: 1 / divisor, which somebody has computed.
+  /// `nearest` is 1 / divisor, already computed by the caller.
   __device__ __forceinline__ Reciprocal(float divisor, float nearest)
       : nearest_(nearest), rest_(__fmul_rn(__fmaf_rn(-divisor, nearest_, 1.f), nearest_)) {}
   __device__ __forceinline__ float operator()(float x) const { return __fmaf_rn(x, nearest_, __fmul_rn(x, rest_)); }
@@ -31,8 +32,8 @@ class Reciprocal {
   float rest_;
 };
 
-/// x / kDivisor, likewise: both parts are constants. In double no step of them is rounded but those that Reciprocal
-/// rounds.
+/// x / kDivisor with the method of Reciprocal; both parts of the reciprocal are constants. The parts are computed in
+/// double precision, where no step is rounded except the steps that Reciprocal rounds too.
 template <int kDivisor>
 __device__ __forceinline__ float divided_by(float x) {
   constexpr float kNearest = 1.f / kDivisor;
@@ -41,15 +42,18 @@ __device__ __forceinline__ float divided_by(float x) {
   return __fmaf_rn(x, kNearest, __fmul_rn(x, kRest));
 }
 
-/// Not where the second part would be subnormal, nor where the fraction is all ones: its reciprocal is the one that
-/// ends farthest from a float, and a half times 1 + 2^-24 comes out as a half.
+/// Returns false if the second part of the reciprocal would be subnormal, or if the divisor's fraction bits are all
+/// ones. The reciprocal of an all-ones fraction lies farthest from a float, and a half times 1 + 2^-24 would come out
+/// as a half.
 __device__ __forceinline__ bool divides_by_reciprocal(float divisor) {
   return divisor < 0x1p60f && (~__float_as_uint(divisor) & 0x7fffffu) != 0;
 }
 
-/// 1.5 · 2^23 leaves no bits for a fraction: a sum with it is rounded to a whole number, ties to even, in its low bits.
+/// 1.5 · 2^23 leaves no bits for a fraction. Adding kRounder to a value rounds the value to an integer, ties to even,
+/// and leaves the integer in the low bits of the sum.
 inline constexpr float kRounder = 12582912.f;
-/// Eight times the bits of kRounder, each 4 bits above the last, as they end up in a word: 0x4b400000 · 0x11111111.
+/// Sum of eight copies of the bits of kRounder, each shifted 4 bits further than the last, which is what accumulates in
+/// a word of eight nibbles: 0x4b400000 · 0x11111111.
 inline constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
 
 }  // namespace cubit

@@ -1,4 +1,4 @@
-// Functions that the host computes with as kernels do.
+// CUBIT_SHARED_CODE marks functions that the host and the kernels compute alike.
 #pragma once
 
 #ifdef __CUDACC__

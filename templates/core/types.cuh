@@ -1,4 +1,4 @@
-// Integers and 16-bit floats for device code, over PTX: no header of a CUDA toolkit is needed.
+// Integers and 16-bit floats for device code, written over PTX so that no CUDA toolkit header is needed.
 #pragma once
 
 namespace cubit {
@@ -10,7 +10,7 @@ using uint64 = unsigned long long;
 
 static_assert(sizeof(int64) == 8 && sizeof(uint32) == 4 && sizeof(uint16) == 2);
 
-/// IEEE binary16 and bfloat16 as storage; arithmetic happens in float or on packed pairs in tensor cores.
+/// IEEE binary16 and bfloat16 as storage types. Arithmetic happens in float, or on packed pairs in tensor cores.
 struct Half {
   uint16 bits;
 };
@@ -18,12 +18,12 @@ struct Bfloat16 {
   uint16 bits;
 };
 
-/// Two 16-bit values in a register, the first in the low half: packing rounds to nearest even. sm_75 has no
-/// instructions that pack two at once.
+/// Operations on two 16-bit values packed in a register, with the first value in the low half. Packing rounds to
+/// nearest even; sm_75 has no instruction that packs two values at once.
 template <class T>
 struct Pair;
 
-/// Whether two 16-bit values are compared in one instruction: smaller() and larger() of a Pair.
+/// True if the architecture compares two 16-bit values in one instruction: Pair::smaller() and Pair::larger().
 #if __CUDA_ARCH__ >= 800
 inline constexpr bool kComparesPairs = true;
 #else
@@ -43,7 +43,8 @@ struct Pair<Half> {
   }
   static __device__ __forceinline__ float low(uint32 pair) { return widen(static_cast<uint16>(pair)); }
   static __device__ __forceinline__ float high(uint32 pair) { return widen(static_cast<uint16>(pair >> 16)); }
-  /// (min(a0, b0), min(a1, b1)), and the maxima: exact, of a number and a NaN the number. Where kComparesPairs.
+  /// Elementwise minimum (min(a0, b0), min(a1, b1)) and maximum, both exact. Of a number and a NaN the result is the
+  /// number. The functions exist only if kComparesPairs is true.
   static __device__ __forceinline__ uint32 smaller(uint32 a, uint32 b) {
     asm("min.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
     return a;
@@ -52,7 +53,7 @@ struct Pair<Half> {
     asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
     return a;
   }
-  /// (max(|a0|, |b0|), max(|a1|, |b1|)); `a` is not negative.
+  /// (max(|a0|, |b0|), max(|a1|, |b1|)); both halves of `a` must be non-negative.
   static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
 #if __CUDA_ARCH__ >= 800
     return larger(a, b & 0x7fff7fffu);
@@ -70,7 +71,7 @@ struct Pair<Half> {
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
     return result;
   }
-  /// Both of `pair` times the low one of `factors`.
+  /// Multiplies both halves of `pair` by the low half of `factors`.
   static __device__ __forceinline__ uint32 multiply_by_low(uint32 pair, uint32 factors) {
     uint32 result;
     asm("{\n"
@@ -91,7 +92,7 @@ struct Pair<Half> {
     asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(bits));
     return result;
   }
-  /// Of two numbers that are not negative; a NaN is less than any, as for the instruction.
+  /// Maximum of two non-negative numbers. A NaN compares less than any number, as in the max instruction.
   static __device__ __forceinline__ uint32 larger_magnitude(uint32 a, uint32 b) {
     constexpr uint32 kInfinity = 0x7c00u;
     return b <= kInfinity && (b > a || a > kInfinity) ? b : a;
@@ -127,7 +128,7 @@ struct Pair<Bfloat16> {
   static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) { return larger(a, b & 0x7fff7fffu); }
 
  private:
-  /// The one NaN is that of the instruction.
+  /// Every NaN becomes the canonical NaN that the conversion instruction produces.
   static __device__ __forceinline__ uint32 round(float value) {
     const uint32 bits = __float_as_uint(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffu;
@@ -143,33 +144,34 @@ inline constexpr bool kSameType<Type, Type> = true;
 inline constexpr uint32 kFullWarp = 0xffffffffu;
 inline constexpr int kWarpSize = 32;
 
-/// threadIdx.x, which the compiler would read from the special register anew in every block of a loop that uses it.
+/// threadIdx.x, read once. The compiler would read the special register again in every block of a loop that uses
+/// threadIdx.x.
 __device__ __forceinline__ uint32 thread_index() {
   uint32 result;
   asm("mov.u32 %0, %%tid.x;" : "=r"(result));
   return result;
 }
 
-/// This thread's lane and warp. Masked and shifted as unsigned: the compiler then knows the range, and divisions and
-/// remainders by powers of two stay single instructions.
+/// Lane and warp index of this thread. The remainder and the quotient are unsigned: the compiler then knows the range,
+/// and divisions by powers of two stay single instructions.
 __device__ __forceinline__ int lane_index() { return static_cast<int>(thread_index() % 32u); }
 __device__ __forceinline__ int warp_index() { return static_cast<int>(thread_index() / 32u); }
 
-/// The same value, but what is computed from it is computed anew at each use of this call: trades instructions for
-/// registers where a loop has many invariants.
+/// Returns `value` unchanged, but hides its origin from the compiler, so that everything derived from the result is
+/// computed again at each call. The recomputation trades instructions for registers in a loop with many invariants.
 __device__ __forceinline__ int recomputed(int value) {
   asm volatile("" : "+r"(value));
   return value;
 }
 
-/// The lane, of which what follows is computed anew at each use of this call, or not.
+/// Lane index; if kRecomputed is true, everything derived from the result is computed again at each call.
 template <bool kRecomputed>
 __device__ __forceinline__ int lane_index() {
   return kRecomputed ? recomputed(lane_index()) : lane_index();
 }
 
-/// The same value, computed here once: the compiler would otherwise compute cheap invariants anew inside a loop, once
-/// per branch that uses them.
+/// Returns `value` unchanged and forces the compiler to compute `value` here, once. Without the barrier the compiler
+/// computes cheap invariants again inside a loop, once per branch that uses them.
 __device__ __forceinline__ uint32 settled(uint32 value) {
   asm volatile("" : "+r"(value));
   return value;

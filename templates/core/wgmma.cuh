@@ -1,12 +1,12 @@
-// Products of a warpgroup (four warps) on Hopper's asynchronous tensor cores: wgmma, A from registers, B from shared
-// memory.
+// Warpgroup matrix multiply-accumulate (wgmma) for Hopper: A comes from registers and B from shared memory.
 //
-// A is 64 × 16, each warp has 16 rows in the fragment of mma.m16n8k16 (mma.cuh); B is n rows of 16 k's, as the tensor
-// map left them: rows of 128 bytes, 64 k's, swizzled within 128 bytes, 8 rows in 1024 bytes. Or B is transposed: 16
-// such rows, one per k, of 64 columns. Accumulators are those of mma.m16n8k16 for each 8 of B's rows, or columns.
+// Operands: A is 64 × 16, and each of the four warps holds 16 rows in the fragment layout of mma.m16n8k16 (see
+// mma.cuh). B has n rows of 16 values along k, in the layout that TMA leaves: rows of 128 bytes (64 values along k),
+// 128-byte swizzle, 8 rows per 1024 bytes. B may also be transposed: 16 such rows, one per k, of 64 columns each. Every
+// 8 rows (or columns) of B have one accumulator in the layout of mma.m16n8k16.
 //
-// A product runs while the warp goes on. Until it has been waited for nobody may touch its registers; the fence orders
-// what the warp has written to them before.
+// Asynchrony: a wgmma runs while the warp continues. Until the warp has waited for the wgmma, nothing may touch the
+// registers of the operation. The wgmma fence orders the warp's earlier register writes before the operation.
 //
 // PTX ISA: "Asynchronous Warpgroup Level Matrix Instructions", "Matrix descriptor".
 #pragma once
@@ -15,27 +15,29 @@
 
 namespace cubit {
 
-/// The descriptor of B from an address on, transposed or not: the stride from 8 rows to the next 8, and the swizzle,
-/// are in the high half.
+/// Matrix descriptor of B at a shared-memory address, transposed or not. The high half of the descriptor holds the
+/// swizzle mode and the stride from one group of 8 rows to the next.
 __device__ __forceinline__ uint64 describe_rows_of_128(uint32 address) {
   constexpr uint64 kStride = 1024 / 16;
   constexpr uint64 kSwizzle128 = 1;
-  constexpr uint64 kLeading = 1;  // not looked at where rows are swizzled and no longer than that
+  // The hardware ignores the leading dimension when rows are swizzled and no longer than the swizzle.
+  constexpr uint64 kLeading = 1;
   return kSwizzle128 << 62 | kStride << 32 | kLeading << 16 | (address & 0x3ffffu) >> 4;
 }
 
-/// What the warp has written to registers comes before the products that follow.
+/// Orders the warp's earlier register writes before the wgmma operations that follow (wgmma.fence).
 __device__ __forceinline__ void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/// Closes the group of products since the last one.
+/// Closes the group of wgmma operations since the last commit.
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Until at most kPending of the newest groups are unfinished.
+/// Waits until at most kPending of the newest wgmma groups are unfinished.
 template <int kPending>
 __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Behind the wait for the products that `sums` are of: they are not read before it. An asm that writes a register is
-/// done with it, as the compiler sees it, though the product is not.
+/// Call after the wait for the wgmma operations that write `sums`: keeps the compiler from reading `sums` before the
+/// wait. The compiler believes that an asm statement has written its registers when the statement ends, although the
+/// wgmma is still running.
 template <int kRowTiles>
 __device__ __forceinline__ void settle_sums(float (&sums)[kRowTiles][4]) {
 #pragma unroll
@@ -43,8 +45,8 @@ __device__ __forceinline__ void settle_sums(float (&sums)[kRowTiles][4]) {
     asm volatile("" : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])::"memory");
 }
 
-/// The operand is made here, before the fence and not, as the compiler might like, after it: where products are in
-/// flight that would make them wait for one another.
+/// Forces operand A to be computed here, before the fence. The compiler might otherwise move the computation behind the
+/// fence, and operations in flight would then wait for one another.
 __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
   asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3])::"memory");
 }
@@ -63,8 +65,8 @@ __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
 #define CUBIT_WGMMA_32(type) CUBIT_WGMMA(type, "32", CUBIT_SUMS_32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 #define CUBIT_WGMMA_64(type) CUBIT_WGMMA(type, "64", CUBIT_SUMS_64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
 
-/// Starts sums(i) += a · b, or = a · b where not `accumulate`: sums(i), a float (&)[4], is of rows 8 i to 8 i + 7 of B,
-/// or of these columns where it is transposed, of kRowTiles such. T is Half or Bfloat16.
+/// Starts sums(i) += a · b, or sums(i) = a · b if `accumulate` is 0. sums(i) is a float (&)[4] for rows 8 i to 8 i + 7
+/// of B, or for these columns if B is transposed; i runs over kRowTiles tiles. T is Half or Bfloat16.
 template <class T, int kRowTiles, bool kIsTransposed, class Sums>
 __device__ __forceinline__ void start_product_of(const Sums& sums, const uint32 (&a)[4], uint64 b, uint32 accumulate) {
   constexpr bool kHalf = kSameType<T, Half>;
@@ -95,13 +97,13 @@ __device__ __forceinline__ void start_product_of(const Sums& sums, const uint32 
   }
 }
 
-/// The same of d.
+/// Starts the product with accumulators d[i].
 template <class T, bool kIsTransposed = false, int kRowTiles>
 __device__ __forceinline__ void start_product(float (&d)[kRowTiles][4], const uint32 (&a)[4], uint64 b,
                                               uint32 accumulate) {
   start_product_of<T, kRowTiles, kIsTransposed>([&d](int i) -> float(&)[4] { return d[i]; }, a, b, accumulate);
 }
-/// The same of d[·][tile].
+/// Starts the product with accumulators d[i][tile].
 template <class T, int kRowTiles>
 __device__ __forceinline__ void start_product(float (&d)[kRowTiles][2][4], int tile, const uint32 (&a)[4], uint64 b,
                                               uint32 accumulate) {
