@@ -1,8 +1,9 @@
-// Work split: every block takes an even share of all sequences' stages, in one piece; see balanced_schedule.h.
+// Tile scheduler of the sm_90 attention kernel: every block takes one contiguous, balanced share of the stages of all
+// sequences; see balanced_schedule.h.
 //
-// Which blocks a sequence has follows from its place among the units by arithmetic. A block holds at most one
-// sequence's end that others have begun, and at most one's beginning that others end: two slots of partial results per
-// block are enough, whatever the batch.
+// The blocks that share a sequence follow by arithmetic from the sequence's position in the row of units. A block
+// finishes at most one sequence that another block has begun, and begins at most one sequence that another block
+// finishes. Two slots of partial results per block are therefore enough for any batch.
 #pragma once
 
 #include "attention/sequence_length.cuh"
@@ -13,22 +14,22 @@
 
 namespace cubit {
 
-/// A block's stages of one sequence.
+/// Work item: a block's stages of one sequence.
 struct Segment {
-  int batch;   // -1: there is none
+  int batch;   // -1: no work item is left
   int head;    // span · head groups + head group
   int length;  // tokens of the sequence
-  int first;   // stage, of those that are walked over
-  int last;    // one past; the same where a sequence has fewer stages than parts
+  int first;   // index of the first visited stage
+  int last;    // one past the last; equal to `first` if the sequence has fewer stages than splits
 };
 
-/// The block in which a sequence begins, and how many it has.
+/// Blocks that share a sequence: the block in which the sequence begins, and the number of blocks.
 struct Owners {
   int first;
   int count;
 };
 
-/// The sum over the lanes up to this one.
+/// Inclusive prefix sum over the lanes of a warp.
 __device__ __forceinline__ int sum_over_lanes(int value) {
 #pragma unroll
   for (int distance = 1; distance < kWarpSize; distance *= 2) {
@@ -38,49 +39,51 @@ __device__ __forceinline__ int sum_over_lanes(int value) {
   return value;
 }
 
-/// By the block's first warp, before anything else: lengths are what it waits for first. Into the L2 alone, where they
-/// may still change; the first 1024.
+/// Prefetches the first 1024 lengths. The block's first warp calls the function before anything else, because lengths
+/// are what the block waits for first. The prefetch goes to the L2 only: another kernel may still be writing the
+/// lengths.
 __device__ __forceinline__ void prefetch_lengths(const GqaDecodeArguments& args) {
   const int first = kWarpSize * static_cast<int>(thread_index());
   if (thread_index() >= kWarpSize || args.lengths == nullptr || first >= args.batch) return;
   asm volatile("prefetch.global.L2 [%0];" ::"l"(args.lengths + first));
 }
 
-/// A place between a block's segments.
+/// Position of the tile scheduler between two of a block's work items.
 struct Cursor {
   int next;   // unit
-  int end;    // one past the block's last
-  int batch;  // of the sequence that next is in
+  int end;    // one past the block's last unit
+  int batch;  // batch entry of the sequence that contains `next`
   int head;
-  int start;  // where its gap begins
-  // Of the sequence of the segment before.
+  int start;  // first unit of that sequence, including its overhead units
+  // The sequence of the previous work item:
   int last_start;  // its first unit
   int last_units;
 };
 
-/// Walks over a block's segments: each warp that does so by itself, all its lanes alike. count_stages: of a sequence of
-/// so many tokens.
+/// Tile scheduler over a block's work items. Each warp that runs the scheduler runs its own copy, with the same state
+/// in all lanes. count_stages returns the number of stages of a sequence with a given number of tokens.
 template <int kFlushStages, int kGapStages, int (*count_stages)(const GqaDecodeArguments&, int)>
 class Walker {
  public:
   explicit __device__ __forceinline__ Walker(const GqaDecodeArguments& args) : args_(args) {}
 
-  /// The block's first segment, as next().
+  /// Returns the block's first work item, with the same conventions as next().
   __device__ __forceinline__ Segment begin(Cursor& cursor) {
     if (args_.lengths == nullptr) return begin_uniform(cursor);
     cursor = args_.division.parts > 0 ? known_place() : divide_lengths();
     return next(cursor);
   }
 
-  /// After begin(): those that have a share.
+  /// Number of blocks that have a share. Valid after begin().
   __device__ __forceinline__ int blocks() const { return division_.blocks; }
 
-  /// After begin(): every sequence is that of two neighbouring blocks, which have nothing else.
+  /// True if every sequence belongs to exactly two neighbouring blocks that have no other work, so that the two can be
+  /// a cluster. Valid after begin().
   __device__ __forceinline__ bool is_of_pairs() const {
     return division_.parts == 2 && division_.quotient == 1 && division_.remainder == 0;
   }
 
-  /// The segment after it; if there is none left, one without a batch entry.
+  /// Returns the next work item. If none is left, the returned item has batch -1.
   __device__ __forceinline__ Segment next(Cursor& cursor) const {
     const int parts = division_.parts;
     Segment segment = {};
@@ -95,7 +98,7 @@ class Walker {
       const int first = max(cursor.next - start, 0);
       const int last = min(cursor.end - start, units);
       leave(cursor, start, units);
-      if (first >= last) continue;  // the block's share ends in the gap
+      if (first >= last) continue;  // the block's share ends within the sequence's overhead units
       segment.first = first;
       segment.last = last;
       if (parts > 0) cut(segment, stages, parts);
@@ -105,7 +108,8 @@ class Walker {
     return segment;
   }
 
-  /// Of the sequence of the last segment. A block knows itself where the sequence begins or ends in it.
+  /// Blocks that share the sequence of the last work item. The function divides only if the sequence begins or ends in
+  /// another block.
   __device__ __forceinline__ Owners owners_of_last(const Cursor& cursor) const {
     const int block = static_cast<int>(blockIdx.x);
     const int last = cursor.last_start + cursor.last_units - 1;
@@ -115,8 +119,8 @@ class Walker {
   }
 
  private:
-  /// Where all lengths are the same, by what the host has computed of them: a third of the instructions of next(),
-  /// which the block's first copies would wait for.
+  /// Fast path for equal lengths, with values that the host has computed. The path takes a third of the instructions of
+  /// next(), which the block's first copies would wait for.
   __device__ __forceinline__ Segment begin_uniform(Cursor& cursor) {
     cursor = known_place();
     const int units = static_cast<int>(args_.units.divisor);
@@ -128,7 +132,7 @@ class Walker {
     return segment;
   }
 
-  /// Where the host has made the division, as divide_lengths().
+  /// Initial position when the host has computed the division; the counterpart of divide_lengths().
   __device__ __forceinline__ Cursor known_place() {
     division_ = args_.division;
     Cursor cursor = place();
@@ -138,7 +142,7 @@ class Walker {
     return cursor;
   }
 
-  /// To the sequence behind the one of so many units from `start` on.
+  /// Advances behind the sequence that has `units` units from `start` on.
   __device__ __forceinline__ void leave(Cursor& cursor, int start, int units) const {
     cursor.last_start = start;
     cursor.last_units = units;
@@ -152,7 +156,7 @@ class Walker {
 
   __device__ __forceinline__ int stages_in(int batch) const { return count_stages(args_, length_of(args_, batch)); }
 
-  /// From units, of which the sequence has `parts`, to the stages at which they begin.
+  /// Converts an item's range from units, of which the sequence has `parts`, to the stages at which the units begin.
   __device__ __forceinline__ void cut(Segment& segment, int stages, int parts) const {
     const int least = args_.division.parts > 0 ? static_cast<int>(quotient(stages, args_.units)) : stages / parts;
     const int rest = stages - least * parts;
@@ -161,7 +165,7 @@ class Walker {
   }
 
   __device__ __forceinline__ int owner_of(int unit) const {
-    const int larger = division_.remainder * (division_.quotient + 1);  // units of the blocks that have one more
+    const int larger = division_.remainder * (division_.quotient + 1);  // units of the blocks that have one unit more
     if (unit < larger) return unit / (division_.quotient + 1);
     return division_.remainder + (unit - larger) / division_.quotient;
   }
@@ -180,7 +184,7 @@ class Walker {
     return cursor;
   }
 
-  /// Every length is read, by each lane those of neighbours in the batch; the division follows.
+  /// Reads every length and computes the division. Each lane reads the lengths of neighbouring batch entries.
   __device__ __forceinline__ Cursor divide_lengths() {
     const int each = (args_.batch + kWarpSize - 1) / kWarpSize;
     const int first = lane_index() * each;
@@ -212,8 +216,8 @@ class Walker {
     return cursor;
   }
 
-  /// The sequence in which the block's share begins. `each`: sequences of a lane; `before`: stages of the lanes before,
-  /// of one head.
+  /// Finds the sequence in which the block's share begins. `each` is the number of batch entries per lane; `before` is
+  /// the number of stages of the lanes before this one, for one head.
   __device__ __forceinline__ void find(Cursor& cursor, int each, int before) const {
     const int heads = heads_per_batch();
     const int lanes_start = heads * (before + gap_ * min(lane_index() * each, args_.batch));
@@ -245,14 +249,14 @@ class Walker {
     cursor.start += cursor.head * units;
   }
 
-  /// The last lane for which it is true, of at least one.
+  /// The last lane whose predicate is true; at least one lane's predicate must be true.
   static __device__ __forceinline__ int last_lane_of(bool is_true) {
     return kWarpSize - 1 - __clz(static_cast<int>(__ballot_sync(kFullWarp, is_true)));
   }
 
   const GqaDecodeArguments& args_;
   Division division_ = {};
-  int gap_ = 0;  // units before each sequence
+  int gap_ = 0;  // units before each sequence that stand for its overhead
 };
 
 }  // namespace cubit

@@ -1,31 +1,37 @@
-// How the stages of all sequences are dealt out to blocks; by the host where it knows every length, else by the kernel.
-// A stage is a step of all warps of a block, a sequence one span of KV heads' (and head group's) part of a batch entry.
+// Balanced (stream-K style) schedule of attention: how the stages of all sequences are divided among blocks. The host
+// computes the division if it knows every length; otherwise the kernel does.
 //
-// Sequences one after another are a row of units, of which block b takes an even share: `quotient` of them, and one
-// more if b < remainder. Either every sequence is cut into the same number of units, `parts`, or (parts = 0) its stages
-// are the units, with a gap before each sequence that stands for the time that its end costs.
+// A stage is one pipeline step of all warps of a block. A sequence is one batch entry's tokens for one span of KV heads
+// and one head group.
+//
+// The sequences, one after another, form a row of units. Block b takes a balanced share of this row: `quotient` units,
+// and one unit more if b < remainder. There are two kinds of unit. Either every sequence is cut into the same number of
+// splits, `parts`, and each split is a unit. Or `parts` is 0 and each stage is a unit; a few extra units before each
+// sequence then stand for the per-sequence overhead of finishing it.
 #pragma once
 
 #include "core/shared_code.h"
 
 namespace cubit {
 
+/// Division of the row of units among blocks.
 struct Division {
-  int parts;
-  int blocks;  // that have work
+  int parts;   // splits per sequence; 0: the units are stages
+  int blocks;  // blocks that have work
   int quotient;
   int remainder;
 };
 
-/// All sequences: how many, their stages together, and those of the longest. The sum is below 2^31.
+/// Number of sequences, the stages of all sequences together, and the stages of the longest sequence. The total is
+/// below 2^31.
 struct Stages {
   int sequences;
   int total;
   int longest;
 };
 
-/// A sequence's stages that are walked over: `count` of them, of which number i is stage i, or i + skipped from `kept`
-/// on.
+/// Stages of a sequence that the kernel visits. There are `count` of them; visited stage i is stage i of the sequence,
+/// or stage i + skipped from index `kept` on.
 struct WalkedStages {
   int count;
   int kept;
@@ -34,13 +40,14 @@ struct WalkedStages {
   CUBIT_SHARED_CODE int stage(int index) const { return index < kept ? index : index + skipped; }
 };
 
-/// A sequence without tokens still has a stage, so that somebody stores its zeros.
+/// Stages of a sequence. A sequence without tokens still has one stage, because some block must store its zeros.
 CUBIT_SHARED_CODE int stages_of(int length, int stage_tokens_log2) {
   const int stages = (length + (1 << stage_tokens_log2) - 1) >> stage_tokens_log2;
   return stages > 1 ? stages : 1;
 }
 
-/// Those with tokens that are kept, and all from the one in which the first query token's window begins.
+/// Stages that a sliding window needs: the stages with kept tokens, and all stages from the first query token's window
+/// on.
 CUBIT_SHARED_CODE WalkedStages stages_of_window(int length, int first_query, int window, int kept_tokens,
                                                 int stage_tokens_log2) {
   const int all = stages_of(length, stage_tokens_log2);
@@ -52,46 +59,52 @@ CUBIT_SHARED_CODE WalkedStages stages_of_window(int length, int first_query, int
   return {all - skipped, kept, skipped};
 }
 
-/// By the square root of a sequence's stages: in more parts, reading the partial results costs more than they save.
+/// Upper bound on splits per sequence. The bound grows with the square root of the sequence's stages: with more splits,
+/// reading the partial results costs more than the splits save.
 CUBIT_SHARED_CODE int most_parts(int longest) {
   int log2 = 0;
   for (int i = 0; i < 7; ++i) log2 += (1ll << 2 * i) < 20ll * longest ? 1 : 0;
   return 1 << log2;
 }
 
-/// Parts of a sequence that a block reads in one step of a merge.
+/// Partial results of a sequence that a block reads in one step of a merge.
 constexpr int kPartsOfStep = 16;
 
-/// How many blocks merge a sequence's parts, at most, see merge_slices.cuh: one where it reads them all in one step of
-/// its threads, else as many as there are, and as a word of the workspace has bits for. `items`: what a thread takes at
-/// once.
+/// Upper bound on the blocks that merge the partial results of one sequence; see merge_slices.cuh. One block merges
+/// alone if it reads all partial results in one step of its threads. Otherwise there are as many merging blocks as
+/// partial results, limited by the bits in the workspace word. `items` is the number of work items of one merge, one
+/// per thread and step.
 CUBIT_SHARED_CODE int most_slices(int parts, int items, int threads) {
   constexpr int kBits = 32;
   if (parts <= kPartsOfStep && items <= threads) return 1;
   return parts < kBits ? parts : kBits;
 }
 
-/// x / slots, of x not below 0.
+/// Computes x / slots for a non-negative x.
 struct BySlots {
   int slots;
 
   CUBIT_SHARED_CODE int operator()(int x) const { return x / slots; }
 };
 
-/// As few as make no more than `rounds` of so many items: 512 sequences are 4 for each of 128 blocks. With 132 some had
-/// 3, and until they ended they took a share of the memory from those that the launch waits for: an H200 was 2% slower.
+/// Smallest number of blocks that finishes `items` items in `rounds` rounds. Example: 512 sequences give 4 to each of
+/// 128 blocks. With 132 blocks some blocks had 3 sequences; until they finished, these blocks took memory bandwidth
+/// from the blocks that the launch was waiting for, which made an H200 2% slower.
 CUBIT_SHARED_CODE int fewest_blocks(int items, int rounds) {
   return rounds > 1 ? (items + rounds - 1) / rounds : items;
 }
 
-/// `slots`: blocks that the device holds at once, `by_slots`: how to divide by them, `each`: slots / sequences.
-/// `flush`: the stages that a block could read in the time in which it ends a segment; even shares cost five times
-/// that, for every block has two segments and a partial result of each. `gap`: the units before a sequence whose units
-/// are stages.
+/// Divides the stages among blocks.
 ///
-/// Parts of whole sequences are preferred unless they are slower: they need no partial results, or every block has one.
-/// A block alone is faster than its share of the device's memory, by an eighth, so one with more than others costs less
-/// than it seems.
+/// - `slots` is the number of blocks that the device holds at once, `by_slots` divides by `slots`, and `each` is slots
+///   / sequences.
+/// - `item_overhead` is the number of stages that a block could read while it finishes a work item. A balanced schedule
+///   of stages costs five times that, because every block has two work items and writes a partial result for each.
+/// - `sequence_overhead` is the number of units before each sequence when the units are stages.
+///
+/// Splits of whole sequences are preferred unless they are slower: either no block needs partial results, or every
+/// block writes exactly one. A block that runs alone gets an eighth more than its share of the memory bandwidth, so a
+/// block with more work than the others costs less than it seems.
 template <class Quotient>
 CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, int gap, int each,
                                   const Quotient& by_slots) {

@@ -1,9 +1,12 @@
-// Merging a sequence whose two blocks are a cluster and have nothing else: through their shared memory, without the
-// workspace and without counters. (A launch asks for a workspace all the same: whether lengths on the device make pairs
-// is not known to it.)
+// Merge of a sequence whose two blocks form a 2-CTA cluster: partial results travel through distributed shared memory,
+// without the workspace and without counters.
 //
-// A block merges half of the channels. Of the others it sends the sum of its warps' results to the other block, over
-// the stages (two_cta_cluster.cuh): [rows][quads of half] float4, then [rows] float2.
+// The path applies when both blocks of the cluster have no other work. (A launch requests a workspace all the same,
+// because the host does not know whether the lengths on the device lead to clusters.)
+//
+// Each block merges half of the channels. A block sums its warps' results for the other half and sends the sums to the
+// other block. The sums overwrite pipeline stages of the receiving block (two_cta_cluster.cuh): [rows][quads of half]
+// float4, followed by [rows] float2.
 #pragma once
 
 #include "attention/gqa_decode_block.cuh"
@@ -11,29 +14,30 @@
 
 namespace cubit {
 
-/// The sums of one block for the other.
+/// Partial results that one block of the cluster sends to the other.
 class PairParts {
  public:
   static constexpr int kQuadsOfHalf = kQuads / static_cast<int>(kBlocksOfPair);
   static_assert(!plan::kMergesPairs ||
                 kRowWarps * plan::kHeadsPerBlock * (16 * kQuadsOfHalf + 8) <= plan::kStages * kStageBytes);
 
-  /// `stages`, `sent`: their addresses in either block's memory.
+  /// `stages` and `sent` are shared-memory addresses, equal in both blocks.
   __device__ __forceinline__ PairParts(uint32 stages, uint32 sent, const Heads& heads)
       : outputs_(stages), stats_(stages + 16 * kQuadsOfHalf * heads.rows()), sent_(sent) {}
 
-  /// To the other block.
+  /// Sends a partial result to the other block.
   __device__ __forceinline__ void send_sum(int row, int quad, const Combined& result) const {
     const uint32 there = address_in_other(sent_);
     send(address_in_other(output_at(row, quad)), result.output, there);
     if (quad == 0) send(address_in_other(stats_ + 8 * row), make_float2(result.reference, result.sum), there);
   }
-  /// By one thread, sooner or later: what the other block sends.
+  /// Announces how many bytes the other block will send to this one. One thread calls the function, before or after the
+  /// data arrive.
   __device__ __forceinline__ void expect(const Heads& heads) const {
     expect_bytes(sent_, heads.span * heads_in(heads.head_group) * (16 * kQuadsOfHalf + 8));
   }
   __device__ __forceinline__ void wait() const { wait_barrier_of_cluster(sent_, 0); }
-  /// What has been sent to this block.
+  /// Loads a partial result that the other block has sent.
   __device__ __forceinline__ Combined load(int row, int quad) const {
     const float2 stat = load_shared2(stats_ + 8 * row);
     return {load_shared4(output_at(row, quad)), stat.x, stat.y};
@@ -49,13 +53,13 @@ class PairParts {
   uint32 sent_;
 };
 
-/// What a thread takes at once: a row, and four channels of a half. Eight lanes, which load 128 bytes together, have
-/// one row: pieces of two may be in the same banks.
+/// Work item of the merge: one row and four channels (a quad) of one half. Eight lanes, which load 128 bytes together,
+/// work on the same row, because the data of two rows may lie in the same banks.
 struct PairItem {
   static constexpr int kOfRow = (PairParts::kQuadsOfHalf + 7) / 8 * 8;
 
   int row;
-  int quad;  // of the half
+  int quad;  // within the half
   bool exists;
 
   static __device__ __forceinline__ PairItem of(const Heads& heads, int item) {
@@ -67,7 +71,8 @@ struct PairItem {
   }
 };
 
-/// By all warps that attend, of both blocks, as the last they do: their results are stored.
+/// Merges the sequence of a cluster. All consumer warps of both blocks call the function as their last step, after
+/// storing their results.
 __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const Heads& heads,
                                            const WarpResults& results, uint32 stages, PairBarriers barriers) {
   const uint32 rank = rank_in_cluster();
@@ -78,7 +83,8 @@ __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const
   const auto thread = static_cast<int>(thread_index());
   if (thread == 0) parts.expect(heads);
   wait_barrier_of_cluster(barriers.free, 0);
-  // From the last thread on: where the half is no more than half of the threads, the first ones begin with their own.
+  // The sending loop starts at the last thread. If a half needs at most half of the threads, the first threads begin
+  // with the block's own half at once.
 #pragma unroll 1
   for (int first = kThreads - 1 - thread; first < items; first += kThreads) {
     const PairItem item = PairItem::of(heads, first);
@@ -91,7 +97,7 @@ __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const
     if (!item.exists) continue;
     const Combined sum = combine_warps(results, heads, item.row, own_first + item.quad);
     parts.wait();
-    // In the order of the blocks, so that both halves of a row are over one denominator, to the last bit.
+    // Adds in the order of the blocks, so that both halves of a row use bitwise the same denominator.
     const Combined other = parts.load(item.row, item.quad);
     const Combined& before = rank == 0 ? sum : other;
     const Combined& after = rank == 0 ? other : sum;

@@ -1,17 +1,18 @@
-// When the next of several things is due that are to happen an interval apart; by a clock, in any unit. Of copy_pacing.cuh,
-// and of the host's tests.
+// Deadline of the next event when events happen one interval apart, measured by a clock in any unit. Used by
+// copy_pacing.cuh and by tests on the host.
 #pragma once
 
 #include "core/shared_code.h"
 
 namespace cubit {
 
+/// Time at which the next copy may start.
 struct DueTime {
   unsigned long long at;
   unsigned interval;
 
-  /// Whether it is time, or past it; then the next is due an interval later. Whoever is late catches up; nobody waits
-  /// for longer than an interval, for then the clock has been set back.
+  /// Returns whether the deadline has passed, and if so sets the next deadline one interval later. A caller that is
+  /// late catches up. No caller waits longer than one interval: a longer wait would mean that the clock was set back.
   CUBIT_SHARED_CODE bool has_come(unsigned long long now) {
     const auto left = static_cast<long long>(at - now);
     if (left > 0 && left <= interval) return false;

@@ -1,9 +1,11 @@
-// When a block starts its copies: no sooner than the memory can have brought those before, had every block an even
-// share of it. Blocks that ask for all that they have room for do not get even shares: those of some SMs get a tenth
-// more, and the slowest ends the launch. See docs/performance/gqa_decode_sm90.md, version 11.
+// Copy pacing: throttles a block's producer to an equal share of the memory bandwidth.
 //
-// A block that is behind starts copies as soon as there is room for them, so nothing is lost where the memory is slower
-// than the host thinks.
+// A producer starts a stage's copies no sooner than the memory could have delivered the previous stages at equal
+// shares. Without pacing, blocks that request as much as they have room for do not get equal shares: the blocks of some
+// SMs get a tenth more, and the slowest block ends the launch. See docs/performance/gqa_decode_sm90.md, version 11.
+//
+// A block that is behind schedule starts copies as soon as a stage is free. Nothing is lost if the memory is slower
+// than the host assumes.
 //
 // PTX ISA: "%globaltimer".
 #pragma once
@@ -13,25 +15,26 @@
 
 namespace cubit {
 
-/// Of a clock that all SMs have; how often it moves on is the device's. PTX ISA: it is meant for tools, and on devices
-/// that are yet to come it may do anything. So nobody waits for it for ever.
+/// Reads a clock that all SMs share. The device decides how often the clock ticks. The PTX ISA says that %globaltimer
+/// is meant for tools and may behave differently on future devices, so no caller waits for the clock without a bound.
 __device__ __forceinline__ uint64 global_nanoseconds() {
   uint64 now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   return now;
 }
 
-/// Of a thread that starts copies. kAtOnce: of stages, those at the beginning that wait for no time; 0: none waits.
+/// Copy pacer of the thread that issues the copies. The first kAtOnce stages start without pacing; kAtOnce = 0 disables
+/// pacing.
 template <int kAtOnce>
 class Pace {
  public:
-  /// `interval`: from one stage to the next, in nanoseconds; 0: none waits.
+  /// `interval` is the time between two stages in nanoseconds; 0 disables pacing.
   explicit __device__ __forceinline__ Pace(uint32 interval) : due_{0, interval} {
     if (interval != 0) due_.at = global_nanoseconds() - (kAtOnce - 1) * static_cast<uint64>(interval);
   }
 
-  /// Before the copies of each stage, the first counted too. A look takes longer than a nanosecond: a clock that has
-  /// not come to an interval's end after so many looks stands still, and is not asked again.
+  /// Call before the copies of each stage, the first included. One clock read takes longer than a nanosecond. If the
+  /// clock has not passed the deadline after `interval` reads, it stands still, and the pacer does not read it again.
   __device__ __forceinline__ void wait() {
     uint32 looks = due_.interval;
     while (looks != 0 && !due_.has_come(global_nanoseconds())) --looks;

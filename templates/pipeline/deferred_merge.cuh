@@ -1,5 +1,5 @@
-// When a block's results are merged with those of the other blocks of a sequence: late, when they have arrived. How:
-// merge_slices.cuh.
+// Deferred merge: decides when a block merges its partial results with the other blocks' results. merge_slices.cuh says
+// how.
 #pragma once
 
 #include "attention/gqa_decode_block.cuh"
@@ -9,21 +9,22 @@
 
 namespace cubit {
 
-/// What becomes of the results of a block's segments, by the warps that attend. Those of a sequence that other blocks
-/// have parts of are merged when the next segment's are stored, by when the others have arrived; of the last segment at
-/// once. kLoaded: parts that a thread has under way.
+/// Stores and merges the results of a block's work items; the consumer warps run it. If a sequence is shared with other
+/// blocks, its merge is deferred until the next work item's results are stored, because the other blocks' results have
+/// arrived by then. The last work item is merged at once. kLoaded is the number of partial results that a thread has in
+/// flight.
 template <int kLoaded>
 class LateMerges {
  public:
-  /// By one thread, before the block meets.
+  /// Initialises shared state. One thread calls the function before the block-wide barrier.
   static __device__ __forceinline__ void begin(StoredPart (&parts)[2]) {
-    parts[1] = {{0, 1}, {}};  // there is none before the first
+    parts[1] = {{0, 1}, {}};  // no work item precedes the first
   }
   __device__ __forceinline__ LateMerges(const GqaDecodeArguments& args, StoredPart (&parts)[2],
                                         const WarpResults& results)
       : args_(args), parts_(parts), results_(results) {}
 
-  /// Of a segment; the warps' results are stored, and the warps have met.
+  /// Stores the results of a work item. The warps' results are in shared memory, and the warps have synchronised.
   __device__ __forceinline__ void store(const StoredPart& own, bool is_last) {
     if (threadIdx.x == 0) parts_[turn_] = own;
     const uint64 before_own = store_part(args_, own, results_, !is_last);
@@ -36,7 +37,7 @@ class LateMerges {
         merge_parts(args_, part, before_late_, results_, !is_own, [](const Parts& parts, int row, int quad) {
           return kRowsOfWholeWarps ? combine_by_warp<kLoaded>(parts, row, quad) : combine<8>(parts, row, quad);
         });
-        sync_warps();  // the results are read
+        sync_warps();  // all results have been read
       }
       before_late_ = before_own;
       if (!is_last || is_own) break;
@@ -47,10 +48,10 @@ class LateMerges {
 
  private:
   const GqaDecodeArguments& args_;
-  StoredPart (&parts_)[2];  // of a segment and of the one before, by turns
+  StoredPart (&parts_)[2];  // of the current and of the previous work item, alternating
   const WarpResults& results_;
   int turn_ = 0;
-  uint64 before_late_ = 0;  // what store_part returned of the segment before
+  uint64 before_late_ = 0;  // what store_part returned for the previous work item
 };
 
 }  // namespace cubit

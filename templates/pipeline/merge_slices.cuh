@@ -1,21 +1,24 @@
-// Merging the partial results of a sequence by several of its blocks: each takes a slice, some of the rows of heads.
+// Merge of a sequence's partial results by several of its blocks; each block merges one slice of the query rows.
 //
-// One block reads 64 bytes per cycle from the L2 however many loads it has under way; where there is much to read, the
-// blocks of a sequence that arrive last merge it together, the last S of them in the order in which they arrive. All
-// but the last one wait for it. They need not be resident at once: a block waits so long only, or not at all if it has
-// something else to do, and then leaves its slice to the last block.
+// Why several blocks: one block reads at most 64 bytes per cycle from the L2, however many loads are in flight. When
+// there is much to read, the last S blocks to arrive at the sequence merge it together, one slice each in the order of
+// arrival. All of them except the last wait for the last arrival. These blocks need not be resident at the same time: a
+// block waits only for a bounded time, or not at all if it has other work. A block that stops waiting leaves its slice
+// to the last block.
 //
-// All this is in one word of the workspace per sequence, of the block in which it begins, so that it is either before
-// the last block's arrival that a slice is left, and the last block knows of it, or after it, and then it is merged by
-// its own block:
+// State: one workspace word per sequence, which belongs to the block in which the sequence begins. Because everything
+// is in one word, there are only two cases. Either a slice is left before the last arrival, and then the last block
+// sees that. Or it is left after the last arrival, and then the slice's own block sees the arrival and merges the
+// slice.
 //
 //   | slices left, a bit each (32) | blocks that know of the last arrival (16) | blocks that have arrived (16) |
 //
-// The last to know of it sets the word back to zero. Parts are read in the order of their blocks whoever merges them,
-// so results do not depend on it.
+// The last block to learn of the last arrival resets the word to zero. Partial results are read in the order of their
+// blocks, whichever block merges them, so the outcome does not depend on the order of arrival.
 //
-// PTX ISA, "Memory Consistency Model": bar.sync orders a block's stores before its atom.acq_rel, whose observation by
-// another block's atom.acq_rel or ld.acquire orders them before that block's loads behind its bar.sync.
+// PTX ISA, "Memory Consistency Model": bar.sync orders a block's stores before its atom.acq_rel. Another block's
+// atom.acq_rel or ld.acquire that observes the atomic orders these stores before that block's loads behind its
+// bar.sync.
 #pragma once
 
 #include "attention/gqa_decode_block.cuh"
@@ -23,43 +26,44 @@
 
 namespace cubit {
 
-/// How the rows of a sequence are divided among those that merge them: `count` slices of 2^rows_log2; and in a block
-/// among groups of threads that have the same rows, each with so many parts.
+/// Division of a sequence's query rows among the blocks that merge them: `count` slices of 2^rows_log2 rows. Within a
+/// block, `groups` groups of threads work on the same rows, and each group merges parts_of_group partial results.
 struct Slices {
   int count;
   int rows_log2;
   int groups;
   int parts_of_group;
 
-  /// One, where a block reads all parts in one step.
+  /// Computes the slices. There is one slice if a block reads all partial results in one step.
   static __device__ __forceinline__ Slices of(int parts, int rows) {
     const int most = most_slices(parts, rows * kQuads, kThreads);
     int rows_log2 = 0;
 #pragma unroll 1
     while (rows > most << rows_log2) ++rows_log2;
-    constexpr int kRoom = kRowWarps * plan::kHeadsPerBlock;  // rows of results
+    constexpr int kRoom = kRowWarps * plan::kHeadsPerBlock;  // rows that fit in the space of the warps' results
     const int groups = max(1, min((kThreads >> rows_log2) / kQuads, kRoom >> rows_log2));
     return {(rows + (1 << rows_log2) - 1) >> rows_log2, rows_log2, groups,
             groups == 1 ? parts : (parts + groups - 1) / groups};
   }
 };
 
-/// What a block merges of a sequence.
+/// Slices that a block merges.
 struct SlicesToMerge {
-  uint32 own;   // a slice; kNone: nothing
-  uint32 left;  // and those that others have left to it, a bit each
+  uint32 own;   // the block's own slice; kNone: nothing to merge
+  uint32 left;  // slices that other blocks have left to this block, a bit each
 
   static constexpr uint32 kNone = ~0u;
 };
 
-/// The word of a sequence.
+/// Workspace word of a sequence.
 class Arrivals {
  public:
   explicit __device__ __forceinline__ Arrivals(const GqaDecodeArguments& args, const Owners& owners)
       : word_(reinterpret_cast<uint64*>(args.counters) + owners.first), blocks_(owners.count) {}
 
-  /// By one thread, when the block's results are stored. What it returns is for slices_to_merge(). `is_late`: that
-  /// comes much later, so the thread does not wait for it; it acquires nothing yet.
+  /// Signals that the block's partial results are stored; one thread calls the function. The result is an argument of
+  /// slices_to_merge(). If `is_late`, the merge happens much later: the atomic is only a release, so the thread does
+  /// not wait for it and acquires nothing yet.
   __device__ __forceinline__ uint64 arrive(bool is_late) const {
     uint64 before;
     if (is_late) {
@@ -70,7 +74,8 @@ class Arrivals {
     return before;
   }
 
-  /// By that thread. `is_late`: then others are not waited for.
+  /// Decides what the block merges; the thread that called arrive() calls the function. If `is_late`, the block does
+  /// not wait for other blocks.
   __device__ __forceinline__ SlicesToMerge slices_to_merge(uint64 before, int slices, bool is_late) const {
     const int slice = slices - blocks_ + arrived(before);
     if (slice < 0) return {SlicesToMerge::kNone, 0};
@@ -83,15 +88,17 @@ class Arrivals {
     return {SlicesToMerge::kNone, 0};
   }
 
-  /// By one thread: so many slices will not be waited for any more. What it returns is for forget(). Relaxed, as what
-  /// follows is: of one word all see the same order.
+  /// Records that `merged` slices no longer wait for the last arrival; one thread calls the function. The result is an
+  /// argument of forget(). The atomic and the store in forget() are relaxed: all threads see the changes of a single
+  /// word in the same order.
   __device__ __forceinline__ uint64 know(const SlicesToMerge& merged) const {
     const uint64 more = static_cast<uint64>(1 + __popc(merged.left)) << kKnowAt;
     uint64 before;
     asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(word_), "l"(more) : "memory");
     return before + more;
   }
-  /// The last one to know sets the word back to zero. Of one slice there is nothing to know.
+  /// Resets the word to zero if this block is the last to learn of the last arrival. With a single slice there is
+  /// nothing to learn.
   __device__ __forceinline__ void forget(uint64 word, int slices) const {
     if (slices > 1 && static_cast<int>(word >> kKnowAt & 0xffff) != slices) return;
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word_), "l"(uint64{0}) : "memory");
@@ -100,7 +107,7 @@ class Arrivals {
  private:
   static constexpr int kKnowAt = 16;
   static constexpr int kLeftAt = 32;
-  /// About 30 microseconds, where the blocks of a launch end within 5 of one another.
+  /// About 30 microseconds. The blocks of a launch end within 5 microseconds of one another.
   static constexpr int kMostLooks = 48;
 
   static __device__ __forceinline__ int arrived(uint64 word) { return static_cast<int>(word & 0xffff); }
@@ -123,7 +130,7 @@ class Arrivals {
   int blocks_;
 };
 
-/// Of the parts of a sequence, by all warps that attend.
+/// Merges one slice of a sequence's query rows; all consumer warps call the function.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, const Parts& parts, const Heads& heads,
                                             const WarpResults& results, uint32 slice, const Slices& slices,
@@ -135,7 +142,7 @@ __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, cons
   const auto thread = static_cast<int>(thread_index());
 #pragma unroll 1
   for (int item = thread; item < groups * items; item += kThreads) {
-    const int row_of_group = item / kQuads;  // of all groups' rows
+    const int row_of_group = item / kQuads;  // among all groups' rows
     const int quad = item % kQuads;
     const int group = row_of_group >> rows_log2;
     const int row = first_row + row_of_group - (group << rows_log2);
@@ -177,19 +184,21 @@ __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, cons
   }
 }
 
-/// What others have released to this thread, by what it has read before, it acquires.
+/// Acquires what other threads released before the values that this thread has read.
 __device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
-/// A sequence of which a block has stored its part.
+/// A sequence whose partial result this block has stored.
 struct StoredPart {
   Owners owners;
   Heads heads;
 };
 
-/// Merges the warps' results; where other blocks have parts of the sequence, into the workspace, and tells them. Slots:
-/// two per block; of a sequence that others have begun a block takes the even one, of one that begins in it the odd
-/// one, so that no block has two of either. `is_late`: the parts will be merged much later. Returns, to the first
-/// thread, the word before the block's arrival.
+/// Merges the results of the block's warps. If other blocks share the sequence, the sum goes to the workspace and the
+/// block signals its arrival; otherwise it becomes the final output.
+///
+/// Slots: there are two per block. The even slot holds the sequence that another block has begun, and the odd slot
+/// holds the sequence that begins in this block; no block has two of either kind. If `is_late`, the partial results
+/// will be merged much later. The first thread receives the sequence's word from before the block's arrival.
 __device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, const StoredPart& part,
                                              const WarpResults& results, bool is_late) {
   const Owners& owners = part.owners;
@@ -208,14 +217,14 @@ __device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, con
       store_partial(args, heads, slot, row, quad, combined);
     }
   }
-  sync_warps();  // the results are read, and stored
+  sync_warps();  // all warps' results have been read, and the sums stored
   return owners.count > 1 && thread_index() == 0 ? Arrivals(args, owners).arrive(is_late) : 0;
 }
 
-/// Merges the parts of all blocks, a slice by each of the last to arrive. `before` and `is_late`: what store_part has
-/// returned for this part, and what it was called with. A block that merges at once may wait for others; one that
-/// merges late does not, and has arrived with a release alone, so it acquires here. The warps that attend meet before
-/// this and behind.
+/// Merges the partial results of all blocks; each of the last blocks to arrive merges a slice. `before` is what
+/// store_part has returned for this work item, and `is_late` is the value that was passed to store_part. A block that
+/// merges at once may wait for others. A block that merges late never waits; it arrived with a release only, so it
+/// acquires here. The consumer warps synchronise before and after this function.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, const StoredPart& part, uint64 before,
                                             const WarpResults& results, bool is_late,
@@ -223,7 +232,7 @@ __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, cons
   const Owners& owners = part.owners;
   const Slices slices = Slices::of(owners.count, part.heads.rows());
   const Arrivals arrivals(args, owners);
-  // Settled, so that they are there when the block hears what it merges.
+  // The addresses are settled, so that they are ready when the block learns what it merges.
   Parts parts = parts_of(args, {owners.count, 2 * owners.first, 1, 2}, part.heads);
   parts.outputs = settled(parts.outputs);
   parts.stats = settled(parts.stats);
@@ -246,7 +255,7 @@ __device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, cons
     if (merged.left == 0) break;
     merged.own = __ffs(static_cast<int>(merged.left)) - 1;
     merged.left &= merged.left - 1;
-    sync_warps();  // the results of the slice before are read
+    sync_warps();  // the results of the previous slice have been read
   }
   if (is_last_thread) arrivals.forget(word, slices.count);
 }

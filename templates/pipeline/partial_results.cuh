@@ -1,5 +1,7 @@
-// Partial results of attention, one of each block that has a part of a sequence, and how they become one: unnormalised
-// outputs, each with its reference exponent and its sum of weights.
+// Split-KV partial results of attention and their combination.
+//
+// Each block that works on a share of a sequence produces one partial result: unnormalised outputs, a reference
+// exponent and a sum of weights. Combining rescales all partial results to a common reference exponent.
 #pragma once
 
 #include "core/copies.cuh"
@@ -8,19 +10,19 @@
 
 namespace cubit {
 
-/// Unnormalised results of the same heads, of the blocks of a sequence. Strides in bytes.
+/// Partial results of the same query rows from the blocks of a sequence. Strides are in bytes.
 struct Parts {
-  const char* outputs;  // [count][heads][quads of channels] float4
-  const char* stats;    // [count][heads] float2
-  int count;            // at least 1
+  const char* outputs;  // [count][rows][quads of channels] float4
+  const char* stats;    // [count][rows] float2
+  int count;            // partial results, at least 1
   uint32 part_stride;
   uint32 head_stride;
-  uint32 stats_stride;  // from part to part
-  // The first part lies this much further on.
+  uint32 stats_stride;  // from one partial result to the next
+  // Additional offsets of the first partial result.
   uint32 first_output = 0;
   uint32 first_stats = 0;
 
-  /// Those from part `first` on, up to so many of them; with none left, none.
+  /// The partial results from number `first` on, at most `most` of them; the count is zero or negative if none is left.
   __device__ __forceinline__ Parts from(int first, int most) const {
     Parts result = *this;
     result.outputs += static_cast<uint64>(static_cast<uint32>(first)) * part_stride;
@@ -32,12 +34,12 @@ struct Parts {
     return result;
   }
 
-  /// The part's reference exponent and sum of weights for a head.
+  /// Reference exponent and sum of weights of a partial result for a query row.
   __device__ __forceinline__ float2 load_stat(int part, int head) const {
     const uint32 at = 8 * head + (part == 0 ? first_stats : 0);
     return load_partial2(stats + static_cast<uint64>(static_cast<uint32>(part)) * stats_stride + at);
   }
-  /// Four channels of its output.
+  /// Address of four channels of a partial result's output.
   __device__ __forceinline__ const char* output(int part, int head, int quad) const {
     const uint32 at = head * head_stride + 16 * quad + (part == 0 ? first_output : 0);
     return outputs + static_cast<uint64>(static_cast<uint32>(part)) * part_stride + at;
@@ -47,6 +49,7 @@ struct Parts {
   }
 };
 
+/// Combined result of a query row, for four channels.
 struct Combined {
   float4 output;  // four channels, unnormalised
   float reference;
@@ -68,11 +71,11 @@ __device__ __forceinline__ void add(Combined& result, float weight, float4 value
   result.output.w += weight * value.w;
 }
 
-/// Nothing yet. The reference is finite: a part without tokens has reference -inf and sum 0, and -inf - -inf must not
-/// reach exp2.
+/// Neutral element of add(). The reference is finite: a partial result without tokens has reference -inf and sum 0, and
+/// exp2 must never receive -inf - -inf.
 __device__ __forceinline__ Combined nothing() { return {make_float4(0.f, 0.f, 0.f, 0.f), kBelowEveryScore, 0.f}; }
 
-/// Adds parts, of which one that there is not has reference -inf, sum 0 and outputs 0.
+/// Adds kCount partial results. A missing partial result has reference -inf, sum 0 and outputs 0.
 template <int kCount>
 __device__ __forceinline__ void add(Combined& result, const float2 (&stat)[kCount], const float4 (&value)[kCount]) {
   float reference = result.reference;
@@ -88,8 +91,8 @@ __device__ __forceinline__ void add(Combined& result, const float2 (&stat)[kCoun
   }
 }
 
-/// One pass: the sum so far is rescaled where the next parts have a larger reference. The loads of kAtOnce parts are in
-/// flight together.
+/// Combines partial results in one pass: the running sum is rescaled whenever the next results have a larger reference.
+/// The loads of kAtOnce partial results are in flight together.
 template <int kAtOnce>
 __device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
   Combined result = nothing();
@@ -112,8 +115,8 @@ __device__ __forceinline__ Combined combine(const Parts& parts, int head, int qu
   return result;
 }
 
-/// The same by whole warps whose lanes have the same head: lane i looks at part i, so that there are registers for the
-/// outputs of twice as many parts.
+/// Combines partial results with whole warps whose lanes have the same query row. Lane i reads the statistics of
+/// partial result i, which frees registers for the outputs of twice as many partial results.
 template <int kAtOnce>
 __device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head, int quad) {
   static_assert(kAtOnce <= kWarpSize && (kAtOnce & (kAtOnce - 1)) == 0);
@@ -150,13 +153,14 @@ __device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head
 
 /// Shared memory of combine_through_memory.
 struct PartsMemory {
-  uint32 outputs;  // of the thread: 16 bytes for each part, `pitch` apart
+  uint32 outputs;  // of the thread: 16 bytes per partial result, `pitch` apart
   uint32 pitch;
-  uint32 weights;  // of the warp: a part's weight and its sum of weights times that, 8 bytes for each lane
+  uint32 weights;  // of the warp: weight and weighted sum of a partial result, 8 bytes per lane
 };
 
-/// The same by such warps, with the outputs of kAtOnce parts on their way to shared memory, where they need neither
-/// registers nor instructions of their own: a third of the code.
+/// Combines partial results with whole warps whose lanes have the same query row, by copying the outputs of kAtOnce
+/// partial results to shared memory. The outputs then need neither registers nor instructions of their own, which makes
+/// the code a third as long.
 template <int kAtOnce>
 __device__ __forceinline__ Combined combine_through_memory(const Parts& parts, int head, int quad,
                                                            const PartsMemory& memory) {
@@ -170,7 +174,7 @@ __device__ __forceinline__ Combined combine_through_memory(const Parts& parts, i
     const int count = min(parts.count - first, kAtOnce);
     float2 own = make_float2(negative_infinity(), 0.f);
     if (lane < count) own = parts.load_stat(first + lane, head);
-    const int whole = (count + kStep - 1) / kStep * kStep;  // those that there are not are zeros
+    const int whole = (count + kStep - 1) / kStep * kStep;  // copies beyond `count` write zeros
 #pragma unroll 1
     for (int i = 0; i < whole; ++i) {
       const char* const src = parts.output(first + min(i, count - 1), head, quad);
@@ -184,7 +188,7 @@ __device__ __forceinline__ Combined combine_through_memory(const Parts& parts, i
     scale(result, exp2_fast(result.reference - reference));
     result.reference = reference;
     const float weight = exp2_fast(own.x - reference);
-    __syncwarp();  // every lane has read the weights before these
+    __syncwarp();  // every lane has read the previous weights
     store_shared(memory.weights + 8 * lane, make_float2(weight, weight * own.y));  // access: stores of parts' weights
     wait_copies<0>();
     __syncwarp();

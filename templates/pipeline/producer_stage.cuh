@@ -1,6 +1,8 @@
-// What a stage of family sm90 has: rows of the cache for each warp that attends, keys and as many values, of which
-// tokens and KV heads; and which stages a segment has. How rows lie: see sm90_gqa_decode.cuh. Those that copy a stage
-// and those that attend to it ask the same here.
+// Contents of a pipeline stage in the sm_90 kernel, and the order in which a work item's stages are visited.
+//
+// A stage holds rows of the cache for each consumer warp: as many rows of values as rows of keys. The functions here
+// say which tokens and KV heads these rows belong to. Producer and consumer warps call the same functions.
+// sm90_gqa_decode.cuh shows how the rows lie in shared memory.
 #pragma once
 
 #include "attention/gqa_decode_block.cuh"
@@ -10,15 +12,15 @@
 
 namespace cubit {
 
-constexpr uint32 kHalfStage = kStageBytes / 2;  // keys, or values
+constexpr uint32 kHalfStage = kStageBytes / 2;  // bytes of a stage's keys, and of its values
 
-/// Whether warps' rows are side by side because rows of the cache alone are no multiple of 16 bytes.
+/// True if rows of the cache are no multiple of 16 bytes, so that rows of several warps lie next to each other for
+/// alignment.
 constexpr bool kRowsAreUnaligned = Keys::kRowBytes % 16 != 0;
 constexpr int kColumnsOfWarps = kRowWarps / plan::kWarpsAbreast;
 constexpr int kStageRows = kStageTokens * kColumnsOfWarps;
 
-/// Whether stages are walked over one after the other: from the first to the last, or where a launch staggers from one
-/// in the middle.
+/// True if stages are visited in increasing order: from the first to the last, or cyclically from a start offset.
 constexpr bool kInOrder = !plan::Score::kRises && !plan::Tokens::kIsWindow;
 
 __device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, const Segment& segment) {
@@ -26,7 +28,7 @@ __device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, con
 }
 __device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
 
-/// Of a sequence, where the plan has a window.
+/// Stages of a sequence that a sliding window visits. Only valid if the plan has a window.
 __device__ __forceinline__ WalkedStages walked_stages(const GqaDecodeArguments& args, int length) {
   return stages_of_window(length, plan::Queries::query_position(length, 0), args.window, args.kept_tokens,
                           args.stage_tokens_log2);
@@ -36,15 +38,16 @@ __device__ __forceinline__ int count_stages(const GqaDecodeArguments& args, int 
   return stages_of(length, args.stage_tokens_log2);
 }
 
-/// A segment's stages in the order in which they are walked over: where scores rise from token to token, the last
-/// first.
+/// Number of the stage that a work item visits at position `index`. If the plan's scores rise from token to token, the
+/// last stage comes first.
 __device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Segment& segment, int index) {
   if constexpr (plan::Score::kRises) index = segment.first + segment.last - 1 - index;
   if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, segment.length).stage(index);
   return index;
 }
 
-/// The stages of a segment in the order in which they are walked over. Segment and arguments outlive it.
+/// Iterates over a work item's stages in visiting order. The iterator refers to the item and to the arguments, which
+/// must outlive it.
 template <bool kIsStaggered>
 class StageWalkOf {
  public:
@@ -54,7 +57,7 @@ class StageWalkOf {
   __device__ __forceinline__ bool is_over() const { return index_ >= segment_.last; }
   __device__ __forceinline__ void advance() { ++index_; }
   __device__ __forceinline__ int stage() const { return stage_of(args_, segment_, index_); }
-  /// Tokens of the sequence from the stage's first on.
+  /// Tokens of the sequence from the stage's first token on.
   __device__ __forceinline__ int tokens_left() const { return segment_.length - (stage() << args_.stage_tokens_log2); }
 
  private:
@@ -65,8 +68,8 @@ class StageWalkOf {
 
 static_assert(!plan::kStaggers || (kInOrder && !plan::Cache::kIsPaged), "others have an order of their own");
 
-/// From one in the middle to the last, then from the first on. Which one: multiples of the golden ratio are far from
-/// one another, where segments' numbers are neighbours.
+/// Iterates from a start offset to the last stage, and then from the first stage to the start offset. Multiples of the
+/// golden ratio choose the offset, because they are far apart for work items with neighbouring numbers.
 template <>
 class StageWalkOf<true> {
  public:
@@ -83,7 +86,8 @@ class StageWalkOf<true> {
   __device__ __forceinline__ int stage() const {
     return index_ < segment_.last ? index_ : index_ - (segment_.last - segment_.first);
   }
-  /// As above; or as many as a stage has room for, for only a sequence's last one can have fewer.
+  /// Tokens of the sequence from the stage's first token on. After the wrap-around the result is a full stage, because
+  /// only a sequence's last stage can have fewer tokens.
   __device__ __forceinline__ int tokens_left() const {
     const int log2 = args_.stage_tokens_log2;
     return index_ < segment_.last ? segment_.length - (index_ << log2) : 1 << log2;
@@ -100,30 +104,31 @@ using StageWalk = StageWalkOf<plan::kStaggers>;
 
 /// Tokens of a stage that are read.
 struct StageTokens {
-  int first;  // of the sequence's
-  int left;   // of the sequence from there on; none: zero or less
-  int count;  // of those the stage's
+  int first;  // index in the sequence of the stage's first token
+  int left;   // tokens of the sequence from there on; zero or less if there are none
+  int count;  // tokens of the sequence in the stage
   plan::Tokens tokens;
 
-  /// Whether token `index` of the stage is.
+  /// Returns whether token `index` of the stage is read.
   __device__ __forceinline__ bool has(int index) const {
     if constexpr (plan::Tokens::kIsWindow) return index < count && tokens.has(first + index);
     return index < count;
   }
-  /// It, or if it is not read another that is: if the first is not, then all that are read come behind those that are
-  /// not.
+  /// Returns `index` if that token is read, and otherwise the index of another token that is read. If the stage's first
+  /// token is not read, all tokens that are read come behind the tokens that are not.
   __device__ __forceinline__ int readable(int index) const {
     if constexpr (plan::Tokens::kIsWindow) return has(index) ? index : tokens.has(first) ? 0 : count - 1;
     return min(index, count - 1);
   }
   __device__ __forceinline__ bool are_all(int of_stage) const {
     if constexpr (plan::Tokens::kIsWindow) return tokens.has_all(first, of_stage);
-    // CUDA 13.0's ptxas, asked for sm_90a whether count is of_stage, may answer whether left is from 0 to of_stage.
+    // Compare `left`, not `count`: ptxas of CUDA 13.0 for sm_90a may compile a comparison of count with of_stage as a
+    // test that left is between 0 and of_stage.
     return left >= of_stage;
   }
 };
 
-/// The token of a warp's row of a stage, of those that the stage has.
+/// Index in the stage of the token to which a warp's row belongs.
 __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
   if constexpr (kColumnsOfWarps > 1) {
     row += warp / plan::kWarpsAbreast * kStageTokens;

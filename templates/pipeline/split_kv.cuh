@@ -1,27 +1,33 @@
-// Work split of families sm75 and sm80: which chunks of a sequence a block takes, and which of its blocks is the last.
+// Split-KV work distribution of the sm_75 and sm_80 attention kernels: the chunks that a block takes, and the detection
+// of a sequence's last block.
 //
-// A chunk is the tokens that all warps of a block take in one step. A sequence of n chunks is dealt out evenly to
-// min(splits, n) blocks; the others have nothing to do. The grid depends on host-side bounds only, the shares on the
-// true lengths. Each block writes an unnormalised partial output; the block that is last at the sequence's counter
-// reads them all (partial_results.cuh) in order of their split, so the result does not depend on who was last, and sets the
-// counter back to zero.
+// A chunk is the tokens that all warps of a block process in one step. A sequence of n chunks is distributed evenly
+// over min(splits, n) blocks; further blocks have nothing to do. The grid depends on host-side bounds only, while the
+// shares depend on the true lengths.
 //
-// PTX ISA, "Memory Consistency Model": bar.sync orders a block's stores before its atom.acq_rel, whose observation by
-// the last block orders them before that block's loads, and its cp.async, which are of the generic proxy as well.
+// Each block writes an unnormalised partial result. The block that arrives last at the sequence's counter reads all
+// partial results (partial_results.cuh) in the order of their splits, so the outcome does not depend on which block is
+// last. That block also resets the counter to zero.
+//
+// PTX ISA, "Memory Consistency Model": bar.sync orders a block's stores before its atom.acq_rel. When the last block
+// observes the atomic, these stores are ordered before that block's loads and before its cp.async copies, which also
+// use the generic proxy.
 #pragma once
 
 #include "core/types.cuh"
 
 namespace cubit {
 
+/// Chunks of a sequence that a block takes.
 struct Share {
-  int first;   // chunk
-  int last;    // one past
+  int first;   // first chunk
+  int last;    // one past the last chunk
   int active;  // blocks of this sequence that have work
 };
 
 __device__ __forceinline__ Share share_of(int chunks, int splits, int split) {
-  const int active = max(1, min(chunks, splits));  // an empty sequence still has one block, which stores its zeros
+  // An empty sequence still has one block, which stores its zeros.
+  const int active = max(1, min(chunks, splits));
   if (split >= active) return {0, 0, active};
   // The first chunks % active blocks take one chunk more.
   const int least = static_cast<int>(static_cast<uint32>(chunks) / static_cast<uint32>(active));
@@ -30,9 +36,10 @@ __device__ __forceinline__ Share share_of(int chunks, int splits, int split) {
   return {first, first + least + (split < extra ? 1 : 0), active};
 }
 
-/// Called by every thread after its partial results are stored; `arrived` is a word of shared memory, `sync` a barrier
-/// of these threads, with the block's first among them. True in all threads of the block that arrives last; the counter
-/// is then zero again and combine can read the other blocks' results.
+/// Returns true in all threads of the block that arrives last. Every thread calls the function after storing its
+/// partial results. `arrived` is a word of shared memory; `sync` is a barrier of the calling threads, which include the
+/// block's first thread. When the function returns true, the counter is zero again, and combine() can read the other
+/// blocks' results.
 template <class Sync>
 __device__ __forceinline__ bool last_block(uint32* counter, int active, volatile uint32* arrived, Sync&& sync) {
   sync();

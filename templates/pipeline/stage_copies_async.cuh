@@ -1,12 +1,13 @@
-// How a thread's pieces of a stage come into shared memory: by cp.async. Family sm80.
+// Stage copies of the sm_80 kernels: a thread's vectors of a stage go to shared memory by cp.async.
 //
-// Interface of this role, which stage_copies_registers.cuh has as well:
-//   kAhead                  stages that may be on their way while one is used
-//   kHolds                  whether pieces are in registers until store() puts them where they go
-//   Pieces<kBytes, kCount>  a thread's pieces of one tensor: start(i, dst, src, valid) for each of a stage, zeros where
-//                           !valid
-//   close()                 behind a stage's last piece
-//   wait()                  returns when the oldest of kAhead stages is there; wait_all(): all of them
+// Interface of this role, which stage_copies_registers.cuh implements too:
+//   kAhead                  number of stages that may be in flight while one is in use
+//   kHolds                  true if the vectors stay in registers until store() writes them to shared memory
+//   Pieces<kBytes, kCount>  a thread's vectors of one tensor: start(i, dst, src, valid) for each vector of a stage;
+//                           zeros are written if `valid` is false
+//   close()                 called after a stage's last vector
+//   wait()                  returns when the oldest of kAhead stages has arrived; wait_all() returns when all stages
+//                           have
 #pragma once
 
 #include "core/copies.cuh"

@@ -1,8 +1,8 @@
-// How a thread's pieces of a stage come into shared memory: by loads, and by stores a stage later. Family sm75, which
-// has no cp.async. The interface is described in stage_copies_async.cuh.
+// Stage copies of the sm_75 kernels: a thread's vectors of a stage are loaded into registers and stored to shared
+// memory one stage later, because sm_75 has no cp.async. stage_copies_async.cuh describes the interface.
 //
-// The next stage is in registers while one is used; so one stage of shared memory is enough, and a block leaves room
-// for others, which compute while it stores.
+// The registers hold the next stage while one stage is in use. One stage of shared memory is therefore enough, which
+// leaves room for further resident blocks that compute while this block stores.
 #pragma once
 
 #include "core/copies.cuh"
@@ -13,7 +13,7 @@ struct HeldStageCopies {
   static constexpr int kAhead = 1;
   static constexpr bool kHolds = true;
 
-  /// Every `i` is a constant.
+  /// The index `i` must be a compile-time constant in every call.
   template <int kBytes, int kCount>
   class Pieces {
    public:

@@ -1,10 +1,13 @@
-// How a lane's pieces of a tile come into shared memory: by cp.async. Family sm80.
+// Tile copies of the sm_80 attention kernel: a lane's vectors of a tile go to shared memory by cp.async.
 //
-// Interface of this role, which tile_copies_registers.cuh has as well: start() for each piece of a tile, close() behind
-// the last, and before a tile is used land(), which returns when it and those before it are there: kStages - 2 may be
-// under way. Of the first kHeld pieces of a tile hold() takes the place of start(); the loop over the others is
-// unrolled kUnrolled times. `place(i)`: where piece i of the tile that was started last has to go; `is_idle(i)`:
-// whether the lane has none.
+// Interface of this role, which tile_copies_registers.cuh implements too:
+//   start()   starts the copy of one vector of a tile
+//   hold()    replaces start() for the first kHeld vectors of a tile
+//   close()   called after the last vector of a tile
+//   land()    called before a tile is used; returns when that tile and all earlier tiles have arrived, so that at most
+//             kStages - 2 tiles are in flight
+// The loop over the vectors that are not held is unrolled kUnrolled times. The argument `place(i)` returns the
+// destination of vector i of the most recently started tile; `is_idle(i)` says whether the lane has no such vector.
 #pragma once
 
 #include "core/copies.cuh"
@@ -20,7 +23,7 @@ class AsyncTileCopies {
   __device__ __forceinline__ void start(uint32 dst, const char* src) {
     copy_async<kBytes>(dst, src);  // access: cp.async of rows
   }
-  /// Zeros where !valid.
+  /// Writes zeros if `valid` is false.
   __device__ __forceinline__ void start(uint32 dst, const char* src, bool valid) {
     copy_async<kBytes>(dst, src, valid);  // access: cp.async of rows
   }

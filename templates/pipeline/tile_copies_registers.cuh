@@ -1,8 +1,9 @@
-// How a lane's pieces of a tile come into shared memory: by loads, and by stores a tile later. Family sm75, which has
-// no cp.async. The interface is described in tile_copies_async.cuh.
+// Tile copies of the sm_75 attention kernel: a lane's vectors of a tile are loaded into registers and stored to shared
+// memory one tile later, because sm_75 has no cp.async. tile_copies_async.cuh describes the interface.
 //
-// The first kHeld pieces of the next tile are in registers while a tile is used; land() stores them. Of rows that are
-// too wide for that the others are loaded and stored when the tile is started, into the stage that is not in use.
+// The registers hold the first kHeld vectors of the next tile while a tile is in use; land() stores them. If rows are
+// too wide for the registers, the remaining vectors are loaded and stored as soon as the tile is started, into the
+// stage that is not in use.
 #pragma once
 
 #include "core/copies.cuh"
@@ -16,7 +17,7 @@ class HeldTileCopies {
   static constexpr int kUnrolled = 4;
   static_assert(kStages == 2 && kHeld > 0, "the one tile that is under way is in registers");
 
-  /// `i` is a constant. Zeros where !valid.
+  /// `i` must be a compile-time constant. Zeros are held if `valid` is false.
   __device__ __forceinline__ void hold(int i, const char* src, bool valid) {
     load_global<kWords, kBytes>(held_[i], src, valid);
     is_under_way_ = true;
@@ -43,7 +44,7 @@ class HeldTileCopies {
   static constexpr int kWords = kBytes / 4;
 
   uint32 held_[kHeld][kWords];
-  bool is_under_way_ = false;  // the same of all lanes
+  bool is_under_way_ = false;  // uniform across the warp
 };
 
 }  // namespace cubit

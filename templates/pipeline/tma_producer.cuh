@@ -1,5 +1,8 @@
-// Family sm90: copies of a stage in boxes of tensor maps (TMA). Of a contiguous cache one thread starts them all; of a
-// paged one a box has rows of one page, and all copying warps start some. What boxes do not do: vector_copy_producer.cuh.
+// TMA producer of the sm_90 attention kernel: copies K/V stages from global to shared memory by TMA box copies.
+//
+// With a contiguous cache, one thread issues all box copies of a stage. With a paged cache, a box holds rows of one
+// page, and all producer warps issue some of the copies. Stages that TMA cannot copy go through
+// vector_copy_producer.cuh. Each stage has a full and an empty mbarrier; see sm90_gqa_decode.cuh.
 //
 // PTX ISA: "cp.async.bulk.tensor".
 #pragma once
@@ -14,14 +17,14 @@
 
 namespace cubit {
 
-/// The maps' dimensions: 8 bytes, parts of a box's row and those rows in the order in which the stage has them, spans,
-/// batch or pages.
+/// Kernel arguments with the tensor maps of the cache. The maps have five dimensions: 8 bytes; the parts of a box's row
+/// and the rows, in the order in which the stage holds them; the spans of KV heads; batch entries or pages.
 struct Arguments : GqaDecodeArguments {
   TensorMap keys;
   TensorMap values;
 };
 
-/// Copies of boxes of a cache, whose lines the L2 lets go of first where the plan says so.
+/// TMA box copies of the cache. If the plan says so, the L2 evicts the copied lines first.
 struct CacheBoxes {
   EvictFirst evict_first;
 
@@ -35,8 +38,9 @@ struct CacheBoxes {
   }
 };
 
-/// By one thread, the stage is empty: all boxes of a stage, so that a box's rows are those of one span, or of all
-/// warps; of unaligned rows those of the warps that are abreast.
+/// Issues all box copies of a stage; one thread calls the function, and the stage must be empty. A box holds the rows
+/// of one span of KV heads, or the rows of all warps. With unaligned rows a box holds the rows of the warps that are
+/// interleaved.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
                                            uint32 full) {
   expect_bytes(full, 2 * kHalfStage);
@@ -56,26 +60,30 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment&
   }
 }
 
+/// Returns whether a stage is copied by TMA: the tensor maps describe the cache, and all tokens of the stage are read.
 __device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, const StageTokens& tokens) {
   return args.boxes != 0 && tokens.are_all(1 << args.stage_tokens_log2);
 }
 
-/// Of a paged cache: the boxes that the copying warps start. The rows of a stage are granules, each of one page; a
-/// granule is a box, or one of each of its rows' parts. Lane l of every copying warp has the page of granule l of a
-/// window of 32, which is whole stages, and of the window behind it, so that pages are looked up long before they are
-/// copied. Half of the warps copy keys, half of them values; of those one has the even granules.
+/// Box copies from a paged cache, with page lookups well ahead of the copies.
+///
+/// The rows of a stage are divided into granules; each granule lies in one page. A granule is one box, or one box for
+/// each swizzle-wide part of its rows (128, 64 or 32 bytes). Lane l of every producer warp holds the page of granule l
+/// of a window of 32 granules, which covers whole stages, and also the page of granule l of the next window. Half of
+/// the warps copy keys and half copy values; of the two warps with the same tensor, one takes the even granules and one
+/// the odd granules.
 class PageWindow {
  public:
   explicit __device__ __forceinline__ PageWindow(const Arguments& args) : args_(args) {}
 
-  /// As soon as the segment is known.
+  /// Looks up the first two windows of a work item. Called as soon as the item is known.
   __device__ __forceinline__ void begin(const Segment& segment) {
     if (args_.boxes == 0 || segment.batch < 0) return;
     window_ = window_of(stage_of(args_, segment, segment.first));
     now_ = look_up(segment, window_);
     next_ = look_up(segment, window_ + kStep);
   }
-  /// Once for each of its stages that are copied in boxes, in their order.
+  /// Called once for each TMA stage of the item, in visiting order: moves on to the next window if necessary.
   __device__ __forceinline__ void reach(const Segment& segment, int stage) {
     if constexpr (kInOrder) {
       const int granule = stage << args_.granules_log2;
@@ -91,7 +99,7 @@ class PageWindow {
     }
   }
 
-  /// The boxes of this thread.
+  /// Issues the box copies of this thread.
   __device__ __forceinline__ void copy(const Segment& segment, int stage, uint32 dst, uint32 full) const {
     const int lane = lane_index();
     const int warp = warp_index() - plan::kWarps;
@@ -122,7 +130,7 @@ class PageWindow {
   static constexpr int kStep = plan::Score::kRises ? -1 : 1;
 
   __device__ __forceinline__ int window_of(int stage) const { return stage << args_.granules_log2 >> kGranulesLog2; }
-  /// The first of its tokens.
+  /// Index in the sequence of the granule's first token.
   __device__ __forceinline__ uint32 token_of_granule(int granule) const {
     return granule << (args_.stage_tokens_log2 - args_.granules_log2);
   }
@@ -134,8 +142,8 @@ class PageWindow {
 
   const Arguments& args_;
   int window_ = 0;
-  int now_ = 0;  // pages
-  int next_ = 0;
+  int now_ = 0;   // pages of the current window
+  int next_ = 0;  // pages of the next window
 };
 
 }  // namespace cubit

@@ -1,9 +1,13 @@
-// Two blocks that are a cluster and send each other something at their end, over the stages that they have read.
+// Synchronisation of a 2-CTA cluster whose blocks exchange results at their end, through pipeline stages that have been
+// read.
 //
-// Each thread of both arrives in the cluster when its block has met, its barriers being made, and waits for it before
-// the end. One thread of each block that knows that nobody there reads a stage any more says so to the other block
-// (give_stages), which then sends (cluster.cuh), and a barrier counts what has come. Neither block ends before all that
-// is sent to it is there. Blocks that met at their end instead would fence the device, every thread of them, twice.
+// Protocol: each thread of both blocks arrives at the cluster barrier after its block has initialised the mbarriers,
+// and waits at the barrier before it exchanges results. When no warp of a block reads a stage any more, one thread of
+// that block reports this to the other block (release_stages). The other block then sends its results (cluster.cuh),
+// and an mbarrier counts the bytes that have arrived. Neither block exits before everything that is sent to it has
+// arrived.
+//
+// Two cluster barriers at the end would be simpler, but each would be a device-wide fence in every thread.
 #pragma once
 
 #include "core/bulk_copies.cuh"
@@ -14,10 +18,10 @@ namespace cubit {
 
 constexpr uint32 kBlocksOfPair = 2;
 
-/// Where the transaction barriers are, each for one arrival; in either block's memory.
+/// Addresses of the exchange mbarriers, each with one arrival per phase; the addresses are equal in both blocks.
 struct PairBarriers {
-  uint32 free;  // the other block's stages are
-  uint32 sent;  // to this block
+  uint32 free;  // the other block's stages are free
+  uint32 sent;  // results for this block have been sent
 
   __device__ __forceinline__ void init() const {
     init_barrier(free, 1);
@@ -25,12 +29,13 @@ struct PairBarriers {
   }
 };
 
+/// Maps a shared-memory address to the other block of the cluster.
 __device__ __forceinline__ uint32 address_in_other(uint32 address) {
   return address_in_block(address, rank_in_cluster() ^ 1);
 }
 
-/// By the thread that has copied a block's stages, from the place behind the last on: each is read, then the other
-/// block may store there.
+/// Waits until this block's stages have all been read, and then allows the other block to write there. The producer
+/// thread that copied the block's last stage calls the function; `place` is the place behind that stage.
 template <class Ring, class Place>
 __device__ __forceinline__ void give_stages(Ring ring, Place place, int stages, uint32 free) {
 #pragma unroll 1

@@ -1,7 +1,12 @@
-// Family sm90: copies of a stage in pieces, by all lanes of the copying warps (cp.async), where boxes of tensor maps do
-// not do: rows of a span that do not follow one another in the cache, tokens of which some are not read, pages of few
-// rows. What is not read arrives as zeros. Pieces are of 16 bytes; of unaligned rows, which begin between multiples of
-// that, of as many as the caller's alignment allows, but for the end of a sequence that is copied in boxes otherwise.
+// Vector-copy producer of the sm_90 attention kernel: copies the stages that TMA box copies cannot express, with
+// cp.async by all lanes of the producer warps.
+//
+// Such stages have rows of a span that are not contiguous in the cache, tokens that are not all read, or pages of few
+// rows. Rows that are not read arrive as zeros.
+//
+// A copy moves a 16-byte vector. Unaligned rows begin between multiples of 16 bytes; their vectors are as wide as the
+// caller's alignment allows. One exception keeps 16-byte vectors for unaligned rows: the tail of a sequence whose other
+// stages are TMA box copies.
 //
 // PTX ISA: "cp.async".
 #pragma once
@@ -16,8 +21,8 @@ namespace cubit {
 
 constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
-/// By all lanes of the copying warps, 16 bytes each at a time; zeros for what is not read. A lane has the same bytes of
-/// every so many rows, so that from one to the next it adds constants.
+/// Copies a stage by 16-byte vectors; all lanes of the producer warps take part. Rows that are not read become zeros. A
+/// lane copies the same bytes of every kRows-th row, so that it only adds constants from one row to the next.
 __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
                                             const StageTokens& tokens, uint32 dst) {
   constexpr int kRowBytes = kRowWarps * Keys::kRowBytes;
@@ -37,8 +42,8 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
     int token = token_of(args, at.row, warp);
     const char* key = keys.row(token) + head * args.key_head_stride + byte;
     const char* value = values.row(token) + head * args.value_head_stride + byte;
-    // Counted by the first row of a step: of a few steps whose last is not full the compiler has lanes with one less
-    // take them before the others' second, from other rows.
+    // The loop counts the first row of a step. If there are few steps and the last is not full, the compiler otherwise
+    // lets lanes with one step less take other rows before the remaining lanes' second step.
     constexpr bool kByStep = kStageTokens == lanes::kTileRows && kStageTokens % kRows != 0;
 #pragma unroll 4
     for (int first = kByStep ? 0 : at.row; first < kStageTokens; first += kRows) {
@@ -54,14 +59,14 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
   }
 }
 
-/// The same of unaligned rows, in pieces of as few bytes as the caller's alignment asks for: one row of a KV head
-/// behind the other, which is how the stage has them.
+/// Copies a stage of unaligned rows, by vectors of as many bytes as the caller's alignment allows. The stage holds the
+/// rows of the KV heads one behind the other.
 __device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
                                                       const StageTokens& tokens, uint32 dst) {
   constexpr int kBytes = plan::kPieceBytes;
   constexpr int kPieces = Keys::kRowBytes / kBytes;
   const int heads = 1 << args.span_log2;
-  const int rows = max(kCopyThreads / kPieces & -heads, heads);  // at once, of whole tokens
+  const int rows = max(kCopyThreads / kPieces & -heads, heads);  // rows in flight at once: whole tokens
   const int token_step = rows >> args.span_log2;
   const CacheRows keys = cache.keys(tokens.first);
   const CacheRows values = cache.values(tokens.first);
@@ -77,7 +82,7 @@ __device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& 
     const char* key = keys.row(token) + head * args.key_head_stride + byte;
     const char* value = values.row(token) + head * args.value_head_stride + byte;
 #pragma unroll 4
-    for (uint32 begin = 0; begin < kHalfStage; begin += rows * Keys::kRowBytes) {  // lanes stay in the same rows
+    for (uint32 begin = 0; begin < kHalfStage; begin += rows * Keys::kRowBytes) {  // each lane stays in the same rows
       const uint32 at = begin + piece * kBytes;
       if (at >= kHalfStage) break;
       copy_async<kBytes>(dst + at, key, tokens.has(token));                 // access: cp.async of rows
@@ -89,8 +94,9 @@ __device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& 
   }
 }
 
-/// The same where boxes would do if the stage were full: rows of the stage, whose tokens follow one another in the
-/// cache, 16 bytes at a time, of which a piece has some of a token that is read and some of one that is not.
+/// Copies the tail of a sequence whose full stages are TMA box copies of unaligned rows. The rows of the stage follow
+/// one another in the cache and are copied by 16-byte vectors; a vector at the end may hold bytes of a token that is
+/// read and bytes of a token that is not.
 __device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
                                                   const StageTokens& tokens, uint32 dst) {
   constexpr int kRowBytes = plan::kWarpsAbreast * Keys::kRowBytes;
@@ -102,9 +108,10 @@ __device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args
   for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
     const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
 #pragma unroll 2
-    for (int first = 0; first < kStageRows; first += kRows) {  // counted by `first`: lanes stay in the same rows
+    for (int first = 0; first < kStageRows; first += kRows) {  // the counter is `first`, so that each lane stays in
+                                                               // the same rows
       const int row = first + at.row;
-      if (row >= kStageRows) break;  // of the last of them
+      if (row >= kStageRows) break;  // the last step may exceed the stage
       const int token = row << args.row_step_log2;
       const int bytes = max(0, tokens.count - token) * (Keys::kRowBytes << args.span_log2) - at.byte;
       const int size = max(0, min(bytes, 16));
@@ -115,7 +122,7 @@ __device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args
   }
 }
 
-/// A segment's stages that are not copied in boxes.
+/// Vector copies of a work item's stages.
 template <class Cache>
 class Pieces {
  public:
@@ -133,11 +140,13 @@ class Pieces {
   }
 };
 
-/// Of a paged cache: a lane has the pages of its next pieces, which are looked up while those before are copied.
+/// Vector copies from a paged cache. A lane holds the pages of its next vectors, and looks them up while the previous
+/// vectors are copied.
 template <>
 class Pieces<PagedCache> {
  public:
-  /// Once for each such stage, in order: its first pages, where the stage before has not looked them up.
+  /// Called once for each stage that is copied by vectors, in visiting order: looks up the stage's first pages unless
+  /// the previous stage has done so.
   __device__ __forceinline__ void reach(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
                                         int stage) {
     if ((kInOrder && args.boxes == 0 && stage != segment.first) || segment.length == 0) return;
@@ -158,7 +167,8 @@ class Pieces<PagedCache> {
         if (is_last && !kInOrder) continue;
         pages_[i] = look_up(args, cache, segment, is_last ? stage + 1 : stage, piece_of(is_last ? 0 : group + 1, i));
       }
-      __syncwarp();  // or the assembler moves look-ups behind copies and waits for them at once
+      // Without this barrier the assembler moves page lookups behind copies and then waits for both.
+      __syncwarp();
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int piece = piece_of(group, i);
@@ -170,7 +180,7 @@ class Pieces<PagedCache> {
         const int token = token_of(args, at.row, warp);
         const int64 row = cache.row_of_page(tokens.first + token);
         const int head = first_kv_head(args, segment) + (warp & ((1 << args.span_log2) - 1));
-        // Not by the cache's pointers: there are no registers for them.
+        // The addresses are computed without the cache's pointers, for which no registers are left.
         const char* const key = static_cast<const char*>(args.key) + page * args.key_batch_stride +
                                 row * args.key_token_stride + head * args.key_head_stride + byte;
         const char* const value = static_cast<const char*>(args.value) + page * args.value_batch_stride +
@@ -185,19 +195,20 @@ class Pieces<PagedCache> {
  private:
   static constexpr int kPieces = kHalfStage / 16;
   static constexpr int kOfLane = (kPieces + kCopyThreads - 1) / kCopyThreads;
-  static constexpr int kMost = !kInOrder ? 2 : plan::kCopyRegisters > 0 ? 4 : 8;  // with more the compiler spilled
+  // With more vectors at once the compiler spilled registers.
+  static constexpr int kMost = !kInOrder ? 2 : plan::kCopyRegisters > 0 ? 4 : 8;
   static constexpr int kGroups = (kOfLane + kMost - 1) / kMost;
   static constexpr int kAtOnce = (kOfLane + kGroups - 1) / kGroups;
   static constexpr bool kIsWhole = kGroups * kAtOnce * kCopyThreads == kPieces;
 
-  /// Settled, or the compiler keeps rows and bytes of all pieces.
+  /// The index is settled; otherwise the compiler keeps the rows and bytes of all vectors in registers.
   static __device__ __forceinline__ int piece_of(int group, int i) {
     const uint32 first = group * kAtOnce * kCopyThreads + threadIdx.x - plan::kWarps * kWarpSize;
     const int piece = static_cast<int>(settled(first)) + i * kCopyThreads;
     __builtin_assume(piece >= 0 && piece < kGroups * kAtOnce * kCopyThreads);
     return piece;
   }
-  /// Of another token for one that is not read.
+  /// Page of a vector; for a token that is not read, the page of another token.
   static __device__ __forceinline__ uint32 look_up(const GqaDecodeArguments& args, const PagedCache& cache,
                                                    const Segment& segment, int stage, int piece) {
     const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
