@@ -1,46 +1,51 @@
-// What the families of GQA decode share around their loops: masking, the warps' results in shared memory, their merge
-// with one another and with those of other splits, and the final output.
+// Block-level parts of GQA decode that the kernel families share around their main loops: masking, the warps' results
+// in shared memory, their merge within the block and across splits, and the final output.
 //
-// The warps' results in shared memory: a word for last_block, or two for merge_parts, padded to 16 bytes, floats
-// [kRowWarps][kHeadsPerBlock][pitch] and stats [kRowWarps][kHeadsPerBlock][2]. What becomes of several blocks' results:
-// see partial_results.cuh.
+// A query row is one query head of one query token; a KV head has heads × query tokens of them. All query rows of a
+// block belong to one warp. In the sm_90 kernel they may instead be distributed over kColumnGroups warps that work on
+// the same K/V rows: warp w then has the K/V rows of row warp w / kColumnGroups and the query rows of group w %
+// kColumnGroups.
 //
-// Columns of a block are one warp's, or in family sm90 those of kColumnGroups warps, one after the other, which have
-// the same rows: warp w has rows of row warp w / kColumnGroups and the columns of group w % kColumnGroups.
+// Shared memory of the warps' results: one word for last_block (two words for merge_parts), padded to 16 bytes; then
+// floats [kRowWarps][kHeadsPerBlock][pitch]; then statistics [kRowWarps][kHeadsPerBlock][2]. partial_results.cuh
+// describes how the results of several blocks are combined.
 //
-// Roles that the plan chooses, each a header with a fixed interface:
+// The plan chooses the following roles. Each role is a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
-//   plan::Queries query tokens: what a head is and which positions it sees, see query_tokens.cuh. Here the heads of
-//                 every query token count as heads of their own
-//   plan::Keys, plan::Values  number formats, alike or not (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh: each is
-//                 either role's); all functions are called by whole warps. Of both:
-//     Layout                        whose scores a lane has, see score_layout.cuh
-//     kTilesPerStep                 tiles of 16 tokens that a warp takes at once: one, or all that it has of a stage
-//     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a row in the cache and of the header that it begins with,
-//                                   and where one of them goes in a stage's row
-//     clear_padding(stage, first row)   once per stage, before the first copy, where headers are padded (family sm80)
-//     Scales                        of a row, in a tensor of their own: see kv_scales.cuh
-//   plan::Keys:
-//     RawQuery, fetch_query(raw, rows, heads)   loads of a block's heads
-//     Query, load_query(query, raw, scale)   the B operand made of them, scaled as the format needs, see
+//   plan::Queries query tokens: what a query row is and which positions it sees, see query_tokens.cuh. In this file,
+//                 "head" counts the query heads of every query token separately
+//   plan::Keys, plan::Values  number formats, equal or different (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh; each
+//                 file serves both roles); whole warps call all functions. Both roles have:
+//     Layout                        which scores a lane holds, see score_layout.cuh
+//     kTilesPerStep                 tiles of 16 tokens that a warp processes at once: one tile, or all its tiles of a
+//                                   stage
+//     kRowBytes, kHeaderBytes, stage_byte(byte)   bytes of a cache row, bytes of the header at its beginning, and the
+//                                   place in a stage's row of a byte of the cache row
+//     clear_padding(stage, first row)   called once per stage before the first copy if headers are padded (sm_80
+//                                   kernel)
+//     Scales                        scales of a row in a separate tensor, see kv_scales.cuh
+// Members of plan::Keys:
+//     RawQuery, fetch_query(raw, rows, heads)   global loads of a block's query rows
+//     Query, load_query(query, raw, scale)   conversion into the B operand, scaled as the format requires, see
 //                                   query_operands.cuh
-//     OneTile, kSharedQueryFactor   family sm80: the same of one head tile, with the same operand of it, and what to
-//                                   multiply `scale` by then
-//     key_factor(args)              what all keys are multiplied by
-//     scores(query, stage, tile scales, scores)       [accumulator][element], of a step, in base 2
-//   plan::Values:
-//     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know of a tile's values
-//                                   beforehand, and its `peak`: the largest factor of a weight, where
-//                                   kWeightsAreScaled; kAnyFactor: also where that is small
-//     scale_outputs(output, args)   by what all values are multiplied by
+//     OneTile, kSharedQueryFactor   sm_80 kernel: the same two steps for a single head tile with the same operand
+//                                   layout, and the factor for `scale` in that case
+//     key_factor(args)              common factor of all keys
+//     scores(query, stage, tile scales, scores)       scores of a step in base 2, [accumulator][element]
+// Members of plan::Values:
+//     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know about a tile's values
+//                                   in advance; `peak` is the largest factor of a weight if kWeightsAreScaled;
+//                                   kAnyFactor says that factors may also be small
+//     scale_outputs(output, args)   multiplies by the common factor of all values
 //     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, factors)
-//     kSumsWeights, add_weights(softmax, output)   weights are summed in the accumulator, and given to the softmax in
-//                                   the end
-//     store(output, dst, pitch)     unnormalised outputs as floats in shared memory
-//   plan::Stage   family sm80: where rows lie in a stage, and who copies them, see kv_stage.cuh
+//     kSumsWeights, add_weights(softmax, output)   the accumulator sums the weights, and passes the sums to the softmax
+//                                   at the end
+//     store(output, dst, pitch)     stores unnormalised outputs as floats in shared memory
+// Further roles:
+//   plan::Stage   sm_80 kernel: where rows lie in a stage and which lanes copy them, see kv_stage.cuh
 //   plan::Tokens  which tokens are read and seen, see tokens_all.cuh
-//   plan::Score   what happens to scores before they are masked, see score_steps.cuh
-//   plan::Sink    what joins the denominator beside the tokens, see sink_none.cuh
+//   plan::Score   modification of scores before masking, see score_steps.cuh
+//   plan::Sink    attention sink that joins the softmax denominator, see sink_none.cuh
 #pragma once
 
 #include "plan.cuh"
@@ -65,17 +70,17 @@ using Scales = TileScales<Keys::Scales, Values::Scales>;
 using Layout = Keys::Layout;
 using Softmax = OnlineSoftmax<Layout, Values::kAnyFactor, !Values::kSumsWeights>;
 
-constexpr int kThreads = plan::kWarps * kWarpSize;  // that attend
+constexpr int kThreads = plan::kWarps * kWarpSize;  // of the consumer warps
 constexpr int kRowWarps = plan::kWarps / plan::kColumnGroups;
 constexpr int kTileTokens = lanes::kTileRows;
-constexpr int kTileBytes = plan::kTileBytes;  // where a stage has several: from one to the next, of keys or of values
-constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // a warp's
+constexpr int kTileBytes = plan::kTileBytes;  // distance between tiles of keys, or of values, if a stage has several
+constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // per warp
 constexpr int kSteps = plan::kTilesPerStage / Keys::kTilesPerStep;
 constexpr int kStepTokens = kTileTokens * Keys::kTilesPerStep;
 constexpr int kStageBytes = plan::kStageBytes;
 constexpr int kMergePitch = lanes::merge_pitch(plan::kValueDim, plan::kHeadsAreRows);
 
-/// Query heads of a block: fewer in the last head group of a KV head where they do not divide evenly.
+/// Query rows of a block. The last head group of a KV head may have fewer rows than the others.
 __device__ __forceinline__ int heads_in(int head_group) {
   constexpr int kColumns = plan::Queries::kColumns;
   if constexpr (kColumns % plan::kHeadsPerBlock == 0) {
@@ -85,20 +90,20 @@ __device__ __forceinline__ int heads_in(int head_group) {
   }
 }
 
-/// The first of them, among those of its KV head.
+/// First query row of a head group, among the query rows of its KV head.
 __device__ __forceinline__ int first_column(int head_group) { return head_group * plan::kHeadsPerBlock; }
 
-/// The warp's place among those that have other rows.
+/// Index of this warp among the warps that work on different K/V rows.
 __device__ __forceinline__ int row_warp_index() { return warp_index() / plan::kColumnGroups; }
 
-/// Its columns among those of a block: the first of kHeadsPerWarp.
+/// First of the warp's kHeadsPerWarp query rows, among the query rows of its block.
 __device__ __forceinline__ int first_column_of_warp() {
   if constexpr (plan::kColumnGroups == 1) return 0;
   return warp_index() % plan::kColumnGroups * plan::kHeadsPerWarp;
 }
 
-/// Columns of a warp: `count` from `first` on, of a KV head. Those beyond the last are as the last one, and are not
-/// stored.
+/// Query rows of a warp: `count` rows from `first` on, within a KV head. Rows beyond the last one duplicate the last
+/// row, and their results are not stored.
 struct BlockColumns {
   int kv_head;
   int first;
@@ -113,7 +118,7 @@ struct BlockColumns {
   }
 };
 
-/// At least one: a warp beyond the last column has that again.
+/// Query rows of this warp; at least one. A warp that lies beyond the last query row duplicates that row.
 __device__ __forceinline__ BlockColumns columns_of_warp(int kv_head, int head_group) {
   const int first = first_column(head_group);
   const int count = heads_in(head_group);
@@ -122,7 +127,7 @@ __device__ __forceinline__ BlockColumns columns_of_warp(int kv_head, int head_gr
   return {kv_head, first + before, min(count - before, plan::kHeadsPerWarp)};
 }
 
-/// Where a warp's rows of a stage are in the sequence: from `first` on, one behind the other.
+/// Positions in the sequence of a warp's K/V rows of a stage: consecutive positions from `first` on.
 struct NeighbouringRows {
   int first;
 
@@ -130,7 +135,8 @@ struct NeighbouringRows {
   __device__ __forceinline__ int end() const { return first + kStageTokens; }
 };
 
-/// Family sm90, whose warps may take tokens in turn: 2^step_log2 apart.
+/// Positions of a warp's K/V rows in the sm_90 kernel, where warps may take interleaved tokens: rows are 2^step_log2
+/// positions apart.
 struct RowsInTurn {
   int first;
   int step_log2;
@@ -139,20 +145,20 @@ struct RowsInTurn {
   __device__ __forceinline__ int end() const { return at(kStageTokens - 1) + 1; }
 };
 
-/// The reference that a softmax begins with: a column whose tokens are all masked keeps it, and from minus infinity its
-/// scores could not be subtracted.
+/// Initial reference exponent of a softmax. A query row whose tokens are all masked keeps the initial reference. With a
+/// reference of minus infinity, subtracting it from scores of minus infinity would give NaN.
 __device__ __forceinline__ float first_reference() {
   return plan::Tokens::kIsWindow || plan::Score::kMayMask ? kBelowEveryScore : plan::Queries::first_reference();
 }
 
-/// The plan's steps for the scores of one sequence and the columns of a warp.
+/// Score modification steps of the plan, for one sequence and the query rows of a warp.
 class BlockScores {
  public:
   __device__ __forceinline__ BlockScores(const GqaDecodeArguments& args, int batch, const BlockColumns& columns,
                                          int length)
       : steps_(args, columns), batch_(batch), columns_(columns), length_(length) {}
 
-  /// Scores of a step's rows, from `first` on.
+  /// Modifies the scores of a step's K/V rows, from row `first` on.
   template <class Rows>
   __device__ __forceinline__ void modify(float (&scores)[Layout::kTiles][4], const Rows& rows, int first) const {
     const int lane = lane_index<plan::kRecomputesLanes>();
@@ -179,7 +185,8 @@ class BlockScores {
   int length_;
 };
 
-/// Scores of a step's rows, from `first` on: of positions that a head does not see they become minus infinity.
+/// Masks the scores of a step's K/V rows, from row `first` on: scores of positions that a query row does not see become
+/// minus infinity.
 template <class Rows>
 __device__ __forceinline__ void mask_scores(float (&scores)[Layout::kTiles][4], const Rows& rows, int first,
                                             const plan::Queries& queries, const plan::Tokens& tokens,
@@ -210,13 +217,13 @@ __device__ __forceinline__ void fetch_queries(Keys::RawQuery& raw, const GqaDeco
   Keys::fetch_query(raw, plan::Queries::rows(args, batch, columns.kv_head, columns.first), columns.count);
 }
 
-/// Of a warp's tiles of a stage, where scales are tensors of their own.
+/// Scales of a warp's tiles of a stage, if scales are separate tensors.
 struct StageScales {
   Scales tiles[plan::kTilesPerStage];
 };
 
-/// One warp's work on its tiles of a stage, the keys, then their values: rows, of which those that `queries` do not see
-/// or `tokens` hide are masked.
+/// Processes one warp's tiles of a stage: first the keys, then the values. Positions that `queries` does not see or
+/// that `tokens` hides are masked.
 template <class Rows>
 __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, const Rows& rows,
                                        const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
@@ -235,7 +242,7 @@ __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, c
     for (int step = 0; step < kSteps; ++step)
       mask_scores(scores[step], rows, step * kStepTokens, queries, tokens, steps);
   }
-  // Only one tile's scales are kept in registers; the others are loaded again when they are used.
+  // Only one tile's scales stay in registers; the scales of the other tiles are loaded again at their use.
   Values::ValueScales scales;
   float peak = 0.f;
 #pragma unroll
@@ -252,14 +259,14 @@ __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, c
   }
 }
 
-/// Behind the loop: afterwards every lane of a column has its totals.
+/// Completes the softmax after the main loop. Every lane that holds a query row then has the row's totals.
 template <class Format>
 __device__ __forceinline__ void finish_softmax(Softmax& softmax, const typename Format::Accumulator& output) {
   if constexpr (Format::kSumsWeights) Format::add_weights(softmax, output);
   softmax.finish();
 }
 
-/// Where the warps of a block leave their unnormalised results.
+/// Shared memory for the unnormalised results of a block's warps.
 struct WarpResults {
   static constexpr int kOutputsAt = 16;
 
@@ -274,10 +281,10 @@ __device__ __forceinline__ WarpResults results_in(unsigned char* shared) {
           reinterpret_cast<float2*>(outputs + kRowWarps * plan::kHeadsPerBlock * kMergePitch)};
 }
 
-/// A warp's references and sums, [kHeadsPerWarp].
+/// Stores a warp's reference exponents and sums, [kHeadsPerWarp].
 __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst) {
   const int lane = lane_index<plan::kRecomputesLanes>();
-  if (!Layout::is_first(lane)) return;  // every lane of a column has its totals
+  if (!Layout::is_first(lane)) return;  // all lanes of a query row have its totals
 #pragma unroll
   for (int set = 0; set < Layout::kSets; ++set) {
 #pragma unroll
@@ -289,8 +296,8 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
   }
 }
 
-/// Divides by the sum, rounds, and stores four channels; the thread of channel 0 also stores the log-sum-exp. A head
-/// that sees nothing has sum 0: its output is zero and its log-sum-exp minus infinity.
+/// Divides by the sum, rounds, and stores four channels; the thread with channel 0 also stores the log-sum-exp. A query
+/// row that sees no token has sum 0: its output is zero, and its log-sum-exp is minus infinity.
 __device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch, QueryPlace query, int channel,
                                        Combined result) {
   plan::Sink::join(args, query.head, result);
@@ -307,7 +314,8 @@ __device__ __forceinline__ void finish(const GqaDecodeArguments& args, int batch
   }
 }
 
-/// What a block ends with: the heads of a head group for each of `span` KV heads from kv_head on, of one batch entry.
+/// Query rows whose results a block produces: one head group for each of `span` KV heads from kv_head on, for one batch
+/// entry.
 struct Heads {
   int batch;
   int kv_head;
@@ -317,7 +325,7 @@ struct Heads {
   __device__ __forceinline__ int rows() const { return span * plan::kHeadsPerBlock; }
 };
 
-/// Partial results of a sequence in the workspace: slots base + first, base + stride, base + 2 · stride …
+/// Workspace slots of a sequence's partial results: base + first, base + stride, base + 2 · stride, and so on.
 struct PartialSlots {
   int count;
   int base;
@@ -327,14 +335,15 @@ struct PartialSlots {
 
 constexpr int kQuads = plan::kValueDim / 4;
 
-/// Where the first warp that has a row of heads has left its sums and four channels of it.
+/// Shared-memory addresses of a query row's statistics and of four of its channels, in the results of the first warp
+/// that has the row.
 struct RowInShared {
   uint32 stats;
   uint32 outputs;
 };
 
-/// Of all warps that have it: every span-th. A span is a power of two; from kSpan on the one it is is looked for, so
-/// that all loads are in flight together and know where they go.
+/// Combines the results of all row warps that have the query row: every span-th warp. The span is a power of two. The
+/// template searches for its value from kSpan on, so that all loads are in flight together and have constant offsets.
 template <int kSpan = 1>
 __device__ __forceinline__ Combined combine_warps(const RowInShared& row, int span) {
   if constexpr (kSpan == kRowWarps) {                 // one warp
@@ -344,7 +353,7 @@ __device__ __forceinline__ Combined combine_warps(const RowInShared& row, int sp
   } else {
     if (span != kSpan) return combine_warps<2 * kSpan>(row, span);
     constexpr int kCount = kRowWarps / kSpan;
-    constexpr uint32 kRows = kSpan * plan::kHeadsPerBlock;  // from one warp to the next
+    constexpr uint32 kRows = kSpan * plan::kHeadsPerBlock;  // from one such warp to the next
     float2 stat[kCount];
     float4 value[kCount];
 #pragma unroll
@@ -358,14 +367,14 @@ __device__ __forceinline__ Combined combine_warps(const RowInShared& row, int sp
   }
 }
 
-/// Four channels of a row of heads, of all warps that have it: row warp w has results of KV head w % span.
+/// Combines four channels of a query row over all row warps that have it. Row warp w has results of KV head w % span.
 __device__ __forceinline__ Combined combine_warps(const WarpResults& results, const Heads& heads, int row, int quad) {
   return combine_warps(
       {shared_address(results.stats + row), shared_address(results.outputs + row * kMergePitch + 4 * quad)},
       heads.span);
 }
 
-/// Four channels of a row of the block's results, to the workspace.
+/// Stores four channels of a query row of the block's results in the workspace.
 __device__ __forceinline__ void store_partial(const GqaDecodeArguments& args, const Heads& heads, int slot, int row,
                                               int quad, const Combined& result) {
   const int64 at = static_cast<int64>(slot) * heads.rows() + row;
@@ -374,7 +383,7 @@ __device__ __forceinline__ void store_partial(const GqaDecodeArguments& args, co
   reinterpret_cast<float2*>(args.partial_stats)[at] = make_float2(result.reference, result.sum);
 }
 
-/// Four channels of a row, of the whole sequence.
+/// Finishes four channels of a query row of the whole sequence.
 __device__ __forceinline__ void finish_row(const GqaDecodeArguments& args, const Heads& heads, int row, int quad,
                                            const Combined& result) {
   const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
@@ -382,7 +391,7 @@ __device__ __forceinline__ void finish_row(const GqaDecodeArguments& args, const
   finish(args, heads.batch, plan::Queries::place_of(kv_head, column), 4 * quad, result);
 }
 
-/// Whether the lanes of a warp have the same row.
+/// True if all lanes of a warp work on the same query row.
 constexpr bool kRowsOfWholeWarps = kQuads % kWarpSize == 0;
 
 __device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const PartialSlots& slots,
@@ -399,24 +408,25 @@ __device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const 
           slots.first * slot_stats};
 }
 
-/// A barrier of the warps that attend: family sm90 has others.
+/// Barrier of the consumer warps; the sm_90 kernel has producer warps that do not take part.
 __device__ __forceinline__ void sync_warps() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
-/// Where a block's results go, one of `slots`. One slot: nowhere, they are the sequence's.
+/// Workspace slot for a block's results, among the sequence's `slots`. If there is a single slot, the block's results
+/// are the sequence's final results and are not stored there.
 struct Partials {
   PartialSlots slots;
-  int own;          // slot
-  uint32* counter;  // of blocks that have stored theirs
+  int own;          // slot of this block
+  uint32* counter;  // counts the blocks that have stored their results
 };
 
-/// Merges the warps' results, then, in the block that is last, those of all blocks: four channels of one head per
-/// thread and step. combine_blocks(parts, row, quad): how the latter are combined.
+/// Merges the warps' results, and then, in the last block to arrive, the results of all blocks. Each thread handles
+/// four channels of one query row per step. combine_blocks(partials, row, quad) combines the results of several blocks.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, const Heads& heads,
                                       const WarpResults& results, const CombineBlocks& combine_blocks) {
   const uint32 items = heads.rows() * kQuads;
   const int blocks = partials.slots.count;
-  Parts parts = {};  // none yet
+  Parts parts = {};  // empty: the warps' results come first
 #pragma unroll 1
   while (true) {
     const bool is_of_warps = parts.count == 0;

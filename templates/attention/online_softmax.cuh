@@ -1,10 +1,11 @@
-// The running softmax of one warp: scores come in step by step, weights go out, old results are rescaled when needed.
+// Online softmax of one warp: turns scores into weights step by step, and rescales earlier results when the running
+// maximum grows.
 //
-// Which scores a lane has: see score_layout.cuh. Scores are in base 2. A weight is 2^(score - reference), where
-// reference is a ceiling on the scores seen, less kWeightBits: weights lie in (0, 2^kWeightBits], far from the
-// subnormals of fp16 for everything that matters. The ceiling is set kSlack above the maximum, so it moves rarely; only
-// then are sums and accumulators rescaled. Where weights are multiplied by factors above 2^kFactorBits in fp16, they
-// are kept that much smaller.
+// Which scores a lane holds: see score_layout.cuh. Scores are in base 2. A weight is 2^(score - reference). The
+// reference is a ceiling on the scores seen so far, minus kWeightBits. Weights therefore lie in (0, 2^kWeightBits], far
+// from the subnormals of fp16 wherever precision matters. The ceiling is set kSlack above the maximum, so that it rises
+// rarely; sums and accumulators are rescaled only when it rises. If weights are multiplied in fp16 by factors above
+// 2^kFactorBits, the weights are made smaller by the same ratio.
 #pragma once
 
 #include "attention/score_layout.cuh"
@@ -13,25 +14,26 @@
 
 namespace cubit {
 
-/// kAnyFactor: factors may be small as well: weights are as large as they allow, so that products are far from the
-/// subnormals of fp16.
-/// kAddsWeights: each step's weights are added here; else a number format sums them, and gives their sums to add() in
-/// the end.
+/// kAnyFactor: the factors of weights may also be small. Weights are then as large as the factors allow, which keeps
+/// the products far from the subnormals of fp16.
+/// kAddsWeights: this class adds up the weights of each step. Otherwise a number format sums the weights and passes the
+/// sums to add() at the end.
 template <class Layout, bool kAnyFactor = false, bool kAddsWeights = true>
 class OnlineSoftmax {
   static constexpr int kSets = Layout::kSets;
   static constexpr int kTiles = Layout::kTiles;
 
  public:
-  /// One factor per head: [set][head].
+  /// One factor per query row: [set][head].
   using Factors = float[kSets][2];
 
   static constexpr float kWeightBits = 12.f;
   static constexpr float kSlack = 4.f;
-  /// Factors up to 2^kFactorBits leave products of fp16 weights below 2^15.
+  /// Factors up to 2^kFactorBits keep products of fp16 weights below 2^15.
   static constexpr float kFactorBits = 3.f;
 
-  /// `reference`: below every score. Minus infinity, unless all scores that a head has in a tile may be that.
+  /// `reference` must be below every score. Minus infinity is allowed unless all scores of a query row in a tile may be
+  /// minus infinity.
   explicit __device__ __forceinline__ OnlineSoftmax(float reference) {
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
@@ -40,9 +42,9 @@ class OnlineSoftmax {
     }
   }
 
-  /// Turns the scores of kSteps steps into weights in place. Where a ceiling must move, calls rescale(factors): what
-  /// has been accumulated with the old weights is to be multiplied by factors[set][head].
-  /// `peak`: where kScaled, the largest |factor| that some of the lane's weights will be multiplied by in fp16.
+  /// Turns the scores of kSteps steps into weights, in place. When a ceiling must rise, the function calls
+  /// rescale(factors); the caller then multiplies everything accumulated so far by factors[set][head]. If kScaled,
+  /// `peak` is the largest |factor| by which the lane's weights will be multiplied in fp16.
   template <bool kScaled, int kSteps, class Rescale>
   __device__ __forceinline__ void weigh(float (&scores)[kSteps][kTiles][4], float peak, Rescale&& rescale) {
     bool above = kScaled && peak > factor_limit_;
@@ -70,7 +72,8 @@ class OnlineSoftmax {
     }
   }
 
-  /// Adds an accumulator's weights as they are used, after rounding, so that rounding cancels in the quotient.
+  /// Adds an accumulator's weights to the sums. The weights are passed as they are used, after rounding, so that the
+  /// rounding errors cancel in the quotient.
   __device__ __forceinline__ void add(int tile, float w0, float w1, float w2, float w3) {
     constexpr bool kAlternate = Layout::head(1) == 1;
     const int set = Layout::set(tile);
@@ -78,7 +81,7 @@ class OnlineSoftmax {
     sum_[set][1] += (kAlternate ? w1 : w2) + w3;
   }
 
-  /// Sums over the warp's tokens; afterwards every lane of a head has its total.
+  /// Sums over the warp's tokens. Afterwards every lane that holds a query row has the row's total.
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
@@ -92,21 +95,21 @@ class OnlineSoftmax {
     }
   }
 
-  /// (reference exponent, sum of weights) of a lane's head, behind finish().
+  /// (reference exponent, sum of weights) of a query row of this lane; valid after finish().
   __device__ __forceinline__ float2 stats(int set, int head) const {
     return make_float2(reference_[set][head], sum_[set][head]);
   }
 
  private:
-  /// For factors above the limit: weights become smaller (with the first, of any size), so that their products stay
-  /// below 2^15.
+  /// Makes weights smaller when factors exceed the limit, so that the products stay below 2^15. With kAnyFactor, the
+  /// first factors set the limit, whatever their size.
   __device__ __forceinline__ void lower_ceiling(float peak) {
 #pragma unroll
     for (int distance = 1; distance < kWarpSize; distance *= 2) {
       peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, distance));
     }
     if (peak <= factor_limit_) return;
-    constexpr int kLeast = -64;  // beyond which weights would leave the range of float
+    constexpr int kLeast = -64;  // beyond this exponent weights would leave the range of float
     const int exponent = (kAnyFactor ? max(exponent_of(peak), kLeast) : exponent_of(peak)) + 1;
     factor_limit_ = power_of_two(exponent);
     bits_ = kWeightBits + kFactorBits - static_cast<float>(exponent);
@@ -115,8 +118,8 @@ class OnlineSoftmax {
   __device__ __forceinline__ float reference(int tile, int i) const {
     return reference_[Layout::set(tile)][Layout::head(i)];
   }
-  /// Of scores so large that a float does not tell them from those kWeightBits further on as well: rounded down, and a
-  /// reference up, so that no weight is above 2^kWeightBits.
+  /// Ceiling of a reference exponent. Scores may be so large that adding kWeightBits does not change a float. The
+  /// ceiling is therefore rounded down and the reference up, which keeps every weight at or below 2^kWeightBits.
   __device__ __forceinline__ float ceiling_of(float reference) const { return sum_rounded_down(reference, bits_); }
   __device__ __forceinline__ float ceiling(int tile, int i) const { return ceiling_of(reference(tile, i)); }
 
@@ -147,7 +150,7 @@ class OnlineSoftmax {
           peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, distance));
         }
         const float old = reference_[set][head];
-        // A head whose ceiling holds keeps it: its factor is exactly 1.
+        // A query row whose ceiling holds keeps it; its factor is exactly 1.
         const float raised = peak > ceiling_of(old) ? sum_rounded_up(peak, kSlack - bits_) : old;
         factors[set][head] = old == raised ? 1.f : exp2_fast(old - raised);
         reference_[set][head] = raised;

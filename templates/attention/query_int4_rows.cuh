@@ -1,5 +1,5 @@
-// Queries as operands beside rows of packed nibbles: a head's channels in the order in which the words' nibbles come
-// along k, and their sums over groups, which the shifts of keys are multiplied by.
+// Query operands for rows of packed nibbles. A head's channels are ordered along k as the nibbles of a word are. The
+// operands also hold the sums of Q over quantisation groups, by which the shifts of the keys are multiplied.
 #pragma once
 
 #include "attention/query_operands.cuh"
@@ -12,9 +12,9 @@
 
 namespace cubit {
 
-/// Words of a lane's query operands: four for the two products of each matrix, then a tail: those of the shift term,
-/// pairs (0, sum of Q over group c + 4 · chunk) as high parts of all chunks and low parts of all, then two factors,
-/// which are floats.
+/// Words of a lane's query operands. Each matrix has four words for its two products; a tail follows. The tail holds
+/// the operands of the shift term, the pairs (0, sum of Q over group c + 4 · chunk): first the high parts of all
+/// chunks, then the low parts. The tail ends with two factors, which are floats.
 template <class Shape>
 struct Int4QueryWords {
   static constexpr int kSumsAt = 4 * Shape::kMatrices;
@@ -32,13 +32,13 @@ struct Int4QueryWords {
       for (int i = 0; i < 4; ++i) words[first + i] = four[i];
     }
   }
-  /// Of the scores of a lane's element i, in a tail.
+  /// Factor of the scores of a lane's element i, read from a tail.
   static __device__ __forceinline__ float factor(const uint32 (&tail)[kTail], int i) {
     return __uint_as_float(tail[kFactorsAt - kSumsAt + (i & 1)]);
   }
 };
 
-/// A head's channels 32 · matrix + 8c … 8c + 7 in the lanes r of the head, as they come from memory.
+/// A head's channels 32 · matrix + 8c … 8c + 7, held by the lanes r of the head in the order of global memory.
 template <class QueryElement, class Shape, class Alignment, int kHeadTiles, int kAlignment>
 struct QueryForInt4Rows {
   static constexpr int kMatrices = Shape::kMatrices;
@@ -46,7 +46,8 @@ struct QueryForInt4Rows {
 
   uint32 words[kHeadTiles][kMatrices][4];
 
-  /// `rows`: of `heads` heads. Beyond the last head: the last one again, whose results are not stored.
+  /// Loads the queries of `heads` heads. Heads beyond the last one duplicate the last head, and their results are not
+  /// stored.
   template <class Rows>
   __device__ __forceinline__ void fetch(Rows rows, int heads) {
     const int lane = lane_index();
@@ -56,7 +57,7 @@ struct QueryForInt4Rows {
       int word = lane % 4;
       if constexpr (!Alignment::kIsAligned) word = Alignment::word_of(lane);
       const char* const row = settled(rows.row(head) + 16 * word);
-      // What is aligned better than it must be is read sooner.
+      // Rows that happen to be aligned better than the plan requires are read with wider loads.
       if (!Alignment::kIsAligned && kAlignment < 16 && reinterpret_cast<uint64>(row) % 16 == 0) {
 #pragma unroll
         for (int matrix = 0; matrix < kMatrices; ++matrix) load_global<4, 16>(words[tile][matrix], row + 64 * matrix);
@@ -69,7 +70,7 @@ struct QueryForInt4Rows {
     }
   }
 
-  /// `factor`: of the scores, the softmax scale in base 2.
+  /// Makes the operands. `factor` multiplies the scores: the softmax scale in base 2.
   template <class Query>
   __device__ __forceinline__ void make_operands(Query& query, float factor) const {
     using Source = Pair<QueryElement>;
@@ -95,7 +96,7 @@ struct QueryForInt4Rows {
   }
 
  private:
-  /// Channels in the order in which the words' nibbles come along k, the odd ones divided by 16.
+  /// Packs channels in the order of the words' nibbles along k; the odd channels are divided by 16.
   static __device__ __forceinline__ void pack(uint32 (&operands)[Words::kCount], const uint32 (&raw)[kMatrices][4],
                                               float scale) {
     using Source = Pair<QueryElement>;
@@ -111,8 +112,9 @@ struct QueryForInt4Rows {
     }
   }
 
-  /// The group sums, by tensor cores: row 2g + 1 of A selects the channels of group g, so the product is the B operand
-  /// of the shift term, as an accumulator. In unaligned rows g counts the words before headers as well.
+  /// Computes the group sums with tensor cores: row 2g + 1 of A selects the channels of group g. The product is an
+  /// accumulator that already has the layout of the shift term's B operand. In unaligned rows, g also counts the words
+  /// before headers.
   static __device__ __forceinline__ void add_sums(uint32 (&operands)[Words::kCount]) {
     const int lane = lane_index();
     const int first_pair = Alignment::words_before_header();
@@ -124,7 +126,7 @@ struct QueryForInt4Rows {
       const bool mine = lane / 4 == (2 * (first_pair + group) + 1) % 8;
       const uint32 even = mine ? 0x3c003c00u : 0u;  // ones
       const uint32 odd = mine ? 0x4c004c00u : 0u;   // sixteens
-      // Groups from 4 on are rows 8 … 15.
+      // Groups from 4 on use rows 8 … 15.
       const bool below = 32 * matrix / Shape::kGroupChannels < 4;
 #pragma unroll
       for (int step = 0; step < 2; ++step) {

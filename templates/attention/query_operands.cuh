@@ -1,15 +1,17 @@
-// Where a block's query operands are. A lane has kWords of each head tile, in an order of the number format's.
+// Storage of a block's query operands, in registers or in shared memory. A lane has kWords words of each head tile, in
+// an order that the number format defines.
 //
-// In registers every warp has them all. In shared memory the block has them once, and a warp loads what it needs when
-// it needs it: 16 bytes per lane and load, without conflicts. That is for so many head tiles that registers are full of
-// their outputs.
+// In registers, every warp holds all operands. In shared memory, the block holds the operands once, and each warp loads
+// what it needs at the time of use: 16 bytes per lane and load, without bank conflicts. Shared memory serves plans with
+// so many head tiles that the outputs fill the registers.
 //
 // Interface:
-//   kIsShared
-//   in_block(memory)              none yet; where it goes, if that is shared memory
-//   set(tile, made)               of one head tile: words, or in shared memory what is made of it in registers, by one
-//                                 warp, and behind the last a barrier of the block
-//   get(words, tile, first)       4 words from `first` on, a multiple of 4
+//   kIsShared                     true for shared memory
+//   in_block(memory)              returns an empty object; `memory` is the place of the operands if they are shared
+//   set(tile, made)               stores the operands of one head tile. `made` is an array of words, or, for shared
+//                                 memory, the operand object that one warp made in registers; after the last tile the
+//                                 block needs a barrier
+//   get(words, tile, first)       loads 4 words from `first` on; `first` is a multiple of 4
 #pragma once
 
 #include "core/copies.cuh"
@@ -17,7 +19,7 @@
 
 namespace cubit {
 
-/// So many words that they come in loads of 16 bytes.
+/// Number of words rounded up to loads of 16 bytes.
 constexpr __device__ int padded_query_words(int words) { return (words + 3) / 4 * 4; }
 
 template <int kTiles, int kWords>
@@ -39,12 +41,12 @@ class QueryInRegisters {
   uint32 words_[kTiles][kWords];
 };
 
-/// [tile][word / 4][lane][word % 4].
+/// Layout: [tile][word / 4][lane][word % 4].
 template <int kTiles, int kWords>
 class QueryInSharedMemory {
  public:
   static constexpr bool kIsShared = true;
-  static constexpr int kPieces = kWords / 4;  // of a tile, for each lane
+  static constexpr int kPieces = kWords / 4;  // 16-byte vectors of a tile, per lane
 
   static __device__ __forceinline__ QueryInSharedMemory in_block(uint32 memory) {
     QueryInSharedMemory query;

@@ -1,6 +1,5 @@
-// Queries as operands beside rows of 16-bit values: a head's channels in the lanes of one head, as they come from
-// memory and as tensor cores take them. B operands (kv_rows16.cuh) and A operands (kv_rows16_by_heads.cuh) are the same
-// words.
+// Query operands for rows of 16-bit values: a head's channels as loaded from memory, converted to tensor-core operands.
+// The B operands of kv_rows16.cuh and the A operands of kv_rows16_by_heads.cuh consist of the same words.
 #pragma once
 
 #include "attention/query_scale.cuh"
@@ -10,18 +9,19 @@
 
 namespace cubit {
 
-/// Of heads lane / 4, lane / 4 + 8 …, kEights of them, 16 channels per step, as rows of Element want them.
+/// Queries of heads lane / 4, lane / 4 + 8, and so on: kEights heads with 16 channels per step, converted for rows of
+/// Element.
 template <class QueryElement, class Element, int kEights, int kSteps>
 struct QueryForRows16 {
-  // An fp16 query has more bits than bf16 holds: it becomes a sum of two bf16 terms.
+  // An fp16 query has more significant bits than bf16, so the query becomes a sum of two bf16 terms.
   static constexpr int kTerms = kSameType<Element, Bfloat16> && kSameType<QueryElement, Half> ? 2 : 1;
-  // Only fp16 operands need a scale: bf16 has the exponents of float.
+  // Only fp16 operands need a scale, because bf16 has the exponent range of float.
   static constexpr bool kScaled = kSameType<Element, Half>;
 
-  /// [head][step][channels 0-7 or 8-15 of the step]: two of them.
+  /// [head][step][channels 0-7 or 8-15 of the step]: two channels per word.
   uint32 words[kEights][kSteps][2];
 
-  /// `rows`: of `heads` heads; zeros beyond.
+  /// Loads the queries of `heads` heads; heads beyond the last are zeros.
   template <class Rows>
   __device__ __forceinline__ void fetch(Rows rows, int heads) {
     const int lane = lane_index();
@@ -41,7 +41,7 @@ struct QueryForRows16 {
     }
   }
 
-  /// What a head's operands are multiplied by is 2 to the power of this.
+  /// Exponent of the power of two by which a head's operands are multiplied.
   __device__ __forceinline__ int exponent(int eight) const {
     float peak = 0.f;
 #pragma unroll
@@ -55,7 +55,7 @@ struct QueryForRows16 {
     return kScaled ? query_exponent(peak_of_head(peak)) : 0;
   }
 
-  /// A word of an operand, in each term.
+  /// Packs a word of an operand, one word for each term.
   static __device__ __forceinline__ void pack(uint32 (&terms)[kTerms], uint32 raw, float scale) {
     if constexpr (kSameType<Element, Bfloat16> && kSameType<QueryElement, Bfloat16>) {
       terms[0] = raw;

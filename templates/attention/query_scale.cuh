@@ -1,4 +1,4 @@
-// Queries as fp16 tensor-core operands without loss: each head is scaled by a power of two.
+// Scaling of queries to fp16 tensor-core operands without loss: each head is multiplied by a power of two.
 #pragma once
 
 #include "core/math.cuh"
@@ -6,9 +6,9 @@
 
 namespace cubit {
 
-/// Exponent shift that brings a head's largest magnitude into [2^7, 2^8). There bf16 and fp16 queries are exact in fp16
-/// down to 2^-21 of the maximum, and the pre-division by 16 of the INT4 format leaves normal numbers. Where more
-/// channels are summed up than fp16 then has room for, one bit less.
+/// Exponent shift that brings a head's largest magnitude into [2^7, 2^8). In that range, bf16 and fp16 queries are
+/// exact in fp16 down to 2^-21 of the maximum, and the division by 16 that the INT4 format needs leaves normal numbers.
+/// If the sum over kSummedChannels channels could exceed the range of fp16, the target is one bit less.
 template <int kSummedChannels = 1>
 __device__ __forceinline__ int query_exponent(float peak) {
   constexpr int kTarget = kSummedChannels * 256 <= 65504 ? 7 : 6;
@@ -17,14 +17,14 @@ __device__ __forceinline__ int query_exponent(float peak) {
   return kTarget - (exponent < kTarget - 126 ? kTarget - 126 : exponent);
 }
 
-/// The largest |q| of a head whose channels are spread over the 4 lanes of equal lane / 4.
+/// Largest |q| of a head whose channels are spread over the 4 lanes of equal lane / 4.
 __device__ __forceinline__ float peak_of_head(float peak) {
   peak = maximum(peak, __shfl_xor_sync(kFullWarp, peak, 1));
   return maximum(peak, __shfl_xor_sync(kFullWarp, peak, 2));
 }
 
-/// Per-head factors move from the lanes that hold a head's channels (head = lane / 4) to those that hold its scores
-/// (heads 2c, 2c+1 with c = lane % 4).
+/// Moves per-head factors from the lanes that hold a head's channels (head = lane / 4) to the lanes that hold the
+/// head's scores (heads 2c and 2c+1, with c = lane % 4).
 __device__ __forceinline__ void spread_to_score_lanes(float (&dst)[2], float per_head) {
   const int c = lane_index() % 4;
   dst[0] = __shfl_sync(kFullWarp, per_head, 8 * c);

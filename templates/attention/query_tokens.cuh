@@ -1,21 +1,27 @@
-// Query tokens: which query a column of the score tile is, and which positions of its sequence it sees.
+// Query tokens: the query head and token of each query row, and the positions of the sequence that a query row sees.
 //
-// The query tokens of a sequence are its last: of kTokens, token s stands at position length - kTokens + s, and its
-// keys and values are in the cache. In a sequence that is shorter the first of them stand nowhere and see nothing.
+// The query tokens of a sequence are its last tokens: token s of kTokens is at position length - kTokens + s, and its
+// keys and values are already in the cache. If a sequence is shorter than kTokens, the first query tokens have no
+// position and see nothing.
 //
-// The columns of a KV head are its query heads, of token after token: column c is head c % kHeadsPerKv of token
-// c / kHeadsPerKv. With one token columns are heads. Head tiles and head groups are tiles and groups of columns.
+// A query row is one query head of one query token. The query rows of a KV head are ordered by token: row i is head i %
+// kHeadsPerKv of token i / kHeadsPerKv. With one query token, query rows are the heads. Head tiles and head groups are
+// tiles and groups of query rows.
 //
-// Interface of the role plan::Queries, which belongs to a block, in family sm90 to a warp:
-//   kTokens, kColumns              query tokens of a sequence, and columns of a KV head
-//   place_of(kv_head, column)      which query token and which query head a KV head's column is
-//   rows(args, batch, kv_head, column)   the queries of a block's columns, the first of which is `column`: row(i) is an
-//                                  address, to be settled, or the compiler computes it anew for every load
-//   query_position(length, column) where a column's query token stands; negative: nowhere
-//   first_reference()              what the softmax of a column begins with; finite where it may see nothing of a tile
-//   of_block(args, batch, length, column)   by all lanes of a warp; `column` is its first
-//   seen_by_all()                  every column sees all positions below: their tiles need no mask
-//   sight(column)                  by all lanes of a warp: what one of the block's columns sees, as sees(position)
+// Interface of the role plan::Queries; an object belongs to a block, or in the sm_90 kernel to a warp:
+//   kTokens, kQueryRows            query tokens of a sequence, and query rows of a KV head
+//   place_of(kv_head, row)         query token and query head of a KV head's query row
+//   rows(args, batch, kv_head, row)   queries of a block's query rows, the first of which is `row`: row(i) returns an
+//                                  address. Callers settle the address; otherwise the compiler computes it again for
+//                                  every load
+//   query_position(length, row)    position of a query row's token; negative if the token has no position
+//   first_reference()              initial softmax reference of a query row; finite if the row may see nothing of a
+//                                  tile
+//   of_block(args, batch, length, row)   constructor, called by all lanes of a warp; `row` is the first query row
+//   seen_by_all()                  every query row sees all positions below this one; tiles of these positions need no
+//                                  mask
+//   mask(row)                      the mask of one of the block's query rows, called by all lanes of a warp; its
+//                                  function sees(position) says whether the row sees a position
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -25,20 +31,20 @@
 
 namespace cubit {
 
-/// Which query, of a tensor [batch, query tokens, query heads, head_dim].
+/// Token and head of a query in a tensor [batch, query tokens, query heads, head_dim].
 struct QueryPlace {
   int token;
   int head;
 };
 
-/// Sees the positions below.
+/// Mask of a query row that sees all positions below a limit.
 struct SeesBelow {
   int limit;
 
   __device__ __forceinline__ bool sees(int position) const { return position < limit; }
 };
 
-/// One query token, the last: it sees the whole sequence.
+/// Role for one query token, the last of its sequence, which sees the whole sequence.
 template <int kHeadsPerKv>
 class OneQueryToken {
  public:
@@ -74,7 +80,7 @@ class OneQueryToken {
   int length_;
 };
 
-/// What several query tokens have in common, whatever they see of one another.
+/// Common base of the roles with several query tokens.
 template <int kQueryTokens, int kHeadsPerKv>
 class QueryColumns {
  public:
@@ -82,10 +88,10 @@ class QueryColumns {
   static constexpr int kColumns = kTokens * kHeadsPerKv;
 
   struct Rows {
-    const char* first;  // of the KV head
+    const char* first;  // first query of the KV head
     int64 token_stride;
     int64 head_stride;
-    int column;  // the first
+    int column;  // first query row
     __device__ __forceinline__ const char* row(int i) const {
       const QueryPlace place = place_of(0, column + i);
       return first + place.token * token_stride + place.head * head_stride;
@@ -103,7 +109,7 @@ class QueryColumns {
   static __device__ __forceinline__ int query_position(int length, int column) {
     return length - kTokens + column / kHeadsPerKv;
   }
-  /// Below every score: of a tile in which a column sees nothing, its weights are 2^(-inf - this), which is 0.
+  /// A value below every score. If a query row sees nothing of a tile, its weights are 2^(-inf - reference) = 0.
   static __device__ __forceinline__ float first_reference() { return kBelowEveryScore; }
 
  protected:
@@ -116,7 +122,7 @@ class QueryColumns {
   int first_column_;
 };
 
-/// Every query token sees itself and all before it.
+/// Role for causal query tokens: every query token sees itself and all tokens before it.
 template <int kQueryTokens, int kHeadsPerKv>
 class CausalQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
   using Columns = QueryColumns<kQueryTokens, kHeadsPerKv>;
@@ -132,8 +138,9 @@ class CausalQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
   using Columns::Columns;
 };
 
-/// Query tokens see all that stands before the first of them, and of one another those that a mask names: bit j of
-/// token s's word, of args.mask [batch, query tokens], is whether s sees j. Lane i keeps the word of token i.
+/// Role for a tree of query tokens. Query tokens see all tokens before the first query token, and among the query
+/// tokens those that a mask names: bit j of token s's mask word, args.mask [batch, query tokens], says whether token s
+/// sees token j. Lane i holds the mask word of token i.
 template <int kQueryTokens, int kHeadsPerKv>
 class TreeQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
   using Columns = QueryColumns<kQueryTokens, kHeadsPerKv>;
@@ -141,7 +148,7 @@ class TreeQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
 
  public:
   struct Sight {
-    int tokens_at;  // where the first query token stands
+    int tokens_at;  // position of the first query token
     uint32 word;
 
     __device__ __forceinline__ bool sees(int position) const {
@@ -160,7 +167,7 @@ class TreeQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
   __device__ __forceinline__ int seen_by_all() const { return Columns::query_position(this->length_, 0); }
   __device__ __forceinline__ Sight sight(int column) const {
     const int token = Columns::place_of(0, this->first_column_ + column).token;
-    // A column beyond the last has no token: any word will do.
+    // A query row beyond the last has no token, so any mask word will do.
     const uint32 word = __shfl_sync(kFullWarp, word_, token);
     return {Columns::query_position(this->length_, 0), this->position(column) >= 0 ? word : 0};
   }

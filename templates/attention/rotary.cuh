@@ -1,12 +1,14 @@
-// Rotary embedding: pairs of a row's first channels are turned by angles whose cosines and sines stand in a table, by
-// position. Any base and any scaling of frequencies is a table. In float, every operation rounded by itself:
-// (x, y) becomes (x cos - y sin, y cos + x sin).
+// Rotary position embedding: rotates pairs of a row's first channels by angles whose cosines and sines come from a
+// table indexed by position.
 //
-// Interface of a rotation, of a token: Rotation<kLanes>(lane, lanes, cosines, sines, exists) has what turns this lane's
-// channels: the first `lanes` of a row's kLanes hold channels to rotate; the table's rows are read by them alone, and
-// only where the position `exists`. turn<Element>(values, words) turns a row of the token: `values` and `words` are
-// this lane's channels, as floats and as the pairs of Elements that were loaded. All lanes of a warp call it together.
-// NoRotary has none: its words are stored as they come.
+// A table expresses any base and any frequency scaling. The arithmetic is in float, with every operation rounded: (x,
+// y) becomes (x cos - y sin, y cos + x sin).
+//
+// Interface of a rotation, which belongs to one token: the constructor Rotation<kLanes>(lane, lanes, cosines, sines,
+// exists) loads the angles of this lane's channels. The first `lanes` of a row's kLanes lanes hold channels to rotate.
+// Only these lanes read the table, and only if the position `exists`. turn<Element>(values, words) rotates a row of the
+// token: `values` holds this lane's channels as floats, and `words` holds the loaded pairs of Elements. All lanes of a
+// warp call turn() together. NoRotary has no turn(): its words are stored unchanged.
 #pragma once
 
 #include "core/types.cuh"
@@ -14,7 +16,7 @@
 
 namespace cubit {
 
-/// kCount values of a table, 16-byte aligned.
+/// Loads kCount values of a table; the address must be 16-byte aligned.
 template <int kCount>
 __device__ __forceinline__ void load_floats(float (&dst)[kCount], const char* src) {
   uint32 words[kCount];
@@ -28,7 +30,7 @@ struct NoRotary {
   __device__ __forceinline__ NoRotary(int, int, const char*, const char*, bool) {}
 };
 
-/// Channels 2i and 2i + 1 are a pair.
+/// Rotation whose pairs are channels 2i and 2i + 1.
 template <int kLanes>
 class InterleavedRotary {
  public:
@@ -57,7 +59,8 @@ class InterleavedRotary {
   float sine_[4];
 };
 
-/// Channels i and i + rotary_dim / 2 are a pair: they meet from lanes that are half of `lanes` apart.
+/// Rotation whose pairs are channels i and i + rotary_dim / 2. The two channels of a pair are held by lanes that are
+/// `lanes` / 2 apart.
 template <int kLanes>
 class HalfSplitRotary {
  public:
@@ -82,7 +85,8 @@ class HalfSplitRotary {
     float other[kLaneChannels];
     widen<Element>(other, others);
 #pragma unroll
-    for (int i = 0; i < kLaneChannels; ++i)  // a sum or a difference, rounded once
+    // The sum or difference is rounded once.
+    for (int i = 0; i < kLaneChannels; ++i)
       values[i] = __fmaf_rn(__fmul_rn(other[i], sine_[i]), sign_, __fmul_rn(values[i], cosine_[i]));
   }
 

@@ -1,5 +1,5 @@
-// Score step: attention with linear biases, slope of the head · (position - query position). Interface of a step: see
-// score_steps.cuh.
+// Score modification step: attention with linear biases (ALiBi), slope of the head · (position - query position).
+// Interface of a step: see score_steps.cuh.
 #pragma once
 
 #include "attention/score_steps.cuh"
@@ -9,7 +9,7 @@
 
 namespace cubit {
 
-/// Layout: of scores, see score_layout.cuh.
+/// Layout is the layout of the scores, see score_layout.cuh.
 template <class Layout>
 class Alibi {
  public:
@@ -33,7 +33,7 @@ class Alibi {
   }
 
  private:
-  float slopes_[Layout::kSets][2];  // times log2(e)
+  float slopes_[Layout::kSets][2];  // multiplied by log2(e)
 };
 
 }  // namespace cubit

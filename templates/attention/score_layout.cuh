@@ -1,14 +1,17 @@
-// Whose scores a lane has, of a step of a warp: the accumulators of mma.cuh, whose rows are tokens or whose rows are
-// heads.
+// Layouts of a warp's scores: the token and the query row of each accumulator element of a step. Accumulators are those
+// of mma.cuh; their rows are tokens in one layout and heads in the other.
 //
 // Interface of a layout:
-//   kSets, kTiles                 a lane has scores of 2 · kSets heads, in kTiles accumulators: scores[kTiles][4]
-//   set(tile), head(i)            which of them element i of accumulator `tile` belongs to: [set][0 or 1]
-//   has(i)                        whether any head does: a constant
-//   column(lane, set, head)       which column of the warp's that is
-//   row(lane, tile, i)            which of the step's tokens
-//   kNearest, kBeyond             lanes of the same heads: they are 1, 2, 4 … times kNearest apart, below kBeyond
-//   is_first(lane)                of lanes of the same heads
+//   kSets, kTiles                 a lane holds scores of 2 · kSets query rows, in kTiles accumulators:
+//                                 scores[kTiles][4]
+//   set(tile), head(i)            which of the lane's query rows element i of accumulator `tile` belongs to: [set][0 or
+//                                 1]
+//   has(i)                        whether element i belongs to any query row; a constant
+//   query_row(lane, set, head)    the index of that query row among the warp's query rows
+//   token(lane, tile, i)          the token, counted from the step's first token
+//   kNearest, kBeyond             lanes that hold the same query rows: their distances are 1, 2, 4 … times kNearest,
+//                                 below kBeyond
+//   is_first(lane)                whether the lane is the first that holds its query rows
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -34,8 +37,8 @@ struct TokensByHeads {
   static __device__ __forceinline__ bool is_first(int lane) { return lane < 4; }
 };
 
-/// 16 heads × 8 tokens in each accumulator: lane (r, c) has tokens 2c and 2c + 1 of heads r and r + 8, or there are no
-/// more than 8 heads.
+/// 16 heads × 8 tokens in each accumulator: lane (r, c) has tokens 2c and 2c + 1 of heads r and r + 8. If there are at
+/// most 8 heads, the second head is absent.
 template <int kTokenTiles, int kHeadsOfLane>
 struct HeadsByTokens {
   static constexpr int kSets = 1;

@@ -1,4 +1,4 @@
-// Score step: cap · tanh(score / cap). Interface of a step: see score_steps.cuh.
+// Score modification step: soft cap, cap · tanh(score / cap). Interface of a step: see score_steps.cuh.
 #pragma once
 
 #include "attention/score_steps.cuh"
@@ -17,8 +17,9 @@ class SoftCap {
   __device__ __forceinline__ SoftCap(const GqaDecodeArguments& args, const Columns&)
       : cap_(args.soft_cap_log2), inverse_(args.soft_cap_inverse) {}
 
-  /// tanh(x) = 1 - 2 / (e^2x + 1), which loses what is small beside 1: there x - x³ / 3, wrong by 2 / 15 x⁴ of it. So a
-  /// result's relative error is below 4e-6 whatever the cap. tanh.approx has 2^-11, too much for an exponent.
+  /// Computes tanh(x) as 1 - 2 / (e^2x + 1). For small x that formula loses precision, so x - x³ / 3 replaces it there,
+  /// with a relative error of 2 / 15 x⁴. The relative error of a result is below 4e-6 for any cap. The instruction
+  /// tanh.approx has an error of 2^-11, which is too much for an exponent.
   __device__ __forceinline__ float apply(float score, int, int, const ScorePlace&) const {
     constexpr float kSmall = 0.04f;
     const float x = score * inverse_;
@@ -28,8 +29,8 @@ class SoftCap {
   }
 
  private:
-  float cap_;      // times log2(e)
-  float inverse_;  // 1 / that
+  float cap_;      // multiplied by log2(e)
+  float inverse_;  // reciprocal of the cap
 };
 
 }  // namespace cubit

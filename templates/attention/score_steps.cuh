@@ -1,13 +1,16 @@
-// Score modification: what happens to a score between its scale and the mask, step after step. Order: soft cap, ALiBi,
-// a user's own. A plan names the steps; one that names none compiles to nothing.
+// Score modification: a sequence of steps between the scaling of a score and the mask.
+//
+// The order of the steps is soft cap, ALiBi, user-defined step. A plan names the steps; a plan without steps compiles
+// to nothing.
 //
 // Interface of a step, a role header score_*.cuh:
-//   kRises                        whether later tokens get higher scores, so that they had better come first: see
+//   kRises                        whether later tokens get higher scores; the kernel then visits them first, see
 //                                 online_softmax.cuh
-//   kMayMask                      whether a score may become minus infinity, so that a head may see no token at all
-//   Step(args, columns)           once per block; columns.head(column): which query head a column of scores is
-//   apply(score, set, head, place)   the score of a column in base 2, that is times log2(e); `set` and `head`, see
-//                                    score_layout.cuh, are constants
+//   kMayMask                      whether a score may become minus infinity, so that a query row may see no token at
+//                                 all
+//   Step(args, query_rows)        constructor, once per block; query_rows.head(row) is the query head of a query row
+//   apply(score, set, head, place)   the modified score of a query row, in base 2 (multiplied by log2(e)); `set` and
+//                                 `head` are constants, see score_layout.cuh
 #pragma once
 
 #include "core/types.cuh"
@@ -15,10 +18,10 @@
 
 namespace cubit {
 
-/// Where a score belongs: the query at `query_position` of a sequence looks at the key at `position`, both from 0.
+/// Context of a score: the query at `query_position` of a sequence and the key at `position`, both counted from 0.
 struct ScorePlace {
   int batch;
-  int head;  // of all query heads
+  int head;  // among all query heads
   int query_position;
   int position;
 };

@@ -1,9 +1,10 @@
-// Score step: a user's own, a few lines of device code in a header that the plan includes before this one:
+// Score modification step that the user writes: a few lines of device code in a header that the plan includes before
+// this one.
 //
 //   __device__ float modify_score(float score, const cubit::ScorePlace& place, const void* parameters);
 //
-// `score` comes scaled, capped and biased, and is not in base 2; minus infinity hides the token. `parameters` is what
-// the launch was given. Interface of a step: see score_steps.cuh.
+// `score` is already scaled, capped and biased, and it is not in base 2. Returning minus infinity hides the token.
+// `parameters` is the pointer that the launch was given. Interface of a step: see score_steps.cuh.
 #pragma once
 
 #include "attention/score_steps.cuh"

@@ -1,4 +1,4 @@
-// How long a sequence is.
+// Length of a sequence.
 #pragma once
 
 #include "core/types.cuh"
@@ -6,7 +6,7 @@
 
 namespace cubit {
 
-/// Tokens of a sequence: what the device says, within the host's bound.
+/// Tokens of a sequence: the length in device memory, limited by the host's upper bound.
 __device__ __forceinline__ int length_of(const GqaDecodeArguments& args, int batch) {
   if (args.lengths == nullptr) return args.max_length;
   return max(0, min(args.max_length, args.lengths[batch]));

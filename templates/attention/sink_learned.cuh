@@ -1,5 +1,5 @@
-// What joins the denominator of a head's softmax beside its tokens: e to a number of the head, as if of a token whose
-// value is zero. Interface: see sink_none.cuh.
+// Learned attention sink: the softmax denominator of a head gets an additional term, as if the sequence had one more
+// token whose score is a learned number of the head and whose value is zero. Interface: see sink_none.cuh.
 #pragma once
 
 #include "core/math.cuh"

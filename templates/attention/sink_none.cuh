@@ -1,6 +1,7 @@
-// What joins the denominator of a head's softmax beside its tokens: nothing.
+// Absent attention sink: the softmax denominator of a head contains the tokens only.
 //
-// Interface of this role: join(args, head, result), once all parts of a query head's result are merged.
+// Interface of this role: join(args, head, result) adds the sink to a query head's result after all partial results
+// have been merged.
 #pragma once
 
 #include "core/types.cuh"

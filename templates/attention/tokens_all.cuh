@@ -1,15 +1,16 @@
-// Which tokens of a sequence are read and seen: all of them.
+// Tokens of a sequence that are read and seen: all tokens.
 //
-// Interface of this role; tokens are numbered from the sequence's first:
-//   kIsWindow               whether there is more to know than the length
-//   Tokens(args, length, first_query)   once per block or stage; `first_query`: position of its first query token
-//   walked()                tokens that the loop walks over, of which token(index) is number `index`; index is a
-//                           multiple of 16, and the 15 behind it follow
-//   has(token)              whether it is read; has_all(first, count): whether so many are, has_tile(first): whether 16
-//                           are
-//   readable(first)         a token that is read, if one of the 16 from `first` on is
-//   hides(token, query)     of a token that the query at that position might see: whether it does not; hides_any(first,
-//                           count): whether that can be of any query and any of so many
+// Interface of this role, with tokens numbered from the sequence's first:
+//   kIsWindow               whether the role depends on more than the length
+//   Tokens(args, length, first_query)   constructor, once per block or stage; `first_query` is the position of the
+//                           first query token
+//   visited()               number of tokens that the main loop visits. token(index) is visited token number `index`;
+//                           index is a multiple of 16, and the next 15 tokens follow consecutively
+//   has(token)              whether the token is read; has_all(first, count) says so for a range, has_tile(first) for
+//                           16 tokens
+//   readable(first)         a token that is read, provided that one of the 16 tokens from `first` on is read
+//   hides(token, query)     whether the role hides a token from the query at position `query`; hides_any(first, count)
+//                           says whether any token of a range may be hidden from any query
 #pragma once
 
 #include "core/types.cuh"

@@ -1,11 +1,12 @@
-// Which tokens of a sequence are read and seen: a sliding window, and before it the sequence's first few where the
-// launch asks for them. A query at position p sees p - window + 1 … p. What nobody sees is not read.
+// Tokens of a sequence that are read and seen: a sliding window, and the sequence's first few tokens if the launch
+// keeps them (kept_tokens). A query at position p sees positions p - window + 1 … p. Tokens that no query sees are not
+// read.
 //
-// Tokens that are walked over, in tiles of 16:
+// Visited tokens, in tiles of 16:
 //
-//   sequence   | kept | | nobody sees these        |   | window |
+//   sequence   | kept | | not seen by any query    |   | window |
 //              0      kept_end        kept_end + skipped        length
-//   walked     | kept | | window |
+//   visited    | kept | | window |
 //
 // Interface: see tokens_all.cuh.
 #pragma once
@@ -39,7 +40,7 @@ class WindowOfTokens {
   __device__ __forceinline__ bool hides(int token, int query) const {
     return token <= query - window_ && token >= kept_;
   }
-  /// The last query's window begins last.
+  /// The last query's window begins last, so this check covers all queries.
   __device__ __forceinline__ bool hides_any(int first, int count) const {
     return first < length_ - window_ && first + count > kept_;
   }
@@ -48,7 +49,7 @@ class WindowOfTokens {
   int length_;
   int window_;
   int kept_;
-  int begin_;  // of the first query's window
+  int begin_;  // begin of the first query's window
   int kept_end_;
   int skipped_;
 };
