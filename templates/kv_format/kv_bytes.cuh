@@ -1,20 +1,21 @@
-// Number formats of one byte per channel, whose scales are tensors of their own: value = scale · byte.
+// KV number formats of one byte per channel (int8, e4m3, e5m2), with scales in separate tensors: value = scale · byte.
 //
-// Bytes become fp16 operands without rounding, two at a time: a signed byte is put below the exponent of 1024, which is
-// then subtracted; e5m2 is the upper byte of an fp16; e4m3 has its exponent and fraction shifted by one bit, which
-// makes it 2^8 times smaller, and tensor cores multiply subnormals exactly, unless the architecture converts it. The
-// order of channels along k that this gives is matched by Q's registers.
+// Bytes become fp16 operands without rounding, two at a time. A signed byte is placed below the exponent of 1024, which
+// is then subtracted. An e5m2 byte is the upper byte of an fp16. An e4m3 byte is converted by an instruction if the
+// architecture has it. Otherwise its exponent and fraction are shifted by one bit, which makes the value 2^8 times
+// smaller; tensor cores multiply the resulting subnormals exactly. The conversion permutes channels along k, and Q's
+// registers follow the same permutation.
 //
-// A matrix of ldmatrix is 8 rows × 16 bytes = 16 channels, a step; lane (r, c) gets channels 4c … 4c+3 of row r,
-// transposed channels 2r and 2r+1 of tokens 2c and 2c+1.
+// A matrix of ldmatrix is 8 rows × 16 bytes: 16 channels, which form a step. Lane (r, c) receives channels 4c … 4c+3 of
+// row r, or after transposition channels 2r and 2r+1 of tokens 2c and 2c+1.
 //
-// Scores:   per group  S += scale · (K · Qᵀ)
-// Outputs:  per group  Oᵀ += Vᵀ · (P · scale)ᵀ
-// One scale for all keys goes into Q's factor, one for all values into the outputs.
+//   Scores:   per group  S += scale · (K · Qᵀ)
+//   Outputs:  per group  Oᵀ += Vᵀ · (P · scale)ᵀ
 //
-// Scales of a tile: see kv_scales.cuh.
+// A scale that is common to all keys is part of Q's factor; a scale that is common to all values multiplies the
+// outputs.
 //
-// Interface of a number format: see gqa_decode_block.cuh.
+// Scales of a tile: see kv_scales.cuh. Interface of a number format: see gqa_decode_block.cuh.
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -30,14 +31,17 @@
 
 namespace cubit {
 
-/// Bytes as operands. Interface: prepared(word), once per word; halves<a, b>(word), its bytes a and b as a pair of fp16
-/// that are kSmaller times smaller.
+/// Conversion of bytes to operands. Interface: prepared(word) is called once per word; halves<a, b>(word) returns bytes
+/// a and b of a prepared word as a pair of fp16 values that are kSmaller times smaller.
 struct Int8Operand {
   static constexpr float kSmaller = 1.f;
-  static __device__ __forceinline__ uint32 prepared(uint32 word) { return word ^ 0x80808080u; }  // 128 more
+  static __device__ __forceinline__ uint32 prepared(uint32 word) {
+    return word ^ 0x80808080u;
+  }  // adds 128 to each
+     // byte
   template <int kLow, int kHigh>
   static __device__ __forceinline__ uint32 halves(uint32 word) {
-    // 1024 + 128 + n, less 1152.
+    // 1024 + 128 + n, minus 1152.
     return Pair<Half>::difference(__byte_perm(word, 0x64646464u, 0x4040 + (kHigh << 8) + kLow), 0x64806480u);
   }
 };
@@ -61,16 +65,16 @@ struct E4m3Operand {
   }
 };
 
-/// By the architecture's own conversion of two neighbouring bytes, which sm_89 brought.
+/// Conversion with the instruction for two neighbouring bytes, which exists from sm_89 on.
 struct ConvertedE4m3Operand {
   static constexpr float kSmaller = 1.f;
   static __device__ __forceinline__ uint32 prepared(uint32 word) { return word; }
   template <int kLow, int kHigh>
   static __device__ __forceinline__ uint32 halves(uint32 word) {
-    constexpr bool kAreNeighbours = kHigh == kLow + 1;  // else bytes 0 and 2, or 1 and 3
+    constexpr bool kAreNeighbours = kHigh == kLow + 1;  // otherwise the bytes are 0 and 2, or 1 and 3
     if constexpr (!kAreNeighbours) word = __byte_perm(word, 0, 0x3120);
     constexpr bool kUpper = kLow == (kAreNeighbours ? 2 : 1);
-    // Taken apart by mov the conversion reads either half where it is; a shift would be an instruction.
+    // A mov splits the word, so that the conversion reads either half in place; a shift would cost an instruction.
     uint32 result;
     if constexpr (kUpper) {
       asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, high;}" : "=r"(result) : "r"(word));
@@ -81,7 +85,8 @@ struct ConvertedE4m3Operand {
   }
 };
 
-/// kGroups: scales per row; 0: one for all. kQueryIsShared: as keys, see query_operands.cuh.
+/// kGroups is the number of scales per row; 0 means one scale for all rows. kQueryIsShared applies to keys, see
+/// query_operands.cuh.
 template <class QueryElement, class Operand, class StoredScale, int kHeadDim, int kGroups, int kHeads, int kAlignment,
           int (*kAddress)(int, int), bool kQueryIsShared = false>
 struct RowsOfBytes {
@@ -99,16 +104,16 @@ struct RowsOfBytes {
   using StoredScales = Scale<StoredScale>;
   using Scales = RowScales<StoredScale, kScalesRows ? kGroups : 0>;
 
-  // Words of a lane's query operands: two for each step, then two factors, which are floats.
+  // Words of a lane's query operands: two words for each step, then two factors, which are floats.
   static constexpr int kFactorsAt = 2 * kSteps;
   static constexpr int kQueryWords = padded_query_words(kFactorsAt + 2);
   using Query = typename ChooseQuery<kQueryIsShared, kHeadTiles, kQueryWords>::Type;
   static constexpr float kSharedQueryFactor = 1.f;
-  /// Makes the operands of one of the tiles.
+  /// Makes the operands of a single head tile.
   using OneTile = RowsOfBytes<QueryElement, Operand, StoredScale, kHeadDim, kGroups, 8, kAlignment, kAddress>;
 
   struct Accumulator {
-    // Of step s: channels 16s + 2r, and (elements 2, 3) 16s + 2r + 1.
+    // Step s holds channels 16s + 2r (elements 0 and 1) and 16s + 2r + 1 (elements 2 and 3).
     float blocks[kHeadTiles][kSteps][4] = {};
   };
 
@@ -116,7 +121,7 @@ struct RowsOfBytes {
   static constexpr bool kAnyFactor = kScalesRows;
   static constexpr bool kSumsWeights = false;
 
-  /// Of a tile's values: of rows r and r + 8, and the largest magnitude of those.
+  /// Scales of a tile's values for rows r and r + 8, and their largest magnitude.
   struct ValueScales {
     float rows[2][kRowScales];
     float peak = 0.f;
@@ -138,18 +143,18 @@ struct RowsOfBytes {
     }
   }
 
-  /// A head's channels 16 · step + 4c … 4c + 3 in the lanes r of the head.
+  /// A head's channels 16 · step + 4c … 4c + 3, held by the lanes r of the head.
   struct RawQuery {
     uint32 words[kHeadTiles][kSteps][2];
   };
 
-  /// `rows`: of the block's `heads` heads, at most kHeads.
+  /// `rows` gives the block's `heads` heads, at most kHeads.
   template <class Rows>
   static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
     const int lane = lane_index();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
-      // Beyond the last head: the last one again, whose results are not stored.
+      // A head beyond the last one duplicates the last head, and its results are not stored.
       const int head = min(8 * tile + lane / 4, heads - 1);
       const char* const row = settled(rows.row(head) + 8 * (lane % 4));
 #pragma unroll
@@ -157,7 +162,7 @@ struct RowsOfBytes {
     }
   }
 
-  /// `factor` is the softmax scale in base 2, times what all keys are multiplied by.
+  /// `factor` is the softmax scale in base 2, multiplied by the common factor of all keys.
   static __device__ __forceinline__ void load_query(Query& query, const RawQuery& raw, float factor) {
     using Source = Pair<QueryElement>;
 #pragma unroll
@@ -193,7 +198,7 @@ struct RowsOfBytes {
     float products[kHeadTiles][4];
 #pragma unroll
     for (int first = 0; first < kSteps; first += 2) {
-      uint32 words[4];  // rows 0-7 and 8-15 of a step, then of the next
+      uint32 words[4];  // rows 0-7 and 8-15 of a step, then of the next step
       if (first + 1 < kSteps) {
         const uint32 row = stage + address(lanes::byte_words(lane_index(), first / 2, 0));
         load_matrices(words, row);  // access: ldmatrix.x4 of keys
@@ -205,7 +210,7 @@ struct RowsOfBytes {
         words[1] = last[1];
       }
       uint32 a[2][4];
-      float rows[2][2];  // scales of the groups that end with a step, of rows r and r + 8
+      float rows[2][2];  // rows r and r + 8: scales of the groups that end with a step
 #pragma unroll
       for (int i = 0; i < 2 && first + i < kSteps; ++i) {
         if ((first + i + 1) % kGroupSteps == 0) load_key_scales(rows[i], scales, (first + i) / kGroupSteps);
@@ -267,7 +272,7 @@ struct RowsOfBytes {
     }
 #pragma unroll
     for (int first = 0; first < kSteps; first += 2) {
-      uint32 words[4];  // tokens 0-7 and 8-15 of a step, then of the next
+      uint32 words[4];  // tokens 0-7 and 8-15 of a step, then of the next step
       if (first + 1 < kSteps) {
         const uint32 row = stage + address(lanes::byte_words(lane_index(), first / 2, kTileRows));
         load_matrices_transposed(words, row);  // access: ldmatrix.x4.trans of values
@@ -300,7 +305,7 @@ struct RowsOfBytes {
     rescale_columns(output.blocks, factors);
   }
 
-  /// dst[head * pitch + channel] for heads below kHeads; pitch is even and dst 8-byte aligned.
+  /// Stores dst[head * pitch + channel] for heads below kHeads. The pitch must be even and dst 8-byte aligned.
   static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
     const int lane = lane_index();
 #pragma unroll
@@ -341,7 +346,7 @@ struct RowsOfBytes {
     }
   }
 
-  /// Weights as they are used, which are what is summed.
+  /// Rounds the weights to the fp16 values that the products use, and adds these rounded weights to the softmax sums.
   template <class Softmax>
   static __device__ __forceinline__ void round_weights(uint32 (&b)[kHeadTiles][2], Softmax& softmax,
                                                        const float (&weights)[kHeadTiles][4]) {

@@ -1,13 +1,17 @@
-// Cache addressing: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values.
+// Cache addressing for a contiguous cache: one strided tensor [batch, tokens, kv_heads, row] for keys and one for
+// values.
 //
-// Interface of an addressing role: rows(args, batch, kv_head) gives an object whose place(token) is where a token is,
-// whose key(place) and value(place) are the addresses of rows, and whose key_stride() and value_stride() are the bytes
-// from row to row; 32 bits, so that the address of a row is one multiply-add. Where kIsPaged, place(token) is a load,
-// whose time the caller has something else to do in, and rows are that far apart within a page only:
-// has_tiles_in_pages() says whether that holds for 16 tokens from a multiple of 16 on. place.behind(n): of the n-th
-// token behind, in the same page. Rows at or beyond the sequence's length may not exist; the caller does not read them.
-// scale_rows(of keys).at(place): where a row's scales are, where the number format has scales of their own. Family sm90
-// takes keys(first) and values(first) of a cache that is not paged.
+// Interface of an addressing role:
+//   rows(args, batch, kv_head)   constructor
+//   place(token)        the place of a token; a page lookup if kIsPaged, so callers issue it early
+//   key(place), value(place)     addresses of a token's rows
+//   key_stride(), value_stride() bytes from row to row, in 32 bits, so that a row's address is one multiply-add; in a
+//                       paged cache valid only within a page
+//   has_tiles_in_pages()         whether the 16 tokens of every tile, from a multiple of 16 on, lie in one page
+//   place.behind(n)     the place of the n-th token behind, within the same page
+//   scale_rows(of keys).at(place)   address of a row's scales, if the number format has separate scales
+//   keys(first), values(first)   rows of a contiguous cache from a token on, for the sm_90 kernel
+// Rows at or beyond the sequence's length may not exist, and the caller must not read them.
 #pragma once
 
 #include "core/types.cuh"
@@ -15,7 +19,7 @@
 
 namespace cubit {
 
-/// The rows from a token on.
+/// Rows of keys or values from a token on.
 struct CacheRows {
   const char* first;
   int stride;
@@ -76,7 +80,7 @@ class ContiguousCache {
   const char* value_;
   int key_stride_;
   int value_stride_;
-  // Of number formats that have them.
+  // Used only by number formats with separate scales.
   const char* key_scales_;
   const char* value_scales_;
   int64 key_scale_stride_;

@@ -1,24 +1,25 @@
-// Number format: int4_rows, a header of kGroups (scale, shift) pairs of fp16, then head_dim nibbles, low nibble first.
-// value = scale · nibble + shift.
+// KV number format int4_rows: a header of kGroups (scale, shift) pairs in fp16, then head_dim nibbles, low nibble
+// first; value = scale · nibble + shift.
 //
-// Nothing is dequantised. `word & 0x000f000f` is a pair of fp16 subnormals n0 · 2^-24, `word & 0x00f000f0` the pair
-// 16 · n1 · 2^-24, and tensor cores multiply subnormals exactly. The order of channels along k that this gives is
-// matched by Q's registers; 2^24 is undone on accumulators, 16 on Q. Q's values stay what they are: a difference of two
-// of them would not, which is why only values take the cheaper pair n0 + 16 · n1 (`word & 0x00ff00ff`, or a word's
-// upper bytes as they are) and undo the mixture on the stored output.
+// Nibbles are never dequantised. `word & 0x000f000f` is a pair of fp16 subnormals n0 · 2^-24, `word & 0x00f000f0` is
+// the pair 16 · n1 · 2^-24, and tensor cores multiply subnormals exactly. This extraction permutes channels along k,
+// and Q's registers follow the same permutation. The factor 2^24 is undone on accumulators, and the factor 16 on Q.
+// Values use the cheaper pair n0 + 16 · n1 (`word & 0x00ff00ff`, or a word's upper bytes unmasked) and undo the mixture
+// on the stored output. Keys cannot: that would need a difference of two Q values, which is not exact.
 //
-// A stage's row:  | header, padded with zeros to 16 bytes | head_dim / 2 bytes of words |
-// or, unaligned, as it is in the cache: kv_int4_rows_alignment.cuh.
-// A matrix of ldmatrix is 8 rows × 16 bytes = 32 channels; lane (r, c) gets word c of row r: channels 8c … 8c+7.
+//   A stage's row:  | header, padded with zeros to 16 bytes | head_dim / 2 bytes of words |
 //
-// Scores:   per group  S += scale · (K words · Qᵀ),  and once per tile  S += headers · (0, group sum of Q) pairs
-// Outputs:  per group  Oᵀ += (V words)ᵀ · (P · scale)ᵀ,  and once per tile  shifts += headersᵀ · Pᵀ
-// Centred:  the roundings of P · scale are beside n - 7.5, for outputs of fp16: see kv_int4_rows_shifts.cuh
+// Unaligned rows lie in the stage as in the cache instead, see kv_int4_rows_alignment.cuh. A matrix of ldmatrix is 8
+// rows × 16 bytes: 32 channels. Lane (r, c) receives word c of row r, which holds channels 8c … 8c+7.
 //
-// Here are the products of words; those of headers are in kv_int4_rows_shifts.cuh, Q's registers in
-// query_int4_rows.cuh.
+//   Scores:   per group  S += scale · (K words · Qᵀ),  and once per tile  S += headers · (0, group sum of Q) pairs
+//   Outputs:  per group  Oᵀ += (V words)ᵀ · (P · scale)ᵀ,  and once per tile  shifts += headersᵀ · Pᵀ
 //
-// Interface of a number format: see gqa_decode_block.cuh.
+// With kCentred, for fp16 outputs, the products are taken with n - 7.5 to reduce the rounding error of P · scale, see
+// kv_int4_rows_shifts.cuh.
+//
+// This file has the products of words. The products of headers are in kv_int4_rows_shifts.cuh, and Q's registers in
+// query_int4_rows.cuh. Interface of a number format: see gqa_decode_block.cuh.
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -36,9 +37,9 @@
 
 namespace cubit {
 
-/// kAddress(row, byte): offset of a byte in a stage. kQueryIsShared: as keys, see query_operands.cuh. kBefore: of
-/// unaligned rows, see kv_int4_rows_alignment.cuh; null: they are aligned. kCentred: as values. kRecomputesLanes: what
-/// follows from a lane is computed anew at each use.
+/// kAddress(row, byte) is the offset of a byte in a stage. kQueryIsShared applies to keys, see query_operands.cuh.
+/// kBefore applies to unaligned rows, see kv_int4_rows_alignment.cuh; null means aligned rows. kCentred applies to
+/// values. With kRecomputesLanes, everything derived from the lane index is computed again at each use.
 template <class QueryElement, int kHeadDim, int kGroups, int kHeads, int kAlignment, int (*kAddress)(int, int),
           bool kQueryIsShared = false, int (*kBefore)() = nullptr, bool kCentred = false, bool kRecomputesLanes = false>
 struct Int4Rows : WithoutScales {
@@ -61,37 +62,40 @@ struct Int4Rows : WithoutScales {
   using QueryWords = Int4QueryWords<Shape>;
   static constexpr int kQueryWords = QueryWords::kCount;
   using Query = typename ChooseQuery<kQueryIsShared, kHeadTiles, kQueryWords>::Type;
-  /// Makes the operands of one of the tiles, for which factors are to be multiplied by this: of many tiles what the
-  /// packed words' products lack is made up for beforehand.
+  /// Makes the operands of a single head tile. Their factors must be multiplied by kSharedQueryFactor: with many tiles,
+  /// the factor 2^24 that the products of packed words lack is applied in advance.
   static constexpr float kSharedQueryFactor = 1.f / Shape::kSubnormal;
   using OneTile =
       Int4Rows<QueryElement, kHeadDim, kGroups, 8, kAlignment, kAddress, false, nullptr, kCentred, kRecomputesLanes>;
 
-  /// Several head tiles share what is made of a tile's rows, so that less is left for each of them to do: weights are
-  /// transposed before they are multiplied by the scales of the groups, once; so they are A operands as well, of two
-  /// head tiles, and heads the M of the shift term; and that sums the weights.
+  /// True if several head tiles share a tile's rows, which leaves fewer registers per head tile. Weights are then
+  /// transposed once, before they are multiplied by the scales of the groups. The transposed weights are also the A
+  /// operands of two head tiles, so that heads are the M dimension of the shift term, and that product also sums the
+  /// weights.
   static constexpr bool kManyTiles = kHeadTiles > 1;
   using OutputShifts = Int4OutputShifts<Shape, Alignment, kHeadTiles, kCentred>;
   static constexpr bool kSumsWeights = kManyTiles;
 
   static_assert(Alignment::kIsAligned || (kHeadTiles == 1 && !kQueryIsShared));
-  /// Of a group's products, so that few of them wait for one another where groups are few, and registers many.
+  /// Independent accumulators of a group's products. They shorten the dependence chains where there are few groups and
+  /// enough registers.
   static constexpr int kMostSums = kGroups == 1 ? 4 : kHeadDim < 256 ? 2 : 1;
   static constexpr int kSums = Alignment::kIsAligned                  ? 1
                                : Shape::kMatricesPerGroup < kMostSums ? Shape::kMatricesPerGroup
                                                                       : kMostSums;
 
   struct Accumulator {
-    // Block 2i + h holds channels 32i + 4r + 2h of matrix i (rows r), and those plus 16 times the next (rows r + 8).
+    // Block 2i + h holds channels 32i + 4r + 2h of matrix i (rows r), and these channels plus 16 times the next ones
+    // (rows r + 8).
     float blocks[kHeadTiles][2 * kMatrices][4] = {};
     OutputShifts shifts;
   };
 
-  /// Weights are multiplied by scales.
+  /// Weights are multiplied by the scales of values.
   static constexpr bool kWeightsAreScaled = true;
 
-  /// Headers of a tile's values: (scale, shift) of rows r and r + 8, and the largest |scale| of those. Where
-  /// kManyTiles: scales of rows 2c and 2c + 1, and of 2c + 8 and 2c + 9.
+  /// Headers of a tile's values: (scale, shift) of rows r and r + 8, and the largest |scale| of these rows. With
+  /// kManyTiles: the scales of rows 2c and 2c + 1, and of 2c + 8 and 2c + 9.
   struct ValueScales {
     uint32 pairs[2][kGroups];
     float peak;
@@ -116,7 +120,7 @@ struct Int4Rows : WithoutScales {
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales&,
                                                 float (&scores)[kHeadTiles][4]) {
     const int lane = lane_index<kRecomputesLanes>();
-    // What is left of a query operand is loaded once: with its factors, behind the others.
+    // The rest of a shared query operand is loaded once, together with its factors, after the other words.
     constexpr bool kShiftsLast = Query::kIsShared;
     uint32 words[kMatrices][2];
     if constexpr (kShiftsLast) {
@@ -171,8 +175,8 @@ struct Int4Rows : WithoutScales {
           for (int i = 0; i < 4; ++i) products[tile][i] += sums[sum][tile][i];
         }
       }
-      // Where the shifts come last they are added as they are: what the packed words' products lack is made up for
-      // here.
+      // If the shift term comes last, the shifts are added unscaled. The factor that the products of packed words lack
+      // is applied here.
       constexpr float kLacking = 1.f / kSharedQueryFactor;
       const float scale_low = Pair<Half>::low(pairs[0][group]) * (kShiftsLast ? kLacking : 1.f);
       const float scale_high = Pair<Half>::low(pairs[1][group]) * (kShiftsLast ? kLacking : 1.f);
@@ -223,7 +227,7 @@ struct Int4Rows : WithoutScales {
         uint32 x = words[matrix][0];
         uint32 y = words[matrix][1];
         if (Shape::is_shared(matrix, group)) {
-          // Transposed, lane / 4 counts 4-channel units: the first 4 are one half, the last 4 the other.
+          // After transposition, lane / 4 counts 4-channel units: the first 4 units are one half, the last 4 the other.
           const uint32 mine = (Alignment::half_word_of(lane) / 4 == Shape::half_of(matrix, group)) ? 0xffffffffu : 0u;
           x &= mine;
           y &= mine;
@@ -261,7 +265,7 @@ struct Int4Rows : WithoutScales {
     if constexpr (kManyTiles) scales.peak = maximum(scales.peak, Pair<Half>::high(peaks));
   }
 
-  /// Behind the loop, where kSumsWeights.
+  /// Passes the sums of weights to the softmax after the main loop, if kSumsWeights.
   template <class Softmax>
   static __device__ __forceinline__ void add_weights(Softmax& softmax, const Accumulator& output) {
     output.shifts.add_weights(softmax);
@@ -280,7 +284,8 @@ struct Int4Rows : WithoutScales {
     }
   }
 
-  /// dst[head * pitch + channel] for heads below kHeads; pitch is a multiple of 4 and dst is 16-byte aligned.
+  /// Stores dst[head * pitch + channel] for heads below kHeads. The pitch must be a multiple of 4 and dst 16-byte
+  /// aligned.
   static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
     const int lane = lane_index<kRecomputesLanes>();
     constexpr float even = Shape::kSubnormal;
@@ -312,7 +317,7 @@ struct Int4Rows : WithoutScales {
   }
 
  private:
-  /// Pairs (n0 + 16 · n1) of a word's lower bytes (step 0), or of what upper_bytes has left (step 1).
+  /// Pairs (n0 + 16 · n1) of a word's lower bytes (step 0), or of the word that upper_bytes has shifted (step 1).
   static __device__ __forceinline__ uint32 both(uint32 word, int step) { return step == 0 ? word & kBoth : word; }
   static __device__ __forceinline__ uint32 upper_bytes(uint32 word) { return __byte_perm(word, 0, 0x4341); }
 };

@@ -1,17 +1,19 @@
-// int4_rows: where the rows of a stage begin, at a multiple of 16 bytes or between two, and so which channels a lane
-// has.
+// Alignment of int4_rows in a stage: rows begin at a multiple of 16 bytes or anywhere in a 16-byte vector, which
+// decides the channels that a lane holds.
 //
-// Unaligned rows, no multiple of 16 bytes, may lie as they come (family sm90, kBefore): a row's words then begin
-// anywhere in 16 bytes, and so does its header, of one or two pairs. One matrix more is loaded. Of each two neighbours
-// a lane takes its word of the first if that is one of the row's, else of the second: it is the same for all rows of a
-// warp, so that a matrix has all its words, in an order that Q's lanes and the stored outputs follow.
+// Unaligned rows, whose size is no multiple of 16 bytes, may lie in the stage as in the cache (sm_90 kernel, kBefore).
+// The row's words then begin anywhere in a 16-byte vector, and so does its header of one or two pairs. The loads fetch
+// one matrix more than the row has. Of each two neighbouring matrices, a lane uses its word of the first if that word
+// belongs to the row, and its word of the second otherwise. The choice is the same for all rows of a warp, so each
+// assembled matrix has all its words, in an order that Q's lanes and the stored outputs follow.
 //
 // Interface:
-//   kIsAligned
-//   words_before_header()         words of 16 bytes that come before a warp's rows
-//   word_of(lane), half_word_of(lane), channel_of(lane, matrix)   of a matrix the word that a lane has of a row of
-//                                 keys, the half of a word of values, and the first of the four channels of that
-//   load<kTransposed>(headers, words, stage, lane)   headers and words, as Int4RowsLoads has them
+//   kIsAligned                    whether rows begin at multiples of 16 bytes
+//   words_before_header()         words of a 16-byte vector that come before a warp's rows
+//   word_of(lane), half_word_of(lane), channel_of(lane, matrix)   the word of a matrix that a lane holds of a key row,
+//                                 the half word that it holds of a value row, and the first of the four channels of
+//                                 that half word
+//   load<kTransposed>(headers, words, stage, lane)   loads headers and words in the form that Int4RowsLoads defines
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -20,7 +22,8 @@
 
 namespace cubit {
 
-/// kBefore(): so many bytes come before a warp's rows in the 16 in which they begin, the same number for all.
+/// Unaligned rows. kBefore() returns how many bytes come before a warp's rows in the 16-byte vector in which they
+/// begin; the number is the same for all rows of the warp.
 template <class Shape, class Loads, int (*kBefore)()>
 struct Int4RowsAlignment {
   static constexpr bool kIsAligned = false;
@@ -37,8 +40,8 @@ struct Int4RowsAlignment {
     return lanes::int4_channel_between(lane, matrix, words_before());
   }
 
-  /// Headers of keys have zeros beside them, those of values, whose columns are rows of the product, what else is
-  /// there.
+  /// The words next to headers of keys are zeroed. Headers of values need no zeros: their columns become rows of the
+  /// product, and the other rows are ignored.
   template <bool kTransposed>
   static __device__ __forceinline__ void load(uint32 (&headers)[1][2], uint32 (&words)[Shape::kMatrices][2],
                                               uint32 stage, int lane) {
@@ -57,7 +60,7 @@ struct Int4RowsAlignment {
     }
     const int word = kTransposed ? lane / 8 : lane % 4;
     const bool is_first = word >= words_before();
-    // A mask, for of a condition the compiler made a branch.
+    // This is a mask because the compiler turned a condition into a branch.
     const uint32 header = settled(word >= words_before_header() && !is_first ? 0xffffffffu : 0u);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -69,7 +72,7 @@ struct Int4RowsAlignment {
   }
 };
 
-/// Headers are padded with zeros to a multiple of 16 bytes, and rows begin with them.
+/// Aligned rows. Each row begins with its header, padded with zeros to a multiple of 16 bytes.
 template <class Shape, class Loads>
 struct Int4RowsAlignment<Shape, Loads, nullptr> {
   static constexpr bool kIsAligned = true;

@@ -1,4 +1,4 @@
-// int4_rows: loads of words and headers from the rows of a stage, of keys as they are, of values transposed.
+// Loads of words and headers of int4_rows from the rows of a stage: keys untransposed, values transposed.
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -8,23 +8,24 @@
 
 namespace cubit {
 
-/// kAddress(row, byte): offset of a byte in a stage. kRecomputesLanes: for each use of an address.
+/// kAddress(row, byte) is the offset of a byte in a stage. With kRecomputesLanes, each use of an address computes it
+/// again.
 template <class Shape, int (*kAddress)(int, int), bool kRecomputesLanes>
 struct Int4RowsLoads {
-  /// Pairs of a header that are loaded at once.
+  /// Number of header pairs per load.
   static constexpr int kPiece = Shape::kGroups < 4 ? Shape::kGroups : 4;
 
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
   static constexpr __device__ int first_row(bool of_values) { return of_values ? lanes::kTileRows : 0; }
 
-  /// words[matrix] = the word of rows 0-7 and of rows 8-15 in fragment order.
+  /// Loads words[matrix]: the words of rows 0-7 and of rows 8-15 in fragment order.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_words(uint32 (&words)[Shape::kMatrices][2], uint32 stage, int lane) {
 #pragma unroll
     for (int matrix = 0; matrix < Shape::kMatrices; matrix += 2) load_two<kTransposed>(words, stage, lane, matrix);
   }
 
-  /// Those of matrix `matrix` and of the next, or of the last alone.
+  /// Loads the words of matrix `matrix` and of the next matrix, or of the last matrix alone.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_two(uint32 (&words)[Shape::kMatrices][2], uint32 stage, int lane,
                                                   int matrix) {
@@ -37,7 +38,7 @@ struct Int4RowsLoads {
     }
   }
 
-  /// `row`: the lane's, of matrix `matrix` or of the next.
+  /// `row` is the address of the lane's row, in matrix `matrix` or in the next matrix.
   template <bool kTransposed, int kCount>
   static __device__ __forceinline__ void load_pair(uint32 (&words)[kCount][2], int matrix, uint32 row) {
     uint32 loaded[4];
@@ -58,7 +59,7 @@ struct Int4RowsLoads {
     }
   }
 
-  /// Headers as a 16-bit matrix, 8 values of 16 rows per chunk.
+  /// Loads headers as a 16-bit matrix: 8 values of 16 rows per chunk.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_header_matrices(uint32 (&headers)[Shape::kHeaderChunks][2],
                                                               uint32 stage) {
@@ -74,7 +75,7 @@ struct Int4RowsLoads {
     }
   }
 
-  /// (scale, shift) of rows r and r + 8, behind `first_row`.
+  /// Loads the (scale, shift) pairs of rows r and r + 8, counted from `first_row`.
   static __device__ __forceinline__ void load_headers(uint32 (&pairs)[2][Shape::kGroups], uint32 stage, int first_row) {
     const int lane = lane_index<kRecomputesLanes>();
 #pragma unroll
@@ -89,7 +90,8 @@ struct Int4RowsLoads {
     }
   }
 
-  /// Scales of the values' rows as the products take them along k: of rows 2c and 2c + 1, and of 2c + 8 and 2c + 9.
+  /// Loads the scales of value rows in the order of the products' k dimension: rows 2c and 2c + 1, and rows 2c + 8 and
+  /// 2c + 9.
   static __device__ __forceinline__ void load_transposed_scales(uint32 (&pairs)[2][Shape::kGroups], uint32 stage) {
     const int lane = lane_index<kRecomputesLanes>();
 #pragma unroll
@@ -108,7 +110,8 @@ struct Int4RowsLoads {
     }
   }
 
-  /// Zeroes what copies of 16 rows never write: the shift products read whole 16-byte headers.
+  /// Zeroes the padding that copies of 16 rows never write, because the shift products read whole 16-byte header
+  /// chunks.
   static __device__ __forceinline__ void clear_padding(uint32 stage, int first_row) {
     constexpr int kPaddingWords = (Shape::kWordsStart - Shape::kHeaderBytes) / 4;
     if constexpr (kPaddingWords > 0) {

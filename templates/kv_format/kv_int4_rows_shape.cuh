@@ -1,12 +1,14 @@
-// int4_rows: how a row's header falls into chunks of 16 bytes, and its groups of channels into matrices of words.
+// Shape constants of int4_rows: how a row's header divides into 16-byte chunks, and its groups of channels into
+// matrices of words.
 #pragma once
 
 #include "core/types.cuh"
 
 namespace cubit {
 
-/// A matrix of ldmatrix has 16 bytes of a row, words of 32 channels. It is two halves of 16 channels: lanes c = 0, 1
-/// hold the one, c = 2, 3 the other. A group is a number of halves; where that is odd, groups meet inside a matrix.
+/// A matrix of ldmatrix has 16 bytes of a row: words of 32 channels. A matrix is two halves of 16 channels; lanes c =
+/// 0, 1 hold the first half and lanes c = 2, 3 the second. A group is a number of halves; if that number is odd, groups
+/// meet inside a matrix.
 template <int kChannels, int kGroupCount>
 struct Int4RowsShape {
   static constexpr int kGroups = kGroupCount;
@@ -16,22 +18,22 @@ struct Int4RowsShape {
   static constexpr int kHalvesPerGroup = kGroupChannels / 16;
   static constexpr bool kGroupsShareMatrices = kHalvesPerGroup % 2 == 1;
   static constexpr int kMatricesPerGroup =
-      (kHalvesPerGroup + 1) / 2;  // for every group: of odd ones each second ends inside
+      (kHalvesPerGroup + 1) / 2;  // for every group; of odd-sized groups every second one ends inside a matrix
   static constexpr int kHeaderBytes = 4 * kGroups;
   static constexpr int kHeaderChunks = (kHeaderBytes + 15) / 16;
-  static constexpr int kWordsStart = 16 * kHeaderChunks;  // in a stage's row whose header is padded
+  static constexpr int kWordsStart = 16 * kHeaderChunks;  // in a stage's row with a padded header
   static constexpr int kRowBytes = kHeaderBytes + kChannels / 2;
-  static constexpr float kSubnormal = 16777216.f;  // 2^24, by which nibbles as fp16 are too small
+  static constexpr float kSubnormal = 16777216.f;  // 2^24, the factor that nibbles read as fp16 lack
 
   static constexpr __device__ int first_matrix(int group) { return group * kHalvesPerGroup / 2; }
-  /// Whether one half of the matrix is another group's.
+  /// Whether one half of the matrix belongs to another group.
   static constexpr __device__ bool is_shared(int matrix, int group) {
     return kGroupsShareMatrices &&
            (2 * matrix < group * kHalvesPerGroup || 2 * matrix + 2 > (group + 1) * kHalvesPerGroup);
   }
-  /// Whether an earlier group has used it.
+  /// Whether an earlier group has already used the matrix.
   static constexpr __device__ bool is_begun(int matrix, int group) { return 2 * matrix < group * kHalvesPerGroup; }
-  /// Of a shared matrix, the group's half.
+  /// The group's half of a shared matrix.
   static constexpr __device__ int half_of(int matrix, int group) { return 2 * matrix < group * kHalvesPerGroup; }
 };
 

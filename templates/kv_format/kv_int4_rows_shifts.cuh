@@ -1,15 +1,19 @@
-// int4_rows: the shift term of scores and of outputs, one product of a tile's headers each.
+// Shift term of int4_rows for scores and for outputs; each is one product with a tile's headers.
 //
-// Scores:   S += headers · (0, group sum of Q) pairs
-// Outputs:  shifts += headersᵀ · Pᵀ, and of several head tiles P · headers, which sums the weights as well
+//   Scores:   S += headers · (0, group sum of Q) pairs
+//   Outputs:  shifts += headersᵀ · Pᵀ, and with several head tiles P · headers, which also sums the weights
 //
-// Centred: products of words are of b = fp16(P · scale), whose roundings are beside nibbles, which have no sign:
-// several times what those of weights are. Beside n - 7.5 they are as small. So of each group, with no other rounding,
+// Centring (kCentred): the products of words use b = fp16(P · scale). The roundings of b are multiplied by nibbles,
+// which have no sign, so their error is several times the error from rounding the weights. Multiplied by n - 7.5, the
+// error is as small. Each group is therefore computed, with no other rounding, as
+//
 //   Σ b · (n - 7.5) + Σ P · shift + 7.5 · Σ P · scale
-// One product more per group, of b and -7.5, is added to the sums of P · shift; those of P · scale are beside them. Of
-// several head tiles the sum of weights takes a column: one without a header, or where 4 or 8 groups leave none, that
-// of the first group's scale. Then this group is beside n - 4, and 4 · Σ P · scale is a product of its own: 7.5 · scale
-// would be rounded, and 8 · scale more than fp16 holds where a group goes from its least to its greatest number.
+//
+// One more product per group, of b and -7.5, is added to the sums of P · shift; the sums of P · scale lie next to
+// these. With several head tiles the sum of weights needs a column. If a column without a header is free, the sum takes
+// that column. With 4 or 8 groups there is none, and the sum takes the column of the first group's scale. The first
+// group is then centred at n - 4, and 4 · Σ P · scale is a product of its own: 7.5 · scale would be rounded, and 8 ·
+// scale exceeds fp16 if a group spans the range from the least to the greatest number.
 #pragma once
 
 #include "attention/query_int4_rows.cuh"
@@ -18,19 +22,19 @@
 
 namespace cubit {
 
-/// Products of keys' headers and a head tile's sums of Q, which are at the beginning of its operands' tail.
+/// Adds the products of key headers and a head tile's sums of Q, which are at the beginning of the operands' tail.
 template <class Shape>
 __device__ __forceinline__ void add_score_shifts(float (&scores)[4], const uint32 (&headers)[Shape::kHeaderChunks][2],
                                                  const uint32 (&tail)[Int4QueryWords<Shape>::kTail]) {
 #pragma unroll
   for (int chunk = 0; chunk < Shape::kHeaderChunks; ++chunk) {
-    // The same headers twice along k: once against the sums' high parts, once against their low parts.
+    // The same headers appear twice along k: once against the high parts of the sums, once against the low parts.
     mma_m16n8k16<Half>(scores, headers[chunk][0], headers[chunk][1], headers[chunk][0], headers[chunk][1], tail[chunk],
                        tail[Shape::kHeaderChunks + chunk]);
   }
 }
 
-/// Scores of shifts alone, as small as products of packed words are.
+/// Scores of the shift term alone, scaled down like the products of packed words.
 template <class Shape, int kHeadTiles, class Query>
 __device__ __forceinline__ void begin_with_shifts(float (&scores)[kHeadTiles][4], const Query& query,
                                                   const uint32 (&headers)[Shape::kHeaderChunks][2]) {
@@ -46,26 +50,26 @@ __device__ __forceinline__ void begin_with_shifts(float (&scores)[kHeadTiles][4]
   }
 }
 
-/// Sums of weight · shift, where several head tiles share a tile's rows also the sums of weights. Where kCentred what
-/// products of words lack of being beside n - 7.5 is in them.
+/// Sums of weight · shift; if several head tiles share a tile's rows, also the sums of weights. With kCentred the sums
+/// include the correction for centring the products of words at n - 7.5.
 template <class Shape, class Alignment, int kHeadTiles, bool kCentred>
 struct Int4OutputShifts {
   static constexpr bool kManyTiles = kHeadTiles > 1;
   static constexpr int kHeaderChunks = Shape::kHeaderChunks;
 
-  /// Of several tiles the column of the sum of weights, in the first block: where kCentred one without a header, if
-  /// there is any.
+  /// With several tiles, the column of the sum of weights in the first block is a column without a header, if there is
+  /// one; this matters with kCentred.
   static constexpr bool kHasFreeColumn = Shape::kGroups < 4;
   static constexpr int kWeightColumn = kCentred && kHasFreeColumn ? 7 : 0;
-  /// The group whose sum of weight · scale is not there, as that column is its scale's.
+  /// The group whose sum of weight · scale is missing, because the sum of weights occupies that column.
   static constexpr int kGroupWithoutScale = kManyTiles && !kHasFreeColumn ? 0 : -1;
 
-  // Of one tile: row 2g is the sum of weight · scale of group g, row 2g + 1 that of weight · shift, behind the words
-  // before the header. Of several: rows are heads of two tiles, columns 2c and 2c + 1 of block i are those sums of
-  // group c + 4i.
+  // With one tile, row 2g is the sum of weight · scale of group g, and row 2g + 1 the sum of weight · shift, both
+  // behind the words before the header. With several tiles, rows are heads of two tiles, and columns 2c and 2c + 1 of
+  // block i are the two sums of group c + 4i.
   float sums[kManyTiles ? (kHeadTiles + 1) / 2 : 1][kManyTiles ? kHeaderChunks : 1][4] = {};
 
-  /// `rounded`: the weights in fp16, of rows r and of rows r + 8; of several tiles, as operands.
+  /// `rounded` holds the weights in fp16, for rows r and rows r + 8; with several tiles, the weights as operands.
   template <class Softmax>
   __device__ __forceinline__ void add(Softmax& softmax, uint32 (&headers)[kHeaderChunks][2],
                                       const float (&weights)[kHeadTiles][4], uint32 (&rounded)[kHeadTiles][2]) {
@@ -87,14 +91,14 @@ struct Int4OutputShifts {
     }
   }
 
-  /// Where kCentred: `products` are a group's weights times scales, rounded, as operands.
+  /// With kCentred: `products` holds a group's weights times scales, rounded, as operands.
   __device__ __forceinline__ void subtract_middles(int group, const uint32 (&products)[kHeadTiles][2]) {
     if constexpr (kCentred) {
       constexpr uint32 kMinusMiddles = 0xc780c780u;  // -7.5
       constexpr uint32 kMinusFours = 0xc400c400u;
       const int place = (2 * (Alignment::words_before_header() + group) + 1) % 8;
       const uint32 number = group == kGroupWithoutScale ? kMinusFours : kMinusMiddles;
-      // Beside all else that a tile keeps live there is no register for each group's.
+      // The value is recomputed, because the main loop has no register left for each group's value.
       const uint32 minus = recomputed(lane_index() / 4) == place ? number : 0u;
       if constexpr (kManyTiles) {
 #pragma unroll
@@ -105,7 +109,7 @@ struct Int4OutputShifts {
           mma_m16n8k16<Half>(sums[tile / 2][group / 4], even[0], odd[0], even[1], odd[1], minus, minus);
         }
       } else {
-        // Rows of groups from 4 on are 8 … 15.
+        // Groups from 4 on use rows 8 … 15.
         const uint32 low = group < 4 ? minus : 0u;
         const uint32 high = group < 4 ? 0u : minus;
         mma_m16n8k16<Half>(sums[0][0], low, high, low, high, products[0][0], products[0][1]);
@@ -113,7 +117,7 @@ struct Int4OutputShifts {
     }
   }
 
-  /// What the outputs of a group have beside products of words, of head 2c + i, by all lanes of a warp.
+  /// The part of a group's outputs that the products of words lack, for head 2c + i; called by all lanes of a warp.
   __device__ __forceinline__ float of(int tile, int i, int group) const {
     const float shift = sum_of(tile, i, group, 1);
     if constexpr (!kCentred) return shift;
@@ -122,9 +126,9 @@ struct Int4OutputShifts {
     return group == kGroupWithoutScale ? shift : shift + kMiddle * scale;
   }
 
-  /// Of one tile, whose columns are heads as those of outputs.
+  /// Rescales one element; used with one tile, whose columns are heads like the columns of the outputs.
   __device__ __forceinline__ void rescale_element(int i, float factor) { sums[0][0][i] *= factor; }
-  /// Of several tiles. `factors`: of heads 2c and 2c + 1 of a tile.
+  /// Rescales two heads; used with several tiles. `factors` belongs to heads 2c and 2c + 1 of a tile.
   __device__ __forceinline__ void rescale_heads(int tile, const float (&factors)[2]) {
     const int row = lane_index() / 4;
     const float even = __shfl_sync(kFullWarp, factors[0], row / 2);
@@ -137,11 +141,11 @@ struct Int4OutputShifts {
     }
   }
 
-  /// Of several tiles, behind the loop.
+  /// Passes the sums of weights to the softmax after the main loop; used with several tiles.
   template <class Softmax>
   __device__ __forceinline__ void add_weights(Softmax& softmax) const {
     const int lane = lane_index();
-    const float mine = lane < 4 ? 1.f : 0.f;  // the sums over lanes that follow take it once
+    const float mine = lane < 4 ? 1.f : 0.f;  // the later sums over lanes must count the weights once
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
       const float sum = sums[tile / 2][0][tile % 2 * 2 + kWeightColumn % 2];
@@ -152,7 +156,7 @@ struct Int4OutputShifts {
   }
 
  private:
-  /// Of head 2c + i the sum that is beside the first row or column of a group (0) or beside its second (1).
+  /// Sum for head 2c + i in the first (which = 0) or second (which = 1) row or column of a group.
   __device__ __forceinline__ float sum_of(int tile, int i, int group, int which) const {
     const int column = lane_index() % 4;
     if constexpr (kManyTiles) {
@@ -163,7 +167,7 @@ struct Int4OutputShifts {
       const float second = __shfl_sync(kFullWarp, sums[tile / 2][kHeaderChunks - 1][element], source);
       return group < 4 ? first : second;
     } else {
-      // Rows below 8 are in elements 0 and 1, the others in 2 and 3.
+      // Rows below 8 are in elements 0 and 1, and rows from 8 on in elements 2 and 3.
       const int source = (2 * (Alignment::words_before_header() + group) + which) % 8 * 4 + column;
       const float first = __shfl_sync(kFullWarp, sums[tile][0][i], source);
       const float second = Shape::kGroups > 4 ? __shfl_sync(kFullWarp, sums[tile][0][i + 2], source) : 0.f;
@@ -171,7 +175,7 @@ struct Int4OutputShifts {
     }
   }
 
-  /// Of the first group: scales times 4 as an operand, in the column of shifts.
+  /// Makes an operand of the first group's scales times 4, in the column of shifts.
   static __device__ __forceinline__ void make_fours(uint32 (&fours)[2], const uint32 (&headers)[2]) {
     constexpr uint32 kFours = 0x44004400u;
     const int lane = recomputed(lane_index());
@@ -182,7 +186,7 @@ struct Int4OutputShifts {
     }
   }
 
-  /// Leaves `rounded` transposed: as A operands.
+  /// Adds a tile's headers with several head tiles. Afterwards `rounded` is transposed into A operands.
   __device__ __forceinline__ void add_many(uint32 (&headers)[kHeaderChunks][2], uint32 (&rounded)[kHeadTiles][2]) {
     constexpr uint32 kOnes = 0x3c003c00u;
     constexpr bool kAddsFours = kCentred && kGroupWithoutScale >= 0;

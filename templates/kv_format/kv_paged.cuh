@@ -1,6 +1,7 @@
-// Cache addressing: pages of a few tokens each, found through a table [batch, pages of a sequence]. The order of tokens
-// and KV heads within a page is a matter of strides: NHD and HND are one kernel. The page numbers of a sequence's
-// tokens must be the cache's: they are not checked.
+// Cache addressing for a paged cache: pages of a few tokens each, found through a table [batch, pages of a sequence].
+//
+// Strides define the order of tokens and KV heads within a page, so one kernel serves the NHD and the HND layout. The
+// page numbers of a sequence's tokens must be valid pages of the cache: the kernel does not check them.
 //
 // Interface of an addressing role: see kv_contiguous.cuh.
 #pragma once
@@ -17,10 +18,10 @@ class PagedCache {
 
   struct Place {
     uint32 page = 0;
-    int row = 0;  // of the page
+    int row = 0;  // row within the page
 
     __device__ __forceinline__ Place behind(int rows) const { return {page, row + rows}; }
-    /// By all lanes of a warp: that lane's.
+    /// The place that lane `lane` holds; called by all lanes of a warp.
     __device__ __forceinline__ Place of_lane(int lane) const {
       return {__shfl_sync(kFullWarp, page, lane),
               static_cast<int>(__shfl_sync(kFullWarp, static_cast<uint32>(row), lane))};
@@ -32,7 +33,7 @@ class PagedCache {
     int64 page_stride;
     int64 row_stride;
 
-    /// Settled, or the compiler keeps the zeros of the numbers' upper halves and multiplies by them.
+    /// The numbers are settled; otherwise the compiler keeps the zeros of their upper halves and multiplies by them.
     __device__ __forceinline__ const char* at(Place place) const {
       return first + settled(place.page) * page_stride + settled(static_cast<uint32>(place.row)) * row_stride;
     }
@@ -52,7 +53,7 @@ class PagedCache {
     const uint32 index = settled(quotient(static_cast<uint32>(token), args_.page_size));
     return {load(table_ + index), token - static_cast<int>(index * args_.page_size.divisor)};
   }
-  /// The two halves of that, each by itself.
+  /// The page of a token, and the row within the page, separately.
   __device__ __forceinline__ uint32 page_of(int token) const {
     return load(table_ + quotient(static_cast<uint32>(token), args_.page_size));
   }
@@ -77,7 +78,7 @@ class PagedCache {
  private:
   explicit __device__ __forceinline__ PagedCache(const GqaDecodeArguments& args) : args_(args) {}
 
-  /// A settled pointer has lost that it is to global memory.
+  /// Loads from global memory explicitly, because a settled pointer has lost its address space.
   static __device__ __forceinline__ uint32 load(const int* number) {
     uint32 page;
     asm volatile("ld.global.b32 %0, [%1];" : "=r"(page) : "l"(number));

@@ -1,7 +1,7 @@
-// Number format: rows of head_dim fp16 or bf16 values.
+// KV number format of rows with head_dim fp16 or bf16 values.
 //
-// Scores:   S (tokens × heads) = K (A operand, ldmatrix) · Qᵀ (B operand, registers)
-// Outputs:  Oᵀ (channels × heads) = Vᵀ (A operand, ldmatrix.trans) · Pᵀ (B operand, P transposed in registers)
+//   Scores:   S (tokens × heads) = K (A operand, ldmatrix) · Qᵀ (B operand, registers)
+//   Outputs:  Oᵀ (channels × heads) = Vᵀ (A operand, ldmatrix.trans) · Pᵀ (B operand, P transposed in registers)
 //
 // Interface of a number format: see gqa_decode_block.cuh.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace cubit {
 
-/// kAddress(row, byte): offset of a byte in a stage. kQueryIsShared: as keys, see query_operands.cuh.
+/// kAddress(row, byte) is the offset of a byte in a stage. kQueryIsShared applies to keys, see query_operands.cuh.
 template <class QueryElement, class Element, int kHeadDim, int kHeads, int (*kAddress)(int, int),
           bool kQueryIsShared = false>
 struct Rows16 : WithoutScales {
@@ -30,16 +30,16 @@ struct Rows16 : WithoutScales {
   static constexpr int kRowBytes = 2 * kHeadDim;
   using RawQuery = QueryForRows16<QueryElement, Element, kHeadTiles, kSteps>;
   static constexpr int kTerms = RawQuery::kTerms;
-  // Weights in bf16 alone would cost 2^-9 each; the rest that rounding leaves is a second term.
+  // A bf16 weight alone has an error of 2^-9, so the rest that rounding leaves becomes a second term.
   static constexpr int kWeightTerms = kSameType<Element, Bfloat16> ? 2 : 1;
 
-  // Words of a lane's query operands: of each term two for each step, then two factors, which are floats.
+  // Words of a lane's query operands: two words of each term for each step, then two factors, which are floats.
   static constexpr int kTermWords = padded_query_words(2 * kSteps);
   static constexpr int kFactorsAt = kTerms * kTermWords;
   static constexpr int kQueryWords = padded_query_words(kFactorsAt + 2);
   using Query = typename ChooseQuery<kQueryIsShared, kHeadTiles, kQueryWords>::Type;
   static constexpr float kSharedQueryFactor = 1.f;
-  /// Makes the operands of one of the tiles.
+  /// Makes the operands of a single head tile.
   using OneTile = Rows16<QueryElement, Element, kHeadDim, 8, kAddress>;
 
   struct Accumulator {
@@ -54,7 +54,7 @@ struct Rows16 : WithoutScales {
   static constexpr __device__ __forceinline__ int stage_byte(int row_byte) { return row_byte; }
   static __device__ __forceinline__ void clear_padding(uint32, int) {}
 
-  /// `rows`: of the block's `heads` heads, at most kHeads.
+  /// `rows` gives the block's `heads` heads, at most kHeads.
   template <class Rows>
   static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
     raw.fetch(rows, heads);
@@ -98,7 +98,7 @@ struct Rows16 : WithoutScales {
       uint32 a[2][4];
 #pragma unroll
       for (int i = 0; i < 2 && first + i < kSteps; ++i) {
-        // Matrices: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15: a0 … a3.
+        // The matrices are rows 0-7 and 8-15 of columns 0-7, then of columns 8-15; this is the order a0 … a3.
         const uint32 row = stage + address(lanes::rows16_keys(lane, first + i));
         load_matrices(a[i], row);  // access: ldmatrix.x4 of keys
       }
@@ -152,7 +152,7 @@ struct Rows16 : WithoutScales {
     }
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      // Matrices of V: tokens 0-7 × channels 0-7 and 8-15, then tokens 8-15: transposed they are a0 … a3.
+      // The matrices of V are tokens 0-7 × channels 0-7 and 8-15, then tokens 8-15; transposed, they are a0 … a3.
       uint32 a[4];
       const uint32 row = stage + address(lanes::rows16_values(lane, step));
       load_matrices_transposed(a, row);  // access: ldmatrix.x4.trans of values
@@ -174,7 +174,7 @@ struct Rows16 : WithoutScales {
     rescale_columns(output.blocks, factors);
   }
 
-  /// dst[head * pitch + channel] for heads below kHeads.
+  /// Stores dst[head * pitch + channel] for heads below kHeads.
   static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
     const int lane = lane_index();
 #pragma unroll

@@ -1,11 +1,11 @@
-// Number format: rows of head_dim fp16 or bf16 values, of which a warpgroup makes products whose rows are heads.
+// KV number format of rows with head_dim fp16 or bf16 values, for warpgroup MMA with heads as M.
 //
-// Scores:   S (heads × tokens) = Q (A operand, registers) · Kᵀ (B operand, the stage)
-// Outputs:  O (heads × channels) = P (A operand, S as it is) · V (B operand, the stage, transposed)
+//   Scores:   S (heads × tokens) = Q (A operand, registers) · Kᵀ (B operand, the stage)
+//   Outputs:  O (heads × channels) = P (A operand, S as it is) · V (B operand, the stage, transposed)
 //
-// The four warps have the same rows, all of a stage that are theirs, and each 8 or 16 heads: wgmma, whose 64 rows are
-// 16 of each. Rows lie as wgmma takes them, in parts of 128 bytes. Interface of a number format: see
-// gqa_decode_block.cuh.
+// The four warps of a warpgroup process the same K/V rows, namely all rows of a stage that belong to the warpgroup, and
+// each warp has 8 or 16 heads of its own. The 64 rows of a wgmma are 16 rows of each warp. K/V rows lie in shared
+// memory in wgmma's layout, in parts of 128 bytes. Interface of a number format: see gqa_decode_block.cuh.
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -19,8 +19,8 @@
 
 namespace cubit {
 
-/// kHeads of each warp, at most 16; kTokens of a warpgroup in a stage. kAddress(row, byte): offset of a byte in it,
-/// keys from row 0 and values from row 16 on.
+/// kHeads is the number of heads of each warp, at most 16; kTokens is the number of a warpgroup's tokens in a stage.
+/// kAddress(row, byte) is the offset of a byte in a stage, with keys from row 0 and values from row 16 on.
 template <class QueryElement, class Element, int kHeadDim, int kHeads, int kTokens, int (*kAddress)(int, int)>
 struct Rows16ByHeads : WithoutScales {
   static constexpr int kRowBytes = 2 * kHeadDim;
@@ -32,7 +32,7 @@ struct Rows16ByHeads : WithoutScales {
   static_assert(kRowBytes % 128 == 0);
   using RawQuery = QueryForRows16<QueryElement, Element, kHeadsOfLane, kSteps>;
   static constexpr int kTerms = RawQuery::kTerms;
-  // As in kv_rows16.cuh.
+  // Two terms for bf16 weights, for the reason given in kv_rows16.cuh.
   static constexpr int kWeightTerms = kSameType<Element, Bfloat16> ? 2 : 1;
 
   struct Query {
@@ -49,7 +49,7 @@ struct Rows16ByHeads : WithoutScales {
     static constexpr float peak = 0.f;
   };
 
-  /// `rows`: of the warp's `heads` heads, at most kHeads.
+  /// `rows` gives the warp's `heads` heads, at most kHeads.
   template <class Rows>
   static __device__ __forceinline__ void fetch_query(RawQuery& raw, Rows rows, int heads) {
     raw.fetch(rows, heads);
@@ -156,7 +156,7 @@ struct Rows16ByHeads : WithoutScales {
     }
   }
 
-  /// dst[head * pitch + channel] for heads below kHeads.
+  /// Stores dst[head * pitch + channel] for heads below kHeads.
   static __device__ __forceinline__ void store(const Accumulator& output, float* dst, int pitch) {
     const int lane = lane_index();
 #pragma unroll

@@ -1,7 +1,8 @@
-// Scales of a KV cache that are tensors of their own. Those of a tile are loaded while the tile before it is used, each
-// by one lane: lanes 0 … 15 have those of the keys' rows, the others those of the values', and shuffles hand them out.
+// Scales of a KV cache that are separate tensors.
 //
-// A number format says by its RowScales how many a row has: of keys and of values each their own.
+// The scales of a tile are loaded while the previous tile is in use. Each lane loads the scales of one row: lanes 0 …
+// 15 of the keys' rows, lanes 16 … 31 of the values' rows. Shuffles distribute the scales to the lanes that use them. A
+// number format says with its type RowScales how many scales a row has, for keys and values separately.
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -11,14 +12,14 @@
 
 namespace cubit {
 
-/// kPerRow scales for each row. 0: there are none, or all rows share one.
+/// kPerRow is the number of scales of each row; 0 means that there are none, or that all rows share one scale.
 template <class StoredScale, int kPerRow>
 struct RowScales {
   using Stored = StoredScale;
   static constexpr int kCount = kPerRow;
 };
 
-/// What number formats whose rows hold all there is to know have in common.
+/// Common members of number formats whose rows need no separate scales.
 struct WithoutScales {
   using Scales = RowScales<float, 0>;
   static constexpr bool kAnyFactor = false;
@@ -29,26 +30,26 @@ struct WithoutScales {
   static __device__ __forceinline__ void scale_outputs(Accumulator&, const GqaDecodeArguments&) {}
 };
 
-/// Of a tile: of one row of keys or values per lane.
+/// Scales of a tile; each lane holds the scales of one row of keys or values.
 template <class KeyScales, class ValueScales,
           int kEach = (KeyScales::kCount > ValueScales::kCount ? KeyScales::kCount : ValueScales::kCount)>
 class TileScales {
  public:
   static constexpr bool kAny = true;
 
-  /// The scales that the lane loads, of the cache's keys or of its values.
+  /// The scale tensor from which the lane loads, either the keys' or the values'.
   template <class Cache>
   static __device__ __forceinline__ auto rows(const Cache& cache) {
     return cache.scale_rows(lane_index() < lanes::kTileRows);
   }
 
-  /// Of the tile from `first` on; `place`: of the lane's row.
+  /// Loads the scales of the tile from token `first` on; `place` is the place of the lane's row.
   template <class Rows, class Place, class Tokens>
   __device__ __forceinline__ void fetch(const Rows& rows, Place place, int first, const Tokens& tokens) {
     const bool exists = tokens.has(first + lane_index() % lanes::kTileRows);
     fetch_row(rows, place, exists);
   }
-  /// The same of any tile: `exists`, whether the lane's row does.
+  /// Loads the scales of any tile; `exists` says whether the lane's row exists.
   template <class Rows, class Place>
   __device__ __forceinline__ void fetch_row(const Rows& rows, Place place, bool exists) {
     const bool is_key = lane_index() < lanes::kTileRows;
@@ -58,7 +59,7 @@ class TileScales {
     for (int i = 0; i < kEach; ++i) own_[i] = exists && i < count ? load(src, i, is_key) : 0.f;
   }
 
-  /// By all lanes of a warp: of row `row` of the tile's keys, or of its values.
+  /// Scale of row `row` of the tile's keys (of_key) or values (of_value); called by all lanes of a warp.
   __device__ __forceinline__ float of_key(int row, int group) const { return __shfl_sync(kFullWarp, own_[group], row); }
   __device__ __forceinline__ float of_value(int row, int group) const {
     return __shfl_sync(kFullWarp, own_[group], lanes::kTileRows + row);

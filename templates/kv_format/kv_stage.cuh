@@ -1,10 +1,12 @@
-// A stage of one warp: 16 rows of keys, then 16 of values. Where a byte of them lies, and which lane copies it.
+// Pipeline stage of one warp in the sm_80 kernel: 16 rows of keys, then 16 rows of values. The role says where each
+// byte lies and which lane copies it.
 //
 // Interface of the role plan::Stage:
-//   kCopies           of kCopyBytes by each lane: a tile of keys and values
-//   piece(i, lane)    what a lane takes with copy i: rows 0 … 15 are keys, the others values, bytes as in the cache
-//   is_idle(i, lane)  it takes nothing. A constant where no lane of copy i does
-//   slot(piece)       where that goes
+//   kCopies           copies of kCopyBytes per lane for a tile of keys and values
+//   piece(i, lane)    the vector that a lane copies with copy i: rows 0 … 15 are keys, further rows values; bytes count
+//                     as in the cache
+//   is_idle(i, lane)  whether the lane has nothing to copy; a constant if this is false for all lanes of copy i
+//   slot(piece)       place of the vector in the stage
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -12,7 +14,7 @@
 
 namespace cubit {
 
-/// Keys and values of one format: 32 rows of one layout, copied regardless of which are which.
+/// Stage whose keys and values have one format: 32 rows of one layout, copied without regard to keys or values.
 template <class Rows, int kCopyBytes, int (*kPlace)(int, int)>
 struct StageOfOneFormat {
   static_assert(Rows::kRowBytes % kCopyBytes == 0);
@@ -25,8 +27,8 @@ struct StageOfOneFormat {
   static constexpr __device__ int slot(lanes::Place piece) { return kPlace(piece.row, Rows::stage_byte(piece.byte)); }
 };
 
-/// Of two formats: a layout for each, and copies of keys before copies of values. Where the pieces of 16 rows do not
-/// come out even with a warp's lanes, some of the last copy have nothing to do.
+/// Stage whose keys and values have two formats: one layout for each, and copies of keys before copies of values. If
+/// the vectors of 16 rows are no multiple of a warp's lanes, some lanes of the last copy have nothing to do.
 template <class Keys, class Values, int kCopyBytes, int (*kKeyPlace)(int, int), int (*kValuePlace)(int, int)>
 struct StageOfTwoFormats {
   static_assert(Keys::kRowBytes % kCopyBytes == 0 && Values::kRowBytes % kCopyBytes == 0);
@@ -54,7 +56,7 @@ struct StageOfTwoFormats {
   }
 };
 
-/// The place of a value's byte by a layout of values alone, which is kKeyBytes behind the keys.
+/// Place of a byte of a value row, for a layout of values alone that begins kKeyBytes behind the keys.
 template <int (*kPlace)(int, int), int kKeyBytes>
 __device__ constexpr int place_of_value(int row, int byte) {
   return kKeyBytes + kPlace(row - lanes::kTileRows, byte);

@@ -1,6 +1,6 @@
-// Channels of a row as one thread has them: kChannels values of type Element, 8 or 16 bytes, and the same as floats.
+// Channels of a row in one thread: kChannels values of type Element, 8 or 16 bytes, and their conversion to floats.
 //
-// Loads are ordinary ones, not those of read-only memory: a result may take the place of what it was computed from.
+// The loads are ordinary loads and not loads of read-only memory, because a result may overwrite its own input.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, cvt).
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace cubit {
 
-/// kWords consecutive words of global memory, aligned to their size.
+/// Loads kWords consecutive words of global memory; the address must be aligned to their size.
 template <int kWords>
 __device__ __forceinline__ void load_words(uint32 (&dst)[kWords], const char* src) {
   static_assert(kWords == 2 || kWords == 4);
@@ -34,7 +34,7 @@ __device__ __forceinline__ void store_words(char* dst, const uint32 (&words)[kWo
   }
 }
 
-/// Of 16-bit elements, two in a word.
+/// Channels of a 16-bit type, two in a word.
 template <class Element, int kChannels>
 struct LaneChannels {
   static constexpr int kWords = kChannels / 2;

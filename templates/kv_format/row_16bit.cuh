@@ -1,12 +1,13 @@
-// Number format of whole rows: bf16 or fp16, as they are. 16 bytes per lane.
+// Cache row format bf16 or fp16: rows are stored unchanged, 16 bytes per lane.
 //
-// Interface of a row format, for a lane of the kRowLanes of a row:
-//   kHasScales                                       whether scales are a tensor of their own: where this row's are
-//   store<Source>(row, scales, lane, words, stored)  stores channels that come as the pairs of 16-bit values of a
-//                                                    Source
-//   store(row, scales, lane, values, stored)         stores channels that come as floats, rounded to nearest even
-//   load<Result>(words, row, scales, lane)           the lane's channels as pairs of 16-bit Results
-// All lanes of a warp store together; `stored`: whether this lane's part of this row exists, else nothing is touched.
+// Interface of a row format, for one of the kRowLanes lanes of a row:
+//   kHasScales                                       whether scales are a separate tensor; `scales` then points to this
+//                                                    row's scales
+//   store<Source>(row, scales, lane, words, stored)  stores channels given as pairs of 16-bit values of type Source
+//   store(row, scales, lane, values, stored)         stores channels given as floats, rounded to nearest even
+//   load<Result>(words, row, scales, lane)           loads the lane's channels as pairs of 16-bit values of type Result
+// All lanes of a warp call store() together. `stored` says whether this lane's part of the row exists; if not, nothing
+// is written.
 #pragma once
 
 #include "core/types.cuh"

@@ -1,16 +1,18 @@
-// Number format of whole rows: int4_rows, a header of kGroups (scale, shift) pairs of fp16, then one nibble per
-// channel, low nibble first. value = scale · nibble + shift. A lane's 8 channels are one word; a group is kGroupLanes
-// lanes, of which the first has the header's pair.
+// Cache row format int4_rows: a header of kGroups (scale, shift) pairs in fp16, then one nibble per channel, low nibble
+// first; value = scale · nibble + shift.
+//
+// A lane's 8 channels are one word. A group is kGroupLanes lanes, and the first of these lanes handles the group's
+// header pair.
 //
 //   lanes      |  0   1 | 2   3 | …          a row of 8 groups: 2 lanes each
 //   row  | pair 0 | pair 1 | … | word 0 | word 1 | …
 //
-// Quantising, per group, in float: lo and hi the extremes, q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) +
-// 1e-8)), 0, 15), scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated to ±65504. A shift of zero is stored
-// as +0.
+// Quantisation of a group, in float: lo and hi are the extremes; q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) +
+// 1e-8)), 0, 15); scale = fp16((hi - lo) / 15); shift = fp16(lo). Scale and shift saturate at ±65504. A shift of zero
+// is stored as +0.
 //
-// Per lane: of pairs as they come 9 instructions for the extremes and 2 per halving of the group, of floats 14 and 4;
-// one reciprocal, and 6 instructions per channel, of which a division is two. Interface: see row_16bit.cuh.
+// Instructions per lane: 9 for the extremes and 2 per halving of the group if the channels come as 16-bit pairs, 14 and
+// 4 if they come as floats; one reciprocal; 6 per channel, of which a division takes two. Interface: see row_16bit.cuh.
 #pragma once
 
 #include "core/reciprocal.cuh"
@@ -19,8 +21,8 @@
 
 namespace cubit {
 
-/// Of steps, at most 15: x is infinite where a group is wider than the largest float by 15. No clamp is needed
-/// elsewhere, for the divisor is at least the group's width.
+/// Quantisation step number of a value, at most 15. The product x is infinite if a group is wider than the largest
+/// float divided by 15. No other case needs a clamp, because the divisor is at least the group's width.
 struct DividedSteps {
   float divisor;
   __device__ __forceinline__ float operator()(float x) const { return fminf(x / divisor, 15.f); }
@@ -63,7 +65,7 @@ class RowInt4 {
     float values[kLaneChannels];
 #pragma unroll
     for (int i = 0; i < kLaneChannels; ++i) {
-      // The product of 11 and 4 bits is exact: fused or not, the sum is rounded once.
+      // The product of an 11-bit and a 4-bit number is exact; fused or not, the sum is rounded once.
       values[i] = scale * static_cast<float>(word[0] >> (4 * i) & 15u) + shift;
     }
     narrow<Result>(words, values);
@@ -81,7 +83,7 @@ class RowInt4 {
     const float divisor = width + 1e-8f;
     uint32 word;
     uint32 pair;
-    // Below the largest of fp16 nothing is saturated, nor is any product infinite.
+    // Within these bounds nothing saturates at fp16's largest number, and no product is infinite.
     if (divides_by_reciprocal(divisor) && divisor < kLargest && fabsf(range.lowest) <= kLargest) {
       word = nibbles(values, range.lowest, Reciprocal(divisor));
       pair = Pair<Half>::pack(divided_by<15>(width), range.lowest);
@@ -109,17 +111,18 @@ class RowInt4 {
   static constexpr float kLargest = 65504.f;
   static __device__ __forceinline__ float saturated(float value) { return fminf(fmaxf(value, -kLargest), kLargest); }
 
-  /// As they come, two in an instruction: the extremes of numbers are among them, whatever their type.
+  /// Extremes of the 16-bit values as loaded, two in an instruction. The extremes are among the values, so the type's
+  /// precision is enough.
   template <class Source>
   static __device__ __forceinline__ Range range_of_pairs(const uint32 (&words)[4], int lane) {
     using Two = Pair<Source>;
     const uint32 lowest = Two::smaller(Two::smaller(words[0], words[1]), Two::smaller(words[2], words[3]));
     const uint32 highest = Two::larger(Two::larger(words[0], words[1]), Two::larger(words[2], words[3]));
-    // Pairs (lowest, -highest): one minimum, and one shuffle, for both.
+    // Pairs (lowest, -highest): one minimum and one shuffle serve both extremes.
     const uint32 opposite = highest ^ 0x80008000u;
     uint32 both = Two::smaller(__byte_perm(lowest, opposite, 0x5410), __byte_perm(lowest, opposite, 0x7632));
     both = over_group<kLanes, kGroupLanes>(both, lane, [](uint32 a, uint32 b) { return Two::smaller(a, b); });
-    return {Two::low(both) + 0.f, -Two::high(both)};  // -0 becomes +0
+    return {Two::low(both) + 0.f, -Two::high(both)};  // + 0.f turns -0 into +0
   }
 
   static __device__ __forceinline__ Range range_of_group(const float (&values)[kLaneChannels], int lane) {
@@ -131,7 +134,7 @@ class RowInt4 {
     }
     range.lowest = over_group<kLanes, kGroupLanes>(range.lowest, lane, [](float a, float b) { return fminf(a, b); });
     range.highest = over_group<kLanes, kGroupLanes>(range.highest, lane, [](float a, float b) { return fmaxf(a, b); });
-    range.lowest += 0.f;  // -0 becomes +0
+    range.lowest += 0.f;  // turns -0 into +0
     return range;
   }
 };

@@ -1,6 +1,7 @@
-// Rows of a cache, taken by lanes of a warp: lane i of a row has its channels 8i … 8i+7, that is 16 bytes of 16-bit
-// values or one word of nibbles. A row has a power of two of lanes; those beyond its last channel hold zeros and store
-// nothing.
+// Distribution of a cache row over the lanes of a warp: lane i of a row has channels 8i … 8i+7, which are 16 bytes of
+// 16-bit values or one word of nibbles.
+//
+// The number of lanes per row is a power of two. Lanes beyond the row's last channel hold zeros and store nothing.
 #pragma once
 
 #include "core/copies.cuh"
@@ -11,13 +12,13 @@ namespace cubit {
 
 inline constexpr int kLaneChannels = 8;
 
-/// Of a row of kChannels channels, a multiple of 8 up to 256.
+/// Lanes of a row with kChannels channels, where kChannels is a multiple of 8 up to 256.
 template <int kChannels>
 inline constexpr int kRowLanes = kChannels <= 64    ? 8
                                  : kChannels <= 128 ? 16
                                                     : 32;
 
-/// Row number `index` of [batch, tokens, kv_heads].
+/// Place of row number `index` in a tensor [batch, tokens, kv_heads].
 struct RowPlace {
   int sequence;
   int token;
@@ -31,12 +32,13 @@ __device__ __forceinline__ RowPlace row_place(uint32 index, DivideBy tokens, Div
 }
 
 __device__ __forceinline__ const char* strided_row(const char* data, const long long (&strides)[3], RowPlace place) {
-  // None is negative: a product of 32 and 64 bits is two instructions, with a sign four.
+  // No index is negative. The unsigned product of 32 and 64 bits takes two instructions; a signed one takes four.
   return data + static_cast<uint32>(place.sequence) * strides[0] + static_cast<uint32>(place.token) * strides[1] +
          static_cast<uint32>(place.head) * strides[2];
 }
 
-/// combine() over the kGroupLanes lanes of a group, for each of them. All lanes of a warp call it together.
+/// Reduces a value with combine() over the kGroupLanes lanes of a group; every lane receives the result. All lanes of a
+/// warp call the function together.
 template <int kLanes, int kGroupLanes, class Value, class Combine>
 __device__ __forceinline__ Value over_group(Value value, int lane, Combine combine) {
   if constexpr ((kGroupLanes & (kGroupLanes - 1)) == 0) {
@@ -44,7 +46,7 @@ __device__ __forceinline__ Value over_group(Value value, int lane, Combine combi
     for (int distance = kGroupLanes / 2; distance > 0; distance /= 2)
       value = combine(value, __shfl_xor_sync(kFullWarp, value, distance, kLanes));
     return value;
-  } else {  // the first lane gathers, and gives the result to all
+  } else {  // the first lane gathers the values and broadcasts the result
     const int first = lane / kGroupLanes * kGroupLanes;
 #pragma unroll
     for (int distance = kLanes / 2; distance > 0; distance /= 2) {
@@ -56,7 +58,7 @@ __device__ __forceinline__ Value over_group(Value value, int lane, Combine combi
   }
 }
 
-/// The pairs of 16-bit values in `words` as floats.
+/// Converts the pairs of 16-bit values in `words` to floats.
 template <class Element>
 __device__ __forceinline__ void widen(float (&dst)[kLaneChannels], const uint32 (&words)[4]) {
 #pragma unroll

@@ -1,14 +1,15 @@
-// Number format of whole rows: one byte per channel, and a scale that stands in a tensor of its own, per group of
-// channels (one group: per row, or per what rows have in common). value = scale · byte. A lane's 8 channels are 8
-// bytes.
+// Cache row format of one byte per channel with a scale in a separate tensor for each group of channels: value = scale
+// · byte.
 //
-// Quantising, in float: scale = max(largest |x| of the group / kLargest, 1e-8), rounded to its type; the byte is x /
-// scale, clamped to ±kLargest, -0 made +0, and rounded to nearest even. A scale of zero gives zeros. Where rows do not
-// make their scales, these are read.
+// A single group may be a row, or a set of rows that share a scale. A lane's 8 channels are 8 bytes.
 //
-// Per lane: 8 maxima (of pairs as they come 4), 2 instructions per halving of the group, one reciprocal, and per
-// channel 2 for the division, 2 to clamp where needed, and the code's own: 1 and a byte's share of 3 for a word of
-// int8.
+// Quantisation, in float: scale = max(largest |x| of the group / kLargest, 1e-8), rounded to the scale's type. The byte
+// is x / scale, clamped to ±kLargest, with -0 replaced by +0, and rounded to nearest even. A scale of zero gives zeros.
+// If the kernel does not compute the scales, it reads them.
+//
+// Instructions per lane: 8 maxima (4 if the channels come as 16-bit pairs), 2 per halving of the group, and one
+// reciprocal. Each channel takes 2 for the division, 2 for a clamp if needed, and the encoding's own instructions: 1,
+// and for int8 a byte's share of 3 for each word.
 //
 // Interface: see row_16bit.cuh.
 // PTX ISA: "Data Movement and Conversion Instructions" (cvt to e4m3x2 and e5m2x2).
@@ -22,8 +23,8 @@
 
 namespace cubit {
 
-/// Signed bytes. Interface of a code: encode(values) rounds four values, which, unless it saturates, round to some
-/// within ±kLargest; decode(values, word) gives them back.
+/// Encoding of signed bytes. Interface of an encoding: encode(values) rounds four values; unless kSaturates is true,
+/// the values must round to numbers within ±kLargest. decode(values, word) is the inverse.
 struct Int8Code {
   static constexpr float kLargest = 127.f;
   static constexpr bool kSaturates = false;
@@ -36,14 +37,15 @@ struct Int8Code {
   }
 
   static __device__ __forceinline__ void decode(float (&values)[4], uint32 word) {
-    const uint32 biased = word ^ 0x80808080u;  // 128 more
+    const uint32 biased = word ^ 0x80808080u;  // adds 128 to each byte
 #pragma unroll
     for (int i = 0; i < 4; ++i)  // 2^23 + byte
       values[i] = __uint_as_float(__byte_perm(biased, 0x4b000000u, 0x7440 + i)) - 8388736.f;
   }
 };
 
-/// e4m3fn (4 exponent bits) and e5m2 (5). kConverts: whether the architecture has instructions that round to them.
+/// Encoding of e4m3fn (4 exponent bits) and e5m2 (5 exponent bits). kConverts says whether the architecture has
+/// instructions for the conversion.
 template <int kExponentBits, bool kConverts>
 struct Fp8Code {
   static constexpr int kFractionBits = 7 - kExponentBits;
@@ -60,8 +62,8 @@ struct Fp8Code {
     }
   }
 
-  /// A byte's exponent and fraction as those of a float that is 2^(127 - kBias) times smaller: subnormals of the one
-  /// are subnormals of the other.
+  /// Places a byte's exponent and fraction in a float that is 2^(127 - kBias) times smaller. Subnormals of the 8-bit
+  /// format thereby become subnormals of float.
   static __device__ __forceinline__ void decode(float (&values)[4], uint32 word) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -72,7 +74,7 @@ struct Fp8Code {
   }
 
  private:
-  /// -0 becomes +0: a quotient by reciprocal has either.
+  /// Turns -0 into +0, because a quotient by reciprocal may have either sign.
   static __device__ __forceinline__ float positive(float value) { return value + 0.f; }
 
   static __device__ __forceinline__ uint32 pair(float low, float high) {
@@ -87,12 +89,12 @@ struct Fp8Code {
 
   static __device__ __forceinline__ uint32 byte(float value) {
     constexpr int kDropped = 23 - kFractionBits;
-    constexpr int kLeast = 1 - kBias;  // exponent of a normal number
+    constexpr int kLeast = 1 - kBias;  // smallest exponent of a normal number
     const uint32 bits = __float_as_uint(value);
     const float magnitude = fabsf(value);
     const uint32 shifted = (bits & 0x7fffffffu) - (static_cast<uint32>(127 - kBias) << 23);
     const uint32 normal = (shifted + (1u << (kDropped - 1)) - 1 + (shifted >> kDropped & 1u)) >> kDropped;
-    // Multiples of 2^(kLeast - kFractionBits): this sum has no smaller ones.
+    // This sum is a multiple of 2^(kLeast - kFractionBits), which is the spacing of the subnormals.
     const uint32 subnormal = __float_as_uint(magnitude + power_of_two(kLeast - kFractionBits + 23)) & 0xffu;
     return (magnitude < power_of_two(kLeast) ? subnormal : normal) | (bits >> 24 & 0x80u);
   }
@@ -103,7 +105,7 @@ class RowSplit {
   static constexpr int kLanes = kRowLanes<kChannels>;
   static constexpr int kGroupLanes = kChannels / kGroups / kLaneChannels;
   using Scales = Scale<StoredScale>;
-  /// By its own scale no value is beyond the largest, but where fp16 rounds or saturates the scale.
+  /// No value exceeds kLargest times the group's own scale, unless fp16 rounds or saturates the scale.
   static constexpr bool kClamps = !Code::kSaturates && !(kMakesScales && kSameType<StoredScale, float>);
 
  public:
@@ -164,14 +166,15 @@ class RowSplit {
     return over_group<kLanes, kGroupLanes>(peak, lane, [](float a, float b) { return fmaxf(a, b); });
   }
 
-  /// As they come, two in an instruction: the largest of magnitudes is one of them, whatever their type.
+  /// Largest magnitude of the 16-bit values as loaded, two in an instruction. The maximum is one of the values, so the
+  /// type's precision is enough.
   template <class Source>
   static __device__ __forceinline__ float peak_of_pairs(const uint32 (&words)[4], int lane) {
     using Two = Pair<Source>;
     uint32 peaks = words[0] & 0x7fff7fffu;
 #pragma unroll
     for (int i = 1; i < 4; ++i) peaks = Two::larger_magnitudes(peaks, words[i]);
-    peaks = Two::larger(peaks, __byte_perm(peaks, peaks, 0x1032));  // both halves have the same from here on
+    peaks = Two::larger(peaks, __byte_perm(peaks, peaks, 0x1032));  // from here on both halves are equal
     peaks = over_group<kLanes, kGroupLanes>(peaks, lane, [](uint32 a, uint32 b) { return Two::larger(a, b); });
     return Two::high(peaks);
   }

@@ -1,8 +1,8 @@
-// Addressing of single rows: one strided tensor [batch, tokens, kv_heads, row] for keys and one for values, and
-// likewise for their scales.
+// Addressing of single rows in a contiguous cache: one strided tensor [batch, tokens, kv_heads, row] for keys, one for
+// values, and one for the scales of each.
 //
-// Interface of an addressing role: find(cache, sequence, position), for any position at all, gives the place of a
-// token's rows.
+// Interface of an addressing role: find(cache, sequence, position) returns the place of a token's rows, for any
+// position.
 #pragma once
 
 #include "core/types.cuh"
@@ -10,11 +10,11 @@
 
 namespace cubit {
 
-/// Of a token: what the first two strides of a tensor count, and whether it is there.
+/// Place of a token: the indices for the first two strides of a tensor, and whether the token exists.
 struct CachePlace {
-  uint32 outer;  // sequence, or page
-  uint32 inner;  // token, within a page
-  bool exists;   // else the others may be any
+  uint32 outer;  // sequence or page
+  uint32 inner;  // token, in a paged cache within its page
+  bool exists;   // if false, `outer` and `inner` are meaningless
 
   __device__ __forceinline__ char* row(char* data, const long long (&strides)[3], int head) const {
     return data + outer * strides[0] + inner * strides[1] + static_cast<uint32>(head) * strides[2];

@@ -1,8 +1,11 @@
-// Addressing of single rows: pages of a few tokens each, found through a table [batch, pages of a sequence]. The order
-// of tokens and KV heads within a page is a matter of strides: NHD and HND are one kernel. A page number that is none
-// of the pages, such as -1 for one that was never allocated, has no rows.
+// Addressing of single rows in a paged cache: pages of a few tokens each, found through a table [batch, pages of a
+// sequence].
 //
-// Interface of an addressing role: see rows_contiguous.cuh. One more load than there, in the shadow of the position's.
+// Strides define the order of tokens and KV heads within a page, so one kernel serves the NHD and the HND layout. A
+// page number that is not a page of the cache, such as -1 for a page that was never allocated, has no rows.
+//
+// Interface of an addressing role: see rows_contiguous.cuh. The page lookup is one more load, whose latency overlaps
+// with the load of the position.
 #pragma once
 
 #include "core/types.cuh"

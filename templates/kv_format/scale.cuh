@@ -1,4 +1,4 @@
-// A scale of a cache as it is stored: fp32 or fp16.
+// Storage of cache scales in fp32 or fp16.
 #pragma once
 
 #include "core/copies.cuh"
@@ -6,7 +6,8 @@
 
 namespace cubit {
 
-/// rounded(scale): as it is stored, saturated.
+/// Loads, stores and rounding of a scale. rounded(scale) is the value that store() writes, saturated to the type's
+/// range.
 template <class Stored>
 struct Scale;
 

@@ -1,5 +1,5 @@
-// Stages with the rows of all warps side by side, or of a few warps, keys first and then values in the same way: where
-// a warp finds its own.
+// Place of a warp's rows in a stage that interleaves the rows of all warps, or of a few warps. Keys come first,
+// followed by values in the same layout.
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -7,22 +7,22 @@
 
 namespace cubit {
 
-/// This warp among those that have other rows; kSharers have the same.
+/// Index of this warp among the warps with different rows; kSharers warps share the same rows.
 template <int kSharers>
 __device__ __forceinline__ int warp_of_rows() {
   return warp_index() / kSharers;
 }
 
-/// The place of a byte of this warp's part of a tile's row, 16 of keys and 16 of values, by the layout of the rows of
-/// all warps. The values are kHalfStage behind the keys.
+/// Place of a byte of this warp's part of a tile's row, where a tile has 16 rows of keys and 16 rows of values. kPlace
+/// is the layout of the rows of all warps. The values are kHalfStage bytes behind the keys.
 template <int (*kPlace)(int, int), int kRowBytes, int kHalfStage, int kSharers>
 __device__ __forceinline__ int place_in_own_row(int row, int byte) {
   const int warp = warp_of_rows<kSharers>();
   return row / lanes::kTileRows * kHalfStage + kPlace(row % lanes::kTileRows, warp * kRowBytes + byte);
 }
 
-/// The same where kAbreast warps' rows are side by side: behind the kWarpRows rows of those are those of the next.
-/// `byte` may be less than 0: a row begins anywhere in 16 bytes.
+/// Place of a byte if the rows of kInterleaved warps are interleaved: behind the kWarpRows rows of one set of warps
+/// come the rows of the next set. `byte` may be negative, because a row begins anywhere in a 16-byte vector.
 template <int (*kPlace)(int, int), int kRowBytes, int kHalfStage, int kSharers, int kAbreast, int kWarpRows>
 __device__ __forceinline__ int place_in_own_rows(int row, int byte) {
   const int warp = warp_of_rows<kSharers>();
@@ -30,8 +30,8 @@ __device__ __forceinline__ int place_in_own_rows(int row, int byte) {
          kPlace(warp / kAbreast * kWarpRows + row % lanes::kTileRows, warp % kAbreast * kRowBytes + byte);
 }
 
-/// Bytes of the 16 in which this warp's rows begin that come before them, where rows are a multiple of 16 bytes and
-/// kHeaderBytes more, and as many warps are abreast as make that 16.
+/// Bytes that come before this warp's rows in the 16-byte vector in which they begin. Rows are kHeaderBytes longer than
+/// a multiple of 16 bytes, and the number of interleaved warps makes their total a multiple of 16.
 template <int kHeaderBytes, int kSharers, int kAbreast>
 __device__ __forceinline__ int bytes_before_own_rows() {
   static_assert(kHeaderBytes * kAbreast == 16);
