@@ -1,19 +1,22 @@
-// New keys and values into a KV cache: each row is read once, rotated where asked for, rounded to the cache's number
-// format and written once. Every architecture from sm_75; no shared memory, no synchronisation but shuffles.
+// Appends new keys and values to a KV cache: each row is read once, rotated if requested, rounded to the cache's number
+// format and written once. The kernel runs on every architecture from sm_75, uses no shared memory, and synchronises
+// only through shuffles.
 //
 //   block | rows 0, 1 of warp 0 | rows 2, 3 of warp 1 | …      head_dim 128: 16 lanes, each 8 channels of key and value
 //
-// A row is (sequence, new token, KV head), its key and its value in the same lanes, whatever the format of each:
-// positions, divisions and addresses are computed once for both, and both loads are under way before the position is
-// known. Where a launch has many rows its lane groups take several heads of a token, `steps`, one after the other: then
-// all that depends on the token is computed once for them, and the next row is under way while the last one is
-// computed. Head i of a step and head i + 1 lie side by side in a warp. Rows beyond the last repeat it and store
-// nothing, so that all lanes of a warp shuffle.
+// A row is (sequence, new token, KV head). The same lanes handle the row's key and value, whatever their formats.
+// Positions, divisions and addresses are therefore computed once for both, and both loads are in flight before the
+// position is known.
 //
-// Bytes of a row and its value, head_dim 128: 512 read; written 512 (bf16, fp16), 264 (int8, fp8 with a scale each),
-// 160 (int4_rows, 4 groups), 136 (1 group); beside them 4 · rotary_dim of cosines and sines per token and lane group.
-// Instructions of a warp for two rows and their values, sm_90a: 193 (int8), 228 (int4_rows, 4 groups), 271 (rotated as
-// well), and 120 to 180 before the first; docs/performance/kv_append.md has all.
+// If a launch has many rows, each lane group processes several heads of a token, one after another (`steps`).
+// Everything that depends only on the token is then computed once, and the next row is being loaded while the current
+// row is computed. Head i of a step and head i + 1 are next to each other in a warp. Lane groups beyond the last row
+// repeat that row and store nothing, so that all lanes of a warp take part in shuffles.
+//
+// Bytes of a row (key and value) with head_dim 128: 512 read; written 512 (bf16, fp16), 264 (int8, fp8 with a scale
+// each), 160 (int4_rows, 4 groups), 136 (1 group). In addition, each token and lane group reads 4 · rotary_dim bytes of
+// cosines and sines. Instructions of a warp for two rows on sm_90a: 193 (int8), 228 (int4_rows, 4 groups), 271 (with
+// rotation), and 120 to 180 before the first row; docs/performance/kv_append.md has all numbers.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, cvt), "Floating Point Instructions".
 #include "plan.cuh"
@@ -29,7 +32,7 @@ using namespace cubit;
 
 constexpr int kLanes = plan::kLanes;
 
-/// Where in its sequence a new token goes; negative for one that is left out.
+/// Position of a new token in its sequence; negative if the token is left out.
 __device__ __forceinline__ int64 position_of(const KvAppendArguments& args, RowPlace place) {
   if (args.counts != nullptr && place.token >= args.counts[place.sequence]) return -1;
   if (args.positions != nullptr) {
@@ -89,7 +92,8 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, plan::kBlocks)
     uint32 next_value[4] = {};
     if (left > 0 && has_key) load_global<4, 16>(next_key, key_src += args.key_step);
     if (left > 0 && has_value) load_global<4, 16>(next_value, value_src += args.value_step);
-    // The value first: the first angles are still under way, and its words' registers are free when the key turns.
+    // The value comes first: the first angles are still in flight, and the value's registers are free when the key is
+    // rotated.
     plan::Values::template store<plan::Input>(value_row, value_scales, lane, value, stored && has_value);
     store_key(rotation, key_row, key_scales, lane, key, stored && has_key);
     if (left == 0) break;

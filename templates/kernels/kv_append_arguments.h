@@ -1,4 +1,4 @@
-// The one argument of the kv_append kernel, shared by host and device. Strides in bytes.
+// Kernel argument of kv_append, shared by host and device. Strides are in bytes.
 #pragma once
 
 #include "kv_format/kv_cache_arguments.h"
@@ -11,16 +11,16 @@ struct KvAppendArguments {
   long long key_strides[3];  // sequence, token, KV head
   long long value_strides[3];
   KvCacheArguments cache;
-  const int* lengths;    // [batch], or null: 0
-  const int* positions;  // [batch, tokens], or null: those that follow on lengths
+  const int* lengths;    // [batch], or null: every length is 0
+  const int* positions;  // [batch, tokens], or null: the positions that follow lengths
   const int* counts;     // [batch], or null: all tokens
-  const char* cosines;   // float [max_length, rotary_dim / 2]; where rows are rotated
+  const char* cosines;   // float [max_length, rotary_dim / 2]; used if rows are rotated
   const char* sines;
   long long rotary_stride;
   DivideBy tokens;
   DivideBy heads;  // lane groups of a token: kv_heads / steps
   unsigned rows;   // lane groups: batch * tokens * heads
-  int steps;       // rows of a lane group, which are `heads` heads apart; these are the strides from one to the next
+  int steps;       // rows of a lane group, `heads` heads apart; the following strides lead from row to row
   long long key_step;
   long long value_step;
   long long cache_key_step;

@@ -1,10 +1,11 @@
-// Rows of a KV cache as 16-bit values: the inverse of kv_append. Each row is read once and written once. Every
-// architecture from sm_75; no shared memory, no synchronisation.
+// Gathers rows of a KV cache as 16-bit values; the inverse of kv_append. Each row is read once and written once. The
+// kernel runs on every architecture from sm_75, without shared memory or synchronisation.
 //
 //   block | rows 0, 1 of warp 0 | rows 2, 3 of warp 1 | …      head_dim 128: 16 lanes, each 8 channels of key and value
 //
-// A row is (sequence, token, KV head), its key and its value in the same lanes. Bytes of a row and its value, head_dim
-// 128: written 512; read 512 (bf16, fp16), 264 (int8, fp8 with a scale each), 160 (int4_rows, 4 groups), 136 (1 group).
+// A row is (sequence, token, KV head), and the same lanes handle its key and its value. Bytes of a row (key and value)
+// with head_dim 128: 512 written; read 512 (bf16, fp16), 264 (int8, fp8 with a scale each), 160 (int4_rows, 4 groups),
+// 136 (1 group).
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, cvt), "Floating Point Instructions".
 #include "plan.cuh"

@@ -1,4 +1,4 @@
-// The one argument of the kv_gather kernel, shared by host and device. Strides in bytes.
+// Kernel argument of kv_gather, shared by host and device. Strides are in bytes.
 #pragma once
 
 #include "kv_format/kv_cache_arguments.h"
@@ -11,8 +11,8 @@ struct KvGatherArguments {
   long long key_strides[3];  // sequence, token, KV head
   long long value_strides[3];
   KvCacheArguments cache;
-  const int* from;  // [batch], or null: 0
-  const int* to;    // [batch], or null: all
+  const int* from;  // first position, [batch], or null: 0
+  const int* to;    // end position, [batch], or null: all tokens
   DivideBy tokens;
   unsigned rows;  // batch * tokens * kv_heads
 };

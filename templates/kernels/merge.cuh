@@ -1,18 +1,18 @@
-// Partial results of attention over the same queries, each over keys of its own, become one: as over all the keys at
-// once.
+// Merges partial results of attention over the same queries, each computed over different keys. The result equals
+// attention over all the keys at once.
 //
 //   output = sum over p of exp(partial_lse[p]) · partial_outputs[p] / sum over p of exp(partial_lse[p])
 //   lse    = log(sum over p of exp(partial_lse[p]))
 //
 //   thread | channels 0 … of head 0 | the next channels | … | channels 0 … of head 1 | …     row by row, across blocks
 //
-// A thread has 16 bytes of the wider of both types (8 channels of 16-bit values, 4 where one is float) of every part.
-// One pass: the sum so far is rescaled where the next parts have a larger log-sum-exp. Parts are added in their order,
-// so the same inputs give the same bits. The loads of kAtOnce parts are in flight together. No shared memory, no
-// synchronisation. All architectures.
+// A thread handles 16 bytes of the wider of the two types (8 channels of 16-bit values, or 4 if one type is float) of
+// every partial result. It makes one pass: the running sum is rescaled if the next results have a larger log-sum-exp.
+// Partial results are added in order, so equal inputs give equal bits. The loads of kAtOnce partial results are in
+// flight together. The kernel runs on all architectures, without shared memory or synchronisation.
 //
-// Per part and thread: one load of channels, one of the log-sum-exp (the same address for all threads of a head), one
-// exponential, and a multiplication and addition per channel. Bound by memory.
+// Cost per partial result and thread: one load of channels, one load of the log-sum-exp (the same address for all
+// threads of a head), one exponential, and one multiplication and addition per channel. Memory bandwidth is the limit.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, cvt), "Floating Point Instructions" (ex2, lg2).
 #include "plan.cuh"
@@ -25,7 +25,7 @@
 namespace cubit {
 
 inline constexpr int kAtOnce = 4;
-/// The reference before any part: below every finite log-sum-exp, yet finite, for -inf - -inf must not reach exp2_fast.
+/// Initial reference. It is below every finite log-sum-exp, yet finite, because -inf - -inf must not reach exp2_fast.
 inline constexpr float kLowest = -3.402823466e38f;
 
 template <int kChannels>
@@ -41,7 +41,8 @@ struct Merged {
     for (int i = 0; i < kChannels; ++i) values[i] *= kept;
     reference = larger_reference;
   }
-  /// The values of an empty part may be anything. What is not a number stays so, however little its part weighs.
+  /// Adds one partial result. The values of an empty partial result may be anything. A NaN stays NaN, however small the
+  /// weight of its partial result.
   template <class Values>
   __device__ __forceinline__ void add(float lse, uint32 (&words)[Values::kWords]) {
     const float weight = exp2_fast((lse - reference) * kLog2e);

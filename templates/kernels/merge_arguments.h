@@ -1,4 +1,4 @@
-// The one argument of the merge kernel, shared by host and device. Strides in bytes.
+// Kernel argument of merge, shared by host and device. Strides are in bytes.
 #pragma once
 
 #include "core/divide_by.h"
@@ -11,12 +11,12 @@ struct MergeArguments {
   char* output;                         // [rows, heads, head_dim]
   char* lse;                            // float [rows, heads], or null
   long long partial_output_strides[3];  // part, row, head
-  long long partial_lse_strides[3];     // likewise
+  long long partial_lse_strides[3];     // part, row, head
   long long output_strides[2];          // row, head
-  long long lse_strides[2];             // likewise
+  long long lse_strides[2];             // row, head
   DivideBy heads;
-  int parts;       // at least 1
-  unsigned items;  // rows * heads * the threads that share a head's channels
+  int parts;       // partial results; at least 1
+  unsigned items;  // rows * heads * threads per head
 };
 
 }  // namespace cubit

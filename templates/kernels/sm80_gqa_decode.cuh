@@ -1,44 +1,50 @@
-// Decode attention for grouped queries: one new token per sequence, or the last few, against its KV cache.
-// Families sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of
-// cp.async (tile_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
+// GQA decode attention for sm_80 and later: one new token per sequence, or the last few tokens, attends to the
+// sequence's KV cache. The loop uses cp.async, ldmatrix and mma.sync.
+//
+// The same kernel serves sm_75 with fp16. Loads and stores then replace cp.async (tile_copies_registers.cuh), and two
+// m16n8k8 products replace an m16n8k16 product (mma.cuh).
 //
 //   output[b, h] = sum over t < lengths[b] of weight_t · value[b, t, h / heads_per_kv],
 //   weight = softmax over t of (scale · query[b, h] · key[b, t, h / heads_per_kv])
 //
-// Of several query tokens each one's heads count as heads of their own, and t is what the token sees: query_tokens.cuh.
-// The plan's roles may make something else of scores, tokens and denominator.
+// With several query tokens, the heads of each token count as separate heads (query rows), and t runs over the tokens
+// that the query token sees: query_tokens.cuh. The plan's roles may modify scores, tokens and denominator.
 //
-// One block per (sequence, KV head, split, head group): where registers cannot hold all heads of a KV head, kHeadGroups
-// blocks share them, and each reads the cache. Its kWarps warps walk the split in chunks of 16 · kWarps tokens; each
-// warp owns 16 tokens of a chunk from the copy to the accumulator, so the loop has no barrier of the block.
+// There is one block per (sequence, KV head, split, head group). If registers cannot hold all query rows of a KV head,
+// kHeadGroups blocks share the rows, and each of these blocks reads the cache. The kWarps warps of a block process the
+// split in chunks of 16 · kWarps tokens. Each warp owns 16 tokens of a chunk from the copy to the accumulator, so the
+// main loop has no block-wide barrier.
 //
-// Work of one warp on one tile of 16 tokens:
+// One warp processes one tile of 16 tokens in two products:
 //
-//               8 heads        S  = K · Qᵀ      tokens are the M of the MMA, heads its N: for 8 heads per KV head no
-//             +---------+                       row or column is wasted
+//              8 heads        S  = K · Qᵀ      tokens are the M of the MMA, heads its N: with 8 heads per KV head no
+//            +---------+                       row or column is wasted
 //   16 tokens |  S, P   |      P  = 2^(S - reference), transposed in registers (movmatrix)
-//             +---------+
-//               8 heads
-//             +---------+
+//            +---------+
+//              8 heads
+//            +---------+
 //   value_dim |   Oᵀ    |      Oᵀ += Vᵀ · Pᵀ    accumulators in registers
-//             +---------+
+//            +---------+
 //
-// Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …, see kv_stage.cuh; after the loop the
-// same bytes hold WarpResults; in the last block of a sequence then, behind their word, [kPartsAtOnce][thread] 16 bytes
-// of other blocks' outputs, and [warp][lane] 8 of their sums.
+// Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …, see kv_stage.cuh. After the loop,
+// the same bytes hold WarpResults. In the last block of a sequence, the bytes behind the WarpResults word then hold
+// [kPartsAtOnce][thread] 16 bytes of other blocks' outputs, and [warp][lane] 8 bytes of their sums.
 //
-// Who waits for whom: a lane's copies are complete after fetcher.land(), other lanes' after the __syncwarp that
-// follows; the same __syncwarp shows that every lane has finished reading the stage that is filled next. Before the
-// merge: one __syncthreads, because warps write where others' stages were. Splits: see split_kv.cuh.
+// Who waits for whom:
+// - A lane's own copies are complete after fetcher.land(). The __syncwarp that follows makes the other lanes' copies
+//   visible. The same __syncwarp shows that every lane has finished reading the stage that is filled next.
+// - One __syncthreads precedes the merge, because warps store results over the stages of other warps.
+// - Splits synchronise through a counter, see split_kv.cuh.
 //
-// Rows that no query sees, as those at or beyond the length, are not read: they arrive as zeros, and their scores are
-// masked before the maximum. Where scores rise from token to token, tiles are walked from the last to the first, so
-// that the softmax's reference seldom moves.
+// Rows that no query sees, such as rows at or beyond the length, are not read. They arrive as zeros, and their scores
+// are masked before the maximum. If scores rise from token to token, the kernel visits tiles from the last to the
+// first, so that the softmax's reference seldom moves.
 //
-// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
+// If the launch overlaps with the preceding kernel of the stream, the kernel waits for its predecessor before reading
+// anything.
 //
-// Roles that the plan chooses, and what follows the loop: gqa_decode_block.cuh.
-// Which lane touches which byte: gqa_decode_lanes.h, shared with the plan's proofs.
+// The plan's roles, and everything behind the main loop: gqa_decode_block.cuh. Which lane touches which byte:
+// gqa_decode_lanes.h, shared with the plan's proofs.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "movmatrix", "Matrix fragments for mma.m16n8k16 with floating
 // point type", "atom", "Memory Consistency Model".
@@ -58,22 +64,25 @@ static_assert(plan::kQueryBytes == (Keys::Query::kIsShared ? 4 * kWarpSize * Key
 
 constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 
-/// Copies per lane of a tile. Copy i of a lane: which piece, and where it goes in a stage.
+/// Vector copies per lane of a tile. For copy i of a lane, the functions return the vector and its place in a stage.
 using Stage = plan::Stage;
 constexpr int kPieces = Stage::kCopies;
 constexpr int kUnrolledPieces = kPieces <= 24 ? kPieces : 8;  // narrow copies of wide rows would fill registers
 constexpr __device__ lanes::Place place_of(int i, int lane) { return Stage::piece(i, lane); }
 constexpr __device__ int slot_of(int i, int lane) { return Stage::slot(place_of(i, lane)); }
 
-/// Once per stage, before the first copy.
+/// Zeroes the padding of headers; called once per stage, before the first copy.
 __device__ __forceinline__ void clear_padding(uint32 stage) {
   Keys::clear_padding(stage, 0);
   Values::clear_padding(stage, kTileTokens);
 }
 
-/// Copies tiles of 16 tokens, keys then values, in kPieces copies of kCopyBytes per lane: see kv_stage.cuh. Of a paged
-/// cache a tile lies in one page, and lane i finds the i-th of 32 tiles; unless pages are no multiple of 16 tokens:
-/// then lane i finds row i of the stage, and gives its address to the lanes that copy its pieces.
+/// Copies tiles of 16 tokens to shared memory, keys and then values, with kVectors copies of kCopyBytes per lane; see
+/// kv_stage.cuh.
+///
+/// With a paged cache there are two cases. If every tile lies in one page, lane i looks up the i-th of 32 tiles. If
+/// pages are no multiple of 16 tokens, lane i looks up row i of the stage, and passes the row's address to the lanes
+/// that copy its vectors.
 template <class Cache>
 class Fetcher {
  public:
@@ -90,8 +99,8 @@ class Fetcher {
     }
   }
 
-  /// Called once for each tile, the `tile`-th of `tiles` of the walk, before it is fetched, in the time of the tile
-  /// before it. `first_of(i)`: the first token of the i-th.
+  /// Looks up pages; called once for each tile before the tile is fetched, while the previous tile is in use. `tile`
+  /// counts the `tiles` tiles that the warp visits, and `first_of(i)` is the first token of the i-th tile.
   template <class FirstOf>
   __device__ __forceinline__ void look_up(int tile, int tiles, const FirstOf& first_of) {
     if constexpr (Cache::kIsPaged) {
@@ -105,12 +114,13 @@ class Fetcher {
     }
   }
 
-  /// Of a paged cache: where the lane's row of the tile is that was fetched last.
+  /// Place in a paged cache of the lane's row in the most recently fetched tile.
   __device__ __forceinline__ Place own_place() const {
     return tile_place_.behind(cache_.has_tiles_in_pages() ? lane_index() % kTileTokens : 0);
   }
 
-  /// Starts the copies of tokens first … first + 15, the walk's `tile`-th; rows that are not read become zeros.
+  /// Starts the copies of tokens first … first + 15, which are the `tile`-th visited tile. Rows that are not read
+  /// become zeros.
   __device__ __forceinline__ void fetch(uint32 stage, int tile, int first) {
     stage_ = stage;
     if constexpr (Cache::kIsPaged) {
@@ -129,7 +139,7 @@ class Fetcher {
         const lanes::Place place = place_of(i, lane);
         const char* src = is_value(i, place) ? values : keys;
         src += plan::kKeepOffsets ? offsets_[i] : offset(place, strides());
-        // A kept slot, and a distance that is a constant.
+        // The address is a kept slot plus a distance that is a constant.
         const int kept = i % plan::kSlotPeriod;
         const uint32 slot = kKeepSlots ? slots_[kept] + (slot_of(i, 0) - slot_of(kept, 0)) : slot_of(i, lane);
         if (!Stage::is_idle(i, lane)) copies_.start(stage + slot, src);
@@ -143,10 +153,10 @@ class Fetcher {
     });
   }
 
-  /// Behind each fetch, and where there is none any more in its stead.
+  /// Closes a tile's copies; called after each fetch, and in place of a fetch when no tile is left.
   __device__ __forceinline__ void close() { copies_.close(); }
 
-  /// This lane's pieces of all tiles but the kStages - 2 fetched last are there.
+  /// Waits until this lane's vectors have arrived for all tiles except the kStages - 2 tiles fetched last.
   __device__ __forceinline__ void land() {
     copies_.land([&](int i) { return stage_ + slot_of(i, lane_index()); },
                  [](int i) { return Stage::is_idle(i, lane_index()); });
@@ -160,8 +170,8 @@ class Fetcher {
     const char* src;
     bool valid;
   };
-  /// Starts the copy of each source(place): of those that wait in registers, which have no numbers at run time, and of
-  /// the others.
+  /// Starts the copy of each source(place). The first loop covers the vectors that wait in registers, whose indices
+  /// must be constants; the second loop covers the remaining vectors.
   template <class Source>
   __device__ __forceinline__ void start_checked(uint32 stage, Source&& source) {
 #pragma unroll
@@ -177,7 +187,7 @@ class Fetcher {
     }
   }
 
-  // More would fill registers; where rows are padded and not swizzled, the compiler finds the constants itself.
+  // More slots would fill registers. If rows are padded instead of swizzled, the compiler finds the constants itself.
   static constexpr bool kKeepSlots = plan::kSlotPeriod <= 4;
 
   struct Strides {
@@ -186,13 +196,13 @@ class Fetcher {
   };
   __device__ __forceinline__ Strides strides() const { return {cache_.key_stride(), cache_.value_stride()}; }
 
-  /// Of one that lies in one page: where its first row is.
+  /// Place of a tile's first row; the tile lies in one page.
   __device__ __forceinline__ Place place_of_tile(int first) const {
     const int token = tokens_.readable(first);
     return tokens_.has(token) ? cache_.place(token).behind(first - token) : Place{};
   }
 
-  /// Of rows that may lie anywhere.
+  /// Starts the copies of rows that may lie in any page.
   __device__ __forceinline__ void fetch_rows(uint32 stage, int first) {
     const int own = lane_index();
     const char* const row = own < kTileTokens ? cache_.key(place_) : cache_.value(place_);
@@ -209,13 +219,13 @@ class Fetcher {
     return reinterpret_cast<const char*>(static_cast<uint64>(high) << 32 | low);
   }
 
-  /// A constant, but for a copy that takes both keys and values.
+  /// Whether a copy's vector belongs to a value row; a constant except for a copy that covers both keys and values.
   static constexpr __device__ bool is_value(int i, lanes::Place place) {
     if (place_of(i, 0).row >= kTileTokens) return true;
     return place_of(i, kWarpSize - 1).row >= kTileTokens && place.row >= kTileTokens;
   }
 
-  /// From a tile's first row to a piece.
+  /// Distance in bytes from a tile's first row to a vector.
   static __device__ __forceinline__ int offset(lanes::Place place, Strides stride) {
     return place.row % kTileTokens * (place.row >= kTileTokens ? stride.value : stride.key) + place.byte;
   }
@@ -223,19 +233,19 @@ class Fetcher {
   Cache cache_;
   plan::Tokens tokens_;
   Copies copies_;
-  uint32 stage_ = 0;  // of the tile fetched last
-  Place place_;       // of the lane's one of 32 tiles, or of the lane's row of the next tile
-  Place tile_place_;  // of the tile fetched last, or of the lane's row of it
+  uint32 stage_ = 0;  // of the most recently fetched tile
+  Place place_;       // of the lane's tile among 32 tiles, or of the lane's row of the next tile
+  Place tile_place_;  // of the most recently fetched tile, or of the lane's row of that tile
   int offsets_[plan::kKeepOffsets ? kPieces : 1];
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
 
-/// Where the lane's row is, and so its scales, of tiles whose scales are not loaded yet. Of a paged cache they are kept
-/// from when the tiles are fetched: to look pages up twice would take longer.
+/// Places of the lane's rows, and therefore of their scales, for tiles whose scales are not loaded yet. With a paged
+/// cache the places are kept from the time when the tiles are fetched, because a second page lookup would take longer.
 template <class Cache, bool kIsKept>
 class OwnPlaces {
  public:
-  /// Once for each tile, when it may have been fetched.
+  /// Called once for each tile, after the tile may have been fetched.
   __device__ __forceinline__ void keep(const Fetcher<Cache>& fetcher) {
     if constexpr (kIsKept) {
 #pragma unroll
@@ -243,7 +253,7 @@ class OwnPlaces {
       places_[0] = fetcher.own_place();
     }
   }
-  /// Of the tile kStages - 2 before the one that was kept last, whose first token is `first`.
+  /// Place for the tile kStages - 2 before the tile that was kept last. `first` is the first token of that older tile.
   __device__ __forceinline__ typename Cache::Place oldest(const Cache& cache, int first) const {
     if constexpr (kIsKept) {
       return places_[kKept - 1];
@@ -257,20 +267,20 @@ class OwnPlaces {
   typename Cache::Place places_[kKept];
 };
 
-/// One warp's part of chunks [share.first, share.last) of what is walked over.
+/// Main loop of one warp: processes the warp's tiles of the visited chunks [share.first, share.last).
 __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tokens, const plan::Cache& cache,
                                      const plan::Queries& queries, const Keys::Query& query, uint32 stages,
                                      Softmax& softmax, Values::Accumulator& output, const BlockScores& steps) {
   Fetcher<plan::Cache> fetcher(cache, tokens);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) {
-    if constexpr (plan::Score::kRises) chunk = max(0, share.first + share.last - 1 - chunk);  // the last first
+    if constexpr (plan::Score::kRises) chunk = max(0, share.first + share.last - 1 - chunk);  // the last chunk first
     return tokens.token(chunk * kChunkTokens + warp * kTileTokens);
   };
 #pragma unroll
   for (int stage = 0; stage < plan::kStages; ++stage) clear_padding(stages + stage * kStageBytes);
-  // One loop fills and drains the ring: tile `ahead` is fetched while tile `ahead - (kStages - 1)` is used.
-  // Scales that are a tensor of their own come by loads, in the time of one tile.
+  // One loop fills and drains the ring: tile `ahead` is fetched while tile `ahead - (kStages - 1)` is in use. Scales in
+  // a separate tensor are loaded while one tile is in use.
   StageScales scales;
   StageScales next_scales;
   OwnPlaces<plan::Cache, Scales::kAny && plan::Cache::kIsPaged> own_places;
@@ -280,7 +290,7 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
   const int tiles = share.last - share.first;
   const auto first_of = [&](int tile) { return token_of(share.first + tile); };
   fetcher.look_up(0, tiles, first_of);
-  do {  // at least once, so that nothing needs a value from before the loop
+  do {  // at least one iteration, so that no value from before the loop is needed
     fetcher.land();
     __syncwarp();
     if (ahead < share.last) fetcher.fetch(stages + fill * kStageBytes, ahead - share.first, token_of(ahead));
@@ -288,7 +298,7 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
     own_places.keep(fetcher);
     if (ahead + 1 < share.last) fetcher.look_up(ahead + 1 - share.first, tiles, first_of);
 
-    fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
+    fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the stage in use now
     const int chunk = ahead - (plan::kStages - 1);
     const int first = token_of(chunk);
     scales = next_scales;
@@ -296,8 +306,8 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
       const int next = token_of(chunk + 1);
       next_scales.tiles[0].fetch(scale_rows, own_places.oldest(cache, next), next, tokens);
     }
-    if (chunk >= share.first &&
-        first < tokens.length()) {  // the same for the whole warp; the last chunk may lack its tokens
+    // The condition is uniform across the warp. The last chunk may lack this warp's tokens.
+    if (chunk >= share.first && first < tokens.length()) {
       const uint32 stage = stages + fill * kStageBytes;
       attend(query, stage, NeighbouringRows{first}, queries, tokens, softmax, output, steps, scales);
     }
@@ -313,7 +323,8 @@ struct BlockPlace {
   int batch;
 };
 
-/// Head groups are neighbours: they read the same tokens at about the same time, so all but one find them in the L2.
+/// Computes a block's place in the problem. Head groups of a KV head are neighbouring blocks: they read the same tokens
+/// at about the same time, so that all but the first find the tokens in the L2.
 __device__ __forceinline__ BlockPlace place_of_block(const GqaDecodeArguments& args, uint32 index) {
   BlockPlace place;
   const uint32 block = index / plan::kHeadGroups;
@@ -332,8 +343,8 @@ __device__ __forceinline__ Share share_of_block(const GqaDecodeArguments& args, 
   return share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, place.split);
 }
 
-/// By all warps. Where operands are in shared memory each makes those of some head tiles, which are the block's behind
-/// a barrier.
+/// Loads the query operands; all warps call the function. If operands are shared, each warp makes the operands of some
+/// head tiles, and a barrier then makes them visible to the whole block.
 template <class Query>
 __device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeArguments& args, int batch, int kv_head,
                                                  int head_group) {
@@ -342,7 +353,7 @@ __device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeAr
     using OneTile = Keys::OneTile;
 #pragma unroll 1
     for (int tile = warp_index(); tile < Keys::kHeadTiles; tile += plan::kWarps) {
-      // A tile beyond the last head has that again, as columns beyond it do.
+      // A tile beyond the last head duplicates that head, as query rows beyond the last do.
       const int first = min(8 * tile, heads_in(head_group) - 1);
       OneTile::RawQuery raw;
       auto one = OneTile::Query::in_block(0);
@@ -391,13 +402,13 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   finish_softmax<Values>(softmax, output);
   Values::scale_outputs(output, args);
 
-  __syncthreads();  // warps write where others' stages were
+  __syncthreads();  // warps store results over the stages of other warps
   const WarpResults results = results_in(shared);
   Values::store(output, results.outputs + warp * plan::kHeadsPerBlock * kMergePitch, kMergePitch);
   store_stats(softmax, results.stats + warp * plan::kHeadsPerBlock);
   __syncthreads();
 
-  // Where the loop has no register to spare, found once more.
+  // The place is computed a second time if the main loop has no register to spare.
   const BlockPlace own = Keys::Query::kIsShared ? place_of_block(args, recomputed(blockIdx.x)) : place;
   int active = share.active;
   if constexpr (Keys::Query::kIsShared) {
@@ -406,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     active = share_of_block(args, own, own_tokens).active;
   }
   const int sequence_and_group =
-      own.sequence * plan::kHeadGroups + own.head_group;  // has a counter, and slots for its splits
+      own.sequence * plan::kHeadGroups + own.head_group;  // has one counter, and one slot for each split
   const int first = sequence_and_group * args.splits;
   const Partials partials = {{active, first, 0, 1}, first + own.split, args.counters + sequence_and_group};
   merge(args, partials, {own.batch, own.kv_head, 1, own.head_group}, results,

@@ -1,71 +1,85 @@
-// Decode attention for grouped queries: the last tokens of every sequence, usually one, against its KV cache.
-// Family sm90: bulk copies with transaction barriers, even shares, ldmatrix, mma.sync; sm_90 and later.
+// Warp-specialised GQA decode attention for sm_90 and later: the last tokens of every sequence, usually one, attend to
+// the sequence's KV cache. Copies are TMA box copies that complete on mbarriers, the schedule is balanced over blocks,
+// and the products use ldmatrix with mma.sync, or wgmma.
 //
-// What is computed, the tile and the roles: as in sm80_gqa_decode.cuh and gqa_decode_block.cuh. What differs:
+// The formula, the tile of one warp and the roles are those of sm80_gqa_decode.cuh and gqa_decode_block.cuh. The
+// differences are:
 //
-// - A block takes a span of neighbouring KV heads; warp w has one of them, w % span. A stage has as many rows for each
-//   warp as its tiles have. Where a warp's registers do not hold all columns of a KV head, several warps have the same
-//   rows, each with some of the columns: the cache is read once. Below, `warps` are those that have different rows. Of
-//   many columns (plan::kHeadsAreRows, sm_90a alone) they are warpgroups, whose products are of all the columns:
-//   products by heads.
-// - kCopyWarps more warps do nothing but copy. Where the rows of a span follow one another in the cache, one thread
-//   starts copies of boxes by tensor maps (TMA). One box has the rows of all warps where tokens follow one another as
-//   well: warps that share a head then take tokens in turn. Else it has those of one span: such a warp takes
-//   kStageTokens tokens, the next that has its head the tokens behind them. Of a paged cache a box has rows of one
-//   page, and all copying warps start some. See tma_producer.cuh. Elsewhere, and for the last tokens of a sequence, the
-//   warps copy pieces: 16 bytes per lane at a time, of unaligned rows (below) fewer. See vector_copy_producer.cuh.
-// - A block takes an even share of all stages (balanced_schedule.cuh), one segment of a sequence after the other. Copies run
-//   ahead across segments: while the results of one are merged, stages of the next arrive. Two blocks that have a
-//   sequence to themselves may be a cluster, which merges it without the workspace (cluster_merge.cuh).
+// - Warps and heads. A block processes a span of neighbouring KV heads; warp w has KV head w % span. A stage holds as
+//   many K/V rows for each warp as the warp's tiles have. If a warp's registers cannot hold all query rows of a KV
+//   head, several warps process the same K/V rows, each with some of the query rows, so that the cache is read once. In
+//   the following, "warps" are warps with different K/V rows. With many query rows (plan::kHeadsAreRows, sm_90a only),
+//   consumer warps form warpgroups, which process all query rows by warpgroup MMA with heads as M.
+// - Producer warps. kCopyWarps additional warps only copy. If the rows of a span are contiguous in the cache, one
+//   thread issues TMA box copies. A box has the rows of all warps if the tokens are contiguous too; warps that share a
+//   KV head then take interleaved tokens. Otherwise a box has the rows of one span: each warp takes kStageTokens
+//   consecutive tokens, and the next warp with the same KV head takes the tokens behind them. With a paged cache, a box
+//   has rows of one page, and all producer warps issue some of the copies. See tma_producer.cuh. Where TMA does not
+//   apply, and for the last tokens of a sequence, the producer warps copy vectors: 16 bytes per lane and copy, or fewer
+//   for unaligned rows. See vector_copy_producer.cuh.
+// - Schedule. A block takes a balanced share of all stages (balanced_schedule.cuh), as one work item after another; a
+//   work item is the block's stages of one sequence. Copies run ahead across work items: while the results of one item
+//   are merged, stages of the next item arrive. Two blocks that have a sequence to themselves may form a 2-CTA cluster,
+//   which merges the sequence without the workspace (cluster_merge.cuh).
+//
+// Stage layout, aligned rows:
 //
 //   row r of a stage:  | row r of warp 0 | row r of warp 1 | … |
 //
-// Rows are swizzled as tensor maps do: 16-byte chunks within parts of 128 bytes, by the 128 bytes' number (within 64 or
-// 32 where a row is no multiple of more). With rows of an odd number of parts a warp's rows are then in different
-// banks. Rows of an even number are cut, and the stage has the first parts of all rows, then all second ones.
+// Rows have the swizzle of tensor maps: 16-byte chunks are permuted within parts of 128 bytes, by the number of the
+// 128-byte line (within 64 or 32 bytes if the row size requires that). If a row has an odd number of parts, a warp's
+// rows fall into different banks. Rows with an even number of parts are cut: the stage holds the first parts of all
+// rows, then the second parts, and so on.
 //
-// Unaligned rows, which are no multiple of 16 bytes (int4_rows of one group or two, alignment=4 or 8), are not
-// swizzled: a stage has a row of plan::kWarpsAbreast warps for each of theirs, as few as make 16 bytes' multiple, and
-// behind those of the first such warps the rows of the next. Such a row is an odd number of 16 bytes, so that a warp's
-// rows are in different banks. A span has at most as many heads as there are warps abreast, which take tokens in turn
-// where it has fewer: a stage's rows lie in the order of the cache, and a box has those of the warps that are abreast.
-// Pieces are of plan::kPieceBytes, or of 16 where boxes would do but for a sequence's end.
+// Stage layout, unaligned rows: rows whose size is no multiple of 16 bytes (int4_rows with one or two groups,
+// alignment=4 or 8) are not swizzled. The rows of plan::kWarpsAbreast warps are interleaved: for each row index, the
+// stage has the rows of these warps next to each other. The number of interleaved warps is the smallest that makes the
+// total a multiple of 16 bytes. The rows of the next set of warps follow. An interleaved row is an odd number of
+// 16-byte vectors, so a warp's rows fall into different banks. A span has at most as many KV heads as there are
+// interleaved warps; if it has fewer, the warps take interleaved tokens. The rows of a stage are therefore in the order
+// of the cache, and a box has the rows of one set of interleaved warps. Vector copies move plan::kPieceBytes bytes, or
+// 16 bytes if TMA applies except at the end of the sequence.
 //
-// Shared memory: stage 0 { rows of keys, rows of values }, stage 1 …; from kResultsAt on the results of
-// gqa_decode_block.cuh; from kBarriersAt on two barriers per stage, `full` and `empty`, and two per place of a segment,
-// `told` and `heard`; from kScratchAt on BlockState.
+// Shared memory:
+//   stage 0 { rows of keys, rows of values }, stage 1 …
+//   kResultsAt    results of the warps, see gqa_decode_block.cuh
+//   kBarriersAt   for each stage the mbarriers `full` and `empty`; for each entry of the work queue the same two
+//   kScratchAt    BlockState
 //
-// Who waits for whom: the copying warps wait until the others have arrived at a stage's `empty`, and they until the
-// copies have at `full`. The copies of boxes of a block's very first stage are started before the block meets (not
-// those of pages): that much sooner all is over. Likewise a segment is told before its first stage is copied, or that
-// one while it is, and heard when its queries are on their way: after its very first stage a block waits for that,
-// because loads that come after many copies end after them. Where a segment ends the warps that attend meet when all
-// results are stored, before the next are, and in a merge with those of other blocks (merge_slices.cuh). Where the
-// blocks of a pair have read their last stage the thread that copied it says so to the other block, which then sends
-// its sums there.
+// Who waits for whom:
+// - Stages. The producer warps wait at a stage's `empty` barrier until the consumer warps have arrived there. The
+//   consumer warps wait at the stage's `full` barrier until the copies have arrived.
+// - First stage. The box copies of a block's very first stage start before the block-wide barrier, which shortens the
+//   whole launch. Boxes of pages are an exception, because all producer warps issue them.
+// - Work queue. The producer publishes each work item before it copies the item's first stage, or in the case of the
+//   very first item while that stage is being copied. Each consumer warp acknowledges the item when its query loads are
+//   issued. After the block's very first stage, the producer waits for these acknowledgements, because loads issued
+//   behind many bulk copies complete behind them.
+// - Results. At the end of a work item the consumer warps synchronise when all results are stored, before the next
+//   results are stored, and during a merge with the results of other blocks (merge_slices.cuh).
+// - Cluster. When a block of a 2-CTA cluster has read its last stage, the thread that copied the stage reports this to
+//   the other block, which then sends its sums to the freed stages.
 //
-// Scales that are tensors of their own are no part of the boxes: each warp that attends loads its rows' into registers,
-// those of a stage in the time of the one before, the first with the segment's queries (ScaleLoads).
+// Separate scale tensors are not part of the boxes. Each consumer warp loads the scales of its rows into registers: the
+// scales of the first stage together with the item's queries, and the scales of each further stage while the previous
+// stage is in use (ScaleLoads).
 //
-// How fast a block copies boxes: where products leave no time to catch up in, at the memory's pace (copy_pacing.cuh); pieces,
-// which take longer than that, count for nothing. What boxes have brought the L2 lets go of first, where the plan says
-// so.
+// Copy pacing limits box copies to the memory's pace if the math leaves no time to catch up (copy_pacing.cuh). Vector
+// copies take longer than the pacing interval, so they are not paced. If the plan says so, the L2 evicts lines first
+// that box copies have read. If all blocks would read the same region of the memory at the same time, they begin in the
+// middle of their work items and visit the beginning last (StageIterator). Producer warps need fewer registers than
+// consumer warps; if the plan says so, they release some.
 //
-// Where all blocks would be in the same part of the memory at the same time, they begin in the middle of their segments
-// and come to the beginning last (StageWalk).
+// For plain scores of a single query token, the kernel counts the K/V rows of a warp and needs no positions. In all
+// other cases positions are token positions, see InterleavedRows. Stages in which a window leaves no visible token
+// belong to no block's share; stages in which a window leaves some tokens are copied by vectors. Rows at or beyond the
+// sequence's length are not read; they arrive as zeros.
 //
-// The copying warps need fewer registers than the others: where the plan says so they give them some.
+// If the launch overlaps with the preceding kernel of the stream, the kernel waits for its predecessor before reading
+// anything.
 //
-// With plain scores of one query token rows are counted, not tokens. Else positions are those of tokens: see
-// RowsInTurn. Stages of which a window leaves nothing to see are in no block's share; those of which it leaves some
-// tokens are copied in pieces.
-//
-// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
-//
-// Rows at or beyond the length are not read: they arrive as zeros.
-//
-// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", "barrier.cluster", "mapa", "st.async", and those
-// of sm80_gqa_decode.cuh.
+// PTX ISA: "cp.async.bulk.tensor", "cp.async", "mbarrier", "bar", "barrier.cluster", "mapa", "st.async", and the
+// sections named in sm80_gqa_decode.cuh.
 #include "plan.cuh"
 
 #include "attention/gqa_decode_block.cuh"
@@ -92,30 +106,33 @@ constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
 
 using Walk = Walker<plan::kFlushStages, plan::kGapStages, count_stages>;
 
-/// A segment as those that attend are told of it: two words of 16 bytes, all of which are written.
+/// Work queue entry: a work item as the producer publishes it. An entry is two 16-byte vectors, all of which are
+/// written.
 struct alignas(16) ToldSegment {
   Segment segment;
-  Owners owners;  // of its sequence
-  int kv_head;    // the first of its span
+  Owners owners;  // blocks that share the item's sequence
+  int kv_head;    // first KV head of the item's span
 };
 
 struct BlockState {
   ToldSegment segments[plan::kSegments];
-  StoredPart parts[2];  // of a segment and of the one before, which is merged when this one's results are stored
-  // Each sequence is a cluster's, see cluster_merge.cuh, and this block has half of one: a grid may be larger, and blocks
-  // without a share end at once, after which nobody may tell them anything.
+  StoredPart parts[2];  // of the current and of the previous work item; the previous one is merged when the current
+                        // results are stored
+  // True if every sequence belongs to a 2-CTA cluster (cluster_merge.cuh) and this block has half of one. The grid may
+  // be larger. Blocks without a share exit at once, and from then on no other block may access their shared memory.
   int are_pairs;
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
-/// Once the block has met. Read when it is asked for: a register of its own would be one too many in the loop.
+/// Whether this block merges through its cluster. Valid after the block-wide barrier. The flag is read from shared
+/// memory at each use, because the main loop has no register left for it.
 __device__ __forceinline__ bool are_pairs(const BlockState& state) {
   return plan::kMergesPairs && state.are_pairs != 0;
 }
 
 using StagePlace = RingPlace<plan::kStages>;
 
-/// As RingPlace, in one register.
+/// Counterpart of RingPlace for the work queue, in one register.
 struct SegmentPlace {
   uint32 turn = 0;
 
@@ -125,7 +142,7 @@ struct SegmentPlace {
   static_assert((plan::kSegments & (plan::kSegments - 1)) == 0, "turns go round");
 };
 
-/// Addresses in shared memory.
+/// Shared-memory addresses of the stages and of the mbarriers.
 struct Rings {
   uint32 base;
 
@@ -141,7 +158,8 @@ struct Rings {
     return {both, both + 8};
   }
 
-  /// By one thread: of several each would wait for the others.
+  /// Initialises all mbarriers; one thread calls the function. With several threads, each would have to wait for the
+  /// others.
   __device__ __forceinline__ void init_barriers() const {
 #pragma unroll
     for (int index = 0; index < plan::kStages + plan::kSegments; ++index) {
@@ -156,14 +174,16 @@ struct Rings {
   __device__ __forceinline__ uint32 barrier(int pair) const { return base + plan::kBarriersAt + 16 * pair; }
 };
 
-/// Whether a row counts like any other that a sequence has: then rows of a warp are counted, not tokens.
+/// True if the scores of a row do not depend on its position. The kernel then counts a warp's rows instead of token
+/// positions.
 constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
 
-/// The first of the threads that copy, which makes the barriers and starts the copies of boxes.
+/// The first producer thread; it initialises the mbarriers and issues the box copies.
 __device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan::kWarps * kWarpSize; }
 
-/// By that thread, before any other knows of the barriers: what a block waits for longest is its very first stage. Not
-/// where that is of pieces, nor of pages, whose boxes all copying warps start.
+/// Issues the box copies of the block's very first stage, because a block waits longest for that stage. The first
+/// producer thread calls the function before other threads see the mbarriers. The function does nothing if the stage is
+/// copied by vectors, or by boxes of pages, which all producer warps issue.
 __device__ __forceinline__ void begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
   if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return;
   const int stage = StageWalk(args, segment).stage();
@@ -172,22 +192,23 @@ __device__ __forceinline__ void begin_copies(const Arguments& args, const Segmen
   copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
 }
 
-/// By the first of the threads that copy: those that attend are told of a segment, or that there is none left.
+/// Publishes a work item, or the end of the work; the first producer thread calls the function.
 __device__ __forceinline__ void tell_segment(const Arguments& args, const Walk& walk, const Cursor& cursor,
                                              const Segment& segment, ToldSegment (&segments)[plan::kSegments],
                                              SegmentPlace place, Rings rings) {
-  wait_barrier(rings.heard(place), place.parity() ^ 1);  // the first time round at once
+  wait_barrier(rings.heard(place), place.parity() ^ 1);  // returns at once in the first round
   const bool is_one = segment.batch >= 0;
   segments[place.index()] = {segment, is_one ? walk.owners_of_last(cursor) : Owners{}, first_kv_head(args, segment)};
   arrive(rings.told(place));
 }
 
-/// The copying warps, whose stage is free. `are_under_way`: the block's very first boxes, but for pages.
+/// Copies a stage by TMA; all producer warps call the function when the stage is empty. `are_under_way` says that
+/// begin_copies has already issued the copies.
 __device__ __forceinline__ void copy_stage_in_boxes(const Arguments& args, const Segment& segment, int stage,
                                                     StagePlace place, bool are_under_way, PageWindow& pages,
                                                     Rings rings) {
   const uint32 full = rings.full(place);
-  // Every warp arrives, so that none falls two rounds behind and takes one for the other.
+  // Every warp arrives, so that no warp falls two rounds behind and mistakes a later phase for the current one.
   __syncwarp();
   if (!is_first_copying()) {
     if (lane_index() == 0) arrive(full, kWarpSize);
@@ -196,20 +217,21 @@ __device__ __forceinline__ void copy_stage_in_boxes(const Arguments& args, const
     if (plan::Cache::kIsPaged) {
       expect_bytes(full, 2 * kHalfStage);
     } else if (!are_under_way) {
-      fence_async_proxy();  // what cp.async has written there came before
+      fence_async_proxy();  // orders earlier cp.async writes to the stage before the box copies
       copy_boxes(args, segment, stage, rings.stage(place), full);
     }
   }
   if (plan::Cache::kIsPaged) {
-    // The same; where only a segment's last stage is copied in pieces once round the ring in the next, for it
-    // waits for the pages that are being looked up.
+    // The fence has the same purpose here. If only an item's last stage is copied by vectors, the first round of the
+    // ring in the next item needs the fence. Later stages skip it, because the fence would wait for the page lookups in
+    // flight.
     if (!kInOrder || stage < segment.first + plan::kStages) fence_async_proxy();
     pages.copy(segment, stage, rings.stage(place), full);
   }
 }
 
-/// The copying warps, from the block's first segment on, for which begin_copies has been called. The place behind the
-/// last stage.
+/// Main loop of the producer warps, from the block's first work item on, for which begin_copies has been called.
+/// Returns the place behind the last stage.
 __device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const Walk& walk, Cursor cursor,
                                                     Segment segment, PageWindow& pages,
                                                     ToldSegment (&segments)[plan::kSegments], Rings rings) {
@@ -217,8 +239,8 @@ __device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const
   Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * walk.blocks() >> 10));
   StagePlace place;
   SegmentPlace told;
-  bool is_very_first = segment.first != segment.last;  // of an empty segment nothing is under way, nor waited for
-  bool are_looked_up = true;                           // the segment's first pages
+  bool is_very_first = segment.first != segment.last;  // an empty item has no copies to wait for
+  bool are_looked_up = true;                           // pages of the item's first stage
 #pragma unroll 1
   while (true) {
     if (is_first) tell_segment(args, walk, cursor, segment, segments, told, rings);
@@ -235,7 +257,7 @@ __device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const
       if (plan::Cache::kIsPaged && has_boxes) pages.reach(segment, stage);
       if (!has_boxes) pieces.reach(args, cache, segment, stage);
       if (is_first && has_boxes) pace.wait();
-      wait_barrier(rings.empty(place), place.parity ^ 1);  // the first time round at once
+      wait_barrier(rings.empty(place), place.parity ^ 1);  // returns at once in the first round
       if (has_boxes) {
         copy_stage_in_boxes(args, segment, stage, place, is_very_first, pages, rings);
       } else {
@@ -253,23 +275,25 @@ __device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const
   return place;
 }
 
-/// Of the warp.
+/// Query rows of this warp in a work item.
 __device__ __forceinline__ BlockColumns columns_of(const GqaDecodeArguments& args, const ToldSegment& told) {
   const int kv_head = told.kv_head + (row_warp_index() & ((1 << args.span_log2) - 1));
   return columns_of_warp(kv_head, head_group_of(told.segment));
 }
 
-/// Scales that are tensors of their own, of the stage that a warp attends to next. They are on their way, as are, of a
-/// paged cache, the places of its rows in the stage behind.
+/// Scales of the next stage that a warp will process, from separate scale tensors; the loads are in flight. With a
+/// paged cache, the struct also holds the places of the warp's rows in the stage after that.
 struct NextScales {
   StageScales stage;
   plan::Cache::Place places[plan::kTilesPerStage];
 };
 
-/// That a thread of a merge has under way, while scales of groups wait for the next segment.
+/// Partial results that a thread of a merge has in flight, while scales of groups for the next work item occupy
+/// registers.
 constexpr int kLoadedParts = sizeof(StageScales) > 32 ? kPartsOfStep / 2 : kPartsOfStep;
 
-/// Of a segment, by a warp that attends: loads of its rows' scales, each stage's in the time of the one before.
+/// Scale loads of a consumer warp for one work item: the scales of each stage are loaded while the previous stage is in
+/// use.
 template <bool kAny>
 class ScaleLoads {
  public:
@@ -280,7 +304,7 @@ class ScaleLoads {
         segment_(told.segment),
         tokens_(args, told.segment.length, plan::Queries::query_position(told.segment.length, 0)) {}
 
-  /// Of the segment's first stage.
+  /// Loads the scales of the item's first stage.
   __device__ __forceinline__ void begin(NextScales& next) const {
     if (segment_.first == segment_.last) return;
     const StageWalk walk(args_, segment_);
@@ -288,7 +312,7 @@ class ScaleLoads {
     fetch(next, walk);
   }
 
-  /// Of each stage behind it.
+  /// Loads the scales of a further stage, to which `walk` points.
   __device__ __forceinline__ void fetch(NextScales& next, StageWalk walk) const {
     const int stage = walk.stage();
 #pragma unroll
@@ -309,7 +333,7 @@ class ScaleLoads {
   }
 
  private:
-  /// Of the lane's row of a tile.
+  /// Token of the lane's row of a tile.
   __device__ __forceinline__ int own_token(int stage, int tile) const {
     const int row = tile * kTileTokens + lane_index() % kTileTokens;
     return (stage << args_.stage_tokens_log2) + token_of(args_, row, row_warp_index());
@@ -338,8 +362,8 @@ class ScaleLoads<false> {
   __device__ __forceinline__ void fetch(NextScales&, StageWalk) const {}
 };
 
-/// The warps that attend: the block's next segment, and the loads of its queries and of its first scales, after which
-/// it is heard.
+/// Receives the block's next work item: waits for the queue entry, issues the loads of its queries and first scales,
+/// and acknowledges the entry. The consumer warps call the function.
 __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
                                                     const ToldSegment (&segments)[plan::kSegments], Rings rings,
                                                     SegmentPlace& place, Keys::RawQuery& raw, NextScales& scales) {
@@ -355,14 +379,14 @@ __device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& ar
   return told;
 }
 
-/// Rows of a stage that the warp has, of so many tokens from the stage's first on; zero or less: none.
+/// Number of rows that the warp has in a stage, where `tokens_left` tokens of the sequence remain from the stage's
+/// first token on; zero or negative if there are none.
 __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int tokens_left, int warp) {
   const int tokens = tokens_left - token_of(args, 0, warp);
   return min((tokens + (1 << args.row_step_log2) - 1) >> args.row_step_log2, kStageTokens);
 }
 
-/// What the columns of a warp see of a segment's sequence, and what their scores go through; not asked where rows are
-/// counted.
+/// Masks and score modification for the query rows of a warp in one work item. Not used if rows are counted.
 struct Sights {
   plan::Queries queries;
   plan::Tokens tokens;
@@ -377,13 +401,15 @@ struct Sights {
   }
 };
 
-/// Tensor cores read a stage by the asynchronous proxy, where heads are rows: what cp.async has written comes before.
+/// Makes vector copies visible to wgmma. With heads as M, tensor cores read a stage through the async proxy, so
+/// cp.async writes must be ordered before these reads.
 __device__ __forceinline__ void settle_pieces(const GqaDecodeArguments& args, const Segment& segment, int stage) {
   if constexpr (!plan::kHeadsAreRows) return;
   if (!is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();
 }
 
-/// A warp's work on its rows of a stage, where it has any. A template, so that only one of both is compiled.
+/// Processes the warp's rows of a stage, if there are any. The function is a template so that only one of its two
+/// branches is compiled.
 template <class Queries = plan::Queries, class Tokens = plan::Tokens>
 __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, const Keys::Query& query, uint32 rows_at,
                                              const Segment& segment, const StageWalk& walked, const Sights& sights,
@@ -405,7 +431,7 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
   }
 }
 
-/// The copying warps, from the block's first instruction for them to the last.
+/// Everything that the producer warps do in a block.
 __device__ __forceinline__ void copy_all(const Arguments& args, BlockState& state, Rings rings) {
   Walk walk(args);
   Cursor cursor;
@@ -477,7 +503,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
         if (!walked.is_over()) loads.fetch(next_scales, walked);
         wait_barrier(rings.full(place), place.parity);
         attend_stage(args, query, rings.stage(place), segment, here, sights, softmax, output, scales);
-        __syncwarp();  // every lane has read the stage
+        __syncwarp();  // all lanes have read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();
       }
@@ -490,7 +516,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     sync_warps();
     const StoredPart own = {owners, {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)}};
     if (are_pairs(state)) {
-      wait_for_cluster();  // as all who have arrived
+      wait_for_cluster();  // every thread that has arrived must wait
       return merge_pair(args, own.heads, results, rings.base, rings.of_pair());
     }
     merges.store(own, next.segment.batch < 0);

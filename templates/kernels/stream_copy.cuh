@@ -1,5 +1,6 @@
-// The copy floor: every byte of a buffer read once and written once, 16-byte streaming loads and stores, 4 in flight
-// per thread. What any kernel that must move these bytes is measured against. All architectures.
+// Copy floor: reads every byte of a buffer once and writes it once, with 16-byte streaming loads and stores, 4 in
+// flight per thread. Kernels that must move the same bytes are measured against this kernel. It runs on all
+// architectures.
 #include "plan.cuh"
 
 #include "core/types.cuh"

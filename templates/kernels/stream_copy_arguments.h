@@ -1,4 +1,4 @@
-// The one argument of the stream_copy kernel, shared by host and device.
+// Kernel argument of stream_copy, shared by host and device.
 #pragma once
 
 namespace cubit {
@@ -6,7 +6,7 @@ namespace cubit {
 struct StreamCopyArguments {
   const void* source;  // 16-byte aligned
   void* destination;
-  long long quads;  // of 16 bytes
+  long long quads;  // number of 16-byte vectors
 };
 
 }  // namespace cubit

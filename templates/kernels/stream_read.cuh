@@ -1,7 +1,7 @@
-// The read floor: every byte of a buffer once, 16-byte streaming loads, 4 in flight per thread. What any kernel that
-// must read these bytes is measured against. All architectures.
+// Read floor: reads every byte of a buffer once, with 16-byte streaming loads, 4 in flight per thread. Kernels that
+// must read the same bytes are measured against this kernel. It runs on all architectures.
 //
-// The checksum (exclusive or) makes the loads observable; it is exact in any order, so the result is deterministic.
+// The checksum (exclusive or) makes the loads observable. It is exact in any order, so the result is deterministic.
 #include "plan.cuh"
 
 #include "core/types.cuh"

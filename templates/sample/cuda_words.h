@@ -1,5 +1,5 @@
-// The words of CUDA that the templates use, for clangd, which then needs no CUDA toolkit. Declarations only, and read
-// by nothing else: NVRTC and nvcc have their own. See ../compile_flags.txt.
+// Declarations of the CUDA keywords and functions that the templates use, so that clangd needs no CUDA toolkit. NVRTC
+// and nvcc have their own declarations and do not read this file. See ../compile_flags.txt.
 #pragma once
 
 #define __global__ __attribute__((global))
