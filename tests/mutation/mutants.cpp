@@ -221,8 +221,8 @@ constexpr Mutant kMutants[] = {
      kNotRun},
     {"by_heads_values_not_waited_for", kByHeads, "batch=1,context=395", "kv_format/kv_rows16_by_heads.cuh",
      "    wait_products<0>();\n#pragma unroll", "#pragma unroll", "wgmma.mma_async", kNotRun},
-    {"segments_do_not_meet", kBulk, kSegments, "pipeline/merge_slices.cuh",
-     "  sync_warps();  // the results are read, and stored\n", "", "is not ordered", "racecheck"},
+    {"segments_do_not_meet", kBulk, kSegments, "pipeline/merge_slices.cuh", "  sync_warps();\n  return owners.count",
+     "  return owners.count", "is not ordered", "racecheck"},
 
     {"pair_stages_still_read", kBulk, kSplit, "pipeline/cluster_merge.cuh",
      "wait_barrier_of_cluster(barriers.free, 0);", "", "race in shared memory", kNotRun},
