@@ -104,18 +104,18 @@ namespace cubit {
 
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
 
-using Walk = Walker<plan::kFlushStages, plan::kGapStages, count_stages>;
+using Scheduler = TileScheduler<plan::kFlushStages, plan::kGapStages, count_stages>;
 
 /// Work queue entry: a work item as the producer publishes it. An entry is two 16-byte vectors, all of which are
 /// written.
-struct alignas(16) ToldSegment {
-  Segment segment;
+struct alignas(16) QueueEntry {
+  WorkItem item;
   Owners owners;  // blocks that share the item's sequence
   int kv_head;    // first KV head of the item's span
 };
 
 struct BlockState {
-  ToldSegment segments[plan::kSegments];
+  QueueEntry queue[plan::kSegments];
   StoredPart parts[2];  // of the current and of the previous work item; the previous one is merged when the current
                         // results are stored
   // True if every sequence belongs to a 2-CTA cluster (cluster_merge.cuh) and this block has half of one. The grid may
@@ -133,13 +133,13 @@ __device__ __forceinline__ bool are_pairs(const BlockState& state) {
 using StagePlace = RingPlace<plan::kStages>;
 
 /// Counterpart of RingPlace for the work queue, in one register.
-struct SegmentPlace {
-  uint32 turn = 0;
+struct QueuePlace {
+  uint32 count = 0;
 
-  __device__ __forceinline__ uint32 index() const { return turn % plan::kSegments; }
-  __device__ __forceinline__ uint32 parity() const { return turn / plan::kSegments & 1; }
-  __device__ __forceinline__ void advance() { ++turn; }
-  static_assert((plan::kSegments & (plan::kSegments - 1)) == 0, "turns go round");
+  __device__ __forceinline__ uint32 index() const { return count % plan::kSegments; }
+  __device__ __forceinline__ uint32 parity() const { return count / plan::kSegments & 1; }
+  __device__ __forceinline__ void advance() { ++count; }
+  static_assert((plan::kSegments & (plan::kSegments - 1)) == 0, "queue indices wrap around");
 };
 
 /// Shared-memory addresses of the stages and of the mbarriers.
@@ -149,8 +149,10 @@ struct Rings {
   __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index * kStageBytes; }
   __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index); }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
-  __device__ __forceinline__ uint32 told(SegmentPlace place) const { return barrier(plan::kStages + place.index()); }
-  __device__ __forceinline__ uint32 heard(SegmentPlace place) const {
+  __device__ __forceinline__ uint32 queue_full(QueuePlace place) const {
+    return barrier(plan::kStages + place.index());
+  }
+  __device__ __forceinline__ uint32 queue_empty(QueuePlace place) const {
     return barrier(plan::kStages + place.index()) + 8;
   }
   __device__ __forceinline__ PairBarriers of_pair() const {
@@ -171,7 +173,7 @@ struct Rings {
   }
 
  private:
-  __device__ __forceinline__ uint32 barrier(int pair) const { return base + plan::kBarriersAt + 16 * pair; }
+  __device__ __forceinline__ uint32 barrier(int index) const { return base + plan::kBarriersAt + 16 * index; }
 };
 
 /// True if the scores of a row do not depend on its position. The kernel then counts a warp's rows instead of token
@@ -179,106 +181,105 @@ struct Rings {
 constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
 
 /// The first producer thread; it initialises the mbarriers and issues the box copies.
-__device__ __forceinline__ bool is_first_copying() { return threadIdx.x == plan::kWarps * kWarpSize; }
+__device__ __forceinline__ bool is_first_producer_thread() { return threadIdx.x == plan::kWarps * kWarpSize; }
 
 /// Issues the box copies of the block's very first stage, because a block waits longest for that stage. The first
 /// producer thread calls the function before other threads see the mbarriers. The function does nothing if the stage is
 /// copied by vectors, or by boxes of pages, which all producer warps issue.
-__device__ __forceinline__ void begin_copies(const Arguments& args, const Segment& segment, Rings rings) {
-  if (plan::Cache::kIsPaged || segment.batch < 0 || segment.first == segment.last) return;
-  const int stage = StageWalk(args, segment).stage();
-  if (!is_of_boxes(args, tokens_in(args, segment, stage))) return;
+__device__ __forceinline__ void begin_first_stage(const Arguments& args, const WorkItem& item, Rings rings) {
+  if (plan::Cache::kIsPaged || item.batch < 0 || item.first == item.last) return;
+  const int stage = StageIterator(args, item).stage();
+  if (!is_of_boxes(args, tokens_in(args, item, stage))) return;
   const StagePlace place;
-  copy_boxes(args, segment, stage, rings.stage(place), rings.full(place));
+  copy_boxes(args, item, stage, rings.stage(place), rings.full(place));
 }
 
 /// Publishes a work item, or the end of the work; the first producer thread calls the function.
-__device__ __forceinline__ void tell_segment(const Arguments& args, const Walk& walk, const Cursor& cursor,
-                                             const Segment& segment, ToldSegment (&segments)[plan::kSegments],
-                                             SegmentPlace place, Rings rings) {
-  wait_barrier(rings.heard(place), place.parity() ^ 1);  // returns at once in the first round
-  const bool is_one = segment.batch >= 0;
-  segments[place.index()] = {segment, is_one ? walk.owners_of_last(cursor) : Owners{}, first_kv_head(args, segment)};
-  arrive(rings.told(place));
+__device__ __forceinline__ void publish_work_item(const Arguments& args, const Scheduler& scheduler,
+                                                  const SchedulerPosition& position, const WorkItem& item,
+                                                  QueueEntry (&queue)[plan::kSegments], QueuePlace place, Rings rings) {
+  wait_barrier(rings.queue_empty(place), place.parity() ^ 1);  // returns at once in the first round
+  const bool is_one = item.batch >= 0;
+  queue[place.index()] = {item, is_one ? scheduler.owners_of_last(position) : Owners{}, first_kv_head(args, item)};
+  arrive(rings.queue_full(place));
 }
 
-/// Copies a stage by TMA; all producer warps call the function when the stage is empty. `are_under_way` says that
-/// begin_copies has already issued the copies.
-__device__ __forceinline__ void copy_stage_in_boxes(const Arguments& args, const Segment& segment, int stage,
-                                                    StagePlace place, bool are_under_way, PageWindow& pages,
-                                                    Rings rings) {
+/// Copies a stage by TMA; all producer warps call the function when the stage is empty. `is_in_flight` says that
+/// begin_first_stage has already issued the copies.
+__device__ __forceinline__ void copy_stage_by_tma(const Arguments& args, const WorkItem& item, int stage,
+                                                  StagePlace place, bool is_in_flight, PageWindow& pages, Rings rings) {
   const uint32 full = rings.full(place);
   // Every warp arrives, so that no warp falls two rounds behind and mistakes a later phase for the current one.
   __syncwarp();
-  if (!is_first_copying()) {
+  if (!is_first_producer_thread()) {
     if (lane_index() == 0) arrive(full, kWarpSize);
   } else {
     arrive(full, kWarpSize - 1);
     if (plan::Cache::kIsPaged) {
       expect_bytes(full, 2 * kHalfStage);
-    } else if (!are_under_way) {
+    } else if (!is_in_flight) {
       fence_async_proxy();  // orders earlier cp.async writes to the stage before the box copies
-      copy_boxes(args, segment, stage, rings.stage(place), full);
+      copy_boxes(args, item, stage, rings.stage(place), full);
     }
   }
   if (plan::Cache::kIsPaged) {
     // The fence has the same purpose here. If only an item's last stage is copied by vectors, the first round of the
     // ring in the next item needs the fence. Later stages skip it, because the fence would wait for the page lookups in
     // flight.
-    if (!kInOrder || stage < segment.first + plan::kStages) fence_async_proxy();
-    pages.copy(segment, stage, rings.stage(place), full);
+    if (!kInOrder || stage < item.first + plan::kStages) fence_async_proxy();
+    pages.copy(item, stage, rings.stage(place), full);
   }
 }
 
-/// Main loop of the producer warps, from the block's first work item on, for which begin_copies has been called.
+/// Main loop of the producer warps, from the block's first work item on, for which begin_first_stage has been called.
 /// Returns the place behind the last stage.
-__device__ __forceinline__ StagePlace copy_segments(const Arguments& args, const Walk& walk, Cursor cursor,
-                                                    Segment segment, PageWindow& pages,
-                                                    ToldSegment (&segments)[plan::kSegments], Rings rings) {
-  const bool is_first = is_first_copying();
-  Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * walk.blocks() >> 10));
+__device__ __forceinline__ StagePlace produce_stages(const Arguments& args, const Scheduler& scheduler,
+                                                     SchedulerPosition position, WorkItem item, PageWindow& pages,
+                                                     QueueEntry (&queue)[plan::kSegments], Rings rings) {
+  const bool is_first = is_first_producer_thread();
+  Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * scheduler.blocks() >> 10));
   StagePlace place;
-  SegmentPlace told;
-  bool is_very_first = segment.first != segment.last;  // an empty item has no copies to wait for
-  bool are_looked_up = true;                           // pages of the item's first stage
+  QueuePlace queue_place;
+  bool is_very_first = item.first != item.last;  // an empty item has no copies to wait for
+  bool are_looked_up = true;                     // pages of the item's first stage
 #pragma unroll 1
   while (true) {
-    if (is_first) tell_segment(args, walk, cursor, segment, segments, told, rings);
-    if (segment.batch < 0) break;
-    if (plan::Cache::kIsPaged && !are_looked_up) pages.begin(segment);
+    if (is_first) publish_work_item(args, scheduler, position, item, queue, queue_place, rings);
+    if (item.batch < 0) break;
+    if (plan::Cache::kIsPaged && !are_looked_up) pages.begin(item);
     are_looked_up = false;
-    const plan::Cache cache = plan::Cache::rows(args, segment.batch, first_kv_head(args, segment));
+    const plan::Cache cache = plan::Cache::rows(args, item.batch, first_kv_head(args, item));
     Pieces<plan::Cache> pieces;
 #pragma unroll 1
-    for (StageWalk walked(args, segment); !walked.is_over(); walked.advance()) {
-      const int stage = walked.stage();
-      const StageTokens tokens = tokens_in(args, segment, stage);
+    for (StageIterator iterator(args, item); !iterator.is_over(); iterator.advance()) {
+      const int stage = iterator.stage();
+      const StageTokens tokens = tokens_in(args, item, stage);
       const bool has_boxes = is_of_boxes(args, tokens);
-      if (plan::Cache::kIsPaged && has_boxes) pages.reach(segment, stage);
-      if (!has_boxes) pieces.reach(args, cache, segment, stage);
+      if (plan::Cache::kIsPaged && has_boxes) pages.reach(item, stage);
+      if (!has_boxes) pieces.reach(args, cache, item, stage);
       if (is_first && has_boxes) pace.wait();
       wait_barrier(rings.empty(place), place.parity ^ 1);  // returns at once in the first round
       if (has_boxes) {
-        copy_stage_in_boxes(args, segment, stage, place, is_very_first, pages, rings);
+        copy_stage_by_tma(args, item, stage, place, is_very_first, pages, rings);
       } else {
-        pieces.copy(args, cache, segment, stage, tokens, rings.stage(place));
+        pieces.copy(args, cache, item, stage, tokens, rings.stage(place));
         arrive_after_copies(rings.full(place));
       }
       place.advance();
-      if (is_very_first) wait_barrier(rings.heard(told), told.parity());
+      if (is_very_first) wait_barrier(rings.queue_empty(queue_place), queue_place.parity());
       is_very_first = false;
     }
-    told.advance();
-    segment = walk.next(cursor);
+    queue_place.advance();
+    item = scheduler.next(position);
   }
   wait_copies<0>();
   return place;
 }
 
 /// Query rows of this warp in a work item.
-__device__ __forceinline__ BlockColumns columns_of(const GqaDecodeArguments& args, const ToldSegment& told) {
-  const int kv_head = told.kv_head + (row_warp_index() & ((1 << args.span_log2) - 1));
-  return columns_of_warp(kv_head, head_group_of(told.segment));
+__device__ __forceinline__ BlockColumns columns_of(const GqaDecodeArguments& args, const QueueEntry& entry) {
+  const int kv_head = entry.kv_head + (row_warp_index() & ((1 << args.span_log2) - 1));
+  return columns_of_warp(kv_head, head_group_of(entry.item));
 }
 
 /// Scales of the next stage that a warp will process, from separate scale tensors; the loads are in flight. With a
@@ -297,24 +298,24 @@ constexpr int kLoadedParts = sizeof(StageScales) > 32 ? kPartsOfStep / 2 : kPart
 template <bool kAny>
 class ScaleLoads {
  public:
-  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments& args, const ToldSegment& told)
+  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments& args, const QueueEntry& entry)
       : args_(args),
-        cache_(plan::Cache::rows(args, told.segment.batch, columns_of(args, told).kv_head)),
+        cache_(plan::Cache::rows(args, entry.item.batch, columns_of(args, entry).kv_head)),
         rows_(Scales::rows(cache_)),
-        segment_(told.segment),
-        tokens_(args, told.segment.length, plan::Queries::query_position(told.segment.length, 0)) {}
+        item_(entry.item),
+        tokens_(args, entry.item.length, plan::Queries::query_position(entry.item.length, 0)) {}
 
   /// Loads the scales of the item's first stage.
   __device__ __forceinline__ void begin(NextScales& next) const {
-    if (segment_.first == segment_.last) return;
-    const StageWalk walk(args_, segment_);
-    if constexpr (plan::Cache::kIsPaged) look_up(next, walk.stage());
-    fetch(next, walk);
+    if (item_.first == item_.last) return;
+    const StageIterator iterator(args_, item_);
+    if constexpr (plan::Cache::kIsPaged) look_up(next, iterator.stage());
+    fetch(next, iterator);
   }
 
-  /// Loads the scales of a further stage, to which `walk` points.
-  __device__ __forceinline__ void fetch(NextScales& next, StageWalk walk) const {
-    const int stage = walk.stage();
+  /// Loads the scales of a further stage, to which `iterator` points.
+  __device__ __forceinline__ void fetch(NextScales& next, StageIterator iterator) const {
+    const int stage = iterator.stage();
 #pragma unroll
     for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
       const int token = own_token(stage, tile);
@@ -327,8 +328,8 @@ class ScaleLoads {
       next.stage.tiles[tile].fetch_row(rows_, place, tokens_.has(token));
     }
     if constexpr (plan::Cache::kIsPaged) {
-      walk.advance();
-      look_up(next, walk.is_over() ? stage : walk.stage());
+      iterator.advance();
+      look_up(next, iterator.is_over() ? stage : iterator.stage());
     }
   }
 
@@ -350,33 +351,33 @@ class ScaleLoads {
   const GqaDecodeArguments& args_;
   plan::Cache cache_;
   decltype(Scales::rows(cache_)) rows_;
-  Segment segment_;
+  WorkItem item_;
   plan::Tokens tokens_;
 };
 
 template <>
 class ScaleLoads<false> {
  public:
-  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments&, const ToldSegment&) {}
+  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments&, const QueueEntry&) {}
   __device__ __forceinline__ void begin(NextScales&) const {}
-  __device__ __forceinline__ void fetch(NextScales&, StageWalk) const {}
+  __device__ __forceinline__ void fetch(NextScales&, StageIterator) const {}
 };
 
 /// Receives the block's next work item: waits for the queue entry, issues the loads of its queries and first scales,
 /// and acknowledges the entry. The consumer warps call the function.
-__device__ __forceinline__ ToldSegment hear_segment(const GqaDecodeArguments& args,
-                                                    const ToldSegment (&segments)[plan::kSegments], Rings rings,
-                                                    SegmentPlace& place, Keys::RawQuery& raw, NextScales& scales) {
-  wait_barrier(rings.told(place), place.parity());
-  const ToldSegment told = segments[place.index()];
-  const Segment& segment = told.segment;
-  if (segment.batch < 0) return told;
-  fetch_queries(raw, args, segment.batch, columns_of(args, told));
-  ScaleLoads<Scales::kAny>(args, told).begin(scales);
+__device__ __forceinline__ QueueEntry receive_work_item(const GqaDecodeArguments& args,
+                                                        const QueueEntry (&queue)[plan::kSegments], Rings rings,
+                                                        QueuePlace& place, Keys::RawQuery& raw, NextScales& scales) {
+  wait_barrier(rings.queue_full(place), place.parity());
+  const QueueEntry entry = queue[place.index()];
+  const WorkItem& item = entry.item;
+  if (item.batch < 0) return entry;
+  fetch_queries(raw, args, item.batch, columns_of(args, entry));
+  ScaleLoads<Scales::kAny>(args, entry).begin(scales);
   __syncwarp();
-  if (elect_one()) arrive(rings.heard(place));
+  if (elect_one()) arrive(rings.queue_empty(place));
   place.advance();
-  return told;
+  return entry;
 }
 
 /// Number of rows that the warp has in a stage, where `tokens_left` tokens of the sequence remain from the stage's
@@ -392,62 +393,63 @@ struct Sights {
   plan::Tokens tokens;
   BlockScores steps;
 
-  static __device__ __forceinline__ Sights of(const GqaDecodeArguments& args, const ToldSegment& told) {
-    const int length = told.segment.length;
+  static __device__ __forceinline__ Sights of(const GqaDecodeArguments& args, const QueueEntry& entry) {
+    const int length = entry.item.length;
     const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));
-    const BlockColumns columns = columns_of(args, told);
-    return {plan::Queries::of_block(args, told.segment.batch, length, columns.first), tokens,
-            BlockScores(args, told.segment.batch, columns, length)};
+    const BlockColumns columns = columns_of(args, entry);
+    return {plan::Queries::of_block(args, entry.item.batch, length, columns.first), tokens,
+            BlockScores(args, entry.item.batch, columns, length)};
   }
 };
 
 /// Makes vector copies visible to wgmma. With heads as M, tensor cores read a stage through the async proxy, so
 /// cp.async writes must be ordered before these reads.
-__device__ __forceinline__ void settle_pieces(const GqaDecodeArguments& args, const Segment& segment, int stage) {
+__device__ __forceinline__ void settle_pieces(const GqaDecodeArguments& args, const WorkItem& item, int stage) {
   if constexpr (!plan::kHeadsAreRows) return;
-  if (!is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();
+  if (!is_of_boxes(args, tokens_in(args, item, stage))) fence_async_proxy();
 }
 
 /// Processes the warp's rows of a stage, if there are any. The function is a template so that only one of its two
 /// branches is compiled.
 template <class Queries = plan::Queries, class Tokens = plan::Tokens>
 __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, const Keys::Query& query, uint32 rows_at,
-                                             const Segment& segment, const StageWalk& walked, const Sights& sights,
+                                             const WorkItem& item, const StageIterator& iterator, const Sights& sights,
                                              Softmax& softmax, Values::Accumulator& output, const StageScales& scales) {
   const int warp = row_warp_index();
   if constexpr (kCountsRows) {
-    const int rows = rows_of_warp(args, walked.tokens_left(), warp);
+    const int rows = rows_of_warp(args, iterator.tokens_left(), warp);
     if (rows > 0) {
-      settle_pieces(args, segment, walked.stage());
+      settle_pieces(args, item, iterator.stage());
       attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps, scales);
     }
   } else {
-    const int stage = walked.stage();
+    const int stage = iterator.stage();
     const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
-    if (rows.first < segment.length) {
-      settle_pieces(args, segment, stage);
+    if (rows.first < item.length) {
+      settle_pieces(args, item, stage);
       attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps, scales);
     }
   }
 }
 
 /// Everything that the producer warps do in a block.
-__device__ __forceinline__ void copy_all(const Arguments& args, BlockState& state, Rings rings) {
-  Walk walk(args);
-  Cursor cursor;
-  const Segment first = walk.begin(cursor);
+__device__ __forceinline__ void run_producer(const Arguments& args, BlockState& state, Rings rings) {
+  Scheduler scheduler(args);
+  SchedulerPosition position;
+  const WorkItem first = scheduler.begin(position);
   PageWindow pages(args);
   if (plan::Cache::kIsPaged) pages.begin(first);
-  if (is_first_copying()) begin_copies(args, first, rings);
-  if (plan::kMergesPairs && is_first_copying())
-    state.are_pairs = first.batch >= 0 && blocks_of_cluster() == kBlocksOfPair && walk.is_of_pairs();
+  if (is_first_producer_thread()) begin_first_stage(args, first, rings);
+  if (plan::kMergesPairs && is_first_producer_thread())
+    state.are_pairs =
+        first.batch >= 0 && blocks_of_cluster() == kBlocksOfPair && scheduler.every_sequence_has_two_blocks();
   __syncthreads();
   give_registers<plan::kCopyRegisters>();
   if (are_pairs(state)) arrive_in_cluster();
-  const StagePlace end = copy_segments(args, walk, cursor, first, pages, state.segments, rings);
+  const StagePlace end = produce_stages(args, scheduler, position, first, pages, state.queue, rings);
   if (are_pairs(state)) {
     wait_for_cluster();
-    if (is_first_copying()) give_stages(rings, end, plan::kStages, rings.of_pair().free);
+    if (is_first_producer_thread()) give_stages(rings, end, plan::kStages, rings.of_pair().free);
   }
 }
 
@@ -466,9 +468,9 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     prefetch_map(args.keys);
     prefetch_map(args.values);
   }
-  if (is_first_copying()) rings.init_barriers();
+  if (is_first_producer_thread()) rings.init_barriers();
   wait_for_previous_kernel();
-  if (warp >= plan::kWarps) return copy_all(args, state, rings);
+  if (warp >= plan::kWarps) return run_producer(args, state, rings);
 
   if (threadIdx.x == 0) LateMerges<kLoadedParts>::begin(state.parts);
   __syncthreads();
@@ -477,15 +479,15 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   const WarpResults results = results_in(shared + plan::kResultsAt);
   const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
   StagePlace place;
-  SegmentPlace heard;
+  QueuePlace queue_place;
   Keys::RawQuery raw;
   NextScales next_scales;
   const float query_factor = args.scale_log2 * Keys::key_factor(args);
-  ToldSegment next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
+  QueueEntry next = receive_work_item(args, state.queue, rings, queue_place, raw, next_scales);
   LateMerges<kLoadedParts> merges(args, state.parts, results);
 #pragma unroll 1
-  while (next.segment.batch >= 0) {
-    const Segment segment = next.segment;
+  while (next.item.batch >= 0) {
+    const WorkItem item = next.item;
     const Owners owners = next.owners;
     const int kv_head = next.kv_head;
     const Sights sights = Sights::of(args, next);
@@ -496,29 +498,29 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
       Keys::load_query(query, raw, query_factor);
       const ScaleLoads<Scales::kAny> loads(args, next);
 #pragma unroll 1
-      for (StageWalk walked(args, segment); !walked.is_over();) {
+      for (StageIterator iterator(args, item); !iterator.is_over();) {
         const StageScales scales = next_scales.stage;
-        const StageWalk here = walked;
-        walked.advance();
-        if (!walked.is_over()) loads.fetch(next_scales, walked);
+        const StageIterator here = iterator;
+        iterator.advance();
+        if (!iterator.is_over()) loads.fetch(next_scales, iterator);
         wait_barrier(rings.full(place), place.parity);
-        attend_stage(args, query, rings.stage(place), segment, here, sights, softmax, output, scales);
+        attend_stage(args, query, rings.stage(place), item, here, sights, softmax, output, scales);
         __syncwarp();  // all lanes have read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();
       }
     }
-    next = hear_segment(args, state.segments, rings, heard, raw, next_scales);
+    next = receive_work_item(args, state.queue, rings, queue_place, raw, next_scales);
     finish_softmax<Values>(softmax, output);
     Values::scale_outputs(output, args);
     Values::store(output, results.outputs + first_result * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + first_result);
     sync_warps();
-    const StoredPart own = {owners, {segment.batch, kv_head, 1 << args.span_log2, head_group_of(segment)}};
+    const StoredPart own = {owners, {item.batch, kv_head, 1 << args.span_log2, head_group_of(item)}};
     if (are_pairs(state)) {
       wait_for_cluster();  // every thread that has arrived must wait
       return merge_pair(args, own.heads, results, rings.base, rings.of_pair());
     }
-    merges.store(own, next.segment.batch < 0);
+    merges.store(own, next.item.batch < 0);
   }
 }

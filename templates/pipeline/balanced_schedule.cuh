@@ -15,7 +15,7 @@
 namespace cubit {
 
 /// Work item: a block's stages of one sequence.
-struct Segment {
+struct WorkItem {
   int batch;   // -1: no work item is left
   int head;    // span · head groups + head group
   int length;  // tokens of the sequence
@@ -49,7 +49,7 @@ __device__ __forceinline__ void prefetch_lengths(const GqaDecodeArguments& args)
 }
 
 /// Position of the tile scheduler between two of a block's work items.
-struct Cursor {
+struct SchedulerPosition {
   int next;   // unit
   int end;    // one past the block's last unit
   int batch;  // batch entry of the sequence that contains `next`
@@ -62,16 +62,16 @@ struct Cursor {
 
 /// Tile scheduler over a block's work items. Each warp that runs the scheduler runs its own copy, with the same state
 /// in all lanes. count_stages returns the number of stages of a sequence with a given number of tokens.
-template <int kFlushStages, int kGapStages, int (*count_stages)(const GqaDecodeArguments&, int)>
-class Walker {
+template <int kItemOverhead, int kSequenceOverhead, int (*count_stages)(const GqaDecodeArguments&, int)>
+class TileScheduler {
  public:
-  explicit __device__ __forceinline__ Walker(const GqaDecodeArguments& args) : args_(args) {}
+  explicit __device__ __forceinline__ TileScheduler(const GqaDecodeArguments& args) : args_(args) {}
 
   /// Returns the block's first work item, with the same conventions as next().
-  __device__ __forceinline__ Segment begin(Cursor& cursor) {
-    if (args_.lengths == nullptr) return begin_uniform(cursor);
-    cursor = args_.division.parts > 0 ? known_place() : divide_lengths();
-    return next(cursor);
+  __device__ __forceinline__ WorkItem begin(SchedulerPosition& position) {
+    if (args_.lengths == nullptr) return begin_uniform(position);
+    position = args_.division.parts > 0 ? known_position() : divide_lengths();
+    return next(position);
   }
 
   /// Number of blocks that have a share. Valid after begin().
@@ -79,77 +79,77 @@ class Walker {
 
   /// True if every sequence belongs to exactly two neighbouring blocks that have no other work, so that the two can be
   /// a cluster. Valid after begin().
-  __device__ __forceinline__ bool is_of_pairs() const {
+  __device__ __forceinline__ bool every_sequence_has_two_blocks() const {
     return division_.parts == 2 && division_.quotient == 1 && division_.remainder == 0;
   }
 
   /// Returns the next work item. If none is left, the returned item has batch -1.
-  __device__ __forceinline__ Segment next(Cursor& cursor) const {
+  __device__ __forceinline__ WorkItem next(SchedulerPosition& position) const {
     const int parts = division_.parts;
-    Segment segment = {};
+    WorkItem item = {};
 #pragma unroll 1
-    while (cursor.next < cursor.end) {
-      segment.batch = cursor.batch;
-      segment.head = cursor.head;
-      segment.length = length_of(args_, cursor.batch);
-      const int stages = count_stages(args_, segment.length);
+    while (position.next < position.end) {
+      item.batch = position.batch;
+      item.head = position.head;
+      item.length = length_of(args_, position.batch);
+      const int stages = count_stages(args_, item.length);
       const int units = parts > 0 ? parts : stages;
-      const int start = cursor.start + gap_;
-      const int first = max(cursor.next - start, 0);
-      const int last = min(cursor.end - start, units);
-      leave(cursor, start, units);
+      const int start = position.start + sequence_overhead_;
+      const int first = max(position.next - start, 0);
+      const int last = min(position.end - start, units);
+      advance_past(position, start, units);
       if (first >= last) continue;  // the block's share ends within the sequence's overhead units
-      segment.first = first;
-      segment.last = last;
-      if (parts > 0) cut(segment, stages, parts);
-      return segment;
+      item.first = first;
+      item.last = last;
+      if (parts > 0) to_stages(item, stages, parts);
+      return item;
     }
-    segment.batch = -1;
-    return segment;
+    item.batch = -1;
+    return item;
   }
 
   /// Blocks that share the sequence of the last work item. The function divides only if the sequence begins or ends in
   /// another block.
-  __device__ __forceinline__ Owners owners_of_last(const Cursor& cursor) const {
+  __device__ __forceinline__ Owners owners_of_last(const SchedulerPosition& position) const {
     const int block = static_cast<int>(blockIdx.x);
-    const int last = cursor.last_start + cursor.last_units - 1;
-    const int first_owner = cursor.last_start >= place().next ? block : owner_of(cursor.last_start);
-    const int last_owner = last < cursor.end ? block : owner_of(last);
+    const int last = position.last_start + position.last_units - 1;
+    const int first_owner = position.last_start >= first_position().next ? block : owner_of(position.last_start);
+    const int last_owner = last < position.end ? block : owner_of(last);
     return {first_owner, last_owner - first_owner + 1};
   }
 
  private:
   /// Fast path for equal lengths, with values that the host has computed. The path takes a third of the instructions of
   /// next(), which the block's first copies would wait for.
-  __device__ __forceinline__ Segment begin_uniform(Cursor& cursor) {
-    cursor = known_place();
+  __device__ __forceinline__ WorkItem begin_uniform(SchedulerPosition& position) {
+    position = known_position();
     const int units = static_cast<int>(args_.units.divisor);
     const auto stage_of_unit = [this](int unit) { return unit * args_.unit_stages + min(unit, args_.larger_units); };
-    const Segment segment = {cursor.next < cursor.end ? cursor.batch : -1, cursor.head, args_.max_length,
-                             stage_of_unit(cursor.next - cursor.start),
-                             stage_of_unit(min(cursor.end - cursor.start, units))};
-    leave(cursor, cursor.start, units);
-    return segment;
+    const WorkItem item = {position.next < position.end ? position.batch : -1, position.head, args_.max_length,
+                           stage_of_unit(position.next - position.start),
+                           stage_of_unit(min(position.end - position.start, units))};
+    advance_past(position, position.start, units);
+    return item;
   }
 
   /// Initial position when the host has computed the division; the counterpart of divide_lengths().
-  __device__ __forceinline__ Cursor known_place() {
+  __device__ __forceinline__ SchedulerPosition known_position() {
     division_ = args_.division;
-    Cursor cursor = place();
-    const int sequence = static_cast<int>(quotient(cursor.next, args_.units));
-    cursor.start = sequence * static_cast<int>(args_.units.divisor);
-    set_sequence(cursor, sequence);
-    return cursor;
+    SchedulerPosition position = first_position();
+    const int sequence = static_cast<int>(quotient(position.next, args_.units));
+    position.start = sequence * static_cast<int>(args_.units.divisor);
+    set_sequence(position, sequence);
+    return position;
   }
 
   /// Advances behind the sequence that has `units` units from `start` on.
-  __device__ __forceinline__ void leave(Cursor& cursor, int start, int units) const {
-    cursor.last_start = start;
-    cursor.last_units = units;
-    cursor.start = cursor.next = start + units;
-    if (++cursor.head < heads_per_batch()) return;
-    cursor.head = 0;
-    ++cursor.batch;
+  __device__ __forceinline__ void advance_past(SchedulerPosition& position, int start, int units) const {
+    position.last_start = start;
+    position.last_units = units;
+    position.start = position.next = start + units;
+    if (++position.head < heads_per_batch()) return;
+    position.head = 0;
+    ++position.batch;
   }
 
   __device__ __forceinline__ int heads_per_batch() const { return static_cast<int>(args_.heads.divisor); }
@@ -157,11 +157,11 @@ class Walker {
   __device__ __forceinline__ int stages_in(int batch) const { return count_stages(args_, length_of(args_, batch)); }
 
   /// Converts an item's range from units, of which the sequence has `parts`, to the stages at which the units begin.
-  __device__ __forceinline__ void cut(Segment& segment, int stages, int parts) const {
+  __device__ __forceinline__ void to_stages(WorkItem& item, int stages, int parts) const {
     const int least = args_.division.parts > 0 ? static_cast<int>(quotient(stages, args_.units)) : stages / parts;
     const int rest = stages - least * parts;
-    segment.first = segment.first * least + min(segment.first, rest);
-    segment.last = segment.last * least + min(segment.last, rest);
+    item.first = item.first * least + min(item.first, rest);
+    item.last = item.last * least + min(item.last, rest);
   }
 
   __device__ __forceinline__ int owner_of(int unit) const {
@@ -170,22 +170,22 @@ class Walker {
     return division_.remainder + (unit - larger) / division_.quotient;
   }
 
-  __device__ __forceinline__ void set_sequence(Cursor& cursor, int sequence) const {
-    cursor.batch = static_cast<int>(quotient(sequence, args_.heads));
-    cursor.head = sequence - cursor.batch * heads_per_batch();
+  __device__ __forceinline__ void set_sequence(SchedulerPosition& position, int sequence) const {
+    position.batch = static_cast<int>(quotient(sequence, args_.heads));
+    position.head = sequence - position.batch * heads_per_batch();
   }
 
-  __device__ __forceinline__ Cursor place() const {
+  __device__ __forceinline__ SchedulerPosition first_position() const {
     const int block = static_cast<int>(blockIdx.x);
-    Cursor cursor = {};
-    if (block >= division_.blocks) return cursor;
-    cursor.next = block * division_.quotient + min(block, division_.remainder);
-    cursor.end = cursor.next + division_.quotient + (block < division_.remainder ? 1 : 0);
-    return cursor;
+    SchedulerPosition position = {};
+    if (block >= division_.blocks) return position;
+    position.next = block * division_.quotient + min(block, division_.remainder);
+    position.end = position.next + division_.quotient + (block < division_.remainder ? 1 : 0);
+    return position;
   }
 
   /// Reads every length and computes the division. Each lane reads the lengths of neighbouring batch entries.
-  __device__ __forceinline__ Cursor divide_lengths() {
+  __device__ __forceinline__ SchedulerPosition divide_lengths() {
     const int each = (args_.batch + kWarpSize - 1) / kWarpSize;
     const int first = lane_index() * each;
     int sum = 0;
@@ -201,52 +201,52 @@ class Walker {
     const int up_to = sum_over_lanes(sum);
     const int heads = heads_per_batch();
     const int total = __shfl_sync(kFullWarp, up_to, kWarpSize - 1) * heads;
-    division_ =
-        divide({args_.batch * heads, total, static_cast<int>(longest)}, static_cast<int>(gridDim.x), kFlushStages,
-               kGapStages, args_.blocks_each, [this](int x) { return static_cast<int>(quotient(x, args_.units)); });
-    Cursor cursor = place();
+    division_ = divide({args_.batch * heads, total, static_cast<int>(longest)}, static_cast<int>(gridDim.x),
+                       kItemOverhead, kSequenceOverhead, args_.blocks_each,
+                       [this](int x) { return static_cast<int>(quotient(x, args_.units)); });
+    SchedulerPosition position = first_position();
     if (division_.parts > 0) {
-      const int sequence = cursor.next / division_.parts;
-      cursor.start = sequence * division_.parts;
-      set_sequence(cursor, sequence);
-      return cursor;
+      const int sequence = position.next / division_.parts;
+      position.start = sequence * division_.parts;
+      set_sequence(position, sequence);
+      return position;
     }
-    gap_ = kGapStages;
-    if (cursor.next < cursor.end) find(cursor, each, up_to - sum);
-    return cursor;
+    sequence_overhead_ = kSequenceOverhead;
+    if (position.next < position.end) find(position, each, up_to - sum);
+    return position;
   }
 
   /// Finds the sequence in which the block's share begins. `each` is the number of batch entries per lane; `before` is
   /// the number of stages of the lanes before this one, for one head.
-  __device__ __forceinline__ void find(Cursor& cursor, int each, int before) const {
+  __device__ __forceinline__ void find(SchedulerPosition& position, int each, int before) const {
     const int heads = heads_per_batch();
-    const int lanes_start = heads * (before + gap_ * min(lane_index() * each, args_.batch));
-    const int lane = last_lane_of(lanes_start <= cursor.next);
-    cursor.start = __shfl_sync(kFullWarp, lanes_start, lane);
+    const int lanes_start = heads * (before + sequence_overhead_ * min(lane_index() * each, args_.batch));
+    const int lane = last_lane_of(lanes_start <= position.next);
+    position.start = __shfl_sync(kFullWarp, lanes_start, lane);
     int units = 0;
     int first = lane * each;
 #pragma unroll 1
     while (true) {
       const int batch = first + lane_index();
-      units = batch < args_.batch ? heads * (stages_in(batch) + gap_) : 0;
+      units = batch < args_.batch ? heads * (stages_in(batch) + sequence_overhead_) : 0;
       const int up_to = sum_over_lanes(units);
-      const int start = cursor.start + up_to - units;
+      const int start = position.start + up_to - units;
       const int total = __shfl_sync(kFullWarp, up_to, kWarpSize - 1);
-      if (cursor.next >= cursor.start + total) {
-        cursor.start += total;
+      if (position.next >= position.start + total) {
+        position.start += total;
         first += kWarpSize;
         continue;
       }
-      const int found = last_lane_of(batch < args_.batch && start <= cursor.next);
-      cursor.batch = first + found;
-      cursor.start = __shfl_sync(kFullWarp, start, found);
+      const int found = last_lane_of(batch < args_.batch && start <= position.next);
+      position.batch = first + found;
+      position.start = __shfl_sync(kFullWarp, start, found);
       units = __shfl_sync(kFullWarp, units, found);
       break;
     }
     if (heads == 1) return;
     units /= heads;
-    cursor.head = (cursor.next - cursor.start) / units;
-    cursor.start += cursor.head * units;
+    position.head = (position.next - position.start) / units;
+    position.start += position.head * units;
   }
 
   /// The last lane whose predicate is true; at least one lane's predicate must be true.
@@ -256,7 +256,7 @@ class Walker {
 
   const GqaDecodeArguments& args_;
   Division division_ = {};
-  int gap_ = 0;  // units before each sequence that stand for its overhead
+  int sequence_overhead_ = 0;  // units before each sequence that stand for its overhead
 };
 
 }  // namespace cubit

@@ -32,7 +32,7 @@ struct Stages {
 
 /// Stages of a sequence that the kernel visits. There are `count` of them; visited stage i is stage i of the sequence,
 /// or stage i + skipped from index `kept` on.
-struct WalkedStages {
+struct VisitedStages {
   int count;
   int kept;
   int skipped;
@@ -48,8 +48,8 @@ CUBIT_SHARED_CODE int stages_of(int length, int stage_tokens_log2) {
 
 /// Stages that a sliding window needs: the stages with kept tokens, and all stages from the first query token's window
 /// on.
-CUBIT_SHARED_CODE WalkedStages stages_of_window(int length, int first_query, int window, int kept_tokens,
-                                                int stage_tokens_log2) {
+CUBIT_SHARED_CODE VisitedStages stages_of_window(int length, int first_query, int window, int kept_tokens,
+                                                 int stage_tokens_log2) {
   const int all = stages_of(length, stage_tokens_log2);
   const int with_kept = (kept_tokens + (1 << stage_tokens_log2) - 1) >> stage_tokens_log2;
   const int kept = with_kept < all ? with_kept : all;
@@ -61,7 +61,7 @@ CUBIT_SHARED_CODE WalkedStages stages_of_window(int length, int first_query, int
 
 /// Upper bound on splits per sequence. The bound grows with the square root of the sequence's stages: with more splits,
 /// reading the partial results costs more than the splits save.
-CUBIT_SHARED_CODE int most_parts(int longest) {
+CUBIT_SHARED_CODE int most_splits(int longest) {
   int log2 = 0;
   for (int i = 0; i < 7; ++i) log2 += (1ll << 2 * i) < 20ll * longest ? 1 : 0;
   return 1 << log2;
@@ -106,9 +106,9 @@ CUBIT_SHARED_CODE int fewest_blocks(int items, int rounds) {
 /// block writes exactly one. A block that runs alone gets an eighth more than its share of the memory bandwidth, so a
 /// block with more work than the others costs less than it seems.
 template <class Quotient>
-CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, int gap, int each,
+CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int item_overhead, int sequence_overhead, int each,
                                   const Quotient& by_slots) {
-  const int most = most_parts(stages.longest);
+  const int most = most_splits(stages.longest);
   int parts = each < most ? each : most;
   parts = parts < stages.longest ? parts : stages.longest;
   parts = parts > 1 ? parts : 1;
@@ -122,15 +122,15 @@ CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, in
   const long long useful = (stages.total / stages.longest + 1ll) * most;
   blocks = blocks < useful ? blocks : static_cast<int>(useful);
   const auto by_blocks = [&](int x) { return blocks == slots ? by_slots(x) : x / blocks; };
-  const bool even = by_blocks(stages.total) + 5 * flush < in_parts;
-  const int units = even ? stages.total + gap * stages.sequences : items;
+  const bool even = by_blocks(stages.total) + 5 * item_overhead < in_parts;
+  const int units = even ? stages.total + sequence_overhead * stages.sequences : items;
   if (!even) blocks = fewest_blocks(items, rounds);
   const int least = by_blocks(units);
   return {even ? 0 : parts, blocks, least, units - least * blocks};
 }
 
-CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int flush, int gap) {
-  return divide(stages, slots, flush, gap, slots / stages.sequences, BySlots{slots});
+CUBIT_SHARED_CODE Division divide(const Stages& stages, int slots, int item_overhead, int sequence_overhead) {
+  return divide(stages, slots, item_overhead, sequence_overhead, slots / stages.sequences, BySlots{slots});
 }
 
 }  // namespace cubit

@@ -23,84 +23,85 @@ constexpr int kStageRows = kStageTokens * kColumnsOfWarps;
 /// True if stages are visited in increasing order: from the first to the last, or cyclically from a start offset.
 constexpr bool kInOrder = !plan::Score::kRises && !plan::Tokens::kIsWindow;
 
-__device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, const Segment& segment) {
-  return segment.head / plan::kHeadGroups << args.span_log2;
+__device__ __forceinline__ int first_kv_head(const GqaDecodeArguments& args, const WorkItem& item) {
+  return item.head / plan::kHeadGroups << args.span_log2;
 }
-__device__ __forceinline__ int head_group_of(const Segment& segment) { return segment.head % plan::kHeadGroups; }
+__device__ __forceinline__ int head_group_of(const WorkItem& item) { return item.head % plan::kHeadGroups; }
 
 /// Stages of a sequence that a sliding window visits. Only valid if the plan has a window.
-__device__ __forceinline__ WalkedStages walked_stages(const GqaDecodeArguments& args, int length) {
+__device__ __forceinline__ VisitedStages visited_stages(const GqaDecodeArguments& args, int length) {
   return stages_of_window(length, plan::Queries::query_position(length, 0), args.window, args.kept_tokens,
                           args.stage_tokens_log2);
 }
 __device__ __forceinline__ int count_stages(const GqaDecodeArguments& args, int length) {
-  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, length).count;
+  if constexpr (plan::Tokens::kIsWindow) return visited_stages(args, length).count;
   return stages_of(length, args.stage_tokens_log2);
 }
 
 /// Number of the stage that a work item visits at position `index`. If the plan's scores rise from token to token, the
 /// last stage comes first.
-__device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const Segment& segment, int index) {
-  if constexpr (plan::Score::kRises) index = segment.first + segment.last - 1 - index;
-  if constexpr (plan::Tokens::kIsWindow) return walked_stages(args, segment.length).stage(index);
+__device__ __forceinline__ int stage_of(const GqaDecodeArguments& args, const WorkItem& item, int index) {
+  if constexpr (plan::Score::kRises) index = item.first + item.last - 1 - index;
+  if constexpr (plan::Tokens::kIsWindow) return visited_stages(args, item.length).stage(index);
   return index;
 }
 
 /// Iterates over a work item's stages in visiting order. The iterator refers to the item and to the arguments, which
 /// must outlive it.
-template <bool kIsStaggered>
-class StageWalkOf {
+template <bool kHasStartOffset>
+class StageIteratorOf {
  public:
-  __device__ __forceinline__ StageWalkOf(const GqaDecodeArguments& args, const Segment& segment)
-      : args_(args), segment_(segment), index_(segment.first) {}
+  __device__ __forceinline__ StageIteratorOf(const GqaDecodeArguments& args, const WorkItem& item)
+      : args_(args), item_(item), index_(item.first) {}
 
-  __device__ __forceinline__ bool is_over() const { return index_ >= segment_.last; }
+  __device__ __forceinline__ bool is_over() const { return index_ >= item_.last; }
   __device__ __forceinline__ void advance() { ++index_; }
-  __device__ __forceinline__ int stage() const { return stage_of(args_, segment_, index_); }
+  __device__ __forceinline__ int stage() const { return stage_of(args_, item_, index_); }
   /// Tokens of the sequence from the stage's first token on.
-  __device__ __forceinline__ int tokens_left() const { return segment_.length - (stage() << args_.stage_tokens_log2); }
+  __device__ __forceinline__ int tokens_left() const { return item_.length - (stage() << args_.stage_tokens_log2); }
 
  private:
   const GqaDecodeArguments& args_;
-  const Segment& segment_;
+  const WorkItem& item_;
   int index_;
 };
 
-static_assert(!plan::kStaggers || (kInOrder && !plan::Cache::kIsPaged), "others have an order of their own");
+static_assert(!plan::kStaggers || (kInOrder && !plan::Cache::kIsPaged),
+              "windows and pages have a visiting order of their own");
 
 /// Iterates from a start offset to the last stage, and then from the first stage to the start offset. Multiples of the
 /// golden ratio choose the offset, because they are far apart for work items with neighbouring numbers.
 template <>
-class StageWalkOf<true> {
+class StageIteratorOf<true> {
  public:
-  __device__ __forceinline__ StageWalkOf(const GqaDecodeArguments& args, const Segment& segment)
-      : args_(args), segment_(segment) {
-    const int count = segment.last - segment.first;
-    const uint32 number = segment.batch + segment.first + segment.head / plan::kHeadGroups;
-    index_ = segment.first + static_cast<int>(__umulhi(number * args.stagger, count));
+  __device__ __forceinline__ StageIteratorOf(const GqaDecodeArguments& args, const WorkItem& item)
+      : args_(args), item_(item) {
+    const int count = item.last - item.first;
+    const uint32 number = item.batch + item.first + item.head / plan::kHeadGroups;
+    index_ = item.first + static_cast<int>(__umulhi(number * args.stagger, count));
     end_ = index_ + count;
   }
 
   __device__ __forceinline__ bool is_over() const { return index_ >= end_; }
   __device__ __forceinline__ void advance() { ++index_; }
   __device__ __forceinline__ int stage() const {
-    return index_ < segment_.last ? index_ : index_ - (segment_.last - segment_.first);
+    return index_ < item_.last ? index_ : index_ - (item_.last - item_.first);
   }
   /// Tokens of the sequence from the stage's first token on. After the wrap-around the result is a full stage, because
   /// only a sequence's last stage can have fewer tokens.
   __device__ __forceinline__ int tokens_left() const {
     const int log2 = args_.stage_tokens_log2;
-    return index_ < segment_.last ? segment_.length - (index_ << log2) : 1 << log2;
+    return index_ < item_.last ? item_.length - (index_ << log2) : 1 << log2;
   }
 
  private:
   const GqaDecodeArguments& args_;
-  const Segment& segment_;
+  const WorkItem& item_;
   int index_;
   int end_;
 };
 
-using StageWalk = StageWalkOf<plan::kStaggers>;
+using StageIterator = StageIteratorOf<plan::kStaggers>;
 
 /// Tokens of a stage that are read.
 struct StageTokens {
@@ -137,10 +138,10 @@ __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row,
   return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
 }
 
-__device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const Segment& segment, int stage) {
+__device__ __forceinline__ StageTokens tokens_in(const GqaDecodeArguments& args, const WorkItem& item, int stage) {
   const int whole = 1 << args.stage_tokens_log2;
   const int first = stage << args.stage_tokens_log2;
-  const int length = segment.length;
+  const int length = item.length;
   const int left = length - first;
   return {first, left, max(0, min(left, whole)), plan::Tokens(args, length, plan::Queries::query_position(length, 0))};
 }

@@ -41,11 +41,11 @@ struct CacheBoxes {
 /// Issues all box copies of a stage; one thread calls the function, and the stage must be empty. A box holds the rows
 /// of one span of KV heads, or the rows of all warps. With unaligned rows a box holds the rows of the warps that are
 /// interleaved.
-__device__ __forceinline__ void copy_boxes(const Arguments& args, const Segment& segment, int stage, uint32 dst,
+__device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkItem& item, int stage, uint32 dst,
                                            uint32 full) {
   expect_bytes(full, 2 * kHalfStage);
-  const int batch = segment.batch;
-  const int span = first_kv_head(args, segment) >> args.span_log2;
+  const int batch = item.batch;
+  const int span = first_kv_head(args, item) >> args.span_log2;
   const uint32 box_bytes = kRowsAreUnaligned ? kHalfStage / kColumnsOfWarps
                            : args.boxes == 1 ? kHalfStage
                                              : kHalfStage / kRowWarps << args.span_log2;
@@ -77,37 +77,37 @@ class PageWindow {
   explicit __device__ __forceinline__ PageWindow(const Arguments& args) : args_(args) {}
 
   /// Looks up the first two windows of a work item. Called as soon as the item is known.
-  __device__ __forceinline__ void begin(const Segment& segment) {
-    if (args_.boxes == 0 || segment.batch < 0) return;
-    window_ = window_of(stage_of(args_, segment, segment.first));
-    now_ = look_up(segment, window_);
-    next_ = look_up(segment, window_ + kStep);
+  __device__ __forceinline__ void begin(const WorkItem& item) {
+    if (args_.boxes == 0 || item.batch < 0) return;
+    window_ = window_of(stage_of(args_, item, item.first));
+    now_ = look_up(item, window_);
+    next_ = look_up(item, window_ + kStep);
   }
   /// Called once for each TMA stage of the item, in visiting order: moves on to the next window if necessary.
-  __device__ __forceinline__ void reach(const Segment& segment, int stage) {
+  __device__ __forceinline__ void reach(const WorkItem& item, int stage) {
     if constexpr (kInOrder) {
       const int granule = stage << args_.granules_log2;
-      if (stage == segment.first || (granule & (kGranules - 1)) != 0) return;
+      if (stage == item.first || (granule & (kGranules - 1)) != 0) return;
       now_ = next_;
-      next_ = look_up(segment, (granule >> kGranulesLog2) + 1);
+      next_ = look_up(item, (granule >> kGranulesLog2) + 1);
     } else {
       const int window = window_of(stage);
       if (window == window_) return;
-      now_ = window == window_ + kStep ? next_ : look_up(segment, window);
-      next_ = look_up(segment, window + kStep);
+      now_ = window == window_ + kStep ? next_ : look_up(item, window);
+      next_ = look_up(item, window + kStep);
       window_ = window;
     }
   }
 
   /// Issues the box copies of this thread.
-  __device__ __forceinline__ void copy(const Segment& segment, int stage, uint32 dst, uint32 full) const {
+  __device__ __forceinline__ void copy(const WorkItem& item, int stage, uint32 dst, uint32 full) const {
     const int lane = lane_index();
     const int warp = warp_index() - plan::kWarps;
     const int granule = lane & ((1 << args_.granules_log2) - 1);
     if (granule + (stage << args_.granules_log2 & (kGranules - 1)) != lane || (granule & 1) != warp >> 1) return;
     const bool is_value = (warp & 1) != 0;
     const TensorMap& map = is_value ? args_.values : args_.keys;
-    const int span = first_kv_head(args_, segment) >> args_.span_log2;
+    const int span = first_kv_head(args_, item) >> args_.span_log2;
     const uint32 token = token_of_granule((stage << args_.granules_log2) + granule);
     const uint32 in_page = token - quotient(token, args_.page_size) * args_.page_size.divisor;
     const int row = static_cast<int>(in_page >> args_.row_step_log2);
@@ -134,10 +134,10 @@ class PageWindow {
   __device__ __forceinline__ uint32 token_of_granule(int granule) const {
     return granule << (args_.stage_tokens_log2 - args_.granules_log2);
   }
-  __device__ __forceinline__ int look_up(const Segment& segment, int window) const {
+  __device__ __forceinline__ int look_up(const WorkItem& item, int window) const {
     const uint32 token = token_of_granule(window * kGranules + lane_index());
-    if (token >= static_cast<uint32>(segment.length)) return 0;
-    return args_.page_table[segment.batch * args_.page_table_stride + quotient(token, args_.page_size)];
+    if (token >= static_cast<uint32>(item.length)) return 0;
+    return args_.page_table[item.batch * args_.page_table_stride + quotient(token, args_.page_size)];
   }
 
   const Arguments& args_;

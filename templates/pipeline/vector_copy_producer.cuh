@@ -126,8 +126,8 @@ __device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args
 template <class Cache>
 class Pieces {
  public:
-  __device__ __forceinline__ void reach(const GqaDecodeArguments&, const Cache&, const Segment&, int) {}
-  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const Cache& cache, const Segment&, int,
+  __device__ __forceinline__ void reach(const GqaDecodeArguments&, const Cache&, const WorkItem&, int) {}
+  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const Cache& cache, const WorkItem&, int,
                                        const StageTokens& tokens, uint32 dst) {
     if (tokens.count == 0) return;
     if constexpr (!kRowsAreUnaligned) {
@@ -147,14 +147,14 @@ class Pieces<PagedCache> {
  public:
   /// Called once for each stage that is copied by vectors, in visiting order: looks up the stage's first pages unless
   /// the previous stage has done so.
-  __device__ __forceinline__ void reach(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
+  __device__ __forceinline__ void reach(const GqaDecodeArguments& args, const PagedCache& cache, const WorkItem& item,
                                         int stage) {
-    if ((kInOrder && args.boxes == 0 && stage != segment.first) || segment.length == 0) return;
+    if ((kInOrder && args.boxes == 0 && stage != item.first) || item.length == 0) return;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) pages_[i] = look_up(args, cache, segment, stage, piece_of(0, i));
+    for (int i = 0; i < kAtOnce; ++i) pages_[i] = look_up(args, cache, item, stage, piece_of(0, i));
   }
 
-  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const PagedCache& cache, const Segment& segment,
+  __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const PagedCache& cache, const WorkItem& item,
                                        int stage, const StageTokens& tokens, uint32 dst) {
     if (tokens.count == 0) return;
 #pragma unroll 1
@@ -165,7 +165,7 @@ class Pieces<PagedCache> {
       for (int i = 0; i < kAtOnce; ++i) {
         pages[i] = pages_[i];
         if (is_last && !kInOrder) continue;
-        pages_[i] = look_up(args, cache, segment, is_last ? stage + 1 : stage, piece_of(is_last ? 0 : group + 1, i));
+        pages_[i] = look_up(args, cache, item, is_last ? stage + 1 : stage, piece_of(is_last ? 0 : group + 1, i));
       }
       // Without this barrier the assembler moves page lookups behind copies and then waits for both.
       __syncwarp();
@@ -179,7 +179,7 @@ class Pieces<PagedCache> {
         const int byte = at.byte % Keys::kRowBytes;
         const int token = token_of(args, at.row, warp);
         const int64 row = cache.row_of_page(tokens.first + token);
-        const int head = first_kv_head(args, segment) + (warp & ((1 << args.span_log2) - 1));
+        const int head = first_kv_head(args, item) + (warp & ((1 << args.span_log2) - 1));
         // The addresses are computed without the cache's pointers, for which no registers are left.
         const char* const key = static_cast<const char*>(args.key) + page * args.key_batch_stride +
                                 row * args.key_token_stride + head * args.key_head_stride + byte;
@@ -210,15 +210,15 @@ class Pieces<PagedCache> {
   }
   /// Page of a vector; for a token that is not read, the page of another token.
   static __device__ __forceinline__ uint32 look_up(const GqaDecodeArguments& args, const PagedCache& cache,
-                                                   const Segment& segment, int stage, int piece) {
+                                                   const WorkItem& item, int stage, int piece) {
     const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
     const uint32 index = token_of(args, at.row, at.byte / Keys::kRowBytes);
     if constexpr (plan::Tokens::kIsWindow) {
-      const StageTokens tokens = tokens_in(args, segment, stage);
+      const StageTokens tokens = tokens_in(args, item, stage);
       return cache.page_of(tokens.first + tokens.readable(static_cast<int>(index)));
     }
     const uint32 token = (static_cast<uint32>(stage) << args.stage_tokens_log2) + index;
-    return cache.page_of(static_cast<int>(min(token, static_cast<uint32>(segment.length) - 1)));
+    return cache.page_of(static_cast<int>(min(token, static_cast<uint32>(item.length) - 1)));
   }
 
   uint32 pages_[kAtOnce] = {};

@@ -33,7 +33,7 @@ constexpr const char* kByHeads = "gqa_decode:heads_per_kv=20,family=sm90";
 constexpr const char* kBulkHeads = "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kManyParts = "batch=1,context=1000,kv_heads=8,splits=20";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
-constexpr const char* kSegments = "batch=200,context=300";  // several segments per block
+constexpr const char* kManyItems = "batch=200,context=300";  // several work items per block
 
 constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
 constexpr const char* kIntraBlockGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80";
@@ -190,7 +190,7 @@ constexpr Mutant kMutants[] = {
      "nobody has written", kGlobalOnly},
     {"healthy_bulk_pages", kBulkPages, "batch=2,context=801", "", "", "", "", kNotRun},
     {"bulk_pages_beyond_the_end", kBulkPages, "batch=1,context=801", "pipeline/tma_producer.cuh",
-     "if (token >= static_cast<uint32>(segment.length)) return 0;", "", "are in no allocation", kNotRun},
+     "if (token >= static_cast<uint32>(item.length)) return 0;", "", "are in no allocation", kNotRun},
     {"bulk_page_that_is_none", kBulkPages, "batch=1,context=801", "pipeline/tma_producer.cuh",
      "return args_.page_table[", "return -1 - args_.page_table[", "is wholly outside of the tensor map", kNotRun},
     {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "pipeline/tma_producer.cuh",
@@ -217,12 +217,12 @@ constexpr Mutant kMutants[] = {
      "copy_async<kBytes>(dst + at, key, token < tokens.count);", "nobody has written", kNotRun},
     {"healthy_by_heads", kByHeads, "batch=2,context=395,ragged=1", "", "", "", "", kNotRun},
     {"by_heads_pieces_not_settled", kByHeads, "batch=1,context=395", "kernels/sm90_gqa_decode.cuh",
-     "if (!is_of_boxes(args, tokens_in(args, segment, stage))) fence_async_proxy();", "", "without a fence.proxy.async",
+     "if (!is_of_boxes(args, tokens_in(args, item, stage))) fence_async_proxy();", "", "without a fence.proxy.async",
      kNotRun},
     {"by_heads_values_not_waited_for", kByHeads, "batch=1,context=395", "kv_format/kv_rows16_by_heads.cuh",
      "    wait_products<0>();\n#pragma unroll", "#pragma unroll", "wgmma.mma_async", kNotRun},
-    {"segments_do_not_meet", kBulk, kSegments, "pipeline/merge_slices.cuh", "  sync_warps();\n  return owners.count",
-     "  return owners.count", "is not ordered", "racecheck"},
+    {"work_items_do_not_synchronise", kBulk, kManyItems, "pipeline/merge_slices.cuh",
+     "  sync_warps();\n  return owners.count", "  return owners.count", "is not ordered", "racecheck"},
 
     {"pair_stages_still_read", kBulk, kSplit, "pipeline/cluster_merge.cuh",
      "wait_barrier_of_cluster(barriers.free, 0);", "", "race in shared memory", kNotRun},

@@ -101,7 +101,7 @@ TEST(EvenShare, OfAWindowStagesThatNobodySeesAreLeftOut) {
         for (const int kept : {0, 1, 16, 17, 48, 200})
           for (const int log2 : {4, 5}) {
             const int first_query = length - query_tokens;
-            const WalkedStages walked = stages_of_window(length, first_query, window, kept, log2);
+            const VisitedStages walked = stages_of_window(length, first_query, window, kept, log2);
             std::vector<int> stages;
             for (int i = 0; i < walked.count; ++i) stages.push_back(walked.stage(i));
             EXPECT_EQ(stages, stages_with_seen(length, first_query, window, kept, 1 << log2))
