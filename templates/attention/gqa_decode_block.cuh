@@ -6,7 +6,7 @@
 // the same K/V rows: warp w then has the K/V rows of row warp w / kColumnGroups and the query rows of group w %
 // kColumnGroups.
 //
-// Shared memory of the warps' results: one word for last_block (two words for merge_parts), padded to 16 bytes; then
+// Shared memory of the warps' results: one word for last_block (two words for merge_partials), padded to 16 bytes; then
 // floats [kRowWarps][kHeadsPerBlock][pitch]; then statistics [kRowWarps][kHeadsPerBlock][2]. partial_results.cuh
 // describes how the results of several blocks are combined.
 //
@@ -394,8 +394,8 @@ __device__ __forceinline__ void finish_row(const GqaDecodeArguments& args, const
 /// True if all lanes of a warp work on the same query row.
 constexpr bool kRowsOfWholeWarps = kQuads % kWarpSize == 0;
 
-__device__ __forceinline__ Parts parts_of(const GqaDecodeArguments& args, const PartialSlots& slots,
-                                          const Heads& heads) {
+__device__ __forceinline__ PartialResults partials_in(const GqaDecodeArguments& args, const PartialSlots& slots,
+                                                      const Heads& heads) {
   const uint32 slot_bytes = 16 * heads.rows() * kQuads;
   const uint32 slot_stats = 8 * heads.rows();
   return {reinterpret_cast<const char*>(args.partial) + static_cast<int64>(slots.base) * slot_bytes,
@@ -413,7 +413,7 @@ __device__ __forceinline__ void sync_warps() { asm volatile("bar.sync 1, %0;" ::
 
 /// Workspace slot for a block's results, among the sequence's `slots`. If there is a single slot, the block's results
 /// are the sequence's final results and are not stored there.
-struct Partials {
+struct ResultSlot {
   PartialSlots slots;
   int own;          // slot of this block
   uint32* counter;  // counts the blocks that have stored their results
@@ -422,29 +422,29 @@ struct Partials {
 /// Merges the warps' results, and then, in the last block to arrive, the results of all blocks. Each thread handles
 /// four channels of one query row per step. combine_blocks(partials, row, quad) combines the results of several blocks.
 template <class CombineBlocks>
-__device__ __forceinline__ void merge(const GqaDecodeArguments& args, const Partials& partials, const Heads& heads,
+__device__ __forceinline__ void merge(const GqaDecodeArguments& args, const ResultSlot& destination, const Heads& heads,
                                       const WarpResults& results, const CombineBlocks& combine_blocks) {
   const uint32 items = heads.rows() * kQuads;
-  const int blocks = partials.slots.count;
-  Parts parts = {};  // empty: the warps' results come first
+  const int blocks = destination.slots.count;
+  PartialResults partials = {};  // empty: the warps' results come first
 #pragma unroll 1
   while (true) {
-    const bool is_of_warps = parts.count == 0;
+    const bool is_of_warps = partials.count == 0;
 #pragma unroll 1
     for (uint32 item = threadIdx.x; item < items; item += kThreads) {
       const int row = static_cast<int>(item / kQuads);
       const int quad = static_cast<int>(item % kQuads);
       if (row % plan::kHeadsPerBlock >= heads_in(heads.head_group)) continue;
       const Combined combined =
-          is_of_warps ? combine_warps(results, heads, row, quad) : combine_blocks(parts, row, quad);
+          is_of_warps ? combine_warps(results, heads, row, quad) : combine_blocks(partials, row, quad);
       if (is_of_warps && blocks > 1) {
-        store_partial(args, heads, partials.own, row, quad, combined);
+        store_partial(args, heads, destination.own, row, quad, combined);
       } else {
         finish_row(args, heads, row, quad, combined);
       }
     }
-    if (!is_of_warps || blocks == 1 || !last_block(partials.counter, blocks, results.arrived, sync_warps)) return;
-    parts = parts_of(args, partials.slots, heads);
+    if (!is_of_warps || blocks == 1 || !last_block(destination.counter, blocks, results.arrived, sync_warps)) return;
+    partials = partials_in(args, destination.slots, heads);
   }
 }
 

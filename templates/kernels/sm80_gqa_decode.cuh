@@ -419,17 +419,17 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const int sequence_and_group =
       own.sequence * plan::kHeadGroups + own.head_group;  // has one counter, and one slot for each split
   const int first = sequence_and_group * args.splits;
-  const Partials partials = {{active, first, 0, 1}, first + own.split, args.counters + sequence_and_group};
-  merge(args, partials, {own.batch, own.kv_head, 1, own.head_group}, results,
-        [&](const Parts& parts, int row, int quad) {
+  const ResultSlot destination = {{active, first, 0, 1}, first + own.split, args.counters + sequence_and_group};
+  merge(args, destination, {own.batch, own.kv_head, 1, own.head_group}, results,
+        [&](const PartialResults& partials, int row, int quad) {
           if constexpr (plan::kPartsAtOnce == 0) {
-            return combine<8>(parts, row, quad);
+            return combine<8>(partials, row, quad);
           } else {
             constexpr uint32 kPitch = 16 * plan::kWarps * kWarpSize;
             const uint32 base =
                 shared_address(shared) + WarpResults::kOutputsAt;  // not over the word that warps read last
             return combine_through_memory<plan::kPartsAtOnce>(
-                parts, row, quad,
+                partials, row, quad,
                 {base + 16 * threadIdx.x, kPitch, base + plan::kPartsAtOnce * kPitch + 8 * kWarpSize * warp});
           }
         });

@@ -116,8 +116,8 @@ struct alignas(16) QueueEntry {
 
 struct BlockState {
   QueueEntry queue[plan::kSegments];
-  StoredPart parts[2];  // of the current and of the previous work item; the previous one is merged when the current
-                        // results are stored
+  StoredResult stored[2];  // of the current and of the previous work item; the previous one is merged when the current
+                           // results are stored
   // True if every sequence belongs to a 2-CTA cluster (cluster_merge.cuh) and this block has half of one. The grid may
   // be larger. Blocks without a share exit at once, and from then on no other block may access their shared memory.
   int are_pairs;
@@ -291,7 +291,7 @@ struct NextScales {
 
 /// Partial results that a thread of a merge has in flight, while scales of groups for the next work item occupy
 /// registers.
-constexpr int kLoadedParts = sizeof(StageScales) > 32 ? kPartsOfStep / 2 : kPartsOfStep;
+constexpr int kLoadedPartials = sizeof(StageScales) > 32 ? kPartsOfStep / 2 : kPartsOfStep;
 
 /// Scale loads of a consumer warp for one work item: the scales of each stage are loaded while the previous stage is in
 /// use.
@@ -472,7 +472,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   wait_for_previous_kernel();
   if (warp >= plan::kWarps) return run_producer(args, state, rings);
 
-  if (threadIdx.x == 0) LateMerges<kLoadedParts>::begin(state.parts);
+  if (threadIdx.x == 0) DeferredMerge<kLoadedPartials>::begin(state.stored);
   __syncthreads();
   if (are_pairs(state)) arrive_in_cluster();
   take_registers<plan::kAttendRegisters>();
@@ -484,7 +484,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   NextScales next_scales;
   const float query_factor = args.scale_log2 * Keys::key_factor(args);
   QueueEntry next = receive_work_item(args, state.queue, rings, queue_place, raw, next_scales);
-  LateMerges<kLoadedParts> merges(args, state.parts, results);
+  DeferredMerge<kLoadedPartials> merges(args, state.stored, results);
 #pragma unroll 1
   while (next.item.batch >= 0) {
     const WorkItem item = next.item;
@@ -516,7 +516,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     Values::store(output, results.outputs + first_result * kMergePitch, kMergePitch);
     store_stats(softmax, results.stats + first_result);
     sync_warps();
-    const StoredPart own = {owners, {item.batch, kv_head, 1 << args.span_log2, head_group_of(item)}};
+    const StoredResult own = {owners, {item.batch, kv_head, 1 << args.span_log2, head_group_of(item)}};
     if (are_pairs(state)) {
       wait_for_cluster();  // every thread that has arrived must wait
       return merge_pair(args, own.heads, results, rings.base, rings.of_pair());

@@ -79,9 +79,9 @@ __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const
   const int own_first = PairParts::kQuadsOfHalf * static_cast<int>(rank);
   const int other_first = PairParts::kQuadsOfHalf - own_first;
   const int items = heads.rows() * PairItem::kOfRow;
-  const PairParts parts(stages, barriers.sent, heads);
+  const PairParts partials(stages, barriers.sent, heads);
   const auto thread = static_cast<int>(thread_index());
-  if (thread == 0) parts.expect(heads);
+  if (thread == 0) partials.expect(heads);
   wait_barrier_of_cluster(barriers.free, 0);
   // The sending loop starts at the last thread. If a half needs at most half of the threads, the first threads begin
   // with the block's own half at once.
@@ -89,16 +89,16 @@ __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const
   for (int first = kThreads - 1 - thread; first < items; first += kThreads) {
     const PairItem item = PairItem::of(heads, first);
     if (item.exists)
-      parts.send_sum(item.row, item.quad, combine_warps(results, heads, item.row, other_first + item.quad));
+      partials.send_sum(item.row, item.quad, combine_warps(results, heads, item.row, other_first + item.quad));
   }
 #pragma unroll 1
   for (int own = thread; own < items; own += kThreads) {
     const PairItem item = PairItem::of(heads, own);
     if (!item.exists) continue;
     const Combined sum = combine_warps(results, heads, item.row, own_first + item.quad);
-    parts.wait();
+    partials.wait();
     // Adds in the order of the blocks, so that both halves of a row use bitwise the same denominator.
-    const Combined other = parts.load(item.row, item.quad);
+    const Combined other = partials.load(item.row, item.quad);
     const Combined& before = rank == 0 ? sum : other;
     const Combined& after = rank == 0 ? other : sum;
     const float2 stat[2] = {make_float2(before.reference, before.sum), make_float2(after.reference, after.sum)};

@@ -14,44 +14,46 @@ namespace cubit {
 /// arrived by then. The last work item is merged at once. kLoaded is the number of partial results that a thread has in
 /// flight.
 template <int kLoaded>
-class LateMerges {
+class DeferredMerge {
  public:
   /// Initialises shared state. One thread calls the function before the block-wide barrier.
-  static __device__ __forceinline__ void begin(StoredPart (&parts)[2]) {
-    parts[1] = {{0, 1}, {}};  // no work item precedes the first
+  static __device__ __forceinline__ void begin(StoredResult (&stored)[2]) {
+    stored[1] = {{0, 1}, {}};  // no work item precedes the first
   }
-  __device__ __forceinline__ LateMerges(const GqaDecodeArguments& args, StoredPart (&parts)[2],
-                                        const WarpResults& results)
-      : args_(args), parts_(parts), results_(results) {}
+  __device__ __forceinline__ DeferredMerge(const GqaDecodeArguments& args, StoredResult (&stored)[2],
+                                           const WarpResults& results)
+      : args_(args), stored_(stored), results_(results) {}
 
   /// Stores the results of a work item. The warps' results are in shared memory, and the warps have synchronised.
-  __device__ __forceinline__ void store(const StoredPart& own, bool is_last) {
-    if (threadIdx.x == 0) parts_[turn_] = own;
-    const uint64 before_own = store_part(args_, own, results_, !is_last);
-    turn_ ^= 1;
+  __device__ __forceinline__ void store(const StoredResult& own, bool is_last) {
+    if (threadIdx.x == 0) stored_[current_] = own;
+    const uint64 before_own = store_item_result(args_, own, results_, !is_last);
+    current_ ^= 1;
     bool is_own = false;
 #pragma unroll 1
     while (true) {
-      const StoredPart part = parts_[turn_];
-      if (part.owners.count > 1) {
-        merge_parts(args_, part, before_late_, results_, !is_own, [](const Parts& parts, int row, int quad) {
-          return kRowsOfWholeWarps ? combine_by_warp<kLoaded>(parts, row, quad) : combine<8>(parts, row, quad);
-        });
+      const StoredResult stored = stored_[current_];
+      if (stored.owners.count > 1) {
+        merge_partials(args_, stored, before_deferred_, results_, !is_own,
+                       [](const PartialResults& partials, int row, int quad) {
+                         return kRowsOfWholeWarps ? combine_by_warp<kLoaded>(partials, row, quad)
+                                                  : combine<8>(partials, row, quad);
+                       });
         sync_warps();  // all results have been read
       }
-      before_late_ = before_own;
+      before_deferred_ = before_own;
       if (!is_last || is_own) break;
-      turn_ ^= 1;
+      current_ ^= 1;
       is_own = true;
     }
   }
 
  private:
   const GqaDecodeArguments& args_;
-  StoredPart (&parts_)[2];  // of the current and of the previous work item, alternating
+  StoredResult (&stored_)[2];  // of the current and of the previous work item, alternating
   const WarpResults& results_;
-  int turn_ = 0;
-  uint64 before_late_ = 0;  // what store_part returned for the previous work item
+  int current_ = 0;
+  uint64 before_deferred_ = 0;  // what store_item_result returned for the previous work item
 };
 
 }  // namespace cubit

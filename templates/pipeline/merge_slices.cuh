@@ -27,23 +27,23 @@
 namespace cubit {
 
 /// Division of a sequence's query rows among the blocks that merge them: `count` slices of 2^rows_log2 rows. Within a
-/// block, `groups` groups of threads work on the same rows, and each group merges parts_of_group partial results.
+/// block, `groups` groups of threads work on the same rows, and each group merges partials_of_group partial results.
 struct Slices {
   int count;
   int rows_log2;
   int groups;
-  int parts_of_group;
+  int partials_of_group;
 
   /// Computes the slices. There is one slice if a block reads all partial results in one step.
-  static __device__ __forceinline__ Slices of(int parts, int rows) {
-    const int most = most_slices(parts, rows * kQuads, kThreads);
+  static __device__ __forceinline__ Slices of(int partials, int rows) {
+    const int most = most_slices(partials, rows * kQuads, kThreads);
     int rows_log2 = 0;
 #pragma unroll 1
     while (rows > most << rows_log2) ++rows_log2;
     constexpr int kRoom = kRowWarps * plan::kHeadsPerBlock;  // rows that fit in the space of the warps' results
     const int groups = max(1, min((kThreads >> rows_log2) / kQuads, kRoom >> rows_log2));
     return {(rows + (1 << rows_log2) - 1) >> rows_log2, rows_log2, groups,
-            groups == 1 ? parts : (parts + groups - 1) / groups};
+            groups == 1 ? partials : (partials + groups - 1) / groups};
   }
 };
 
@@ -62,11 +62,11 @@ class Arrivals {
       : word_(reinterpret_cast<uint64*>(args.counters) + owners.first), blocks_(owners.count) {}
 
   /// Signals that the block's partial results are stored; one thread calls the function. The result is an argument of
-  /// slices_to_merge(). If `is_late`, the merge happens much later: the atomic is only a release, so the thread does
-  /// not wait for it and acquires nothing yet.
-  __device__ __forceinline__ uint64 arrive(bool is_late) const {
+  /// slices_to_merge(). If `is_deferred`, the merge happens much later: the atomic is only a release, so the thread
+  /// does not wait for it and acquires nothing yet.
+  __device__ __forceinline__ uint64 arrive(bool is_deferred) const {
     uint64 before;
-    if (is_late) {
+    if (is_deferred) {
       asm volatile("atom.release.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word_) : "memory");
     } else {
       asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word_) : "memory");
@@ -74,45 +74,45 @@ class Arrivals {
     return before;
   }
 
-  /// Decides what the block merges; the thread that called arrive() calls the function. If `is_late`, the block does
-  /// not wait for other blocks.
-  __device__ __forceinline__ SlicesToMerge slices_to_merge(uint64 before, int slices, bool is_late) const {
+  /// Decides what the block merges; the thread that called arrive() calls the function. If `is_deferred`, the block
+  /// does not wait for other blocks.
+  __device__ __forceinline__ SlicesToMerge slices_to_merge(uint64 before, int slices, bool is_deferred) const {
     const int slice = slices - blocks_ + arrived(before);
     if (slice < 0) return {SlicesToMerge::kNone, 0};
     const auto own = static_cast<uint32>(slice);
     if (slice == slices - 1) return {own, static_cast<uint32>(before >> kLeftAt)};
-    for (int i = 0; !is_late && i < kMostLooks; ++i) {
-      if (arrived(look()) == blocks_) return {own, 0};
+    for (int i = 0; !is_deferred && i < kMostPolls; ++i) {
+      if (arrived(poll()) == blocks_) return {own, 0};
     }
-    if (arrived(leave(own)) == blocks_) return {own, 0};
+    if (arrived(leave_slice(own)) == blocks_) return {own, 0};
     return {SlicesToMerge::kNone, 0};
   }
 
   /// Records that `merged` slices no longer wait for the last arrival; one thread calls the function. The result is an
   /// argument of forget(). The atomic and the store in forget() are relaxed: all threads see the changes of a single
   /// word in the same order.
-  __device__ __forceinline__ uint64 know(const SlicesToMerge& merged) const {
-    const uint64 more = static_cast<uint64>(1 + __popc(merged.left)) << kKnowAt;
+  __device__ __forceinline__ uint64 inform(const SlicesToMerge& merged) const {
+    const uint64 more = static_cast<uint64>(1 + __popc(merged.left)) << kInformedAt;
     uint64 before;
     asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(word_), "l"(more) : "memory");
     return before + more;
   }
   /// Resets the word to zero if this block is the last to learn of the last arrival. With a single slice there is
   /// nothing to learn.
-  __device__ __forceinline__ void forget(uint64 word, int slices) const {
-    if (slices > 1 && static_cast<int>(word >> kKnowAt & 0xffff) != slices) return;
+  __device__ __forceinline__ void reset_if_last(uint64 word, int slices) const {
+    if (slices > 1 && static_cast<int>(word >> kInformedAt & 0xffff) != slices) return;
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word_), "l"(uint64{0}) : "memory");
   }
 
  private:
-  static constexpr int kKnowAt = 16;
+  static constexpr int kInformedAt = 16;
   static constexpr int kLeftAt = 32;
   /// About 30 microseconds. The blocks of a launch end within 5 microseconds of one another.
-  static constexpr int kMostLooks = 48;
+  static constexpr int kMostPolls = 48;
 
   static __device__ __forceinline__ int arrived(uint64 word) { return static_cast<int>(word & 0xffff); }
 
-  __device__ __forceinline__ uint64 leave(uint32 slice) const {
+  __device__ __forceinline__ uint64 leave_slice(uint32 slice) const {
     uint64 before;
     asm volatile("atom.acq_rel.gpu.global.or.b64 %0, [%1], %2;"
                  : "=l"(before)
@@ -120,7 +120,7 @@ class Arrivals {
                  : "memory");
     return before;
   }
-  __device__ __forceinline__ uint64 look() const {
+  __device__ __forceinline__ uint64 poll() const {
     uint64 word;
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(word_) : "memory");
     return word;
@@ -132,9 +132,9 @@ class Arrivals {
 
 /// Merges one slice of a sequence's query rows; all consumer warps call the function.
 template <class CombineBlocks>
-__device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, const Parts& parts, const Heads& heads,
-                                            const WarpResults& results, uint32 slice, const Slices& slices,
-                                            const CombineBlocks& combine_blocks) {
+__device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, const PartialResults& partials,
+                                            const Heads& heads, const WarpResults& results, uint32 slice,
+                                            const Slices& slices, const CombineBlocks& combine_blocks) {
   const int rows_log2 = slices.rows_log2;
   const int groups = slices.groups;
   const int first_row = static_cast<int>(slice) << rows_log2;
@@ -148,7 +148,7 @@ __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, cons
     const int row = first_row + row_of_group - (group << rows_log2);
     if (row >= heads.rows() || row % plan::kHeadsPerBlock >= heads_in(heads.head_group)) continue;
     const Combined combined =
-        combine_blocks(parts.from(group * slices.parts_of_group, slices.parts_of_group), row, quad);
+        combine_blocks(partials.from(group * slices.partials_of_group, slices.partials_of_group), row, quad);
     if (groups == 1) {
       finish_row(args, heads, row, quad, combined);
       continue;
@@ -188,7 +188,7 @@ __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, cons
 __device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 /// A sequence whose partial result this block has stored.
-struct StoredPart {
+struct StoredResult {
   Owners owners;
   Heads heads;
 };
@@ -197,12 +197,12 @@ struct StoredPart {
 /// block signals its arrival; otherwise it becomes the final output.
 ///
 /// Slots: there are two per block. The even slot holds the sequence that another block has begun, and the odd slot
-/// holds the sequence that begins in this block; no block has two of either kind. If `is_late`, the partial results
+/// holds the sequence that begins in this block; no block has two of either kind. If `is_deferred`, the partial results
 /// will be merged much later. The first thread receives the sequence's word from before the block's arrival.
-__device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, const StoredPart& part,
-                                             const WarpResults& results, bool is_late) {
-  const Owners& owners = part.owners;
-  const Heads& heads = part.heads;
+__device__ __forceinline__ uint64 store_item_result(const GqaDecodeArguments& args, const StoredResult& stored,
+                                                    const WarpResults& results, bool is_deferred) {
+  const Owners& owners = stored.owners;
+  const Heads& heads = stored.heads;
   const int block = static_cast<int>(blockIdx.x);
   const int slot = 2 * block + (block == owners.first ? 1 : 0);
 #pragma unroll 1
@@ -218,46 +218,46 @@ __device__ __forceinline__ uint64 store_part(const GqaDecodeArguments& args, con
     }
   }
   sync_warps();  // all warps' results have been read, and the sums stored
-  return owners.count > 1 && thread_index() == 0 ? Arrivals(args, owners).arrive(is_late) : 0;
+  return owners.count > 1 && thread_index() == 0 ? Arrivals(args, owners).arrive(is_deferred) : 0;
 }
 
 /// Merges the partial results of all blocks; each of the last blocks to arrive merges a slice. `before` is what
-/// store_part has returned for this work item, and `is_late` is the value that was passed to store_part. A block that
-/// merges at once may wait for others. A block that merges late never waits; it arrived with a release only, so it
-/// acquires here. The consumer warps synchronise before and after this function.
+/// store_item_result has returned for this work item, and `is_deferred` is the value that was passed to
+/// store_item_result. A block that merges at once may wait for others. A block that merges late never waits; it arrived
+/// with a release only, so it acquires here. The consumer warps synchronise before and after this function.
 template <class CombineBlocks>
-__device__ __forceinline__ void merge_parts(const GqaDecodeArguments& args, const StoredPart& part, uint64 before,
-                                            const WarpResults& results, bool is_late,
-                                            const CombineBlocks& combine_blocks) {
-  const Owners& owners = part.owners;
-  const Slices slices = Slices::of(owners.count, part.heads.rows());
+__device__ __forceinline__ void merge_partials(const GqaDecodeArguments& args, const StoredResult& stored,
+                                               uint64 before, const WarpResults& results, bool is_deferred,
+                                               const CombineBlocks& combine_blocks) {
+  const Owners& owners = stored.owners;
+  const Slices slices = Slices::of(owners.count, stored.heads.rows());
   const Arrivals arrivals(args, owners);
   // The addresses are settled, so that they are ready when the block learns what it merges.
-  Parts parts = parts_of(args, {owners.count, 2 * owners.first, 1, 2}, part.heads);
-  parts.outputs = settled(parts.outputs);
-  parts.stats = settled(parts.stats);
-  volatile uint32* const told = results.arrived;
+  PartialResults partials = partials_in(args, {owners.count, 2 * owners.first, 1, 2}, stored.heads);
+  partials.outputs = settled(partials.outputs);
+  partials.stats = settled(partials.stats);
+  volatile uint32* const published = results.arrived;
   if (thread_index() == 0) {
-    const SlicesToMerge merged = arrivals.slices_to_merge(before, slices.count, is_late);
-    if (is_late && merged.own != SlicesToMerge::kNone) fence_gpu();
-    told[0] = merged.own;
-    told[1] = merged.left;
+    const SlicesToMerge merged = arrivals.slices_to_merge(before, slices.count, is_deferred);
+    if (is_deferred && merged.own != SlicesToMerge::kNone) fence_gpu();
+    published[0] = merged.own;
+    published[1] = merged.left;
   }
   sync_warps();
-  SlicesToMerge merged = {told[0], told[1]};
+  SlicesToMerge merged = {published[0], published[1]};
   if (merged.own == SlicesToMerge::kNone) return;
   const bool is_last_thread = thread_index() == kThreads - 1;
   uint64 word = 0;
-  if (is_last_thread && slices.count > 1) word = arrivals.know(merged);
+  if (is_last_thread && slices.count > 1) word = arrivals.inform(merged);
 #pragma unroll 1
   while (true) {
-    merge_slice(args, parts, part.heads, results, merged.own, slices, combine_blocks);
+    merge_slice(args, partials, stored.heads, results, merged.own, slices, combine_blocks);
     if (merged.left == 0) break;
     merged.own = __ffs(static_cast<int>(merged.left)) - 1;
     merged.left &= merged.left - 1;
     sync_warps();  // the results of the previous slice have been read
   }
-  if (is_last_thread) arrivals.forget(word, slices.count);
+  if (is_last_thread) arrivals.reset_if_last(word, slices.count);
 }
 
 }  // namespace cubit

@@ -11,11 +11,11 @@
 namespace cubit {
 
 /// Partial results of the same query rows from the blocks of a sequence. Strides are in bytes.
-struct Parts {
+struct PartialResults {
   const char* outputs;  // [count][rows][quads of channels] float4
   const char* stats;    // [count][rows] float2
   int count;            // partial results, at least 1
-  uint32 part_stride;
+  uint32 result_stride;
   uint32 head_stride;
   uint32 stats_stride;  // from one partial result to the next
   // Additional offsets of the first partial result.
@@ -23,9 +23,9 @@ struct Parts {
   uint32 first_stats = 0;
 
   /// The partial results from number `first` on, at most `most` of them; the count is zero or negative if none is left.
-  __device__ __forceinline__ Parts from(int first, int most) const {
-    Parts result = *this;
-    result.outputs += static_cast<uint64>(static_cast<uint32>(first)) * part_stride;
+  __device__ __forceinline__ PartialResults from(int first, int most) const {
+    PartialResults result = *this;
+    result.outputs += static_cast<uint64>(static_cast<uint32>(first)) * result_stride;
     result.stats += static_cast<uint64>(static_cast<uint32>(first)) * stats_stride;
     result.count = min(most, count - first);
     if (first == 0) return result;
@@ -35,17 +35,17 @@ struct Parts {
   }
 
   /// Reference exponent and sum of weights of a partial result for a query row.
-  __device__ __forceinline__ float2 load_stat(int part, int head) const {
-    const uint32 at = 8 * head + (part == 0 ? first_stats : 0);
-    return load_partial2(stats + static_cast<uint64>(static_cast<uint32>(part)) * stats_stride + at);
+  __device__ __forceinline__ float2 load_stat(int index, int head) const {
+    const uint32 at = 8 * head + (index == 0 ? first_stats : 0);
+    return load_partial2(stats + static_cast<uint64>(static_cast<uint32>(index)) * stats_stride + at);
   }
   /// Address of four channels of a partial result's output.
-  __device__ __forceinline__ const char* output(int part, int head, int quad) const {
-    const uint32 at = head * head_stride + 16 * quad + (part == 0 ? first_output : 0);
-    return outputs + static_cast<uint64>(static_cast<uint32>(part)) * part_stride + at;
+  __device__ __forceinline__ const char* output(int index, int head, int quad) const {
+    const uint32 at = head * head_stride + 16 * quad + (index == 0 ? first_output : 0);
+    return outputs + static_cast<uint64>(static_cast<uint32>(index)) * result_stride + at;
   }
-  __device__ __forceinline__ float4 load_output(int part, int head, int quad) const {
-    return load_partial4(output(part, head, quad));
+  __device__ __forceinline__ float4 load_output(int index, int head, int quad) const {
+    return load_partial4(output(index, head, quad));
   }
 };
 
@@ -94,7 +94,7 @@ __device__ __forceinline__ void add(Combined& result, const float2 (&stat)[kCoun
 /// Combines partial results in one pass: the running sum is rescaled whenever the next results have a larger reference.
 /// The loads of kAtOnce partial results are in flight together.
 template <int kAtOnce>
-__device__ __forceinline__ Combined combine(const Parts& parts, int head, int quad) {
+__device__ __forceinline__ Combined combine(const PartialResults& partials, int head, int quad) {
   Combined result = nothing();
   int first = 0;
 #pragma unroll 1
@@ -105,20 +105,20 @@ __device__ __forceinline__ Combined combine(const Parts& parts, int head, int qu
     for (int i = 0; i < kAtOnce; ++i) {
       stat[i] = make_float2(negative_infinity(), 0.f);
       value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-      if (first + i >= parts.count) continue;
-      stat[i] = parts.load_stat(first + i, head);
-      value[i] = parts.load_output(first + i, head, quad);
+      if (first + i >= partials.count) continue;
+      stat[i] = partials.load_stat(first + i, head);
+      value[i] = partials.load_output(first + i, head, quad);
     }
     add(result, stat, value);
     first += kAtOnce;
-  } while (first < parts.count);
+  } while (first < partials.count);
   return result;
 }
 
 /// Combines partial results with whole warps whose lanes have the same query row. Lane i reads the statistics of
 /// partial result i, which frees registers for the outputs of twice as many partial results.
 template <int kAtOnce>
-__device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head, int quad) {
+__device__ __forceinline__ Combined combine_by_warp(const PartialResults& partials, int head, int quad) {
   static_assert(kAtOnce <= kWarpSize && (kAtOnce & (kAtOnce - 1)) == 0);
   Combined result = nothing();
   const int lane = lane_index() % kAtOnce;
@@ -126,12 +126,12 @@ __device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head
 #pragma unroll 1
   do {
     float2 stat = make_float2(negative_infinity(), 0.f);
-    if (first + lane < parts.count) stat = parts.load_stat(first + lane, head);
+    if (first + lane < partials.count) stat = partials.load_stat(first + lane, head);
     float4 value[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       value[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-      if (first + i < parts.count) value[i] = parts.load_output(first + i, head, quad);
+      if (first + i < partials.count) value[i] = partials.load_output(first + i, head, quad);
     }
     float reference = maximum(result.reference, stat.x);
 #pragma unroll
@@ -147,12 +147,12 @@ __device__ __forceinline__ Combined combine_by_warp(const Parts& parts, int head
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) add(result, __shfl_sync(kFullWarp, weight, i), value[i]);
     first += kAtOnce;
-  } while (first < parts.count);
+  } while (first < partials.count);
   return result;
 }
 
 /// Shared memory of combine_through_memory.
-struct PartsMemory {
+struct CombineMemory {
   uint32 outputs;  // of the thread: 16 bytes per partial result, `pitch` apart
   uint32 pitch;
   uint32 weights;  // of the warp: weight and weighted sum of a partial result, 8 bytes per lane
@@ -162,8 +162,8 @@ struct PartsMemory {
 /// partial results to shared memory. The outputs then need neither registers nor instructions of their own, which makes
 /// the code a third as long.
 template <int kAtOnce>
-__device__ __forceinline__ Combined combine_through_memory(const Parts& parts, int head, int quad,
-                                                           const PartsMemory& memory) {
+__device__ __forceinline__ Combined combine_through_memory(const PartialResults& partials, int head, int quad,
+                                                           const CombineMemory& memory) {
   constexpr int kStep = 2;
   static_assert(kAtOnce <= kWarpSize && kAtOnce % kStep == 0);
   Combined result = nothing();
@@ -171,13 +171,13 @@ __device__ __forceinline__ Combined combine_through_memory(const Parts& parts, i
   int first = 0;
 #pragma unroll 1
   do {
-    const int count = min(parts.count - first, kAtOnce);
+    const int count = min(partials.count - first, kAtOnce);
     float2 own = make_float2(negative_infinity(), 0.f);
-    if (lane < count) own = parts.load_stat(first + lane, head);
+    if (lane < count) own = partials.load_stat(first + lane, head);
     const int whole = (count + kStep - 1) / kStep * kStep;  // copies beyond `count` write zeros
 #pragma unroll 1
     for (int i = 0; i < whole; ++i) {
-      const char* const src = parts.output(first + min(i, count - 1), head, quad);
+      const char* const src = partials.output(first + min(i, count - 1), head, quad);
       copy_async<16>(memory.outputs + i * memory.pitch, src, i < count);  // access: cp.async of parts
     }
     commit_copies();
@@ -203,7 +203,7 @@ __device__ __forceinline__ Combined combine_through_memory(const Parts& parts, i
       }
     }
     first += kAtOnce;
-  } while (first < parts.count);
+  } while (first < partials.count);
   return result;
 }
 

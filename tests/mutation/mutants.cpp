@@ -226,7 +226,7 @@ constexpr Mutant kMutants[] = {
 
     {"pair_stages_still_read", kBulk, kSplit, "pipeline/cluster_merge.cuh",
      "wait_barrier_of_cluster(barriers.free, 0);", "", "race in shared memory", kNotRun},
-    {"pair_sums_not_waited_for", kBulk, kSplit, "pipeline/cluster_merge.cuh", "parts.wait();", "",
+    {"pair_sums_not_waited_for", kBulk, kSplit, "pipeline/cluster_merge.cuh", "partials.wait();", "",
      "while an asynchronous copy to it is under way", kNotRun},
     {"pair_stages_given_too_soon", kBulk, kSplit, "pipeline/two_cta_cluster.cuh",
      "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "race in shared memory", kNotRun},
@@ -234,8 +234,8 @@ constexpr Mutant kMutants[] = {
      "after the write by block", kNotRun},
     {"slice_not_released", kBulkHeads, kManyParts, "pipeline/merge_slices.cuh", "atom.acq_rel.gpu.global.add.u64",
      "atom.relaxed.gpu.global.add.u64", "race in global memory", kNotRun},
-    {"late_part_not_acquired", kBulk, "batch=5,context=1700,splits=3", "pipeline/merge_slices.cuh",
-     "if (is_late && merged.own != SlicesToMerge::kNone) fence_gpu();", "", "race in global memory", kNotRun},
+    {"deferred_partial_not_acquired", kBulk, "batch=5,context=1700,splits=3", "pipeline/merge_slices.cuh",
+     "if (is_deferred && merged.own != SlicesToMerge::kNone) fence_gpu();", "", "race in global memory", kNotRun},
 
     {"append_scales_beyond_the_end", "kv_append:kv=int8_split", "batch=2,tokens=7,ragged=1",
      "kv_format/rows_contiguous.cuh", "position >= 0 && position < cache.max_length", "position >= 0",
