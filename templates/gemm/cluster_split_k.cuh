@@ -57,7 +57,7 @@ __device__ __forceinline__ bool merge_halves(const W4a16GemmArguments& args, con
 /// tiles of 8 rows those that it keeps.
 template <int kHalf = kRowTiles / 2>
 __device__ __forceinline__ void merge_pairs(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
-                                            PairBarriers barriers, const Sums& sums) {
+                                            ClusterBarriers barriers, const Sums& sums) {
   if constexpr (kHalf > 0) {
     constexpr int kHalfBytes = kWarpSumsBytes / 2;
     const int warp = warp_index();
@@ -73,9 +73,9 @@ __device__ __forceinline__ void merge_pairs(const W4a16GemmArguments& args, cons
     wait_barrier_of_cluster(barriers.free, 0);
 #pragma unroll
     for (int i = 0; i < 2 * kHalf; ++i) {
-      send(address_in_other(lane_at + 16 * kWarpSize * i),
+      send(address_in_peer(lane_at + 16 * kWarpSize * i),
            make_float4(sum_of(false, i, 0), sum_of(false, i, 1), sum_of(false, i, 2), sum_of(false, i, 3)),
-           address_in_other(barriers.sent));
+           address_in_peer(barriers.sent));
     }
     wait_barrier_of_cluster(barriers.sent, 0);
     RowSums half[kHalf];

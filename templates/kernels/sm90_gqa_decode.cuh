@@ -120,14 +120,14 @@ struct BlockState {
                            // results are stored
   // True if every sequence belongs to a 2-CTA cluster (cluster_merge.cuh) and this block has half of one. The grid may
   // be larger. Blocks without a share exit at once, and from then on no other block may access their shared memory.
-  int are_pairs;
+  int merges_in_cluster;
 };
 static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 
 /// Whether this block merges through its cluster. Valid after the block-wide barrier. The flag is read from shared
 /// memory at each use, because the main loop has no register left for it.
-__device__ __forceinline__ bool are_pairs(const BlockState& state) {
-  return plan::kMergesPairs && state.are_pairs != 0;
+__device__ __forceinline__ bool merges_in_cluster(const BlockState& state) {
+  return plan::kMergesPairs && state.merges_in_cluster != 0;
 }
 
 using StagePlace = RingPlace<plan::kStages>;
@@ -155,7 +155,7 @@ struct Rings {
   __device__ __forceinline__ uint32 queue_empty(QueuePlace place) const {
     return barrier(plan::kStages + place.index()) + 8;
   }
-  __device__ __forceinline__ PairBarriers of_pair() const {
+  __device__ __forceinline__ ClusterBarriers of_cluster() const {
     const uint32 both = barrier(plan::kStages + plan::kSegments);
     return {both, both + 8};
   }
@@ -168,7 +168,7 @@ struct Rings {
       init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
       init_barrier(barrier(index) + 8, plan::kWarps);
     }
-    if constexpr (plan::kMergesPairs) of_pair().init();
+    if constexpr (plan::kMergesPairs) of_cluster().init();
     fence_barrier_init();
   }
 
@@ -441,15 +441,15 @@ __device__ __forceinline__ void run_producer(const Arguments& args, BlockState& 
   if (plan::Cache::kIsPaged) pages.begin(first);
   if (is_first_producer_thread()) begin_first_stage(args, first, rings);
   if (plan::kMergesPairs && is_first_producer_thread())
-    state.are_pairs =
-        first.batch >= 0 && blocks_of_cluster() == kBlocksOfPair && scheduler.every_sequence_has_two_blocks();
+    state.merges_in_cluster =
+        first.batch >= 0 && blocks_of_cluster() == kClusterBlocks && scheduler.every_sequence_has_two_blocks();
   __syncthreads();
   give_registers<plan::kCopyRegisters>();
-  if (are_pairs(state)) arrive_in_cluster();
+  if (merges_in_cluster(state)) arrive_in_cluster();
   const StagePlace end = produce_stages(args, scheduler, position, first, pages, state.queue, rings);
-  if (are_pairs(state)) {
+  if (merges_in_cluster(state)) {
     wait_for_cluster();
-    if (is_first_producer_thread()) give_stages(rings, end, plan::kStages, rings.of_pair().free);
+    if (is_first_producer_thread()) release_stages(rings, end, plan::kStages, rings.of_cluster().free);
   }
 }
 
@@ -474,7 +474,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
 
   if (threadIdx.x == 0) DeferredMerge<kLoadedPartials>::begin(state.stored);
   __syncthreads();
-  if (are_pairs(state)) arrive_in_cluster();
+  if (merges_in_cluster(state)) arrive_in_cluster();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
@@ -517,9 +517,9 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     store_stats(softmax, results.stats + first_result);
     sync_warps();
     const StoredResult own = {owners, {item.batch, kv_head, 1 << args.span_log2, head_group_of(item)}};
-    if (are_pairs(state)) {
+    if (merges_in_cluster(state)) {
       wait_for_cluster();  // every thread that has arrived must wait
-      return merge_pair(args, own.heads, results, rings.base, rings.of_pair());
+      return merge_in_cluster(args, own.heads, results, rings.base, rings.of_cluster());
     }
     merges.store(own, next.item.batch < 0);
   }

@@ -108,7 +108,7 @@ struct Ring {
   }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
   /// Of a pair and a warp.
-  __device__ __forceinline__ PairBarriers of_pair(int warp) const {
+  __device__ __forceinline__ ClusterBarriers of_pair(int warp) const {
     const uint32 free = barrier(plan::kStages);
     return {free, free + 8 + 8 * warp};
   }
@@ -362,7 +362,7 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
       const StagePlace end = copy_stages(args, ring);
       if (is_of_pair) {
         wait_for_cluster();
-        if (elect_one()) give_stages(ring, end, plan::kStages, ring.of_pair(0).free);
+        if (elect_one()) release_stages(ring, end, plan::kStages, ring.of_pair(0).free);
       }
     } else {
       pair_stages<Format>(args, ring);

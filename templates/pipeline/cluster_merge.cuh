@@ -15,21 +15,21 @@
 namespace cubit {
 
 /// Partial results that one block of the cluster sends to the other.
-class PairParts {
+class ClusterPartials {
  public:
-  static constexpr int kQuadsOfHalf = kQuads / static_cast<int>(kBlocksOfPair);
+  static constexpr int kQuadsOfHalf = kQuads / static_cast<int>(kClusterBlocks);
   static_assert(!plan::kMergesPairs ||
                 kRowWarps * plan::kHeadsPerBlock * (16 * kQuadsOfHalf + 8) <= plan::kStages * kStageBytes);
 
   /// `stages` and `sent` are shared-memory addresses, equal in both blocks.
-  __device__ __forceinline__ PairParts(uint32 stages, uint32 sent, const Heads& heads)
+  __device__ __forceinline__ ClusterPartials(uint32 stages, uint32 sent, const Heads& heads)
       : outputs_(stages), stats_(stages + 16 * kQuadsOfHalf * heads.rows()), sent_(sent) {}
 
   /// Sends a partial result to the other block.
   __device__ __forceinline__ void send_sum(int row, int quad, const Combined& result) const {
-    const uint32 there = address_in_other(sent_);
-    send(address_in_other(output_at(row, quad)), result.output, there);
-    if (quad == 0) send(address_in_other(stats_ + 8 * row), make_float2(result.reference, result.sum), there);
+    const uint32 there = address_in_peer(sent_);
+    send(address_in_peer(output_at(row, quad)), result.output, there);
+    if (quad == 0) send(address_in_peer(stats_ + 8 * row), make_float2(result.reference, result.sum), there);
   }
   /// Announces how many bytes the other block will send to this one. One thread calls the function, before or after the
   /// data arrive.
@@ -55,31 +55,31 @@ class PairParts {
 
 /// Work item of the merge: one row and four channels (a quad) of one half. Eight lanes, which load 128 bytes together,
 /// work on the same row, because the data of two rows may lie in the same banks.
-struct PairItem {
-  static constexpr int kOfRow = (PairParts::kQuadsOfHalf + 7) / 8 * 8;
+struct ClusterItem {
+  static constexpr int kOfRow = (ClusterPartials::kQuadsOfHalf + 7) / 8 * 8;
 
   int row;
   int quad;  // within the half
   bool exists;
 
-  static __device__ __forceinline__ PairItem of(const Heads& heads, int item) {
+  static __device__ __forceinline__ ClusterItem of(const Heads& heads, int item) {
     const int row = item / kOfRow;
     const int quad = item % kOfRow;
     return {row, quad,
             row < heads.rows() && row % plan::kHeadsPerBlock < heads_in(heads.head_group) &&
-                quad < PairParts::kQuadsOfHalf};
+                quad < ClusterPartials::kQuadsOfHalf};
   }
 };
 
 /// Merges the sequence of a cluster. All consumer warps of both blocks call the function as their last step, after
 /// storing their results.
-__device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const Heads& heads,
-                                           const WarpResults& results, uint32 stages, PairBarriers barriers) {
+__device__ __forceinline__ void merge_in_cluster(const GqaDecodeArguments& args, const Heads& heads,
+                                                 const WarpResults& results, uint32 stages, ClusterBarriers barriers) {
   const uint32 rank = rank_in_cluster();
-  const int own_first = PairParts::kQuadsOfHalf * static_cast<int>(rank);
-  const int other_first = PairParts::kQuadsOfHalf - own_first;
-  const int items = heads.rows() * PairItem::kOfRow;
-  const PairParts partials(stages, barriers.sent, heads);
+  const int own_first = ClusterPartials::kQuadsOfHalf * static_cast<int>(rank);
+  const int other_first = ClusterPartials::kQuadsOfHalf - own_first;
+  const int items = heads.rows() * ClusterItem::kOfRow;
+  const ClusterPartials partials(stages, barriers.sent, heads);
   const auto thread = static_cast<int>(thread_index());
   if (thread == 0) partials.expect(heads);
   wait_barrier_of_cluster(barriers.free, 0);
@@ -87,13 +87,13 @@ __device__ __forceinline__ void merge_pair(const GqaDecodeArguments& args, const
   // with the block's own half at once.
 #pragma unroll 1
   for (int first = kThreads - 1 - thread; first < items; first += kThreads) {
-    const PairItem item = PairItem::of(heads, first);
+    const ClusterItem item = ClusterItem::of(heads, first);
     if (item.exists)
       partials.send_sum(item.row, item.quad, combine_warps(results, heads, item.row, other_first + item.quad));
   }
 #pragma unroll 1
   for (int own = thread; own < items; own += kThreads) {
-    const PairItem item = PairItem::of(heads, own);
+    const ClusterItem item = ClusterItem::of(heads, own);
     if (!item.exists) continue;
     const Combined sum = combine_warps(results, heads, item.row, own_first + item.quad);
     partials.wait();

@@ -16,10 +16,10 @@
 
 namespace cubit {
 
-constexpr uint32 kBlocksOfPair = 2;
+constexpr uint32 kClusterBlocks = 2;
 
 /// Addresses of the exchange mbarriers, each with one arrival per phase; the addresses are equal in both blocks.
-struct PairBarriers {
+struct ClusterBarriers {
   uint32 free;  // the other block's stages are free
   uint32 sent;  // results for this block have been sent
 
@@ -30,20 +30,20 @@ struct PairBarriers {
 };
 
 /// Maps a shared-memory address to the other block of the cluster.
-__device__ __forceinline__ uint32 address_in_other(uint32 address) {
+__device__ __forceinline__ uint32 address_in_peer(uint32 address) {
   return address_in_block(address, rank_in_cluster() ^ 1);
 }
 
 /// Waits until this block's stages have all been read, and then allows the other block to write there. The producer
 /// thread that copied the block's last stage calls the function; `place` is the place behind that stage.
 template <class Ring, class Place>
-__device__ __forceinline__ void give_stages(Ring ring, Place place, int stages, uint32 free) {
+__device__ __forceinline__ void release_stages(Ring ring, Place place, int stages, uint32 free) {
 #pragma unroll 1
   for (int i = 0; i < stages; ++i) {
     wait_barrier(ring.empty(place), place.parity ^ 1);
     place.advance();
   }
-  arrive_in_block(address_in_other(free));
+  arrive_in_block(address_in_peer(free));
 }
 
 }  // namespace cubit
