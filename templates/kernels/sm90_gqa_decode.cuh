@@ -237,7 +237,7 @@ __device__ __forceinline__ StagePlace produce_stages(const Arguments& args, cons
                                                      SchedulerPosition position, WorkItem item, PageWindow& pages,
                                                      QueueEntry (&queue)[plan::kSegments], Rings rings) {
   const bool is_first = is_first_producer_thread();
-  Pace<plan::kStagesAtOnce> pace(static_cast<uint32>(static_cast<uint64>(args.pace) * scheduler.blocks() >> 10));
+  CopyPacer<plan::kStagesAtOnce> pacer(static_cast<uint32>(static_cast<uint64>(args.pace) * scheduler.blocks() >> 10));
   StagePlace place;
   QueuePlace queue_place;
   bool is_very_first = item.first != item.last;  // an empty item has no copies to wait for
@@ -257,7 +257,7 @@ __device__ __forceinline__ StagePlace produce_stages(const Arguments& args, cons
       const bool has_boxes = is_of_boxes(args, tokens);
       if (plan::Cache::kIsPaged && has_boxes) pages.reach(item, stage);
       if (!has_boxes) pieces.reach(args, cache, item, stage);
-      if (is_first && has_boxes) pace.wait();
+      if (is_first && has_boxes) pacer.wait();
       wait_barrier(rings.empty(place), place.parity ^ 1);  // returns at once in the first round
       if (has_boxes) {
         copy_stage_by_tma(args, item, stage, place, is_very_first, pages, rings);

@@ -26,29 +26,29 @@ __device__ __forceinline__ uint64 global_nanoseconds() {
 /// Copy pacer of the thread that issues the copies. The first kAtOnce stages start without pacing; kAtOnce = 0 disables
 /// pacing.
 template <int kAtOnce>
-class Pace {
+class CopyPacer {
  public:
   /// `interval` is the time between two stages in nanoseconds; 0 disables pacing.
-  explicit __device__ __forceinline__ Pace(uint32 interval) : due_{0, interval} {
-    if (interval != 0) due_.at = global_nanoseconds() - (kAtOnce - 1) * static_cast<uint64>(interval);
+  explicit __device__ __forceinline__ CopyPacer(uint32 interval) : deadline_{0, interval} {
+    if (interval != 0) deadline_.at = global_nanoseconds() - (kAtOnce - 1) * static_cast<uint64>(interval);
   }
 
   /// Call before the copies of each stage, the first included. One clock read takes longer than a nanosecond. If the
   /// clock has not passed the deadline after `interval` reads, it stands still, and the pacer does not read it again.
   __device__ __forceinline__ void wait() {
-    uint32 looks = due_.interval;
-    while (looks != 0 && !due_.has_come(global_nanoseconds())) --looks;
-    if (looks == 0) due_.interval = 0;
+    uint32 reads = deadline_.interval;
+    while (reads != 0 && !deadline_.has_passed(global_nanoseconds())) --reads;
+    if (reads == 0) deadline_.interval = 0;
   }
 
  private:
-  DueTime due_;  // of the next stage
+  CopyDeadline deadline_;  // of the next stage
 };
 
 template <>
-class Pace<0> {
+class CopyPacer<0> {
  public:
-  explicit __device__ __forceinline__ Pace(uint32) {}
+  explicit __device__ __forceinline__ CopyPacer(uint32) {}
   __device__ __forceinline__ void wait() {}
 };
 
