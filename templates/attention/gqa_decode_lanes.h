@@ -28,13 +28,13 @@ struct Place {
 /// sum of two powers of two (head_dim 96, 160 and 192), the last words, as many as the smaller power, come after the
 /// other words of every row.
 CUBIT_SHARED_CODE Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes, int rows) {
-  const unsigned pieces = row_bytes / copy_bytes;
+  const unsigned vectors = row_bytes / copy_bytes;
   if (header_bytes == 0 || copy_bytes == 16) {
-    const unsigned piece = i * kWarpSize + lane;  // unsigned: the compiler needs fewer instructions
-    return {static_cast<int>(piece / pieces), static_cast<int>(piece % pieces) * copy_bytes};
+    const unsigned vector = i * kWarpSize + lane;  // unsigned: the compiler needs fewer instructions
+    return {static_cast<int>(vector / vectors), static_cast<int>(vector % vectors) * copy_bytes};
   }
   const int header = header_bytes / copy_bytes;
-  const int words = static_cast<int>(pieces) - header;
+  const int words = static_cast<int>(vectors) - header;
   const int word_copies = words * rows / kWarpSize;
   if (i >= word_copies) {
     const int first = (i - word_copies) * (kWarpSize / header);
@@ -58,16 +58,16 @@ CUBIT_SHARED_CODE Place copied_piece(int i, int lane, int header_bytes, int row_
 
 /// Number of copies per lane of copied_piece().
 CUBIT_SHARED_CODE int count_copies(int header_bytes, int row_bytes, int copy_bytes, int rows) {
-  const int pieces = row_bytes / copy_bytes * rows;
-  if (header_bytes == 0 || copy_bytes == 16) return (pieces + kWarpSize - 1) / kWarpSize;
+  const int vectors = row_bytes / copy_bytes * rows;
+  if (header_bytes == 0 || copy_bytes == 16) return (vectors + kWarpSize - 1) / kWarpSize;
   const int headers = header_bytes / copy_bytes * rows;
-  return (pieces - headers) / kWarpSize + (headers + kWarpSize - 1) / kWarpSize;
+  return (vectors - headers) / kWarpSize + (headers + kWarpSize - 1) / kWarpSize;
 }
 
-/// The sm_90 kernel's 16-byte vector number `piece` of a stage's keys, or of its values, row after row.
-CUBIT_SHARED_CODE Place bulk_piece(int piece, int row_bytes) {
-  const int pieces = row_bytes / 16;
-  return {piece / pieces, piece % pieces * 16};
+/// The sm_90 kernel's 16-byte vector number `vector` of a stage's keys, or of its values, row after row.
+CUBIT_SHARED_CODE Place bulk_piece(int vector, int row_bytes) {
+  const int vectors = row_bytes / 16;
+  return {vector / vectors, vector % vectors * 16};
 }
 
 /// Rows that `threads` threads copy at once, one vector each; at least one row, even if a row has more vectors than

@@ -46,7 +46,7 @@ template <int kTiles, int kWords>
 class QueryInSharedMemory {
  public:
   static constexpr bool kIsShared = true;
-  static constexpr int kPieces = kWords / 4;  // 16-byte vectors of a tile, per lane
+  static constexpr int kVectors = kWords / 4;  // 16-byte vectors of a tile, per lane
 
   static __device__ __forceinline__ QueryInSharedMemory in_block(uint32 memory) {
     QueryInSharedMemory query;
@@ -55,10 +55,10 @@ class QueryInSharedMemory {
   }
   __device__ __forceinline__ void set(int tile, const QueryInRegisters<1, kWords>& made) {
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
+    for (int vector = 0; vector < kVectors; ++vector) {
       uint32 four[4];
-      made.get(four, 0, 4 * piece);
-      store_shared(place(tile, piece), four);  // access: stores of queries
+      made.get(four, 0, 4 * vector);
+      store_shared(place(tile, vector), four);  // access: stores of queries
     }
   }
   __device__ __forceinline__ void get(uint32 (&words)[4], int tile, int first) const {
@@ -66,8 +66,8 @@ class QueryInSharedMemory {
   }
 
  private:
-  __device__ __forceinline__ uint32 place(int tile, int piece) const {
-    return at_ + 16 * kWarpSize * (kPieces * tile + piece);
+  __device__ __forceinline__ uint32 place(int tile, int vector) const {
+    return at_ + 16 * kWarpSize * (kVectors * tile + vector);
   }
 
   uint32 at_;

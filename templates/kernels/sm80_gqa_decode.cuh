@@ -66,9 +66,9 @@ constexpr int kChunkTokens = kStageTokens * plan::kWarps;
 
 /// Vector copies per lane of a tile. For copy i of a lane, the functions return the vector and its place in a stage.
 using Stage = plan::Stage;
-constexpr int kPieces = Stage::kCopies;
-constexpr int kUnrolledPieces = kPieces <= 24 ? kPieces : 8;  // narrow copies of wide rows would fill registers
-constexpr __device__ lanes::Place place_of(int i, int lane) { return Stage::piece(i, lane); }
+constexpr int kVectors = Stage::kCopies;
+constexpr int kUnrolledVectors = kVectors <= 24 ? kVectors : 8;  // narrow copies of wide rows would fill registers
+constexpr __device__ lanes::Place place_of(int i, int lane) { return Stage::vector(i, lane); }
 constexpr __device__ int slot_of(int i, int lane) { return Stage::slot(place_of(i, lane)); }
 
 /// Zeroes the padding of headers; called once per stage, before the first copy.
@@ -91,7 +91,7 @@ class Fetcher {
   __device__ __forceinline__ Fetcher(const Cache& cache, const plan::Tokens& tokens) : cache_(cache), tokens_(tokens) {
     if constexpr (plan::kKeepOffsets) {
 #pragma unroll
-      for (int i = 0; i < kPieces; ++i) offsets_[i] = offset(place_of(i, lane_index()), strides());
+      for (int i = 0; i < kVectors; ++i) offsets_[i] = offset(place_of(i, lane_index()), strides());
     }
     if constexpr (kKeepSlots) {
 #pragma unroll
@@ -134,8 +134,8 @@ class Fetcher {
     if (Copies::kHeld == 0 && tokens_.has_tile(first)) {
       int lane = lane_index();
       if constexpr (!plan::kKeepOffsets) lane = recomputed(lane);
-#pragma unroll(kUnrolledPieces)
-      for (int i = 0; i < kPieces; ++i) {
+#pragma unroll(kUnrolledVectors)
+      for (int i = 0; i < kVectors; ++i) {
         const lanes::Place place = place_of(i, lane);
         const char* src = is_value(i, place) ? values : keys;
         src += plan::kKeepOffsets ? offsets_[i] : offset(place, strides());
@@ -149,7 +149,7 @@ class Fetcher {
     start_checked(stage, [&](lanes::Place place) {
       const char* src = (place.row >= kTileTokens ? values : keys) + offset(place, strides());
       const bool valid = tokens_.has(first + place.row % kTileTokens);
-      return Piece{src, valid};
+      return VectorSource{src, valid};
     });
   }
 
@@ -166,7 +166,7 @@ class Fetcher {
  private:
   using Copies = plan::TileCopies;
 
-  struct Piece {
+  struct VectorSource {
     const char* src;
     bool valid;
   };
@@ -176,14 +176,14 @@ class Fetcher {
   __device__ __forceinline__ void start_checked(uint32 stage, Source&& source) {
 #pragma unroll
     for (int i = 0; i < Copies::kHeld; ++i) {
-      const Piece piece = source(place_of(i, lane_index()));
-      copies_.hold(i, piece.src, piece.valid && !Stage::is_idle(i, lane_index()));
+      const VectorSource vector = source(place_of(i, lane_index()));
+      copies_.hold(i, vector.src, vector.valid && !Stage::is_idle(i, lane_index()));
     }
 #pragma unroll(Copies::kUnrolled)
-    for (int i = Copies::kHeld; i < kPieces; ++i) {
+    for (int i = Copies::kHeld; i < kVectors; ++i) {
       const lanes::Place place = place_of(i, lane_index());
-      const Piece piece = source(place);
-      if (!Stage::is_idle(i, lane_index())) copies_.start(stage + Stage::slot(place), piece.src, piece.valid);
+      const VectorSource vector = source(place);
+      if (!Stage::is_idle(i, lane_index())) copies_.start(stage + Stage::slot(place), vector.src, vector.valid);
     }
   }
 
@@ -209,7 +209,7 @@ class Fetcher {
     start_checked(stage, [&](lanes::Place place) {
       const char* const src = from_lane(row, place.row) + place.byte;
       const bool valid = tokens_.has(first + place.row % kTileTokens);
-      return Piece{src, valid};
+      return VectorSource{src, valid};
     });
   }
   static __device__ __forceinline__ const char* from_lane(const char* address, int lane) {
@@ -236,7 +236,7 @@ class Fetcher {
   uint32 stage_ = 0;  // of the most recently fetched tile
   Place place_;       // of the lane's tile among 32 tiles, or of the lane's row of the next tile
   Place tile_place_;  // of the most recently fetched tile, or of the lane's row of that tile
-  int offsets_[plan::kKeepOffsets ? kPieces : 1];
+  int offsets_[plan::kKeepOffsets ? kVectors : 1];
   uint32 slots_[kKeepSlots ? plan::kSlotPeriod : 1];
 };
 

@@ -189,7 +189,7 @@ __device__ __forceinline__ bool is_first_producer_thread() { return threadIdx.x 
 __device__ __forceinline__ void begin_first_stage(const Arguments& args, const WorkItem& item, Rings rings) {
   if (plan::Cache::kIsPaged || item.batch < 0 || item.first == item.last) return;
   const int stage = StageIterator(args, item).stage();
-  if (!is_of_boxes(args, tokens_in(args, item, stage))) return;
+  if (!is_copied_by_tma(args, tokens_in(args, item, stage))) return;
   const StagePlace place;
   copy_boxes(args, item, stage, rings.stage(place), rings.full(place));
 }
@@ -249,20 +249,20 @@ __device__ __forceinline__ StagePlace produce_stages(const Arguments& args, cons
     if (plan::Cache::kIsPaged && !are_looked_up) pages.begin(item);
     are_looked_up = false;
     const plan::Cache cache = plan::Cache::rows(args, item.batch, first_kv_head(args, item));
-    Pieces<plan::Cache> pieces;
+    VectorCopies<plan::Cache> vectors;
 #pragma unroll 1
     for (StageIterator iterator(args, item); !iterator.is_over(); iterator.advance()) {
       const int stage = iterator.stage();
       const StageTokens tokens = tokens_in(args, item, stage);
-      const bool has_boxes = is_of_boxes(args, tokens);
-      if (plan::Cache::kIsPaged && has_boxes) pages.reach(item, stage);
-      if (!has_boxes) pieces.reach(args, cache, item, stage);
-      if (is_first && has_boxes) pacer.wait();
+      const bool is_tma = is_copied_by_tma(args, tokens);
+      if (plan::Cache::kIsPaged && is_tma) pages.reach(item, stage);
+      if (!is_tma) vectors.reach(args, cache, item, stage);
+      if (is_first && is_tma) pacer.wait();
       wait_barrier(rings.empty(place), place.parity ^ 1);  // returns at once in the first round
-      if (has_boxes) {
+      if (is_tma) {
         copy_stage_by_tma(args, item, stage, place, is_very_first, pages, rings);
       } else {
-        pieces.copy(args, cache, item, stage, tokens, rings.stage(place));
+        vectors.copy(args, cache, item, stage, tokens, rings.stage(place));
         arrive_after_copies(rings.full(place));
       }
       place.advance();
@@ -404,9 +404,9 @@ struct Sights {
 
 /// Makes vector copies visible to wgmma. With heads as M, tensor cores read a stage through the async proxy, so
 /// cp.async writes must be ordered before these reads.
-__device__ __forceinline__ void settle_pieces(const GqaDecodeArguments& args, const WorkItem& item, int stage) {
+__device__ __forceinline__ void fence_vector_copies(const GqaDecodeArguments& args, const WorkItem& item, int stage) {
   if constexpr (!plan::kHeadsAreRows) return;
-  if (!is_of_boxes(args, tokens_in(args, item, stage))) fence_async_proxy();
+  if (!is_copied_by_tma(args, tokens_in(args, item, stage))) fence_async_proxy();
 }
 
 /// Processes the warp's rows of a stage, if there are any. The function is a template so that only one of its two
@@ -419,14 +419,14 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
   if constexpr (kCountsRows) {
     const int rows = rows_of_warp(args, iterator.tokens_left(), warp);
     if (rows > 0) {
-      settle_pieces(args, item, iterator.stage());
+      fence_vector_copies(args, item, iterator.stage());
       attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps, scales);
     }
   } else {
     const int stage = iterator.stage();
     const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
     if (rows.first < item.length) {
-      settle_pieces(args, item, stage);
+      fence_vector_copies(args, item, stage);
       attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps, scales);
     }
   }

@@ -13,7 +13,7 @@ namespace cubit {
 template <class Shape, int (*kAddress)(int, int), bool kRecomputesLanes>
 struct Int4RowsLoads {
   /// Number of header pairs per load.
-  static constexpr int kPiece = Shape::kGroups < 4 ? Shape::kGroups : 4;
+  static constexpr int kPairsPerLoad = Shape::kGroups < 4 ? Shape::kGroups : 4;
 
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
   static constexpr __device__ int first_row(bool of_values) { return of_values ? lanes::kTileRows : 0; }
@@ -81,11 +81,11 @@ struct Int4RowsLoads {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
-      for (int first = 0; first < Shape::kGroups; first += kPiece) {
-        uint32 piece[kPiece];
-        load_shared(piece, stage + address(lanes::int4_header_pairs(lane, row, first, first_row)));
+      for (int first = 0; first < Shape::kGroups; first += kPairsPerLoad) {
+        uint32 words[kPairsPerLoad];
+        load_shared(words, stage + address(lanes::int4_header_pairs(lane, row, first, first_row)));
 #pragma unroll
-        for (int i = 0; i < kPiece; ++i) pairs[row][first + i] = piece[i];
+        for (int i = 0; i < kPairsPerLoad; ++i) pairs[row][first + i] = words[i];
       }
     }
   }
@@ -97,15 +97,15 @@ struct Int4RowsLoads {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int first = 0; first < Shape::kGroups; first += kPiece) {
-        uint32 even[kPiece];
-        uint32 odd[kPiece];
+      for (int first = 0; first < Shape::kGroups; first += kPairsPerLoad) {
+        uint32 even[kPairsPerLoad];
+        uint32 odd[kPairsPerLoad];
         const uint32 row = stage + address(lanes::int4_token_pairs(lane, 2 * half, first, first_row(true)));
         const uint32 next_row = stage + address(lanes::int4_token_pairs(lane, 2 * half + 1, first, first_row(true)));
         load_shared(even, row);      // access: loads of value scales
         load_shared(odd, next_row);  // access: loads of value scales
 #pragma unroll
-        for (int i = 0; i < kPiece; ++i) pairs[half][first + i] = __byte_perm(even[i], odd[i], 0x5410);
+        for (int i = 0; i < kPairsPerLoad; ++i) pairs[half][first + i] = __byte_perm(even[i], odd[i], 0x5410);
       }
     }
   }

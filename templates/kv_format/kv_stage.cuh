@@ -3,10 +3,10 @@
 //
 // Interface of the role plan::Stage:
 //   kCopies           copies of kCopyBytes per lane for a tile of keys and values
-//   piece(i, lane)    the vector that a lane copies with copy i: rows 0 … 15 are keys, further rows values; bytes count
+//   vector(i, lane)   the vector that a lane copies with copy i: rows 0 … 15 are keys, further rows values; bytes count
 //                     as in the cache
 //   is_idle(i, lane)  whether the lane has nothing to copy; a constant if this is false for all lanes of copy i
-//   slot(piece)       place of the vector in the stage
+//   slot(vector)      place of the vector in the stage
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -20,11 +20,13 @@ struct StageOfOneFormat {
   static_assert(Rows::kRowBytes % kCopyBytes == 0);
   static constexpr int kCopies = Rows::kRowBytes / kCopyBytes;
 
-  static constexpr __device__ lanes::Place piece(int i, int lane) {
+  static constexpr __device__ lanes::Place vector(int i, int lane) {
     return lanes::copied_piece(i, lane, Rows::kHeaderBytes, Rows::kRowBytes, kCopyBytes, 2 * lanes::kTileRows);
   }
   static constexpr __device__ bool is_idle(int, int) { return false; }
-  static constexpr __device__ int slot(lanes::Place piece) { return kPlace(piece.row, Rows::stage_byte(piece.byte)); }
+  static constexpr __device__ int slot(lanes::Place vector) {
+    return kPlace(vector.row, Rows::stage_byte(vector.byte));
+  }
 };
 
 /// Stage whose keys and values have two formats: one layout for each, and copies of keys before copies of values. If
@@ -37,7 +39,7 @@ struct StageOfTwoFormats {
   static constexpr int kCopies =
       kKeyCopies + lanes::count_copies(Values::kHeaderBytes, Values::kRowBytes, kCopyBytes, lanes::kTileRows);
 
-  static constexpr __device__ lanes::Place piece(int i, int lane) {
+  static constexpr __device__ lanes::Place vector(int i, int lane) {
     if (i < kKeyCopies) {
       return lanes::copied_piece(i, lane, Keys::kHeaderBytes, Keys::kRowBytes, kCopyBytes, lanes::kTileRows);
     }
@@ -48,11 +50,11 @@ struct StageOfTwoFormats {
   }
   static constexpr __device__ bool is_idle(int i, int lane) {
     const int end = i < kKeyCopies ? lanes::kTileRows : 2 * lanes::kTileRows;
-    return piece(i, kWarpSize - 1).row >= end && piece(i, lane).row >= end;
+    return vector(i, kWarpSize - 1).row >= end && vector(i, lane).row >= end;
   }
-  static constexpr __device__ int slot(lanes::Place piece) {
-    if (piece.row < lanes::kTileRows) return kKeyPlace(piece.row, Keys::stage_byte(piece.byte));
-    return kValuePlace(piece.row, Values::stage_byte(piece.byte));
+  static constexpr __device__ int slot(lanes::Place vector) {
+    if (vector.row < lanes::kTileRows) return kKeyPlace(vector.row, Keys::stage_byte(vector.byte));
+    return kValuePlace(vector.row, Values::stage_byte(vector.byte));
   }
 };
 

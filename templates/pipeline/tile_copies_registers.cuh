@@ -10,12 +10,12 @@
 
 namespace cubit {
 
-template <int kBytes, int kStages, int kHeldPieces>
+template <int kBytes, int kStages, int kHeldVectors>
 class HeldTileCopies {
  public:
-  static constexpr int kHeld = kHeldPieces;
+  static constexpr int kHeld = kHeldVectors;
   static constexpr int kUnrolled = 4;
-  static_assert(kStages == 2 && kHeld > 0, "the one tile that is under way is in registers");
+  static_assert(kStages == 2 && kHeld > 0, "the one tile in flight is in registers");
 
   /// `i` must be a compile-time constant. Zeros are held if `valid` is false.
   __device__ __forceinline__ void hold(int i, const char* src, bool valid) {

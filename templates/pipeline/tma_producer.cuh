@@ -61,7 +61,7 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkItem
 }
 
 /// Returns whether a stage is copied by TMA: the tensor maps describe the cache, and all tokens of the stage are read.
-__device__ __forceinline__ bool is_of_boxes(const GqaDecodeArguments& args, const StageTokens& tokens) {
+__device__ __forceinline__ bool is_copied_by_tma(const GqaDecodeArguments& args, const StageTokens& tokens) {
   return args.boxes != 0 && tokens.are_all(1 << args.stage_tokens_log2);
 }
 

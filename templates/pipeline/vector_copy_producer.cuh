@@ -23,8 +23,8 @@ constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
 
 /// Copies a stage by 16-byte vectors; all lanes of the producer warps take part. Rows that are not read become zeros. A
 /// lane copies the same bytes of every kRows-th row, so that it only adds constants from one row to the next.
-__device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
-                                            const StageTokens& tokens, uint32 dst) {
+__device__ __forceinline__ void copy_vectors(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                             const StageTokens& tokens, uint32 dst) {
   constexpr int kRowBytes = kRowWarps * Keys::kRowBytes;
   constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
   const CacheRows keys = cache.keys(tokens.first);
@@ -34,8 +34,8 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
   const int64 value_step = static_cast<int64>(token_step) * values.stride;
   const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
 #pragma unroll 1
-  for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
-    const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
+  for (int vector = thread; vector < kRows * (kRowBytes / 16); vector += kCopyThreads) {
+    const lanes::Place at = lanes::bulk_piece(vector, kRowBytes);
     const int warp = at.byte / Keys::kRowBytes;
     const int byte = at.byte % Keys::kRowBytes;
     const int head = warp & ((1 << args.span_log2) - 1);
@@ -61,12 +61,12 @@ __device__ __forceinline__ void copy_pieces(const GqaDecodeArguments& args, cons
 
 /// Copies a stage of unaligned rows, by vectors of as many bytes as the caller's alignment allows. The stage holds the
 /// rows of the KV heads one behind the other.
-__device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
-                                                      const StageTokens& tokens, uint32 dst) {
+__device__ __forceinline__ void copy_unaligned_vectors(const GqaDecodeArguments& args, const ContiguousCache& cache,
+                                                       const StageTokens& tokens, uint32 dst) {
   constexpr int kBytes = plan::kPieceBytes;
-  constexpr int kPieces = Keys::kRowBytes / kBytes;
+  constexpr int kVectors = Keys::kRowBytes / kBytes;
   const int heads = 1 << args.span_log2;
-  const int rows = max(kCopyThreads / kPieces & -heads, heads);  // rows in flight at once: whole tokens
+  const int rows = max(kCopyThreads / kVectors & -heads, heads);  // rows in flight at once: whole tokens
   const int token_step = rows >> args.span_log2;
   const CacheRows keys = cache.keys(tokens.first);
   const CacheRows values = cache.values(tokens.first);
@@ -74,16 +74,16 @@ __device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& 
   const int64 value_step = static_cast<int64>(token_step) * values.stride;
   const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
 #pragma unroll 1
-  for (int piece = thread; piece < rows * kPieces; piece += kCopyThreads) {
-    const int first = piece / kPieces;
-    const int byte = piece % kPieces * kBytes;
+  for (int vector = thread; vector < rows * kVectors; vector += kCopyThreads) {
+    const int first = vector / kVectors;
+    const int byte = vector % kVectors * kBytes;
     const int head = first & (heads - 1);
     int token = first >> args.span_log2;
     const char* key = keys.row(token) + head * args.key_head_stride + byte;
     const char* value = values.row(token) + head * args.value_head_stride + byte;
 #pragma unroll 4
     for (uint32 begin = 0; begin < kHalfStage; begin += rows * Keys::kRowBytes) {  // each lane stays in the same rows
-      const uint32 at = begin + piece * kBytes;
+      const uint32 at = begin + vector * kBytes;
       if (at >= kHalfStage) break;
       copy_async<kBytes>(dst + at, key, tokens.has(token));                 // access: cp.async of rows
       copy_async<kBytes>(dst + kHalfStage + at, value, tokens.has(token));  // access: cp.async of rows
@@ -97,7 +97,7 @@ __device__ __forceinline__ void copy_unaligned_pieces(const GqaDecodeArguments& 
 /// Copies the tail of a sequence whose full stages are TMA box copies of unaligned rows. The rows of the stage follow
 /// one another in the cache and are copied by 16-byte vectors; a vector at the end may hold bytes of a token that is
 /// read and bytes of a token that is not.
-__device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args, const ContiguousCache& cache,
+__device__ __forceinline__ void copy_tail_vectors(const GqaDecodeArguments& args, const ContiguousCache& cache,
                                                   const StageTokens& tokens, uint32 dst) {
   constexpr int kRowBytes = plan::kWarpsAbreast * Keys::kRowBytes;
   constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
@@ -105,8 +105,8 @@ __device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args
   const CacheRows values = cache.values(tokens.first);
   const int thread = static_cast<int>(threadIdx.x) - plan::kWarps * kWarpSize;
 #pragma unroll 1
-  for (int piece = thread; piece < kRows * (kRowBytes / 16); piece += kCopyThreads) {
-    const lanes::Place at = lanes::bulk_piece(piece, kRowBytes);
+  for (int vector = thread; vector < kRows * (kRowBytes / 16); vector += kCopyThreads) {
+    const lanes::Place at = lanes::bulk_piece(vector, kRowBytes);
 #pragma unroll 2
     for (int first = 0; first < kStageRows; first += kRows) {  // the counter is `first`, so that each lane stays in
                                                                // the same rows
@@ -124,18 +124,18 @@ __device__ __forceinline__ void copy_first_pieces(const GqaDecodeArguments& args
 
 /// Vector copies of a work item's stages.
 template <class Cache>
-class Pieces {
+class VectorCopies {
  public:
   __device__ __forceinline__ void reach(const GqaDecodeArguments&, const Cache&, const WorkItem&, int) {}
   __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const Cache& cache, const WorkItem&, int,
                                        const StageTokens& tokens, uint32 dst) {
     if (tokens.count == 0) return;
     if constexpr (!kRowsAreUnaligned) {
-      copy_pieces(args, cache, tokens, dst);
+      copy_vectors(args, cache, tokens, dst);
     } else if (args.boxes != 0 && !plan::Tokens::kIsWindow) {
-      copy_first_pieces(args, cache, tokens, dst);
+      copy_tail_vectors(args, cache, tokens, dst);
     } else {
-      copy_unaligned_pieces(args, cache, tokens, dst);
+      copy_unaligned_vectors(args, cache, tokens, dst);
     }
   }
 };
@@ -143,7 +143,7 @@ class Pieces {
 /// Vector copies from a paged cache. A lane holds the pages of its next vectors, and looks them up while the previous
 /// vectors are copied.
 template <>
-class Pieces<PagedCache> {
+class VectorCopies<PagedCache> {
  public:
   /// Called once for each stage that is copied by vectors, in visiting order: looks up the stage's first pages unless
   /// the previous stage has done so.
@@ -151,7 +151,7 @@ class Pieces<PagedCache> {
                                         int stage) {
     if ((kInOrder && args.boxes == 0 && stage != item.first) || item.length == 0) return;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) pages_[i] = look_up(args, cache, item, stage, piece_of(0, i));
+    for (int i = 0; i < kAtOnce; ++i) pages_[i] = look_up(args, cache, item, stage, vector_of(0, i));
   }
 
   __device__ __forceinline__ void copy(const GqaDecodeArguments& args, const PagedCache& cache, const WorkItem& item,
@@ -165,16 +165,16 @@ class Pieces<PagedCache> {
       for (int i = 0; i < kAtOnce; ++i) {
         pages[i] = pages_[i];
         if (is_last && !kInOrder) continue;
-        pages_[i] = look_up(args, cache, item, is_last ? stage + 1 : stage, piece_of(is_last ? 0 : group + 1, i));
+        pages_[i] = look_up(args, cache, item, is_last ? stage + 1 : stage, vector_of(is_last ? 0 : group + 1, i));
       }
       // Without this barrier the assembler moves page lookups behind copies and then waits for both.
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int piece = piece_of(group, i);
+        const int vector = vector_of(group, i);
         const uint32 page = pages[i];
-        if (!kIsWhole && piece >= kPieces) continue;
-        const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
+        if (!kIsWhole && vector >= kVectors) continue;
+        const lanes::Place at = lanes::bulk_piece(vector, kRowWarps * Keys::kRowBytes);
         const int warp = at.byte / Keys::kRowBytes;
         const int byte = at.byte % Keys::kRowBytes;
         const int token = token_of(args, at.row, warp);
@@ -193,25 +193,25 @@ class Pieces<PagedCache> {
   }
 
  private:
-  static constexpr int kPieces = kHalfStage / 16;
-  static constexpr int kOfLane = (kPieces + kCopyThreads - 1) / kCopyThreads;
+  static constexpr int kVectors = kHalfStage / 16;
+  static constexpr int kOfLane = (kVectors + kCopyThreads - 1) / kCopyThreads;
   // With more vectors at once the compiler spilled registers.
   static constexpr int kMost = !kInOrder ? 2 : plan::kCopyRegisters > 0 ? 4 : 8;
   static constexpr int kGroups = (kOfLane + kMost - 1) / kMost;
   static constexpr int kAtOnce = (kOfLane + kGroups - 1) / kGroups;
-  static constexpr bool kIsWhole = kGroups * kAtOnce * kCopyThreads == kPieces;
+  static constexpr bool kIsWhole = kGroups * kAtOnce * kCopyThreads == kVectors;
 
   /// The index is settled; otherwise the compiler keeps the rows and bytes of all vectors in registers.
-  static __device__ __forceinline__ int piece_of(int group, int i) {
+  static __device__ __forceinline__ int vector_of(int group, int i) {
     const uint32 first = group * kAtOnce * kCopyThreads + threadIdx.x - plan::kWarps * kWarpSize;
-    const int piece = static_cast<int>(settled(first)) + i * kCopyThreads;
-    __builtin_assume(piece >= 0 && piece < kGroups * kAtOnce * kCopyThreads);
-    return piece;
+    const int vector = static_cast<int>(settled(first)) + i * kCopyThreads;
+    __builtin_assume(vector >= 0 && vector < kGroups * kAtOnce * kCopyThreads);
+    return vector;
   }
   /// Page of a vector; for a token that is not read, the page of another token.
   static __device__ __forceinline__ uint32 look_up(const GqaDecodeArguments& args, const PagedCache& cache,
-                                                   const WorkItem& item, int stage, int piece) {
-    const lanes::Place at = lanes::bulk_piece(piece, kRowWarps * Keys::kRowBytes);
+                                                   const WorkItem& item, int stage, int vector) {
+    const lanes::Place at = lanes::bulk_piece(vector, kRowWarps * Keys::kRowBytes);
     const uint32 index = token_of(args, at.row, at.byte / Keys::kRowBytes);
     if constexpr (plan::Tokens::kIsWindow) {
       const StageTokens tokens = tokens_in(args, item, stage);
