@@ -82,53 +82,53 @@ constexpr int kMergePitch = lanes::merge_pitch(plan::kValueDim, plan::kHeadsAreR
 
 /// Query rows of a block. The last head group of a KV head may have fewer rows than the others.
 __device__ __forceinline__ int heads_in(int head_group) {
-  constexpr int kColumns = plan::Queries::kColumns;
-  if constexpr (kColumns % plan::kHeadsPerBlock == 0) {
+  constexpr int kQueryRows = plan::Queries::kQueryRows;
+  if constexpr (kQueryRows % plan::kHeadsPerBlock == 0) {
     return plan::kHeadsPerBlock;
   } else {
-    return min(plan::kHeadsPerBlock, kColumns - head_group * plan::kHeadsPerBlock);
+    return min(plan::kHeadsPerBlock, kQueryRows - head_group * plan::kHeadsPerBlock);
   }
 }
 
 /// First query row of a head group, among the query rows of its KV head.
-__device__ __forceinline__ int first_column(int head_group) { return head_group * plan::kHeadsPerBlock; }
+__device__ __forceinline__ int first_query_row(int head_group) { return head_group * plan::kHeadsPerBlock; }
 
 /// Index of this warp among the warps that work on different K/V rows.
 __device__ __forceinline__ int row_warp_index() { return warp_index() / plan::kColumnGroups; }
 
 /// First of the warp's kHeadsPerWarp query rows, among the query rows of its block.
-__device__ __forceinline__ int first_column_of_warp() {
+__device__ __forceinline__ int first_query_row_of_warp() {
   if constexpr (plan::kColumnGroups == 1) return 0;
   return warp_index() % plan::kColumnGroups * plan::kHeadsPerWarp;
 }
 
 /// Query rows of a warp: `count` rows from `first` on, within a KV head. Rows beyond the last one duplicate the last
 /// row, and their results are not stored.
-struct BlockColumns {
+struct QueryRows {
   int kv_head;
   int first;
   int count;
 
-  __device__ __forceinline__ int clamped(int column) const { return first + min(column, count - 1); }
-  __device__ __forceinline__ int head(int column) const {
-    return plan::Queries::place_of(kv_head, clamped(column)).head;
+  __device__ __forceinline__ int clamped(int query_row) const { return first + min(query_row, count - 1); }
+  __device__ __forceinline__ int head(int query_row) const {
+    return plan::Queries::place_of(kv_head, clamped(query_row)).head;
   }
-  __device__ __forceinline__ int query_position(int length, int column) const {
-    return plan::Queries::query_position(length, clamped(column));
+  __device__ __forceinline__ int query_position(int length, int query_row) const {
+    return plan::Queries::query_position(length, clamped(query_row));
   }
 };
 
 /// Query rows of this warp; at least one. A warp that lies beyond the last query row duplicates that row.
-__device__ __forceinline__ BlockColumns columns_of_warp(int kv_head, int head_group) {
-  const int first = first_column(head_group);
+__device__ __forceinline__ QueryRows query_rows_of_warp(int kv_head, int head_group) {
+  const int first = first_query_row(head_group);
   const int count = heads_in(head_group);
   if constexpr (plan::kColumnGroups == 1) return {kv_head, first, count};
-  const int before = min(first_column_of_warp(), count - 1);
+  const int before = min(first_query_row_of_warp(), count - 1);
   return {kv_head, first + before, min(count - before, plan::kHeadsPerWarp)};
 }
 
 /// Positions in the sequence of a warp's K/V rows of a stage: consecutive positions from `first` on.
-struct NeighbouringRows {
+struct ConsecutiveRows {
   int first;
 
   __device__ __forceinline__ int at(int row) const { return first + row; }
@@ -137,7 +137,7 @@ struct NeighbouringRows {
 
 /// Positions of a warp's K/V rows in the sm_90 kernel, where warps may take interleaved tokens: rows are 2^step_log2
 /// positions apart.
-struct RowsInTurn {
+struct InterleavedRows {
   int first;
   int step_log2;
 
@@ -154,9 +154,9 @@ __device__ __forceinline__ float first_reference() {
 /// Score modification steps of the plan, for one sequence and the query rows of a warp.
 class BlockScores {
  public:
-  __device__ __forceinline__ BlockScores(const GqaDecodeArguments& args, int batch, const BlockColumns& columns,
+  __device__ __forceinline__ BlockScores(const GqaDecodeArguments& args, int batch, const QueryRows& query_rows,
                                          int length)
-      : steps_(args, columns), batch_(batch), columns_(columns), length_(length) {}
+      : steps_(args, query_rows), batch_(batch), query_rows_(query_rows), length_(length) {}
 
   /// Modifies the scores of a step's K/V rows, from row `first` on.
   template <class Rows>
@@ -168,20 +168,22 @@ class BlockScores {
       for (int i = 0; i < 4; ++i) {
         if (!Layout::has(i)) continue;
         const int set = Layout::set(tile);
-        const int column = Layout::column(lane, set, Layout::head(i));
-        const ScorePlace place{batch_, columns_.head(column), columns_.query_position(length_, column),
-                               rows.at(first + Layout::row(lane, tile, i))};
+        const int query_row = Layout::query_row(lane, set, Layout::head(i));
+        const ScorePlace place{batch_, query_rows_.head(query_row), query_rows_.query_position(length_, query_row),
+                               rows.at(first + Layout::token(lane, tile, i))};
         scores[tile][i] = steps_.apply(scores[tile][i], set, Layout::head(i), place);
       }
     }
   }
 
-  __device__ __forceinline__ int query_position(int column) const { return columns_.query_position(length_, column); }
+  __device__ __forceinline__ int query_position(int query_row) const {
+    return query_rows_.query_position(length_, query_row);
+  }
 
  private:
   plan::Score steps_;
   int batch_;
-  BlockColumns columns_;
+  QueryRows query_rows_;
   int length_;
 };
 
@@ -194,9 +196,9 @@ __device__ __forceinline__ void mask_scores(float (&scores)[Layout::kTiles][4], 
   const int lane = lane_index<plan::kRecomputesLanes>();
 #pragma unroll
   for (int set = 0; set < Layout::kSets; ++set) {
-    const int columns[2] = {Layout::column(lane, set, 0), Layout::column(lane, set, 1)};
-    const decltype(queries.sight(0)) sights[2] = {queries.sight(columns[0]), queries.sight(columns[1])};
-    const int positions[2] = {steps.query_position(columns[0]), steps.query_position(columns[1])};
+    const int query_rows[2] = {Layout::query_row(lane, set, 0), Layout::query_row(lane, set, 1)};
+    const decltype(queries.mask(0)) masks[2] = {queries.mask(query_rows[0]), queries.mask(query_rows[1])};
+    const int positions[2] = {steps.query_position(query_rows[0]), steps.query_position(query_rows[1])};
 #pragma unroll
     for (int tile = 0; tile < Layout::kTiles; ++tile) {
       if (Layout::set(tile) != set) continue;
@@ -204,8 +206,8 @@ __device__ __forceinline__ void mask_scores(float (&scores)[Layout::kTiles][4], 
       for (int i = 0; i < 4; ++i) {
         if (!Layout::has(i)) continue;
         const int head = Layout::head(i);
-        const int position = rows.at(first + Layout::row(lane, tile, i));
-        if (!sights[head].sees(position) || tokens.hides(position, positions[head]))
+        const int position = rows.at(first + Layout::token(lane, tile, i));
+        if (!masks[head].sees(position) || tokens.hides(position, positions[head]))
           scores[tile][i] = negative_infinity();
       }
     }
@@ -213,8 +215,8 @@ __device__ __forceinline__ void mask_scores(float (&scores)[Layout::kTiles][4], 
 }
 
 __device__ __forceinline__ void fetch_queries(Keys::RawQuery& raw, const GqaDecodeArguments& args, int batch,
-                                              const BlockColumns& columns) {
-  Keys::fetch_query(raw, plan::Queries::rows(args, batch, columns.kv_head, columns.first), columns.count);
+                                              const QueryRows& query_rows) {
+  Keys::fetch_query(raw, plan::Queries::rows(args, batch, query_rows.kv_head, query_rows.first), query_rows.count);
 }
 
 /// Scales of a warp's tiles of a stage, if scales are separate tensors.
@@ -289,7 +291,7 @@ __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst)
   for (int set = 0; set < Layout::kSets; ++set) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int head = Layout::column(lane, set, i);
+      const int head = Layout::query_row(lane, set, i);
       if (head >= plan::kHeadsPerWarp) continue;
       dst[head] = softmax.stats(set, i);  // access: stores of warps' sums
     }
@@ -387,8 +389,8 @@ __device__ __forceinline__ void store_partial(const GqaDecodeArguments& args, co
 __device__ __forceinline__ void finish_row(const GqaDecodeArguments& args, const Heads& heads, int row, int quad,
                                            const Combined& result) {
   const int kv_head = heads.kv_head + row / plan::kHeadsPerBlock;
-  const int column = first_column(heads.head_group) + row % plan::kHeadsPerBlock;
-  finish(args, heads.batch, plan::Queries::place_of(kv_head, column), 4 * quad, result);
+  const int query_row = first_query_row(heads.head_group) + row % plan::kHeadsPerBlock;
+  finish(args, heads.batch, plan::Queries::place_of(kv_head, query_row), 4 * quad, result);
 }
 
 /// True if all lanes of a warp work on the same query row.

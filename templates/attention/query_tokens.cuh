@@ -38,7 +38,7 @@ struct QueryPlace {
 };
 
 /// Mask of a query row that sees all positions below a limit.
-struct SeesBelow {
+struct CausalMask {
   int limit;
 
   __device__ __forceinline__ bool sees(int position) const { return position < limit; }
@@ -49,7 +49,7 @@ template <int kHeadsPerKv>
 class OneQueryToken {
  public:
   static constexpr int kTokens = 1;
-  static constexpr int kColumns = kHeadsPerKv;
+  static constexpr int kQueryRows = kHeadsPerKv;
 
   struct Rows {
     const char* first;
@@ -62,19 +62,19 @@ class OneQueryToken {
     return OneQueryToken(length);
   }
 
-  static __device__ __forceinline__ QueryPlace place_of(int kv_head, int column) {
-    return {0, kv_head * kHeadsPerKv + column};
+  static __device__ __forceinline__ QueryPlace place_of(int kv_head, int query_row) {
+    return {0, kv_head * kHeadsPerKv + query_row};
   }
-  static __device__ __forceinline__ Rows rows(const GqaDecodeArguments& args, int batch, int kv_head, int column) {
+  static __device__ __forceinline__ Rows rows(const GqaDecodeArguments& args, int batch, int kv_head, int query_row) {
     return {static_cast<const char*>(args.query) + batch * args.query_batch_stride +
-                place_of(kv_head, column).head * args.query_head_stride,
+                place_of(kv_head, query_row).head * args.query_head_stride,
             args.query_head_stride};
   }
   static __device__ __forceinline__ int query_position(int length, int) { return length - 1; }
   static __device__ __forceinline__ float first_reference() { return negative_infinity(); }
 
   __device__ __forceinline__ int seen_by_all() const { return length_; }
-  __device__ __forceinline__ SeesBelow sight(int) const { return {length_}; }
+  __device__ __forceinline__ CausalMask mask(int) const { return {length_}; }
 
  private:
   int length_;
@@ -82,72 +82,75 @@ class OneQueryToken {
 
 /// Common base of the roles with several query tokens.
 template <int kQueryTokens, int kHeadsPerKv>
-class QueryColumns {
+class SeveralQueryTokens {
  public:
   static constexpr int kTokens = kQueryTokens;
-  static constexpr int kColumns = kTokens * kHeadsPerKv;
+  static constexpr int kQueryRows = kTokens * kHeadsPerKv;
 
   struct Rows {
     const char* first;  // first query of the KV head
     int64 token_stride;
     int64 head_stride;
-    int column;  // first query row
+    int query_row;  // first query row
     __device__ __forceinline__ const char* row(int i) const {
-      const QueryPlace place = place_of(0, column + i);
+      const QueryPlace place = place_of(0, query_row + i);
       return first + place.token * token_stride + place.head * head_stride;
     }
   };
 
-  static __device__ __forceinline__ QueryPlace place_of(int kv_head, int column) {
-    return {column / kHeadsPerKv, kv_head * kHeadsPerKv + column % kHeadsPerKv};
+  static __device__ __forceinline__ QueryPlace place_of(int kv_head, int query_row) {
+    return {query_row / kHeadsPerKv, kv_head * kHeadsPerKv + query_row % kHeadsPerKv};
   }
-  static __device__ __forceinline__ Rows rows(const GqaDecodeArguments& args, int batch, int kv_head, int column) {
+  static __device__ __forceinline__ Rows rows(const GqaDecodeArguments& args, int batch, int kv_head, int query_row) {
     return {static_cast<const char*>(args.query) + batch * args.query_batch_stride +
                 kv_head * kHeadsPerKv * args.query_head_stride,
-            args.query_token_stride, args.query_head_stride, column};
+            args.query_token_stride, args.query_head_stride, query_row};
   }
-  static __device__ __forceinline__ int query_position(int length, int column) {
-    return length - kTokens + column / kHeadsPerKv;
+  static __device__ __forceinline__ int query_position(int length, int query_row) {
+    return length - kTokens + query_row / kHeadsPerKv;
   }
   /// A value below every score. If a query row sees nothing of a tile, its weights are 2^(-inf - reference) = 0.
   static __device__ __forceinline__ float first_reference() { return kBelowEveryScore; }
 
  protected:
-  __device__ __forceinline__ QueryColumns(int length, int first_column)
-      : length_(length), first_column_(first_column) {}
+  __device__ __forceinline__ SeveralQueryTokens(int length, int first_query_row)
+      : length_(length), first_query_row_(first_query_row) {}
 
-  __device__ __forceinline__ int position(int column) const { return query_position(length_, first_column_ + column); }
+  __device__ __forceinline__ int position(int query_row) const {
+    return query_position(length_, first_query_row_ + query_row);
+  }
 
   int length_;
-  int first_column_;
+  int first_query_row_;
 };
 
 /// Role for causal query tokens: every query token sees itself and all tokens before it.
 template <int kQueryTokens, int kHeadsPerKv>
-class CausalQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
-  using Columns = QueryColumns<kQueryTokens, kHeadsPerKv>;
+class CausalQueryTokens : public SeveralQueryTokens<kQueryTokens, kHeadsPerKv> {
+  using Base = SeveralQueryTokens<kQueryTokens, kHeadsPerKv>;
 
  public:
-  static __device__ __forceinline__ CausalQueryTokens of_block(const GqaDecodeArguments&, int, int length, int column) {
-    return CausalQueryTokens(length, column);
+  static __device__ __forceinline__ CausalQueryTokens of_block(const GqaDecodeArguments&, int, int length,
+                                                               int query_row) {
+    return CausalQueryTokens(length, query_row);
   }
-  __device__ __forceinline__ int seen_by_all() const { return Columns::query_position(this->length_, 0) + 1; }
-  __device__ __forceinline__ SeesBelow sight(int column) const { return {this->position(column) + 1}; }
+  __device__ __forceinline__ int seen_by_all() const { return Base::query_position(this->length_, 0) + 1; }
+  __device__ __forceinline__ CausalMask mask(int query_row) const { return {this->position(query_row) + 1}; }
 
  private:
-  using Columns::Columns;
+  using Base::Base;
 };
 
 /// Role for a tree of query tokens. Query tokens see all tokens before the first query token, and among the query
 /// tokens those that a mask names: bit j of token s's mask word, args.mask [batch, query tokens], says whether token s
 /// sees token j. Lane i holds the mask word of token i.
 template <int kQueryTokens, int kHeadsPerKv>
-class TreeQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
-  using Columns = QueryColumns<kQueryTokens, kHeadsPerKv>;
+class TreeQueryTokens : public SeveralQueryTokens<kQueryTokens, kHeadsPerKv> {
+  using Base = SeveralQueryTokens<kQueryTokens, kHeadsPerKv>;
   static_assert(kQueryTokens <= kWarpSize);
 
  public:
-  struct Sight {
+  struct TreeMask {
     int tokens_at;  // position of the first query token
     uint32 word;
 
@@ -158,23 +161,23 @@ class TreeQueryTokens : public QueryColumns<kQueryTokens, kHeadsPerKv> {
   };
 
   static __device__ __forceinline__ TreeQueryTokens of_block(const GqaDecodeArguments& args, int batch, int length,
-                                                             int column) {
+                                                             int query_row) {
     uint32 word = 0;
     const int token = lane_index();
     if (token < kQueryTokens) word = static_cast<uint32>(args.mask[batch * args.mask_stride + token]);
-    return TreeQueryTokens(length, column, word);
+    return TreeQueryTokens(length, query_row, word);
   }
-  __device__ __forceinline__ int seen_by_all() const { return Columns::query_position(this->length_, 0); }
-  __device__ __forceinline__ Sight sight(int column) const {
-    const int token = Columns::place_of(0, this->first_column_ + column).token;
+  __device__ __forceinline__ int seen_by_all() const { return Base::query_position(this->length_, 0); }
+  __device__ __forceinline__ TreeMask mask(int query_row) const {
+    const int token = Base::place_of(0, this->first_query_row_ + query_row).token;
     // A query row beyond the last has no token, so any mask word will do.
     const uint32 word = __shfl_sync(kFullWarp, word_, token);
-    return {Columns::query_position(this->length_, 0), this->position(column) >= 0 ? word : 0};
+    return {Base::query_position(this->length_, 0), this->position(query_row) >= 0 ? word : 0};
   }
 
  private:
-  __device__ __forceinline__ TreeQueryTokens(int length, int column, uint32 word)
-      : Columns(length, column), word_(word) {}
+  __device__ __forceinline__ TreeQueryTokens(int length, int query_row, uint32 word)
+      : Base(length, query_row), word_(word) {}
 
   uint32 word_;
 };

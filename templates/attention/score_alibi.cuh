@@ -16,14 +16,14 @@ class Alibi {
   static constexpr bool kRises = true;
   static constexpr bool kMayMask = false;
 
-  template <class Columns>
-  __device__ __forceinline__ Alibi(const GqaDecodeArguments& args, const Columns& columns) {
+  template <class QueryRows>
+  __device__ __forceinline__ Alibi(const GqaDecodeArguments& args, const QueryRows& query_rows) {
 #pragma unroll
     for (int set = 0; set < Layout::kSets; ++set) {
 #pragma unroll
       for (int head = 0; head < 2; ++head) {
-        const int column = Layout::column(lane_index(), set, head);
-        slopes_[set][head] = args.alibi_slopes[columns.head(column)] * kLog2e;
+        const int query_row = Layout::query_row(lane_index(), set, head);
+        slopes_[set][head] = args.alibi_slopes[query_rows.head(query_row)] * kLog2e;
       }
     }
   }

@@ -30,10 +30,10 @@ struct TokensByHeads {
   static constexpr __device__ __forceinline__ int set(int tile) { return tile; }
   static constexpr __device__ __forceinline__ int head(int i) { return i & 1; }
   static constexpr __device__ __forceinline__ bool has(int) { return true; }
-  static __device__ __forceinline__ int column(int lane, int set, int head) {
+  static __device__ __forceinline__ int query_row(int lane, int set, int head) {
     return lanes::accumulator_head(lane, set, head);
   }
-  static __device__ __forceinline__ int row(int lane, int, int i) { return lane / 4 + i / 2 * 8; }
+  static __device__ __forceinline__ int token(int lane, int, int i) { return lane / 4 + i / 2 * 8; }
   static __device__ __forceinline__ bool is_first(int lane) { return lane < 4; }
 };
 
@@ -49,8 +49,8 @@ struct HeadsByTokens {
   static constexpr __device__ __forceinline__ int set(int) { return 0; }
   static constexpr __device__ __forceinline__ int head(int i) { return i / 2; }
   static constexpr __device__ __forceinline__ bool has(int i) { return head(i) < kHeadsOfLane; }
-  static __device__ __forceinline__ int column(int lane, int, int head) { return lanes::row_head(lane, head); }
-  static __device__ __forceinline__ int row(int lane, int tile, int i) { return 8 * tile + 2 * (lane % 4) + (i & 1); }
+  static __device__ __forceinline__ int query_row(int lane, int, int head) { return lanes::row_head(lane, head); }
+  static __device__ __forceinline__ int token(int lane, int tile, int i) { return 8 * tile + 2 * (lane % 4) + (i & 1); }
   static __device__ __forceinline__ bool is_first(int lane) { return lane % 4 == 0; }
 };
 

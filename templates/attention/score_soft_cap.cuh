@@ -13,8 +13,8 @@ class SoftCap {
   static constexpr bool kRises = false;
   static constexpr bool kMayMask = false;
 
-  template <class Columns>
-  __device__ __forceinline__ SoftCap(const GqaDecodeArguments& args, const Columns&)
+  template <class QueryRows>
+  __device__ __forceinline__ SoftCap(const GqaDecodeArguments& args, const QueryRows&)
       : cap_(args.soft_cap_log2), inverse_(args.soft_cap_inverse) {}
 
   /// Computes tanh(x) as 1 - 2 / (e^2x + 1). For small x that formula loses precision, so x - x³ / 3 replaces it there,

@@ -33,10 +33,10 @@ class ScoreSteps : Steps... {
   static constexpr bool kRises = (Steps::kRises || ...);
   static constexpr bool kMayMask = (Steps::kMayMask || ...);
 
-  template <class Columns>
+  template <class QueryRows>
   __device__ __forceinline__ ScoreSteps([[maybe_unused]] const GqaDecodeArguments& args,
-                                        [[maybe_unused]] const Columns& columns)
-      : Steps(args, columns)... {}
+                                        [[maybe_unused]] const QueryRows& query_rows)
+      : Steps(args, query_rows)... {}
 
   __device__ __forceinline__ float apply(float score, [[maybe_unused]] int set, [[maybe_unused]] int head,
                                          [[maybe_unused]] const ScorePlace& place) const {

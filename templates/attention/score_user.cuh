@@ -19,8 +19,8 @@ class UserScore {
   static constexpr bool kRises = false;
   static constexpr bool kMayMask = true;
 
-  template <class Columns>
-  __device__ __forceinline__ UserScore(const GqaDecodeArguments& args, const Columns&)
+  template <class QueryRows>
+  __device__ __forceinline__ UserScore(const GqaDecodeArguments& args, const QueryRows&)
       : parameters_(args.score_parameters) {}
 
   __device__ __forceinline__ float apply(float score, int, int, const ScorePlace& place) const {

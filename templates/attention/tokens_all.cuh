@@ -26,7 +26,7 @@ class AllTokens {
   __device__ __forceinline__ AllTokens(const GqaDecodeArguments&, int length, int) : length_(length) {}
 
   __device__ __forceinline__ int length() const { return length_; }
-  __device__ __forceinline__ int walked() const { return length_; }
+  __device__ __forceinline__ int visited() const { return length_; }
   __device__ __forceinline__ int token(int index) const { return index; }
   __device__ __forceinline__ bool has(int token) const { return token < length_; }
   __device__ __forceinline__ bool has_all(int first, int count) const { return first + count <= length_; }

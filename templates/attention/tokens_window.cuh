@@ -29,7 +29,7 @@ class WindowOfTokens {
         skipped_(max(0, begin_ / 16 * 16 - kept_end_)) {}
 
   __device__ __forceinline__ int length() const { return length_; }
-  __device__ __forceinline__ int walked() const { return max(0, length_ - skipped_); }
+  __device__ __forceinline__ int visited() const { return max(0, length_ - skipped_); }
   __device__ __forceinline__ int token(int index) const { return index < kept_end_ ? index : index + skipped_; }
   __device__ __forceinline__ bool has(int token) const { return token < length_ && (token >= begin_ || token < kept_); }
   __device__ __forceinline__ bool has_all(int first, int count) const {

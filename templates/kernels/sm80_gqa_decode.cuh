@@ -268,9 +268,9 @@ class OwnPlaces {
 };
 
 /// Main loop of one warp: processes the warp's tiles of the visited chunks [share.first, share.last).
-__device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tokens, const plan::Cache& cache,
-                                     const plan::Queries& queries, const Keys::Query& query, uint32 stages,
-                                     Softmax& softmax, Values::Accumulator& output, const BlockScores& steps) {
+__device__ __forceinline__ void process_tiles(const Share& share, const plan::Tokens& tokens, const plan::Cache& cache,
+                                              const plan::Queries& queries, const Keys::Query& query, uint32 stages,
+                                              Softmax& softmax, Values::Accumulator& output, const BlockScores& steps) {
   Fetcher<plan::Cache> fetcher(cache, tokens);
   const int warp = warp_index();
   const auto token_of = [&](int chunk) {
@@ -309,7 +309,7 @@ __device__ __forceinline__ void walk(const Share& share, const plan::Tokens& tok
     // The condition is uniform across the warp. The last chunk may lack this warp's tokens.
     if (chunk >= share.first && first < tokens.length()) {
       const uint32 stage = stages + fill * kStageBytes;
-      attend(query, stage, NeighbouringRows{first}, queries, tokens, softmax, output, steps, scales);
+      attend(query, stage, ConsecutiveRows{first}, queries, tokens, softmax, output, steps, scales);
     }
   } while (++ahead < share.last + plan::kStages - 1);
   fetcher.land_all();
@@ -340,7 +340,7 @@ __device__ __forceinline__ BlockPlace place_of_block(const GqaDecodeArguments& a
 
 __device__ __forceinline__ Share share_of_block(const GqaDecodeArguments& args, const BlockPlace& place,
                                                 const plan::Tokens& tokens) {
-  return share_of((tokens.walked() + kChunkTokens - 1) / kChunkTokens, args.splits, place.split);
+  return share_of((tokens.visited() + kChunkTokens - 1) / kChunkTokens, args.splits, place.split);
 }
 
 /// Loads the query operands; all warps call the function. If operands are shared, each warp makes the operands of some
@@ -357,7 +357,7 @@ __device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeAr
       const int first = min(8 * tile, heads_in(head_group) - 1);
       OneTile::RawQuery raw;
       auto one = OneTile::Query::in_block(0);
-      OneTile::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_column(head_group) + first),
+      OneTile::fetch_query(raw, plan::Queries::rows(args, batch, kv_head, first_query_row(head_group) + first),
                            heads_in(head_group) - first);
       OneTile::load_query(one, raw, factor * Keys::kSharedQueryFactor);
       query.set(tile, one);
@@ -365,7 +365,7 @@ __device__ __forceinline__ void load_block_query(Query& query, const GqaDecodeAr
     __syncthreads();
   } else {
     Keys::RawQuery raw;
-    fetch_queries(raw, args, batch, columns_of_warp(kv_head, head_group));
+    fetch_queries(raw, args, batch, query_rows_of_warp(kv_head, head_group));
     Keys::load_query(query, raw, factor);
   }
 }
@@ -393,11 +393,11 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
     Keys::Query query = Keys::Query::in_block(shared_address(shared) + plan::kQueryAt);
     load_block_query(query, args, place.batch, place.kv_head, place.head_group);
     const plan::Cache cache = plan::Cache::rows(args, place.batch, place.kv_head);
-    const int column = first_column(place.head_group);
-    const plan::Queries queries = plan::Queries::of_block(args, place.batch, length, column);
-    const BlockScores steps(args, place.batch, {place.kv_head, column, heads_in(place.head_group)}, length);
-    walk(share, tokens, cache, queries, query, settled(shared_address(shared) + warp * plan::kStages * kStageBytes),
-         softmax, output, steps);
+    const int query_row = first_query_row(place.head_group);
+    const plan::Queries queries = plan::Queries::of_block(args, place.batch, length, query_row);
+    const BlockScores steps(args, place.batch, {place.kv_head, query_row, heads_in(place.head_group)}, length);
+    process_tiles(share, tokens, cache, queries, query,
+                  settled(shared_address(shared) + warp * plan::kStages * kStageBytes), softmax, output, steps);
   }
   finish_softmax<Values>(softmax, output);
   Values::scale_outputs(output, args);

@@ -277,9 +277,9 @@ __device__ __forceinline__ StagePlace produce_stages(const Arguments& args, cons
 }
 
 /// Query rows of this warp in a work item.
-__device__ __forceinline__ BlockColumns columns_of(const GqaDecodeArguments& args, const QueueEntry& entry) {
+__device__ __forceinline__ QueryRows query_rows_of(const GqaDecodeArguments& args, const QueueEntry& entry) {
   const int kv_head = entry.kv_head + (row_warp_index() & ((1 << args.span_log2) - 1));
-  return columns_of_warp(kv_head, head_group_of(entry.item));
+  return query_rows_of_warp(kv_head, head_group_of(entry.item));
 }
 
 /// Scales of the next stage that a warp will process, from separate scale tensors; the loads are in flight. With a
@@ -300,7 +300,7 @@ class ScaleLoads {
  public:
   __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments& args, const QueueEntry& entry)
       : args_(args),
-        cache_(plan::Cache::rows(args, entry.item.batch, columns_of(args, entry).kv_head)),
+        cache_(plan::Cache::rows(args, entry.item.batch, query_rows_of(args, entry).kv_head)),
         rows_(Scales::rows(cache_)),
         item_(entry.item),
         tokens_(args, entry.item.length, plan::Queries::query_position(entry.item.length, 0)) {}
@@ -372,7 +372,7 @@ __device__ __forceinline__ QueueEntry receive_work_item(const GqaDecodeArguments
   const QueueEntry entry = queue[place.index()];
   const WorkItem& item = entry.item;
   if (item.batch < 0) return entry;
-  fetch_queries(raw, args, item.batch, columns_of(args, entry));
+  fetch_queries(raw, args, item.batch, query_rows_of(args, entry));
   ScaleLoads<Scales::kAny>(args, entry).begin(scales);
   __syncwarp();
   if (elect_one()) arrive(rings.queue_empty(place));
@@ -388,17 +388,17 @@ __device__ __forceinline__ int rows_of_warp(const GqaDecodeArguments& args, int 
 }
 
 /// Masks and score modification for the query rows of a warp in one work item. Not used if rows are counted.
-struct Sights {
+struct RowMasks {
   plan::Queries queries;
   plan::Tokens tokens;
   BlockScores steps;
 
-  static __device__ __forceinline__ Sights of(const GqaDecodeArguments& args, const QueueEntry& entry) {
+  static __device__ __forceinline__ RowMasks of(const GqaDecodeArguments& args, const QueueEntry& entry) {
     const int length = entry.item.length;
     const plan::Tokens tokens(args, length, plan::Queries::query_position(length, 0));
-    const BlockColumns columns = columns_of(args, entry);
-    return {plan::Queries::of_block(args, entry.item.batch, length, columns.first), tokens,
-            BlockScores(args, entry.item.batch, columns, length)};
+    const QueryRows query_rows = query_rows_of(args, entry);
+    return {plan::Queries::of_block(args, entry.item.batch, length, query_rows.first), tokens,
+            BlockScores(args, entry.item.batch, query_rows, length)};
   }
 };
 
@@ -413,21 +413,21 @@ __device__ __forceinline__ void fence_vector_copies(const GqaDecodeArguments& ar
 /// branches is compiled.
 template <class Queries = plan::Queries, class Tokens = plan::Tokens>
 __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, const Keys::Query& query, uint32 rows_at,
-                                             const WorkItem& item, const StageIterator& iterator, const Sights& sights,
+                                             const WorkItem& item, const StageIterator& iterator, const RowMasks& masks,
                                              Softmax& softmax, Values::Accumulator& output, const StageScales& scales) {
   const int warp = row_warp_index();
   if constexpr (kCountsRows) {
     const int rows = rows_of_warp(args, iterator.tokens_left(), warp);
     if (rows > 0) {
       fence_vector_copies(args, item, iterator.stage());
-      attend(query, rows_at, NeighbouringRows{0}, Queries(rows), Tokens(rows), softmax, output, sights.steps, scales);
+      attend(query, rows_at, ConsecutiveRows{0}, Queries(rows), Tokens(rows), softmax, output, masks.steps, scales);
     }
   } else {
     const int stage = iterator.stage();
-    const RowsInTurn rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
+    const InterleavedRows rows{(stage << args.stage_tokens_log2) + token_of(args, 0, warp), args.row_step_log2};
     if (rows.first < item.length) {
       fence_vector_copies(args, item, stage);
-      attend(query, rows_at, rows, sights.queries, sights.tokens, softmax, output, sights.steps, scales);
+      attend(query, rows_at, rows, masks.queries, masks.tokens, softmax, output, masks.steps, scales);
     }
   }
 }
@@ -477,7 +477,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   if (merges_in_cluster(state)) arrive_in_cluster();
   take_registers<plan::kAttendRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
-  const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_column_of_warp();
+  const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_query_row_of_warp();
   StagePlace place;
   QueuePlace queue_place;
   Keys::RawQuery raw;
@@ -490,7 +490,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
     const WorkItem item = next.item;
     const Owners owners = next.owners;
     const int kv_head = next.kv_head;
-    const Sights sights = Sights::of(args, next);
+    const RowMasks masks = RowMasks::of(args, next);
     Softmax softmax(first_reference());
     Values::Accumulator output;
     {
@@ -504,7 +504,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
         iterator.advance();
         if (!iterator.is_over()) loads.fetch(next_scales, iterator);
         wait_barrier(rings.full(place), place.parity);
-        attend_stage(args, query, rings.stage(place), item, here, sights, softmax, output, scales);
+        attend_stage(args, query, rings.stage(place), item, here, masks, softmax, output, scales);
         __syncwarp();  // all lanes have read the stage
         if (elect_one()) arrive(rings.empty(place));
         place.advance();

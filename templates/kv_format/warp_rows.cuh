@@ -23,19 +23,19 @@ __device__ __forceinline__ int place_in_own_row(int row, int byte) {
 
 /// Place of a byte if the rows of kInterleaved warps are interleaved: behind the kWarpRows rows of one set of warps
 /// come the rows of the next set. `byte` may be negative, because a row begins anywhere in a 16-byte vector.
-template <int (*kPlace)(int, int), int kRowBytes, int kHalfStage, int kSharers, int kAbreast, int kWarpRows>
+template <int (*kPlace)(int, int), int kRowBytes, int kHalfStage, int kSharers, int kInterleaved, int kWarpRows>
 __device__ __forceinline__ int place_in_own_rows(int row, int byte) {
   const int warp = warp_of_rows<kSharers>();
   return row / lanes::kTileRows * kHalfStage +
-         kPlace(warp / kAbreast * kWarpRows + row % lanes::kTileRows, warp % kAbreast * kRowBytes + byte);
+         kPlace(warp / kInterleaved * kWarpRows + row % lanes::kTileRows, warp % kInterleaved * kRowBytes + byte);
 }
 
 /// Bytes that come before this warp's rows in the 16-byte vector in which they begin. Rows are kHeaderBytes longer than
 /// a multiple of 16 bytes, and the number of interleaved warps makes their total a multiple of 16.
-template <int kHeaderBytes, int kSharers, int kAbreast>
+template <int kHeaderBytes, int kSharers, int kInterleaved>
 __device__ __forceinline__ int bytes_before_own_rows() {
-  static_assert(kHeaderBytes * kAbreast == 16);
-  return warp_of_rows<kSharers>() % kAbreast * kHeaderBytes;
+  static_assert(kHeaderBytes * kInterleaved == 16);
+  return warp_of_rows<kSharers>() % kInterleaved * kHeaderBytes;
 }
 
 }  // namespace cubit

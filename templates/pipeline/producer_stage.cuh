@@ -17,8 +17,8 @@ constexpr uint32 kHalfStage = kStageBytes / 2;  // bytes of a stage's keys, and 
 /// True if rows of the cache are no multiple of 16 bytes, so that rows of several warps lie next to each other for
 /// alignment.
 constexpr bool kRowsAreUnaligned = Keys::kRowBytes % 16 != 0;
-constexpr int kColumnsOfWarps = kRowWarps / plan::kWarpsAbreast;
-constexpr int kStageRows = kStageTokens * kColumnsOfWarps;
+constexpr int kInterleavedSets = kRowWarps / plan::kWarpsAbreast;
+constexpr int kStageRows = kStageTokens * kInterleavedSets;
 
 /// True if stages are visited in increasing order: from the first to the last, or cyclically from a start offset.
 constexpr bool kInOrder = !plan::Score::kRises && !plan::Tokens::kIsWindow;
@@ -131,7 +131,7 @@ struct StageTokens {
 
 /// Index in the stage of the token to which a warp's row belongs.
 __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
-  if constexpr (kColumnsOfWarps > 1) {
+  if constexpr (kInterleavedSets > 1) {
     row += warp / plan::kWarpsAbreast * kStageTokens;
     warp %= plan::kWarpsAbreast;
   }

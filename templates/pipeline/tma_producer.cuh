@@ -46,7 +46,7 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkItem
   expect_bytes(full, 2 * kHalfStage);
   const int batch = item.batch;
   const int span = first_kv_head(args, item) >> args.span_log2;
-  const uint32 box_bytes = kRowsAreUnaligned ? kHalfStage / kColumnsOfWarps
+  const uint32 box_bytes = kRowsAreUnaligned ? kHalfStage / kInterleavedSets
                            : args.boxes == 1 ? kHalfStage
                                              : kHalfStage / kRowWarps << args.span_log2;
   const CacheBoxes boxes;

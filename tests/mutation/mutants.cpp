@@ -86,7 +86,7 @@ constexpr Mutant kMutants[] = {
      "atom.acq_rel.gpu.global.add.u32", "atom.acq_rel.cta.global.add.u32", "race in global memory",
      "none: racecheck watches shared memory only"},
     {"heads_beyond_the_last_group", kHeadGroups, "batch=1,context=100", "attention/gqa_decode_block.cuh",
-     "min(plan::kHeadsPerBlock, kColumns - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
+     "min(plan::kHeadsPerBlock, kQueryRows - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
      "are in no allocation", "memcheck"},
     {"shared_query_not_waited_for", kManyColumns, "batch=1,context=100", "kernels/sm80_gqa_decode.cuh",
      "    __syncthreads();\n  } else {", "  } else {", "nobody has written", kNotRun},
