@@ -43,8 +43,8 @@
 // If the launch overlaps with the preceding kernel of the stream, the kernel waits for its predecessor before reading
 // anything.
 //
-// The plan's roles, and everything behind the main loop: gqa_decode_block.cuh. Which lane touches which byte:
-// gqa_decode_lanes.h, shared with the plan's proofs.
+// The plan's roles: gqa_decode_block.cuh. Everything behind the main loop: warp_results.cuh. Which lane touches which
+// byte: gqa_decode_lanes.h, shared with the plan's proofs.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "movmatrix", "Matrix fragments for mma.m16n8k16 with floating
 // point type", "atom", "Memory Consistency Model".
@@ -52,6 +52,7 @@
 
 #include "attention/gqa_decode_block.cuh"
 #include "attention/gqa_decode_lanes.h"
+#include "attention/warp_results.cuh"
 #include "core/copies.cuh"
 #include "core/overlap.cuh"
 #include "core/types.cuh"

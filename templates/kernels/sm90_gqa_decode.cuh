@@ -2,8 +2,8 @@
 // the sequence's KV cache. Copies are TMA box copies that complete on mbarriers, the schedule is balanced over blocks,
 // and the products use ldmatrix with mma.sync, or wgmma.
 //
-// The formula, the tile of one warp and the roles are those of sm80_gqa_decode.cuh and gqa_decode_block.cuh. The
-// differences are:
+// This file has the main loop of the consumer warps; producer_warps.cuh has the producer. The formula, the tile of one
+// warp and the roles are those of sm80_gqa_decode.cuh and gqa_decode_block.cuh. The differences are:
 //
 // - Warps and heads. A block processes a span of neighbouring KV heads; warp w has KV head w % span. A stage holds as
 //   many K/V rows for each warp as the warp's tiles have. If a warp's registers cannot hold all query rows of a KV
@@ -42,7 +42,7 @@
 //
 // Shared memory:
 //   stage 0 { rows of keys, rows of values }, stage 1 …
-//   kResultsAt    results of the warps, see gqa_decode_block.cuh
+//   kResultsAt    results of the warps, see warp_results.cuh
 //   kBarriersAt   for each stage the mbarriers `full` and `empty`; for each entry of the work queue the same two
 //   kScratchAt    BlockState
 //
@@ -83,285 +83,33 @@
 #include "plan.cuh"
 
 #include "attention/gqa_decode_block.cuh"
+#include "attention/warp_results.cuh"
 #include "core/bulk_copies.cuh"
-#include "core/copies.cuh"
 #include "core/overlap.cuh"
 #include "core/types.cuh"
 #include "kernels/gqa_decode_arguments.h"
 #include "kv_format/kv_contiguous.cuh"
 #include "kv_format/kv_paged.cuh"
-#include "pipeline/balanced_schedule.cuh"
 #include "pipeline/cluster_merge.cuh"
-#include "pipeline/copy_pacing.cuh"
 #include "pipeline/deferred_merge.cuh"
-#include "pipeline/merge_slices.cuh"
 #include "pipeline/producer_stage.cuh"
+#include "pipeline/producer_warps.cuh"
+#include "pipeline/scale_loads.cuh"
 #include "pipeline/tma_producer.cuh"
 #include "pipeline/two_cta_cluster.cuh"
-#include "pipeline/vector_copy_producer.cuh"
+#include "pipeline/work_queue.cuh"
 
 namespace cubit {
 
 constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
 
-using Scheduler = TileScheduler<plan::kFlushStages, plan::kGapStages, count_stages>;
-
-/// Work queue entry: a work item as the producer publishes it. An entry is two 16-byte vectors, all of which are
-/// written.
-struct alignas(16) QueueEntry {
-  WorkItem item;
-  Owners owners;  // blocks that share the item's sequence
-  int kv_head;    // first KV head of the item's span
-};
-
-struct BlockState {
-  QueueEntry queue[plan::kSegments];
-  StoredResult stored[2];  // of the current and of the previous work item; the previous one is merged when the current
-                           // results are stored
-  // True if every sequence belongs to a 2-CTA cluster (cluster_merge.cuh) and this block has half of one. The grid may
-  // be larger. Blocks without a share exit at once, and from then on no other block may access their shared memory.
-  int merges_in_cluster;
-};
-static_assert(sizeof(BlockState) <= plan::kScratchBytes);
-
-/// Whether this block merges through its cluster. Valid after the block-wide barrier. The flag is read from shared
-/// memory at each use, because the main loop has no register left for it.
-__device__ __forceinline__ bool merges_in_cluster(const BlockState& state) {
-  return plan::kMergesPairs && state.merges_in_cluster != 0;
-}
-
-using StagePlace = RingPlace<plan::kStages>;
-
-/// Counterpart of RingPlace for the work queue, in one register.
-struct QueuePlace {
-  uint32 count = 0;
-
-  __device__ __forceinline__ uint32 index() const { return count % plan::kSegments; }
-  __device__ __forceinline__ uint32 parity() const { return count / plan::kSegments & 1; }
-  __device__ __forceinline__ void advance() { ++count; }
-  static_assert((plan::kSegments & (plan::kSegments - 1)) == 0, "queue indices wrap around");
-};
-
-/// Shared-memory addresses of the stages and of the mbarriers.
-struct Rings {
-  uint32 base;
-
-  __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index * kStageBytes; }
-  __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index); }
-  __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
-  __device__ __forceinline__ uint32 queue_full(QueuePlace place) const {
-    return barrier(plan::kStages + place.index());
-  }
-  __device__ __forceinline__ uint32 queue_empty(QueuePlace place) const {
-    return barrier(plan::kStages + place.index()) + 8;
-  }
-  __device__ __forceinline__ ClusterBarriers of_cluster() const {
-    const uint32 both = barrier(plan::kStages + plan::kSegments);
-    return {both, both + 8};
-  }
-
-  /// Initialises all mbarriers; one thread calls the function. With several threads, each would have to wait for the
-  /// others.
-  __device__ __forceinline__ void init_barriers() const {
-#pragma unroll
-    for (int index = 0; index < plan::kStages + plan::kSegments; ++index) {
-      init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
-      init_barrier(barrier(index) + 8, plan::kWarps);
-    }
-    if constexpr (plan::kMergesPairs) of_cluster().init();
-    fence_barrier_init();
-  }
-
- private:
-  __device__ __forceinline__ uint32 barrier(int index) const { return base + plan::kBarriersAt + 16 * index; }
-};
-
 /// True if the scores of a row do not depend on its position. The kernel then counts a warp's rows instead of token
 /// positions.
 constexpr bool kCountsRows = plan::Queries::kTokens == 1 && plan::Score::kIsPlain && !plan::Tokens::kIsWindow;
 
-/// The first producer thread; it initialises the mbarriers and issues the box copies.
-__device__ __forceinline__ bool is_first_producer_thread() { return threadIdx.x == plan::kWarps * kWarpSize; }
-
-/// Issues the box copies of the block's very first stage, because a block waits longest for that stage. The first
-/// producer thread calls the function before other threads see the mbarriers. The function does nothing if the stage is
-/// copied by vectors, or by boxes of pages, which all producer warps issue.
-__device__ __forceinline__ void begin_first_stage(const Arguments& args, const WorkItem& item, Rings rings) {
-  if (plan::Cache::kIsPaged || item.batch < 0 || item.first == item.last) return;
-  const int stage = StageIterator(args, item).stage();
-  if (!is_copied_by_tma(args, tokens_in(args, item, stage))) return;
-  const StagePlace place;
-  copy_boxes(args, item, stage, rings.stage(place), rings.full(place));
-}
-
-/// Publishes a work item, or the end of the work; the first producer thread calls the function.
-__device__ __forceinline__ void publish_work_item(const Arguments& args, const Scheduler& scheduler,
-                                                  const SchedulerPosition& position, const WorkItem& item,
-                                                  QueueEntry (&queue)[plan::kSegments], QueuePlace place, Rings rings) {
-  wait_barrier(rings.queue_empty(place), place.parity() ^ 1);  // returns at once in the first round
-  const bool is_one = item.batch >= 0;
-  queue[place.index()] = {item, is_one ? scheduler.owners_of_last(position) : Owners{}, first_kv_head(args, item)};
-  arrive(rings.queue_full(place));
-}
-
-/// Copies a stage by TMA; all producer warps call the function when the stage is empty. `is_in_flight` says that
-/// begin_first_stage has already issued the copies.
-__device__ __forceinline__ void copy_stage_by_tma(const Arguments& args, const WorkItem& item, int stage,
-                                                  StagePlace place, bool is_in_flight, PageWindow& pages, Rings rings) {
-  const uint32 full = rings.full(place);
-  // Every warp arrives, so that no warp falls two rounds behind and mistakes a later phase for the current one.
-  __syncwarp();
-  if (!is_first_producer_thread()) {
-    if (lane_index() == 0) arrive(full, kWarpSize);
-  } else {
-    arrive(full, kWarpSize - 1);
-    if (plan::Cache::kIsPaged) {
-      expect_bytes(full, 2 * kHalfStage);
-    } else if (!is_in_flight) {
-      fence_async_proxy();  // orders earlier cp.async writes to the stage before the box copies
-      copy_boxes(args, item, stage, rings.stage(place), full);
-    }
-  }
-  if (plan::Cache::kIsPaged) {
-    // The fence has the same purpose here. If only an item's last stage is copied by vectors, the first round of the
-    // ring in the next item needs the fence. Later stages skip it, because the fence would wait for the page lookups in
-    // flight.
-    if (!kInOrder || stage < item.first + plan::kStages) fence_async_proxy();
-    pages.copy(item, stage, rings.stage(place), full);
-  }
-}
-
-/// Main loop of the producer warps, from the block's first work item on, for which begin_first_stage has been called.
-/// Returns the place behind the last stage.
-__device__ __forceinline__ StagePlace produce_stages(const Arguments& args, const Scheduler& scheduler,
-                                                     SchedulerPosition position, WorkItem item, PageWindow& pages,
-                                                     QueueEntry (&queue)[plan::kSegments], Rings rings) {
-  const bool is_first = is_first_producer_thread();
-  CopyPacer<plan::kStagesAtOnce> pacer(static_cast<uint32>(static_cast<uint64>(args.pace) * scheduler.blocks() >> 10));
-  StagePlace place;
-  QueuePlace queue_place;
-  bool is_very_first = item.first != item.last;  // an empty item has no copies to wait for
-  bool are_looked_up = true;                     // pages of the item's first stage
-#pragma unroll 1
-  while (true) {
-    if (is_first) publish_work_item(args, scheduler, position, item, queue, queue_place, rings);
-    if (item.batch < 0) break;
-    if (plan::Cache::kIsPaged && !are_looked_up) pages.begin(item);
-    are_looked_up = false;
-    const plan::Cache cache = plan::Cache::rows(args, item.batch, first_kv_head(args, item));
-    VectorCopies<plan::Cache> vectors;
-#pragma unroll 1
-    for (StageIterator iterator(args, item); !iterator.is_over(); iterator.advance()) {
-      const int stage = iterator.stage();
-      const StageTokens tokens = tokens_in(args, item, stage);
-      const bool is_tma = is_copied_by_tma(args, tokens);
-      if (plan::Cache::kIsPaged && is_tma) pages.reach(item, stage);
-      if (!is_tma) vectors.reach(args, cache, item, stage);
-      if (is_first && is_tma) pacer.wait();
-      wait_barrier(rings.empty(place), place.parity ^ 1);  // returns at once in the first round
-      if (is_tma) {
-        copy_stage_by_tma(args, item, stage, place, is_very_first, pages, rings);
-      } else {
-        vectors.copy(args, cache, item, stage, tokens, rings.stage(place));
-        arrive_after_copies(rings.full(place));
-      }
-      place.advance();
-      if (is_very_first) wait_barrier(rings.queue_empty(queue_place), queue_place.parity());
-      is_very_first = false;
-    }
-    queue_place.advance();
-    item = scheduler.next(position);
-  }
-  wait_copies<0>();
-  return place;
-}
-
-/// Query rows of this warp in a work item.
-__device__ __forceinline__ QueryRows query_rows_of(const GqaDecodeArguments& args, const QueueEntry& entry) {
-  const int kv_head = entry.kv_head + (row_warp_index() & ((1 << args.span_log2) - 1));
-  return query_rows_of_warp(kv_head, head_group_of(entry.item));
-}
-
-/// Scales of the next stage that a warp will process, from separate scale tensors; the loads are in flight. With a
-/// paged cache, the struct also holds the places of the warp's rows in the stage after that.
-struct NextScales {
-  StageScales stage;
-  plan::Cache::Place places[plan::kTilesPerStage];
-};
-
 /// Partial results that a thread of a merge has in flight, while scales of groups for the next work item occupy
 /// registers.
 constexpr int kLoadedPartials = sizeof(StageScales) > 32 ? kPartsOfStep / 2 : kPartsOfStep;
-
-/// Scale loads of a consumer warp for one work item: the scales of each stage are loaded while the previous stage is in
-/// use.
-template <bool kAny>
-class ScaleLoads {
- public:
-  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments& args, const QueueEntry& entry)
-      : args_(args),
-        cache_(plan::Cache::rows(args, entry.item.batch, query_rows_of(args, entry).kv_head)),
-        rows_(Scales::rows(cache_)),
-        item_(entry.item),
-        tokens_(args, entry.item.length, plan::Queries::query_position(entry.item.length, 0)) {}
-
-  /// Loads the scales of the item's first stage.
-  __device__ __forceinline__ void begin(NextScales& next) const {
-    if (item_.first == item_.last) return;
-    const StageIterator iterator(args_, item_);
-    if constexpr (plan::Cache::kIsPaged) look_up(next, iterator.stage());
-    fetch(next, iterator);
-  }
-
-  /// Loads the scales of a further stage, to which `iterator` points.
-  __device__ __forceinline__ void fetch(NextScales& next, StageIterator iterator) const {
-    const int stage = iterator.stage();
-#pragma unroll
-    for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
-      const int token = own_token(stage, tile);
-      plan::Cache::Place place;
-      if constexpr (plan::Cache::kIsPaged) {
-        place = next.places[tile];
-      } else {
-        place = cache_.place(token);
-      }
-      next.stage.tiles[tile].fetch_row(rows_, place, tokens_.has(token));
-    }
-    if constexpr (plan::Cache::kIsPaged) {
-      iterator.advance();
-      look_up(next, iterator.is_over() ? stage : iterator.stage());
-    }
-  }
-
- private:
-  /// Token of the lane's row of a tile.
-  __device__ __forceinline__ int own_token(int stage, int tile) const {
-    const int row = tile * kTileTokens + lane_index() % kTileTokens;
-    return (stage << args_.stage_tokens_log2) + token_of(args_, row, row_warp_index());
-  }
-
-  __device__ __forceinline__ void look_up(NextScales& next, int stage) const {
-#pragma unroll
-    for (int tile = 0; tile < plan::kTilesPerStage; ++tile) {
-      const int token = own_token(stage, tile);
-      next.places[tile] = tokens_.has(token) ? cache_.place(token) : plan::Cache::Place{};
-    }
-  }
-
-  const GqaDecodeArguments& args_;
-  plan::Cache cache_;
-  decltype(Scales::rows(cache_)) rows_;
-  WorkItem item_;
-  plan::Tokens tokens_;
-};
-
-template <>
-class ScaleLoads<false> {
- public:
-  __device__ __forceinline__ ScaleLoads(const GqaDecodeArguments&, const QueueEntry&) {}
-  __device__ __forceinline__ void begin(NextScales&) const {}
-  __device__ __forceinline__ void fetch(NextScales&, StageIterator) const {}
-};
 
 /// Receives the block's next work item: waits for the queue entry, issues the loads of its queries and first scales,
 /// and acknowledges the entry. The consumer warps call the function.
@@ -429,27 +177,6 @@ __device__ __forceinline__ void attend_stage(const GqaDecodeArguments& args, con
       fence_vector_copies(args, item, stage);
       attend(query, rows_at, rows, masks.queries, masks.tokens, softmax, output, masks.steps, scales);
     }
-  }
-}
-
-/// Everything that the producer warps do in a block.
-__device__ __forceinline__ void run_producer(const Arguments& args, BlockState& state, Rings rings) {
-  Scheduler scheduler(args);
-  SchedulerPosition position;
-  const WorkItem first = scheduler.begin(position);
-  PageWindow pages(args);
-  if (plan::Cache::kIsPaged) pages.begin(first);
-  if (is_first_producer_thread()) begin_first_stage(args, first, rings);
-  if (plan::kMergesPairs && is_first_producer_thread())
-    state.merges_in_cluster =
-        first.batch >= 0 && blocks_of_cluster() == kClusterBlocks && scheduler.every_sequence_has_two_blocks();
-  __syncthreads();
-  give_registers<plan::kCopyRegisters>();
-  if (merges_in_cluster(state)) arrive_in_cluster();
-  const StagePlace end = produce_stages(args, scheduler, position, first, pages, state.queue, rings);
-  if (merges_in_cluster(state)) {
-    wait_for_cluster();
-    if (is_first_producer_thread()) release_stages(rings, end, plan::kStages, rings.of_cluster().free);
   }
 }
 

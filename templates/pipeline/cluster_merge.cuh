@@ -9,7 +9,7 @@
 // float4, followed by [rows] float2.
 #pragma once
 
-#include "attention/gqa_decode_block.cuh"
+#include "attention/warp_results.cuh"
 #include "pipeline/two_cta_cluster.cuh"
 
 namespace cubit {

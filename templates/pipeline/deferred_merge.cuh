@@ -2,7 +2,7 @@
 // how.
 #pragma once
 
-#include "attention/gqa_decode_block.cuh"
+#include "attention/warp_results.cuh"
 #include "core/types.cuh"
 #include "kernels/gqa_decode_arguments.h"
 #include "pipeline/merge_slices.cuh"

@@ -21,7 +21,7 @@
 // bar.sync.
 #pragma once
 
-#include "attention/gqa_decode_block.cuh"
+#include "attention/warp_results.cuh"
 #include "pipeline/balanced_schedule.cuh"
 
 namespace cubit {

@@ -19,8 +19,6 @@
 
 namespace cubit {
 
-constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;
-
 /// Copies a stage by 16-byte vectors; all lanes of the producer warps take part. Rows that are not read become zeros. A
 /// lane copies the same bytes of every kRows-th row, so that it only adds constants from one row to the next.
 __device__ __forceinline__ void copy_vectors(const GqaDecodeArguments& args, const ContiguousCache& cache,
