@@ -1,5 +1,5 @@
-// Tests `cubit run --check-memory` from end to end: the cache holds a kernel with a planted defect under the key of the
-// correct kernel, and the command reports the defect.
+// `cubit run --check-memory` from end to end. The program's cache holds a kernel with a planted defect under the key of
+// the healthy kernel; the command must find the defect and report it.
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
@@ -25,7 +25,7 @@ codegen::KernelSource healthy_source(const Mutant& mutant) {
   return source;
 }
 
-/// The mutant's code under the key of the correct kernel.
+/// Stores the mutant's code under the key of the healthy kernel.
 runtime::Artifact exchanged(const Mutant& mutant) {
   runtime::Settings settings = runtime::Settings::from_environment();
   settings.cache_dir.clear();
@@ -54,7 +54,8 @@ class CheckMemory : public ::testing::Test {
   tools::test::Program program_;
 };
 
-/// Only the kernel writes the workspace after its counters. The mutant does not write one head's partial softmax.
+/// Only the kernel writes the workspace, apart from the counters. In this mutant one head's share of the softmax is not
+/// written.
 TEST_F(CheckMemory, FindsAPartialResultThatNobodyWrote) {
   const Mutant& mutant = find_mutant("element_not_stored");
   const auto healthy = run(mutant, {"--check-memory", "--check"});

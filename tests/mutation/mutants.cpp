@@ -19,19 +19,19 @@ namespace {
 constexpr const char* kPipeline = "pipeline";
 constexpr const char* kRows = "gqa_decode:heads_per_kv=8,family=sm80";
 constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm80";
-constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // groups of 9 and 8 heads
+constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // head groups of 9 and 8 query rows
 
-// query operands are shared
-constexpr const char* kManyColumns = "gqa_decode:heads_per_kv=32,kv=int4_rows,groups=4";
+constexpr const char* kManyQueryRows = "gqa_decode:heads_per_kv=32,kv=int4_rows,groups=4";  // query operands lie in
+                                                                                            // shared memory
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
 constexpr const char* kUnalignedRows = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90";
 constexpr const char* kUnalignedWindow = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90,window=true";
-constexpr const char* kBulkColumns = "gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90";
+constexpr const char* kManyQueryTokens = "gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90";
 constexpr const char* kByHeads = "gqa_decode:heads_per_kv=20,family=sm90";
 constexpr const char* kBulkHeads = "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,family=sm90";
-constexpr const char* kManyParts = "batch=1,context=1000,kv_heads=8,splits=20";
+constexpr const char* kManySplits = "batch=1,context=1000,kv_heads=8,splits=20";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kManyItems = "batch=200,context=300";  // several work items per block
 
@@ -53,7 +53,7 @@ constexpr const char* kReordersSizes = "m=9,n=512,k=1024,decomposition=1";
 constexpr const char* kPairSizes = "m=9,n=256,k=2048,decomposition=2,splits=2";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
 
-/// Observed on an H200; see compute_sanitizer_h200.tsv.
+/// Results on an H200: compute_sanitizer_h200.tsv.
 constexpr const char* kNoMbarriers = "none: racecheck takes the healthy pipeline for a race";
 constexpr const char* kHangs = "none: the GPU hangs";
 constexpr const char* kNotRun = "none: not run on a GPU yet";
@@ -88,7 +88,7 @@ constexpr Mutant kMutants[] = {
     {"heads_beyond_the_last_group", kHeadGroups, "batch=1,context=100", "attention/gqa_decode_block.cuh",
      "min(plan::kHeadsPerBlock, kQueryRows - head_group * plan::kHeadsPerBlock)", "plan::kHeadsPerBlock",
      "are in no allocation", "memcheck"},
-    {"shared_query_not_waited_for", kManyColumns, "batch=1,context=100", "kernels/sm80_gqa_decode.cuh",
+    {"shared_query_not_waited_for", kManyQueryRows, "batch=1,context=100", "kernels/sm80_gqa_decode.cuh",
      "    __syncthreads();\n  } else {", "  } else {", "nobody has written", kNotRun},
     {"bank_conflicts", kRows, "batch=1,context=300", "attention/gqa_decode_lanes.h",
      "head_dim + (heads_are_rows ? 8 : 4)", "head_dim", "", "none: that is for a profiler"},
@@ -193,13 +193,13 @@ constexpr Mutant kMutants[] = {
      "if (token >= static_cast<uint32>(item.length)) return 0;", "", "are in no allocation", kNotRun},
     {"bulk_page_that_is_none", kBulkPages, "batch=1,context=801", "pipeline/tma_producer.cuh",
      "return args_.page_table[", "return -1 - args_.page_table[", "is wholly outside of the tensor map", kNotRun},
-    {"bulk_pages_of_even_boxes_alone", kBulkPages, "batch=1,context=801", "pipeline/tma_producer.cuh",
+    {"bulk_pages_of_even_boxes_only", kBulkPages, "batch=1,context=801", "pipeline/tma_producer.cuh",
      "(granule & 1) != warp >> 1", "(granule & 1) != 0 || warp > 1", "mbarrier", kNotRun},
     {"bulk_scales_beyond_the_end", "gqa_decode:kv=int8_split,family=sm90", "batch=1,context=101",
      "pipeline/scale_loads.cuh", "fetch_row(rows_, place, tokens_.has(token))", "fetch_row(rows_, place, true)",
      "are in no allocation", kNotRun},
-    {"healthy_bulk_columns", kBulkColumns, "batch=1,context=395", "", "", "", "", kNotRun},
-    {"bulk_columns_of_no_rows", kBulkColumns, "batch=1,context=395", "kv_format/warp_rows.cuh",
+    {"healthy_bulk_query_rows", kManyQueryTokens, "batch=1,context=395", "", "", "", "", kNotRun},
+    {"bulk_query_rows_without_their_rows", kManyQueryTokens, "batch=1,context=395", "kv_format/warp_rows.cuh",
      "warp_index() / kSharers", "warp_index()", "nobody has written", kNotRun},
     {"healthy_unaligned_rows", kUnalignedRows, "batch=2,context=395,kv_heads=3", "", "", "", "", kNotRun},
     {"unaligned_rows_missing_zeros", kUnalignedRows, "batch=1,context=395", "pipeline/vector_copy_producer.cuh",
@@ -224,15 +224,15 @@ constexpr Mutant kMutants[] = {
     {"work_items_do_not_synchronise", kBulk, kManyItems, "pipeline/merge_slices.cuh",
      "  sync_warps();\n  return owners.count", "  return owners.count", "is not ordered", "racecheck"},
 
-    {"pair_stages_still_read", kBulk, kSplit, "pipeline/cluster_merge.cuh",
+    {"cluster_stages_still_read", kBulk, kSplit, "pipeline/cluster_merge.cuh",
      "wait_barrier_of_cluster(barriers.free, 0);", "", "race in shared memory", kNotRun},
-    {"pair_sums_not_waited_for", kBulk, kSplit, "pipeline/cluster_merge.cuh", "partials.wait();", "",
+    {"cluster_sums_not_waited_for", kBulk, kSplit, "pipeline/cluster_merge.cuh", "partials.wait();", "",
      "while an asynchronous copy to it is under way", kNotRun},
-    {"pair_stages_given_too_soon", kBulk, kSplit, "pipeline/two_cta_cluster.cuh",
+    {"cluster_stages_released_too_soon", kBulk, kSplit, "pipeline/two_cta_cluster.cuh",
      "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "race in shared memory", kNotRun},
-    {"pair_barriers_not_fenced", kBulk, kSplit, "core/bulk_copies.cuh", "fence.mbarrier_init.release.cluster;", "",
+    {"cluster_barriers_not_fenced", kBulk, kSplit, "core/bulk_copies.cuh", "fence.mbarrier_init.release.cluster;", "",
      "after the write by block", kNotRun},
-    {"slice_not_released", kBulkHeads, kManyParts, "pipeline/merge_slices.cuh", "atom.acq_rel.gpu.global.add.u64",
+    {"slice_not_released", kBulkHeads, kManySplits, "pipeline/merge_slices.cuh", "atom.acq_rel.gpu.global.add.u64",
      "atom.relaxed.gpu.global.add.u64", "race in global memory", kNotRun},
     {"deferred_partial_not_acquired", kBulk, "batch=5,context=1700,splits=3", "pipeline/merge_slices.cuh",
      "if (is_deferred && merged.own != SlicesToMerge::kNone) fence_gpu();", "", "race in global memory", kNotRun},
@@ -294,7 +294,7 @@ constexpr Mutant kMutants[] = {
      "args.input + tile * 256 + 4", "are in no allocation", "memcheck"},
 };
 
-/// Device memory that the destructor frees.
+/// Owns device memory.
 class Memory {
  public:
   Memory(runtime::Device& device, std::size_t bytes)
@@ -304,7 +304,7 @@ class Memory {
   ~Memory() {
     try {
       device_.release(data_);
-    } catch (const Failure&) {  // after a fault nothing can be freed
+    } catch (const Failure&) {  // after a device fault nothing can be freed
     }
   }
   void* data() const { return data_; }
@@ -350,7 +350,8 @@ int number_in(const ops::Numbers& numbers, const std::string& name) {
   return at == numbers.end() ? 0 : static_cast<int>(at->second);
 }
 
-/// Uploads a tensor. Rows of a cache that the window of a sequence hides stay unwritten.
+/// Copies a tensor to the device. For a single sequence with a window, the cache rows that the window hides stay
+/// unwritten.
 void upload(runtime::Device& device, void* to, const ops::Tensor& tensor, const ops::Numbers& sizes) {
   const bool is_cache = std::string_view(tensor.name) == "key" || std::string_view(tensor.name) == "value";
   if (!is_cache || number_in(sizes, "window") == 0 || number_in(sizes, "batch") != 1) {
@@ -386,7 +387,7 @@ void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device
   const std::vector<std::byte> arguments = problem->arguments(addresses);
   const std::size_t bytes = specialisation->workspace_bytes(arguments.data(), device.facts());
   const Memory workspace(device, bytes);
-  // Memory that the kernel itself must write stays as it is.
+  // Memory that the kernel itself must write stays uninitialised.
   device.fill_zero(workspace.data(), std::min(bytes, ops::kWorkspaceCounterBytes), nullptr);
   ops::Launch made = specialisation->encode(arguments.data(), workspace.data(), bytes, device.facts());
   const auto kernel = prepared(engine, device, specialisation->source(), mutant);

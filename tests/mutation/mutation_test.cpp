@@ -1,5 +1,5 @@
-// Proves: the CPU device's checker finds each planted defect and reports nothing for correct kernels. The recorded
-// verdicts of compute-sanitizer are its findings on an H200.
+// Planted defects, one per mutant: the checker of the CPU device must find each defect, and must find nothing in
+// healthy kernels. The verdicts about compute-sanitizer are results from an H200.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -54,7 +54,7 @@ TEST_P(Mutants, AreFound) {
 INSTANTIATE_TEST_SUITE_P(, Mutants, ::testing::ValuesIn(mutants().begin(), mutants().end()),
                          [](const auto& given) { return std::string(given.param.name); });
 
-/// Wavefronts of shared memory beyond the ideal.
+/// Wavefronts of shared memory beyond the smallest possible number.
 std::uint64_t excess_wavefronts(const char* name) {
   const auto device = runtime::open_cpu_device(kArchitecture);
   device->watch({.memory = false, .counters = true});
@@ -76,7 +76,7 @@ TEST(BankConflicts, AreCountedWhereTheyArePlanted) {
 
 constexpr const char* kTools[] = {"racecheck", "memcheck", "initcheck"};
 
-/// Mutant -> the count of each of kTools; "-" if the tool was not run or hung.
+/// Maps each mutant to the numbers that kTools counted; "-" means that a tool was not run or hung.
 std::map<std::string, std::array<std::string, 3>> sanitizer_table() {
   std::map<std::string, std::array<std::string, 3>> table;
   std::ifstream file(CUBIT_SANITIZER_TABLE);
@@ -90,7 +90,7 @@ std::map<std::string, std::array<std::string, 3>> sanitizer_table() {
   return table;
 }
 
-/// A report that the correct kernel gets too is not a finding.
+/// A report that a tool also makes for the healthy kernel is not a finding.
 TEST(ComputeSanitizer, FoundWhatTheVerdictsSay) {
   const auto table = sanitizer_table();
   for (const Mutant& mutant : mutants()) {

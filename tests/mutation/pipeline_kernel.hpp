@@ -1,5 +1,5 @@
-// A small kernel with the structure of the real sm_90 kernels: a producer warp fills a ring by bulk copies, consumer
-// warps empty it, mbarriers synchronise them, and a bulk copy writes the result. Each mutant leaves out one step.
+// A small kernel with the structure of the sm_90 kernels: a producer warp fills a ring by bulk copies, consumer warps
+// empty the ring, mbarriers synchronise both, and the result leaves by a bulk copy. Each mutant omits one step.
 #pragma once
 
 namespace cubit::tests {

@@ -1,5 +1,5 @@
-// Runs one mutant on the first GPU, for compute-sanitizer: run_mutant NAME. Without a name, lists the mutants with the
-// tool that should find each. The exit code is 0 even if the mutant's numbers are wrong.
+// Runs one mutant on the first GPU, for compute-sanitizer: run_mutant NAME. Without a name, the program lists all
+// mutants with the tool that should find each. The exit code is 0 even if the mutant's numbers are wrong.
 #include <fmt/format.h>
 
 #include "base/error.hpp"
