@@ -2,15 +2,15 @@
 // values.
 //
 // Interface of an addressing role:
-//   rows(args, batch, kv_head)   constructor
-//   place(token)        the place of a token; a page lookup if kIsPaged, so callers issue it early
-//   key(place), value(place)     addresses of a token's rows
-//   key_stride(), value_stride() bytes from row to row, in 32 bits, so that a row's address is one multiply-add; in a
-//                       paged cache valid only within a page
-//   has_tiles_in_pages()         whether the 16 tokens of every tile, from a multiple of 16 on, lie in one page
-//   place.behind(n)     the place of the n-th token behind, within the same page
+//   rows(args, batch, kv_head)      constructor
+//   place(token)                    the place of a token; a page lookup if kIsPaged, so callers issue it early
+//   key(place), value(place)        addresses of a token's rows
+//   key_stride(), value_stride()    bytes from row to row, in 32 bits, so that a row's address is one multiply-add; in
+//                                   a paged cache valid only within a page
+//   has_tiles_in_pages()            whether the 16 tokens of every tile, from a multiple of 16 on, lie in one page
+//   place.behind(n)                 the place of the n-th token behind, within the same page
 //   scale_rows(of keys).at(place)   address of a row's scales, if the number format has separate scales
-//   keys(first), values(first)   rows of a contiguous cache from a token on, for the sm_90 kernel
+//   keys(first), values(first)      rows of a contiguous cache from a token on, for the sm_90 kernel
 // Rows at or beyond the sequence's length may not exist, and the caller must not read them.
 #pragma once
 
