@@ -228,7 +228,7 @@ TileAccess of_values_alone(const TileAccess& access) {
           }};
 }
 
-const char* copies_of(const Plan& plan) { return plan.family == Family::sm75 ? "stores of rows" : "cp.async of rows"; }
+const char* copies_of(const Plan& plan) { return plan.family == "sm75" ? "stores of rows" : "cp.async of rows"; }
 
 }  // namespace
 
@@ -250,13 +250,12 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
   add_padding(formats.key, rows, accesses);
   add_keys(formats.key, accesses);
   if (formats.are_alike()) add_values(formats.value, plan.head_tiles(), accesses);
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     for (TileAccess& access : accesses) access = of_outer_warps(access, plan.row_warps(), formats.key.row_bytes());
   }
   // Boxes are written in whole rows and meet no banks that lanes would share.
-  accesses.insert(accesses.begin(), plan.family == Family::sm90
-                                        ? pieces(plan)
-                                        : copies(formats.key, copies_of(plan), plan.copy_bytes, rows));
+  accesses.insert(accesses.begin(),
+                  plan.family == "sm90" ? pieces(plan) : copies(formats.key, copies_of(plan), plan.copy_bytes, rows));
   return accesses;
 }
 
@@ -310,9 +309,7 @@ int Plan::flush_stages() const { return std::max(1, 48 * 1024 / stage_bytes()); 
 
 int Plan::gap_stages() const { return std::max(1, 120 * 1024 / stage_bytes()); }
 
-int Plan::results_at(int stage_count) const {
-  return family == Family::sm90 ? (ring_bytes(stage_count) + 15) / 16 * 16 : 0;
-}
+int Plan::results_at(int stage_count) const { return family == "sm90" ? (ring_bytes(stage_count) + 15) / 16 * 16 : 0; }
 
 int Plan::barriers_at(int stage_count) const {
   const int end = std::max(ring_bytes(stage_count) + query_bytes(), results_at(stage_count) + merge_bytes(*this));

@@ -136,7 +136,7 @@ Decision copy_decision(const Plan& plan) {
                     plan.warps_abreast(), descriptor.row_bytes(), plan.copy_bytes, descriptor.window ? "as many" : "16",
                     descriptor.window ? " or its window" : "")};
   }
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
             fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or of a few KV heads; 16 bytes per "
                         "lane where they do not follow one another in the cache{}, and at a sequence's end",
@@ -168,7 +168,7 @@ Decision boxes_decision(const Plan& plan) {
 bool are_bound_by_arithmetic(const Plan& plan) {
   constexpr int kShort = 56;
   constexpr int kShortOfEightGroups = 96;
-  if (plan.family != Family::sm90 || plan.descriptor.kv != KvFormat::int4_rows) return false;
+  if (plan.family != "sm90" || plan.descriptor.kv != KvFormat::int4_rows) return false;
   return plan.descriptor.row_bytes() <= (plan.descriptor.groups == 8 ? kShortOfEightGroups : kShort);
 }
 
@@ -210,7 +210,7 @@ Decision stagger_decision() {
 }
 
 Decision stages_decision(const Plan& plan) {
-  if (plan.family == Family::sm75) {
+  if (plan.family == "sm75") {
     return {
         "stages", std::to_string(plan.stages),
         fmt::format("one in use and one that the next tile is stored to, at {}", counted(plan.blocks_per_sm, "block"))};
@@ -235,8 +235,8 @@ Decision stage_decision(const Plan& plan) {
   }
   const std::string value =
       fmt::format("{} bytes, {} rows of keys and of values, {} from row to row, {}", plan.stage_bytes(),
-                  plan.family == Family::sm90 ? stage.rows : stage.rows / 2, stage.pitch, swizzle_text(stage.swizzle));
-  if (plan.family != Family::sm90) {
+                  plan.family == "sm90" ? stage.rows : stage.rows / 2, stage.pitch, swizzle_text(stage.swizzle));
+  if (plan.family != "sm90") {
     return {"stage", value, "the simplest layout with the fewest wavefronts over the accesses below"};
   }
   const int part = 16 << stage.swizzle.bits;
@@ -255,7 +255,7 @@ Decision stage_decision(const Plan& plan) {
 }
 
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     return {
         "warps", fmt::format("{} and {} that copy", plan.warps, plan.copy_warps),
         fmt::format("two per scheduler of an SM, or as many as have room for their stages and registers; a stage has "
@@ -274,7 +274,7 @@ Decision warp_decision(const Plan& plan, const codegen::Architecture& architectu
 }
 
 Decision split_decision(const Plan& plan) {
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     return {"split_kv",
             "an even share of all stages per block, from the lengths: by the host, or by the kernel where they are on "
             "the device",
@@ -334,7 +334,7 @@ void add_role_decisions(std::vector<Decision>& decisions, const GqaDecode& descr
 }
 
 Decision page_decision(const Plan& plan) {
-  if (plan.family != Family::sm90) {
+  if (plan.family != "sm90") {
     return {
         "cache", "paged, looked up 32 tiles at a time",
         "a tile of 16 tokens lies in one page where pages are a multiple of that; else each lane finds one row of it, "
@@ -375,17 +375,17 @@ std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture
   }
   if (plan.copies_unaligned_rows()) decisions.push_back(boxes_decision(plan));
   if (are_bound_by_arithmetic(plan)) decisions.push_back(arithmetic_decision(plan));
-  if (plan.family == Family::sm90 && reads_row_scales(plan)) {
+  if (plan.family == "sm90" && reads_row_scales(plan)) {
     decisions.push_back({"scales", "loaded into registers a stage ahead, by the warps that attend",
                          "a tensor of their own has other strides than rows, and no part in their boxes"});
   }
-  if (plan.family == Family::sm80) decisions.push_back(offset_decision(plan));
+  if (plan.family == "sm80") decisions.push_back(offset_decision(plan));
   if (plan.recomputes_lanes) {
     decisions.push_back({"lanes", "what follows from them, such as addresses, is computed at each use",
                          "of many groups the compilers of later architectures would keep more of it than there are "
                          "registers for, and spill"});
   }
-  if (plan.family == Family::sm75) decisions.push_back(held_decision(plan));
+  if (plan.family == "sm75") decisions.push_back(held_decision(plan));
   if (descriptor.query_tokens > 1) decisions.push_back(query_decision(descriptor));
   if (descriptor.cache == KvAddressing::paged) decisions.push_back(page_decision(plan));
   add_role_decisions(decisions, descriptor);

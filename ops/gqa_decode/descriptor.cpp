@@ -57,11 +57,10 @@ std::vector<Field<GqaDecode>> make_fields() {
              number_field<GqaDecode>(
                  {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                  &GqaDecode::alignment, {16, 8, 4}),
-             word_field<GqaDecode, Family>(
+             word_field<GqaDecode, std::string>(
                  {"family", "auto, sm75, sm80, sm90", "auto",
                   "kernel family; auto is the one that was measured to be faster, see cubit explain"},
-                 &GqaDecode::family,
-                 {{"auto", Family::automatic}, {"sm75", Family::sm75}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
+                 &GqaDecode::family, {{"auto", "auto"}, {"sm75", "sm75"}, {"sm80", "sm80"}, {"sm90", "sm90"}}),
          });
   return table;
 }
@@ -102,10 +101,10 @@ void validate(const GqaDecode& descriptor) {
     reject(descriptor, fmt::format("score={} does not name a score modification", descriptor.score),
            "accepted: name@hash, as cubit_add_score gives it");
   }
-  if (!formats.are_alike() && descriptor.family == Family::sm90) {
+  if (!formats.are_alike() && descriptor.family == "sm90") {
     reject(descriptor, fmt::format("family=sm90: {}", kOneFormatOnly), "family=sm80, or leave family out");
   }
-  if (descriptor.family == Family::sm75) {
+  if (descriptor.family == "sm75") {
     const std::string why = why_not_all_fp16(descriptor);
     if (!why.empty()) {
       reject(descriptor, "family=sm75 multiplies fp16 alone: " + why,
@@ -122,7 +121,7 @@ void validate(const GqaDecode& descriptor) {
     reject(descriptor, "the field mask applies to several query tokens only",
            "leave mask out or ask for query_tokens=2 to 16");
   }
-  if (descriptor.family == Family::sm90) {
+  if (descriptor.family == "sm90") {
     if (!is_usual_head_dim(descriptor.head_dim)) {
       reject(descriptor, fmt::format("family=sm90: {}", kUsualHeadDimsOnly), "family=sm80, or leave family out");
     }

@@ -30,9 +30,9 @@ std::string why_not_sm75(const GqaDecode& descriptor, const codegen::Architectur
 
 /// Without a family in the descriptor the first that fits is chosen, unless sm90 is preferred.
 constexpr FamilyFacts<GqaDecode> kFamilies[] = {
-    {Family::sm80, "sm80_gqa_decode", "kernels/sm80_gqa_decode.cuh", "sm_80 and later", why_not_sm80},
-    {Family::sm90, "sm90_gqa_decode", "kernels/sm90_gqa_decode.cuh", "sm_90 and later", why_not_sm90},
-    {Family::sm75, "sm75_gqa_decode", "kernels/sm80_gqa_decode.cuh", "sm_75 and later", why_not_sm75}};
+    {"sm80", "sm80_gqa_decode", "kernels/sm80_gqa_decode.cuh", "sm_80 and later", why_not_sm80},
+    {"sm90", "sm90_gqa_decode", "kernels/sm90_gqa_decode.cuh", "sm_90 and later", why_not_sm90},
+    {"sm75", "sm75_gqa_decode", "kernels/sm80_gqa_decode.cuh", "sm_75 and later", why_not_sm75}};
 
 /// What an H200 has shown (docs/performance/gqa_decode_sm90.md): empty where family sm90 is the faster one. It is with
 /// one tile of columns, two of several tokens over bytes, four of 16-bit caches, whose rows are operands as they are,
@@ -63,16 +63,16 @@ std::string why_not_faster(const GqaDecode& descriptor, const codegen::Architect
   return "";
 }
 
-FamilyPreference preference_of(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  if (!why_not_sm90(descriptor, architecture).empty()) return {Family::automatic, "family sm80 is faster there"};
+PreferredFamily preference_of(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  if (!why_not_sm90(descriptor, architecture).empty()) return {kAnyFamily, "family sm80 is faster there"};
   std::string why = why_not_faster(descriptor, architecture);
-  if (why.empty()) return {Family::sm90, "family sm90 is faster there"};
-  return {Family::automatic, std::move(why)};
+  if (why.empty()) return {"sm90", "family sm90 is faster there"};
+  return {kAnyFamily, std::move(why)};
 }
 
 }  // namespace
 
-std::string_view kernel_of(Family family) { return facts_of<GqaDecode>(kFamilies, family).kernel; }
+std::string_view kernel_of(std::string_view family) { return facts_of<GqaDecode>(kFamilies, family).kernel; }
 
 bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   constexpr int kMostColumnsOtherwise = 16;

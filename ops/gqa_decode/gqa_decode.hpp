@@ -12,6 +12,7 @@
 #include "codegen/tile_layout.hpp"
 #include "ops/element/element.hpp"
 #include "ops/fields.hpp"
+#include "ops/kernel_family.hpp"
 #include "ops/kv_cache/row_format.hpp"
 #include "ops/operator.hpp"
 #include "templates/pipeline/balanced_schedule.h"
@@ -63,7 +64,7 @@ inline bool centres_nibbles(const GqaDecode& descriptor) {
 /// Everything that is decided before a batch is known.
 struct Plan {
   GqaDecode descriptor;
-  Family family = Family::automatic;  ///< chosen: never automatic
+  std::string_view family = kAnyFamily;  ///< chosen: never kAnyFamily
   // The heads of every query token count as heads of their own.
   int head_groups = 1;           ///< blocks that share the heads of a KV head; each reads the cache
   int heads_per_block = 1;       ///< of a head group; the last may have fewer
@@ -96,7 +97,7 @@ struct Plan {
   /// That have rows of their own: column groups are a power of two.
   int row_warps() const { return warps >> std::countr_zero(static_cast<unsigned>(column_groups)); }
   /// Family sm90, of rows that are no multiple of 16 bytes: those of several warps are copied together.
-  bool copies_unaligned_rows() const { return family == Family::sm90 && has_unaligned_rows(descriptor); }
+  bool copies_unaligned_rows() const { return family == "sm90" && has_unaligned_rows(descriptor); }
   /// Family sm90: of those the ones whose rows lie side by side in a row of the stage, which is what boxes are made of:
   /// all, or of unaligned rows as few as make a multiple of 16 bytes.
   int warps_abreast() const;
@@ -104,9 +105,9 @@ struct Plan {
   /// Of a ring's stage: in families sm75 and sm80 each warp has a ring, in family sm90 the block.
   int stage_bytes() const {
     if (!formats().are_alike()) return stage.size() + value_stage.size();
-    return family == Family::sm90 ? 2 * stage.size() : stage.size();
+    return family == "sm90" ? 2 * stage.size() : stage.size();
   }
-  int ring_bytes(int stage_count) const { return (family == Family::sm90 ? 1 : warps) * stage_count * stage_bytes(); }
+  int ring_bytes(int stage_count) const { return (family == "sm90" ? 1 : warps) * stage_count * stage_bytes(); }
   int threads() const { return 32 * (warps + copy_warps); }
   /// Family sm90: the stages that an SM could have read in the time that a segment's end takes, 1.4 us on an H200.
   int flush_stages() const;
@@ -152,7 +153,7 @@ struct Plan {
 /// Sets the plan's family and the rejections; throws Failure(unsupported) if every family is rejected.
 void choose_family(Plan& plan, const codegen::Architecture& architecture);
 /// A family's template.
-std::string_view kernel_of(Family family);
+std::string_view kernel_of(std::string_view family);
 /// Whether family sm90 makes products by warpgroups, whose 64 rows are the columns of a KV head: of more columns than
 /// warps take by mma.sync without reading the stage too often, or blocks without reading the cache again. Rows are
 /// operands as they lie in the stage, so they are of 16 bits and whole parts of 128 bytes; of 192 channels registers

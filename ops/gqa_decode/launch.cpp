@@ -379,7 +379,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   constexpr std::size_t kMapsAt = (sizeof parameters + 63) / 64 * 64;
   constexpr std::size_t kMapBytes = sizeof(runtime::EncodedTensorMap);
   static_assert(kMapsAt + 2 * kMapBytes <= sizeof launch.parameters);
-  launch.parameter_bytes = plan.family == Family::sm90 ? kMapsAt + 2 * kMapBytes : sizeof parameters;
+  launch.parameter_bytes = plan.family == "sm90" ? kMapsAt + 2 * kMapBytes : sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
   launch.spread_blocks(plan.blocks_per_sm, device);
   if (parameters.boxes != 0) {

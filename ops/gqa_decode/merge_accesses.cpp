@@ -113,11 +113,11 @@ int pair_bytes(const Plan& plan) {
   return plan.row_warps() * plan.heads_per_block * (half + 8);
 }
 
-bool Plan::merges_pairs() const { return family == Family::sm90 && pair_bytes(*this) <= ring_bytes(stages); }
+bool Plan::merges_pairs() const { return family == "sm90" && pair_bytes(*this) <= ring_bytes(stages); }
 
 int Plan::parts_at_once() const {
   const bool rows_of_whole_warps = formats().value.head_dim / 4 % lanes::kWarpSize == 0;
-  if (family != Family::sm80 || !rows_of_whole_warps) return 0;
+  if (family != "sm80" || !rows_of_whole_warps) return 0;
   const int room = ring_bytes(stages) - kArrivedWord - 8 * threads();
   return std::min<int>(lanes::kWarpSize,
                        static_cast<int>(std::bit_floor(static_cast<unsigned>(room / (16 * threads())))));

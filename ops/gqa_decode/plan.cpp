@@ -120,7 +120,7 @@ int warps_of_unaligned_rows(const Plan& plan) { return 16 / std::gcd(plan.descri
 /// makes fewer, or in family sm90 with several warps for the same rows.
 void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
   const int heads = plan.heads();
-  plan.heads_are_rows = plan.family == Family::sm90 && makes_products_by_heads(plan.descriptor, architecture);
+  plan.heads_are_rows = plan.family == "sm90" && makes_products_by_heads(plan.descriptor, architecture);
   if (plan.heads_are_rows) {
     plan.column_groups = kWarpgroup;
     plan.head_groups = (heads + kRowsOfProducts - 1) / kRowsOfProducts;
@@ -135,12 +135,12 @@ void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
   // operands as they are. Of packed words two tiles took more registers than there are.
   const bool shares_rows =
       plan.descriptor.kv == KvFormat::int4_rows || (tiles <= kMostColumnGroups && !has_scales(plan.descriptor.kv));
-  const int most = plan.family == Family::sm90 && shares_rows ? 1 : tiles;
-  const int registers = plan.family == Family::sm80 ? kMostRegistersOfTiles : kMostRegistersBesideCopies;
+  const int most = plan.family == "sm90" && shares_rows ? 1 : tiles;
+  const int registers = plan.family == "sm80" ? kMostRegistersOfTiles : kMostRegistersBesideCopies;
   while (tiles_per_block < most && count_registers(plan.descriptor, tiles_per_block + 1, 0) <= registers) {
     ++tiles_per_block;
   }
-  if (plan.family == Family::sm80 && unpacks_rows(plan.descriptor)) {
+  if (plan.family == "sm80" && unpacks_rows(plan.descriptor)) {
     int many = tiles_per_block;
     while (many < tiles && fits_beside_shared_query(plan.descriptor, many + 1)) ++many;
     const bool makes_fewer = blocks_of(many) < blocks_of(tiles_per_block);
@@ -148,7 +148,7 @@ void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
     plan.query_is_shared = makes_fewer || makes_room_for_warps(plan.descriptor, tiles_per_block);
   }
   int blocks = blocks_of(tiles_per_block);
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     const int most_groups =
         plan.copies_unaligned_rows() ? kFewestWarps / warps_of_unaligned_rows(plan) : kMostColumnGroups;
     while (plan.column_groups < std::min(blocks, most_groups)) plan.column_groups *= 2;
@@ -160,11 +160,11 @@ void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
 }
 
 int shared_memory_for(const Plan& plan, int stages) {
-  return plan.family == Family::sm90 ? plan.scratch_at(stages) + plan.scratch_bytes() : plan.barriers_at(stages);
+  return plan.family == "sm90" ? plan.scratch_at(stages) + plan.scratch_bytes() : plan.barriers_at(stages);
 }
 
 void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
-  const bool holds_tiles = plan.family == Family::sm75;  // the one under way is in registers
+  const bool holds_tiles = plan.family == "sm75";  // the one under way is in registers
   const Ring ring = choose_ring(
       holds_tiles ? kStagesBesideRegisters : kFewestStages, holds_tiles ? kStagesBesideRegisters : kMostStages,
       plan.warps * plan.stage_bytes(), kBytesInFlight, [&](int stages) { return shared_memory_for(plan, stages); },
@@ -215,7 +215,7 @@ void choose_copies(Plan& plan, const codegen::Architecture& architecture) {
   plan.keep_offsets = keeps_offsets(copies, counted) ||
                       (plan.query_is_shared && keeps_offsets_of_many_tiles(plan, architecture, copies));
   plan.slot_period = slot_period(plan);
-  if (plan.family == Family::sm75) {
+  if (plan.family == "sm75") {
     plan.held_pieces = choose_held_pieces(plan, architecture);
     plan.keep_offsets = false;  // every piece is tested for its row's existence as well: there is one path
     plan.counted_registers =
@@ -353,11 +353,11 @@ bool reads_row_scales(const Plan& plan) {
   return keys.has_scales() && keys.scales != KvScales::tensor;
 }
 
-bool Plan::evicts_first() const { return family == Family::sm90 && head_groups == 1 && !reads_row_scales(*this); }
+bool Plan::evicts_first() const { return family == "sm90" && head_groups == 1 && !reads_row_scales(*this); }
 
 bool Plan::keeps_pace() const {
-  return family == Family::sm90 && descriptor.cache == KvAddressing::contiguous && head_groups == 1 &&
-         column_groups == 1 && formats().key.kv == KvFormat::int4_rows;
+  return family == "sm90" && descriptor.cache == KvAddressing::contiguous && head_groups == 1 && column_groups == 1 &&
+         formats().key.kv == KvFormat::int4_rows;
 }
 
 int Plan::stages_at_once() const {
@@ -365,9 +365,8 @@ int Plan::stages_at_once() const {
 }
 
 bool Plan::staggers() const {
-  return family == Family::sm90 && descriptor.kv == KvFormat::int4_rows &&
-         descriptor.cache == KvAddressing::contiguous && descriptor.query_tokens == 1 &&
-         modifications(descriptor).empty();
+  return family == "sm90" && descriptor.kv == KvFormat::int4_rows && descriptor.cache == KvAddressing::contiguous &&
+         descriptor.query_tokens == 1 && modifications(descriptor).empty();
 }
 
 int bytes_in_flight(const Plan& plan) { return plan.keeps_pace() ? kBytesInFlightAtPace : kBytesInFlight; }
@@ -387,7 +386,7 @@ Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& archite
   choose_family(plan, architecture);
   choose_head_groups(plan, architecture);
   plan.recomputes_lanes = recomputes_lanes(plan, architecture);
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     choose_bulk_copies(plan, architecture);
   } else {
     choose_copies(plan, architecture);

@@ -20,7 +20,7 @@ std::vector<Tile> stage_tiles(const Plan& plan) {
     return {{"stage: 16 rows of keys", plan.stage, stage_accesses(plan)},
             {"stage, behind the keys: 16 rows of values", plan.value_stage, value_stage_accesses(plan)}};
   }
-  if (plan.family != Family::sm90) {
+  if (plan.family != "sm90") {
     return {{"stage: 16 rows of keys, then 16 of values", plan.stage, stage_accesses(plan)}};
   }
   return {
@@ -63,7 +63,7 @@ std::string rows_that_conflict(const Plan& plan) {
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
   std::vector<MemoryRegion> map;
   for (int i = 0; i < plan.ring_bytes(plan.stages) / plan.stage_bytes(); ++i) {
-    const std::string owner = plan.family == Family::sm90 ? "block" : fmt::format("warp {}", i / plan.stages);
+    const std::string owner = plan.family == "sm90" ? "block" : fmt::format("warp {}", i / plan.stages);
     map.push_back(
         {"loop", owner, fmt::format("stage {}", i % plan.stages), i * plan.stage_bytes(), plan.stage_bytes()});
   }

@@ -128,7 +128,7 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   header.layout("kv_stage", plan.stage);
   // Where the bytes of a warp's rows are.
   std::string_view place = "kv_stage";
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     header.constant("kKvRowBytes", formats.key.row_bytes()).flag("kRowsInParts", plan.stage.part_bytes != 0);
     place = plan.copies_unaligned_rows()
                 ? "cubit::place_in_own_rows<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups, kWarpsAbreast, "
@@ -143,7 +143,7 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
                                                         .centred = centres_nibbles(plan.descriptor),
                                                         .recomputes_lanes = plan.recomputes_lanes}))
       .alias("Values", "Keys");
-  if (plan.family != Family::sm90) header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
+  if (plan.family != "sm90") header.alias("Stage", "cubit::StageOfOneFormat<Keys, kCopyBytes, kv_stage>");
 }
 
 /// The role headers of formats, cache and copies.
@@ -153,14 +153,14 @@ void include_formats(codegen::PlanHeader& header, const Plan& plan) {
   const std::string_view of_values = format_header(formats.value, plan.heads_are_rows);
   header.include(of_keys);
   if (of_values != of_keys) header.include(of_values);
-  if (plan.family != Family::sm90) header.include("kv_format/kv_stage.cuh");
+  if (plan.family != "sm90") header.include("kv_format/kv_stage.cuh");
   header
       .include(plan.descriptor.cache == KvAddressing::paged ? "kv_format/kv_paged.cuh" : "kv_format/kv_contiguous.cuh")
       .include("attention/query_tokens.cuh")
       .include("core/types.cuh");
-  header.include(plan.family == Family::sm90   ? "kv_format/warp_rows.cuh"
-                 : plan.family == Family::sm75 ? "pipeline/tile_copies_registers.cuh"
-                                               : "pipeline/tile_copies_async.cuh");
+  header.include(plan.family == "sm90"   ? "kv_format/warp_rows.cuh"
+                 : plan.family == "sm75" ? "pipeline/tile_copies_registers.cuh"
+                                         : "pipeline/tile_copies_async.cuh");
 }
 
 void add_constants(codegen::PlanHeader& header, const Plan& plan) {
@@ -212,7 +212,7 @@ void add_constants_of_copies(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kQueryAt", plan.query_is_shared ? plan.query_at(plan.stages) : 0)
       .constant("kQueryBytes", plan.query_bytes())
       .constant("kPartsAtOnce", plan.parts_at_once())
-      .alias("TileCopies", plan.family == Family::sm75
+      .alias("TileCopies", plan.family == "sm75"
                                ? fmt::format("cubit::HeldTileCopies<kCopyBytes, kStages, {}>", plan.held_pieces)
                                : "cubit::AsyncTileCopies<kCopyBytes, kStages>");
 }
@@ -236,7 +236,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   include_formats(header, plan);
   const std::vector<codegen::Header> users = include_roles(header, descriptor);
   add_constants(header, plan);
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     add_constants_of_boxes(header, plan);
   } else {
     add_constants_of_copies(header, plan);

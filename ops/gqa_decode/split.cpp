@@ -288,14 +288,14 @@ Split choose_split(const Plan& plan, const cubit_gqa_decode_arguments& arguments
                    arguments.splits);
   const std::int64_t sequences = count_sequences(plan, arguments);
   if (sequences == 0) return {};
-  if (plan.family != Family::sm90) return equal_splits(plan, arguments, sequences, device);
+  if (plan.family != "sm90") return equal_splits(plan, arguments, sequences, device);
   return even_shares(plan, arguments, choose_span(plan, arguments, blocks_at_once(plan, device)), device);
 }
 
 std::int64_t most_partial_rows(const Plan& plan, const cubit_gqa_decode_arguments& arguments,
                                const runtime::DeviceFacts& device) {
   const Split split = choose_split(plan, arguments, device);
-  if (plan.family != Family::sm90 || split.blocks == 0) return split.slots * plan.heads_per_block;
+  if (plan.family != "sm90" || split.blocks == 0) return split.slots * plan.heads_per_block;
   static const std::int32_t kAny = 0;
   std::int64_t most = 0;
   for (const std::int32_t* lengths : {static_cast<const std::int32_t*>(nullptr), &kAny}) {

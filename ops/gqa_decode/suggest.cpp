@@ -47,11 +47,11 @@ GqaDecode suggest(const GqaDecode& descriptor, const Numbers& sizes, const runti
   // docs/performance/gqa_decode_sm90.md: unaligned rows of 3 KV heads, and pages of 1 and 4 tokens. Of 16-bit rows
   // family sm90 is as fast in pieces; of bytes, and of aligned rows without pages, nobody knows.
   const bool was_measured = plan.copies_unaligned_rows() || descriptor.cache == KvAddressing::paged;
-  const bool is_open = descriptor.family == Family::automatic && plan.family == Family::sm90;
+  const bool is_open = descriptor.family == kAnyFamily && plan.family == "sm90";
   if (!is_open || descriptor.kv != KvFormat::int4_rows || !was_measured) return descriptor;
   if (choose_split(plan, launch, device).boxes > 0) return descriptor;
   GqaDecode other = descriptor;
-  other.family = Family::sm80;
+  other.family = "sm80";
   return other;
 }
 

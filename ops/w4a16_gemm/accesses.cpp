@@ -24,7 +24,7 @@ bool is_by_n(const Plan& plan) { return plan.descriptor.format == W4Format::awq;
 
 /// As the template's comments name them.
 std::string copies_name(const Plan& plan, const char* tensor) {
-  return fmt::format("{} of {}", plan.family == Family::sm75 ? "stores" : "cp.async", tensor);
+  return fmt::format("{} of {}", plan.family == "sm75" ? "stores" : "cp.async", tensor);
 }
 
 /// By all threads of the block: an instance is one warp's share of a round.
@@ -107,7 +107,7 @@ std::vector<TileAccess> accesses_of_rows(const Plan& plan) {
 
 std::vector<TileAccess> word_accesses(const Plan& plan) {
   const int strips = plan.strips();
-  if (plan.family == Family::sm90) return accesses_of_boxes(plan);
+  if (plan.family == "sm90") return accesses_of_boxes(plan);
   const int rows = plan.words.rows;
   TileAccess stores = copies("words", plan, rows, plan.words.row_bytes, plan.copy_bytes);
   if (is_by_n(plan)) {
@@ -127,7 +127,7 @@ std::vector<TileAccess> word_accesses(const Plan& plan) {
 }
 
 std::vector<TileAccess> activation_accesses(const Plan& plan) {
-  if (plan.family == Family::sm90) return accesses_of_rows(plan);
+  if (plan.family == "sm90") return accesses_of_rows(plan);
   const int tiles = plan.descriptor.tile_m / 8;
   TileAccess stores = copies("activations", plan, plan.descriptor.tile_m, gemm_lanes::kActivationBytes, 16);
   if (is_by_n(plan)) {
@@ -150,7 +150,7 @@ std::vector<TileAccess> scale_accesses(const Plan& plan) {
                               return byte_at(by_n ? gemm_lanes::scales_by_n(lane, strip, group)
                                                   : gemm_lanes::scales_by_k(lane, strip, group));
                             }};
-  if (plan.family == Family::sm90) return {loads};
+  if (plan.family == "sm90") return {loads};
   return {row_copies("scales", plan, groups, 16), loads};
 }
 

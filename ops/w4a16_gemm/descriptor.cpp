@@ -62,11 +62,10 @@ std::vector<Field<W4a16Gemm>> make_fields() {
           "whether launches may ask for split-K whose blocks add their sums by atomics, in no order: bits then differ "
           "from run to run",
           &Descriptor::atomic_splits),
-      word_field<Descriptor, Family>(
+      word_field<Descriptor, std::string>(
           {"family", "auto, sm75, sm80, sm90", "auto",
            "kernel family; auto is the one that was measured to be faster, see cubit explain"},
-          &Descriptor::family,
-          {{"auto", Family::automatic}, {"sm75", Family::sm75}, {"sm80", Family::sm80}, {"sm90", Family::sm90}}),
+          &Descriptor::family, {{"auto", "auto"}, {"sm75", "sm75"}, {"sm80", "sm80"}, {"sm90", "sm90"}}),
   };
 }
 
@@ -86,11 +85,11 @@ void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
            "leave tile_n or batch_invariant out");
   if (descriptor.is_gated() && descriptor.tile_n == 32)
     refuse("a strip of 32 columns has no room for gates and what they are for", "ask for tile_n=64");
-  if (descriptor.family == Family::sm75) refuse("families sm80 and sm90 alone have such blocks", "leave family out");
+  if (descriptor.family == "sm75") refuse("families sm80 and sm90 alone have such blocks", "leave family out");
   const bool is_sm90_alone = is_of_sm90_alone(descriptor.tile_n);
-  if (is_sm90_alone && descriptor.family == Family::sm80)
+  if (is_sm90_alone && descriptor.family == "sm80")
     refuse("family sm90 alone has such blocks", "ask for family=sm90, or leave family out");
-  if (!is_sm90_alone && descriptor.family != Family::sm90) return;
+  if (!is_sm90_alone && descriptor.family != "sm90") return;
   std::string why = why_not_boxes(descriptor);
   if (why.empty()) why = why_not_boxes_of_few_columns(descriptor);
   if (!why.empty())
@@ -140,14 +139,14 @@ void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
                   "leave one of the two out");
   }
   if (descriptor.tile_n < 256) check_few_columns(descriptor, text);
-  if (descriptor.family == Family::sm75) {
+  if (descriptor.family == "sm75") {
     const std::string why = why_not_all_fp16(descriptor);
     if (!why.empty()) {
       throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm75: " + why,
                     "ask for element=fp16, or leave family out");
     }
   }
-  const std::string why = descriptor.family == Family::sm90 ? why_not_boxes(descriptor) : "";
+  const std::string why = descriptor.family == "sm90" ? why_not_boxes(descriptor) : "";
   if (!why.empty()) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm90: " + why,
                   "ask for family=sm80, or leave family out");

@@ -222,7 +222,7 @@ void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, st
 
 void check_rows_of_words(const W4a16Gemm& descriptor, std::int64_t n) {
   if (descriptor.format != W4Format::awq) return;
-  const char* const remedy = descriptor.family == Family::sm90 || is_of_sm90_alone(descriptor.tile_n)
+  const char* const remedy = descriptor.family == "sm90" || is_of_sm90_alone(descriptor.tile_n)
                                  ? "ask for alignment=4 and tile_n=256, 64 or 32, and leave family out"
                                  : "ask for alignment=4 in the descriptor";
   const std::int64_t row_bytes = n / 2;
@@ -256,7 +256,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   launch.empty = arguments.m == 0;
   if (launch.empty) return launch;
   check_tensors(plan.descriptor, arguments);
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     require_argument(arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
                      "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any "
                      "stride: family=sm80, with tile_n=256, 64 or 32)",
@@ -280,7 +280,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   launch.parameter_bytes = sizeof parameters;
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
   launch.spread_blocks(plan.blocks_per_sm, device);
-  if (plan.family != Family::sm90) return launch;
+  if (plan.family != "sm90") return launch;
   add_maps(launch, plan, arguments, parameters);
   launch.parameter_bytes = kMapsAt + launch.maps.all().size() * sizeof(runtime::EncodedTensorMap);
   return launch;

@@ -29,7 +29,7 @@ struct WideTimes {
   double merge_pair = 0;     ///< of two parts that are a pair, which do not go through the L2
 };
 WideTimes wide_times(const Plan& plan) {
-  const bool is_sm90 = plan.family == Family::sm90;
+  const bool is_sm90 = plan.family == "sm90";
   switch (plan.descriptor.tile_m) {
     case 8:
       return {0.45, 0, 0.17};
@@ -73,7 +73,7 @@ double walked_stages_of_shares(const Plan& plan, std::int64_t tiles, int stages,
                                const runtime::DeviceFacts& device) {
   // Begins with an empty ring: the longer, the shorter a stage. Family sm90 has one block per multiprocessor, so that
   // nothing else runs while a piece ends.
-  const double second_piece = plan.family == Family::sm90 ? 13 : 72.0 / plan.descriptor.tile_m;
+  const double second_piece = plan.family == "sm90" ? 13 : 72.0 / plan.descriptor.tile_m;
   const std::int64_t share = (tiles * stages + blocks - 1) / blocks;
   const std::int64_t sharing = (blocks + device.multiprocessors - 1) / device.multiprocessors;
   return stages_together(plan, share, sharing) + kFixedStages + second_piece;
@@ -115,7 +115,7 @@ double time_of_wide_blocks(const Plan& plan, const Split& split, const runtime::
 /// awq, whose rows of words are short, beside the others.
 double awq_factor(const Plan& plan) {
   const int columns = plan.descriptor.tile_n;
-  if (plan.family == Family::sm80) return columns == 32 ? 2 : 1.4;  // rows of 16 bytes, and of 32
+  if (plan.family == "sm80") return columns == 32 ? 2 : 1.4;  // rows of 16 bytes, and of 32
   return columns == 128 ? 1.05 : 1.13;
 }
 
@@ -143,7 +143,7 @@ TeamTimes team_times(const Plan& plan) {
 double stage_time_of_teams(const Plan& plan) {
   const bool is_16_rows = plan.descriptor.tile_m > 8;
   double time = 0;
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     time = is_16_rows ? team_times(plan).stage_16 : team_times(plan).stage_8;
   } else {
     const double columns = plan.descriptor.tile_n * plan.descriptor.bits / 4.0;  // as many bytes

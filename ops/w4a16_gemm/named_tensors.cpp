@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "ops/element/element.hpp"
 #include "ops/host_tensors.hpp"
+#include "ops/kernel_family.hpp"
 #include "ops/w4a16_gemm/problem.hpp"
 
 namespace cubit::ops::w4a16_gemm {
@@ -129,7 +130,7 @@ std::string remedy_of_change(W4a16Gemm changed, const std::string& what, const s
   };
   if (is_legal()) return "ask for " + what;
   changed.tile_n = W4a16Gemm{}.tile_n;
-  changed.family = Family::automatic;
+  changed.family = kAnyFamily;
   return is_legal() ? "ask for " + what + ", and leave tile_n and family out" : otherwise;
 }
 

@@ -57,9 +57,9 @@ std::string why_not_sm75(const W4a16Gemm& descriptor, const codegen::Architectur
 
 /// Without a family in the descriptor the first that fits is chosen, unless is_sm90_faster says otherwise.
 constexpr FamilyFacts<W4a16Gemm> kFamilies[] = {
-    {Family::sm80, "sm80_w4a16_gemm", "kernels/sm80_w4a16_gemm.cuh", "sm_80 and later", why_not_sm80},
-    {Family::sm90, "sm90_w4a16_gemm", "kernels/sm90_w4a16_gemm.cuh", "sm_90a", why_not_sm90},
-    {Family::sm75, "sm75_w4a16_gemm", "kernels/sm80_w4a16_gemm.cuh", "sm_75 and later", why_not_sm75}};
+    {"sm80", "sm80_w4a16_gemm", "kernels/sm80_w4a16_gemm.cuh", "sm_80 and later", why_not_sm80},
+    {"sm90", "sm90_w4a16_gemm", "kernels/sm90_w4a16_gemm.cuh", "sm_90a", why_not_sm90},
+    {"sm75", "sm75_w4a16_gemm", "kernels/sm80_w4a16_gemm.cuh", "sm_75 and later", why_not_sm75}};
 
 /// What an H200 has shown (docs/performance/w4a16_gemm.md): with up to 16 rows wgmma takes nearly as long as with 32,
 /// and mma.sync does not; in blocks of few columns both families have mma.sync, and sm90 the faster copies.
@@ -68,9 +68,9 @@ bool is_sm90_faster(const W4a16Gemm& descriptor, const codegen::Architecture& ar
          why_not_sm90(descriptor, architecture).empty();
 }
 
-FamilyPreference preference_of(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  if (is_sm90_faster(descriptor, architecture)) return {Family::sm90, "family sm90 is faster there"};
-  return {Family::automatic, "family sm80 is faster there with most sizes"};
+PreferredFamily preference_of(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  if (is_sm90_faster(descriptor, architecture)) return {"sm90", "family sm90 is faster there"};
+  return {kAnyFamily, "family sm80 is faster there with most sizes"};
 }
 
 /// Registers that the loop keeps live, by counting its arrays: of each strip words, an operand, zeros and scales, and
@@ -99,7 +99,7 @@ int count_held_registers(const W4a16Gemm& descriptor, int strips) {
 /// spilled.
 bool fits_two_strips(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
-  if (plan.family != Family::sm75) return descriptor.tile_m <= 32;
+  if (plan.family != "sm75") return descriptor.tile_m <= 32;
   return descriptor.bits == 4 && !descriptor.activation_order && descriptor.tile_m <= 16;
 }
 
@@ -117,9 +117,9 @@ void choose_tiles(Plan& plan) {
   const int groups = stage_groups(descriptor);
   const int strips = fits_two_strips(plan) && plan.strips() > 1 ? 2 : 1;
   plan.warps = plan.strips() / strips;
-  if (plan.family == Family::sm80)
+  if (plan.family == "sm80")
     plan.merged_tiles = std::min(most_merged_tiles(descriptor), strips * descriptor.tile_m / 8);
-  plan.held_registers = plan.family == Family::sm75 ? count_held_registers(descriptor, strips) : 0;
+  plan.held_registers = plan.family == "sm75" ? count_held_registers(descriptor, strips) : 0;
   plan.counted_registers =
       (count_registers(descriptor, strips, descriptor.tile_m / 8) + plan.held_registers + 7) / 8 * 8;
   plan.copy_bytes = descriptor.alignment;
@@ -265,14 +265,14 @@ int stage_groups(const W4a16Gemm& descriptor) {
 }
 
 bool has_pairs(const Plan& plan) {
-  return plan.family == Family::sm90 && plan.teams == 1 && !plan.descriptor.is_gated() && plan.descriptor.tile_m >= 16;
+  return plan.family == "sm90" && plan.teams == 1 && !plan.descriptor.is_gated() && plan.descriptor.tile_m >= 16;
 }
 
 bool shares_k(const Plan& plan) { return plan.teams == 1 || (has_copied_teams(plan) && plan.descriptor.tile_n < 224); }
 
-bool has_copied_teams(const Plan& plan) { return plan.family == Family::sm90 && plan.teams > 1; }
+bool has_copied_teams(const Plan& plan) { return plan.family == "sm90" && plan.teams > 1; }
 
-bool has_many_rows(const Plan& plan) { return plan.family == Family::sm90 && plan.descriptor.tile_m > 32; }
+bool has_many_rows(const Plan& plan) { return plan.family == "sm90" && plan.descriptor.tile_m > 32; }
 
 bool reorders_activations(const Plan& plan) { return has_many_rows(plan) && plan.descriptor.format != W4Format::awq; }
 
@@ -294,7 +294,7 @@ int Plan::factor_bytes() const { return has_copied_teams(*this) ? align_region(z
 
 int Plan::stage_bytes() const {
   if (has_copied_teams(*this)) return activations_at() + activations.size();
-  if (family == Family::sm90) return (zeros_at() + zeros.size() + kSwizzleRegion - 1) / kSwizzleRegion * kSwizzleRegion;
+  if (family == "sm90") return (zeros_at() + zeros.size() + kSwizzleRegion - 1) / kSwizzleRegion * kSwizzleRegion;
   if (!stages_factors(descriptor)) return scales_at();
   return stores_zeros(descriptor) ? align_region(zeros_at() + zeros.size()) : zeros_at();
 }
@@ -308,7 +308,7 @@ int Plan::barrier_bytes(int stage_count) const {
 }
 
 int Plan::bytes_for(int stage_count) const {
-  if (family == Family::sm90) {
+  if (family == "sm90") {
     const int ups = gemm_lanes::kBlockColumns / 2 * descriptor.tile_m * static_cast<int>(sizeof(float));
     if (has_sums_apart) return ups_at(stage_count) + team_sum_bytes();
     return ups_at(stage_count) + (descriptor.is_gated() && teams == 1 ? ups : 0);
@@ -345,7 +345,7 @@ Plan make_plan_without_report(const W4a16Gemm& descriptor, const codegen::Archit
   plan.family = choose_family<W4a16Gemm>(
       plan.report, kFamilies, descriptor, architecture, preference_of(descriptor, architecture),
       "sm_80 and later, tile_n=96 to 224 on sm_90a; sm_75 with element=fp16 and without tile_n");
-  if (plan.family == Family::sm90) {
+  if (plan.family == "sm90") {
     if (descriptor.tile_n < gemm_lanes::kBlockColumns) {
       choose_boxes_of_teams(plan);
       choose_ring_of_teams(plan, architecture);
@@ -356,11 +356,11 @@ Plan make_plan_without_report(const W4a16Gemm& descriptor, const codegen::Archit
   } else {
     choose_tiles(plan);
   }
-  if (plan.family == Family::sm75) {
+  if (plan.family == "sm75") {
     choose_blocks(plan, architecture);
-  } else if (plan.family == Family::sm80 && descriptor.tile_n < gemm_lanes::kBlockColumns) {
+  } else if (plan.family == "sm80" && descriptor.tile_n < gemm_lanes::kBlockColumns) {
     choose_teams(plan, architecture);
-  } else if (plan.family == Family::sm80) {
+  } else if (plan.family == "sm80") {
     // Stages of bytes are twice as large: rather a second block than a third stage.
     choose_stages(plan, architecture, descriptor.bits == 8 ? kFewestStages - 1 : kFewestStages);
     if (plan.stages == 0) choose_stages(plan, architecture, kFewestStages - 1);

@@ -18,8 +18,8 @@ std::string layout_text(const codegen::TileLayout& layout) {
                      layout.swizzle.bits, layout.swizzle.shift_from, layout.swizzle.base);
 }
 
-bool is_sm90(const Plan& plan) { return plan.family == Family::sm90; }
-bool is_sm75(const Plan& plan) { return plan.family == Family::sm75; }
+bool is_sm90(const Plan& plan) { return plan.family == "sm90"; }
+bool is_sm75(const Plan& plan) { return plan.family == "sm75"; }
 
 Decision tile_decision(const Plan& plan) {
   if (is_sm90(plan) && plan.teams == 1) {

@@ -16,7 +16,7 @@ struct NumberFormat {
 };
 NumberFormat number_format(const Plan& plan) {
   const W4a16Gemm& descriptor = plan.descriptor;
-  if (plan.family == Family::sm90)
+  if (plan.family == "sm90")
     return {"weight_format/w4_copied_words.cuh",
             descriptor.format == W4Format::awq ? "W4CopiedWordsByN" : "W4CopiedWordsByK", true};
   if (descriptor.bits == 8) return {"weight_format/w8_words_by_k.cuh", "W8WordsByK"};
@@ -27,7 +27,7 @@ NumberFormat number_format(const Plan& plan) {
 /// The template: family sm75 has that of sm80, with another role for copies.
 std::string_view kernel_of(const Plan& plan) {
   if (has_copied_teams(plan)) return "kernels/sm90_w4a16_gemm_narrow.cuh";
-  return plan.family == Family::sm90 ? "kernels/sm90_w4a16_gemm.cuh" : "kernels/sm80_w4a16_gemm.cuh";
+  return plan.family == "sm90" ? "kernels/sm90_w4a16_gemm.cuh" : "kernels/sm80_w4a16_gemm.cuh";
 }
 
 std::string_view function_type(GemmFunction function) {
@@ -53,8 +53,8 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   const W4a16Gemm& descriptor = plan.descriptor;
   const NumberFormat format = number_format(plan);
   codegen::PlanHeader header(descriptor.text());
-  const bool is_90 = plan.family == Family::sm90;
-  const bool is_75 = plan.family == Family::sm75;
+  const bool is_90 = plan.family == "sm90";
+  const bool is_75 = plan.family == "sm75";
   header.include(format.header).include("gemm/epilogue.cuh").include("core/types.cuh");
   const bool has_own_rings = plan.teams > 1 && !is_90;
   header.include(has_own_rings                ? "gemm/intra_block_split_k.cuh"

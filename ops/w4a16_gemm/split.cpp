@@ -64,8 +64,7 @@ bool is_split_k(const cubit_w4a16_gemm_arguments& arguments) {
 void check_decomposition_of_teams(const Plan& plan, const cubit_w4a16_gemm_arguments& arguments) {
   const bool shares = shares_k(plan);
   if (plan.teams == 1 || arguments.decomposition <= (shares ? CUBIT_W4A16_SPLIT_K : CUBIT_W4A16_DATA_PARALLEL)) return;
-  const std::string has =
-      fmt::format("of family {} a block of {} columns has", family_name(plan.family), plan.descriptor.tile_n);
+  const std::string has = fmt::format("of family {} a block of {} columns has", plan.family, plan.descriptor.tile_n);
   throw Failure(Status::invalid_argument,
                 fmt::format("decomposition = {} of {}", arguments.decomposition, plan.descriptor.text()),
                 has + (shares ? " one tile" : " all of k"),

@@ -14,7 +14,7 @@ namespace {
 
 /// Nobody has timed which tiles are fastest for others.
 bool is_modelled(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  const bool is_sm75 = descriptor.family == Family::sm75 || !architecture.cp_async;
+  const bool is_sm75 = descriptor.family == "sm75" || !architecture.cp_async;
   return !descriptor.batch_invariant && !descriptor.activation_order && !is_sm75;
 }
 

@@ -45,7 +45,7 @@ int output_columns(const W4a16Gemm& descriptor, int n);
 /// Everything that is decided before a size is known. A stage is 128 k's of tile_n columns and tile_m rows.
 struct Plan {
   W4a16Gemm descriptor;
-  Family family = Family::sm80;
+  std::string_view family = "sm80";
   int warps = 4;       ///< that multiply, each other columns
   int teams = 1;       ///< of such warps, each with a part of k; in family sm80 each with a ring of its own too
   int copy_warps = 0;  ///< family sm90: that copy, and put activations in order; of four, others are idle

@@ -197,7 +197,7 @@ TEST(GqaPlan, ProductsByHeadsHaveRowsInPartsOf128Bytes) {
   const auto& architecture = codegen::find_architecture("sm_90a");
   std::set<int> head_dims;
   for (const GqaDecode& descriptor : tests::all_gqa_descriptors()) {
-    if (descriptor.family == Family::sm80 || !gqa_decode::makes_products_by_heads(descriptor, architecture)) continue;
+    if (descriptor.family == "sm80" || !gqa_decode::makes_products_by_heads(descriptor, architecture)) continue;
     const auto plan = gqa_decode::make_plan(descriptor, architecture);
     if (!plan.heads_are_rows) continue;
     head_dims.insert(descriptor.head_dim);

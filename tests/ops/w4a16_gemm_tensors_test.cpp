@@ -167,7 +167,7 @@ TEST(GemmTensors, ABiasOfAnotherTypeIsRounded) {
 
 /// Advice is what would be accepted.
 TEST(GemmTensors, AdvisesWhatTheDescriptorCanBe) {
-  Case earlier({.group_size = kGroup, .family = Family::sm75});
+  Case earlier({.group_size = kGroup, .family = "sm75"});
   earlier.tensors[2].type = "BF16";
   EXPECT_NE(refusal_of(earlier).find("; ask for element=bf16, and leave tile_n and family out"), std::string::npos);
   std::vector<float> bias(kN, 3.4e38f);
@@ -181,7 +181,7 @@ TEST(GemmTensors, AdvisesWhatTheDescriptorCanBe) {
   Case bytes({.format = W4Format::symmetric, .bits = 8, .group_size = kGroup});
   bytes.tensors[1].name = "qzeros";
   EXPECT_NE(refusal_of(bytes).find("; ask for format=gptq or gptq_v2, as"), std::string::npos);
-  Case boxes({.group_size = kGroup, .family = Family::sm90});
+  Case boxes({.group_size = kGroup, .family = "sm90"});
   std::vector<std::int32_t> groups(kK, 1);
   boxes.tensors.push_back({"g_idx", "I32", {kK}, {}, groups.data()});
   EXPECT_NE(refusal_of(boxes).find("; ask for activation_order=true, and leave tile_n and family out, or give"),

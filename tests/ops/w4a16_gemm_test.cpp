@@ -33,7 +33,7 @@ std::optional<w4a16_gemm::Plan> plan_if_any(const W4a16Gemm& descriptor, const c
     const bool is_lacking =
         (descriptor.tile_n > 64 && descriptor.tile_n < 256) ||
         (std::string_view(architecture) == "sm_75" && (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
-    if (failure.status() != Status::unsupported || (descriptor.family == Family::automatic && !is_lacking)) throw;
+    if (failure.status() != Status::unsupported || (descriptor.family == "auto" && !is_lacking)) throw;
     return std::nullopt;
   }
 }
@@ -180,7 +180,7 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       if (!planned) continue;
       const w4a16_gemm::Plan& plan = *planned;
       const bool zeros = descriptor.format != W4Format::symmetric;
-      const bool is_90 = plan.family == Family::sm90;
+      const bool is_90 = plan.family == "sm90";
       // Of family sm90 tensor maps make the copies but those of zeros; somebody puts activations in order or nobody
       // does, and teams load them.
       const bool puts_in_order = is_90 && descriptor.format != W4Format::awq;
@@ -197,7 +197,7 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
         const bool is_of_small_groups = puts_in_order && descriptor.group_size == 32 && is_of_places_by_k;
         EXPECT_EQ(proof.degree, is_of_small_groups ? 2 : 1) << descriptor.text() << proof.access;
       }
-      EXPECT_GE(plan.stages, plan.family == Family::sm75 ? 1 : 2);
+      EXPECT_GE(plan.stages, plan.family == "sm75" ? 1 : 2);
       EXPECT_LE(plan.counted_registers, architecture.registers_per_thread);
       EXPECT_GE(plan.blocks_per_sm, 1);
       EXPECT_LE(plan.shared_memory, architecture.shared_memory_per_block);
@@ -289,7 +289,7 @@ TEST(GemmPlan, RefusesAnArchitectureWithoutItsInstructions) {
 
 /// The next stage, and what is read once per group, divided among a block's threads.
 TEST(GemmPlan, FamilySm75HoldsTheNextStageInRegisters) {
-  for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors_of(Family::sm75)) {
+  for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors_of("sm75")) {
     const auto plan = w4a16_gemm::make_plan(descriptor, codegen::find_architecture("sm_75"));
     const int bytes = plan.words.size() + plan.activations.rows * plan.activations.row_bytes;
     EXPECT_GE(4 * plan.held_registers * plan.threads(), bytes) << descriptor.text();
@@ -468,10 +468,10 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
   // its own, which has no other, and with 64 rows, where its registers are fewest, for a later one as well.
   std::vector<std::pair<std::string, const char*>> items;
   std::size_t next = 0;
-  for (const Family family : {Family::sm75, Family::sm80, Family::sm90}) {
+  for (const std::string_view family : {"sm75", "sm80", "sm90"}) {
     for (const W4a16Gemm& one : tests::pairwise_gemm_descriptors_of(family)) {
-      if (family == Family::sm75) items.emplace_back(one.text(), "sm_75");
-      if (family == Family::sm75 && one.tile_m < 64) continue;
+      if (family == "sm75") items.emplace_back(one.text(), "sm_75");
+      if (family == "sm75" && one.tile_m < 64) continue;
       while (next % std::size(kArchitectures) == 0 ||
              !plan_if_any(one, kArchitectures[next % std::size(kArchitectures)]))
         ++next;

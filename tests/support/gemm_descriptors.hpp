@@ -4,6 +4,7 @@
 
 #include <cubit/w4a16_gemm.hpp>
 
+#include <string_view>
 #include <vector>
 
 #include "tests/support/pairwise.hpp"
@@ -15,7 +16,7 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
   static constexpr int kGroups[] = {32, 64, 128, 0};
   static constexpr int kTiles[] = {8, 16, 32, 64};
   static constexpr int kColumns[] = {256, 64, 32, 128, 224, 96, 160};
-  static constexpr Family kFamilies[] = {Family::automatic, Family::sm75, Family::sm80, Family::sm90};
+  static constexpr const char* kFamilies[] = {"auto", "sm75", "sm80", "sm90"};
   return {.format = static_cast<W4Format>(c[0]),
           .bits = c[10] == 0 ? 4 : 8,
           .group_size = kGroups[c[1]],
@@ -41,7 +42,7 @@ inline bool is_legal_gemm(const Combination& c) {
   if (descriptor.activation_order && (awq || descriptor.group_size == 0)) return false;
   if (descriptor.atomic_splits && (descriptor.batch_invariant || descriptor.tile_n < 256)) return false;
   if (descriptor.tile_n < 256) {
-    if (descriptor.family == Family::sm75 || descriptor.tile_m > 16 || descriptor.batch_invariant) return false;
+    if (descriptor.family == "sm75" || descriptor.tile_m > 16 || descriptor.batch_invariant) return false;
     if (descriptor.is_gated() && descriptor.tile_n == 32) return false;
     const bool is_row_too_short = awq && descriptor.tile_n == 32;
     const bool has_boxes = !is_row_too_short && descriptor.alignment == 16 && descriptor.bits == 4 &&
@@ -51,11 +52,11 @@ inline bool is_legal_gemm(const Combination& c) {
     const bool is_one_with_room =
         descriptor.element == Element::fp16 && is_gptq && (descriptor.group_size == 128 || descriptor.group_size == 0);
     if (descriptor.tile_n == 224 && descriptor.tile_m == 16 && !is_one_with_room) return false;
-    if (is_sm90_alone && (!has_boxes || descriptor.family == Family::sm80)) return false;
-    if (descriptor.family == Family::sm90 && !has_boxes) return false;
+    if (is_sm90_alone && (!has_boxes || descriptor.family == "sm80")) return false;
+    if (descriptor.family == "sm90" && !has_boxes) return false;
   }
-  if (descriptor.family == Family::sm75 && descriptor.element != Element::fp16) return false;
-  if (descriptor.family != Family::sm90) return true;
+  if (descriptor.family == "sm75" && descriptor.element != Element::fp16) return false;
+  if (descriptor.family != "sm90") return true;
   return !descriptor.activation_order && !descriptor.batch_invariant && descriptor.bits == 4 &&
          descriptor.alignment == 16;
 }
@@ -80,7 +81,7 @@ inline const std::vector<W4a16Gemm>& pairwise_gemm_descriptors() {
 }
 
 /// Covers every pair of values of all other fields that the given family accepts.
-inline std::vector<W4a16Gemm> pairwise_gemm_descriptors_of(Family family) {
+inline std::vector<W4a16Gemm> pairwise_gemm_descriptors_of(std::string_view family) {
   return detail::gemm_descriptors_of(pairwise_cover(
       kGemmCounts, [&](const Combination& c) { return gemm_descriptor(c).family == family && is_legal_gemm(c); }));
 }

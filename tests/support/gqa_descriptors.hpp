@@ -169,7 +169,7 @@ inline GqaDecode made_fit_for_sm75(GqaDecode descriptor) {
   if (descriptor.value == KvFormat::bf16) descriptor.value = KvFormat::fp16;
   if (descriptor.value == KvFormat::fp16 && descriptor.kv == KvFormat::fp16) descriptor.value.reset();
   descriptor.query = descriptor.output = Element::fp16;
-  descriptor.family = Family::sm75;
+  descriptor.family = "sm75";
   return descriptor;
 }
 
@@ -181,7 +181,7 @@ inline std::vector<GqaDecode> sm90_byte_descriptors() {
     const bool is_usual = descriptor.head_dim != 80 && descriptor.head_dim != 112 && descriptor.head_dim != 160;
     if (!has_scales(descriptor.kv) || !is_usual) continue;
     descriptor.alignment = 16;
-    descriptor.family = Family::sm90;
+    descriptor.family = "sm90";
     fitting.insert(descriptor);
   }
   return {fitting.begin(), fitting.end()};
@@ -203,7 +203,7 @@ inline std::vector<GqaDecode> sm90_gqa_descriptors() {
     descriptor.scales = KvScales::head;
     descriptor.scale_type = ScaleType::fp32;
     descriptor.alignment = 16;
-    descriptor.family = Family::sm90;
+    descriptor.family = "sm90";
     fitting.insert(descriptor);
   }
   return {fitting.begin(), fitting.end()};
@@ -222,7 +222,7 @@ inline std::vector<GqaDecode> sm90_unaligned_row_descriptors() {
     descriptor.scale_type = ScaleType::fp32;
     descriptor.cache = KvAddressing::contiguous;
     descriptor.alignment = descriptor.groups == 2 && descriptor.alignment > 4 ? 8 : 4;
-    descriptor.family = Family::sm90;
+    descriptor.family = "sm90";
     fitting.insert(descriptor);
   }
   return {fitting.begin(), fitting.end()};

@@ -3,7 +3,6 @@
 
 #include <cubit/gqa_decode.h>
 #include <cubit/element.hpp>
-#include <cubit/family.hpp>
 #include <cubit/kv_cache.hpp>
 
 #include <compare>
@@ -41,8 +40,8 @@ struct GqaDecode {
   bool window = false;     ///< a query sees the last few tokens, and those that are kept
   bool sinks = false;      ///< a number per head joins the softmax's denominator
   int alignment = 16;      ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
-  Family family = Family::automatic;
-  int value_dim = 0;                             ///< channels of a value: as head_dim; 0: head_dim
+  std::string family = "auto";  ///< kernel family, such as "sm80"; "auto": the one that was measured to be faster
+  int value_dim = 0;            ///< channels of a value: as head_dim; 0: head_dim
   std::optional<KvFormat> value = {};            ///< format of values; empty: they are stored as keys are
   int value_groups = 1;                          ///< beside `value` only: for it what groups is for kv
   KvScales value_scales = KvScales::head;        ///< likewise
@@ -82,7 +81,7 @@ struct GqaDecode {
     if (window) add("window", "true");
     if (sinks) add("sinks", "true");
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
-    if (family != standard.family) add("family", family_name(family));
+    if (family != standard.family) add("family", family);
     return "gqa_decode" + fields;
   }
 };

@@ -3,7 +3,6 @@
 
 #include <cubit/w4a16_gemm.h>
 #include <cubit/element.hpp>
-#include <cubit/family.hpp>
 
 #include <compare>
 #include <string>
@@ -57,7 +56,7 @@ struct W4a16Gemm {
   /// Launches may ask for CUBIT_W4A16_SPLIT_K_ATOMIC, whose bits differ from run to run; all others are as without. Of
   /// tile_n=256, and not with batch_invariant.
   bool atomic_splits = false;
-  Family family = Family::automatic;
+  std::string family = "auto";  ///< kernel family, such as "sm80"; "auto": the one that was measured to be faster
 
   auto operator<=>(const W4a16Gemm&) const = default;
 
@@ -85,7 +84,7 @@ struct W4a16Gemm {
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
     if (batch_invariant) add("batch_invariant", "true");
     if (atomic_splits) add("atomic_splits", "true");
-    if (family != standard.family) add("family", family_name(family));
+    if (family != standard.family) add("family", family);
     return "w4a16_gemm" + fields;
   }
 };
