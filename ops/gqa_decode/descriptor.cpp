@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
+#include "ops/gqa_decode/family.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/user_code.hpp"
 
@@ -17,7 +18,7 @@ std::vector<int> one_to(int last) {
   return values;
 }
 
-/// Whether the code is there is asked where it is needed: a text may be read without it.
+/// Parsing does not ask whether the code is there: a text may be read without the code.
 Field<GqaDecode> score_field() {
   return {{"score", "none, name@hash", "none", "a user's score modification, as cubit_add_score names it"},
           [](GqaDecode& descriptor, std::string_view text) {
@@ -57,10 +58,7 @@ std::vector<Field<GqaDecode>> make_fields() {
              number_field<GqaDecode>(
                  {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
                  &GqaDecode::alignment, {16, 8, 4}),
-             word_field<GqaDecode, std::string>(
-                 {"family", "auto, sm75, sm80, sm90", "auto",
-                  "kernel family; auto is the one that was measured to be faster, see cubit explain"},
-                 &GqaDecode::family, {{"auto", "auto"}, {"sm75", "sm75"}, {"sm80", "sm80"}, {"sm90", "sm90"}}),
+             family_field<GqaDecode>(families()),
          });
   return table;
 }
@@ -101,16 +99,6 @@ void validate(const GqaDecode& descriptor) {
     reject(descriptor, fmt::format("score={} does not name a score modification", descriptor.score),
            "accepted: name@hash, as cubit_add_score gives it");
   }
-  if (!formats.are_alike() && descriptor.family == "sm90") {
-    reject(descriptor, fmt::format("family=sm90: {}", kOneFormatOnly), "family=sm80, or leave family out");
-  }
-  if (descriptor.family == "sm75") {
-    const std::string why = why_not_all_fp16(descriptor);
-    if (!why.empty()) {
-      reject(descriptor, "family=sm75 multiplies fp16 alone: " + why,
-             "a cache without bf16 with query=fp16 and output=fp16, or leave family out");
-    }
-  }
   for (const std::size_t which : {0, 1}) {
     if (formats[which].kv != KvFormat::int4_rows || formats[which].head_dim % 32 == 0) continue;
     const char* const dim = which == 0 || formats.key.head_dim == formats.value.head_dim ? "head_dim" : "value_dim";
@@ -121,13 +109,8 @@ void validate(const GqaDecode& descriptor) {
     reject(descriptor, "the field mask applies to several query tokens only",
            "leave mask out or ask for query_tokens=2 to 16");
   }
-  if (descriptor.family == "sm90") {
-    if (!is_usual_head_dim(descriptor.head_dim)) {
-      reject(descriptor, fmt::format("family=sm90: {}", kUsualHeadDimsOnly), "family=sm80, or leave family out");
-    }
-    const std::string why = why_not_bulk_copies(descriptor);
-    if (!why.empty()) reject(descriptor, "family=sm90 copies rows in bulk: " + why, "family=sm80, or leave family out");
-  }
+  std::optional<BrokenRule> broken = why_not_named_family(families(), descriptor);
+  if (broken) reject(descriptor, std::move(broken->rule), std::move(broken->remedy));
 }
 
 std::string modifications(const GqaDecode& descriptor) {
@@ -141,28 +124,5 @@ std::string modifications(const GqaDecode& descriptor) {
   add(descriptor.window, "window");
   return names;
 }
-
-std::string why_not_all_fp16(const GqaDecode& descriptor) {
-  if (descriptor.query != Element::fp16 || descriptor.output != Element::fp16)
-    return fmt::format("the {} is bf16", descriptor.query != Element::fp16 ? "query" : "output");
-  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
-  const bool keys = formats.key.kv == KvFormat::bf16;
-  const bool values = formats.value.kv == KvFormat::bf16;
-  if (!keys && !values) return "";
-  return fmt::format("the {} bf16", keys && values ? "cache is" : keys ? "keys are" : "values are");
-}
-
-std::string why_not_bulk_copies(const GqaDecode& descriptor) {
-  if (!has_unaligned_rows(descriptor)) {
-    return descriptor.alignment < 16 ? "every pointer and stride must be a multiple of 16 bytes" : "";
-  }
-  const int row = descriptor.row_bytes();
-  if (descriptor.cache == KvAddressing::paged)
-    return fmt::format("rows of a paged cache must be a multiple of 16 bytes, and these are {}", row);
-  if (row % descriptor.alignment == 0) return "";
-  return fmt::format("rows of {} bytes follow one another only with alignment={}", row, row % 8 == 0 ? "8 or 4" : "4");
-}
-
-bool has_unaligned_rows(const GqaDecode& descriptor) { return descriptor.row_bytes() % 16 != 0; }
 
 }  // namespace cubit::ops::gqa_decode

@@ -1,42 +1,30 @@
-// From public arguments to grid, splits, workspace and the kernel's parameters. No device call, no allocation.
-#include <cubit/gqa_decode.h>
+// Checks of public arguments, and the members of the kernel's arguments that do not depend on how blocks share the work.
+#include "ops/gqa_decode/launch.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numbers>
-#include <utility>
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/divide_by.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_cache/kv_cache.hpp"
-#include "templates/kernels/gqa_decode_arguments.h"
 
 namespace cubit::ops::gqa_decode {
 namespace {
 
 using Arguments = cubit_gqa_decode_arguments;
 
-constexpr std::int64_t kMostPages = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMostSequences = std::numeric_limits<int>::max() / 256;
 constexpr float kLargestSoftmaxScale = 1e30f;  // times log2(e) still a float
 
-int log2_of(int power) { return std::countr_zero(static_cast<unsigned>(power)); }
-
 std::size_t stats_bytes(std::int64_t partial_rows) { return workspace_part(partial_rows * 2 * sizeof(float)); }
 
-std::size_t workspace_for(const Plan& plan, std::int64_t partial_rows) {
-  if (partial_rows == 0) return 0;
-  const std::size_t outputs = workspace_part(partial_rows * plan.formats().value.head_dim * sizeof(float));
-  return kWorkspaceCounterBytes + stats_bytes(partial_rows) + outputs;
-}
-
-/// Grid and workspace depend on it.
+/// Grid and workspace depend on the window.
 void check_window(const GqaDecode& descriptor, const Arguments& arguments) {
   if (descriptor.window) {
     require_argument(arguments.window >= 1, "window", "it must be at least 1", arguments.window);
@@ -54,7 +42,7 @@ void check_bounds(const GqaDecode& descriptor, const Arguments& arguments) {
   require_argument(arguments.max_length >= 0, "max_length", "it must not be negative", arguments.max_length);
   const std::int64_t sequences = std::int64_t{arguments.batch} * arguments.kv_heads;
   require_argument(sequences <= kMostSequences, "batch * kv_heads", "it must be at most 8388607", sequences);
-  // Token indices are rounded up to whole chunks or stages in the kernel.
+  // The kernel rounds token indices up to whole stages of a block.
   require_argument(arguments.max_length <= std::numeric_limits<int>::max() - 4096, "max_length",
                    "it must be at most 2147479551", arguments.max_length);
   check_window(descriptor, arguments);
@@ -95,7 +83,7 @@ void check_query_tokens(const GqaDecode& descriptor, const Arguments& arguments)
   }
 }
 
-/// Of the output alone: the log-sum-exp is dense.
+/// Query rows of the output do not overlap. The log-sum-exp is dense and needs no check.
 void check_apart(const GqaDecode& descriptor, const Arguments& arguments, int channels) {
   const std::int64_t query_heads = std::int64_t{arguments.kv_heads} * descriptor.heads_per_kv;
   WrittenDimension dimensions[] = {
@@ -105,6 +93,14 @@ void check_apart(const GqaDecode& descriptor, const Arguments& arguments, int ch
       {"output_strides", 1, query_heads, arguments.output_strides[1]},
   };
   require_apart(dimensions, channels);
+}
+
+}  // namespace
+
+const Arguments& checked_bounds(const GqaDecode& descriptor, const void* public_arguments) {
+  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
+  check_bounds(descriptor, arguments);
+  return arguments;
 }
 
 void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
@@ -146,43 +142,32 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   require_alignment("lse", arguments.lse, nullptr, 0, 4, 4);
 }
 
-/// Whether a box has some of a stage's rows only; then it has one part of them where the stage's rows are in parts.
-bool has_short_boxes(const Plan& plan, const Split& split) { return split.box_rows < plan.stage.rows; }
-
-/// In which the swizzle is; of rows that have none, all of one.
-int part_bytes(const Plan& plan) {
-  return plan.copies_unaligned_rows() ? plan.stage.row_bytes : 16 << plan.stage.swizzle.bits;
+void check_splits(const Arguments& arguments) {
+  require_argument(arguments.splits >= 0 && arguments.splits <= kMostSplits, "splits", "it must be from 0 to 256",
+                   arguments.splits);
 }
 
-/// Of a row of a box.
-int count_parts(const Plan& plan, const Split& split) {
-  return plan.copies_unaligned_rows() ? 1 : plan.stage.row_bytes / split.boxes / part_bytes(plan);
+std::int64_t count_sequences(const CommonPlan& plan, const Arguments& arguments) {
+  return std::int64_t{arguments.batch} * arguments.kv_heads * plan.head_groups;
 }
 
-/// Warps that take the tokens of a KV head in turn, side by side in a row of the stage.
-int warps_in_turn(const Plan& plan, const Split& split) {
-  if (plan.copies_unaligned_rows()) return plan.warps_abreast() / split.span;
-  return split.boxes > 1 ? 1 : plan.row_warps() / split.span;
+int most_read_tokens(const GqaDecode& descriptor, const Arguments& arguments) {
+  constexpr std::int64_t kTile = 16;
+  if (arguments.window == 0) return arguments.max_length;
+  const std::int64_t kept = (arguments.kept_tokens + kTile - 1) / kTile * kTile;
+  return static_cast<int>(
+      std::min<std::int64_t>(arguments.max_length, kept + arguments.window + descriptor.query_tokens - 1 + kTile - 1));
 }
 
-void add_granules(GqaDecodeArguments& result, const Plan& plan, const Split& split) {
-  result.granules_log2 = 0;
-  result.column_granules_log2 = 0;
-  result.box_parts = 0;
-  result.box_bytes = 0;
-  if (split.boxes == 0 || plan.descriptor.cache != KvAddressing::paged) return;
-  const int of_column = plan.stage.rows / split.box_rows;
-  const bool is_part = plan.stage.part_bytes != 0 && has_short_boxes(plan, split);
-  result.granules_log2 = log2_of(split.boxes * of_column);
-  result.column_granules_log2 = log2_of(of_column);
-  result.box_parts = is_part ? count_parts(plan, split) : 1;
-  result.box_bytes = static_cast<unsigned>(plan.stage.size() / (result.box_parts << result.granules_log2));
+std::size_t workspace_for(const CommonPlan& plan, std::int64_t partial_rows) {
+  if (partial_rows == 0) return 0;
+  const std::size_t outputs = workspace_part(partial_rows * plan.formats().value.head_dim * sizeof(float));
+  return kWorkspaceCounterBytes + stats_bytes(partial_rows) + outputs;
 }
 
-/// Addresses, and strides in bytes.
 void add_tensors(GqaDecodeArguments& result, const GqaDecode& descriptor, const Arguments& arguments) {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
-  const bool has_tokens = descriptor.query_tokens > 1;  // else their strides are not read, and may be anything
+  const bool has_tokens = descriptor.query_tokens > 1;  // else the strides of query tokens are not read
   const int key_bytes = formats.key.element_bytes();
   const int value_bytes = formats.value.element_bytes();
   result.query = arguments.query;
@@ -214,61 +199,6 @@ void add_tensors(GqaDecodeArguments& result, const GqaDecode& descriptor, const 
   result.mask_stride = arguments.mask_stride;
 }
 
-/// Null where no block has parts.
-void add_workspace(GqaDecodeArguments& result, const Plan& plan, const Split& split, char* workspace) {
-  result.counters = nullptr;
-  result.partial = nullptr;
-  result.partial_stats = nullptr;
-  if (split.slots == 0) return;
-  result.counters = reinterpret_cast<unsigned*>(workspace);
-  result.partial_stats = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
-  result.partial = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes + stats_bytes(split.partial_rows(plan)));
-}
-
-/// Who takes what.
-void add_split(GqaDecodeArguments& result, const Plan& plan, const Arguments& arguments, const Split& split) {
-  result.kv_heads = arguments.kv_heads;
-  result.max_length = arguments.max_length;
-  result.batch = arguments.batch;
-  result.splits = split.splits;
-  result.division = split.division;
-  result.blocks_each = split.blocks_each;
-  result.span_log2 = log2_of(split.span);
-  result.boxes = split.boxes;
-  result.stage_tokens_log2 = log2_of(plan.chunk_tokens() / split.span);
-  result.row_step_log2 = log2_of(warps_in_turn(plan, split));
-  result.warp_step_log2 = split.boxes > 1 && !plan.copies_unaligned_rows() ? log2_of(16 * plan.tiles_per_stage) : 0;
-  result.heads = divide_by(arguments.kv_heads / split.span * plan.head_groups);
-  result.units = divide_by(std::max(split.units, 1));
-  result.unit_stages = split.unit_stages;
-  result.larger_units = split.larger_units;
-}
-
-/// In 1/1024 ns, a stage's bytes at the rate that the memory's clock and width give, of which reads reach so much on an
-/// H200 and 90% on an H100. The kernel knows how many blocks share it. A pace that is 5% too fast gains little, one
-/// that is too slow costs what it is.
-unsigned pace_of(const Plan& plan, const runtime::DeviceFacts& device) {
-  constexpr double kReached = 0.95;
-  constexpr double kMost = std::numeric_limits<unsigned>::max();
-  if (!plan.keeps_pace() || device.memory_bytes_per_second == 0) return 0;
-  const double seconds = plan.stage_bytes() / (kReached * static_cast<double>(device.memory_bytes_per_second));
-  return static_cast<unsigned>(std::min(1024e9 * seconds, kMost));
-}
-
-/// Memories of five stacks (5120 wires, an H100's) take addresses by their remainder of five. Where tokens are a
-/// multiple of five bytes apart, so are stages, and sequences whose number of tokens is a power of two then begin at
-/// the same remainder: blocks that walk over them in step would ask the same stack at the same time. A cache that all
-/// sequences share is walked over in step, for the L2 then has it. The golden ratio's fraction of 2^32, or 0.
-unsigned stagger_of(const Plan& plan, const GqaDecodeArguments& arguments, const runtime::DeviceFacts& device) {
-  constexpr unsigned kGoldenRatio = 0x9e3779b9;
-  constexpr int kStacks = 5;
-  const bool is_shared = arguments.batch > 1 && (arguments.key_batch_stride == 0 || arguments.value_batch_stride == 0);
-  if (!plan.staggers() || is_shared) return 0;
-  const bool is_of_stacks = device.memory_bus_bits > 0 && device.memory_bus_bits % kStacks == 0;
-  const bool are_multiples = arguments.key_token_stride % kStacks == 0 && arguments.value_token_stride % kStacks == 0;
-  return is_of_stacks && are_multiples ? kGoldenRatio : 0;
-}
-
 void add_scores(GqaDecodeArguments& result, const GqaDecode& descriptor, const Arguments& arguments) {
   result.scale_log2 = arguments.softmax_scale * std::numbers::log2e_v<float>;
   result.alibi_slopes = arguments.alibi_slopes;
@@ -280,63 +210,16 @@ void add_scores(GqaDecodeArguments& result, const GqaDecode& descriptor, const A
   result.kept_tokens = std::min(arguments.kept_tokens, arguments.max_length);
 }
 
-GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments, const Split& split, char* workspace,
-                                    const runtime::DeviceFacts& device) {
-  GqaDecodeArguments result;
-  add_tensors(result, plan.descriptor, arguments);
-  add_workspace(result, plan, split, workspace);
-  add_split(result, plan, arguments, split);
-  add_granules(result, plan, split);
-  result.pace = pace_of(plan, device);
-  result.stagger = stagger_of(plan, result, device);
-  add_scores(result, plan.descriptor, arguments);
-  return result;
+void add_workspace(GqaDecodeArguments& result, std::int64_t partial_rows, void* workspace) {
+  result.counters = nullptr;
+  result.partial = nullptr;
+  result.partial_stats = nullptr;
+  if (partial_rows == 0) return;
+  auto* const bytes = static_cast<char*>(workspace);
+  result.counters = reinterpret_cast<unsigned*>(bytes);
+  result.partial_stats = reinterpret_cast<float*>(bytes + kWorkspaceCounterBytes);
+  result.partial = reinterpret_cast<float*>(bytes + kWorkspaceCounterBytes + stats_bytes(partial_rows));
 }
-
-/// A row of one box has the rows of all warps, of several boxes those of a span; unaligned rows' boxes always have
-/// those of the warps that are abreast. They are cut into parts in which the swizzle is; where the stage has first the
-/// first parts of all rows, so has the box. Of a paged cache rows are a page's, and pages are as many as there are
-/// addresses for: a table may name any.
-runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
-                          const std::int64_t (&strides)[3]) {
-  constexpr int kElement = 8;
-  constexpr std::int64_t kAddresses = std::int64_t{1} << 47;
-  const bool is_paged = plan.descriptor.cache == KvAddressing::paged;
-  const int part = part_bytes(plan);
-  const int cache_bytes = plan.formats().key.element_bytes();
-  const int tokens_per_row = warps_in_turn(plan, split);
-  const auto bytes = [&](std::int64_t stride) { return static_cast<std::uint64_t>(stride * cache_bytes); };
-  const auto size = [](int count) { return static_cast<std::uint64_t>(count); };
-  const int parts = count_parts(plan, split);
-  const int sequence_tokens = is_paged ? arguments.page_size : arguments.max_length;
-  const std::int64_t sequences =
-      is_paged ? std::min<std::int64_t>(kAddresses / static_cast<std::int64_t>(bytes(strides[0])), kMostPages)
-               : arguments.batch;
-  runtime::TensorMap map;
-  map.base = reinterpret_cast<std::uintptr_t>(cache);
-  map.element_bytes = kElement;
-  map.rank = 5;
-  const int spans = arguments.kv_heads / split.span;
-  map.sizes = {size(part / kElement), size(parts), size(sequence_tokens / tokens_per_row), size(spans),
-               static_cast<std::uint64_t>(sequences)};
-  // Of one entry there is no stride; a map wants one.
-  map.strides = {size(part), bytes(strides[1] * tokens_per_row),
-                 spans == 1 ? size(part) : bytes(strides[2] * split.span),
-                 sequences == 1 ? size(part) : bytes(strides[0])};
-  const bool in_parts = plan.stage.part_bytes != 0;
-  map.box = {static_cast<std::uint32_t>(part / kElement),
-             in_parts && has_short_boxes(plan, split) ? 1 : static_cast<std::uint32_t>(parts),
-             static_cast<std::uint32_t>(split.box_rows), 1, 1};
-  if (in_parts) {
-    std::swap(map.sizes[1], map.sizes[2]);
-    std::swap(map.strides[0], map.strides[1]);
-    std::swap(map.box[1], map.box[2]);
-  }
-  if (plan.stage.swizzle.bits > 0) map.swizzle = static_cast<runtime::TensorSwizzle>(part);
-  return map;
-}
-
-}  // namespace
 
 void check_softmax_scale(double scale) {
   const auto rounded = static_cast<float>(scale);                          // as launches take it
@@ -353,40 +236,6 @@ void check_soft_cap(double cap) {
   if (rounded >= 1e-30f && rounded <= 1e30f) return;  // false for NaN
   throw Failure(Status::invalid_argument, fmt::format("soft_cap = {}", cap),
                 "a cap is a positive number whose inverse is a float too", "accepted: 1e-30 to 1e30, usually 20 to 50");
-}
-
-std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
-  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
-  check_bounds(plan.descriptor, arguments);
-  return workspace_for(plan, most_partial_rows(plan, arguments, device));
-}
-
-Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
-              const runtime::DeviceFacts& device) {
-  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_gqa_decode_arguments");
-  check_bounds(plan.descriptor, arguments);
-  Launch launch;
-  launch.empty = arguments.batch == 0;
-  if (launch.empty) return launch;
-  check_tensors(plan.descriptor, arguments);
-  const Split split = choose_split(plan, arguments, device);
-  require_workspace(workspace, given, workspace_for(plan, split.partial_rows(plan)));
-  const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, split, static_cast<char*>(workspace), device);
-  launch.shape.grid = {static_cast<unsigned>(split.blocks), 1, 1};
-  if (split.paired) launch.shape.cluster_blocks = 2;
-  launch.shape.threads = static_cast<unsigned>(plan.threads());
-  launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
-  constexpr std::size_t kMapsAt = (sizeof parameters + 63) / 64 * 64;
-  constexpr std::size_t kMapBytes = sizeof(runtime::EncodedTensorMap);
-  static_assert(kMapsAt + 2 * kMapBytes <= sizeof launch.parameters);
-  launch.parameter_bytes = plan.family == "sm90" ? kMapsAt + 2 * kMapBytes : sizeof parameters;
-  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
-  launch.spread_blocks(plan.blocks_per_sm, device);
-  if (parameters.boxes != 0) {
-    launch.maps.add(kMapsAt, map_of(plan, arguments, split, arguments.key, arguments.key_strides));
-    launch.maps.add(kMapsAt + kMapBytes, map_of(plan, arguments, split, arguments.value, arguments.value_strides));
-  }
-  return launch;
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -1,16 +1,9 @@
-// The operator's face: what the registry, the command line and `explain` see.
-#include <cubit/gqa_decode.h>
-
+// The operator gqa_decode, as the registry, the command line and `cubit explain` see it.
+#include "ops/gqa_decode/family.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "ops/planned_specialisation.hpp"
 
 namespace cubit::ops {
 namespace {
-
-using gqa_decode::Plan;
-
-using GqaSpecialisation =
-    PlannedSpecialisation<Plan, cubit_gqa_decode_arguments, gqa_decode::workspace_bytes, gqa_decode::encode>;
 
 class GqaDecodeOperator final : public Operator {
  public:
@@ -52,15 +45,13 @@ class GqaDecodeOperator final : public Operator {
     return "family, where it is auto, by kv_heads (default 1) and, where cache=paged, page_size (default 16)";
   }
   std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const override {
-    return gqa_decode::suggest(gqa_decode::parse(text), sizes, device).text();
+    return gqa_decode::suggest(gqa_decode::families(), gqa_decode::parse(text), sizes, device).text();
   }
   std::vector<BenchCase> bench_cases() const override { return gqa_decode::bench_cases(); }
   std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
-    Plan plan = gqa_decode::make_plan(gqa_decode::parse(text), architecture);
-    codegen::KernelSource source = gqa_decode::make_source(plan, architecture);
-    return std::make_shared<GqaSpecialisation>(std::move(plan), std::move(source));
+    return gqa_decode::specialise(gqa_decode::families(), gqa_decode::parse(text), architecture);
   }
   std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
                                    const Numbers& numbers) const override {

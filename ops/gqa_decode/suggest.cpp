@@ -1,9 +1,9 @@
-// Which family a launch of known sizes wants, where the descriptor leaves it open: a kernel is chosen before page sizes
-// and numbers of heads are known, and of some family sm90 copies rows in pieces, which family sm80 does faster.
+// The family that launches of known sizes want, if the descriptor leaves the family open. A kernel is chosen before page
+// sizes and numbers of KV heads are known; for some of them another family is faster.
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/gqa_decode/family.hpp"
 #include "ops/host_tensors.hpp"
 
 namespace cubit::ops::gqa_decode {
@@ -13,8 +13,8 @@ namespace {
 cubit_gqa_decode_arguments dense_launch(const GqaDecode& descriptor, const Numbers& sizes) {
   const bool is_paged = descriptor.cache == KvAddressing::paged;
   cubit_gqa_decode_arguments launch{};
-  launch.batch = 64;         // any number but one, which has no stride
-  launch.max_length = 8192;  // longer than any stage, which boxes fill
+  launch.batch = 64;         // more than one, because a batch of one has no stride
+  launch.max_length = 8192;  // longer than any stage, so that boxes fill a stage
   launch.kv_heads = 1;
   launch.page_size = is_paged ? 16 : 0;
   for (const auto& [name, value] : sizes) {
@@ -41,18 +41,16 @@ cubit_gqa_decode_arguments dense_launch(const GqaDecode& descriptor, const Numbe
 
 }  // namespace
 
-GqaDecode suggest(const GqaDecode& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device) {
+GqaDecode suggest(const FamilyList<Family>& list, const GqaDecode& descriptor, const Numbers& sizes,
+                  const runtime::DeviceFacts& device) {
   const cubit_gqa_decode_arguments launch = dense_launch(descriptor, sizes);
-  const Plan plan = make_plan(descriptor, *device.architecture);
-  // docs/performance/gqa_decode_sm90.md: unaligned rows of 3 KV heads, and pages of 1 and 4 tokens. Of 16-bit rows
-  // family sm90 is as fast in pieces; of bytes, and of aligned rows without pages, nobody knows.
-  const bool was_measured = plan.copies_unaligned_rows() || descriptor.cache == KvAddressing::paged;
-  const bool is_open = descriptor.family == kAnyFamily && plan.family == "sm90";
-  if (!is_open || descriptor.kv != KvFormat::int4_rows || !was_measured) return descriptor;
-  if (choose_split(plan, launch, device).boxes > 0) return descriptor;
-  GqaDecode other = descriptor;
-  other.family = "sm80";
-  return other;
+  const codegen::Architecture& architecture = *device.architecture;
+  const Family& chosen = choose_family(list, descriptor, architecture).family;
+  if (descriptor.family != kAnyFamily) return descriptor;
+  const std::string_view faster = chosen.faster_family(descriptor, architecture, launch, device);
+  GqaDecode suggested = descriptor;
+  if (!faster.empty()) suggested.family = faster;
+  return suggested;
 }
 
 }  // namespace cubit::ops::gqa_decode

@@ -1,23 +1,30 @@
 // Kernel families of gqa_decode: which one is chosen for a descriptor and an architecture, and why the others are not.
 #include <gtest/gtest.h>
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
-#include "tests/support/gqa_launches.hpp"
 #include "tests/support/gqa_plans.hpp"
 
 namespace cubit::ops {
 namespace {
 
+std::string family_of(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  return tests::gqa_kernel_of(descriptor, architecture)->report().family;
+}
+std::string family_of(const char* text, const char* architecture) {
+  return tests::gqa_kernel_of(text, architecture)->report().family;
+}
+
 TEST(GqaPlan, OneFormatOnlyIsWhyFamilySm90RefusesTwo) {
-  const auto plan =
-      gqa_decode::make_plan(gqa_decode::parse("gqa_decode:value=int4_rows"), codegen::find_architecture("sm_90a"));
-  ASSERT_EQ(plan.report.rejections.size(), 2u);
-  EXPECT_EQ(plan.report.rejections[0].family, "sm90_gqa_decode");
-  EXPECT_EQ(plan.report.rejections[0].why, "its keys and values have one format and one head_dim");
-  EXPECT_EQ(plan.report.rejections[1].why, "the query is bf16");
+  const auto kernel = tests::gqa_kernel_of("gqa_decode:value=int4_rows", "sm_90a");
+  const std::vector<Rejection>& rejections = kernel->report().rejections;
+  ASSERT_EQ(rejections.size(), 2u);
+  EXPECT_EQ(rejections[0].family, "sm90_gqa_decode");
+  EXPECT_EQ(rejections[0].why, "its keys and values have one format and one head_dim");
+  EXPECT_EQ(rejections[1].why, "the query is bf16");
 }
 
 TEST(GqaPlan, RefusesAnArchitectureWithoutItsInstructions) {
@@ -39,42 +46,35 @@ TEST(GqaPlan, FamilySm75RunsEverywhereAndIsChosenWhereNoOtherDoes) {
   GqaDecode named = fp16;
   named.family = "sm75";
   for (const codegen::Architecture& architecture : codegen::architectures()) {
-    EXPECT_EQ(gqa_decode::make_plan(named, architecture).report.family, "sm75_gqa_decode") << architecture.name;
-    EXPECT_EQ(gqa_decode::make_plan(fp16, architecture).family == "sm75", architecture.name == "sm_75")
-        << architecture.name;
+    EXPECT_EQ(family_of(named, architecture), "sm75_gqa_decode") << architecture.name;
+    EXPECT_EQ(family_of(fp16, architecture) == "sm75_gqa_decode", architecture.name == "sm_75") << architecture.name;
   }
 }
 
 /// Bytes: what was timed, docs/performance/gqa_decode_sm90.md.
 TEST(GqaPlan, FamilySm90IsChosenWhereItWasFaster) {
-  const auto family_of = [](const char* text, const char* architecture) {
-    return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture)).family;
-  };
   for (const char* text :
        {"gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "gqa_decode:kv=int8_split,scales=token,scale_type=fp16",
         "gqa_decode:kv=fp8_e5m2,scales=tensor", "gqa_decode:heads_per_kv=4,kv=int8_split,cache=paged"}) {
-    EXPECT_EQ(family_of(text, "sm_90a"), "sm90") << text;
-    EXPECT_EQ(family_of(text, "sm_100a"), "sm80") << text;
+    EXPECT_EQ(family_of(text, "sm_90a"), "sm90_gqa_decode") << text;
+    EXPECT_EQ(family_of(text, "sm_100a"), "sm80_gqa_decode") << text;
   }
   for (const char* text : {"gqa_decode:heads_per_kv=9,kv=fp8_e4m3", "gqa_decode:head_dim=256,kv=int8_split",
                            "gqa_decode:kv=int8_split,groups=2,scales=group", "gqa_decode:kv=fp8_e4m3,alignment=8"}) {
-    EXPECT_EQ(family_of(text, "sm_90a"), "sm80") << text;
+    EXPECT_EQ(family_of(text, "sm_90a"), "sm80_gqa_decode") << text;
   }
 }
 
 TEST(GqaPlan, FamilySm90IsChosenForRowsThatFollowOneAnother) {
-  const auto family_of = [](const char* text, const char* architecture) {
-    return gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture(architecture)).family;
-  };
   for (const char* text : {"gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
                            "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2,alignment=8"}) {
-    EXPECT_EQ(family_of(text, "sm_90a"), "sm90") << text;
-    EXPECT_EQ(family_of(text, "sm_100a"), "sm80") << text;
+    EXPECT_EQ(family_of(text, "sm_90a"), "sm90_gqa_decode") << text;
+    EXPECT_EQ(family_of(text, "sm_100a"), "sm80_gqa_decode") << text;
   }
   for (const char* text :
        {"gqa_decode:kv=int4_rows", "gqa_decode:kv=int4_rows,cache=paged,alignment=4",
         "gqa_decode:heads_per_kv=9,kv=int4_rows,alignment=4", "gqa_decode:kv=int4_rows,groups=4,alignment=4"}) {
-    EXPECT_EQ(family_of(text, "sm_90a"), "sm80") << text;
+    EXPECT_EQ(family_of(text, "sm_90a"), "sm80_gqa_decode") << text;
   }
 }
 
@@ -96,16 +96,16 @@ TEST(GqaPlan, SaysWhyFamilySm90IsNotTheFasterOne) {
         Case{"gqa_decode:heads_per_kv=64,kv=int4_rows,groups=4", "sm_90a",
              "family sm80 is faster with 64 columns (heads_per_kv times query_tokens; sm90 up to 8)"},
         Case{"gqa_decode:family=sm80", "sm_90a", "the descriptor names another"}}) {
-    const auto plan = tests::gqa_plan_of(one.text, one.architecture);
-    EXPECT_EQ(plan.family, "sm80") << one.text;
-    EXPECT_EQ(plan.report.rejections.front().why, one.why) << one.text;
+    const auto kernel = tests::gqa_kernel_of(one.text, one.architecture);
+    EXPECT_EQ(kernel->report().family, "sm80_gqa_decode") << one.text;
+    EXPECT_EQ(kernel->report().rejections.front().why, one.why) << one.text;
   }
 }
 
 TEST(GqaPlan, AFamilyThatIsNamedSaysWhatItNeeds) {
   const auto why_not = [](std::string_view text) -> std::string {
     try {
-      tests::gqa_plan_of(text, "sm_75");
+      tests::gqa_kernel_of(text, "sm_75");
       return "";
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.status(), Status::unsupported);
@@ -123,11 +123,12 @@ TEST(GqaPlan, AFamilyThatIsNamedSaysWhatItNeeds) {
 
 TEST(GqaPlan, SaysWhyOtherFamiliesWereNotChosen) {
   for (const char* name : tests::kGqaArchitectures) {
-    const auto plan = gqa_decode::make_plan(GqaDecode{}, codegen::find_architecture(name));
-    EXPECT_EQ(plan.report.family, name == std::string_view("sm_90a") ? "sm90_gqa_decode" : "sm80_gqa_decode");
-    ASSERT_EQ(plan.report.rejections.size(), 2u);
-    for (const Rejection& rejection : plan.report.rejections) {
-      EXPECT_NE(rejection.family, plan.report.family);
+    const auto kernel = tests::gqa_kernel_of(GqaDecode{}, codegen::find_architecture(name));
+    const PlanReport& report = kernel->report();
+    EXPECT_EQ(report.family, name == std::string_view("sm_90a") ? "sm90_gqa_decode" : "sm80_gqa_decode");
+    ASSERT_EQ(report.rejections.size(), 2u);
+    for (const Rejection& rejection : report.rejections) {
+      EXPECT_NE(rejection.family, report.family);
       EXPECT_FALSE(rejection.why.empty());
     }
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "codegen/fragments.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/gqa_decode/sm80/sm80.hpp"
 #include "templates/attention/gqa_decode_lanes.h"
 #include "tests/support/gqa_descriptors.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 // Every byte of 16 rows of keys and 16 of values, once; and a copy lies in a row's header or in its words.
 TEST(GqaLanes, CopiesTakeEveryByteOnce) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
-    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture("sm_80"));
     const int header = plan.formats().key.header_bytes();
     const int row_bytes = descriptor.row_bytes();
     std::vector<int> taken(static_cast<std::size_t>(2 * lanes::kTileRows * row_bytes / plan.copy_bytes));
@@ -38,7 +38,7 @@ TEST(GqaLanes, CopiesTakeEveryByteOnce) {
 TEST(GqaLanes, CopiesOfTwoFormatsTakeEveryByteOnce) {
   std::size_t with_idle_lanes = 0;
   for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
-    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture("sm_80"));
     for (const std::size_t which : {0, 1}) {
       const kv_cache::RowFormat format = plan.formats()[which];
       const int header = format.header_bytes();

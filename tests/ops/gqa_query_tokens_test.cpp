@@ -17,7 +17,8 @@ namespace {
 
 using tests::address;
 using tests::refusal_of;
-constexpr auto plan_of = tests::gqa_plan_of;
+using tests::sm80_plan_of;
+using tests::sm90_plan_of;
 constexpr auto parameters_of = tests::gqa_parameters_of;
 
 /// What query token `token` sees, a character per position.
@@ -72,13 +73,13 @@ TEST(GqaQueryTokens, TheReferenceLeavesOutWhatIsNotSeen) {
 }
 
 TEST(GqaQueryTokens, HeadsOfAllOfThemShareBlocks) {
-  const auto plan = plan_of("gqa_decode:heads_per_kv=3,query_tokens=5", "sm_80");
+  const auto plan = sm80_plan_of("gqa_decode:heads_per_kv=3,query_tokens=5", "sm_80");
   EXPECT_EQ(plan.heads(), 15);
   EXPECT_EQ(plan.heads_per_block, 15);
   EXPECT_EQ(plan.head_groups, 1);
   for (const char* text : {"gqa_decode:heads_per_kv=64,query_tokens=16", "gqa_decode:heads_per_kv=7,query_tokens=9",
                            "gqa_decode:head_dim=256,heads_per_kv=64,query_tokens=16,mask=tree"}) {
-    const auto many = plan_of(text, "sm_80");
+    const auto many = sm80_plan_of(text, "sm_80");
     const int before_last = (many.head_groups - 1) * many.heads_per_block;
     EXPECT_TRUE(before_last < many.heads() && many.heads() <= before_last + many.heads_per_block) << text;
   }
@@ -88,17 +89,17 @@ TEST(GqaQueryTokens, ManyColumnsOfUnpackedRowsShareABlockAndItsQueryOperands) {
   for (const char* architecture : {"sm_80", "sm_90a", "sm_120"}) {
     for (const char* format : {"kv=int4_rows,groups=4", "kv=fp8_e4m3", "kv=int8_split", "value=int4_rows"}) {
       const std::string text = std::string("gqa_decode:heads_per_kv=8,query_tokens=4,") + format;
-      const auto plan = plan_of(text, architecture);
+      const auto plan = sm80_plan_of(text, architecture);
       EXPECT_EQ(plan.head_groups, 1) << text;
       EXPECT_TRUE(plan.query_is_shared) << text;
-      EXPECT_GE(plan.shared_memory, plan.query_at(plan.stages) + plan.query_bytes()) << text;
+      EXPECT_GE(plan.shared_memory, plan.ring_bytes(plan.stages) + plan.query_bytes()) << text;
     }
-    const auto plain = plan_of("gqa_decode:heads_per_kv=8,query_tokens=4,family=sm80", architecture);
+    const auto plain = sm80_plan_of("gqa_decode:heads_per_kv=8,query_tokens=4,family=sm80", architecture);
     EXPECT_EQ(plain.head_groups, 2) << "rows of bf16 are operands as they are";
     EXPECT_FALSE(plain.query_is_shared);
     EXPECT_EQ(plain.query_bytes(), 0);
   }
-  const auto few = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,query_tokens=2,family=sm80", "sm_90a");
+  const auto few = sm80_plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,query_tokens=2,family=sm80", "sm_90a");
   EXPECT_FALSE(few.query_is_shared) << "registers hold them";
 }
 
@@ -116,12 +117,12 @@ TEST(GqaQueryTokens, ManyColumnsOf16BitCachesAreRowsOfProducts) {
         Case{"gqa_decode:heads_per_kv=64,query_tokens=16,cache=paged", 16, 64},
         Case{"gqa_decode:heads_per_kv=33,head_dim=192,alibi=true", 1, 36}}) {
     SCOPED_TRACE(text);
-    const auto plan = plan_of(text, "sm_90a");
+    const auto plan = sm90_plan_of(text, "sm_90a");
     EXPECT_TRUE(plan.heads_are_rows);
-    EXPECT_EQ(plan.column_groups, 4);
+    EXPECT_EQ(plan.query_groups, 4);
     EXPECT_EQ(plan.head_groups, head_groups);
     EXPECT_EQ(plan.heads_per_block, heads_per_block);
-    EXPECT_LE(plan.heads_per_warp(), 16);
+    EXPECT_LE(plan.heads_per_warp, 16);
     // Rows of each warpgroup are whole parts of 128 bytes, swizzled as wgmma takes them.
     EXPECT_EQ(plan.stage.pitch, 128);
     EXPECT_EQ(plan.stage.swizzle.bits, 3);
@@ -131,44 +132,40 @@ TEST(GqaQueryTokens, ManyColumnsOf16BitCachesAreRowsOfProducts) {
        {"gqa_decode:heads_per_kv=16", "gqa_decode:heads_per_kv=64,kv=int4_rows,groups=4",
         "gqa_decode:heads_per_kv=64,kv=fp8_e4m3", "gqa_decode:heads_per_kv=64,head_dim=96",
         "gqa_decode:heads_per_kv=64,head_dim=192,query=fp16", "gqa_decode:heads_per_kv=64,head_dim=256"}) {
-    EXPECT_FALSE(plan_of(text, "sm_90a").heads_are_rows) << text;
+    EXPECT_FALSE(sm90_plan_of(text, "sm_90a").heads_are_rows) << text;
   }
-  EXPECT_FALSE(plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_90").heads_are_rows) << "there is no wgmma";
-  EXPECT_FALSE(plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_100a").heads_are_rows) << "there is no wgmma";
+  EXPECT_FALSE(sm90_plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_90").heads_are_rows) << "there is no wgmma";
+  EXPECT_FALSE(sm90_plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_100a").heads_are_rows) << "there is no wgmma";
 }
 
 /// Columns that one warp's registers do not hold are those of others, which have the same rows.
 TEST(GqaQueryTokens, WarpsOfFamilySm90ShareRows) {
   struct Case {
     const char* text;
-    int column_groups;
+    int query_groups;
     int head_groups;
   };
-  for (const auto& [text, column_groups, head_groups] :
+  for (const auto& [text, query_groups, head_groups] :
        {Case{"gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90", 2, 1},
         Case{"gqa_decode:heads_per_kv=8,query_tokens=4,family=sm90", 4, 1},
         Case{"gqa_decode:heads_per_kv=8,query_tokens=8,mask=tree,family=sm90", 4, 1},
         Case{"gqa_decode:heads_per_kv=5,query_tokens=5,family=sm90", 4, 1},
         Case{"gqa_decode:heads_per_kv=8,query_tokens=16,family=sm90", 4, 2},
         Case{"gqa_decode:heads_per_kv=8,query_tokens=4,kv=int4_rows,groups=4,family=sm90", 4, 1}}) {
-    const auto plan = plan_of(text, "sm_90a");
-    EXPECT_EQ(plan.column_groups, column_groups) << text;
+    const auto plan = sm90_plan_of(text, "sm_90a");
+    EXPECT_EQ(plan.query_groups, query_groups) << text;
     EXPECT_EQ(plan.head_groups, head_groups) << text;
-    EXPECT_EQ(plan.heads_per_warp() * plan.column_groups, plan.heads_per_block) << text;
+    EXPECT_EQ(plan.heads_per_warp * plan.query_groups, plan.heads_per_block) << text;
     EXPECT_GE(plan.heads_per_block * plan.head_groups, plan.heads()) << text;
     EXPECT_EQ(plan.stage.row_bytes * plan.stage.rows,
-              plan.row_warps() * 16 * plan.tiles_per_stage * plan.descriptor.row_bytes())
+              plan.token_warps() * 16 * plan.tiles_per_stage * plan.descriptor.row_bytes())
         << text;
     EXPECT_LE(plan.shared_memory, codegen::find_architecture("sm_90a").shared_memory_per_block) << text;
   }
 }
 
 TEST(GqaQueryTokens, APlanSaysWhatTheySee) {
-  const auto plan = plan_of("gqa_decode:query_tokens=2", "sm_90a");
-  const auto decision = std::find_if(plan.report.decisions.begin(), plan.report.decisions.end(),
-                                     [](const Decision& one) { return one.name == "query_tokens"; });
-  ASSERT_NE(decision, plan.report.decisions.end());
-  EXPECT_EQ(decision->value, "2, causal");
+  EXPECT_EQ(tests::value_of(tests::gqa_kernel_of("gqa_decode:query_tokens=2", "sm_90a"), "query_tokens"), "2, causal");
 }
 
 /// One sequence of 4 query tokens with one head, at made-up addresses.

@@ -54,9 +54,8 @@ TEST(GqaScoreFields, RefuseWhatIsNoNameAndHash) {
 
 TEST(GqaScoreFields, FamilySm90TakesThemAllByName) {
   for (const char* field : {"sinks=true", "soft_cap=true", "alibi=true", "window=true"}) {
-    const auto plan = gqa_decode::make_plan(gqa_decode::parse(std::string("gqa_decode:family=sm90,") + field),
-                                            codegen::find_architecture("sm_90a"));
-    EXPECT_EQ(plan.report.family, "sm90_gqa_decode") << field;
+    const auto kernel = tests::gqa_kernel_of(std::string("gqa_decode:family=sm90,") + field, "sm_90a");
+    EXPECT_EQ(kernel->report().family, "sm90_gqa_decode") << field;
   }
 }
 
@@ -94,9 +93,8 @@ TEST(UserCode, RefusesWhatCannotBeCode) {
 
 TEST(UserCode, IsPartOfTheKey) {
   const auto key_of = [](const std::string& text) {
-    const auto plan = gqa_decode::make_plan(
-        gqa_decode::parse("gqa_decode:score=" + add_user_code("key", text, "modify_score")), sm_80());
-    return runtime::request_key(gqa_decode::make_source(plan, sm_80())).hex();
+    const std::string score = add_user_code("key", text, "modify_score");
+    return runtime::request_key(tests::gqa_kernel_of("gqa_decode:score=" + score, "sm_80")->source()).hex();
   };
   const std::string code = kCode;
   EXPECT_EQ(key_of(code), key_of(code));
@@ -104,11 +102,8 @@ TEST(UserCode, IsPartOfTheKey) {
 }
 
 TEST(UserCode, MayIncludeCubitsHeadersOnly) {
-  const auto plan = gqa_decode::make_plan(
-      gqa_decode::parse("gqa_decode:score=" +
-                        add_user_code("with", std::string("#include <math.h>\n") + kCode, "modify_score")),
-      sm_80());
-  EXPECT_THROW(gqa_decode::make_source(plan, sm_80()), Failure);
+  const std::string score = add_user_code("with", std::string("#include <math.h>\n") + kCode, "modify_score");
+  EXPECT_THROW(tests::gqa_kernel_of("gqa_decode:score=" + score, "sm_80"), Failure);
 }
 
 /// One KV head with two query heads of 128 channels, at made-up addresses.

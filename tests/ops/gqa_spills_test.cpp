@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/compiled.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 #include "tests/support/gqa_plans.hpp"
@@ -23,9 +22,8 @@ TEST(GqaPlan, ManyGroupsCompileWithoutSpillsOnLaterArchitectures) {
   std::vector<tests::KernelFor> kernels;
   const auto add = [&](std::string_view fields, const char* architecture, bool recomputes) {
     const GqaDecode descriptor = gqa_decode::parse(fmt::format("gqa_decode:kv=int4_rows,{}", fields));
-    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
-    EXPECT_EQ(plan.recomputes_lanes, recomputes) << descriptor.text() << " for " << architecture;
-    EXPECT_EQ(tests::reason_of(plan, "lanes") != "", recomputes);
+    const auto kernel = tests::gqa_kernel_of(descriptor, codegen::find_architecture(architecture));
+    EXPECT_EQ(tests::reason_of(kernel, "lanes") != "", recomputes) << descriptor.text() << " for " << architecture;
     kernels.push_back({descriptor.text(), architecture});
   };
   for (const char* fields : {"cache=paged,heads_per_kv=24,query_tokens=5,mask=tree",
@@ -74,9 +72,9 @@ TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
 /// Of family sm90: where registers change hands the plan has dealt out all that the block's threads begin with.
 tests::KernelFor kernel_for(const GqaDecode& descriptor, const char* name) {
   const auto& architecture = codegen::find_architecture(name);
-  const auto plan = gqa_decode::make_plan(descriptor, architecture);
+  const auto plan = gqa_decode::sm90::make_plan(descriptor, architecture);
   return {descriptor.text(), name,
-          plan.attend_registers > 0 ? tests::registers_at_launch(architecture, plan.threads()) : 0};
+          plan.consumer_registers > 0 ? tests::registers_at_launch(architecture, plan.threads()) : 0};
 }
 
 /// With and without registers that change hands; in turn, where a list has them beside sm_90a.
@@ -147,7 +145,7 @@ TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
                                 "heads_per_kv=33", "heads_per_kv=48,alibi=true", "heads_per_kv=8,query_tokens=8"}) {
         const GqaDecode descriptor =
             gqa_decode::parse(fmt::format("gqa_decode:head_dim={},{},{}", head_dim, types, heads));
-        if (!gqa_decode::makes_products_by_heads(descriptor, codegen::find_architecture("sm_90a"))) continue;
+        if (!gqa_decode::sm90::makes_products_by_heads(descriptor, codegen::find_architecture("sm_90a"))) continue;
         kernels.push_back(kernel_for(descriptor, "sm_90a"));
       }
     }

@@ -11,7 +11,6 @@
 #include <span>
 
 #include "codegen/tile_layout.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 #include "tests/support/gqa_plans.hpp"
 
@@ -20,7 +19,7 @@ namespace {
 
 TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
-    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture("sm_80"));
     EXPECT_GE(plan.report.proofs.size(), 6u);
     for (const auto& proof : plan.report.proofs) {
       // A narrow copy of headers takes one piece of many rows, which start at every fourth bank.
@@ -75,8 +74,8 @@ codegen::TileLayout exhaustive_search(int rows, int row_bytes, std::span<const c
 TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
   std::map<std::string, codegen::TileLayout> known;  // heads and element types do not matter to a stage
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
-    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
-    const auto accesses = gqa_decode::stage_accesses(plan);
+    const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    const auto accesses = stage_accesses(plan, gqa_decode::sm80::kCopies);
     const kv_cache::RowFormat format = plan.formats().key;
     const std::string key = fmt::format("{} {} {} {}", format.element_bytes(), format.header_bytes(),
                                         gqa_decode::stage_row_bytes(format), plan.copy_bytes);
@@ -92,16 +91,18 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
 TEST(GqaPlan, TwoFormatsHaveALayoutEach) {
   std::map<std::string, codegen::TileLayout> known;
   for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
-    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture("sm_80"));
+    const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture("sm_80"));
     for (const std::size_t which : {0, 1}) {
       const kv_cache::RowFormat format = plan.formats()[which];
       const std::string key = fmt::format("{} {} {} {} {}", which, format.element_bytes(), format.header_bytes(),
                                           gqa_decode::stage_row_bytes(format), plan.copy_bytes);
-      const auto accesses = which == 0 ? gqa_decode::stage_accesses(plan) : gqa_decode::value_stage_accesses(plan);
+      const char* const copies = gqa_decode::sm80::kCopies;
+      const auto accesses = which == 0 ? stage_accesses(plan, copies) : value_stage_accesses(plan, copies);
       if (!known.contains(key)) known[key] = exhaustive_search(16, gqa_decode::stage_row_bytes(format), accesses);
       EXPECT_EQ(which == 0 ? plan.stage : plan.value_stage, known[key]) << descriptor.text();
     }
-    EXPECT_EQ(plan.report.family, "sm80_gqa_decode");
+    EXPECT_EQ(tests::gqa_kernel_of(descriptor, codegen::find_architecture("sm_80"))->report().family,
+              "sm80_gqa_decode");
     EXPECT_EQ(plan.stage_bytes(), plan.stage.size() + plan.value_stage.size());
     EXPECT_EQ(plan.stage.size() % 16, 0) << "values begin where a copy and a matrix row may";
     EXPECT_NE(tests::reason_of(plan, "operands of keys"), "");
@@ -123,7 +124,7 @@ TEST(GqaPlan, FamilySm90IsFreeOfBankConflicts) {
        {tests::sm90_gqa_descriptors(), tests::sm90_byte_descriptors(), tests::sm90_unaligned_row_descriptors()}) {
     for (const GqaDecode& descriptor : descriptors) {
       for (const char* const architecture : {"sm_90a", "sm_100a", "sm_120"}) {
-        const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
+        const auto plan = gqa_decode::sm90::make_plan(descriptor, codegen::find_architecture(architecture));
         ++plans;
         EXPECT_GE(plan.report.proofs.size(), plan.heads_are_rows ? 1u : 6u) << descriptor.text();
         for (const auto& proof : plan.report.proofs)
@@ -140,8 +141,8 @@ TEST(GqaPlan, NoWarpsRowsMeetInABank) {
        {"gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "gqa_decode:family=sm90",
         "gqa_decode:kv=int4_rows,groups=8,family=sm90", "gqa_decode:head_dim=64,kv=int4_rows,groups=4,family=sm90",
         "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,family=sm90", "gqa_decode:head_dim=96,kv=int8_split,family=sm90"}) {
-    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
-    auto accesses = gqa_decode::stage_accesses(plan);
+    const auto plan = tests::sm90_plan_of(text, "sm_90a");
+    auto accesses = gqa_decode::sm90::stage_accesses(plan);
     accesses.erase(accesses.begin());  // copies have no warp's place
     for (int warp = 0; warp < plan.warps; ++warp) {
       for (codegen::TileAccess access : accesses) {
@@ -157,16 +158,16 @@ TEST(GqaPlan, NoWarpsRowsMeetInABank) {
   }
 }
 
-// Unaligned rows: all that lanes of the warps that are abreast touch lies in their rows, or in those of neighbours that
+// Unaligned rows: all that lanes of the interleaved warps touch lies in their rows, or in those of neighbours that
 // make the same 16 bytes; and none meet in a bank.
 TEST(GqaPlan, UnalignedRowsOfAWarpMeetInNoBank) {
   for (const char* fields : {"", ",groups=2", ",head_dim=64", ",head_dim=96,groups=2", ",head_dim=192", ",head_dim=256",
                              ",head_dim=256,groups=2,query_tokens=3"}) {
     const std::string text = fmt::format("gqa_decode:heads_per_kv=4,kv=int4_rows,alignment=4,family=sm90{}", fields);
-    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
-    EXPECT_EQ(plan.warps_abreast() * plan.descriptor.row_bytes(), plan.stage.row_bytes) << text;
+    const auto plan = tests::sm90_plan_of(text, "sm_90a");
+    EXPECT_EQ(plan.interleaved_warps() * plan.descriptor.row_bytes(), plan.stage.row_bytes) << text;
     EXPECT_EQ(plan.stage.row_bytes / 16 % 2, 1) << text;
-    EXPECT_EQ(plan.stage.rows * plan.warps_abreast(), plan.chunk_tokens()) << text;
+    EXPECT_EQ(plan.stage.rows * plan.interleaved_warps(), plan.chunk_tokens()) << text;
     for (const auto& proof : plan.report.proofs) EXPECT_EQ(proof.degree, 1) << text << ": " << proof.access;
   }
 }
@@ -176,7 +177,7 @@ TEST(GqaPlan, SaysHowManyRowsAStageHas) {
   for (const char* fields : {"kv=int4_rows,alignment=4", "kv=int4_rows,groups=2,alignment=8", "kv=int4_rows,groups=4",
                              "kv=bf16", "kv=fp8_e4m3", "heads_per_kv=20"}) {
     const std::string text = fmt::format("gqa_decode:family=sm90,{}", fields);
-    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    const auto plan = tests::sm90_plan_of(text, "sm_90a");
     const std::string said = tests::value_of(plan, "stage");
     int bytes = 0;
     int rows = 0;
@@ -197,8 +198,8 @@ TEST(GqaPlan, ProductsByHeadsHaveRowsInPartsOf128Bytes) {
   const auto& architecture = codegen::find_architecture("sm_90a");
   std::set<int> head_dims;
   for (const GqaDecode& descriptor : tests::all_gqa_descriptors()) {
-    if (descriptor.family == "sm80" || !gqa_decode::makes_products_by_heads(descriptor, architecture)) continue;
-    const auto plan = gqa_decode::make_plan(descriptor, architecture);
+    if (gqa_decode::sm90::family().why_not(descriptor, architecture)) continue;
+    const auto plan = gqa_decode::sm90::make_plan(descriptor, architecture);
     if (!plan.heads_are_rows) continue;
     head_dims.insert(descriptor.head_dim);
     EXPECT_EQ(plan.stage.part_bytes, 128) << descriptor.text();

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "ops/argument_checks.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_launches.hpp"
 #include "tests/support/refusals.hpp"
 
@@ -17,7 +16,7 @@ namespace {
 using tests::address;
 using tests::h200;
 
-gqa_decode::Plan plan_of(const char* text) { return tests::gqa_plan_of(text, "sm_90a"); }
+std::shared_ptr<const Specialisation> kernel_of(const char* text) { return tests::gqa_kernel_of(text, "sm_90a"); }
 
 const char* const kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80";
 
@@ -29,10 +28,10 @@ cubit_gqa_decode_arguments arguments_of(int batch, int kv_heads, int max_length)
 GqaDecodeArguments parameters_of(const Launch& launch) { return tests::parameters_of<GqaDecodeArguments>(launch); }
 
 TEST(GqaLaunch, FillsTheDeviceAndNeverExceedsTheChunks) {
-  const auto plan = plan_of(kInt4);
+  const auto plan = tests::sm80_plan_of(kInt4, "sm_90a");
   for (const int sequences : {1, 2, 7, 64, 128, 131, 132, 133, 512, 4096, 5000}) {
     for (const int length : {0, 1, 63, 64, 65, 8192, 131072}) {
-      const int splits = gqa_decode::choose_splits(plan, sequences, length, h200());
+      const int splits = gqa_decode::warp_ring::choose_splits(plan, sequences, length, h200());
       const int chunks = (length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
       EXPECT_GE(splits, 1);
       EXPECT_LE(splits, std::max(1, chunks)) << sequences << " sequences of " << length;
@@ -41,17 +40,18 @@ TEST(GqaLaunch, FillsTheDeviceAndNeverExceedsTheChunks) {
       }
     }
   }
-  EXPECT_GT(gqa_decode::choose_splits(plan, 1, 8192, h200()), 16) << "one sequence must spread over the device";
-  EXPECT_EQ(gqa_decode::choose_splits(plan, 4000, 8192, h200()), 1) << "the device is full without splits";
+  EXPECT_GT(gqa_decode::warp_ring::choose_splits(plan, 1, 8192, h200()), 16)
+      << "one sequence must spread over the device";
+  EXPECT_EQ(gqa_decode::warp_ring::choose_splits(plan, 4000, 8192, h200()), 1) << "the device is full without splits";
 }
 
 TEST(GqaLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
-  const auto plan = plan_of(kInt4);
+  const auto kernel = kernel_of(kInt4);
   for (const int batch : {1, 3, 128}) {
     auto arguments = arguments_of(batch, 2, 8192);
-    const std::size_t bytes = gqa_decode::workspace_bytes(plan, &arguments, h200());
+    const std::size_t bytes = kernel->workspace_bytes(&arguments, h200());
     auto* base = static_cast<char*>(address(0x100000));
-    const Launch launch = gqa_decode::encode(plan, &arguments, base, bytes, h200());
+    const Launch launch = kernel->encode(&arguments, base, bytes, h200());
     const auto parameters = parameters_of(launch);
     ASSERT_GT(parameters.splits, 1);
     EXPECT_EQ(launch.shape.grid[0], static_cast<unsigned>(batch * 2 * parameters.splits));
@@ -69,13 +69,13 @@ TEST(GqaLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
 }
 
 TEST(GqaLaunch, HeadGroupsAreSplitEachByItself) {
-  const auto plan = plan_of("gqa_decode:heads_per_kv=35,family=sm80");
+  const auto plan = tests::sm80_plan_of("gqa_decode:heads_per_kv=35,family=sm80", "sm_90a");
   ASSERT_EQ(plan.head_groups, 3);
   ASSERT_EQ(plan.heads_per_block, 12);
   auto arguments = tests::made_up_gqa_arguments({4, 2, 35 * 2, 128, 80, 8192});
-  const std::size_t bytes = gqa_decode::workspace_bytes(plan, &arguments, h200());
+  const std::size_t bytes = gqa_decode::warp_ring::workspace_bytes(plan, &arguments, h200());
   auto* base = static_cast<char*>(address(0x100000));
-  const Launch launch = gqa_decode::encode(plan, &arguments, base, bytes, h200());
+  const Launch launch = gqa_decode::warp_ring::encode(plan, &arguments, base, bytes, h200());
   const auto parameters = parameters_of(launch);
   ASSERT_GT(parameters.splits, 1);
   const std::int64_t blocks = std::int64_t{4} * 2 * 3 * parameters.splits;
@@ -86,16 +86,16 @@ TEST(GqaLaunch, HeadGroupsAreSplitEachByItself) {
   // Each group has a counter of its own: more than there are means no splits.
   arguments.batch = static_cast<int>(kWorkspaceCounterBytes / sizeof(unsigned)) / 2 / 3 + 1;
   arguments.max_length = 1 << 20;
-  EXPECT_EQ(gqa_decode::workspace_bytes(plan, &arguments, h200()), 0u);
+  EXPECT_EQ(gqa_decode::warp_ring::workspace_bytes(plan, &arguments, h200()), 0u);
 }
 
 TEST(GqaLaunch, StridesBecomeBytes) {
-  const auto plan = plan_of("gqa_decode:heads_per_kv=8,family=sm80");
+  const auto kernel = kernel_of("gqa_decode:heads_per_kv=8,family=sm80");
   auto arguments = arguments_of(4, 2, 16);
   arguments.key_strides[0] = 1 << 20;
   arguments.key_strides[1] = 256;
   arguments.key_strides[2] = 128;
-  const auto parameters = parameters_of(gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200()));
+  const auto parameters = parameters_of(kernel->encode(&arguments, address(0x10000), 1 << 30, h200()));
   EXPECT_EQ(parameters.key_batch_stride, 2 << 20);
   EXPECT_EQ(parameters.key_token_stride, 512);
   EXPECT_EQ(parameters.key_head_stride, 256);
@@ -106,14 +106,14 @@ TEST(GqaLaunch, StridesBecomeBytes) {
 TEST(GqaLaunch, StridesOfQueryTokensAreNotReadWhereThereIsOne) {
   auto arguments = arguments_of(4, 2, 16);
   arguments.query_token_stride = arguments.output_token_stride = std::numeric_limits<std::int64_t>::max();
-  const auto plan = plan_of("gqa_decode:heads_per_kv=8,family=sm80");
-  const auto parameters = parameters_of(gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200()));
+  const auto kernel = kernel_of("gqa_decode:heads_per_kv=8,family=sm80");
+  const auto parameters = parameters_of(kernel->encode(&arguments, address(0x10000), 1 << 30, h200()));
   EXPECT_EQ(parameters.query_token_stride, 0);
   EXPECT_EQ(parameters.output_token_stride, 0);
 }
 
 /// The model of choose_splits, over every possible number of splits.
-double modelled_cost(const gqa_decode::Plan& plan, std::int64_t sequences, int max_length, int splits) {
+double modelled_cost(const gqa_decode::warp_ring::Plan& plan, std::int64_t sequences, int max_length, int splits) {
   const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
   const std::int64_t resident = std::int64_t{132} * plan.blocks_per_sm;
   const std::int64_t waves = (sequences * splits + resident - 1) / resident;
@@ -125,11 +125,11 @@ double modelled_cost(const gqa_decode::Plan& plan, std::int64_t sequences, int m
 
 // Four rows of 68 bytes together are 17 times 16.
 TEST(GqaLaunch, UnalignedRowsAreCopiedInBoxesOfFour) {
-  const auto plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90");
+  const auto plan = tests::sm90_plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90", "sm_90a");
   constexpr std::uint64_t kRow = 68;
   for (const int kv_heads : {1, 2, 4, 8}) {
     const auto arguments = tests::made_up_gqa_arguments({3, kv_heads, 8 * kv_heads, 128, kRow, 8192});
-    const Launch launch = gqa_decode::encode(plan, &arguments, address(0x10000), std::size_t{1} << 30, h200());
+    const Launch launch = gqa_decode::sm90::encode(plan, &arguments, address(0x10000), std::size_t{1} << 30, h200());
     ASSERT_EQ(launch.maps.all().size(), 2u) << kv_heads;
     for (const auto& [offset, map] : launch.maps.all()) {
       EXPECT_EQ(runtime::broken_rule(map), "") << kv_heads;
@@ -142,13 +142,14 @@ TEST(GqaLaunch, UnalignedRowsAreCopiedInBoxesOfFour) {
     }
   }
   const auto three = tests::made_up_gqa_arguments({3, 3, 24, 128, kRow, 8192});
-  EXPECT_TRUE(gqa_decode::encode(plan, &three, address(0x10000), std::size_t{1} << 30, h200()).maps.all().empty());
+  EXPECT_TRUE(
+      gqa_decode::sm90::encode(plan, &three, address(0x10000), std::size_t{1} << 30, h200()).maps.all().empty());
 }
 
 /// Of 128 sequences of 8192 tokens, one KV head.
 unsigned pace_of(const char* text, const runtime::DeviceFacts& device, int row) {
   const auto arguments = tests::made_up_gqa_arguments({128, 1, 8, 128, row, 8192});
-  const Launch launch = gqa_decode::encode(plan_of(text), &arguments, address(0x10000), std::size_t{1} << 30, device);
+  const Launch launch = kernel_of(text)->encode(&arguments, address(0x10000), std::size_t{1} << 30, device);
   return parameters_of(launch).pace;
 }
 
@@ -171,7 +172,7 @@ TEST(GqaLaunch, PackedWordsKeepPaceWithTheMemory) {
 bool is_staggered(const char* text, const runtime::DeviceFacts& device, int row, int kv_heads, bool share = false) {
   auto arguments = tests::made_up_gqa_arguments({16, kv_heads, 8 * kv_heads, 128, row, 8192});
   if (share) arguments.key_strides[0] = arguments.value_strides[0] = 0;
-  const Launch launch = gqa_decode::encode(plan_of(text), &arguments, address(0x10000), std::size_t{1} << 30, device);
+  const Launch launch = kernel_of(text)->encode(&arguments, address(0x10000), std::size_t{1} << 30, device);
   GqaDecodeArguments parameters{};  // of launches without maps as well
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   return parameters.stagger != 0;
@@ -194,24 +195,24 @@ TEST(GqaLaunch, BlocksThatWouldMeetAtAStackOfTheMemoryBeginInTheMiddle) {
 }
 
 TEST(GqaLaunch, TwoBlocksOfASequenceAreACluster) {
-  const auto plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4");
+  const auto kernel = kernel_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4");
   for (const int batch : {64, 128}) {
     const auto arguments = arguments_of(batch, 1, 8192);
-    const Launch launch = gqa_decode::encode(plan, &arguments, address(0x10000), std::size_t{1} << 30, h200());
+    const Launch launch = kernel->encode(&arguments, address(0x10000), std::size_t{1} << 30, h200());
     EXPECT_EQ(launch.shape.grid[0], 128u);
     EXPECT_EQ(launch.shape.cluster_blocks, batch == 64 ? 2u : 1u);
   }
 }
 
 TEST(GqaLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
-  const auto plan = plan_of(kInt4);
+  const auto plan = tests::sm80_plan_of(kInt4, "sm_90a");
   for (const int sequences : {1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128, 200, 512}) {
     for (const int length : {64, 500, 1024, 4000, 8192, 32768, 131072}) {
       double best = 1e300;
       for (int splits = 1; splits <= std::min(256, (length + 63) / 64); ++splits) {
         best = std::min(best, modelled_cost(plan, sequences, length, splits));
       }
-      const int chosen = gqa_decode::choose_splits(plan, sequences, length, h200());
+      const int chosen = gqa_decode::warp_ring::choose_splits(plan, sequences, length, h200());
       EXPECT_LE(modelled_cost(plan, sequences, length, chosen), 1.1 * best) << sequences << " sequences of " << length;
     }
   }
@@ -219,7 +220,7 @@ TEST(GqaLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
 
 TEST(GqaLaunch, AnEmptyBatchLaunchesNothing) {
   auto arguments = arguments_of(0, 1, 100);
-  EXPECT_TRUE(gqa_decode::encode(plan_of(kInt4), &arguments, nullptr, 0, h200()).empty);
+  EXPECT_TRUE(kernel_of(kInt4)->encode(&arguments, nullptr, 0, h200()).empty);
 }
 
 struct BadArgument {
@@ -230,10 +231,10 @@ struct BadArgument {
 class RefusedArguments : public ::testing::TestWithParam<BadArgument> {};
 
 TEST_P(RefusedArguments, NameTheRule) {
-  const auto plan = plan_of(kInt4);
+  const auto kernel = kernel_of(kInt4);
   auto arguments = arguments_of(2, 2, 64);
   GetParam().change(arguments);
-  tests::expect_refused_with([&] { gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200()); },
+  tests::expect_refused_with([&] { kernel->encode(&arguments, address(0x10000), 1 << 30, h200()); },
                              GetParam().sentence);
 }
 
@@ -278,7 +279,7 @@ TEST(GqaLaunch, RefusesStridesWithWhichHeadsOverwriteOneAnother) {
     arguments.output_strides[0] = sequence;
     arguments.output_token_stride = token;
     arguments.output_strides[1] = head;
-    return tests::refusal_of([&] { gqa_decode::encode(plan_of(text), &arguments, address(0x10000), 1 << 30, h200()); });
+    return tests::refusal_of([&] { kernel_of(text)->encode(&arguments, address(0x10000), 1 << 30, h200()); });
   };
   const auto overwriting = [](const std::string& given, const std::string& within) {
     return given + ": outputs would overwrite one another, for what lies within this stride spans " + within +
@@ -297,24 +298,24 @@ TEST(GqaLaunch, RefusesStridesWithWhichHeadsOverwriteOneAnother) {
 
 /// The float that is nearest to 1e30 is above it.
 TEST(GqaLaunch, TakesTheLargestSoftmaxScales) {
-  const auto plan = plan_of(kInt4);
+  const auto kernel = kernel_of(kInt4);
   for (const float scale : {1e30f, -1e30f}) {
     auto arguments = arguments_of(2, 2, 64);
     arguments.softmax_scale = scale;
-    EXPECT_NO_THROW(gqa_decode::encode(plan, &arguments, address(0x10000), 1 << 30, h200())) << scale;
+    EXPECT_NO_THROW(kernel->encode(&arguments, address(0x10000), 1 << 30, h200())) << scale;
   }
 }
 
 TEST(GqaLaunch, RefusesNoArgumentsAndTooSmallAWorkspace) {
-  const auto plan = plan_of(kInt4);
-  EXPECT_THROW(gqa_decode::encode(plan, nullptr, nullptr, 0, h200()), Failure);
+  const auto kernel = kernel_of(kInt4);
+  EXPECT_THROW(kernel->encode(nullptr, nullptr, 0, h200()), Failure);
   auto arguments = arguments_of(1, 1, 8192);
-  const std::size_t bytes = gqa_decode::workspace_bytes(plan, &arguments, h200());
+  const std::size_t bytes = kernel->workspace_bytes(&arguments, h200());
   ASSERT_GT(bytes, 0u);
-  EXPECT_NO_THROW(gqa_decode::encode(plan, &arguments, address(0x10000), bytes, h200()));
-  EXPECT_THROW(gqa_decode::encode(plan, &arguments, address(0x10000), bytes - 1, h200()), Failure);
-  EXPECT_THROW(gqa_decode::encode(plan, &arguments, nullptr, bytes, h200()), Failure);
-  EXPECT_THROW(gqa_decode::encode(plan, &arguments, address(0x10040), bytes, h200()), Failure);
+  EXPECT_NO_THROW(kernel->encode(&arguments, address(0x10000), bytes, h200()));
+  EXPECT_THROW(kernel->encode(&arguments, address(0x10000), bytes - 1, h200()), Failure);
+  EXPECT_THROW(kernel->encode(&arguments, nullptr, bytes, h200()), Failure);
+  EXPECT_THROW(kernel->encode(&arguments, address(0x10040), bytes, h200()), Failure);
 }
 
 }  // namespace

@@ -51,10 +51,8 @@ TEST(MixedCaches, OperandsOfKeysSpeakOfTheQueryAndThoseOfValuesOfWeights) {
 
 TEST(MixedCaches, ConflictsAreThoseOfTheRowsThatHaveHeaders) {
   const auto why = [](const char* text) -> std::string {
-    for (const Decision& decision : tests::gqa_plan_of(text, "sm_80").report.decisions) {
-      if (decision.name == "bank conflicts") return decision.why;
-    }
-    return "none";
+    const std::string reason = tests::reason_of(tests::gqa_kernel_of(text, "sm_80"), "bank conflicts");
+    return reason.empty() ? "none" : reason;
   };
   const std::string beginning = "one instruction copies the headers of many rows";
   const std::string end = ", 4 bytes a lane, and rows start at every fourth bank";
@@ -68,7 +66,8 @@ TEST(MixedCaches, ConflictsAreThoseOfTheRowsThatHaveHeaders) {
 TEST(MixedCaches, FragmentsAreThoseThatEachFormatLoads) {
   const auto loads = [](const char* text) {
     std::set<std::string> names;
-    for (const std::string& name : tests::gqa_plan_of(text, "sm_80").report.fragments) {
+    const auto kernel = tests::gqa_kernel_of(text, "sm_80");
+    for (const std::string& name : kernel->report().fragments) {
       if (name.starts_with("ldmatrix")) names.insert(name);
     }
     return names;
@@ -134,8 +133,7 @@ TEST(MixedCaches, PartialOutputsAreAsWideAsValues) {
   arguments.max_length = 8192;
   arguments.splits = 8;
   const auto bytes = [&](const char* text) {
-    return gqa_decode::workspace_bytes(tests::gqa_plan_of(text, "sm_80"), &arguments,
-                                       tests::made_up_device("sm_80", 100));
+    return tests::gqa_kernel_of(text, "sm_80")->workspace_bytes(&arguments, tests::made_up_device("sm_80", 100));
   };
   const std::size_t alike = bytes("gqa_decode:head_dim=64,heads_per_kv=8");
   EXPECT_EQ(bytes("gqa_decode:head_dim=192,heads_per_kv=8,value_dim=64"), alike);

@@ -9,7 +9,6 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 #include "tests/support/gqa_launches.hpp"
 #include "tests/support/gqa_plans.hpp"
@@ -23,7 +22,7 @@ TEST(GqaPlan, SaysWhyUnalignedRowsHaveHeadGroups) {
   for (const auto& [fields, needs_warps] :
        {std::pair{"heads_per_kv=16,alignment=4", true}, {"heads_per_kv=64,groups=4", false}}) {
     const std::string text = fmt::format("gqa_decode:kv=int4_rows,family=sm90,{}", fields);
-    const auto plan = gqa_decode::make_plan(gqa_decode::parse(text), codegen::find_architecture("sm_90a"));
+    const auto plan = tests::sm90_plan_of(text, "sm_90a");
     ASSERT_GT(plan.head_groups, 1) << text;
     EXPECT_EQ(tests::reason_of(plan, "head_groups").find("registers hold no more") == std::string::npos, needs_warps)
         << text;
@@ -34,7 +33,7 @@ TEST(GqaPlan, SaysWhyUnalignedRowsHaveHeadGroups) {
 TEST(GqaPlan, ShortRowsSayThatArithmeticIsTheirLimit) {
   const auto reason = [](std::string_view fields) {
     return tests::reason_of(
-        tests::gqa_plan_of(fmt::format("gqa_decode:heads_per_kv=8,kv=int4_rows,{}", fields), "sm_90a"), "limit");
+        tests::gqa_kernel_of(fmt::format("gqa_decode:heads_per_kv=8,kv=int4_rows,{}", fields), "sm_90a"), "limit");
   };
   for (const char* fields : {"head_dim=64,alignment=4", "head_dim=64,groups=2,alignment=8",
                              "head_dim=96,groups=2,alignment=8", "head_dim=64,groups=4", "groups=8"})
@@ -47,11 +46,11 @@ TEST(GqaPlan, ShortRowsSayThatArithmeticIsTheirLimit) {
 // Of values whose weights are rounded beside nibbles, and outputs that show it.
 TEST(GqaPlan, CentresNibblesForOutputsOfFp16) {
   const auto centres = [](std::string_view fields) {
-    const auto plan = tests::gqa_plan_of(fmt::format("gqa_decode:query=fp16,{}", fields), "sm_90a");
-    const auto source = gqa_decode::make_source(plan, codegen::find_architecture("sm_90a"));
+    const auto kernel = tests::gqa_kernel_of(fmt::format("gqa_decode:query=fp16,{}", fields), "sm_90a");
+    const codegen::KernelSource& source = kernel->source();
     const auto header = std::find_if(source.headers.begin(), source.headers.end(),
                                      [](const codegen::Header& one) { return one.name == "plan.cuh"; });
-    const bool is_said = !tests::reason_of(plan, "middle of nibbles").empty();
+    const bool is_said = !tests::reason_of(kernel, "middle of nibbles").empty();
     EXPECT_EQ(header->text.find("nullptr, true>") != std::string::npos, is_said) << fields;
     return is_said;
   };
@@ -63,8 +62,7 @@ TEST(GqaPlan, CentresNibblesForOutputsOfFp16) {
 
 TEST(GqaPlan, GivesAReasonForEveryDecision) {
   for (const char* name : tests::kGqaArchitectures) {
-    const auto plan = gqa_decode::make_plan(gqa_decode::parse("gqa_decode:heads_per_kv=8,family=sm80"),
-                                            codegen::find_architecture(name));
+    const auto plan = tests::sm80_plan_of("gqa_decode:heads_per_kv=8", name);
     for (const char* expected :
          {"tile", "operands", "warps", "copy", "copy offsets", "stage", "stages", "blocks_per_sm"}) {
       EXPECT_NE(tests::reason_of(plan, expected), "") << expected;
@@ -86,7 +84,7 @@ TEST(GqaPlan, EveryDescriptorHasOne) {
     std::vector<std::string> troubles(descriptors.size());
     parallel_for(static_cast<std::int64_t>(descriptors.size()), [&](std::int64_t i) {
       try {
-        gqa_decode::make_plan(descriptors[i], architecture);
+        gqa_decode::sm80::make_plan(descriptors[i], architecture);
       } catch (const Failure& failure) {
         troubles[i] = failure.what();
       }
@@ -110,12 +108,12 @@ TEST(GqaPlan, RegistersThatChangeHandsAreTheBlocksOwn) {
       for (const GqaDecode& either : {descriptor, plain}) {
         for (const char* name : {"sm_90a", "sm_100a", "sm_120"}) {
           const auto& architecture = codegen::find_architecture(name);
-          const auto plan = gqa_decode::make_plan(either, architecture);
-          if (plan.attend_registers == 0) continue;
+          const auto plan = gqa_decode::sm90::make_plan(either, architecture);
+          if (plan.consumer_registers == 0) continue;
           EXPECT_TRUE(architecture.register_transfer);
-          tests::expect_block_has_registers(architecture, plan.warps, plan.attend_registers, plan.copy_warps,
-                                            plan.copy_registers, either.text() + " for " + name);
-          taken.insert(plan.attend_registers);
+          tests::expect_block_has_registers(architecture, plan.warps, plan.consumer_registers, plan.producer_warps,
+                                            plan.producer_registers, either.text() + " for " + name);
+          taken.insert(plan.consumer_registers);
         }
       }
     }
@@ -127,7 +125,7 @@ TEST(GqaPlan, HeadGroupsShareTheHeadsEvenly) {
   const auto& architecture = codegen::find_architecture("sm_86");
   for (const int head_dim : {64, 96, 128, 192, 256}) {
     for (int heads = 1; heads <= 64; ++heads) {
-      const auto plan = gqa_decode::make_plan({.head_dim = head_dim, .heads_per_kv = heads}, architecture);
+      const auto plan = gqa_decode::sm80::make_plan({.head_dim = head_dim, .heads_per_kv = heads}, architecture);
       const int before_last = (plan.head_groups - 1) * plan.heads_per_block;
       EXPECT_TRUE(before_last < heads && heads <= before_last + plan.heads_per_block) << head_dim << ' ' << heads;
       const int tiles = (heads + 7) / 8;
@@ -140,7 +138,7 @@ TEST(GqaPlan, HeadGroupsShareTheHeadsEvenly) {
 
 TEST(GqaPlan, TakesFewerWarpsWhereTheirStagesDoNotFit) {
   const auto warps = [](const GqaDecode& descriptor, const char* architecture) {
-    const auto plan = gqa_decode::make_plan(descriptor, codegen::find_architecture(architecture));
+    const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture(architecture));
     EXPECT_LE(plan.shared_memory, codegen::find_architecture(architecture).shared_memory_per_block);
     EXPECT_EQ(tests::reason_of(plan, "warps").find("do not fit") != std::string::npos, plan.warps < 4);
     return plan.warps;
@@ -151,6 +149,7 @@ TEST(GqaPlan, TakesFewerWarpsWhereTheirStagesDoNotFit) {
   EXPECT_EQ(warps(wide, "sm_80"), 2);
   EXPECT_EQ(warps(wide, "sm_120"), 2);
   EXPECT_EQ(warps(packed, "sm_120"), 4);
+  EXPECT_EQ(gqa_decode::sm90::make_plan(wide, codegen::find_architecture("sm_90a")).warps, 4);
 }
 
 /// Registers hold the next tile, or as much of it as they can.
@@ -158,11 +157,11 @@ TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
   for (const char* name : {"sm_75", "sm_86"}) {
     const auto& architecture = codegen::find_architecture(name);
     for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors()) {
-      const auto plan = gqa_decode::make_plan(descriptor, architecture);
-      const int pieces = gqa_decode::count_copies(plan);
-      EXPECT_TRUE(1 <= plan.held_pieces && plan.held_pieces <= pieces) << descriptor.text();
+      const auto plan = gqa_decode::sm75::make_plan(descriptor, architecture);
+      const int vectors = count_copies(plan);
+      EXPECT_TRUE(1 <= plan.held_vectors && plan.held_vectors <= vectors) << descriptor.text();
       EXPECT_EQ(tests::reason_of(plan, "copies in registers").find("the rest") != std::string::npos,
-                plan.held_pieces < pieces)
+                plan.held_vectors < vectors)
           << descriptor.text();
       EXPECT_LE(plan.counted_registers, architecture.registers_per_thread) << descriptor.text();
       EXPECT_LE(plan.shared_memory, architecture.shared_memory_per_block) << descriptor.text();
@@ -174,45 +173,46 @@ TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
 
 TEST(GqaPlan, PackedWordsOfAContiguousCacheKeepPace) {
   const std::string packed = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
-  const auto plan = tests::gqa_plan_of(packed, "sm_90a");
-  EXPECT_TRUE(plan.keeps_pace());
+  const auto plan = tests::sm90_plan_of(packed, "sm_90a");
+  EXPECT_TRUE(plan.paces_copies());
   EXPECT_EQ(plan.stages, 4) << "room to run ahead in";
-  EXPECT_EQ(plan.stages_at_once(), 2);
-  EXPECT_EQ(tests::gqa_plan_of(packed + ",head_dim=64", "sm_90a").stages_at_once(), 3);
-  EXPECT_FALSE(tests::gqa_plan_of(packed + ",cache=paged", "sm_90a").keeps_pace());
-  EXPECT_FALSE(tests::gqa_plan_of(packed + ",family=sm80", "sm_90a").keeps_pace());
+  EXPECT_EQ(plan.initial_stages(), 2);
+  EXPECT_EQ(tests::sm90_plan_of(packed + ",head_dim=64", "sm_90a").initial_stages(), 3);
+  EXPECT_FALSE(tests::sm90_plan_of(packed + ",cache=paged", "sm_90a").paces_copies());
+  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(packed + ",family=sm80", "sm_90a"), "pace"), "");
   EXPECT_FALSE(
-      tests::gqa_plan_of("gqa_decode:heads_per_kv=16,kv=int4_rows,groups=4,family=sm90", "sm_90a").keeps_pace())
+      tests::sm90_plan_of("gqa_decode:heads_per_kv=16,kv=int4_rows,groups=4,family=sm90", "sm_90a").paces_copies())
       << "nobody has timed several groups of columns";
-  EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "sm_90a").keeps_pace());
+  EXPECT_FALSE(tests::sm90_plan_of("gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "sm_90a").paces_copies());
 }
 
 TEST(GqaPlan, PlainScoresOfAContiguousCacheMayBeginInTheMiddle) {
   for (const char* const other : {"", ",kv=fp8_e4m3", ",kv=int8_split"})
-    EXPECT_FALSE(tests::gqa_plan_of(std::string("gqa_decode:heads_per_kv=8") + other, "sm_90a").staggers()) << other;
+    EXPECT_FALSE(tests::sm90_plan_of(std::string("gqa_decode:heads_per_kv=8") + other, "sm_90a").offsets_start())
+        << other;
   const std::string rows = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
-  EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").staggers());
-  for (const char* const more :
-       {",cache=paged", ",family=sm80", ",query_tokens=4", ",alibi=true", ",window=true", ",soft_cap=true"})
-    EXPECT_FALSE(tests::gqa_plan_of(rows + more, "sm_90a").staggers()) << more;
+  EXPECT_TRUE(tests::sm90_plan_of(rows, "sm_90a").offsets_start());
+  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(rows + ",family=sm80", "sm_90a"), "first stage of a block"), "");
+  for (const char* const more : {",cache=paged", ",query_tokens=4", ",alibi=true", ",window=true", ",soft_cap=true"})
+    EXPECT_FALSE(tests::sm90_plan_of(rows + more, "sm_90a").offsets_start()) << more;
 }
 
 TEST(GqaPlan, TheL2LetsGoOfWhatIsReadOnce) {
   const std::string rows = "gqa_decode:heads_per_kv=8";
-  EXPECT_TRUE(tests::gqa_plan_of(rows, "sm_90a").evicts_first());
-  EXPECT_TRUE(tests::gqa_plan_of(rows + ",kv=fp8_e4m3,scales=tensor", "sm_90a").evicts_first());
-  EXPECT_FALSE(tests::gqa_plan_of(rows + ",kv=fp8_e4m3", "sm_90a").evicts_first())
+  EXPECT_TRUE(tests::sm90_plan_of(rows, "sm_90a").evicts_first());
+  EXPECT_TRUE(tests::sm90_plan_of(rows + ",kv=fp8_e4m3,scales=tensor", "sm_90a").evicts_first());
+  EXPECT_FALSE(tests::sm90_plan_of(rows + ",kv=fp8_e4m3", "sm_90a").evicts_first())
       << "scales are a tensor of their own";
-  EXPECT_TRUE(tests::gqa_plan_of(rows + ",cache=paged", "sm_90a").evicts_first());
-  EXPECT_FALSE(tests::gqa_plan_of("gqa_decode:heads_per_kv=64,query_tokens=4", "sm_90a").evicts_first())
+  EXPECT_TRUE(tests::sm90_plan_of(rows + ",cache=paged", "sm_90a").evicts_first());
+  EXPECT_FALSE(tests::sm90_plan_of("gqa_decode:heads_per_kv=64,query_tokens=4", "sm_90a").evicts_first())
       << "four blocks read it";
-  EXPECT_FALSE(tests::gqa_plan_of(rows, "sm_80").evicts_first());
+  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(rows, "sm_80"), "lines of the cache"), "");
 }
 
 TEST(GqaPlan, FamilySm90SaysWhoLoadsScales) {
   const auto& architecture = codegen::find_architecture("sm_90a");
   const auto decision = [&](const char* text) {
-    return tests::reason_of(gqa_decode::make_plan(gqa_decode::parse(text), architecture), "scales");
+    return tests::reason_of(gqa_decode::sm90::make_plan(gqa_decode::parse(text), architecture), "scales");
   };
   EXPECT_NE(decision("gqa_decode:kv=fp8_e4m3,family=sm90"), "");
   EXPECT_EQ(decision("gqa_decode:kv=fp8_e4m3,scales=tensor,family=sm90"), "");

@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_launches.hpp"
 #include "tests/support/refusals.hpp"
 
-namespace cubit::ops::gqa_decode {
+namespace cubit::ops::gqa_decode::sm90 {
 namespace {
 
 constexpr const char* kSm90 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
@@ -181,20 +180,20 @@ TEST(GqaSplit, RowsOfWholePartsNeedNoSpan) {
   for (const int batch : {1, 16}) {
     const Split split = choose_split(plan, eight_wide_heads(batch, 8192), h200());
     EXPECT_EQ(split.span, 1) << batch;
-    EXPECT_EQ(split.boxes, 8) << batch;
+    EXPECT_EQ(split.boxes.count, 8) << batch;
   }
 }
 
 TEST(GqaSplit, BoxesWhereRowsFollowOneAnother) {
   const auto boxes = [](const char* text, const cubit_gqa_decode_arguments& arguments) {
-    return choose_split(plan_of(text), arguments, h200()).boxes;
+    return choose_split(plan_of(text), arguments, h200()).boxes.count;
   };
   const char* const wide = "gqa_decode:heads_per_kv=4,family=sm90";
-  EXPECT_EQ(split_of(eight_heads(16, 8192)).boxes, 1) << "all warps' rows";
+  EXPECT_EQ(split_of(eight_heads(16, 8192)).boxes.count, 1) << "all warps' rows";
   auto three = eight_heads(16, 8192);
   three.kv_heads = 3;
   three.key_strides[1] = three.value_strides[1] = 240;
-  EXPECT_EQ(split_of(three).boxes, 0) << "one head's are 80 bytes, no whole parts of 128";
+  EXPECT_EQ(split_of(three).boxes.count, 0) << "one head's are 80 bytes, no whole parts of 128";
   auto one = eight_wide_heads(16, 8192);
   one.kv_heads = 1;
   EXPECT_EQ(boxes(wide, one), 8) << "tokens lie apart";
@@ -221,12 +220,12 @@ TEST(GqaSplit, UnalignedRowsThatFollowOneAnother) {
     return arguments;
   };
   const auto boxes = [&](const cubit_gqa_decode_arguments& arguments) {
-    return choose_split(plan, arguments, h200()).boxes;
+    return choose_split(plan, arguments, h200()).boxes.count;
   };
   for (const int kv_heads : {1, 2, 4, 8, 12}) EXPECT_EQ(boxes(of_heads(kv_heads)), 2) << kv_heads;
   for (const int kv_heads : {3, 6})
     EXPECT_EQ(boxes(of_heads(kv_heads)), 0) << kv_heads << ": tokens are between 16 bytes";
-  EXPECT_EQ(choose_split(plan, of_heads(8), h200()).span, 4) << "the warps that are abreast";
+  EXPECT_EQ(choose_split(plan, of_heads(8), h200()).span, 4) << "the interleaved warps";
   auto one = of_heads(1);
   one.value_strides[1] = 80;
   EXPECT_EQ(boxes(one), 0) << "tokens lie apart";
@@ -284,12 +283,12 @@ TEST(GqaSplit, BoxesOfPagesHaveRowsOfOnePage) {
                           Case{wide, in_pages(3, 128, 48, true), 8, 16, "the same whatever lies between the rows"},
                           Case{wide, in_pages(1, 128, 2, false), 0, 0, "more than 32 boxes one behind the other"}}) {
     const Split split = choose_split(plan_of(one.text), one.arguments, h200());
-    EXPECT_EQ(split.boxes, one.boxes) << one.why;
-    EXPECT_EQ(split.box_rows, one.rows) << one.why;
+    EXPECT_EQ(split.boxes.count, one.boxes) << one.why;
+    EXPECT_EQ(split.boxes.rows, one.rows) << one.why;
   }
   auto apart = in_pages(1, 80, 16, false);
   apart.key_strides[0] = 0;
-  EXPECT_EQ(choose_split(plan_of(packed), apart, h200()).boxes, 0) << "a tensor map has no stride of 0";
+  EXPECT_EQ(choose_split(plan_of(packed), apart, h200()).boxes.count, 0) << "a tensor map has no stride of 0";
 }
 
 TEST(GqaSplit, WorkspaceIsEnoughForAnyStrides) {
@@ -314,7 +313,7 @@ TEST(GqaSplit, WhatIsAskedForIsDone) {
       EXPECT_EQ(split.blocks, (4 * splits + rounds - 1) / rounds);
     }
   }
-  EXPECT_EQ(choose_split(plan_of(kSm80), bounds(4, 8192, 5), h200()).splits, 5);
+  EXPECT_EQ(choose_split(tests::sm80_plan_of(kSm80, "sm_90a"), bounds(4, 8192, 5), h200()).splits, 5);
 }
 
 TEST(GqaSplit, TwoBlocksWithASequenceOfTheirOwnAreACluster) {
@@ -322,7 +321,7 @@ TEST(GqaSplit, TwoBlocksWithASequenceOfTheirOwnAreACluster) {
   const auto is_paired = [&](int batch, const std::int32_t* lengths, int splits = 0) {
     auto arguments = bounds(batch, 8192, splits);
     arguments.lengths = lengths;
-    return split_of(arguments).paired;
+    return split_of(arguments).is_clustered;
   };
   for (const std::int32_t* const lengths : {static_cast<const std::int32_t*>(nullptr), &any}) {
     EXPECT_FALSE(is_paired(32, lengths)) << "four blocks each";
@@ -338,13 +337,13 @@ TEST(GqaSplit, TwoBlocksWithASequenceOfTheirOwnAreACluster) {
   const Plan many_columns = plan_of(
       "gqa_decode:head_dim=64,heads_per_kv=64,kv=int8_split,query=fp16,cache=paged,query_tokens=16,window=true,family="
       "sm90");
-  EXPECT_FALSE(many_columns.merges_pairs());
-  EXPECT_FALSE(choose_split(many_columns, bounds(3, 8192, 2), h200()).paired);
+  EXPECT_FALSE(many_columns.merges_in_cluster());
+  EXPECT_FALSE(choose_split(many_columns, bounds(3, 8192, 2), h200()).is_clustered);
   runtime::DeviceFacts odd = h200();
   odd.multiprocessors = 131;
   auto ragged = bounds(65, 8192);
   ragged.lengths = &any;
-  EXPECT_FALSE(choose_split(plan_of(kSm90), ragged, odd).paired) << "the grid is no whole number of clusters";
+  EXPECT_FALSE(choose_split(plan_of(kSm90), ragged, odd).is_clustered) << "the grid is no whole number of clusters";
 }
 
 TEST(GqaSplit, UnitsOfOneLengthAreItsStages) {
@@ -372,9 +371,12 @@ TEST(GqaSplit, WhatCannotBeIsRefused) {
                 "max_length = 2147479551: family sm90 counts a launch's stages in 31 bits: here of 256 tokens, and "},
         Refused{"gqa_decode:heads_per_kv=64,kv=int4_rows,groups=4,family=sm90", bounds(8192, 16711680),
                 " more for each sequence, all 2 times; a smaller bound on the length, fewer sequences"}}) {
-    tests::expect_refused_with([&] { choose_split(plan_of(refused.text), refused.arguments, h200()); }, refused.why);
+    cubit_gqa_decode_arguments arguments = refused.arguments;
+    arguments.size = sizeof arguments;
+    tests::expect_refused_with(
+        [&] { tests::gqa_kernel_of(refused.text, "sm_90a")->workspace_bytes(&arguments, h200()); }, refused.why);
   }
 }
 
 }  // namespace
-}  // namespace cubit::ops::gqa_decode
+}  // namespace cubit::ops::gqa_decode::sm90

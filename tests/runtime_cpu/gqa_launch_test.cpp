@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/gqa_decode/sm90/sm90.hpp"
 #include "tests/support/cpu_launches.hpp"
 
 namespace cubit::tests {
@@ -36,9 +37,9 @@ class GqaLaunch : public CpuLaunch {
     CpuLaunch::SetUp();
     if (IsSkipped()) return;
     const codegen::Architecture& architecture = codegen::find_architecture("sm_90a");
-    plan_ = ops::gqa_decode::make_plan(ops::gqa_decode::parse("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4"),
-                                       architecture);
-    codegen::KernelSource source = ops::gqa_decode::make_source(plan_, architecture);
+    plan_ = ops::gqa_decode::sm90::make_plan(ops::gqa_decode::parse("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4"),
+                                             architecture);
+    codegen::KernelSource source = ops::gqa_decode::sm90::make_source(plan_, architecture);
     source.code = codegen::Code::ptx;
     kernel_ = prepare(source);
   }
@@ -90,8 +91,8 @@ class GqaLaunch : public CpuLaunch {
   }
 
   ops::Launch encoded(const cubit_gqa_decode_arguments& arguments, const runtime::DeviceFacts& facts) {
-    const std::size_t bytes = ops::gqa_decode::workspace_bytes(plan_, &arguments, facts);
-    return ops::gqa_decode::encode(plan_, &arguments, zeros(bytes + 1), bytes, facts);
+    const std::size_t bytes = ops::gqa_decode::sm90::workspace_bytes(plan_, &arguments, facts);
+    return ops::gqa_decode::sm90::encode(plan_, &arguments, zeros(bytes + 1), bytes, facts);
   }
 
   void run(ops::Launch launch) {
@@ -100,7 +101,7 @@ class GqaLaunch : public CpuLaunch {
     device_->synchronise(nullptr);
   }
 
-  ops::gqa_decode::Plan plan_;
+  ops::gqa_decode::sm90::Plan plan_;
   std::shared_ptr<runtime::Kernel> kernel_;
 };
 
@@ -108,7 +109,7 @@ class GqaLaunch : public CpuLaunch {
 // given. If the CPU device needs as long for one stage, the test only shows that launches end.
 TEST_F(GqaLaunch, KeepsPaceWithTheMemory) {
   constexpr int kSequences = 4;  // a block each
-  const auto least = (kMostStages - plan_.stages_at_once()) * kSequences * 4ms;
+  const auto least = (kMostStages - plan_.initial_stages()) * kSequences * 4ms;
   for (const bool on_device : {false, true}) {
     cubit_gqa_decode_arguments arguments = arguments_of(std::vector<int>(kSequences, kTokens));
     if (!on_device) arguments.lengths = nullptr;

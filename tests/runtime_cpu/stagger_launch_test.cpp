@@ -29,9 +29,9 @@ class StaggerLaunch : public CpuLaunch {
  protected:
   /// One KV head with rows of 80 bytes.
   std::vector<std::uint16_t> attend(int memory_bus_bits) {
-    const ops::gqa_decode::Plan plan =
-        gqa_plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "sm_90a");
-    codegen::KernelSource source = ops::gqa_decode::make_source(plan, codegen::find_architecture("sm_90a"));
+    const ops::gqa_decode::sm90::Plan plan =
+        sm90_plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "sm_90a");
+    codegen::KernelSource source = ops::gqa_decode::sm90::make_source(plan, codegen::find_architecture("sm_90a"));
     source.code = codegen::Code::ptx;
     const std::shared_ptr<runtime::Kernel> kernel = prepare(source);
 
@@ -47,9 +47,10 @@ class StaggerLaunch : public CpuLaunch {
 
     runtime::DeviceFacts facts = device_->facts();
     facts.memory_bus_bits = memory_bus_bits;
-    const std::size_t bytes = ops::gqa_decode::workspace_bytes(plan, &arguments, facts);
+    const std::size_t bytes = ops::gqa_decode::sm90::workspace_bytes(plan, &arguments, facts);
     const std::vector<std::byte> zeros(bytes + 1);
-    ops::Launch launch = ops::gqa_decode::encode(plan, &arguments, upload(zeros.data(), zeros.size()), bytes, facts);
+    ops::Launch launch =
+        ops::gqa_decode::sm90::encode(plan, &arguments, upload(zeros.data(), zeros.size()), bytes, facts);
     is_staggered_ = parameters_of<GqaDecodeArguments>(launch).stagger != 0;
     ops::encode_maps(*kernel, *device_, launch);
     ops::launch(*kernel, *device_, launch, false, nullptr);

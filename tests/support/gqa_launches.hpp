@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "ops/gqa_decode/gqa_decode.hpp"
 #include "templates/kernels/gqa_decode_arguments.h"
+#include "tests/support/gqa_plans.hpp"
 #include "tests/support/launches.hpp"
 
 namespace cubit::tests {
@@ -44,15 +44,11 @@ inline cubit_gqa_decode_arguments made_up_gqa_arguments(const GqaSizes& sizes) {
   return arguments;
 }
 
-inline ops::gqa_decode::Plan gqa_plan_of(std::string_view text, std::string_view architecture) {
-  return ops::gqa_decode::make_plan(ops::gqa_decode::parse(text), codegen::find_architecture(architecture));
-}
-
 /// Encodes the launch for an sm_80 with the given number of multiprocessors and a workspace at 0x10000.
 inline ops::Launch encode_gqa(std::string_view text, const cubit_gqa_decode_arguments& arguments,
                               int multiprocessors = 1) {
-  return ops::gqa_decode::encode(gqa_plan_of(text, "sm_80"), &arguments, address(0x10000), std::size_t{1} << 30,
-                                 made_up_device("sm_80", multiprocessors));
+  return gqa_kernel_of(text, "sm_80")
+      ->encode(&arguments, address(0x10000), std::size_t{1} << 30, made_up_device("sm_80", multiprocessors));
 }
 
 inline GqaDecodeArguments gqa_parameters_of(std::string_view text, const cubit_gqa_decode_arguments& arguments) {
