@@ -43,9 +43,9 @@ TileAccess int4_header_matrices(const RowFormat& format, const char* name, int f
 /// Loads of value scales for several tiles of query rows, in the order in which the products need the scales.
 TileAccess int4_token_headers(const RowFormat& format, const char* name, int first_row) {
   const int pairs = std::min(format.groups, 4);
-  const int pieces = format.groups / pairs;
-  return {name, AccessKind::load, 4 * pairs, 4 * pieces, [=](int instance, int lane) -> MaybeByte {
-            return byte_at(lanes::int4_token_pairs(lane, instance / pieces, pairs * (instance % pieces), first_row));
+  const int vectors = format.groups / pairs;
+  return {name, AccessKind::load, 4 * pairs, 4 * vectors, [=](int instance, int lane) -> MaybeByte {
+            return byte_at(lanes::int4_token_pairs(lane, instance / vectors, pairs * (instance % vectors), first_row));
           }};
 }
 
@@ -71,9 +71,9 @@ void add_int4_matrices(int matrices, int start, const char* pairs, const char* l
 
 TileAccess int4_header_loads(const RowFormat& format, const char* name, int first_row) {
   const int pairs = std::min(format.groups, 4);
-  const int pieces = format.groups / pairs;
-  return {name, AccessKind::load, 4 * pairs, 2 * pieces, [=](int instance, int lane) -> MaybeByte {
-            return byte_at(lanes::int4_header_pairs(lane, instance / pieces, pairs * (instance % pieces), first_row));
+  const int vectors = format.groups / pairs;
+  return {name, AccessKind::load, 4 * pairs, 2 * vectors, [=](int instance, int lane) -> MaybeByte {
+            return byte_at(lanes::int4_header_pairs(lane, instance / vectors, pairs * (instance % vectors), first_row));
           }};
 }
 
@@ -81,10 +81,11 @@ void add_padding_stores(const RowFormat& format, int rows, std::vector<TileAcces
   const int header = format.header_bytes();
   const int padding_words = (padded_header_bytes(format) - header) / 4;
   if (padding_words == 0) return;
-  accesses.push_back({"zeros beside headers", AccessKind::store, 4, rows / 8, [=](int instance, int lane) -> MaybeByte {
-                        if (lane / 8 >= padding_words) return std::nullopt;
-                        return byte_at(lanes::int4_padding(lane, 8 * instance, header));
-                      }});
+  accesses.push_back(
+      {"zeros next to headers", AccessKind::store, 4, rows / 8, [=](int instance, int lane) -> MaybeByte {
+         if (lane / 8 >= padding_words) return std::nullopt;
+         return byte_at(lanes::int4_padding(lane, 8 * instance, header));
+       }});
 }
 
 void add_key_reads(const RowFormat& format, std::vector<TileAccess>& accesses) {

@@ -39,8 +39,8 @@ codegen::TileAccess int4_header_loads(const kv_cache::RowFormat& format, const c
 // After the main loop the warps of a block store their results in shared memory, one row of outputs and one of sums for
 // each query row of each warp, and the block merges them.
 
-/// Bytes from the outputs of one query row to the next. `heads_are_rows`: warpgroup MMAs with query rows as M made them.
-int merge_pitch(const CommonPlan& plan, bool heads_are_rows);
+/// Bytes from the outputs of one query row to the next. `heads_are_m`: warpgroup MMAs with query rows as M made them.
+int merge_pitch(const CommonPlan& plan, bool heads_are_m);
 /// The word at the beginning, by which the last block of a sequence is known.
 inline constexpr int kArrivedWordBytes = 16;
 /// Bytes of the results of `warps` warps that have tokens of their own, with the word.

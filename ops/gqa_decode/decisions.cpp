@@ -11,10 +11,11 @@ namespace cubit::ops::gqa_decode {
 namespace {
 
 Decision query_decision(const GqaDecode& descriptor) {
-  return {"query_tokens", fmt::format("{}, {}", descriptor.query_tokens, text_of(descriptor.mask)),
-          fmt::format("{} x {} heads of a KV head, each with its query token; only tiles that end behind the first "
-                      "query token's position are masked",
-                      descriptor.query_tokens, descriptor.heads_per_kv)};
+  return {
+      "query_tokens", fmt::format("{}, {}", descriptor.query_tokens, text_of(descriptor.mask)),
+      fmt::format("{} x {} query rows of a KV head; only tiles that end behind the first query token's position are "
+                  "masked",
+                  descriptor.query_tokens, descriptor.heads_per_kv)};
 }
 
 /// Rows of keys are multiplied by the query, rows of values by the softmax weights.
@@ -70,10 +71,9 @@ std::string swizzle_text(const codegen::Swizzle& swizzle) {
 }
 
 Decision tile_decision(const CommonPlan& plan, const codegen::Architecture& architecture) {
-  return {
-      "tile", fmt::format("16 tokens x {} heads", 8 * plan.head_tiles()),
-      fmt::format("tokens are the M of mma.m16n8k16{} and heads its N: one tile of heads per 8 query heads of a block",
-                  architecture.has_mma({16, 8, 16, codegen::MmaType::fp16}) ? "" : " (two m16n8k8 here)")};
+  return {"tile", fmt::format("16 tokens x {} heads", 8 * plan.head_tiles()),
+          fmt::format("tokens are the M of mma.m16n8k16{} and query rows its N: one tile per 8 query rows of a block",
+                      architecture.has_mma({16, 8, 16, codegen::MmaType::fp16}) ? "" : " (two m16n8k8 here)")};
 }
 
 std::string register_limit(const CommonPlan& plan) {
@@ -87,10 +87,11 @@ Decision head_group_decision(const CommonPlan& plan, const std::string& holder, 
             fmt::format("{} fit{} the registers of one block{}: the cache is read once", counted(heads, "head"),
                         heads == 1 ? "s" : "", holder)};
   }
-  return {"head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
-          fmt::format("{}; every group's block reads the cache, at best all but one from the L2, which {} times the "
-                      "bytes cross",
-                      limit, plan.head_groups)};
+  return {
+      "head_groups", fmt::format("{} of up to {} heads", plan.head_groups, plan.heads_per_block),
+      fmt::format("{}; the block of every group reads the cache, at best from the L2 except for the first block, so "
+                  "that {} times the bytes cross the L2",
+                  limit, plan.head_groups)};
 }
 
 std::vector<Decision> operand_decisions(const CommonPlan& plan, const codegen::Architecture& architecture) {
@@ -104,9 +105,11 @@ std::vector<Decision> operand_decisions(const CommonPlan& plan, const codegen::A
 void add_middle_decision(std::vector<Decision>& decisions, const GqaDecode& descriptor) {
   if (!centres_nibbles(descriptor)) return;
   decisions.push_back(
-      {"middle of nibbles", "7.5 x scale, part of the shift",
-       "weights times scales are rounded to fp16: beside nibbles, which have no sign, that costs two to three times "
-       "what it does beside values, and outputs of fp16 show it; one more product per group"});
+      {"centre of nibbles", "7.5 x scale, part of the shift",
+       "products of weights and scales are rounded to fp16; with nibbles, which have no sign, the error is two to "
+       "three "
+       "times as large as with centred values, and outputs of fp16 show the error; the cost is one more product per "
+       "group"});
 }
 
 Decision stages_decision(const CommonPlan& plan, int ring_bytes, const std::string& purpose, int wanted_bytes) {
@@ -127,9 +130,10 @@ Decision block_decision(const CommonPlan& plan, int threads, const codegen::Arch
 }
 
 Decision lane_decision() {
-  return {"lanes", "what follows from them, such as addresses, is computed at each use",
-          "of many groups the compilers of later architectures would keep more of it than there are "
-          "registers for, and spill"};
+  return {
+      "lanes", "addresses and other values that follow from the lane are computed at each use",
+      "with many groups the compilers for later architectures would keep more of these values than there are registers "
+      "for, and spill"};
 }
 
 void add_role_decisions(std::vector<Decision>& decisions, const GqaDecode& descriptor, const Decision& page) {
@@ -147,14 +151,15 @@ void add_role_decisions(std::vector<Decision>& decisions, const GqaDecode& descr
   }
   if (descriptor.alibi) {
     decisions.push_back({"order of tiles", "from the last to the first",
-                         "scores rise from token to token: the softmax's reference would move with each tile"});
+                         "scores rise from token to token, so the reference of the softmax would move with each tile"});
   }
   if (descriptor.window) {
-    decisions.push_back(
-        {"tokens", "a window, and those that are kept", "tiles begin at the window; what nobody sees is not read"});
+    decisions.push_back({"tokens", "a window and the kept tokens",
+                         "tiles begin at the window; tokens that no query sees are not read"});
   }
   if (descriptor.sinks) {
-    decisions.push_back({"sinks", "one per head", "joins the denominator once all parts are merged"});
+    decisions.push_back(
+        {"sinks", "one per head", "the sink joins the denominator after all partial results are merged"});
   }
 }
 

@@ -36,30 +36,30 @@ std::vector<Field<GqaDecode>> make_fields() {
                               &GqaDecode::heads_per_kv, one_to(64)),
   };
   append(table, kv_cache::format_fields<GqaDecode>());
-  append(table,
-         {
-             word_field<GqaDecode, Element>({"query", "bf16, fp16", "bf16", "type of the query"}, &GqaDecode::query,
-                                            elements),
-             word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
-                                            &GqaDecode::output, elements),
-             kv_cache::addressing_field<GqaDecode>(),
-             number_field<GqaDecode>({"query_tokens", "1 to 16", "1", "last tokens of every sequence that are queries"},
-                                     &GqaDecode::query_tokens, one_to(kMostQueryTokens)),
-             word_field<GqaDecode, QueryMask>(
-                 {"mask", "causal, tree", "causal", "what several query tokens see of one another"}, &GqaDecode::mask,
-                 {{"causal", QueryMask::causal}, {"tree", QueryMask::tree}}),
-             flag_field<GqaDecode>("soft_cap", "scores s become cap * tanh(s / cap)", &GqaDecode::soft_cap),
-             flag_field<GqaDecode>("alibi", "scores get slope of the head * (position - query position)",
-                                   &GqaDecode::alibi),
-             score_field(),
-             flag_field<GqaDecode>("window", "a query sees the last few tokens, and those that are kept",
-                                   &GqaDecode::window),
-             flag_field<GqaDecode>("sinks", "a number per head joins the softmax's denominator", &GqaDecode::sinks),
-             number_field<GqaDecode>(
-                 {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
-                 &GqaDecode::alignment, {16, 8, 4}),
-             family_field<GqaDecode>(families()),
-         });
+  append(
+      table,
+      {
+          word_field<GqaDecode, Element>({"query", "bf16, fp16", "bf16", "type of the query"}, &GqaDecode::query,
+                                         elements),
+          word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
+                                         &GqaDecode::output, elements),
+          kv_cache::addressing_field<GqaDecode>(),
+          number_field<GqaDecode>({"query_tokens", "1 to 16", "1", "last tokens of every sequence that are queries"},
+                                  &GqaDecode::query_tokens, one_to(kMostQueryTokens)),
+          word_field<GqaDecode, QueryMask>(
+              {"mask", "causal, tree", "causal", "what several query tokens see of one another"}, &GqaDecode::mask,
+              {{"causal", QueryMask::causal}, {"tree", QueryMask::tree}}),
+          flag_field<GqaDecode>("soft_cap", "scores s become cap * tanh(s / cap)", &GqaDecode::soft_cap),
+          flag_field<GqaDecode>("alibi", "scores get slope of the head * (position - query position)",
+                                &GqaDecode::alibi),
+          score_field(),
+          flag_field<GqaDecode>("window", "a query sees the last few tokens and the kept tokens", &GqaDecode::window),
+          flag_field<GqaDecode>("sinks", "a number per head joins the softmax's denominator", &GqaDecode::sinks),
+          number_field<GqaDecode>(
+              {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
+              &GqaDecode::alignment, {16, 8, 4}),
+          family_field<GqaDecode>(families()),
+      });
   return table;
 }
 
@@ -103,7 +103,8 @@ void validate(const GqaDecode& descriptor) {
     if (formats[which].kv != KvFormat::int4_rows || formats[which].head_dim % 32 == 0) continue;
     const char* const dim = which == 0 || formats.key.head_dim == formats.value.head_dim ? "head_dim" : "value_dim";
     reject(descriptor, fmt::format("a matrix of packed words is of 32 channels, and {} is no multiple of that", dim),
-           fmt::format("accepted beside int4_rows: {}=64, 96, 128, 160, 192 and 256; kv_gather reads the others", dim));
+           fmt::format("accepted with int4_rows: {}=64, 96, 128, 160, 192 and 256; kv_gather reads other dimensions",
+                       dim));
   }
   if (descriptor.mask != QueryMask::causal && descriptor.query_tokens == 1) {
     reject(descriptor, "the field mask applies to several query tokens only",

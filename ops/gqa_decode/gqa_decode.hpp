@@ -1,5 +1,5 @@
-// Inside the operator gqa_decode: the descriptor with its fields and rules, problems, and the reference. The kernel families
-// are declared in family.hpp.
+// Inside the operator gqa_decode: the descriptor with its fields and rules, problems, and the reference. The header
+// family.hpp declares the kernel families.
 #pragma once
 
 #include <cubit/gqa_decode.hpp>
@@ -13,7 +13,6 @@
 #include "ops/fields.hpp"
 #include "ops/kv_cache/row_format.hpp"
 #include "ops/operator.hpp"
-#include "templates/pipeline/balanced_schedule.h"
 
 namespace cubit::ops {
 
@@ -24,13 +23,15 @@ namespace gqa_decode {
 /// Help and parser of every field, in the order of the canonical text.
 const std::vector<Field<GqaDecode>>& fields();
 
-/// Throws Failure(invalid_argument) with the rule that `text` breaks.
+/// The descriptor that `text` spells. Throws Failure(invalid_argument) with the rule that `text` breaks.
 GqaDecode parse(std::string_view text);
 
-/// Rules between fields; parse() has applied them. Throws Failure(invalid_argument).
+/// Checks the rules between fields, and those of the named family. parse() has applied them. Throws
+/// Failure(invalid_argument).
 void validate(const GqaDecode& descriptor);
 
-/// Which of soft_cap, alibi, score and window the descriptor asks for, joined by ", "; empty: none.
+/// The modifications of scores and tokens that the descriptor asks for, out of soft_cap, alibi, score and window, joined
+/// by ", "; empty: none.
 std::string modifications(const GqaDecode& descriptor);
 
 /// Whether values in int4_rows are computed as nibble - 7.5, for outputs of fp16. Products of weights and scales are
@@ -42,11 +43,11 @@ inline bool centres_nibbles(const GqaDecode& descriptor) {
 inline constexpr int kMostQueryTokens = 16;
 inline constexpr int kMostSplits = 256;  ///< splits that a launch can ask for
 
-/// Throw Failure(invalid_argument) for what is not a finite number of reasonable size.
+/// Throw Failure(invalid_argument) for a number that is not finite or not of reasonable size.
 void check_softmax_scale(double scale);
 void check_soft_cap(double cap);
 
-/// Of a sequence of `length` tokens those that a query behind them sees. `window`: 0 where there is none.
+/// Tokens of a sequence of `length` tokens that a query behind them sees. `window`: 0 if there is none.
 std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens);
 
 /// The table of docs/performance/gqa_decode.md.

@@ -39,8 +39,8 @@ TileAccess sum_loads(const CommonPlan& plan) {
 
 }  // namespace
 
-int merge_pitch(const CommonPlan& plan, bool heads_are_rows) {
-  return 4 * lanes::merge_pitch(plan.formats().value.head_dim, heads_are_rows);
+int merge_pitch(const CommonPlan& plan, bool heads_are_m) {
+  return 4 * lanes::merge_pitch(plan.formats().value.head_dim, heads_are_m);
 }
 
 int merge_bytes(const CommonPlan& plan, int warps, int pitch) {

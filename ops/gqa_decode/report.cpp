@@ -47,8 +47,9 @@ void explain_conflicts(CommonPlan& plan) {
     const std::string why =
         proof.access != "cp.async of rows" && proof.access != "stores of rows"
             ? fmt::format(
-                  "eight lanes load eight times 16 bytes, and the {} of a head are no multiple of that: where heads "
-                  "meet, two lanes share banks; once per sequence",
+                  "eight lanes load eight vectors of 16 bytes, and the {} vectors of a query row are no multiple of "
+                  "eight: "
+                  "two lanes share banks where query rows meet; this happens once per sequence",
                   plan.formats().value.head_dim / 4)
             : fmt::format(
                   "one instruction copies the headers of many rows{}, {} bytes a lane, and rows start at every fourth "

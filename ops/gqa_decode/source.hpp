@@ -38,8 +38,8 @@ std::vector<codegen::Header> include_roles(codegen::PlanHeader& header, const Gq
 
 /// The constants of a block that families count in their own ways.
 struct BlockShape {
-  bool heads_are_rows = false;  ///< query rows are the M of warpgroup MMAs; else tokens are the M
-  int tiles_per_stage = 1;      ///< tiles of 16 tokens that a warp computes in one step
+  bool heads_are_m = false;  ///< query rows are the M of warpgroup MMAs; else tokens are the M
+  int tiles_per_stage = 1;   ///< tiles of 16 tokens that a warp computes in one step
   int stage_bytes = 0;
 };
 void add_constants(codegen::PlanHeader& header, const CommonPlan& plan, const BlockShape& shape);

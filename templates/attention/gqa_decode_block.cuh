@@ -2,9 +2,9 @@
 // work of one warp on a stage. warp_results.cuh continues behind the main loop.
 //
 // A query row is one query head of one query token; a KV head has heads × query tokens of them. All query rows of a
-// block belong to one warp. In the sm_90 kernel they may instead be distributed over kColumnGroups warps that work on
-// the same K/V rows: warp w then has the K/V rows of row warp w / kColumnGroups and the query rows of group w %
-// kColumnGroups.
+// block belong to one warp. In the sm_90 kernel they may instead be distributed over kQueryGroups warps that work on
+// the same K/V rows: warp w then has the K/V rows of row warp w / kQueryGroups and the query rows of group w %
+// kQueryGroups.
 //
 // The plan chooses the following roles. Each role is a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
@@ -65,14 +65,14 @@ using Layout = Keys::Layout;
 using Softmax = OnlineSoftmax<Layout, Values::kAnyFactor, !Values::kSumsWeights>;
 
 constexpr int kThreads = plan::kWarps * kWarpSize;  // of the consumer warps
-constexpr int kRowWarps = plan::kWarps / plan::kColumnGroups;
+constexpr int kRowWarps = plan::kWarps / plan::kQueryGroups;
 constexpr int kTileTokens = lanes::kTileRows;
 constexpr int kTileBytes = plan::kTileBytes;  // distance between tiles of keys, or of values, if a stage has several
 constexpr int kStageTokens = kTileTokens * plan::kTilesPerStage;  // per warp
 constexpr int kSteps = plan::kTilesPerStage / Keys::kTilesPerStep;
 constexpr int kStepTokens = kTileTokens * Keys::kTilesPerStep;
 constexpr int kStageBytes = plan::kStageBytes;
-constexpr int kMergePitch = lanes::merge_pitch(plan::kValueDim, plan::kHeadsAreRows);
+constexpr int kMergePitch = lanes::merge_pitch(plan::kValueDim, plan::kHeadsAreM);
 
 /// Query rows of a block. The last head group of a KV head may have fewer rows than the others.
 __device__ __forceinline__ int heads_in(int head_group) {
@@ -88,12 +88,12 @@ __device__ __forceinline__ int heads_in(int head_group) {
 __device__ __forceinline__ int first_query_row(int head_group) { return head_group * plan::kHeadsPerBlock; }
 
 /// Index of this warp among the warps that work on different K/V rows.
-__device__ __forceinline__ int row_warp_index() { return warp_index() / plan::kColumnGroups; }
+__device__ __forceinline__ int row_warp_index() { return warp_index() / plan::kQueryGroups; }
 
 /// First of the warp's kHeadsPerWarp query rows, among the query rows of its block.
 __device__ __forceinline__ int first_query_row_of_warp() {
-  if constexpr (plan::kColumnGroups == 1) return 0;
-  return warp_index() % plan::kColumnGroups * plan::kHeadsPerWarp;
+  if constexpr (plan::kQueryGroups == 1) return 0;
+  return warp_index() % plan::kQueryGroups * plan::kHeadsPerWarp;
 }
 
 /// Query rows of a warp: `count` rows from `first` on, within a KV head. Rows beyond the last one duplicate the last
@@ -116,7 +116,7 @@ struct QueryRows {
 __device__ __forceinline__ QueryRows query_rows_of_warp(int kv_head, int head_group) {
   const int first = first_query_row(head_group);
   const int count = heads_in(head_group);
-  if constexpr (plan::kColumnGroups == 1) return {kv_head, first, count};
+  if constexpr (plan::kQueryGroups == 1) return {kv_head, first, count};
   const int before = min(first_query_row_of_warp(), count - 1);
   return {kv_head, first + before, min(count - before, plan::kHeadsPerWarp)};
 }

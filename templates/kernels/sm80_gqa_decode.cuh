@@ -28,7 +28,7 @@
 //
 // Shared memory: warp 0 { stage 0 { 16 K rows, 16 V rows }, stage 1 … }, warp 1 …, see kv_stage.cuh. After the loop,
 // the same bytes hold WarpResults. In the last block of a sequence, the bytes behind the WarpResults word then hold
-// [kPartsAtOnce][thread] 16 bytes of other blocks' outputs, and [warp][lane] 8 bytes of their sums.
+// [kPartialsAtOnce][thread] 16 bytes of other blocks' outputs, and [warp][lane] 8 bytes of their sums.
 //
 // Who waits for whom:
 // - A lane's own copies are complete after fetcher.land(). The __syncwarp that follows makes the other lanes' copies
@@ -423,15 +423,15 @@ extern "C" __global__ void __launch_bounds__(plan::kWarps * 32, plan::kBlocksPer
   const ResultSlot destination = {{active, first, 0, 1}, first + own.split, args.counters + sequence_and_group};
   merge(args, destination, {own.batch, own.kv_head, 1, own.head_group}, results,
         [&](const PartialResults& partials, int row, int quad) {
-          if constexpr (plan::kPartsAtOnce == 0) {
+          if constexpr (plan::kPartialsAtOnce == 0) {
             return combine<8>(partials, row, quad);
           } else {
             constexpr uint32 kPitch = 16 * plan::kWarps * kWarpSize;
             const uint32 base =
                 shared_address(shared) + WarpResults::kOutputsAt;  // not over the word that warps read last
-            return combine_through_memory<plan::kPartsAtOnce>(
+            return combine_through_memory<plan::kPartialsAtOnce>(
                 partials, row, quad,
-                {base + 16 * threadIdx.x, kPitch, base + plan::kPartsAtOnce * kPitch + 8 * kWarpSize * warp});
+                {base + 16 * threadIdx.x, kPitch, base + plan::kPartialsAtOnce * kPitch + 8 * kWarpSize * warp});
           }
         });
 }

@@ -8,9 +8,9 @@
 // - Warps and heads. A block processes a span of neighbouring KV heads; warp w has KV head w % span. A stage holds as
 //   many K/V rows for each warp as the warp's tiles have. If a warp's registers cannot hold all query rows of a KV
 //   head, several warps process the same K/V rows, each with some of the query rows, so that the cache is read once. In
-//   the following, "warps" are warps with different K/V rows. With many query rows (plan::kHeadsAreRows, sm_90a only),
+//   the following, "warps" are warps with different K/V rows. With many query rows (plan::kHeadsAreM, sm_90a only),
 //   consumer warps form warpgroups, which process all query rows by warpgroup MMA with heads as M.
-// - Producer warps. kCopyWarps additional warps only copy. If the rows of a span are contiguous in the cache, one
+// - Producer warps. kProducerWarps additional warps only copy. If the rows of a span are contiguous in the cache, one
 //   thread issues TMA box copies. A box has the rows of all warps if the tokens are contiguous too; warps that share a
 //   KV head then take interleaved tokens. Otherwise a box has the rows of one span: each warp takes kStageTokens
 //   consecutive tokens, and the next warp with the same KV head takes the tokens behind them. With a paged cache, a box
@@ -32,12 +32,12 @@
 // rows, then the second parts, and so on.
 //
 // Stage layout, unaligned rows: rows whose size is no multiple of 16 bytes (int4_rows with one or two groups,
-// alignment=4 or 8) are not swizzled. The rows of plan::kWarpsAbreast warps are interleaved: for each row index, the
+// alignment=4 or 8) are not swizzled. The rows of plan::kInterleavedWarps warps are interleaved: for each row index, the
 // stage has the rows of these warps next to each other. The number of interleaved warps is the smallest that makes the
 // total a multiple of 16 bytes. The rows of the next set of warps follow. An interleaved row is an odd number of
 // 16-byte vectors, so a warp's rows fall into different banks. A span has at most as many KV heads as there are
 // interleaved warps; if it has fewer, the warps take interleaved tokens. The rows of a stage are therefore in the order
-// of the cache, and a box has the rows of one set of interleaved warps. Vector copies move plan::kPieceBytes bytes, or
+// of the cache, and a box has the rows of one set of interleaved warps. Vector copies move plan::kVectorBytes bytes, or
 // 16 bytes if TMA applies except at the end of the sequence.
 //
 // Shared memory:
@@ -101,7 +101,7 @@
 
 namespace cubit {
 
-constexpr int kAllWarps = plan::kWarps + plan::kCopyWarps;
+constexpr int kAllWarps = plan::kWarps + plan::kProducerWarps;
 
 /// True if the scores of a row do not depend on its position. The kernel then counts a warp's rows instead of token
 /// positions.
@@ -153,7 +153,7 @@ struct RowMasks {
 /// Makes vector copies visible to wgmma. With heads as M, tensor cores read a stage through the async proxy, so
 /// cp.async writes must be ordered before these reads.
 __device__ __forceinline__ void fence_vector_copies(const GqaDecodeArguments& args, const WorkItem& item, int stage) {
-  if constexpr (!plan::kHeadsAreRows) return;
+  if constexpr (!plan::kHeadsAreM) return;
   if (!is_copied_by_tma(args, tokens_in(args, item, stage))) fence_async_proxy();
 }
 
@@ -202,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(cubit::kAllWarps * 32, plan::kBlock
   if (threadIdx.x == 0) DeferredMerge<kLoadedPartials>::begin(state.stored);
   __syncthreads();
   if (merges_in_cluster(state)) arrive_in_cluster();
-  take_registers<plan::kAttendRegisters>();
+  take_registers<plan::kConsumerRegisters>();
   const WarpResults results = results_in(shared + plan::kResultsAt);
   const int first_result = row_warp_index() * plan::kHeadsPerBlock + first_query_row_of_warp();
   StagePlace place;

@@ -120,7 +120,7 @@ struct Int4RowsLoads {
 #pragma unroll
       for (int row = first_row; row < first_row + lanes::kTileRows; row += 8) {
         const uint32 at = stage + address(lanes::int4_padding(lane, row, Shape::kHeaderBytes));
-        store_shared_word(at, 0);  // access: zeros beside headers
+        store_shared_word(at, 0);  // access: zeros next to headers
       }
     }
   }

@@ -18,7 +18,7 @@ namespace cubit {
 class ClusterPartials {
  public:
   static constexpr int kQuadsOfHalf = kQuads / static_cast<int>(kClusterBlocks);
-  static_assert(!plan::kMergesPairs ||
+  static_assert(!plan::kMergesInCluster ||
                 kRowWarps * plan::kHeadsPerBlock * (16 * kQuadsOfHalf + 8) <= plan::kStages * kStageBytes);
 
   /// `stages` and `sent` are shared-memory addresses, equal in both blocks.

@@ -12,13 +12,13 @@
 
 namespace cubit {
 
-constexpr int kCopyThreads = plan::kCopyWarps * kWarpSize;  // of the producer warps
+constexpr int kCopyThreads = plan::kProducerWarps * kWarpSize;  // of the producer warps
 constexpr uint32 kHalfStage = kStageBytes / 2;              // bytes of a stage's keys, and of its values
 
 /// True if rows of the cache are no multiple of 16 bytes, so that rows of several warps lie next to each other for
 /// alignment.
 constexpr bool kRowsAreUnaligned = Keys::kRowBytes % 16 != 0;
-constexpr int kInterleavedSets = kRowWarps / plan::kWarpsAbreast;
+constexpr int kInterleavedSets = kRowWarps / plan::kInterleavedWarps;
 constexpr int kStageRows = kStageTokens * kInterleavedSets;
 
 /// True if stages are visited in increasing order: from the first to the last, or cyclically from a start offset.
@@ -67,7 +67,7 @@ class StageIteratorOf {
   int index_;
 };
 
-static_assert(!plan::kStaggers || (kInOrder && !plan::Cache::kIsPaged),
+static_assert(!plan::kOffsetsStart || (kInOrder && !plan::Cache::kIsPaged),
               "windows and pages have a visiting order of their own");
 
 /// Iterates from a start offset to the last stage, and then from the first stage to the start offset. Multiples of the
@@ -102,7 +102,7 @@ class StageIteratorOf<true> {
   int end_;
 };
 
-using StageIterator = StageIteratorOf<plan::kStaggers>;
+using StageIterator = StageIteratorOf<plan::kOffsetsStart>;
 
 /// Tokens of a stage that are read.
 struct StageTokens {
@@ -133,8 +133,8 @@ struct StageTokens {
 /// Index in the stage of the token to which a warp's row belongs.
 __device__ __forceinline__ int token_of(const GqaDecodeArguments& args, int row, int warp) {
   if constexpr (kInterleavedSets > 1) {
-    row += warp / plan::kWarpsAbreast * kStageTokens;
-    warp %= plan::kWarpsAbreast;
+    row += warp / plan::kInterleavedWarps * kStageTokens;
+    warp %= plan::kInterleavedWarps;
   }
   return (row << args.row_step_log2) + (warp >> args.span_log2 << args.warp_step_log2);
 }

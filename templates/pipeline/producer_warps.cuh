@@ -68,7 +68,7 @@ __device__ __forceinline__ StagePlace produce_stages(const Arguments& args, cons
                                                      SchedulerPosition position, WorkItem item, PageWindow& pages,
                                                      QueueEntry (&queue)[plan::kSegments], Rings rings) {
   const bool is_first = is_first_producer_thread();
-  CopyPacer<plan::kStagesAtOnce> pacer(static_cast<uint32>(static_cast<uint64>(args.pace) * scheduler.blocks() >> 10));
+  CopyPacer<plan::kInitialStages> pacer(static_cast<uint32>(static_cast<uint64>(args.pace) * scheduler.blocks() >> 10));
   StagePlace place;
   QueuePlace queue_place;
   bool is_very_first = item.first != item.last;  // an empty item has no copies to wait for
@@ -115,11 +115,11 @@ __device__ __forceinline__ void run_producer(const Arguments& args, BlockState& 
   PageWindow pages(args);
   if (plan::Cache::kIsPaged) pages.begin(first);
   if (is_first_producer_thread()) begin_first_stage(args, first, rings);
-  if (plan::kMergesPairs && is_first_producer_thread())
+  if (plan::kMergesInCluster && is_first_producer_thread())
     state.merges_in_cluster =
         first.batch >= 0 && blocks_of_cluster() == kClusterBlocks && scheduler.every_sequence_has_two_blocks();
   __syncthreads();
-  give_registers<plan::kCopyRegisters>();
+  give_registers<plan::kProducerRegisters>();
   if (merges_in_cluster(state)) arrive_in_cluster();
   const StagePlace end = produce_stages(args, scheduler, position, first, pages, state.queue, rings);
   if (merges_in_cluster(state)) {

@@ -125,7 +125,7 @@ class PageWindow {
  private:
   static constexpr int kGranulesLog2 = 5;
   static constexpr int kGranules = 1 << kGranulesLog2;
-  static_assert(plan::kCopyWarps == 4);
+  static_assert(plan::kProducerWarps == 4);
 
   static constexpr int kStep = plan::Score::kRises ? -1 : 1;
 

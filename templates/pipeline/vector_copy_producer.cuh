@@ -61,7 +61,7 @@ __device__ __forceinline__ void copy_vectors(const GqaDecodeArguments& args, con
 /// rows of the KV heads one behind the other.
 __device__ __forceinline__ void copy_unaligned_vectors(const GqaDecodeArguments& args, const ContiguousCache& cache,
                                                        const StageTokens& tokens, uint32 dst) {
-  constexpr int kBytes = plan::kPieceBytes;
+  constexpr int kBytes = plan::kVectorBytes;
   constexpr int kVectors = Keys::kRowBytes / kBytes;
   const int heads = 1 << args.span_log2;
   const int rows = max(kCopyThreads / kVectors & -heads, heads);  // rows in flight at once: whole tokens
@@ -97,7 +97,7 @@ __device__ __forceinline__ void copy_unaligned_vectors(const GqaDecodeArguments&
 /// read and bytes of a token that is not.
 __device__ __forceinline__ void copy_tail_vectors(const GqaDecodeArguments& args, const ContiguousCache& cache,
                                                   const StageTokens& tokens, uint32 dst) {
-  constexpr int kRowBytes = plan::kWarpsAbreast * Keys::kRowBytes;
+  constexpr int kRowBytes = plan::kInterleavedWarps * Keys::kRowBytes;
   constexpr int kRows = lanes::bulk_rows(kRowBytes, kCopyThreads);
   const CacheRows keys = cache.keys(tokens.first);
   const CacheRows values = cache.values(tokens.first);
@@ -194,7 +194,7 @@ class VectorCopies<PagedCache> {
   static constexpr int kVectors = kHalfStage / 16;
   static constexpr int kOfLane = (kVectors + kCopyThreads - 1) / kCopyThreads;
   // With more vectors at once the compiler spilled registers.
-  static constexpr int kMost = !kInOrder ? 2 : plan::kCopyRegisters > 0 ? 4 : 8;
+  static constexpr int kMost = !kInOrder ? 2 : plan::kProducerRegisters > 0 ? 4 : 8;
   static constexpr int kGroups = (kOfLane + kMost - 1) / kMost;
   static constexpr int kAtOnce = (kOfLane + kGroups - 1) / kGroups;
   static constexpr bool kIsWhole = kGroups * kAtOnce * kCopyThreads == kVectors;

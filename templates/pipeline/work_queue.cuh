@@ -19,7 +19,7 @@
 
 namespace cubit {
 
-using Scheduler = TileScheduler<plan::kFlushStages, plan::kGapStages, count_stages>;
+using Scheduler = TileScheduler<plan::kSegmentEndStages, plan::kSequenceOverheadStages, count_stages>;
 
 /// Work queue entry: a work item as the producer publishes it. An entry is two 16-byte vectors, all of which are
 /// written.
@@ -43,7 +43,7 @@ static_assert(sizeof(BlockState) <= plan::kScratchBytes);
 /// Whether this block merges through its cluster. Valid after the block-wide barrier. The flag is read from shared
 /// memory at each use, because the main loop has no register left for it.
 __device__ __forceinline__ bool merges_in_cluster(const BlockState& state) {
-  return plan::kMergesPairs && state.merges_in_cluster != 0;
+  return plan::kMergesInCluster && state.merges_in_cluster != 0;
 }
 
 using StagePlace = RingPlace<plan::kStages>;
@@ -84,7 +84,7 @@ struct Rings {
       init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
       init_barrier(barrier(index) + 8, plan::kWarps);
     }
-    if constexpr (plan::kMergesPairs) of_cluster().init();
+    if constexpr (plan::kMergesInCluster) of_cluster().init();
     fence_barrier_init();
   }
 

@@ -165,7 +165,7 @@ struct Item {
   Json plan;
 
   /// Of gqa_decode: whether blocks take even shares of all sequences.
-  bool deals_shares() const { return decided("split_kv").starts_with("an even share"); }
+  bool deals_shares() const { return decided("split_kv").starts_with("a balanced share"); }
   /// Of w4a16_gemm: whether blocks can share k.
   bool can_share_k() const { return decided("decomposition") != "all of k in a block"; }
 

@@ -103,7 +103,7 @@ TEST(GqaQueryTokens, ManyColumnsOfUnpackedRowsShareABlockAndItsQueryOperands) {
   EXPECT_FALSE(few.query_is_shared) << "registers hold them";
 }
 
-/// Of many columns a warpgroup makes products whose rows they are: up to 64, a quarter of each warp's.
+/// Many query rows are the M of warpgroup MMAs: up to 64 rows, a quarter of them for each warp.
 TEST(GqaQueryTokens, ManyColumnsOf16BitCachesAreRowsOfProducts) {
   struct Case {
     const char* text;
@@ -118,7 +118,7 @@ TEST(GqaQueryTokens, ManyColumnsOf16BitCachesAreRowsOfProducts) {
         Case{"gqa_decode:heads_per_kv=33,head_dim=192,alibi=true", 1, 36}}) {
     SCOPED_TRACE(text);
     const auto plan = sm90_plan_of(text, "sm_90a");
-    EXPECT_TRUE(plan.heads_are_rows);
+    EXPECT_TRUE(plan.heads_are_m);
     EXPECT_EQ(plan.query_groups, 4);
     EXPECT_EQ(plan.head_groups, head_groups);
     EXPECT_EQ(plan.heads_per_block, heads_per_block);
@@ -132,13 +132,13 @@ TEST(GqaQueryTokens, ManyColumnsOf16BitCachesAreRowsOfProducts) {
        {"gqa_decode:heads_per_kv=16", "gqa_decode:heads_per_kv=64,kv=int4_rows,groups=4",
         "gqa_decode:heads_per_kv=64,kv=fp8_e4m3", "gqa_decode:heads_per_kv=64,head_dim=96",
         "gqa_decode:heads_per_kv=64,head_dim=192,query=fp16", "gqa_decode:heads_per_kv=64,head_dim=256"}) {
-    EXPECT_FALSE(sm90_plan_of(text, "sm_90a").heads_are_rows) << text;
+    EXPECT_FALSE(sm90_plan_of(text, "sm_90a").heads_are_m) << text;
   }
-  EXPECT_FALSE(sm90_plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_90").heads_are_rows) << "there is no wgmma";
-  EXPECT_FALSE(sm90_plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_100a").heads_are_rows) << "there is no wgmma";
+  EXPECT_FALSE(sm90_plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_90").heads_are_m) << "there is no wgmma";
+  EXPECT_FALSE(sm90_plan_of("gqa_decode:heads_per_kv=64,family=sm90", "sm_100a").heads_are_m) << "there is no wgmma";
 }
 
-/// Columns that one warp's registers do not hold are those of others, which have the same rows.
+/// Query rows that one warp's registers do not hold belong to other warps, which read the same rows of the cache.
 TEST(GqaQueryTokens, WarpsOfFamilySm90ShareRows) {
   struct Case {
     const char* text;

@@ -145,7 +145,7 @@ TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
                                 "heads_per_kv=33", "heads_per_kv=48,alibi=true", "heads_per_kv=8,query_tokens=8"}) {
         const GqaDecode descriptor =
             gqa_decode::parse(fmt::format("gqa_decode:head_dim={},{},{}", head_dim, types, heads));
-        if (!gqa_decode::sm90::makes_products_by_heads(descriptor, codegen::find_architecture("sm_90a"))) continue;
+        if (!gqa_decode::sm90::uses_warpgroup_mma(descriptor, codegen::find_architecture("sm_90a"))) continue;
         kernels.push_back(kernel_for(descriptor, "sm_90a"));
       }
     }

@@ -126,7 +126,7 @@ TEST(GqaPlan, FamilySm90IsFreeOfBankConflicts) {
       for (const char* const architecture : {"sm_90a", "sm_100a", "sm_120"}) {
         const auto plan = gqa_decode::sm90::make_plan(descriptor, codegen::find_architecture(architecture));
         ++plans;
-        EXPECT_GE(plan.report.proofs.size(), plan.heads_are_rows ? 1u : 6u) << descriptor.text();
+        EXPECT_GE(plan.report.proofs.size(), plan.heads_are_m ? 1u : 6u) << descriptor.text();
         for (const auto& proof : plan.report.proofs)
           EXPECT_EQ(proof.degree, 1) << descriptor.text() << " for " << architecture << ": " << proof.access;
       }
@@ -172,7 +172,7 @@ TEST(GqaPlan, UnalignedRowsOfAWarpMeetInNoBank) {
   }
 }
 
-// What explain says of a stage of family sm90 makes its bytes: keys, and as much again of values.
+// The rows and bytes that the report states for a stage of family sm90 agree: keys, and as many bytes of values.
 TEST(GqaPlan, SaysHowManyRowsAStageHas) {
   for (const char* fields : {"kv=int4_rows,alignment=4", "kv=int4_rows,groups=2,alignment=8", "kv=int4_rows,groups=4",
                              "kv=bf16", "kv=fp8_e4m3", "heads_per_kv=20"}) {
@@ -200,7 +200,7 @@ TEST(GqaPlan, ProductsByHeadsHaveRowsInPartsOf128Bytes) {
   for (const GqaDecode& descriptor : tests::all_gqa_descriptors()) {
     if (gqa_decode::sm90::family().why_not(descriptor, architecture)) continue;
     const auto plan = gqa_decode::sm90::make_plan(descriptor, architecture);
-    if (!plan.heads_are_rows) continue;
+    if (!plan.heads_are_m) continue;
     head_dims.insert(descriptor.head_dim);
     EXPECT_EQ(plan.stage.part_bytes, 128) << descriptor.text();
     EXPECT_EQ(plan.stage.pitch, 128) << descriptor.text();

@@ -17,7 +17,7 @@
 namespace cubit::ops {
 namespace {
 
-// Heads that one block does not take: of unaligned rows not for want of registers.
+// Query rows may not fit one block: unaligned rows need warps with rows of their own, other rows need registers.
 TEST(GqaPlan, SaysWhyUnalignedRowsHaveHeadGroups) {
   for (const auto& [fields, needs_warps] :
        {std::pair{"heads_per_kv=16,alignment=4", true}, {"heads_per_kv=64,groups=4", false}}) {
@@ -29,7 +29,7 @@ TEST(GqaPlan, SaysWhyUnalignedRowsHaveHeadGroups) {
   }
 }
 
-// What stays below four fifths of a plain read says why: the shortest rows, and no others.
+// The report of kernels that stay below four fifths of a plain read says why. These are the kernels of the shortest rows.
 TEST(GqaPlan, ShortRowsSayThatArithmeticIsTheirLimit) {
   const auto reason = [](std::string_view fields) {
     return tests::reason_of(
@@ -43,14 +43,14 @@ TEST(GqaPlan, ShortRowsSayThatArithmeticIsTheirLimit) {
     EXPECT_EQ(reason(fields), "") << fields;
 }
 
-// Of values whose weights are rounded beside nibbles, and outputs that show it.
+// Outputs of fp16 show the rounding of weights that are multiplied with nibbles, so those kernels centre the nibbles.
 TEST(GqaPlan, CentresNibblesForOutputsOfFp16) {
   const auto centres = [](std::string_view fields) {
     const auto kernel = tests::gqa_kernel_of(fmt::format("gqa_decode:query=fp16,{}", fields), "sm_90a");
     const codegen::KernelSource& source = kernel->source();
     const auto header = std::find_if(source.headers.begin(), source.headers.end(),
                                      [](const codegen::Header& one) { return one.name == "plan.cuh"; });
-    const bool is_said = !tests::reason_of(kernel, "middle of nibbles").empty();
+    const bool is_said = !tests::reason_of(kernel, "centre of nibbles").empty();
     EXPECT_EQ(header->text.find("nullptr, true>") != std::string::npos, is_said) << fields;
     return is_said;
   };
@@ -76,7 +76,7 @@ TEST(GqaPlan, GivesAReasonForEveryDecision) {
   }
 }
 
-/// Where shared memory is largest, and where it is smallest.
+/// sm_80 has the largest shared memory, and sm_86 the smallest.
 TEST(GqaPlan, EveryDescriptorHasOne) {
   const std::vector<GqaDecode> descriptors = tests::all_gqa_descriptors();
   for (const char* name : {"sm_80", "sm_86"}) {
@@ -93,9 +93,8 @@ TEST(GqaPlan, EveryDescriptorHasOne) {
   }
 }
 
-/// Every head is some block's, no block is empty, and one more tile of heads would not fit.
-/// With what pairs of field values bring along, and without: plain scores of one token leave more for those that
-/// attend.
+/// Consumer and producer warps together have just the registers that a block begins with. Plain scores of one token
+/// leave more of them to consumer warps, so each descriptor is planned with its other fields and without them.
 TEST(GqaPlan, RegistersThatChangeHandsAreTheBlocksOwn) {
   std::set<int> taken;
   for (const auto& descriptors :
@@ -121,6 +120,7 @@ TEST(GqaPlan, RegistersThatChangeHandsAreTheBlocksOwn) {
   EXPECT_GE(taken.size(), 2u) << "all ways to divide them";
 }
 
+/// Every query row belongs to a block, no block is empty, and one more tile of query rows would not fit.
 TEST(GqaPlan, HeadGroupsShareTheHeadsEvenly) {
   const auto& architecture = codegen::find_architecture("sm_86");
   for (const int head_dim : {64, 96, 128, 192, 256}) {
@@ -152,7 +152,7 @@ TEST(GqaPlan, TakesFewerWarpsWhereTheirStagesDoNotFit) {
   EXPECT_EQ(gqa_decode::sm90::make_plan(wide, codegen::find_architecture("sm_90a")).warps, 4);
 }
 
-/// Registers hold the next tile, or as much of it as they can.
+/// Registers hold the next tile, or as much of the tile as they have room for.
 TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
   for (const char* name : {"sm_75", "sm_86"}) {
     const auto& architecture = codegen::find_architecture(name);
@@ -171,15 +171,16 @@ TEST(GqaPlan, FamilySm75HasAPlanForEveryDescriptorThatItTakes) {
   }
 }
 
-TEST(GqaPlan, PackedWordsOfAContiguousCacheKeepPace) {
+TEST(GqaPlan, PackedWordsOfAContiguousCachePaceTheirCopies) {
   const std::string packed = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
   const auto plan = tests::sm90_plan_of(packed, "sm_90a");
   EXPECT_TRUE(plan.paces_copies());
-  EXPECT_EQ(plan.stages, 4) << "room to run ahead in";
+  EXPECT_EQ(plan.stages, 4) << "there is room to copy ahead";
   EXPECT_EQ(plan.initial_stages(), 2);
   EXPECT_EQ(tests::sm90_plan_of(packed + ",head_dim=64", "sm_90a").initial_stages(), 3);
   EXPECT_FALSE(tests::sm90_plan_of(packed + ",cache=paged", "sm_90a").paces_copies());
-  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(packed + ",family=sm80", "sm_90a"), "pace"), "");
+  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(packed + ",family=sm80", "sm_90a"), "copy pacing"), "");
+  EXPECT_NE(tests::reason_of(plan, "copy pacing"), "");
   EXPECT_FALSE(
       tests::sm90_plan_of("gqa_decode:heads_per_kv=16,kv=int4_rows,groups=4,family=sm90", "sm_90a").paces_copies())
       << "nobody has timed several groups of columns";
@@ -192,12 +193,13 @@ TEST(GqaPlan, PlainScoresOfAContiguousCacheMayBeginInTheMiddle) {
         << other;
   const std::string rows = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
   EXPECT_TRUE(tests::sm90_plan_of(rows, "sm_90a").offsets_start());
-  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(rows + ",family=sm80", "sm_90a"), "first stage of a block"), "");
+  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(rows + ",family=sm80", "sm_90a"), "start offset"), "");
+  EXPECT_NE(tests::reason_of(tests::gqa_kernel_of(rows, "sm_90a"), "start offset"), "");
   for (const char* const more : {",cache=paged", ",query_tokens=4", ",alibi=true", ",window=true", ",soft_cap=true"})
     EXPECT_FALSE(tests::sm90_plan_of(rows + more, "sm_90a").offsets_start()) << more;
 }
 
-TEST(GqaPlan, TheL2LetsGoOfWhatIsReadOnce) {
+TEST(GqaPlan, TheL2EvictsFirstWhatIsReadOnce) {
   const std::string rows = "gqa_decode:heads_per_kv=8";
   EXPECT_TRUE(tests::sm90_plan_of(rows, "sm_90a").evicts_first());
   EXPECT_TRUE(tests::sm90_plan_of(rows + ",kv=fp8_e4m3,scales=tensor", "sm_90a").evicts_first());
@@ -206,7 +208,8 @@ TEST(GqaPlan, TheL2LetsGoOfWhatIsReadOnce) {
   EXPECT_TRUE(tests::sm90_plan_of(rows + ",cache=paged", "sm_90a").evicts_first());
   EXPECT_FALSE(tests::sm90_plan_of("gqa_decode:heads_per_kv=64,query_tokens=4", "sm_90a").evicts_first())
       << "four blocks read it";
-  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(rows, "sm_80"), "lines of the cache"), "");
+  EXPECT_EQ(tests::reason_of(tests::gqa_kernel_of(rows, "sm_80"), "cache eviction"), "");
+  EXPECT_NE(tests::reason_of(tests::gqa_kernel_of(rows, "sm_90a"), "cache eviction"), "");
 }
 
 TEST(GqaPlan, FamilySm90SaysWhoLoadsScales) {

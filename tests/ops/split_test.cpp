@@ -1,4 +1,4 @@
-// How the stages of a batch are dealt out to the blocks of family sm90: from bounds and device alone, or as asked.
+// How family sm90 deals out the stages of a batch to blocks: from bounds and the device alone, or as the caller asks.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -133,7 +133,8 @@ TEST(GqaSplit, AWindowBoundsTheStagesOfEverySequence) {
 
 TEST(GqaSplit, WorkspaceFollowsTheBlocksNotTheBatch) {
   EXPECT_EQ(split_of(bounds(128, 8192)).slots, 0) << "whole sequences leave no partial results";
-  EXPECT_EQ(split_of(bounds(32, 8192)).slots, 2 * 128) << "one that others have begun, one that others end";
+  EXPECT_EQ(split_of(bounds(32, 8192)).slots, 2 * 128)
+      << "a block has one sequence that another block began, and one that another block ends";
   const std::int32_t lengths[] = {0};
   auto ragged = bounds(5000, 8192);
   ragged.lengths = lengths;  // never read here

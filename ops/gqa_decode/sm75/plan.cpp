@@ -30,10 +30,11 @@ Decision held_decision(const Plan& plan) {
   const int vectors = count_copies(plan);
   if (plan.held_vectors == vectors) {
     return {"copies in registers", fmt::format("all {} of a lane", vectors),
-            "without cp.async the next tile waits in registers while one is used, and is stored after it"};
+            "without cp.async the next tile waits in registers until the current tile is computed, and is stored then"};
   }
   return {"copies in registers", fmt::format("{} of {} of a lane", plan.held_vectors, vectors),
-          "registers hold no more of the next tile, which has no cp.async; the rest is loaded and stored at once"};
+          "without cp.async the next tile waits in registers, which hold no more of it; the rest is loaded and stored "
+          "immediately"};
 }
 
 std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture& architecture) {
@@ -43,9 +44,9 @@ std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture
   decisions.push_back(warp_decision(plan, architecture));
   decisions.push_back(copy_decision(plan));
   decisions.push_back(stage_decision(plan));
-  decisions.push_back(
-      {"stages", std::to_string(plan.stages),
-       fmt::format("one in use and one that the next tile is stored to, at {}", counted(plan.blocks_per_sm, "block"))});
+  decisions.push_back({"stages", std::to_string(plan.stages),
+                       fmt::format("one in use, and one to which the next tile is stored, at {}",
+                                   counted(plan.blocks_per_sm, "block"))});
   decisions.push_back(block_decision(plan, plan.threads(), architecture, ""));
   decisions.push_back(warp_ring::split_decision());
   add_middle_decision(decisions, plan.descriptor);

@@ -14,32 +14,35 @@ using codegen::AccessKind;
 using codegen::TileByte;
 
 Decision shared_query_decision(const Plan& plan) {
-  return {"query operands", fmt::format("{} bytes of shared memory", plan.query_bytes()),
-          fmt::format("beside the outputs of {} tiles of heads their registers would mean fewer warps per SM, or more "
-                      "blocks, each of which reads and unpacks the whole cache",
-                      plan.head_tiles())};
+  return {
+      "query operands", fmt::format("{} bytes of shared memory", plan.query_bytes()),
+      fmt::format(
+          "in registers, next to the outputs of {} tiles of query rows, they would mean fewer warps per SM, or more "
+          "blocks, each of which reads and unpacks the whole cache",
+          plan.head_tiles())};
 }
 
 Decision offset_decision(const Plan& plan) {
   if (plan.keep_offsets) {
     return {"copy offsets", "kept in registers",
-            "fewer instructions per tile, and a register for each copy is at hand"};
+            "kept offsets save instructions per tile, and there is a register for each copy"};
   }
-  return {"copy offsets", "computed for every tile",
-          fmt::format("{} of them beside what else the loop keeps would leave too few registers", count_copies(plan))};
+  return {
+      "copy offsets", "computed for every tile",
+      fmt::format("{} offsets, next to what else the loop keeps, would leave too few registers", count_copies(plan))};
 }
 
 }  // namespace
 
 std::vector<Tile> query_tiles(const Plan& plan) {
   if (!plan.query_is_shared) return {};
-  constexpr int kPiece = 16 * lanes::kWarpSize;
-  const int pieces = plan.query_bytes() / kPiece;
+  constexpr int kRowBytes = 16 * lanes::kWarpSize;
+  const int rows = plan.query_bytes() / kRowBytes;
   const auto at = [](int instance, int lane) -> MaybeByte { return TileByte{instance, 16 * lane}; };
-  return {{"query operands",
-           {pieces, kPiece, kPiece, {}},
-           {{"stores of queries", AccessKind::store, 16, pieces, at},
-            {"loads of queries", AccessKind::load, 16, pieces, at}}}};
+  return {
+      {"query operands",
+       {rows, kRowBytes, kRowBytes, {}},
+       {{"stores of queries", AccessKind::store, 16, rows, at}, {"loads of queries", AccessKind::load, 16, rows, at}}}};
 }
 
 std::vector<Tile> partial_tiles(const Plan& plan) {
@@ -56,16 +59,16 @@ std::vector<Tile> partial_tiles(const Plan& plan) {
   const int pitch = 16 * plan.threads();
   return {{"other blocks' outputs",
            {partials, pitch, pitch, {}},
-           {{"cp.async of parts", AccessKind::store, 16, partials * warps, of_thread},
-            {"loads of parts", AccessKind::load, 16, partials * warps, of_thread}}},
+           {{"cp.async of partial results", AccessKind::store, 16, partials * warps, of_thread},
+            {"loads of partial results", AccessKind::load, 16, partials * warps, of_thread}}},
           {"other blocks' weights",
            {warps, 8 * lanes::kWarpSize, 8 * lanes::kWarpSize, {}},
-           {{"stores of parts' weights", AccessKind::store, 8, warps, of_lane},
-            {"loads of parts' weights", AccessKind::load, 8, partials * warps, of_partial}}}};
+           {{"stores of partial results' weights", AccessKind::store, 8, warps, of_lane},
+            {"loads of partial results' weights", AccessKind::load, 8, partials * warps, of_partial}}}};
 }
 
 std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture& architecture) {
-  const char* const holder = plan.query_is_shared ? ", beside query operands in shared memory" : "";
+  const char* const holder = plan.query_is_shared ? ", with query operands in shared memory" : "";
   std::vector<Decision> decisions = {tile_decision(plan, architecture),
                                      head_group_decision(plan, holder, register_limit(plan))};
   for (Decision& decision : operand_decisions(plan, architecture)) decisions.push_back(std::move(decision));

@@ -135,7 +135,7 @@ TileAccess sum_stores_by_heads(const Plan& plan) {
 }  // namespace
 
 std::vector<TileAccess> stage_accesses(const Plan& plan) {
-  if (plan.heads_are_rows) return {vector_copies(plan)};  // tensor cores read the stage
+  if (plan.heads_are_m) return {vector_copies(plan)};  // tensor cores read the stage
   const RowFormat format = plan.formats().key;
   std::vector<TileAccess> accesses;
   if (plan.copies_unaligned_rows()) {
@@ -153,11 +153,11 @@ std::vector<TileAccess> stage_accesses(const Plan& plan) {
 }
 
 std::vector<Tile> tiles_of_merge(const Plan& plan) {
-  return merge_tiles(plan, plan.token_warps(), merge_pitch(plan, plan.heads_are_rows),
-                     plan.heads_are_rows            ? output_stores_by_heads(plan)
+  return merge_tiles(plan, plan.token_warps(), merge_pitch(plan, plan.heads_are_m),
+                     plan.heads_are_m               ? output_stores_by_heads(plan)
                      : plan.copies_unaligned_rows() ? unaligned_output_stores(plan)
                                                     : output_stores(plan),
-                     plan.heads_are_rows ? sum_stores_by_heads(plan) : sum_stores(plan));
+                     plan.heads_are_m ? sum_stores_by_heads(plan) : sum_stores(plan));
 }
 
 }  // namespace cubit::ops::gqa_decode::sm90

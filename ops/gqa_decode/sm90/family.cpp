@@ -43,7 +43,7 @@ std::string why_not_faster(const GqaDecode& descriptor, const codegen::Architect
     return "packed words were timed where registers change hands alone";
   if (are_bytes && (descriptor.head_dim != 128 || descriptor.groups > 1))
     return "bytes were timed with 128 channels and without groups alone";
-  if (makes_products_by_heads(descriptor, architecture) && descriptor.score.empty()) return "";
+  if (uses_warpgroup_mma(descriptor, architecture) && descriptor.score.empty()) return "";
   const bool is_plain = descriptor.query_tokens == 1 && modifications(descriptor).empty();
   if (!is_plain) {
     if (!descriptor.score.empty()) return "a user's score modification was not timed in it";

@@ -45,8 +45,8 @@ void choose_rows_of_warpgroups(Plan& plan) {
 /// took more registers than there are.
 void choose_head_groups(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
-  plan.heads_are_rows = makes_products_by_heads(descriptor, architecture);
-  if (plan.heads_are_rows) return choose_rows_of_warpgroups(plan);
+  plan.heads_are_m = uses_warpgroup_mma(descriptor, architecture);
+  if (plan.heads_are_m) return choose_rows_of_warpgroups(plan);
   const int tiles = (plan.heads() + 7) / 8;
   const bool has_one_tile =
       descriptor.kv == KvFormat::int4_rows || (tiles <= kMostQueryGroups && !has_scales(descriptor.kv));
@@ -75,11 +75,12 @@ codegen::TileLayout layout_of_boxes(const Plan& plan) {
   const int row = plan.token_warps() * plan.descriptor.row_bytes();
   const int within = std::gcd(row, kWidest);
   const codegen::Swizzle swizzle{std::countr_zero(static_cast<unsigned>(within / 16)), 4, 7};
-  if (plan.heads_are_rows && within != kWidest) {
-    throw Failure(Status::internal, plan.descriptor.text(),
-                  fmt::format("rows of {} bytes are no operands of wgmma, which reads parts of {}", row, kWidest));
+  if (plan.heads_are_m && within != kWidest) {
+    throw Failure(
+        Status::internal, plan.descriptor.text(),
+        fmt::format("wgmma reads parts of {1} bytes, and rows of {0} bytes are no multiple of that", row, kWidest));
   }
-  if (!plan.heads_are_rows && row / within % 2 == 1) return {rows, row, row, swizzle};
+  if (!plan.heads_are_m && row / within % 2 == 1) return {rows, row, row, swizzle};
   return {rows, row, within, swizzle, within};
 }
 
@@ -113,7 +114,7 @@ bool fits_two_warpgroups(const Plan& plan) {
 bool fits_registers(const Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_tiles = plan.tiles_per_stage > 1;
-  if (plan.heads_are_rows) return plan.warps < 8 || fits_two_warpgroups(plan);
+  if (plan.heads_are_m) return plan.warps < 8 || fits_two_warpgroups(plan);
   if (two_tiles && (plan.head_tiles() > 1 || descriptor.head_dim > 128)) return false;
   if (plan.warps < 8) return true;
   // With register transfer the compilers for sm_100a and sm_120a spilled what the compiler for sm_90a does not spill.
@@ -170,7 +171,7 @@ void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
 
 }  // namespace
 
-bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+bool uses_warpgroup_mma(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   constexpr int kMostRowsOtherwise = 16;
   const bool is_16bit = descriptor.kv == KvFormat::bf16 || descriptor.kv == KvFormat::fp16;
   const bool is_all_bf16 = descriptor.kv == KvFormat::bf16 && descriptor.query == Element::bf16;
@@ -219,7 +220,7 @@ bool Plan::merges_in_cluster() const { return cluster_exchange_bytes() <= ring_b
 
 int Plan::results_at(int stage_count) const { return (ring_bytes(stage_count) + 15) / 16 * 16; }
 
-int Plan::results_bytes() const { return merge_bytes(*this, token_warps(), merge_pitch(*this, heads_are_rows)); }
+int Plan::results_bytes() const { return merge_bytes(*this, token_warps(), merge_pitch(*this, heads_are_m)); }
 
 int Plan::barriers_at(int stage_count) const { return (results_at(stage_count) + results_bytes() + 15) / 16 * 16; }
 

@@ -14,46 +14,49 @@ namespace {
 
 Decision warpgroup_tile_decision(const Plan& plan) {
   return {
-      "tile", fmt::format("64 heads x {} tokens", 16 * plan.tiles_per_stage),
-      fmt::format("heads are the M of wgmma.m64nNk16, {} of each of four warps: rows of the cache are its B operand "
-                  "as they lie in the stage, and their number costs no more instructions",
-                  plan.heads_per_warp)};
+      "tile", fmt::format("64 query rows x {} tokens", 16 * plan.tiles_per_stage),
+      fmt::format(
+          "query rows are the M of wgmma.m64nNk16, {} for each of four warps; rows of the cache are its B operand as "
+          "they lie in the stage, and more query rows cost no more instructions",
+          plan.heads_per_warp)};
 }
 
 /// Why a block does not compute all query rows of a KV head.
 std::string row_limit(const Plan& plan) {
   if (!plan.copies_unaligned_rows()) return register_limit(plan);
-  return fmt::format("{} warps need rows of their own to make a multiple of 16 bytes of {}, and {}",
-                     plan.interleaved_warps(), plan.descriptor.row_bytes(),
+  return fmt::format("rows of {} bytes make a multiple of 16 bytes only if {} warps have rows of their own, and {}",
+                     plan.descriptor.row_bytes(), plan.interleaved_warps(),
                      plan.query_groups == 1
-                         ? "none share rows: one holds 8 heads"
-                         : fmt::format("no more than {} share rows, of 8 heads each", plan.query_groups));
+                         ? "no warps share rows: a warp holds 8 query rows"
+                         : fmt::format("at most {} warps share rows, with 8 query rows each", plan.query_groups));
 }
 
 Decision copy_decision(const Plan& plan) {
   const GqaDecode& descriptor = plan.descriptor;
   if (plan.copies_unaligned_rows()) {
-    return {
-        "copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.row_bytes, 16 * plan.tiles_per_stage),
-        fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or KV heads; {} bytes per lane where a "
-                    "launch finds no boxes, and {} where a sequence{} ends within a stage",
-                    plan.interleaved_warps(), descriptor.row_bytes(), plan.copy_bytes,
-                    descriptor.window ? "as many" : "16", descriptor.window ? " or its window" : "")};
+    const std::string at_end =
+        descriptor.window ? "the end of a sequence or of its window, as many" : "the end of a sequence, 16";
+    return {"copy", fmt::format("boxes of {} bytes x {} rows", plan.stage.row_bytes, 16 * plan.tiles_per_stage),
+            fmt::format("a box row is {} interleaved rows of {} bytes, one for each warp's tokens or KV heads; a lane "
+                        "copies {} bytes at a time if a launch finds no boxes, and at {}",
+                        plan.interleaved_warps(), descriptor.row_bytes(), plan.copy_bytes, at_end)};
   }
-  return {"copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
-          fmt::format("{} rows of {} bytes side by side, of as many warps' tokens or of a few KV heads; 16 bytes per "
-                      "lane where they do not follow one another in the cache{}, and at a sequence's end",
-                      plan.token_warps(), descriptor.row_bytes(),
-                      descriptor.cache == KvAddressing::paged ? " or a page has few of them" : "")};
+  const char* const pages = descriptor.cache == KvAddressing::paged ? " or a page has few of them" : "";
+  return {
+      "copy", fmt::format("boxes of up to {} bytes x {} rows", plan.stage.row_bytes, plan.stage.rows),
+      fmt::format("a box row is {} interleaved rows of {} bytes, one for each warp's tokens or for a few KV heads; a "
+                  "lane copies 16 bytes at a time if rows do not follow one another in the cache{}, and at the end "
+                  "of a sequence",
+                  plan.token_warps(), descriptor.row_bytes(), pages)};
 }
 
 /// What a caller can do so that launches find boxes of unaligned rows.
 Decision boxes_decision(const Plan& plan) {
-  return {
-      "boxes at launch", "if addresses and strides of batch entries are multiples of 16 bytes",
-      fmt::format("and rows follow one another: with one KV head allocate multiples of {} tokens. Nor are there boxes "
-                  "where max_length is less than a stage, {} tokens of one KV head; copies of {} bytes are slower",
-                  plan.interleaved_warps(), plan.chunk_tokens(), plan.copy_bytes)};
+  return {"boxes at launch", "if addresses and strides of batch entries are multiples of 16 bytes",
+          fmt::format(
+              "rows must follow one another as well: with one KV head allocate multiples of {} tokens. There are no "
+              "boxes if max_length is less than a stage, {} tokens of one KV head. Copies of {} bytes are slower",
+              plan.interleaved_warps(), plan.chunk_tokens(), plan.copy_bytes)};
 }
 
 /// Whether rows are so short, or of so many groups, that copies do not hide the instructions of a tile. Measured: the
@@ -67,26 +70,30 @@ bool are_bound_by_arithmetic(const Plan& plan) {
 
 Decision arithmetic_decision(const Plan& plan) {
   const bool has_eight = plan.descriptor.groups == 8;
+  return {"limit",
+          fmt::format("arithmetic, not the memory: {} of a plain read at B = 128 on an H200, {} on an H100",
+                      has_eight ? "78%" : "61 to 74%", has_eight ? "92%" : "77 to 89%"),
+          fmt::format(
+              "rows of {} bytes bring little per token, while scores, softmax{} of a token take the same instructions "
+              "as with rows of any length",
+              plan.descriptor.row_bytes(), has_eight ? " and the scales and shifts of 8 groups" : " and headers")};
+}
+
+Decision pacing_decision(const Plan& plan) {
   return {
-      "limit",
-      fmt::format("arithmetic, not the memory: {} of a plain read at B = 128 on an H200, {} on an H100",
-                  has_eight ? "78%" : "61 to 74%", has_eight ? "92%" : "77 to 89%"),
-      fmt::format("rows of {} bytes bring little per token, while scores, softmax{} of a token take the "
-                  "instructions that they take of rows of any length",
-                  plan.descriptor.row_bytes(), has_eight ? " and the scales and shifts of 8 groups" : " and headers")};
+      "copy pacing",
+      fmt::format("{} stages are requested at the beginning, then one each time that the memory could have delivered "
+                  "one to every block",
+                  plan.initial_stages()),
+      "SMs that request all they have room for do not get equal shares, and MMAs leave no time to catch up"};
 }
 
-Decision pace_decision(const Plan& plan) {
-  return {"pace",
-          fmt::format("{} stages at once, then one each time that the memory could have brought one to every block",
-                      plan.initial_stages()),
-          "SMs that ask for all they have room for do not get equal shares, and products leave no time to catch up in"};
-}
-
-Decision stagger_decision() {
-  return {"first stage of a block",
-          "its first, or any where tokens are a multiple of 5 bytes apart and the memory has 5 stacks",
-          "such tokens are in the same stack at the same place of all sequences, which blocks would reach together"};
+Decision start_offset_decision() {
+  return {
+      "start offset",
+      "a block may begin in the middle of its segment if tokens are a multiple of 5 bytes apart and the memory has 5 "
+      "stacks",
+      "such tokens are in the same stack at the same place of all sequences, which blocks would reach together"};
 }
 
 Decision stage_decision(const Plan& plan) {
@@ -95,68 +102,74 @@ Decision stage_decision(const Plan& plan) {
                                         plan.stage_bytes(), stage.rows, stage.pitch, swizzle_text(stage.swizzle));
   const int part = 16 << stage.swizzle.bits;
   if (plan.copies_unaligned_rows()) {
-    return {
-        "stage", value,
-        fmt::format("in the order of the cache: rows of {} warps are an odd number of 16 bytes, and differ in banks",
-                    plan.interleaved_warps())};
+    return {"stage", value,
+            fmt::format("rows lie in the order of the cache: the rows of {} warps are an odd number of 16 bytes and "
+                        "differ in banks",
+                        plan.interleaved_warps())};
   }
   if (stage.part_bytes == 0) {
     return {"stage", value,
-            fmt::format("the swizzle of tensor maps; of an odd number of {} bytes, rows differ in it", part)};
+            fmt::format(
+                "it has the swizzle of tensor maps; rows are an odd number of {} bytes, so they differ in the swizzle",
+                part)};
   }
   return {"stage", fmt::format("{}, in {} parts of {} bytes", value, stage.row_bytes / part, part),
-          "the swizzle of tensor maps, in which whole rows of an even number of those parts would not differ"};
+          "it has the swizzle of tensor maps, in which whole rows of an even number of parts would not differ"};
 }
 
 Decision warp_decision(const Plan& plan) {
-  return {"warps", fmt::format("{} and {} that copy", plan.warps, plan.producer_warps),
-          fmt::format("two per scheduler of an SM, or as many as have room for their stages and registers; a stage has "
-                      "rows for all of them{}",
-                      plan.query_groups == 1
-                          ? ""
-                          : fmt::format(", of which {} share each row, with columns of their own", plan.query_groups))};
+  return {"warps", fmt::format("{} consumer and {} producer", plan.warps, plan.producer_warps),
+          fmt::format(
+              "there are two consumer warps for each scheduler of an SM, or as many as have room for their stages and "
+              "registers; a stage has rows for all of them{}",
+              plan.query_groups == 1
+                  ? ""
+                  : fmt::format(", and {} of them share each row, each for query rows of its own", plan.query_groups))};
 }
 
 Decision split_decision(const Plan& plan) {
   return {"split_kv",
-          "an even share of all stages per block, from the lengths: by the host, or by the kernel where they are on "
-          "the device",
-          fmt::format("or whole parts of sequences where that is nearly as fast: a segment's end costs as much as {}",
+          "a balanced share of all stages per block, computed from the lengths by the host, or by the kernel if the "
+          "lengths are "
+          "on the device",
+          fmt::format("a block gets whole parts of sequences if that is nearly as fast, because the end of a segment "
+                      "costs as much as {}",
                       counted(plan.segment_end_stages(), "stage"))};
 }
 
 Decision page_decision(const Plan& plan) {
   return {"cache", "paged, looked up 32 boxes ahead",
-          fmt::format("a box lies in one page: pages of a multiple of {} tokens are copied in boxes, smaller ones 16 "
-                      "bytes per lane",
-                      std::max(1, plan.chunk_tokens() / 32))};
+          fmt::format(
+              "a box lies in one page: pages of a multiple of {} tokens are copied in boxes, smaller pages as vectors "
+              "of 16 bytes",
+              std::max(1, plan.chunk_tokens() / 32))};
 }
 
 /// What the schedule and the pipeline do beyond the plain loop.
 void add_pipeline_decisions(std::vector<Decision>& decisions, const Plan& plan) {
   if (plan.merges_in_cluster()) {
-    decisions.push_back({"two blocks of a sequence", "a cluster, where they have nothing else to do",
-                         "each merges half of the channels, of which the other stores its sums in its shared "
-                         "memory: no partial results, fence and counter in global memory"});
+    decisions.push_back({"cluster", "two blocks that have a sequence to themselves merge it as a 2-CTA cluster",
+                         "each block merges half of the channels, for which the other block stores its sums in this "
+                         "block's shared memory: no partial results, fence and counter in global memory"});
   }
-  if (plan.offsets_start()) decisions.push_back(stagger_decision());
-  if (plan.paces_copies()) decisions.push_back(pace_decision(plan));
+  if (plan.offsets_start()) decisions.push_back(start_offset_decision());
+  if (plan.paces_copies()) decisions.push_back(pacing_decision(plan));
   if (plan.evicts_first()) {
-    decisions.push_back({"lines of the cache", "the L2 lets go of them first",
-                         "nobody reads them again: partial results, queries and page tables stay instead"});
+    decisions.push_back({"cache eviction", "the L2 evicts lines of the cache first",
+                         "no block reads them again: partial results, queries and page tables stay instead"});
   }
   if (plan.copies_unaligned_rows()) decisions.push_back(boxes_decision(plan));
   if (are_bound_by_arithmetic(plan)) decisions.push_back(arithmetic_decision(plan));
   if (reads_row_scales(plan)) {
-    decisions.push_back({"scales", "loaded into registers a stage ahead, by the warps that attend",
-                         "a tensor of their own has other strides than rows, and no part in their boxes"});
+    decisions.push_back(
+        {"scales", "consumer warps load them into registers a stage ahead",
+         "scales in a tensor of their own have other strides than rows, and are not in the boxes of rows"});
   }
 }
 
 std::string stage_name(const Plan& plan) {
-  return fmt::format(
-      "stage: {} rows of keys, of {} warps side by side; behind them are those of values in the same way",
-      plan.stage.rows, plan.interleaved_warps());
+  return fmt::format("stage: {} rows of keys, interleaved over {} warps; rows of values behind them in the same way",
+                     plan.stage.rows, plan.interleaved_warps());
 }
 
 std::vector<MemoryRegion> memory_map(const Plan& plan) {
@@ -168,27 +181,28 @@ std::vector<MemoryRegion> memory_map(const Plan& plan) {
   map.push_back({"loop", "block", "scratch", plan.scratch_at(plan.stages), plan.scratch_bytes()});
   add_merge_regions(map, tiles_of_merge(plan), plan.results_at(plan.stages), plan.results_bytes());
   if (plan.merges_in_cluster())
-    map.push_back({"pair", "block", "the other block's sums", 0, plan.cluster_exchange_bytes()});
+    map.push_back({"cluster", "block", "the other block's sums", 0, plan.cluster_exchange_bytes()});
   return map;
 }
 
 }  // namespace
 
 std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture& architecture) {
-  const std::string holder = plan.query_groups == 1 ? "" : fmt::format(", {} of a warp", plan.heads_per_warp);
+  const std::string holder = plan.query_groups == 1 ? "" : fmt::format(", {} for each warp", plan.heads_per_warp);
   const std::string moved = plan.consumer_registers == 0
                                 ? ""
-                                : fmt::format(" ({} after those that copy have given theirs but {})",
+                                : fmt::format(" ({} after producer warps have released all but {} of theirs)",
                                               plan.consumer_registers, plan.producer_registers);
   std::vector<Decision> decisions = {
-      plan.heads_are_rows ? warpgroup_tile_decision(plan) : tile_decision(plan, architecture),
+      plan.heads_are_m ? warpgroup_tile_decision(plan) : tile_decision(plan, architecture),
       head_group_decision(plan, holder, row_limit(plan))};
   for (Decision& decision : operand_decisions(plan, architecture)) decisions.push_back(std::move(decision));
   decisions.push_back(warp_decision(plan));
   decisions.push_back(copy_decision(plan));
   decisions.push_back(stage_decision(plan));
   decisions.push_back(stages_decision(plan, plan.ring_bytes(plan.stages - 1),
-                                      plan.paces_copies() ? "in flight or ahead" : "in flight", bytes_in_flight(plan)));
+                                      plan.paces_copies() ? "in flight or copied ahead" : "in flight",
+                                      bytes_in_flight(plan)));
   decisions.push_back(block_decision(plan, plan.threads(), architecture, moved));
   decisions.push_back(split_decision(plan));
   add_middle_decision(decisions, plan.descriptor);
@@ -205,7 +219,7 @@ void report_plan(Plan& plan, const codegen::Architecture& architecture) {
   write_report(plan, {.tiles = std::move(tiles),
                       .memory = memory_map(plan),
                       .decisions = decisions_of(plan, architecture),
-                      .fragments = plan.heads_are_rows ? warpgroup_fragments : mma_fragments(plan, architecture)});
+                      .fragments = plan.heads_are_m ? warpgroup_fragments : mma_fragments(plan, architecture)});
 }
 
 }  // namespace cubit::ops::gqa_decode::sm90

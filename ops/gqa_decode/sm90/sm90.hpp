@@ -25,8 +25,8 @@ bool has_unaligned_rows(const GqaDecode& descriptor);
 /// `stage`: the keys of a stage, with one row of every interleaved warp side by side. The values of the stage lie behind
 /// the keys in the same way.
 struct Plan : CommonPlan {
-  int query_groups = 1;         ///< groups of warps that read the same rows, each for a part of the block's query rows
-  bool heads_are_rows = false;  ///< query rows are the M of warpgroup MMAs; else tokens are the M of mma.sync
+  int query_groups = 1;      ///< groups of warps that read the same rows, each for a part of the block's query rows
+  bool heads_are_m = false;  ///< query rows are the M of warpgroup MMAs; else tokens are the M of mma.sync
   int producer_warps = 0;
   int producer_registers = 0;  ///< per thread after the register transfer; 0: registers stay as they are
   int consumer_registers = 0;  ///< per thread after the register transfer; 0: registers stay as they are
@@ -86,7 +86,7 @@ struct Plan : CommonPlan {
 /// again. Rows of the cache are operands as they lie in the stage, so they have 16-bit channels and whole parts of 128
 /// bytes. With 192 channels registers hold the query only if its words are operands as they come; with 256 channels
 /// registers do not hold the outputs.
-bool makes_products_by_heads(const GqaDecode& descriptor, const codegen::Architecture& architecture);
+bool uses_warpgroup_mma(const GqaDecode& descriptor, const codegen::Architecture& architecture);
 
 /// Whether rows of the cache have scales in a tensor of their own.
 bool reads_row_scales(const CommonPlan& plan);

@@ -18,9 +18,9 @@ std::string format_type_by_heads(const kv_cache::RowFormat& format, std::string_
 /// The function that finds the bytes of a warp's rows in the stage.
 const char* place_function(const Plan& plan) {
   return plan.copies_unaligned_rows()
-             ? "cubit::place_in_own_rows<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups, kWarpsAbreast, "
+             ? "cubit::place_in_own_rows<kv_stage, kKvRowBytes, kStageBytes / 2, kQueryGroups, kInterleavedWarps, "
                "16 * kTilesPerStage>"
-             : "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kColumnGroups>";
+             : "cubit::place_in_own_row<kv_stage, kKvRowBytes, kStageBytes / 2, kQueryGroups>";
 }
 
 /// The layout of a stage, and the roles of keys and values, which have one format.
@@ -30,13 +30,13 @@ void add_formats(codegen::PlanHeader& header, const Plan& plan) {
   RowOptions options{.centres_nibbles = centres_nibbles(plan.descriptor), .recomputes_lanes = plan.recomputes_lanes};
   if (plan.copies_unaligned_rows()) {
     options.begin_between =
-        fmt::format("cubit::bytes_before_own_rows<{}, kColumnGroups, kWarpsAbreast>", format.header_bytes());
+        fmt::format("cubit::bytes_before_own_rows<{}, kQueryGroups, kInterleavedWarps>", format.header_bytes());
   }
   header.layout("kv_stage", plan.stage)
       .constant("kKvRowBytes", format.row_bytes())
       .flag("kRowsInParts", plan.stage.part_bytes != 0)
-      .alias("Keys", plan.heads_are_rows ? format_type_by_heads(format, place)
-                                         : format_type(format, "kHeadDim", place, options))
+      .alias("Keys",
+             plan.heads_are_m ? format_type_by_heads(format, place) : format_type(format, "kHeadDim", place, options))
       .alias("Values", "Keys");
 }
 
@@ -46,18 +46,18 @@ void add_pipeline_constants(codegen::PlanHeader& header, const Plan& plan) {
       .constant("kBarriersAt", plan.barriers_at(plan.stages))
       .constant("kScratchAt", plan.scratch_at(plan.stages))
       .constant("kScratchBytes", plan.scratch_bytes())
-      .constant("kCopyWarps", plan.producer_warps)
-      .constant("kWarpsAbreast", plan.interleaved_warps())
-      .constant("kPieceBytes", plan.copy_bytes)
-      .constant("kCopyRegisters", plan.producer_registers)
-      .constant("kAttendRegisters", plan.consumer_registers)
+      .constant("kProducerWarps", plan.producer_warps)
+      .constant("kInterleavedWarps", plan.interleaved_warps())
+      .constant("kVectorBytes", plan.copy_bytes)
+      .constant("kProducerRegisters", plan.producer_registers)
+      .constant("kConsumerRegisters", plan.consumer_registers)
       .flag("kEvictsFirst", plan.evicts_first())
-      .flag("kMergesPairs", plan.merges_in_cluster())
-      .flag("kStaggers", plan.offsets_start())
-      .constant("kStagesAtOnce", plan.paces_copies() ? plan.initial_stages() : 0)
+      .flag("kMergesInCluster", plan.merges_in_cluster())
+      .flag("kOffsetsStart", plan.offsets_start())
+      .constant("kInitialStages", plan.paces_copies() ? plan.initial_stages() : 0)
       .constant("kSegments", Plan::kSegments)
-      .constant("kFlushStages", plan.segment_end_stages())
-      .constant("kGapStages", plan.sequence_overhead_stages());
+      .constant("kSegmentEndStages", plan.segment_end_stages())
+      .constant("kSequenceOverheadStages", plan.sequence_overhead_stages());
 }
 
 }  // namespace
@@ -65,16 +65,15 @@ void add_pipeline_constants(codegen::PlanHeader& header, const Plan& plan) {
 codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   const std::string_view format =
-      plan.heads_are_rows ? "kv_format/kv_rows16_by_heads.cuh" : format_header(plan.formats().key);
+      plan.heads_are_m ? "kv_format/kv_rows16_by_heads.cuh" : format_header(plan.formats().key);
   codegen::PlanHeader header(descriptor.text());
   include_formats(header, format, format);
   include_cache(header, descriptor);
   header.include("kv_format/warp_rows.cuh");
   const std::vector<codegen::Header> users = include_roles(header, descriptor);
-  add_constants(header, plan,
-                {.heads_are_rows = plan.heads_are_rows,
-                 .tiles_per_stage = plan.tiles_per_stage,
-                 .stage_bytes = plan.stage_bytes()});
+  add_constants(
+      header, plan,
+      {.heads_are_m = plan.heads_are_m, .tiles_per_stage = plan.tiles_per_stage, .stage_bytes = plan.stage_bytes()});
   add_pipeline_constants(header, plan);
   alias_types(header, descriptor, architecture);
   add_formats(header, plan);

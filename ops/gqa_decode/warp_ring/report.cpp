@@ -61,20 +61,20 @@ std::vector<MemoryRegion> memory_map(const Plan& plan, int query_bytes, const st
 }
 
 Decision warp_decision(const Plan& plan, const codegen::Architecture& architecture) {
-  std::string why = "one per scheduler of an SM";
+  std::string why = "there is one for each scheduler of an SM";
   if (plan.warps < 4) {
-    why = fmt::format("the stages of one per scheduler, {} bytes each, do not fit {} bytes of shared memory",
+    why = fmt::format("stages of {} bytes for one warp per scheduler do not fit {} bytes of shared memory",
                       plan.stage_bytes(), architecture.shared_memory_per_block);
   }
   return {"warps", std::to_string(plan.warps),
-          "each walks its own tiles, so the loop has no barrier of the block; " + why};
+          "each warp computes tiles of its own, so the loop has no barrier of the block; " + why};
 }
 
 Decision copy_decision(const Plan& plan) {
   const kv_cache::CacheFormats formats = plan.formats();
   const std::string rows =
       formats.are_alike() ? bytes_of_row(formats.key)
-                          : fmt::format("{}, of values {}", bytes_of_row(formats.key), bytes_of_row(formats.value));
+                          : fmt::format("{}; of values {}", bytes_of_row(formats.key), bytes_of_row(formats.value));
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
           fmt::format("alignment={} and {}", plan.descriptor.alignment, rows)};
 }
@@ -87,23 +87,24 @@ Decision stage_decision(const Plan& plan) {
     return {"stage",
             fmt::format("{} bytes, {} rows of keys and of values, {}", plan.stage_bytes(), plan.stage.rows / 2,
                         half(plan.stage)),
-            "the simplest layout with the fewest wavefronts over the accesses below"};
+            "it is the simplest layout with the fewest wavefronts over the accesses below"};
   }
   return {"stage",
           fmt::format("{} bytes: 16 rows of keys, {}, then 16 of values, {}", plan.stage_bytes(), half(plan.stage),
                       half(plan.value_stage)),
-          "of each format the simplest layout with the fewest wavefronts over its accesses below"};
+          "each format has the simplest layout with the fewest wavefronts over its accesses below"};
 }
 
 Decision split_decision() {
-  return {"split_kv", "chosen at launch, from bounds and device alone",
-          "enough blocks to fill whole waves of the device; the merge of many splits costs time as well"};
+  return {"split_kv", "chosen at launch from bounds and the device alone",
+          "blocks should fill whole waves of the device, and the merge of many splits costs time as well"};
 }
 
 Decision page_decision() {
-  return {"cache", "paged, looked up 32 tiles at a time",
-          "a tile of 16 tokens lies in one page where pages are a multiple of that; else each lane finds one row of "
-          "it, a tile ahead"};
+  return {
+      "cache", "paged, looked up 32 tiles at a time",
+      "a tile of 16 tokens lies in one page if the page size is a multiple of 16; else each lane finds one row of the "
+      "tile, a tile ahead"};
 }
 
 }  // namespace cubit::ops::gqa_decode::warp_ring

@@ -45,7 +45,7 @@ codegen::KernelSource make_source(const Plan& plan, const CopyRole& role, const 
       .constant("kSlotPeriod", plan.slot_period)
       .constant("kQueryAt", role.query_at)
       .constant("kQueryBytes", role.query_bytes)
-      .constant("kPartsAtOnce", role.partials_at_once)
+      .constant("kPartialsAtOnce", role.partials_at_once)
       .alias("TileCopies", role.type);
   alias_types(header, descriptor, architecture);
   add_formats(header, plan, role.query_is_shared);

@@ -3,29 +3,29 @@
  *   output[b, h] = sum over t < lengths[b] of softmax_t(softmax_scale * query[b, h] . key[b, t, h / heads_per_kv])
  *                  * value[b, t, h / heads_per_kv]
  *
- * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity, or of its sink. What the numbers in the
- * cache mean is the descriptor's business: see <cubit/gqa_decode.hpp>. Outputs are within 1e-3 of a double-precision
- * reference, or 3e-3 where the output or the cache is bf16 (docs/performance/gqa_decode.md, "Accuracy"), where
- * values times their scales are below 2^100 and a value's scale, of a row or a group, is 0 or at least 2^-80: smaller
- * ones may become 0. Where a query, or a row that is seen, has an infinity or NaN, the outputs of its heads may be
+ * A sequence of length 0 gives zeros and a log-sum-exp of minus infinity, or of its sink. The descriptor says what the
+ * numbers in the cache mean: see <cubit/gqa_decode.hpp>. Outputs are within 1e-3 of a double-precision reference, or
+ * 3e-3 if the output or the cache is bf16 (docs/performance/gqa_decode.md, "Accuracy"). This requires that values times
+ * their scales are below 2^100, and that a value's scale, of a row or a group, is 0 or at least 2^-80; smaller scales
+ * may become 0. If a query, or a row that a query sees, has an infinity or NaN, the outputs of its heads may be
  * anything.
  *
  * query_tokens = S > 1: query and output are [batch, S, heads, head_dim], lse is [batch, S, heads]. The query tokens
  * are the last S of a sequence, whose keys and values are in the cache: token s stands at position lengths[b] - S + s.
- * It sees all positions before the first query token; of the query tokens, itself and those before it, or with
- * mask=tree those that the mask names. Where a sequence has fewer than S tokens, query tokens of a negative position
- * see nothing and give zeros and minus infinity, or their sink.
+ * Token s sees all positions before the first query token. Of the query tokens, token s sees itself and the tokens
+ * before it, or with mask=tree the tokens that the mask names. If a sequence has fewer than S tokens, query tokens of a
+ * negative position see nothing: they give zeros and minus infinity, or their sink.
  *
- * The same launch gives the same bits. In which order a sequence's tokens are added up, which their last bits depend
- * on, is up to batch and place in it, lengths, strides and device.
+ * The same launch gives the same bits. The order in which a sequence's tokens are added up decides the last bits. This
+ * order depends on the batch, the sequence's place in the batch, lengths, strides and the device.
  *
- * A descriptor may ask for more, which combines in this order; p is the query token's position, t that of the key:
+ * A descriptor may ask for more. Its fields combine in this order; p is the query token's position, t the key's:
  *   s = softmax_scale * query . key
  *   soft_cap=true    s = soft_cap * tanh(s / soft_cap)
  *   alibi=true       s = s + alibi_slopes[h] * (t - p)
  *   score=name@hash  s = modify_score(s, {b, h, p, t}, score_parameters), a user's own device code: see cubit_add_score
  *   window=true      t is seen if t > p - window or t < kept_tokens; nothing else is read
- *   sinks=true       the denominator is exp(sinks[h]) more, as if of a token whose value is zero, and lse has it
+ *   sinks=true       the denominator is larger by exp(sinks[h]), as if for a token whose value is zero; lse as well
  */
 #ifndef CUBIT_GQA_DECODE_H
 #define CUBIT_GQA_DECODE_H
@@ -38,15 +38,16 @@
 extern "C" {
 #endif
 
-/* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements of the tensor (bytes
- * for int4_rows caches and those of one byte); the last dimension is contiguous. Every pointer and every stride, in
- * bytes, of query, key, value and output must be a multiple of the descriptor's alignment. Strides of output may be
- * negative, but none is so small that heads overwrite one another: its magnitude is at least what smaller ones span. */
+/* Device pointers belong to the caller and are valid until the launch has finished. Strides count elements of the tensor
+ * (bytes for int4_rows caches and for caches of one byte per channel); the last dimension is contiguous. Every pointer
+ * and every stride, in bytes, of query, key, value and output must be a multiple of the descriptor's alignment. Strides
+ * of output may be negative. Heads must not overwrite one another: the magnitude of a stride is at least what smaller
+ * strides span. */
 typedef struct cubit_gqa_decode_arguments {
   size_t size;       /* sizeof(cubit_gqa_decode_arguments) */
   const void* query; /* [batch, kv_heads * heads_per_kv, head_dim]; several query tokens: [batch, query_tokens, …] */
   const void* key;   /* [batch, at least max_length tokens, kv_heads, row] */
-  const void* value; /* as key; its rows are as long as the descriptor's value, value_dim and value_groups make them */
+  const void* value; /* as key, with rows of the descriptor's value, value_dim and value_groups */
   const int32_t* lengths;    /* [batch] tokens per sequence, clamped to 0 ... max_length; NULL: all max_length.
                              * Read on the device: may change between replays of a CUDA graph */
   void* output;              /* as query, with value_dim for head_dim */
@@ -54,7 +55,7 @@ typedef struct cubit_gqa_decode_arguments {
                              * several query tokens: [batch, query_tokens, …] */
   int64_t query_strides[2];  /* batch, head */
   int64_t key_strides[3];    /* batch, token, KV head; from token to token 0 to below 128 MiB */
-  int64_t value_strides[3];  /* batch, token, KV head; likewise */
+  int64_t value_strides[3];  /* batch, token, KV head; from token to token 0 to below 128 MiB */
   int64_t output_strides[2]; /* batch, head */
   int32_t batch;             /* 0: nothing is launched; batch * kv_heads at most 8388607 */
   int32_t kv_heads;          /* at least 1 */
@@ -63,14 +64,13 @@ typedef struct cubit_gqa_decode_arguments {
                               * head groups that explain shows, with a few stages more for each sequence */
   float softmax_scale;       /* usually 1 / sqrt(head_dim); not 0; magnitude at most 1e30, times a query below 2^100.
                               * Of bf16 the products of query and key are a float before they are scaled */
-  int32_t splits; /* for tuning: parts of equal size per sequence and KV head, at most 256; 0: cubit decides, which is
-                   * right for everybody else */
+  int32_t splits; /* for tuning: splits of equal size per sequence and KV head, at most 256; 0: cubit decides */
   /* cache=paged: key and value are [pages, page_size, kv_heads, row] or, by their strides, [pages, kv_heads, page_size,
    * row]; their first stride is that from page to page. */
   const int32_t*
       page_table; /* cache=paged: [batch, at least max_length / page_size, rounded up]; else NULL. Read on the
                               * device: may change between replays of a CUDA graph. The pages of a sequence's tokens
-                              * must be there: their numbers are not checked */
+                              * must be there: page numbers are not checked */
   int64_t page_table_stride; /* cache=paged: from sequence to sequence */
   int32_t page_size;         /* cache=paged: tokens of a page, 1 to 256; else 0. Of int4_rows on sm_90
                               * family=sm80 is faster where it is small: see cubit_suggest */
@@ -78,19 +78,20 @@ typedef struct cubit_gqa_decode_arguments {
       scales; /* of int8_split, fp8_e4m3 and fp8_e5m2 caches: see <cubit/kv_cache.h>; only read. A scale that is
                            * an infinity or NaN, and such a byte, gives anything */
   int64_t query_token_stride;  /* query_tokens > 1: from query token to query token; else not read */
-  int64_t output_token_stride; /* likewise */
+  int64_t output_token_stride; /* query_tokens > 1: from query token to query token; else not read */
   const int32_t* mask; /* mask=tree: [batch, query_tokens] words, else NULL. Bit j of word s is whether query token s
                                 * sees query token j (its own bit too); bits from query_tokens on are not read. Read on
                                 * the device: may change between replays of a CUDA graph */
   int64_t mask_stride; /* mask=tree: from sequence to sequence, in words */
   /* Each is 0 or NULL where the descriptor does not ask for it. */
-  const float* alibi_slopes;    /* alibi=true: [kv_heads * heads_per_kv], dense, magnitude at most 1e28 */
-  const float* sinks;           /* sinks=true: likewise, magnitude at most 1e38; minus infinity: none */
-  const void* score_parameters; /* score=…: what modify_score is given; may be NULL */
+  const float* alibi_slopes; /* alibi=true: [kv_heads * heads_per_kv], dense, magnitude at most 1e28 */
+  const float*
+      sinks; /* sinks=true: [kv_heads * heads_per_kv], dense, magnitude at most 1e38; minus infinity: no sink */
+  const void* score_parameters; /* score=…: the pointer that modify_score gets; may be NULL */
   float soft_cap;               /* soft_cap=true: 1e-30 to 1e30 */
-  int32_t window;               /* window=true: tokens that a query sees, itself the last of them; at least 1. Grid and
-                                 * workspace depend on it */
-  int32_t kept_tokens;          /* window=true: a sequence's first tokens, which every query sees as well; 0 or more */
+  int32_t window;      /* window=true: tokens that a query sees, the last of them the query itself; at least 1. Grid
+                                 * and workspace depend on the window */
+  int32_t kept_tokens; /* window=true: a sequence's first tokens, which every query sees as well; 0 or more */
 } cubit_gqa_decode_arguments;
 
 #ifdef __cplusplus

@@ -11,41 +11,41 @@
 
 namespace cubit {
 
-/// What query tokens see of one another; before the first of them they see everything.
+/// What query tokens see of one another. Every query token sees all tokens before the first query token.
 enum class QueryMask {
-  causal,  ///< itself and those before it
-  tree,    ///< those that a tensor says, see cubit_gqa_decode_arguments::mask
+  causal,  ///< a query token sees itself and the query tokens before it
+  tree,    ///< a tensor says what a query token sees: cubit_gqa_decode_arguments::mask
 };
 
 inline const char* text_of(QueryMask mask) { return mask == QueryMask::tree ? "tree" : "causal"; }
 
-/// Attention of one new token per sequence, or of its last few, over a KV cache.
+/// Attention of one new token per sequence, or of its last few tokens, over a KV cache.
 /// Text form: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4   (fields at their default are left out)
-/// Values otherwise than keys: gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4
+/// Values in another format than keys: gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4
 struct GqaDecode {
   int head_dim = 128;    ///< channels per head: 64, 80, 96, 112, 128, 160, 192 or 256; int4_rows not 80, 112
   int heads_per_kv = 1;  ///< query heads that share one KV head: 1 … 64
   KvFormat kv = KvFormat::bf16;
   int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
   KvScales scales = KvScales::head;        ///< int8_split, fp8_e4m3 and fp8_e5m2 only
-  ScaleType scale_type = ScaleType::fp32;  ///< likewise
+  ScaleType scale_type = ScaleType::fp32;  ///< int8_split, fp8_e4m3 and fp8_e5m2 only
   Element query = Element::bf16;
-  Element output = Element::bf16;  ///< set it beside query: only the text form follows the query's type by itself
+  Element output = Element::bf16;  ///< set it as well as query: only the text form takes the query's type by itself
   KvAddressing cache = KvAddressing::contiguous;
   int query_tokens = 1;                ///< last tokens of every sequence that are queries: 1 … 16
   QueryMask mask = QueryMask::causal;  ///< several query tokens only
   bool soft_cap = false;   ///< scores s become cap * tanh(s / cap); the cap is a launch argument, as all numbers below
   bool alibi = false;      ///< scores get the head's slope * (position - query position)
   std::string score = {};  ///< "name@hash" of a user's score modification, as add_score gives it; empty: none
-  bool window = false;     ///< a query sees the last few tokens, and those that are kept
+  bool window = false;     ///< a query sees the last few tokens and the kept tokens
   bool sinks = false;      ///< a number per head joins the softmax's denominator
   int alignment = 16;      ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
   std::string family = "auto";  ///< kernel family, such as "sm80"; "auto": the one that was measured to be faster
-  int value_dim = 0;            ///< channels of a value: as head_dim; 0: head_dim
-  std::optional<KvFormat> value = {};            ///< format of values; empty: they are stored as keys are
-  int value_groups = 1;                          ///< beside `value` only: for it what groups is for kv
-  KvScales value_scales = KvScales::head;        ///< likewise
-  ScaleType value_scale_type = ScaleType::fp32;  ///< likewise
+  int value_dim = 0;            ///< channels of a value, as of head_dim; 0: head_dim
+  std::optional<KvFormat> value = {};            ///< format of values; empty: values are stored as keys are
+  int value_groups = 1;                          ///< with `value` only: its groups, as `groups` for kv
+  KvScales value_scales = KvScales::head;        ///< with `value` only: its scales
+  ScaleType value_scale_type = ScaleType::fp32;  ///< with `value` only: the type of its scales
 
   auto operator<=>(const GqaDecode&) const = default;
 
