@@ -2,8 +2,8 @@
 """Times gqa_decode with different numbers of splits, and with the number that cubit chooses.
 
 bench/split_sweep.py PROGRAM [DESCRIPTOR] > sweep.json Needs a GPU. Prints a table to standard error. The results serve
-to tune the constants of ops/gqa_decode/split.cpp, which makes cubit's choice. The default descriptor is INT4 with 4
-groups in family sm90.
+to tune the constants of ops/gqa_decode/sm90/split.cpp, which makes the choice of family sm90. The default descriptor is
+INT4 with 4 groups in family sm90.
 """
 
 import sys

@@ -36,7 +36,7 @@ const FamilyFacts<Descriptor>& facts_of(std::span<const FamilyFacts<Descriptor>>
 /// What is to be chosen where a descriptor leaves it open and several families fit.
 struct PreferredFamily {
   std::string_view family = kAnyFamily;  ///< kAnyFamily: the first that fits
-  std::string why;                       ///< and no other that fits
+  std::string why;                       ///< why no other family that fits is chosen
 };
 
 /// Sets the report's family and its rejections, and returns the family. Throws Failure(unsupported) where none fits:
