@@ -35,7 +35,7 @@ TileAccess copies(const char* tensor, const Plan& plan, int rows, int row_bytes,
   return {copies_name(plan, tensor), AccessKind::store, copy_bytes, rows * pieces / 32,
           [=](int instance, int lane) -> MaybeByte {
             const int thread = instance % warps * 32 + lane;
-            return byte_at(gemm_lanes::copied_piece(instance / warps, thread, threads, pieces, copy_bytes));
+            return byte_at(gemm_lanes::copied_vector(instance / warps, thread, threads, pieces, copy_bytes));
           }};
 }
 

@@ -132,11 +132,11 @@ W4a16GemmArguments kernel_arguments(const Plan& plan, const Arguments& arguments
   result.k = arguments.k;
   result.stages = split.stages;
   result.splits = plan.teams > 1 && !has_copied_teams(plan) ? plan.teams : split.splits;
-  result.part_stages = split.stages / result.splits;
+  result.split_stages = split.stages / result.splits;
   result.row_tiles = static_cast<int>(split.row_tiles);
-  result.paired = split.paired ? 1 : 0;
+  result.clustered = split.paired ? 1 : 0;
   result.adds_atomically = split.atomic ? 1 : 0;
-  if (split.turns > 0) result.turn_tiles = split.tiles();
+  if (split.turns > 0) result.whole_tiles = split.tiles();
   if (reorders_activations(plan)) add_slices(result, plan, arguments, split, device, workspace);
   if (split.blocks == 0) return result;
   const std::int64_t total = split.tiles() * split.stages;

@@ -304,7 +304,7 @@ int Plan::barriers_at(int stage_count) const { return stage_count * (stage_bytes
 int Plan::ups_at(int stage_count) const { return align_region(barriers_at(stage_count) + barrier_bytes(stage_count)); }
 
 int Plan::barrier_bytes(int stage_count) const {
-  return gemm_lanes::kStageBarrierBytes * stage_count + (teams == 1 ? gemm_lanes::kPairBarrierBytes : 0);
+  return gemm_lanes::kStageBarrierBytes * stage_count + (teams == 1 ? gemm_lanes::kClusterBarrierBytes : 0);
 }
 
 int Plan::bytes_for(int stage_count) const {

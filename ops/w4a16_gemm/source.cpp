@@ -104,10 +104,10 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
                                    format.type, format.has_spread ? ", kSpreadWords" : ""))
       .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
                                      descriptor.is_gated(), descriptor.bias, descriptor.residual))
-      .alias("Work", has_own_rings                ? "cubit::WorkOfTeams"
-                     : descriptor.batch_invariant ? "cubit::WorkInTurn"
-                     : descriptor.atomic_splits   ? "cubit::AtomicWork"
-                                                  : "cubit::Work");
+      .alias("Scheduler", has_own_rings                ? "cubit::IntraBlockSplitKScheduler"
+                          : descriptor.batch_invariant ? "cubit::BatchInvariantScheduler"
+                          : descriptor.atomic_splits   ? "cubit::AtomicSplitKScheduler"
+                                                       : "cubit::TileScheduler");
   return codegen::assemble(
       descriptor.text(), templates::find(kernel_of(plan)), header.text(), architecture, "w4a16_gemm",
       {.threads = plan.threads(),

@@ -12,30 +12,32 @@
 namespace cubit {
 
 /// What a block computes: see Work.
-class WorkInTurn {
+class BatchInvariantScheduler {
  public:
-  __device__ __forceinline__ explicit WorkInTurn(const W4a16GemmArguments& args) : args_(args) {}
+  __device__ __forceinline__ explicit BatchInvariantScheduler(const W4a16GemmArguments& args) : args_(args) {}
 
   /// Whether the block has all parts of its tiles; else it has one part.
-  __device__ __forceinline__ bool takes_turns() const { return args_.turn_tiles > 0; }
+  __device__ __forceinline__ bool computes_whole_tiles() const { return args_.whole_tiles > 0; }
   static constexpr bool kHasAtomics = false;
-  __device__ __forceinline__ Piece first() { return takes_turns() ? first_part(blockIdx.x) : part_of_block(args_); }
+  __device__ __forceinline__ WorkTile first() {
+    return computes_whole_tiles() ? first_split(blockIdx.x) : work_tile_of_block(args_);
+  }
   /// False where there is none left.
-  __device__ __forceinline__ bool next(Piece& piece) {
-    if (!takes_turns()) return false;
-    if (piece.part + 1 < piece.parts) {
-      piece = part_of(args_, piece.row_tile, piece.column_tile, piece.part + 1);
+  __device__ __forceinline__ bool next(WorkTile& work_tile) {
+    if (!computes_whole_tiles()) return false;
+    if (work_tile.split + 1 < work_tile.splits) {
+      work_tile = work_tile_of(args_, work_tile.row_tile, work_tile.column_tile, work_tile.split + 1);
       return true;
     }
-    const int64 tile = piece.column_tile * static_cast<int64>(args_.row_tiles) + piece.row_tile + gridDim.x;
-    if (tile >= args_.turn_tiles) return false;
-    piece = first_part(tile);
+    const int64 tile = work_tile.column_tile * static_cast<int64>(args_.row_tiles) + work_tile.row_tile + gridDim.x;
+    if (tile >= args_.whole_tiles) return false;
+    work_tile = first_split(tile);
     return true;
   }
 
  private:
-  __device__ __forceinline__ Piece first_part(int64 tile) const {
-    return part_of(args_, static_cast<int>(tile % args_.row_tiles), static_cast<int>(tile / args_.row_tiles), 0);
+  __device__ __forceinline__ WorkTile first_split(int64 tile) const {
+    return work_tile_of(args_, static_cast<int>(tile % args_.row_tiles), static_cast<int>(tile / args_.row_tiles), 0);
   }
 
   const W4a16GemmArguments& args_;

@@ -22,23 +22,23 @@
 namespace cubit {
 
 /// The part of a block of a grid (parts, column tiles, row tiles).
-__device__ __forceinline__ Piece part_of_paired_block(const W4a16GemmArguments& args) {
-  return part_of(args, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
+__device__ __forceinline__ WorkTile work_tile_of_clustered_block(const W4a16GemmArguments& args) {
+  return work_tile_of(args, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
 /// Stores the sums of a pair's half of the rows; true in the last of the warps that have the same: `half` is then the
 /// sum of all pairs.
 template <int kHalf>
-__device__ __forceinline__ bool merge_halves(const W4a16GemmArguments& args, const Piece& piece,
-                                             RowSums (&half)[kHalf]) {
-  constexpr int kPairsAtOnce = kHalf > 2 ? 4 : 8;
-  constexpr int kPartBytes = plan::kWarps * kWarpSumsBytes;
-  const int rank = piece.part % 2;
-  const int64 tile = piece.column_tile * static_cast<int64>(args.row_tiles) + piece.row_tile;
-  char* const pairs = reinterpret_cast<char*>(args.partial) + tile * args.splits * kPartBytes +
-                      warp_index() * kWarpSumsBytes + rank * (kWarpSumsBytes / 2) + 16 * lane_index();
-  char* const own = pairs + static_cast<int64>(piece.part / 2) * kPartBytes;
-  const int rows = args.m - piece.row_tile * plan::kTileM - 8 * rank * kHalf - 2 * (lane_index() % 4);
+__device__ __forceinline__ bool merge_clusters(const W4a16GemmArguments& args, const WorkTile& work_tile,
+                                               RowSums (&half)[kHalf]) {
+  constexpr int kClustersAtOnce = kHalf > 2 ? 4 : 8;
+  constexpr int kSplitBytes = plan::kWarps * kWarpSumsBytes;
+  const int rank = work_tile.split % 2;
+  const int64 tile = work_tile.column_tile * static_cast<int64>(args.row_tiles) + work_tile.row_tile;
+  char* const partials = reinterpret_cast<char*>(args.partial) + tile * args.splits * kSplitBytes +
+                         warp_index() * kWarpSumsBytes + rank * (kWarpSumsBytes / 2) + 16 * lane_index();
+  char* const own = partials + static_cast<int64>(work_tile.split / 2) * kSplitBytes;
+  const int rows = args.m - work_tile.row_tile * plan::kTileM - 8 * rank * kHalf - 2 * (lane_index() % 4);
   const auto has_rows = [&](int row_block) { return 8 * row_block < rows; };
 #pragma unroll
   for (int i = 0; i < 2 * kHalf; ++i) {
@@ -46,22 +46,22 @@ __device__ __forceinline__ bool merge_halves(const W4a16GemmArguments& args, con
     if (has_rows(i / 2))
       *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = make_float4(sum[0], sum[1], sum[2], sum[3]);
   }
-  if (!last_warp(args.counters + (2 * tile + rank) * plan::kWarps + warp_index(), piece.parts / 2)) return false;
+  if (!last_warp(args.counters + (2 * tile + rank) * plan::kWarps + warp_index(), work_tile.splits / 2)) return false;
 #pragma unroll
   for (int i = 0; i < 8 * kHalf; ++i) half[i / 8][i / 4 % 2][i % 4] = 0.f;
-  add_parts<kPairsAtOnce, kPartBytes>(half, pairs, piece.parts / 2, has_rows);
+  add_splits<kClustersAtOnce, kSplitBytes>(half, partials, work_tile.splits / 2, has_rows);
   return true;
 }
 
 /// What becomes of a part's sums. `shared`: the stages; `barriers`: the block's and the warp's. kHalf: of the warp's
 /// tiles of 8 rows those that it keeps.
 template <int kHalf = kRowTiles / 2>
-__device__ __forceinline__ void merge_pairs(const W4a16GemmArguments& args, const Piece& piece, uint32 shared,
-                                            ClusterBarriers barriers, const Sums& sums) {
+__device__ __forceinline__ void merge_cluster(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
+                                              ClusterBarriers barriers, const Sums& sums) {
   if constexpr (kHalf > 0) {
     constexpr int kHalfBytes = kWarpSumsBytes / 2;
     const int warp = warp_index();
-    const uint32 rank = piece.part % 2;
+    const uint32 rank = work_tile.split % 2;
     const uint32 lane_at = shared + warp * kHalfBytes + 16 * lane_index();
     // Element j of item i of the rows that are the block's own, or of the other's.
     const auto sum_of = [&](bool is_own, int i, int j) {
@@ -87,9 +87,9 @@ __device__ __forceinline__ void merge_pairs(const W4a16GemmArguments& args, cons
       for (int j = 0; j < 4; ++j) half[i / 2][i % 2][j] = sum_of(true, i, j) + other[j];
     }
     const int first = static_cast<int>(rank) * kHalf;
-    if (piece.parts > 2 && !merge_halves(args, piece, half)) return;
+    if (work_tile.splits > 2 && !merge_clusters(args, work_tile, half)) return;
 #pragma unroll
-    for (int i = 0; i < kHalf; ++i) store_rows(args, piece, warp, first + i, half[i], half[i]);
+    for (int i = 0; i < kHalf; ++i) store_rows(args, work_tile, warp, first + i, half[i], half[i]);
   }
 }
 

@@ -2,8 +2,8 @@
 //
 //   output = function(product + bias) + residual, or, gated, function(gate + its bias) · (up + its bias) + residual
 //
-// Interface of an epilogue: kGated, and store(args, row, column, values, ups) for four neighbouring columns of one
-// row. `column` counts the output's columns; gated, `values` are of the gate and `ups` of the column args.n / 2 further
+// Interface of an epilogue: kGated, and store(args, row, column, values, up_values) for four neighbouring columns of one
+// row. `column` counts the output's columns; gated, `values` are of the gate and `up_values` of the column args.n / 2 further
 // on.
 #pragma once
 
@@ -19,12 +19,12 @@ struct GemmEpilogue {
   static constexpr bool kGated = kIsGated;
 
   static __device__ __forceinline__ void store(const W4a16GemmArguments& args, int row, int column,
-                                               const float (&values)[4], const float (&ups)[4]) {
+                                               const float (&values)[4], const float (&up_values)[4]) {
     const int64 byte = 2 * static_cast<int64>(column);
     float result[4];
     float up[4];
     add_bias(args, byte, values, result);
-    if constexpr (kGated) add_bias(args, byte + args.n, ups, up);
+    if constexpr (kGated) add_bias(args, byte + args.n, up_values, up);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       result[i] = Function::apply(result[i]);

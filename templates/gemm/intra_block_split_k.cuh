@@ -10,16 +10,16 @@
 namespace cubit {
 
 /// What a team computes: see Work. Of a tile part `team` of args.splits.
-class WorkOfTeams {
+class IntraBlockSplitKScheduler {
  public:
-  __device__ __forceinline__ explicit WorkOfTeams(const W4a16GemmArguments& args) : args_(args) {}
+  __device__ __forceinline__ explicit IntraBlockSplitKScheduler(const W4a16GemmArguments& args) : args_(args) {}
 
-  static __device__ __forceinline__ constexpr bool takes_turns() { return false; }
+  static __device__ __forceinline__ constexpr bool computes_whole_tiles() { return false; }
   static constexpr bool kHasAtomics = false;
-  __device__ __forceinline__ Piece first() const {
-    return part_of(args_, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), warp_index());
+  __device__ __forceinline__ WorkTile first() const {
+    return work_tile_of(args_, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), warp_index());
   }
-  static __device__ __forceinline__ constexpr bool next(Piece&) { return false; }
+  static __device__ __forceinline__ constexpr bool next(WorkTile&) { return false; }
 
  private:
   const W4a16GemmArguments& args_;

@@ -34,9 +34,9 @@ class ReorderedActivations {
   __device__ __forceinline__ void reorder_own() const {
     const int slice = block_index();
     if (slice < args_.slices) {
-      reorder<kThreads>(slice, static_cast<int>(thread_index()), [] { return share_taken(false); });
+      reorder<kThreads>(slice, static_cast<int>(thread_index()), [] { return vote_taken(false); });
     } else {
-      share_taken(false);
+      vote_taken(false);
     }
     asm volatile("bar.arrive %0, %1;" ::"n"(kStoredBarrier), "n"(kThreads + kWarpSize) : "memory");
   }
@@ -52,13 +52,13 @@ class ReorderedActivations {
     constexpr int kPatience = 64;  // looks, of most of a microsecond each
     if (has_waited_) return;
     has_waited_ = true;
-    share_taken(has_taken_);
+    vote_taken(has_taken_);
     asm volatile("bar.sync %0, %1;" ::"n"(kStoredBarrier), "n"(kThreads + kWarpSize) : "memory");
-    if (has_taken_) tell();
-    int looks = 0;
+    if (has_taken_) count_done();
+    int polls = 0;
 #pragma unroll 1
     while (!all_done()) {
-      if (++looks % kPatience == 0) reorder_left();
+      if (++polls % kPatience == 0) reorder_remaining();
     }
     __syncwarp();
     fence_async_proxy_everywhere();
@@ -69,7 +69,7 @@ class ReorderedActivations {
     wait();
     uint32 before = 0;
     if (lane_index() == 0)
-      asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(left()) : "memory");
+      asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(departed()) : "memory");
     before = __shfl_sync(kFullWarp, before, 0);
     __syncwarp();
     if (before != gridDim.x * gridDim.y * gridDim.z - 1) return;
@@ -86,14 +86,14 @@ class ReorderedActivations {
 
   /// Behind a word for each slice, not zero when somebody has taken it.
   __device__ __forceinline__ uint32* done() const { return args_.slice_states + args_.slices; }
-  __device__ __forceinline__ uint32* left() const { return done() + 1; }
+  __device__ __forceinline__ uint32* departed() const { return done() + 1; }
 
   static __device__ __forceinline__ int block_index() {
     return static_cast<int>((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x);
   }
 
   /// By all warps that multiply and the one that copies: whether one of their threads has taken the block's slice.
-  static __device__ __forceinline__ bool share_taken(bool has_taken) {
+  static __device__ __forceinline__ bool vote_taken(bool has_taken) {
     uint32 any;
     asm volatile(
         "{\n"
@@ -119,7 +119,7 @@ class ReorderedActivations {
   }
 
   /// By one thread, behind a barrier of those that stored a slice.
-  __device__ __forceinline__ void tell() const {
+  __device__ __forceinline__ void count_done() const {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(done()) : "memory");
   }
 
@@ -130,7 +130,7 @@ class ReorderedActivations {
   }
 
   /// By one warp: what nobody has begun.
-  __device__ __forceinline__ void reorder_left() const {
+  __device__ __forceinline__ void reorder_remaining() const {
 #pragma unroll 1
     for (int first = 0; first < args_.slices && !all_done(); first += kWarpSize) {
       const int own = first + lane_index();
@@ -147,12 +147,12 @@ class ReorderedActivations {
     if (is_taken == 0) return;
     reorder<kWarpSize>(slice, lane_index(), [] { return true; });
     __syncwarp();
-    if (lane_index() == 0) tell();
+    if (lane_index() == 0) count_done();
   }
 
   /// Eight k's of a row, or zeros.
-  __device__ __forceinline__ void load_piece(uint32 (&words)[4], int row, int chunk, bool exists) const {
-    const int k = gemm_lanes::kChunkK * chunk + 8 * CopiedWords::piece_of_lane(lane_index());
+  __device__ __forceinline__ void load_vector(uint32 (&words)[4], int row, int chunk, bool exists) const {
+    const int k = gemm_lanes::kChunkK * chunk + 8 * CopiedWords::vector_of_lane(lane_index());
     const char* const src = static_cast<const char*>(args_.activations) + row * args_.activation_stride;
     load_global<4, 16>(words, src + 2 * static_cast<int64>(k), exists && k < args_.k);
   }
@@ -171,14 +171,14 @@ class ReorderedActivations {
     bool is_asked = false;
 #pragma unroll 1
     for (int left = count * (kChunkRows / kRows); left > 0; left -= kAtOnce) {
-      uint32 pieces[kAtOnce][4];
+      uint32 vectors[kAtOnce][4];
       int chunks[kAtOnce];
       int rows[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         chunks[i] = chunk;
         rows[i] = i < left ? first_row + thread / kChunkLanes : args_.m;
-        load_piece(pieces[i], rows[i], chunk, rows[i] < args_.m);
+        load_vector(vectors[i], rows[i], chunk, rows[i] < args_.m);
         first_row += kRows;
         const bool is_last = first_row == args_.row_tiles * kChunkRows;
         first_row = is_last ? 0 : first_row;
@@ -189,7 +189,7 @@ class ReorderedActivations {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         uint32 pairs[4];
-        CopiedWords::order_chunk(pairs, pieces[i]);
+        CopiedWords::reorder_in_registers(pairs, vectors[i]);
         char* const dst = static_cast<char*>(args_.reordered) + rows[i] * args_.reordered_stride;
         if (rows[i] < args_.m)
           store_global(dst + 2 * gemm_lanes::kChunkK * static_cast<int64>(chunks[i]) + 16 * lane, pairs);

@@ -5,7 +5,7 @@
 // Every warp of a part stores its sums; the one that is last at their counter reads all of them in order of their part,
 // so the result does not depend on who was last, and sets the counter back to zero.
 //
-// Only where a launch asks for it are sums added in the order in which they come, see begin_sums: the first of the
+// Only where a launch asks for it are sums added in the order in which they come, see begin_atomic_sums: the first of the
 // warps that have the same columns stores its own, so that the place need not be zero before; the others wait for that,
 // then add theirs by atomics; the last one reads a single sum, whose bits differ from run to run.
 //
@@ -20,51 +20,52 @@
 namespace cubit {
 
 /// Stages of one tile, and which part they are of it.
-struct Piece {
+struct WorkTile {
   int row_tile;
   int column_tile;
   int first;  // stage
   int last;   // one past
-  int part;
-  int parts;  // 1: all of k
+  int split;
+  int splits;  // 1: all of k
 };
 
 /// Part `part` of a tile whose stages are dealt out evenly to `splits` parts: the first stages % splits have one more.
-__device__ __forceinline__ Piece part_of(const W4a16GemmArguments& args, int row_tile, int column_tile, int part) {
-  const int least = args.part_stages;
+__device__ __forceinline__ WorkTile work_tile_of(const W4a16GemmArguments& args, int row_tile, int column_tile,
+                                                 int split) {
+  const int least = args.split_stages;
   const int extra = args.stages - least * args.splits;
-  const int first = part * least + min(part, extra);
-  return {row_tile, column_tile, first, first + least + (part < extra ? 1 : 0), part, args.splits};
+  const int first = split * least + min(split, extra);
+  return {row_tile, column_tile, first, first + least + (split < extra ? 1 : 0), split, args.splits};
 }
 
 /// The part that a block of a grid (row tiles, column tiles, splits) has.
-__device__ __forceinline__ Piece part_of_block(const W4a16GemmArguments& args) {
-  return part_of(args, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z));
+__device__ __forceinline__ WorkTile work_tile_of_block(const W4a16GemmArguments& args) {
+  return work_tile_of(args, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z));
 }
 
 /// What a block computes: one piece, or, of even shares of all tiles' stages, one after another.
-class Work {
+class TileScheduler {
  public:
-  __device__ __forceinline__ explicit Work(const W4a16GemmArguments& args) : args_(args) {
+  __device__ __forceinline__ explicit TileScheduler(const W4a16GemmArguments& args) : args_(args) {
     if (args.share == 0) return;
     const int block = static_cast<int>(blockIdx.x);
     next_ = block * args.share + min(block, args.larger);
     end_ = next_ + args.share + (block < args.larger ? 1 : 0);
   }
 
-  /// Whether a block adds up the parts of its tiles itself, see WorkInTurn.
-  static __device__ __forceinline__ constexpr bool takes_turns() { return false; }
-  static constexpr bool kHasAtomics = false;  // see AtomicWork
-  __device__ __forceinline__ Piece first() { return args_.share == 0 ? part_of_block(args_) : take(); }
+  /// Whether a block adds up the parts of its tiles itself, see BatchInvariantScheduler.
+  static __device__ __forceinline__ constexpr bool computes_whole_tiles() { return false; }
+  static constexpr bool kHasAtomics = false;  // see AtomicSplitKScheduler
+  __device__ __forceinline__ WorkTile first() { return args_.share == 0 ? work_tile_of_block(args_) : take(); }
   /// False where there is none left.
-  __device__ __forceinline__ bool next(Piece& piece) {
+  __device__ __forceinline__ bool next(WorkTile& work_tile) {
     if (next_ >= end_) return false;
-    piece = take();
+    work_tile = take();
     return true;
   }
 
  private:
-  __device__ __forceinline__ Piece take() {
+  __device__ __forceinline__ WorkTile take() {
     const int tile = next_ / args_.stages;
     const int start = tile * args_.stages;
     const int first = next_ - start;
@@ -90,9 +91,9 @@ class Work {
 };
 
 /// The same, of launches that may ask for sums in the order in which they come.
-class AtomicWork : public Work {
+class AtomicSplitKScheduler : public TileScheduler {
  public:
-  using Work::Work;
+  using TileScheduler::TileScheduler;
   static constexpr bool kHasAtomics = true;
 };
 
@@ -111,7 +112,7 @@ __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   return before / kStep == static_cast<uint32>(arrivals) - 1;
 }
 
-/// Where nothing is left to do. Said outright, because ptxas spilled for a wait in begin_sums that another piece of the
+/// Where nothing is left to do. Said outright, because ptxas spilled for a wait in begin_atomic_sums that another piece of the
 /// block might follow.
 [[noreturn]] __device__ __forceinline__ void end_thread() {
   asm volatile("exit;");
@@ -139,7 +140,7 @@ constexpr uint32 kDone = 1u << 16;
 
 /// Called by all lanes before they store or add. True in all lanes of the warp that is first, which stores; in the
 /// others it has done so, and they add. Nobody who waits can keep it from that: it has begun.
-__device__ __forceinline__ bool begin_sums(uint32* counter) {
+__device__ __forceinline__ bool begin_atomic_sums(uint32* counter) {
   uint32 before = 0;
   if (lane_index() == 0) {
     asm volatile("atom.acquire.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
@@ -151,32 +152,32 @@ __device__ __forceinline__ bool begin_sums(uint32* counter) {
   return before == 0;
 }
 
-/// sums += parts 0 … count - 1, in order, which are kPartBytes apart from `src` on. Of each, item j is sums[j / 2][j %
+/// sums += parts 0 … count - 1, in order, which are kSplitBytes apart from `src` on. Of each, item j is sums[j / 2][j %
 /// 2] of a warp, 16 bytes of every lane; the loads of kAtOnce parts are in flight together. Lanes load nothing of the
 /// sums i that `has_rows(i)` says no to.
-template <int kAtOnce, int kPartBytes, int kSums, class HasRows>
-__device__ __forceinline__ void add_parts(float (&sums)[kSums][2][4], const char* src, int count, HasRows&& has_rows) {
+template <int kAtOnce, int kSplitBytes, int kSums, class HasRows>
+__device__ __forceinline__ void add_splits(float (&sums)[kSums][2][4], const char* src, int count, HasRows&& has_rows) {
   constexpr int kItems = 2 * kSums;
 #pragma unroll 1
   for (int left = count; left > 0; left -= kAtOnce) {
-    float4 parts[kAtOnce][kItems];
+    float4 partials[kAtOnce][kItems];
 #pragma unroll
     for (int i = 0; i < kAtOnce * kItems; ++i) {
-      const int part = i / kItems;
+      const int split = i / kItems;
       const int item = i % kItems;
-      parts[part][item] = make_float4(0.f, 0.f, 0.f, 0.f);
-      if (part < left && has_rows(item / 2))
-        parts[part][item] = load_other_blocks(src + part * kPartBytes + 16 * kWarpSize * item);
+      partials[split][item] = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (split < left && has_rows(item / 2))
+        partials[split][item] = load_other_blocks(src + split * kSplitBytes + 16 * kWarpSize * item);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce * kItems; ++i) {
       float(&sum)[4] = sums[i % kItems / 2][i % 2];
-      sum[0] += parts[i / kItems][i % kItems].x;
-      sum[1] += parts[i / kItems][i % kItems].y;
-      sum[2] += parts[i / kItems][i % kItems].z;
-      sum[3] += parts[i / kItems][i % kItems].w;
+      sum[0] += partials[i / kItems][i % kItems].x;
+      sum[1] += partials[i / kItems][i % kItems].y;
+      sum[2] += partials[i / kItems][i % kItems].z;
+      sum[3] += partials[i / kItems][i % kItems].w;
     }
-    src = settled(src + kAtOnce * kPartBytes);
+    src = settled(src + kAtOnce * kSplitBytes);
   }
 }
 

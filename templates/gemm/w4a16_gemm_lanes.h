@@ -20,7 +20,7 @@ inline constexpr int kActivationBytes = 2 * kStageK;   ///< of a row
 inline constexpr int kScaleBytes = 2 * kBlockColumns;  ///< of a group
 inline constexpr int kZeroBytes = kBlockColumns / 2;   ///< of a group; of bytes kBlockColumns
 inline constexpr int kStageBarrierBytes = 3 * 8;       ///< family sm90: a stage has arrived, is empty, is full
-inline constexpr int kPairBarrierBytes =
+inline constexpr int kClusterBarrierBytes =
     9 * 8;  ///< family sm90, pairs: stages are free, what each warp is sent has come
 
 struct Place {
@@ -29,8 +29,8 @@ struct Place {
 };
 
 /// Copies: what a thread takes with the i-th copy of a tile whose rows are `pieces` copies. Its column stays the same.
-CUBIT_SHARED_CODE Place copied_piece(int i, int thread, int threads, int pieces, int copy_bytes) {
-  return {i * (threads / pieces) + thread / pieces, thread % pieces * copy_bytes};
+CUBIT_SHARED_CODE Place copied_vector(int i, int thread, int threads, int vectors, int copy_bytes) {
+  return {i * (threads / vectors) + thread / vectors, thread % vectors * copy_bytes};
 }
 
 /// By k: 8 k's of each of four neighbouring columns.

@@ -66,20 +66,22 @@ constexpr int kZeroRowBytes = Format::kZeroBytes / (gemm_lanes::kBlockColumns / 
 constexpr bool kWholeK = plan::kGroup == 0;  // one group
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
-constexpr bool kWholeStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
-constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
+constexpr bool kFullStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
 // With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill, and so
 // would a second way to copy a stage; words by n with 16 rows did with two groups.
 constexpr bool kFewRegisters = kRowTiles > 2 || Copies::kHolds ||
                                (Format::kWordK == 1 && kRowTiles == 2 && kStageGroups == 2);
+constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 constexpr int kUnrolledGroups = kFewRegisters ? 1 : kStageGroups;
 // Likewise, beside copies in registers and with 64 rows, the loads of more than two steps.
 constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && Copies::kHolds ? 2 : kGroupSteps;
 
 /// Of those that share a ring.
-__device__ __forceinline__ uint32 ring_thread() { return kHasTeams ? thread_index() % kWarpSize : thread_index(); }
+__device__ __forceinline__ uint32 ring_thread() {
+  return kIntraBlockSplitK ? thread_index() % kWarpSize : thread_index();
+}
 __device__ __forceinline__ void sync_ring() {
-  if constexpr (kHasTeams) {
+  if constexpr (kIntraBlockSplitK) {
     __syncwarp();
   } else {
     __syncthreads();
@@ -90,37 +92,37 @@ __device__ __forceinline__ void sync_ring() {
 /// change from stage to stage is computed once.
 class Fetcher {
  public:
-  __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, const Piece& piece) : args_(args) {
+  __device__ __forceinline__ Fetcher(const W4a16GemmArguments& args, const WorkTile& work_tile) : args_(args) {
     const int thread = static_cast<int>(ring_thread());
-    const int first = piece.first * gemm_lanes::kStageK;
-    const int first_row = piece.row_tile * plan::kTileM;
+    const int first = work_tile.first * gemm_lanes::kStageK;
+    const int first_row = work_tile.row_tile * plan::kTileM;
     k_left_ = args.k - first;
 
-    const gemm_lanes::Place word = word_piece(0, thread);
-    const int column = weight_column(args, piece.column_tile, thread % kWordPieces * kPieceColumns);
+    const gemm_lanes::Place word = word_vector(0, thread);
+    const int column = weight_column(args, work_tile.column_tile, thread % kWordVectors * kVectorColumns);
     has_words_ = column >= 0;
     words_ = static_cast<const char*>(args.qweight) + (first / Format::kWordK + word.row) * Format::row_bytes(args.n) +
              (has_words_ ? Format::word_byte(column) : 0);
 #pragma unroll
     for (int i = 0; i < kPeriod; ++i) {
-      const gemm_lanes::Place at = word_piece(i, thread);
+      const gemm_lanes::Place at = word_vector(i, thread);
       words_at_[i] = settled(plan::word_stage(at.row, at.byte));
     }
 
-    const gemm_lanes::Place activation = activation_piece(0, thread);
+    const gemm_lanes::Place activation = activation_vector(0, thread);
     rows_ = args.m - first_row - activation.row;
     activation_k_ = activation.byte / 2;
     activations_ = static_cast<const char*>(args.activations) + (first_row + activation.row) * args.activation_stride +
                    2 * static_cast<int64>(first) + activation.byte;
 #pragma unroll
     for (int i = 0; i < kActivationPeriod; ++i) {
-      const gemm_lanes::Place at = activation_piece(i, thread);
+      const gemm_lanes::Place at = activation_vector(i, thread);
       activations_at_[i] = settled(plan::kActivationsAt + plan::activation_stage(at.row, at.byte));
     }
 
-    const int factor_column = weight_column(args, piece.column_tile, 8 * factor_lane());
+    const int factor_column = weight_column(args, work_tile.column_tile, 8 * factor_lane());
     has_factors_ = factor_column >= 0;
-    const int64 group = (kWholeK ? 0 : piece.first * static_cast<int64>(kStageGroups)) + factor_group();
+    const int64 group = (kWholeK ? 0 : work_tile.first * static_cast<int64>(kStageGroups)) + factor_group();
     const int64 factor = group * args.n + max(0, factor_column);
     scales_ = static_cast<const char*>(args.scales) + 2 * factor;
     scales_at_ = settled(factor_group() * kScaleRowBytes + 16 * factor_lane());
@@ -133,7 +135,7 @@ class Fetcher {
 
   /// The next stage.
   __device__ __forceinline__ void fetch(uint32 stage) {
-    if (kWholeStages || (!kFewRegisters && k_left_ >= gemm_lanes::kStageK)) {
+    if (kFullStages || (!kFewRegisters && k_left_ >= gemm_lanes::kStageK)) {
       fetch_tensors<true>(stage);
     } else {
       fetch_tensors<false>(stage);
@@ -176,13 +178,13 @@ class Fetcher {
   }
 
  private:
-  static constexpr int kWordPieces = kWordRowBytes / plan::kCopyBytes;  // of a row
-  static constexpr int kPieceColumns = plan::kTileN / kWordPieces;
-  static constexpr int kActivationPieces = gemm_lanes::kActivationBytes / 16;
-  static constexpr bool kAllCopyActivations = kThreads <= plan::kTileM * kActivationPieces;
+  static constexpr int kWordVectors = kWordRowBytes / plan::kCopyBytes;  // of a row
+  static constexpr int kVectorColumns = plan::kTileN / kWordVectors;
+  static constexpr int kActivationVectors = gemm_lanes::kActivationBytes / 16;
+  static constexpr bool kAllCopyActivations = kThreads <= plan::kTileM * kActivationVectors;
   static constexpr int kActivationRows =  // that all threads copy at once
-      kAllCopyActivations ? kThreads / kActivationPieces : plan::kTileM;
-  static constexpr int kWordCopies = Format::kWordRows * kWordPieces / kThreads;  // of a thread
+      kAllCopyActivations ? kThreads / kActivationVectors : plan::kTileM;
+  static constexpr int kWordCopies = Format::kWordRows * kWordVectors / kThreads;  // of a thread
   static constexpr int kActivationCopies = plan::kTileM / kActivationRows;
   static constexpr int kZeroCopyBytes = Format::kZeroBytes / kWarpSize;
   static constexpr int kZeroColumns = gemm_lanes::kBlockColumns / Format::kZeroBytes;  // per byte
@@ -192,30 +194,32 @@ class Fetcher {
       kActivationRows < 8 ? 8 / kActivationRows : 1;
   static constexpr int kUnrolledCopies = Copies::kHolds ? kWordCopies : 8;  // registers have constant numbers
   static_assert(kUnrolledCopies % kPeriod == 0);
-  static_assert(kThreads % kWordPieces == 0 && plan::kTileM % kActivationRows == 0);
+  static_assert(kThreads % kWordVectors == 0 && plan::kTileM % kActivationRows == 0);
 
-  static __device__ __forceinline__ constexpr gemm_lanes::Place word_piece(int i, int thread) {
-    return gemm_lanes::copied_piece(i, thread, kThreads, kWordPieces, plan::kCopyBytes);
+  static __device__ __forceinline__ constexpr gemm_lanes::Place word_vector(int i, int thread) {
+    return gemm_lanes::copied_vector(i, thread, kThreads, kWordVectors, plan::kCopyBytes);
   }
-  static __device__ __forceinline__ constexpr gemm_lanes::Place activation_piece(int i, int thread) {
-    return gemm_lanes::copied_piece(i, thread, kThreads, kActivationPieces, 16);
+  static __device__ __forceinline__ constexpr gemm_lanes::Place activation_vector(int i, int thread) {
+    return gemm_lanes::copied_vector(i, thread, kThreads, kActivationVectors, 16);
   }
 
   /// Whose scales and zeros the thread copies, of a stage's groups.
   static __device__ __forceinline__ int factor_group() {
-    return kHasTeams ? lane_index() / kFactorLanes : warp_index();
+    return kIntraBlockSplitK ? lane_index() / kFactorLanes : warp_index();
   }
-  static __device__ __forceinline__ int factor_lane() { return kHasTeams ? lane_index() % kFactorLanes : lane_index(); }
+  static __device__ __forceinline__ int factor_lane() {
+    return kIntraBlockSplitK ? lane_index() % kFactorLanes : lane_index();
+  }
 
   /// Where copy i of words goes in a stage, and of activations.
   __device__ __forceinline__ uint32 word_at(int i) const {
-    const gemm_lanes::Place at = word_piece(i, 0);
-    const gemm_lanes::Place first = word_piece(i % kPeriod, 0);
+    const gemm_lanes::Place at = word_vector(i, 0);
+    const gemm_lanes::Place first = word_vector(i % kPeriod, 0);
     return words_at_[i % kPeriod] + (plan::word_stage(at.row, at.byte) - plan::word_stage(first.row, first.byte));
   }
   __device__ __forceinline__ uint32 activation_at(int i) const {
-    const gemm_lanes::Place at = activation_piece(i, 0);
-    const gemm_lanes::Place first = activation_piece(i % kActivationPeriod, 0);
+    const gemm_lanes::Place at = activation_vector(i, 0);
+    const gemm_lanes::Place first = activation_vector(i % kActivationPeriod, 0);
     return activations_at_[i % kActivationPeriod] +
            (plan::activation_stage(at.row, at.byte) - plan::activation_stage(first.row, first.byte));
   }
@@ -229,25 +233,25 @@ class Fetcher {
 
   template <bool kAllK>
   __device__ __forceinline__ void fetch_words(uint32 stage) {
-    const int rows = k_left_ / Format::kWordK - word_piece(0, static_cast<int>(ring_thread())).row;
+    const int rows = k_left_ / Format::kWordK - word_vector(0, static_cast<int>(ring_thread())).row;
 #pragma unroll(kUnrolledCopies)
     for (int i = 0; i < kWordCopies; ++i) {
-      const bool valid = has_words_ && (kAllK || word_piece(i, 0).row < rows);
+      const bool valid = has_words_ && (kAllK || word_vector(i, 0).row < rows);
       words_held_.start(i, stage + word_at(i), words_, valid);  // access: cp.async of words
-      words_ += kThreads / kWordPieces * Format::row_bytes(args_.n);
+      words_ += kThreads / kWordVectors * Format::row_bytes(args_.n);
     }
   }
 
   /// Of 8 rows eight warps would have more threads than pieces.
   static __device__ __forceinline__ bool copies_activations() {
-    return kAllCopyActivations || ring_thread() < plan::kTileM * kActivationPieces;
+    return kAllCopyActivations || ring_thread() < plan::kTileM * kActivationVectors;
   }
   template <bool kAllK>
   __device__ __forceinline__ void fetch_activations(uint32 stage) {
     if (copies_activations()) {
 #pragma unroll
       for (int i = 0; i < kActivationCopies; ++i) {
-        const int row = activation_piece(i, 0).row;
+        const int row = activation_vector(i, 0).row;
         const bool valid = row < rows_ && (kAllK || activation_k_ < k_left_);
         const char* const src = activations_ + row * args_.activation_stride;
         activations_held_.start(i, stage + activation_at(i), src, valid);  // access: cp.async of activations
@@ -379,35 +383,36 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int 
 }
 
 /// The stages of a piece.
-__device__ __forceinline__ void walk(const W4a16GemmArguments& args, const Piece& piece, uint32 stages, Sums& sums) {
+__device__ __forceinline__ void multiply_stages(const W4a16GemmArguments& args, const WorkTile& work_tile,
+                                                uint32 stages, Sums& sums) {
   constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
   const WarpPlaces places;
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
-  Fetcher fetcher(args, piece);
+  Fetcher fetcher(args, work_tile);
   wait_for_previous_kernel();  // until here nothing was read
   if constexpr (kWholeK) {
     sync_ring();  // nobody still reads those of the piece before
-    fetcher.fetch_factors<kWholeStages>(whole_scales, 1);
+    fetcher.fetch_factors<kFullStages>(whole_scales, 1);
     fetcher.store_factors(whole_scales, 1);
   }
   Sums whole = {};
   // One loop fills and drains the ring: stage `ahead` is fetched while stage `ahead - kAhead` is used.
   int fill = 0;
 #pragma unroll 1
-  for (int ahead = piece.first; ahead < piece.last + Copies::kAhead; ++ahead) {
+  for (int ahead = work_tile.first; ahead < work_tile.last + Copies::kAhead; ++ahead) {
     Copies::wait();
     if constexpr (Copies::kHolds) {
       __syncthreads();  // nobody still reads the stage
-      if (ahead > piece.first) fetcher.store(stages);
+      if (ahead > work_tile.first) fetcher.store(stages);
     }
     sync_ring();
-    if (ahead < piece.last) fetcher.fetch(stages + fill * plan::kStageBytes);
+    if (ahead < work_tile.last) fetcher.fetch(stages + fill * plan::kStageBytes);
     Copies::close();
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
-    if (ahead - Copies::kAhead < piece.first) continue;
+    if (ahead - Copies::kAhead < work_tile.first) continue;
     const uint32 stage = settled(stages + fill * plan::kStageBytes);
     if constexpr (plan::kActivationOrder) {
-      add_ordered<Format>(args, piece.column_tile, stage, places, ahead - Copies::kAhead, sums);
+      add_ordered<Format>(args, work_tile.column_tile, stage, places, ahead - Copies::kAhead, sums);
     } else if constexpr (kWholeK) {
       multiply_group(whole, stage, whole_scales + kZeros, places, 0);
     } else {
@@ -435,13 +440,13 @@ extern "C" __global__ void __launch_bounds__(plan::kTeams* plan::kWarps * 32, pl
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));
-  plan::Work work(args);
-  Piece piece = work.first();
+  plan::Scheduler scheduler(args);
+  WorkTile work_tile = scheduler.first();
 #pragma unroll 1
   do {
     Sums sums = {};
-    walk(args, piece, stages + (kHasTeams ? warp_index() * plan::kRingBytes : 0), sums);
+    multiply_stages(args, work_tile, stages + (kIntraBlockSplitK ? warp_index() * plan::kRingBytes : 0), sums);
     allow_next_kernel();
-    end_piece(args, work, piece, stages, sums);
-  } while (work.next(piece));
+    finish_work_tile(args, scheduler, work_tile, stages, sums);
+  } while (scheduler.next(work_tile));
 }

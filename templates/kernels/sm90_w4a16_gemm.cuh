@@ -56,14 +56,14 @@ constexpr bool kWholeK = plan::kGroup == 0;  // one group
 constexpr int kStageGroups = kWholeK ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr int kSteps = gemm_lanes::kStageK / 16;  // products of a stage and tile
 // At most a group's; with 64 rows' accumulators there are registers for 64 k's of operands.
-constexpr int kTurnSteps = plan::kGroup == 32 ? 2 : plan::kTileM > 32 || plan::kGroup == 64 ? 4 : 8;  // of one turn
-constexpr int kTurns = kSteps / kTurnSteps;  // of a stage and tile
-constexpr int kGroupTurns = kTurns / kStageGroups;
+constexpr int kBatchSteps = plan::kGroup == 32 ? 2 : plan::kTileM > 32 || plan::kGroup == 64 ? 4 : 8;  // of one turn
+constexpr int kBatches = kSteps / kBatchSteps;  // of a stage and tile
+constexpr int kGroupBatches = kBatches / kStageGroups;
 constexpr int kHalfColumns = gemm_lanes::kBlockColumns / 2;
 constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
 constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2;
-constexpr int kPairWarps = plan::kCopyWarps - 1;
+constexpr int kReorderWarps = plan::kCopyWarps - 1;
 constexpr int kBoxes = gemm_lanes::kBlockColumns / Format::kBoxColumns;
 
 /// The maps' dimensions: [rows of words, or k by n][words], [m][k], [groups][n], and of activations in order [m][whole
@@ -94,7 +94,7 @@ struct OwnStages {
 using Reordered = ReorderedActivations<Format, plan::kReorders>;
 using StagePlace = RingPlace<plan::kStages>;
 
-constexpr bool kCanPair = !plan::Epilogue::kGated && kRowTiles % 2 == 0;  // see cluster_split_k.cuh
+constexpr bool kCanCluster = !plan::Epilogue::kGated && kRowTiles % 2 == 0;  // see cluster_split_k.cuh
 
 /// Addresses in shared memory.
 struct Ring {
@@ -104,11 +104,11 @@ struct Ring {
   /// What has been copied; and when activations are in order as well.
   __device__ __forceinline__ uint32 arrived(StagePlace place) const { return barrier(place.index); }
   __device__ __forceinline__ uint32 full(StagePlace place) const {
-    return barrier(place.index) + (Format::kPairsActivations ? 16 : 0);
+    return barrier(place.index) + (Format::kNeedsReorder ? 16 : 0);
   }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
   /// Of a pair and a warp.
-  __device__ __forceinline__ ClusterBarriers of_pair(int warp) const {
+  __device__ __forceinline__ ClusterBarriers cluster_barriers(int warp) const {
     const uint32 free = barrier(plan::kStages);
     return {free, free + 8 + 8 * warp};
   }
@@ -121,10 +121,10 @@ struct Ring {
     if (index < plan::kStages) {
       init_barrier(barrier(index), kArrivals);
       init_barrier(barrier(index) + 8, plan::kWarps);
-      init_barrier(barrier(index) + 16, kPairWarps);
+      init_barrier(barrier(index) + 16, kReorderWarps);
     }
-    if (kCanPair && index == 0) init_barrier(of_pair(0).free, 1);
-    if (kCanPair && index < plan::kWarps) init_barrier(of_pair(index).sent, 1);
+    if (kCanCluster && index == 0) init_barrier(cluster_barriers(0).free, 1);
+    if (kCanCluster && index < plan::kWarps) init_barrier(cluster_barriers(index).sent, 1);
     fence_barrier_init();
   }
 
@@ -134,32 +134,32 @@ struct Ring {
   }
 };
 
-__device__ __forceinline__ Piece first_piece(const Arguments& args, plan::Work& work) {
-  if (kCanPair && args.paired) return part_of_paired_block(args);
-  return work.first();
+__device__ __forceinline__ WorkTile first_work_tile(const Arguments& args, plan::Scheduler& scheduler) {
+  if (kCanCluster && args.clustered) return work_tile_of_clustered_block(args);
+  return scheduler.first();
 }
 
 /// By one thread: half of a stage's activations, as they are or, by another map, in order.
-__device__ __forceinline__ void copy_half(const TensorMap& map, const Piece& piece, int stage, int half, uint32 dst,
-                                          uint32 arrived) {
+__device__ __forceinline__ void copy_half(const TensorMap& map, const WorkTile& work_tile, int stage, int half,
+                                          uint32 dst, uint32 arrived) {
   copy_box(dst + plan::kActivationsAt + half * kHalfActivations, map, stage * gemm_lanes::kStageK + 64 * half,
-           piece.row_tile * plan::kTileM, arrived);
+           work_tile.row_tile * plan::kTileM, arrived);
 }
-__device__ __forceinline__ void copy_activations(const TensorMap& map, const Piece& piece, int stage, uint32 dst,
+__device__ __forceinline__ void copy_activations(const TensorMap& map, const WorkTile& work_tile, int stage, uint32 dst,
                                                  uint32 arrived) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) copy_half(map, piece, stage, half, dst, arrived);
+  for (int half = 0; half < 2; ++half) copy_half(map, work_tile, stage, half, dst, arrived);
 }
 
 /// Whether activations are copied beside scales, and not behind zeros: as measured.
-constexpr bool kActivationsFirst = Format::kPairsActivations && !plan::kReorders;
+constexpr bool kActivationsFirst = Format::kNeedsReorder && !plan::kReorders;
 
 /// By one thread, the first of a stage's copies: how many bytes all of them are, words and scales.
-__device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& piece, int stage, uint32 dst,
+__device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkTile& work_tile, int stage, uint32 dst,
                                            uint32 arrived) {
   constexpr int kColumnsPerWord = 8 / Format::kWordK;
   expect_bytes(arrived, kWordBytes + 2 * kHalfActivations + 2 * kStageGroups * kHalfScales);
-  const int tile = piece.column_tile * gemm_lanes::kBlockColumns;
+  const int tile = work_tile.column_tile * gemm_lanes::kBlockColumns;
   // Of the half's first column: gated, the second half is of other columns.
   const auto column_of = [&](int half) {
     return plan::Epilogue::kGated ? tile / 2 + half * (args.n / 2) : tile + half * kHalfColumns;
@@ -172,15 +172,15 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& p
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    if (kActivationsFirst) copy_half(args.activation_map, piece, stage, half, dst, arrived);
+    if (kActivationsFirst) copy_half(args.activation_map, work_tile, stage, half, dst, arrived);
     copy_box(dst + plan::kScalesAt + half * kStageGroups * kHalfScales, args.scale_map, column_of(half),
              kWholeK ? 0 : stage * kStageGroups, arrived);
   }
 }
 
 /// By all lanes of the copying warp: the zeros of a stage's groups, a word each.
-__device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& piece, int stage, uint32 dst) {
-  const int column = weight_column(args, piece.column_tile, 8 * lane_index());
+__device__ __forceinline__ void copy_zeros(const Arguments& args, const WorkTile& work_tile, int stage, uint32 dst) {
+  const int column = weight_column(args, work_tile.column_tile, 8 * lane_index());
 #pragma unroll
   for (int i = 0; i < kStageGroups; ++i) {
     const int group = kWholeK ? 0 : stage * kStageGroups + i;
@@ -195,33 +195,34 @@ __device__ __forceinline__ void copy_zeros(const Arguments& args, const Piece& p
 __device__ __forceinline__ StagePlace copy_stages(const Arguments& args, Ring ring) {
   Reordered reordered(args);
   reordered.take_own();
-  plan::Work work(args);
-  Piece piece = first_piece(args, work);
+  plan::Scheduler scheduler(args);
+  WorkTile work_tile = first_work_tile(args, scheduler);
   OwnStages own_stages;
   StagePlace place;
 #pragma unroll 1
   do {
 #pragma unroll 1
-    for (int stage = piece.first; stage < piece.last; ++stage) {
+    for (int stage = work_tile.first; stage < work_tile.last; ++stage) {
       const uint32 arrived = ring.arrived(place);
       wait_barrier(ring.empty(place), place.parity ^ 1);  // the first time round at once
-      if (elect_one()) copy_boxes(args, piece, stage, ring.stage(place), arrived);
+      if (elect_one()) copy_boxes(args, work_tile, stage, ring.stage(place), arrived);
       if constexpr (plan::kStoredZeros) {
-        copy_zeros(args, piece, stage, ring.stage(place) + plan::kZerosAt);
+        copy_zeros(args, work_tile, stage, ring.stage(place) + plan::kZerosAt);
         arrive_after_copies(arrived);
       }
       if (kActivationsFirst) {
         // They are on their way.
       } else if (own_stages.take()) {
-        if (elect_one()) copy_activations(args.activation_map, piece, stage, ring.stage(place), arrived);
+        if (elect_one()) copy_activations(args.activation_map, work_tile, stage, ring.stage(place), arrived);
       } else {
         reordered.wait();
-        if (elect_one()) copy_activations(args.in_order(args.activation_map), piece, stage, ring.stage(place), arrived);
+        if (elect_one())
+          copy_activations(args.in_order(args.activation_map), work_tile, stage, ring.stage(place), arrived);
       }
       __syncwarp();
       place.advance();
     }
-  } while (work.next(piece));
+  } while (scheduler.next(work_tile));
   reordered.leave();
   wait_copies<0>();
   return place;
@@ -229,31 +230,31 @@ __device__ __forceinline__ StagePlace copy_stages(const Arguments& args, Ring ri
 
 /// The warps that put activations in order, 64 k's of a row per lane at a time.
 template <class CopiedWords>
-__device__ __forceinline__ void pair_stages(const Arguments& args, Ring ring) {
-  if constexpr (CopiedWords::kPairsActivations) {
+__device__ __forceinline__ void reorder_stages(const Arguments& args, Ring ring) {
+  if constexpr (CopiedWords::kNeedsReorder) {
     constexpr int kItems = 2 * plan::kTileM;
-    plan::Work work(args);
-    Piece piece = first_piece(args, work);
+    plan::Scheduler scheduler(args);
+    WorkTile work_tile = first_work_tile(args, scheduler);
     OwnStages own_stages;
     StagePlace place;
 #pragma unroll 1
     do {
 #pragma unroll 1
-      for (int stage = piece.first; stage < piece.last; ++stage) {
+      for (int stage = work_tile.first; stage < work_tile.last; ++stage) {
         wait_barrier(ring.arrived(place), place.parity);
         const int items = own_stages.take() ? kItems : 0;  // the others are in order
 #pragma unroll 1
         for (int item = static_cast<int>(thread_index()) - (plan::kWarps + 1) * kWarpSize; item < items;
-             item += kPairWarps * kWarpSize) {
-          CopiedWords::pair_activations(ring.stage(place) + plan::kActivationsAt, item % plan::kTileM,
-                                        item / plan::kTileM * 128);
+             item += kReorderWarps * kWarpSize) {
+          CopiedWords::reorder_in_shared(ring.stage(place) + plan::kActivationsAt, item % plan::kTileM,
+                                         item / plan::kTileM * 128);
         }
         fence_async_proxy();  // the tensor cores read what is stored here
         __syncwarp();
         if (elect_one()) arrive(ring.full(place));
         place.advance();
       }
-    } while (work.next(piece));
+    } while (scheduler.next(work_tile));
   }
 }
 
@@ -273,23 +274,23 @@ __device__ __forceinline__ void scale_products(Products& sums, Products& product
   }
 }
 
-using Words = Format::Words<kTurnSteps / 2>;
+using Words = Format::Words<kBatchSteps / 2>;
 
 /// Starts the products of one turn of a tile.
-__device__ __forceinline__ void start_turn(Products& products, uint32 stage, const Words& words, int tile, int turn,
-                                           const GroupZeros& zeros) {
-  uint32 a[kTurnSteps][4];
+__device__ __forceinline__ void start_batch(Products& products, uint32 stage, const Words& words, int tile, int batch,
+                                            const GroupZeros& zeros) {
+  uint32 a[kBatchSteps][4];
 #pragma unroll
-  for (int i = 0; i < kTurnSteps; ++i) {
+  for (int i = 0; i < kBatchSteps; ++i) {
     words.operand(a[i], i, tile, zeros);
     settle_operand(a[i]);
   }
   const uint64 b = describe_rows_of_128(stage + plan::kActivationsAt);
-  const bool begins = !kWholeK && turn % kGroupTurns == 0;
+  const bool begins = !kWholeK && batch % kGroupBatches == 0;
   fence_products();
 #pragma unroll
-  for (int i = 0; i < kTurnSteps; ++i) {
-    const int step = turn * kTurnSteps + i;
+  for (int i = 0; i < kBatchSteps; ++i) {
+    const int step = batch * kBatchSteps + i;
     start_product<Element>(products, tile, a[i], b + (step / 4 * kHalfActivations + step % 4 * 32) / 16,
                            begins && i == 0 ? 0 : 1);
   }
@@ -297,7 +298,8 @@ __device__ __forceinline__ void start_turn(Products& products, uint32 stage, con
 }
 
 /// The stages of a piece.
-__device__ __forceinline__ void walk(const Piece& piece, Ring ring, StagePlace& place, Products& sums) {
+__device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring ring, StagePlace& place,
+                                                Products& sums) {
   const int warp = warp_index();
   const auto places = Format::places(warp);
   // The row of scales is cut in halves, as the block's columns.
@@ -305,24 +307,24 @@ __device__ __forceinline__ void walk(const Piece& piece, Ring ring, StagePlace& 
   Products products = {};
   GroupScales scales;
 #pragma unroll 1
-  for (int stage = piece.first; stage < piece.last; ++stage) {
+  for (int stage = work_tile.first; stage < work_tile.last; ++stage) {
     wait_barrier(ring.full(place), place.parity);
     // The same in all lanes, which descriptors must be known to be.
     const uint32 base = __shfl_sync(kFullWarp, ring.stage(place), 0);
     GroupZeros zeros;
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      const int group = turn / kGroupTurns;
-      const bool begins = turn % kGroupTurns == 0;
-      const bool ends = (turn + 1) % kGroupTurns == 0;
+    for (int batch = 0; batch < kBatches; ++batch) {
+      const int group = batch / kGroupBatches;
+      const bool begins = batch % kGroupBatches == 0;
+      const bool ends = (batch + 1) % kGroupBatches == 0;
       if (begins) Format::load_zeros(zeros, base + plan::kZerosAt + group * gemm_lanes::kZeroBytes, places);
       Words words;
-      Format::load_words(words, base, places, turn * (kTurnSteps / 2));
-      start_turn(products, base, words, 0, turn, zeros);
+      Format::load_words(words, base, places, batch * (kBatchSteps / 2));
+      start_batch(products, base, words, 0, batch, zeros);
       wait_products<1>();
-      if (begins && turn > 0 && !kWholeK) scale_products(sums, products, 1, {scales.of[2], scales.of[3]});
+      if (begins && batch > 0 && !kWholeK) scale_products(sums, products, 1, {scales.of[2], scales.of[3]});
       if (ends) Format::load_scales(scales, base + scales_at + group * kHalfScales, places);
-      start_turn(products, base, words, 1, turn, zeros);
+      start_batch(products, base, words, 1, batch, zeros);
       wait_products<1>();
       if (ends && !kWholeK) scale_products(sums, products, 0, {scales.of[0], scales.of[1]});
     }
@@ -354,36 +356,36 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
   ring.init_barriers();
   wait_for_previous_kernel();
   __syncthreads();
-  const bool is_of_pair = kCanPair && args.paired;
-  if (is_of_pair) arrive_in_cluster();
+  const bool is_clustered = kCanCluster && args.clustered;
+  if (is_clustered) arrive_in_cluster();
   if (warp_index() >= plan::kWarps) {
     give_registers<plan::kCopyRegisters>();
     if (warp_index() == plan::kWarps) {
       const StagePlace end = copy_stages(args, ring);
-      if (is_of_pair) {
+      if (is_clustered) {
         wait_for_cluster();
-        if (elect_one()) release_stages(ring, end, plan::kStages, ring.of_pair(0).free);
+        if (elect_one()) release_stages(ring, end, plan::kStages, ring.cluster_barriers(0).free);
       }
     } else {
-      pair_stages<Format>(args, ring);
-      if (is_of_pair) wait_for_cluster();
+      reorder_stages<Format>(args, ring);
+      if (is_clustered) wait_for_cluster();
     }
     return;
   }
   take_registers<plan::kMultiplyRegisters>();
   StagePlace place;
-  plan::Work work(args);
-  Piece piece = first_piece(args, work);
+  plan::Scheduler scheduler(args);
+  WorkTile work_tile = first_work_tile(args, scheduler);
   Reordered(args).reorder_own();
 #pragma unroll 1
   do {
     Sums sums = {};
-    walk(piece, ring, place, sums[0]);
-    if (is_of_pair) {
+    multiply_stages(work_tile, ring, place, sums[0]);
+    if (is_clustered) {
       wait_for_cluster();
-      merge_pairs(args, piece, ring.base, ring.of_pair(warp_index()), sums);
+      merge_cluster(args, work_tile, ring.base, ring.cluster_barriers(warp_index()), sums);
       break;
     }
-    end_piece(args, work, piece, ring.base + plan::kUpsAt, sums);
-  } while (work.next(piece));
+    finish_work_tile(args, scheduler, work_tile, ring.base + plan::kUpsAt, sums);
+  } while (scheduler.next(work_tile));
 }

@@ -5,7 +5,7 @@
 // What is computed, and how: as in sm80_w4a16_gemm.cuh, where a block has few columns. Its warps are teams of one, as
 // there: each has all rows and columns of the block. What differs:
 //
-// - A block has all of k, or where tiles are few and the plan says so (plan::kSharesK) a part: see merge_item.
+// - A block has all of k, or where tiles are few and the plan says so (plan::kSharesK) a part: see merge_fragment.
 // - Four more warps, or one or two of the four, do nothing but copy: boxes of words, activations and scales, zeros 4
 //   bytes per lane. All stages are in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w
 //   stages w, w + kCopyWarps, …: one alone would take longer for a stage of few columns than eight teams. What is
@@ -58,16 +58,16 @@ constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
 constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * plan::kTileN / 2;
 // Of words: by k of a strip, by n, where a strip's row is 16 bytes, of all columns that are neighbours.
-constexpr int kTeamBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes::kStripColumns;
-constexpr int kBoxes = plan::kTileN / kTeamBoxColumns;
+constexpr int kWordBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes::kStripColumns;
+constexpr int kBoxes = plan::kTileN / kWordBoxColumns;
 constexpr int kZeroBytes = plan::kTileN / 2;              // of a group
 constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;  // a whole warpgroup copies or is idle: it gives registers
 // Steps of 32 k's whose pairs of activations a team has in registers for all strips: sums of seven strips and of 16
 // rows leave room for two.
 constexpr int kHeldSteps = plan::kTileN * plan::kTileM > 160 * 16 && kGroupSteps > 2 ? 2 : kGroupSteps;
-constexpr bool kSameTeams = plan::kStages % plan::kTeams == 0;  // in a place of the ring
+constexpr bool kSameWarps = plan::kStages % plan::kTeams == 0;  // in a place of the ring
 static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0);
-static_assert(kSameTeams || plan::kTeams % plan::kCopyWarps == 0);     // see "Who waits for whom"
+static_assert(kSameWarps || plan::kTeams % plan::kCopyWarps == 0);     // see "Who waits for whom"
 static_assert(kHalves == 1 || kStageGroups * kHalfScales % 128 == 0);  // where a box may begin
 
 /// The maps' dimensions: [rows of words][words], [m][k], [groups][n]; the last is contiguous.
@@ -115,23 +115,23 @@ struct Ring {
 };
 
 /// By one thread: words, activations and scales of a stage of k.
-__device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& piece, int stage, uint32 dst,
+__device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkTile& work_tile, int stage, uint32 dst,
                                            uint32 factors, uint32 full) {
   expect_bytes(full, kWordBytes + 2 * kHalfActivations + kStageGroups * kHalves * kHalfScales);
-  const int first = piece.column_tile * kHalfColumns;
+  const int first = work_tile.column_tile * kHalfColumns;
   // Gated, the second half is of other columns.
   const auto column_of = [&](int half) { return first + half * (args.n / 2); };
 #pragma unroll
   for (int i = 0; i < kBoxes; ++i) {
     constexpr int kColumnsPerWord = 8 / Format::kWordK;
     constexpr int kHalfBoxes = kBoxes / kHalves;
-    const int column = column_of(i / kHalfBoxes) + i % kHalfBoxes * kTeamBoxColumns;
+    const int column = column_of(i / kHalfBoxes) + i % kHalfBoxes * kWordBoxColumns;
     copy_box(dst + i * (kWordBytes / kBoxes), args.word_map, column / kColumnsPerWord, stage * Format::kWordRows, full);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     copy_box(dst + plan::kActivationsAt + half * kHalfActivations, args.activation_map,
-             stage * gemm_lanes::kStageK + 64 * half, piece.row_tile * plan::kTileM, full);
+             stage * gemm_lanes::kStageK + 64 * half, work_tile.row_tile * plan::kTileM, full);
   }
 #pragma unroll
   for (int half = 0; half < kHalves; ++half) {
@@ -143,9 +143,9 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const Piece& p
 /// The zeros of a copying warp's stages, one after another: a lane takes a word of 8 columns of each group.
 class ZeroCopies {
  public:
-  __device__ __forceinline__ ZeroCopies(const Arguments& args, const Piece& piece, int stage) {
+  __device__ __forceinline__ ZeroCopies(const Arguments& args, const WorkTile& work_tile, int stage) {
     is_lane_ = lane_index() < plan::kTileN / 8;
-    const int column = is_lane_ ? weight_column(args, piece.column_tile, 8 * lane_index()) : -1;
+    const int column = is_lane_ ? weight_column(args, work_tile.column_tile, 8 * lane_index()) : -1;
     exists_ = column >= 0;
     row_bytes_ = args.n / 2;
     const int first = kWholeK ? 0 : stage * kStageGroups;
@@ -177,17 +177,17 @@ class ZeroCopies {
 };
 
 /// The teams know of the barriers that copying warps have made, which need not wait for the teams.
-__device__ __forceinline__ void tell_of_barriers() { asm volatile("bar.arrive 2, %0;" ::"n"(kThreads) : "memory"); }
+__device__ __forceinline__ void announce_barriers() { asm volatile("bar.arrive 2, %0;" ::"n"(kThreads) : "memory"); }
 __device__ __forceinline__ void wait_for_barriers() { asm volatile("bar.sync 2, %0;" ::"n"(kThreads) : "memory"); }
 
 /// A stage of k, by all lanes of a copying warp. kMakesBarriers: those of its place first.
 template <bool kMakesBarriers>
-__device__ __forceinline__ void copy_stage(const Arguments& args, const Piece& piece, int stage, Ring ring,
+__device__ __forceinline__ void copy_stage(const Arguments& args, const WorkTile& work_tile, int stage, Ring ring,
                                            StagePlace place, ZeroCopies& zeros) {
   const uint32 full = ring.full(place);
   if (elect_one()) {
     if constexpr (kMakesBarriers) ring.init_barriers(place);
-    copy_boxes(args, piece, stage, ring.stage(place), ring.factors(place), full);
+    copy_boxes(args, work_tile, stage, ring.stage(place), ring.factors(place), full);
   }
   __syncwarp();
   if constexpr (plan::kStoredZeros) {
@@ -199,37 +199,37 @@ __device__ __forceinline__ void copy_stage(const Arguments& args, const Piece& p
 /// The warps that copy, a stage each in turn: of small stages one would not be fast enough. Each makes the barriers of
 /// its places, one lane all of them, because lanes that made one each would take turns at it; the first stage is on its
 /// way before the others' are made, and before the teams know of any.
-__device__ __forceinline__ void copy_stages(const Arguments& args, const Piece& piece, Ring ring) {
+__device__ __forceinline__ void copy_stages(const Arguments& args, const WorkTile& work_tile, Ring ring) {
   const int warp = warp_index() - plan::kTeams;
   if (warp >= plan::kCopyWarps) {
-    tell_of_barriers();
+    announce_barriers();
     return;
   }
   StagePlace place{warp};
-  int stage = piece.first + warp;
-  ZeroCopies zeros(args, piece, stage);
-  if (stage < piece.last) copy_stage<true>(args, piece, stage, ring, place, zeros);
+  int stage = work_tile.first + warp;
+  ZeroCopies zeros(args, work_tile, stage);
+  if (stage < work_tile.last) copy_stage<true>(args, work_tile, stage, ring, place, zeros);
   if (elect_one()) {
 #pragma unroll
     for (int i = plan::kCopyWarps; i < plan::kStages; i += plan::kCopyWarps) ring.init_barriers(StagePlace{warp + i});
   }
   __syncwarp();
-  tell_of_barriers();
+  announce_barriers();
 #pragma unroll 1
-  for (stage += plan::kCopyWarps; stage < piece.last; stage += plan::kCopyWarps) {
+  for (stage += plan::kCopyWarps; stage < work_tile.last; stage += plan::kCopyWarps) {
     place.advance<plan::kCopyWarps>();
 #pragma unroll 1
     for (int i = 0; i <= plan::kRests; ++i) {
       wait_barrier(ring.empty(place), place.parity() ^ 1);  // the first time round at once
     }
-    copy_stage<false>(args, piece, stage, ring, place, zeros);
+    copy_stage<false>(args, work_tile, stage, ring, place, zeros);
   }
   wait_copies<0>();
 }
 
 /// sums += those of a strip's products with a group.
 __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 words_at, uint32 factors, int strip,
-                                          int group, const Format::TeamPlaces& places, uint32 activations_at,
+                                          int group, const Format::NarrowPlaces& places, uint32 activations_at,
                                           const uint32 (&held)[kHeldSteps][kRowTiles][4]) {
   GroupZeros zeros;
   Format::load_zeros(zeros, factors + plan::kZerosAt + group * kZeroBytes + strip * (kZeroBytes / kBlockStrips),
@@ -238,12 +238,12 @@ __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 wor
 #pragma unroll
   for (int step = 0; step < kGroupSteps; ++step) {
     Format::Words<1> words;
-    Format::load_team_words(words, words_at, strip, group * kGroupSteps + step);
+    Format::load_narrow_words(words, words_at, strip, group * kGroupSteps + step);
     uint32 again[kRowTiles][4];
     if (step >= kHeldSteps) {
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t)
-        Format::load_team_activations<true>(again[t], activations_at, t, group * kGroupSteps + step);
+        Format::load_narrow_activations<true>(again[t], activations_at, t, group * kGroupSteps + step);
     }
 #pragma unroll
     for (int item = 0; item < 4; ++item) {  // of two products and tiles
@@ -271,12 +271,12 @@ __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 wor
 }
 
 /// A team's stages of a piece.
-__device__ __forceinline__ void walk(const Piece& piece, Ring ring, Sums& sums) {
-  const auto places = Format::team_places();
+__device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring ring, Sums& sums) {
+  const auto places = Format::narrow_places();
   StagePlace place{warp_index()};
 #pragma unroll 1
-  for (int left = piece.last - piece.first - warp_index(); left > 0; left -= plan::kTeams) {
-    if constexpr (!kSameTeams) wait_barrier(ring.empty(place), place.parity() ^ 1);  // of the stage that was there
+  for (int left = work_tile.last - work_tile.first - warp_index(); left > 0; left -= plan::kTeams) {
+    if constexpr (!kSameWarps) wait_barrier(ring.empty(place), place.parity() ^ 1);  // of the stage that was there
     wait_barrier(ring.full(place), place.parity());
     const uint32 words_at = settled(ring.stage(place) + places.words);
     const uint32 activations_at = ring.stage(place) + plan::kActivationsAt + places.activations;
@@ -288,7 +288,7 @@ __device__ __forceinline__ void walk(const Piece& piece, Ring ring, Sums& sums) 
       for (int i = 0; i < kHeldSteps; ++i) {
 #pragma unroll
         for (int t = 0; t < kRowTiles; ++t)
-          Format::load_team_activations<false>(b[i][t], activations_at, t, group * kGroupSteps + i);
+          Format::load_narrow_activations<false>(b[i][t], activations_at, t, group * kGroupSteps + i);
       }
 #pragma unroll
       for (int strip = 0; strip < kBlockStrips; ++strip)
@@ -309,15 +309,16 @@ extern "C" __global__ void __launch_bounds__(cubit::kThreads, plan::kBlocksPerSm
   const Ring ring{shared_address(shared)};
   allow_next_kernel();
   wait_for_previous_kernel();
-  const Piece piece = part_of_block(args);
+  const WorkTile work_tile = work_tile_of_block(args);
   if (warp_index() >= plan::kTeams) {
     give_registers<plan::kCopyRegisters>();
-    copy_stages(args, piece, ring);
+    copy_stages(args, work_tile, ring);
     return;
   }
   wait_for_barriers();
   take_registers<plan::kMultiplyRegisters>();
   Sums sums = {};
-  walk(piece, ring, sums);
-  merge_teams<plan::kSumsApart, plan::kSharesK>(args, piece, ring.base + (plan::kSumsApart ? plan::kUpsAt : 0), sums);
+  multiply_stages(work_tile, ring, sums);
+  merge_warps<plan::kSumsApart, plan::kSharesK>(args, work_tile, ring.base + (plan::kSumsApart ? plan::kUpsAt : 0),
+                                                sums);
 }

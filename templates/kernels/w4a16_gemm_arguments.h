@@ -23,18 +23,18 @@ struct W4a16GemmArguments {
   int m;
   int n;  // columns of the weights
   int k;
-  int stages;       // of all of k, the last one perhaps in part
-  int splits;       // places for partial sums of a tile; without shares the blocks that share its stages: gridDim.z
-  int part_stages;  // stages / splits, rounded down
+  int stages;        // of all of k, the last one perhaps in part
+  int splits;        // places for partial sums of a tile; without shares the blocks that share its stages: gridDim.z
+  int split_stages;  // stages / splits, rounded down
   int row_tiles;
   // Shares (stream-K): the stages of all tiles stand in a row, of which block b has `share`, and one more if b <
   // `larger`.
-  int share;   // 0: a block has stages of one tile, which its index names
-  int larger;  // blocks
-  int paired;  // family sm90: two parts that follow each other are a cluster; gridDim is (splits, columns, rows)
+  int share;      // 0: a block has stages of one tile, which its index names
+  int larger;     // blocks
+  int clustered;  // family sm90: two parts that follow each other are a cluster; gridDim is (splits, columns, rows)
   // Turns (batch invariance): of this many tiles block b has b, b + gridDim.x, …, each with all its parts; 0: blocks
   // share tiles.
-  long long turn_tiles;
+  long long whole_tiles;
   // Family sm90, activations that are put in order once, see reordered_activations.cuh.
   void* reordered;         // [m, k rounded up to 64]
   unsigned* slice_states;  // [slices + 2], zero before and after
@@ -42,7 +42,7 @@ struct W4a16GemmArguments {
   int slices;
   int slice_chunks;   // of each, rounded down
   int larger_slices;  // the first ones, which have one more
-  // Of kernels with AtomicWork: sums of parts are added in the order in which they come.
+  // Of kernels with AtomicSplitKScheduler: sums of parts are added in the order in which they come.
   int adds_atomically;
 };
 

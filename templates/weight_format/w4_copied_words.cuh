@@ -8,14 +8,14 @@
 //
 // Interface of such a format: kWordRows, kWordK, load_zeros, load_scales, arrange as there, places(strip), and
 //   kBoxColumns                    columns of one box of words, where a block has 256
-//   kPairsActivations              by pair_activations(tile, row, byte): 64 k's of a row, in place
-//   piece_of_lane, order_chunk     the same in registers, of eight lanes
+//   kNeedsReorder              by reorder_in_shared(tile, row, byte): 64 k's of a row, in place
+//   vector_of_lane, reorder_in_registers     the same in registers, of eight lanes
 //   Words<kSteps>, load_words(words, stage, places, first)    kSteps times 32 k's, both tiles
 //   operand(a, words, step, tile, zeros)                      of 16 k's
 // and where a warp has all columns of a block of few, and takes activations as they have been copied:
-//   TeamPlaces, team_places()      where a lane's words of the first strip and activations of the first rows begin
-//   load_team_words(words, lane's words, strip, step)
-//   load_team_activations<kAgain>(b, lane's activations, tile, step)   kAgain: not from registers
+//   TeamPlaces, narrow_places()      where a lane's words of the first strip and activations of the first rows begin
+//   load_narrow_words(words, lane's words, strip, step)
+//   load_narrow_activations<kAgain>(b, lane's activations, tile, step)   kAgain: not from registers
 #pragma once
 
 #include "core/copies.cuh"
@@ -30,12 +30,12 @@ namespace cubit {
 /// For a warp that has all strips of a block and takes activations itself: where a lane's words of the first strip
 /// begin, and the first rows of activations; of even steps alone, because registers are few.
 template <class Base>
-struct TeamPlaces : Base::FactorPlaces {
+struct NarrowPlaces : Base::FactorPlaces {
   uint32 words;
   uint32 activations;
 
-  static __device__ __forceinline__ TeamPlaces of(uint32 words, uint32 activations) {
-    TeamPlaces result;
+  static __device__ __forceinline__ NarrowPlaces of(uint32 words, uint32 activations) {
+    NarrowPlaces result;
     static_cast<typename Base::FactorPlaces&>(result) = Base::factor_places(lane_index(), 0);
     result.words = settled(words);
     result.activations = settled(activations);
@@ -67,7 +67,7 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
   using Words = StepWords<Base, kCount>;
 
   static constexpr int kBoxColumns = gemm_lanes::kStripColumns;
-  static constexpr bool kPairsActivations = true;
+  static constexpr bool kNeedsReorder = true;
 
   /// Of even and odd steps: the swizzle has the bit between them.
   struct Places : Base::FactorPlaces {
@@ -85,15 +85,15 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     return result;
   }
 
-  using TeamPlaces = cubit::TeamPlaces<Base>;
-  static __device__ __forceinline__ TeamPlaces team_places() {
+  using NarrowPlaces = cubit::NarrowPlaces<Base>;
+  static __device__ __forceinline__ NarrowPlaces narrow_places() {
     const gemm_lanes::Place word = gemm_lanes::copied_words_by_k(lane_index(), 0, 0, kSpread);
     const gemm_lanes::Place activation = gemm_lanes::copied_activations_by_k(lane_index(), 0, 0, kSpread);
-    return TeamPlaces::of(kWordsAt(word.row, word.byte), kActivationsAt(activation.row, activation.byte));
+    return NarrowPlaces::of(kWordsAt(word.row, word.byte), kActivationsAt(activation.row, activation.byte));
   }
 
   /// The words of a strip, from where those of strip 0 are in shared memory.
-  static __device__ __forceinline__ void load_team_words(Words<1>& words, uint32 lane_words, int strip, int step) {
+  static __device__ __forceinline__ void load_narrow_words(Words<1>& words, uint32 lane_words, int strip, int step) {
     const auto at = [](int s, int i) {
       const gemm_lanes::Place place = gemm_lanes::copied_words_by_k(0, s, i, kSpread);
       return kWordsAt(place.row, place.byte);
@@ -105,8 +105,8 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
   /// The B operands of 8 rows and a step's two products, from where those of the first rows are. kAgain: the compiler
   /// must not keep them in registers instead, where they have been loaded before.
   template <bool kAgain>
-  static __device__ __forceinline__ void load_team_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
-                                                               int step) {
+  static __device__ __forceinline__ void load_narrow_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
+                                                                 int step) {
     const auto at = [](int t, int i) {
       const gemm_lanes::Place place = gemm_lanes::copied_activations_by_k(0, t, i, kSpread);
       return kActivationsAt(place.row, place.byte);
@@ -135,34 +135,34 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
   }
 
   /// Which of the eight pieces of 8 k's in 64 a lane (·, c) takes in an even and in an odd step.
-  static constexpr __device__ __forceinline__ int piece(int c, int odd) { return kSpread ? 2 * c + odd : 4 * odd + c; }
+  static constexpr __device__ __forceinline__ int vector(int c, int odd) { return kSpread ? 2 * c + odd : 4 * odd + c; }
 
   /// 64 k's of a row of activations, from `byte` on, to where the products find them. `tile`: of activations, in shared
   /// memory.
-  static __device__ __forceinline__ void pair_activations(uint32 tile, int row, int byte) {
-    uint32 pieces[8][4];  // of 8 k's
+  static __device__ __forceinline__ void reorder_in_shared(uint32 tile, int row, int byte) {
+    uint32 vectors[8][4];  // of 8 k's
 #pragma unroll
     for (int i = 0; i < 8; ++i)
-      load_shared(pieces[i], tile + kActivationsAt(row, byte + 16 * i));  // access: loads of activations
+      load_shared(vectors[i], tile + kActivationsAt(row, byte + 16 * i));  // access: loads of activations
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const uint32 words[4] = {pieces[i][0], pieces[i][1], pieces[i][2], pieces[i][3]};
-      Base::pick_pairs(pieces[i], words);
+      const uint32 words[4] = {vectors[i][0], vectors[i][1], vectors[i][2], vectors[i][3]};
+      Base::pick_pairs(vectors[i], words);
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) {  // of step i / 4, pairs i % 4 and i % 4 + 4 of each lane's piece
       uint32 pairs[4];
 #pragma unroll
-      for (int c = 0; c < 4; ++c) pairs[c] = pieces[piece(c, i / 4)][i % 4];
+      for (int c = 0; c < 4; ++c) pairs[c] = vectors[vector(c, i / 4)][i % 4];
       store_shared(tile + kActivationsAt(row, byte + 16 * i), pairs);  // access: stores of activations
     }
   }
 
   /// Eight lanes have a chunk: lane l first the 8 k's of this piece, then 16 bytes from 16 l on.
-  static __device__ __forceinline__ int piece_of_lane(int lane) { return piece(lane % 4, lane / 4 % 2); }
+  static __device__ __forceinline__ int vector_of_lane(int lane) { return vector(lane % 4, lane / 4 % 2); }
   /// Those 16 bytes of the chunk in order, from the lane's piece: 4 x 4 pairs, transposed among four lanes. By all
   /// lanes of the warp.
-  static __device__ __forceinline__ void order_chunk(uint32 (&pairs)[4], const uint32 (&own)[4]) {
+  static __device__ __forceinline__ void reorder_in_registers(uint32 (&pairs)[4], const uint32 (&own)[4]) {
     Base::pick_pairs(pairs, own);  // pair i is wanted by lane i of the piece's four
 #pragma unroll
     for (int bit = 1; bit <= 2; bit *= 2) {
@@ -193,20 +193,20 @@ struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZ
   using Words = StepWords<Base, kCount>;
 
   static constexpr int kBoxColumns = gemm_lanes::kBlockColumns / 2;
-  static constexpr bool kPairsActivations = false;
+  static constexpr bool kNeedsReorder = false;
 
   static __device__ __forceinline__ Places places(int strip) { return Base::weight_places(strip); }
 
-  using TeamPlaces = cubit::TeamPlaces<Base>;
-  static __device__ __forceinline__ TeamPlaces team_places() {
+  using NarrowPlaces = cubit::NarrowPlaces<Base>;
+  static __device__ __forceinline__ NarrowPlaces narrow_places() {
     const gemm_lanes::Place word = gemm_lanes::words_by_n(lane_index(), 0, 0);
     const gemm_lanes::Place activation = gemm_lanes::activations_by_n(lane_index(), 0, 0);
-    return TeamPlaces::of(kWordsAt(word.row, word.byte), kActivationsAt(activation.row, activation.byte));
+    return NarrowPlaces::of(kWordsAt(word.row, word.byte), kActivationsAt(activation.row, activation.byte));
   }
 
   /// The words of a strip, from where those of strip 0 are in shared memory. A strip is a chunk of 16 bytes of a row:
   /// where chunks are swizzled its number within a part is xor'ed, not added.
-  static __device__ __forceinline__ void load_team_words(Words<1>& words, uint32 lane_words, int strip, int step) {
+  static __device__ __forceinline__ void load_narrow_words(Words<1>& words, uint32 lane_words, int strip, int step) {
     constexpr bool kIsSwizzled = kWordsAt(7, 0) != 7 * kWordsAt(1, 0);  // row 7 has every bit that is xor'ed
     constexpr int kChunks = kIsSwizzled ? 0x30 : 0;                     // of parts of up to 64 bytes
     static_assert(!kIsSwizzled || kWordsAt(1, 0) <= 64);
@@ -219,8 +219,8 @@ struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZ
   /// The B operands of 8 rows and a step's two products, from where those of the first rows are: always loaded again,
   /// for the compiler repeats an ldmatrix and makes no two of them one.
   template <bool /*kAgain*/>
-  static __device__ __forceinline__ void load_team_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
-                                                               int step) {
+  static __device__ __forceinline__ void load_narrow_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
+                                                                 int step) {
     const auto at = [](int t, int i) {
       const gemm_lanes::Place place = gemm_lanes::activations_by_n(0, t, i);
       return kActivationsAt(place.row, place.byte);

@@ -175,7 +175,7 @@ TEST(GemmLaunch, TeamsShareAllOfKInABlock) {
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.stages, 65);
   EXPECT_EQ(parameters.splits, 8);
-  EXPECT_EQ(parameters.part_stages, 8);
+  EXPECT_EQ(parameters.split_stages, 8);
   EXPECT_EQ(plan_of("w4a16_gemm:bits=8,tile_n=64").teams, 8);
 }
 
@@ -279,7 +279,7 @@ TEST(GemmLaunch, BatchInvariantBlocksTakeTurnsWhereTilesFillTheDevice) {
   EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{static_cast<unsigned>(blocks), 1, 1}));
   W4a16GemmArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-  EXPECT_EQ(parameters.turn_tiles, 256 * 32);
+  EXPECT_EQ(parameters.whole_tiles, 256 * 32);
   EXPECT_EQ(parameters.splits, 3);
   EXPECT_EQ(parameters.share, 0);
 
@@ -287,7 +287,7 @@ TEST(GemmLaunch, BatchInvariantBlocksTakeTurnsWhereTilesFillTheDevice) {
   const Launch few = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, h200());
   EXPECT_EQ(few.shape.grid, (std::array<unsigned, 3>{1, 32, 3}));
   std::memcpy(&parameters, few.parameters.data(), sizeof parameters);
-  EXPECT_EQ(parameters.turn_tiles, 0);
+  EXPECT_EQ(parameters.whole_tiles, 0);
 }
 
 struct BadArgument {
