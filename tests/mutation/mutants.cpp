@@ -151,7 +151,7 @@ constexpr Mutant kMutants[] = {
     {"held_gemm_stage_still_read", kHeldGemm, kHeldGemmSizes, "kernels/sm80_w4a16_gemm.cuh",
      "__syncthreads();\n      if (ahead > work_tile.first)", "if (ahead > work_tile.first)", "race in shared memory",
      kNotRun},
-    {"held_gemm_word_not_stored", kHeldGemm, kHeldGemmSizes, "kernels/sm80_w4a16_gemm.cuh",
+    {"held_gemm_word_not_stored", kHeldGemm, kHeldGemmSizes, "gemm/stage_fetcher.cuh",
      "for (int i = 0; i < kWordCopies; ++i) words_held_.store",
      "for (int i = 1; i < kWordCopies; ++i) words_held_.store", "nobody has written", kNotRun},
     {"healthy_intra_block_gemm", kIntraBlockGemm, kIntraBlockGemmSizes, "", "", "", "", kNotRun},
